@@ -1,0 +1,32 @@
+"""PyTorch models to ONNX, ahead of time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onnx_aot.capture.tracing import is_in_onnx_export
+from onnx_aot.errors import OnnxExporterError, OnnxExporterWarning
+from onnx_aot.export import export
+
+if TYPE_CHECKING:
+    from onnx_aot.program.program import ONNXProgram
+
+__all__ = [
+    "ONNXProgram",
+    "OnnxExporterError",
+    "OnnxExporterWarning",
+    "errors",
+    "export",
+    "is_in_onnx_export",
+]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """``ONNXProgram`` brings onnx_ir with it, which takes longer to import than the rest."""
+    if name == "ONNXProgram":
+        from onnx_aot.program.program import ONNXProgram
+
+        return ONNXProgram
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,3 @@
+"""Model and example inputs to ``ExportedProgram``."""
+
+from __future__ import annotations

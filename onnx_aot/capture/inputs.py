@@ -1,0 +1,115 @@
+"""What the caller passed: arguments, keyword arguments, and a module to trace."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from onnx_aot.errors import InvalidOptionError
+
+__all__ = ["Inputs", "as_module", "bound_arguments", "normalize_inputs"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Example inputs as ``torch.export`` takes them."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def normalize_inputs(
+    model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None
+) -> Inputs:
+    """One tensor becomes a tuple; a trailing dict of keyword arguments becomes ``kwargs``.
+
+    As in ``torch.onnx.export``, a dict that ends ``args`` holds keyword arguments, unless its keys
+    are not names of parameters of ``forward``, in which case it is the last positional argument.
+
+    Raises:
+        InvalidOptionError: The inputs do not fit ``forward``.
+    """
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    if not isinstance(args, (tuple, list)):
+        raise InvalidOptionError(
+            f"args is {type(args).__name__}; it is a tuple of example inputs, or one tensor"
+        )
+    positional = tuple(args)
+    named = dict(kwargs or {})
+    if not named and positional and isinstance(positional[-1], dict):
+        if _names_parameters(model, positional):
+            named = dict(positional[-1])
+            positional = positional[:-1]
+    try:
+        _signature(model).bind(*positional, **named)
+    except TypeError as error:
+        raise InvalidOptionError(
+            f"the example inputs do not fit forward{_signature(model)}: {error}"
+        ) from None
+    return Inputs(positional, named)
+
+
+def _names_parameters(model: torch.nn.Module, positional: tuple[Any, ...]) -> bool:
+    parameters = list(_signature(model).parameters.values())
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+        return len(positional) > sum(_is_positional(p) for p in parameters)
+    later = {p.name for p in parameters[len(positional) - 1 :]}
+    return all(key in later for key in positional[-1])
+
+
+def _is_positional(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    )
+
+
+def _signature(model: torch.nn.Module) -> inspect.Signature:
+    return inspect.signature(model.forward)
+
+
+def as_module(model: Any) -> torch.nn.Module:
+    """The model itself, or a module whose ``forward`` is a given function.
+
+    A method of a module keeps that module's parameters.
+
+    Raises:
+        InvalidOptionError: The model is neither a module nor a function.
+    """
+    if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        raise InvalidOptionError(
+            f"the model is a {type(model).__name__}; pass the nn.Module or function that it was "
+            "scripted or traced from"
+        )
+    if isinstance(model, torch.nn.Module):
+        return model
+    if not callable(model):
+        raise InvalidOptionError(
+            f"model is {type(model).__name__}; it is an nn.Module, a function or an ExportedProgram"
+        )
+    return _FunctionModule(model)
+
+
+class _FunctionModule(torch.nn.Module):
+    """Calls a function; what it is a method of becomes a submodule."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, torch.nn.Module):
+            self.model = owner
+        self.forward = functools.wraps(function)(lambda *a, **k: function(*a, **k))
+
+    def _get_name(self) -> str:
+        return getattr(self.forward, "__name__", "function")
+
+
+def bound_arguments(model: torch.nn.Module, inputs: Inputs) -> dict[str, Any]:
+    """The arguments by parameter name, in the order of ``forward``."""
+    return dict(_signature(model).bind(*inputs.args, **inputs.kwargs).arguments)

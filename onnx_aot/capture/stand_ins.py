@@ -1,0 +1,89 @@
+"""Kernels and functions that replace torch's own while a model is traced, and only then.
+
+Each gives the capture what it needs and leaves the recorded operator as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from onnx_aot import torch_compat
+
+__all__ = ["stand_ins"]
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+def _recurrent_shapes(
+    input: Tensor,
+    states: Sequence[Tensor],
+    bidirectional: bool,
+    batch_first: bool,
+    projected: Tensor,
+) -> tuple[Tensor, ...]:
+    """Outputs of the right shape; torch's kernels unroll over time, which fixes its length."""
+    directions = 2 if bidirectional else 1
+    width = projected.shape[2] * directions
+    output = input.new_empty([input.shape[0], input.shape[1], width])
+    return (output, *(torch.empty_like(state) for state in states))
+
+
+def _lstm(
+    input: Tensor,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    return _recurrent_shapes(input, hx, bidirectional, batch_first, hx[0])
+
+
+def _gru_or_rnn(
+    input: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    return _recurrent_shapes(input, [hx], bidirectional, batch_first, hx)
+
+
+KERNELS: dict[Any, Any] = {
+    aten.lstm.input: _lstm,
+    aten.gru.input: _gru_or_rnn,
+    aten.rnn_tanh.input: _gru_or_rnn,
+    aten.rnn_relu.input: _gru_or_rnn,
+}
+
+
+def _is_causal_hint(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+    """``nn.Transformer*`` compares its mask with a causal one, which a capture cannot branch on.
+
+    The comparison only looks for a shortcut: with False the mask itself is used.
+    """
+    return is_causal is True
+
+
+@contextlib.contextmanager
+def stand_ins() -> Iterator[None]:
+    """Puts the replacements in place for the duration."""
+    with (
+        torch_compat.override_composite_kernels(KERNELS),
+        torch_compat.override_module_function(
+            "torch.nn.modules.transformer", "_detect_is_causal_mask", _is_causal_hint
+        ),
+    ):
+        yield

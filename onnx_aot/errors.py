@@ -1,0 +1,161 @@
+"""Every exception and warning of onnx_aot.
+
+::
+
+    OnnxExporterError (RuntimeError)
+    |-- InvalidOptionError            an argument of a public function is not accepted
+    |-- CaptureError                  torch.export could not capture the model
+    |-- DynamicShapeError             a dimension asked to be dynamic is not
+    |-- ConversionError               the captured graph could not become ONNX
+    |   |-- UnsupportedOperatorError  operators without a translation, all of them at once
+    |   |-- FunctionalizationError    an in-place write without a functional form
+    |   |-- OpsetError                an operator that the asked opset does not have
+    |   `-- TranslationError          one node could not be translated
+    |-- SaveError                     the file could not be written; nothing was changed on disk
+    |-- InferenceError                the inputs do not fit the ONNX model
+    `-- VerificationError             the ONNX model answers differently from PyTorch
+
+    OnnxExporterWarning (UserWarning)
+
+A message says what was found, where in the user's code, what is accepted and what to do next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = [
+    "CaptureError",
+    "ConversionError",
+    "DynamicShapeError",
+    "FunctionalizationError",
+    "InferenceError",
+    "InvalidOptionError",
+    "OnnxExporterError",
+    "OnnxExporterWarning",
+    "OpsetError",
+    "SaveError",
+    "TranslationError",
+    "UnsupportedOperator",
+    "UnsupportedOperatorError",
+    "VerificationError",
+]
+
+
+class OnnxExporterError(RuntimeError):
+    """Base class of every error raised by onnx_aot."""
+
+
+class OnnxExporterWarning(UserWarning):
+    """Category of every warning issued by onnx_aot."""
+
+
+class InvalidOptionError(OnnxExporterError, ValueError):
+    """An argument of a public function is not accepted; nothing has been done."""
+
+
+class CaptureError(OnnxExporterError):
+    """``torch.export`` could not capture the model; the cause is chained."""
+
+
+class DynamicShapeError(OnnxExporterError):
+    """A dimension that was asked to be dynamic came out static, or the request is malformed."""
+
+
+class ConversionError(OnnxExporterError):
+    """The captured graph could not be turned into ONNX."""
+
+
+class FunctionalizationError(ConversionError):
+    """An in-place write has no functional form that this exporter knows."""
+
+
+class OpsetError(ConversionError):
+    """An ONNX operator does not exist in the opset that was asked for."""
+
+
+class TranslationError(ConversionError):
+    """A translation failed on one node; the cause is chained."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UnsupportedOperator:
+    """One operator that has no translation.
+
+    Attributes:
+        target: The ATen or custom operator, such as ``"mylib.gadget.default"``.
+        schema: Its schema, or an empty string when it has none.
+        count: How many nodes call it.
+        locations: Where in the user's code, as ``"file:line in function"``, without repetition.
+        reason: Why it is known not to be translated, or an empty string.
+    """
+
+    target: str
+    schema: str
+    count: int
+    locations: tuple[str, ...]
+    reason: str = ""
+
+
+class UnsupportedOperatorError(ConversionError):
+    """Operators that have neither a translation nor a decomposition, all of them at once.
+
+    Attributes:
+        operators: One entry per operator, most frequent first.
+    """
+
+    def __init__(self, operators: tuple[UnsupportedOperator, ...]) -> None:
+        self.operators = operators
+        super().__init__(_describe_unsupported(operators))
+
+
+class SaveError(OnnxExporterError):
+    """The model could not be saved; files that existed before are untouched."""
+
+
+class InferenceError(OnnxExporterError):
+    """The inputs given to an ONNX program do not fit its model."""
+
+
+class VerificationError(OnnxExporterError):
+    """The ONNX model's outputs differ from PyTorch's by more than the tolerance."""
+
+
+def _describe_unsupported(operators: tuple[UnsupportedOperator, ...]) -> str:
+    lines = [
+        f"{len(operators)} operator(s) of the model have no ONNX translation:",
+        "",
+    ]
+    for operator in operators:
+        lines.append(f"  {operator.target}  ({operator.count}x)")
+        lines.extend(f"      at {location}" for location in operator.locations)
+        if operator.schema:
+            lines.append(f"      {operator.schema}")
+        if operator.reason:
+            lines.append(f"      {operator.reason}")
+    first = operators[0]
+    name = first.target.replace(".", "_").replace("::", "_")
+    arguments = _stub_arguments(first.schema)
+    lines += [
+        "",
+        "Give a translation for each in custom_translation_table, for example:",
+        "",
+        f"    def {name}(op{arguments}):",
+        "        ...  # return the ONNX value(s), for instance op.Add(x, y)",
+        "",
+        "    onnx_aot.export(model, args, custom_translation_table={",
+        f"        torch.ops.{first.target.replace('::', '.')}: {name},",
+        "    })",
+    ]
+    return "\n".join(lines)
+
+
+def _stub_arguments(schema: str) -> str:
+    """``"ns::op(Tensor x, int n=1) -> Tensor"`` gives ``", x, n"``."""
+    inside = schema.partition("(")[2].rpartition(") ->")[0]
+    names = []
+    for part in inside.split(", "):
+        words = part.split("=")[0].split()
+        if len(words) >= 2:
+            names.append(words[-1])
+    return "".join(f", {name}" for name in names)

@@ -1,0 +1,513 @@
+"""``export``: the pipeline, read from top to bottom."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import gc
+import logging
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from onnx_aot.errors import (
+    DynamicShapeError,
+    FunctionalizationError,
+    InvalidOptionError,
+    OnnxExporterWarning,
+    VerificationError,
+)
+from onnx_aot.options import check_choice, check_retired, check_training
+
+if TYPE_CHECKING:
+    from onnx_aot.capture.dynamic_shapes import DynamicShapes
+    from onnx_aot.inspection.record import ExportRecord
+    from onnx_aot.program.program import ONNXProgram
+
+__all__ = ["export"]
+
+# Stages are imported where they are used: onnx_ir and onnxscript take longer to import than
+# everything else, and `import onnx_aot` must not pay for them.
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_OPSET = 20
+
+
+def export(
+    model: torch.nn.Module | torch.export.ExportedProgram | Callable[..., Any],
+    args: tuple[Any, ...] | torch.Tensor = (),
+    f: str | os.PathLike[str] | Any | None = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    verbose: bool | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    opset_version: int | None = None,
+    dynamo: bool = True,
+    external_data: bool | None | Literal["auto"] = "auto",
+    dynamic_shapes: dict[str, Any] | tuple[Any, ...] | list[Any] | str | None = None,
+    custom_translation_table: Mapping[Any, Any] | None = None,
+    report: bool = False,
+    optimize: bool = True,
+    verify: bool = False,
+    profile: bool = False,
+    dump_exported_program: bool = False,
+    artifacts_dir: str | os.PathLike[str] = ".",
+    export_params: bool = True,
+    keep_initializers_as_inputs: bool = False,
+    dynamic_axes: Mapping[str, Mapping[int, str]] | Mapping[str, Sequence[int]] | None = None,
+    metadata: Literal["full", "light", "none"] = "full",
+    stack_trace_root: str | os.PathLike[str] | None = None,
+    **retired: Any,
+) -> ONNXProgram:
+    """Exports a model to ONNX. Takes what ``torch.onnx.export(..., dynamo=True)`` takes.
+
+    The model's training flag, attributes and buffers are the same afterwards, also after an error.
+
+    Args:
+        model: A module, a function, or an ``ExportedProgram``, which is used as it is.
+        args: Example positional inputs, or one tensor. A dict at the end holds keyword inputs when
+            its keys are parameter names of ``forward``.
+        f: Where to save the model: a path or a binary file object. None: only return it.
+        kwargs: Example keyword inputs.
+        verbose: True prints a line per stage to stderr.
+        input_names: Names for the graph's inputs, in order; there may be fewer than inputs.
+        output_names: Names for the graph's outputs, in order; there may be fewer than outputs.
+        opset_version: ONNX operator set, 17 to 25; 20 by default.
+        dynamo: Accepted for compatibility; False warns, because there is one exporter.
+        external_data: ``"auto"``: weights go to ``<f>.data`` when they exceed 1.5 GB; True: always;
+            False: never.
+        dynamic_shapes: Which dimensions vary: per argument ``{axis: dimension}``, nested as the
+            inputs are, keyed by parameter name or name in ``input_names``, or in order. A dimension
+            is a string, which names it, a ``torch.export.Dim``, ``Dim.AUTO`` or ``Dim.DYNAMIC``.
+            What is not mentioned is static.
+        custom_translation_table: Functions by operator, which take precedence over the table.
+        report: True writes a markdown report to ``artifacts_dir``, also when the export fails.
+        optimize: False leaves the translated graph as it is.
+        verify: True compares the model in ONNX Runtime with the module on the example inputs.
+        profile: True adds a call profile to the report.
+        dump_exported_program: True saves the captured program to ``artifacts_dir``.
+        artifacts_dir: Folder for the report and the captured program.
+        export_params: False leaves parameters and buffers out of the saved file.
+        keep_initializers_as_inputs: True lists parameters and buffers as inputs in the saved file.
+        dynamic_axes: Older form of ``dynamic_shapes``: ``{name: {axis: dimension}}`` or
+            ``{name: [axes]}`` with names from ``input_names``; names of outputs are ignored.
+        metadata: ``"full"``; ``"light"`` without FX nodes and stack traces; ``"none"``.
+        stack_trace_root: Folder that stack traces name files relative to; None: absolute paths.
+        **retired: Options of earlier exporters: accepted with a warning where they change nothing.
+
+    Returns:
+        The program: ``save``, call, inspect ``.model``.
+
+    Raises:
+        InvalidOptionError: An option or an example input is not accepted.
+        CaptureError: ``torch.export`` could not capture the model.
+        DynamicShapeError: A dimension that was asked to be dynamic came out static.
+        UnsupportedOperatorError: Operators without a translation, all of them in one error.
+        TranslationError: A translation failed on a node.
+        SaveError: The file could not be written; what was there before is untouched.
+        VerificationError: With ``verify=True``, an output differs by more than the tolerance.
+    """
+    options = _Options(
+        input_names=tuple(input_names or ()),
+        output_names=tuple(output_names or ()),
+        opset=DEFAULT_OPSET if opset_version is None else opset_version,
+        custom_translation_table=custom_translation_table,
+        optimize=optimize,
+        metadata=metadata,
+        stack_trace_root=None if stack_trace_root is None else os.fspath(stack_trace_root),
+    )
+    _check_options(options, dynamo, external_data, retired)
+    record = _new_record(model, options, dynamic_shapes, dynamic_axes)
+    program: ONNXProgram | None = None
+    try:
+        with _progress(verbose), _profiled(profile, record), _collection_paused():
+            program, reference = _build(
+                model, args, kwargs, options, dynamic_shapes, dynamic_axes, record
+            )
+            if dump_exported_program:
+                _dump(program, artifacts_dir, record)
+            if f is not None:
+                with _stage(record, "save"):
+                    program.save(
+                        f,
+                        include_initializers=export_params,
+                        keep_initializers_as_inputs=keep_initializers_as_inputs,
+                        external_data=external_data,
+                    )
+            if verify:
+                with _stage(record, "verify"):
+                    _verify(program, reference, record)
+    except BaseException as error:
+        record.error = error
+        record.traceback = traceback.format_exc()
+        raise
+    finally:
+        if report:
+            _write_report(record, program, artifacts_dir)
+    return program
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """What goes down the pipeline."""
+
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    opset: int
+    custom_translation_table: Mapping[Any, Any] | None
+    optimize: bool
+    metadata: Literal["full", "light", "none"]
+    stack_trace_root: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reference:
+    """The model and the inputs that the exported program is compared with."""
+
+    model: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def _build(
+    model: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    options: _Options,
+    dynamic_shapes: Any,
+    dynamic_axes: Any,
+    record: ExportRecord,
+) -> tuple[ONNXProgram, _Reference]:
+    """The stages, in order."""
+    from onnx_aot.ir_passes import run_passes
+    from onnx_aot.ops.registry import translations
+    from onnx_aot.program.program import ONNXProgram
+    from onnx_aot.translate import Request, translate
+
+    with _stage(record, "capture"):
+        captured, requested, reference = _capture(
+            model, args, kwargs, options, dynamic_shapes, dynamic_axes, record
+        )
+    with _stage(record, "fx_passes"):
+        captured = _run_fx_passes(captured, record)
+    with _stage(record, "translate"):
+        table = translations()
+        if options.custom_translation_table:
+            from onnx_aot.ops.custom import custom_translations
+
+            table = {**table, **custom_translations(options.custom_translation_table)}
+        translated = translate(
+            captured,
+            Request(
+                opset=options.opset,
+                table=table,
+                input_names=options.input_names,
+                output_names=options.output_names,
+                dimension_names=_dimension_names(captured, requested, options),
+                metadata=options.metadata,
+                relative_to=options.stack_trace_root,
+                producer_version=_version(),
+            ),
+        )
+        record.direct = translated.statistics.direct
+        record.decomposed = translated.statistics.decomposed
+    if options.optimize:
+        with _stage(record, "ir_passes"):
+            run_passes(translated.model)
+    program = ONNXProgram(translated.model, captured)
+    with _stage(record, "check"):
+        _check_delivered(program, requested, options, record)
+    return program, reference
+
+
+def _capture(
+    model: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    options: _Options,
+    dynamic_shapes: Any,
+    dynamic_axes: Any,
+    record: ExportRecord,
+) -> tuple[torch.export.ExportedProgram, DynamicShapes, _Reference]:
+    from onnx_aot import torch_compat
+    from onnx_aot.capture.dynamic_shapes import DynamicShapes, resolve_dynamic_shapes
+    from onnx_aot.capture.inputs import as_module, bound_arguments, normalize_inputs
+    from onnx_aot.capture.strategies import capture
+
+    if isinstance(model, torch.export.ExportedProgram):
+        record.strategy = "ExportedProgram"
+        example_args, example_kwargs = model.example_inputs or ((), {})
+        reference = _Reference(model.module(), tuple(example_args), dict(example_kwargs))
+        return torch_compat.copy_program(model), DynamicShapes(None, ()), reference
+    module = as_module(model)
+    check_training(module.training)
+    inputs = normalize_inputs(module, args, kwargs)
+    requested = resolve_dynamic_shapes(
+        bound_arguments(module, inputs),
+        dynamic_shapes,
+        dynamic_axes,
+        options.input_names,
+        options.output_names,
+    )
+    captured = capture(module, inputs, requested.spec)
+    record.strategy = captured.strategy
+    return captured.program, requested, _Reference(module, inputs.args, inputs.kwargs)
+
+
+def _run_fx_passes(
+    program: torch.export.ExportedProgram, record: ExportRecord
+) -> torch.export.ExportedProgram:
+    from onnx_aot import torch_compat
+    from onnx_aot.fx_passes import FX_PASSES
+
+    original = program
+    try:
+        for fx_pass in FX_PASSES:
+            program = fx_pass(program)
+        return program
+    except FunctionalizationError as error:
+        record.notes.append(
+            f"{error}. The whole program was functionalized by torch's run_decompositions instead, "
+            "which takes longer and breaks composite operators apart."
+        )
+        logger.warning("%s", record.notes[-1])
+    program = torch_compat.copy_program(original).run_decompositions({})
+    for fx_pass in FX_PASSES:
+        program = fx_pass(program)
+    return program
+
+
+def _dimension_names(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, options: _Options
+) -> dict[str, str]:
+    """The user's names by the capture's symbols; dimensions without one are named after inputs."""
+    from onnx_aot.torch_compat import root_symbol
+
+    names: dict[str, str] = {}
+    for dim, size, node_name in _delivered_sizes(program, requested, options):
+        symbol = root_symbol(size)
+        if symbol is None:
+            continue
+        given = dim.name if dim.name is not None and dim.name.isidentifier() else None
+        if given is not None:
+            names.setdefault(symbol, given)
+    for dim, size, node_name in _delivered_sizes(program, requested, options):
+        symbol = root_symbol(size)
+        if symbol is not None:
+            names.setdefault(symbol, f"{node_name}_dim_{dim.axis}")
+    return names
+
+
+def _delivered_sizes(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, options: _Options
+) -> Iterator[tuple[Any, Any, str]]:
+    """Each requested dimension with the size that the capture recorded and the input's name."""
+    from torch.export.graph_signature import ConstantArgument, InputKind
+
+    by_name = {n.name: n for n in program.graph_module.graph.nodes if n.op == "placeholder"}
+    user = [
+        spec.arg
+        for spec in program.graph_signature.input_specs
+        if spec.kind == InputKind.USER_INPUT
+    ]
+    tensors = [arg.name for arg in user if not isinstance(arg, ConstantArgument)]
+    shown = {
+        name: options.input_names[i] if i < len(options.input_names) else name
+        for i, name in enumerate(tensors)
+    }
+    for dim in requested.requested:
+        node = by_name[user[dim.leaf].name]
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor):
+            yield dim, value.shape[dim.axis], shown[node.name]
+
+
+def _check_delivered(
+    program: ONNXProgram, requested: DynamicShapes, options: _Options, record: ExportRecord
+) -> None:
+    """Compares what was asked with what came out.
+
+    Raises:
+        DynamicShapeError: A dimension is static.
+    """
+    assert program.exported_program is not None
+    static = [
+        f"  {dim.path}, axis {dim.axis}"
+        + (f" ({dim.name!r})" if dim.name else "")
+        + f": fixed at {size}"
+        for dim, size, _ in _delivered_sizes(program.exported_program, requested, options)
+        if isinstance(size, int) and not dim.may_be_static
+    ]
+    if static:
+        raise DynamicShapeError(
+            "dimensions that were asked to be dynamic came out static, because the model computes "
+            "with their example values:\n"
+            + "\n".join(static)
+            + "\nMake the model use x.shape there instead of Python numbers, or leave these "
+            "dimensions out of dynamic_shapes, or give them as Dim.AUTO to accept either."
+        )
+    delivered = program.model.opset_imports.get("")
+    assert delivered == options.opset, f"opset {delivered} instead of {options.opset}"
+    state = [
+        str(value.name)
+        for value in program.model.graph.outputs
+        if value.metadata_props.get("pkg.torch.export.graph_signature.OutputSpec.kind")
+        not in (None, "USER_OUTPUT")
+    ]
+    if state:
+        note = (
+            "the model writes to buffers or inputs; their new values are extra outputs of the "
+            f"ONNX model: {', '.join(state)}"
+        )
+        record.notes.append(note)
+        warnings.warn(note, OnnxExporterWarning, stacklevel=4)
+
+
+# --- around the stages ---------------------------------------------------------------------------
+
+
+def _check_options(
+    options: _Options, dynamo: bool, external_data: Any, retired: Mapping[str, Any]
+) -> None:
+    from onnx_aot.ops.limits import MAX_OPSET, MIN_OPSET
+
+    accepted = list(export.__kwdefaults__)
+    check_retired(retired, accepted)
+    if not dynamo:
+        warnings.warn(
+            "dynamo=False has no effect: there is one exporter, which captures with torch.export",
+            OnnxExporterWarning,
+            stacklevel=3,
+        )
+    check_choice("metadata", options.metadata, ("full", "light", "none"))
+    check_choice("external_data", external_data, ("auto", True, False, None))
+    if not MIN_OPSET <= options.opset <= MAX_OPSET:
+        raise InvalidOptionError(
+            f"opset_version is {options.opset}; opsets {MIN_OPSET} to {MAX_OPSET} are emitted"
+        )
+
+
+def _new_record(
+    model: Any, options: _Options, dynamic_shapes: Any, dynamic_axes: Any
+) -> ExportRecord:
+    from onnx_aot.inspection.record import ExportRecord
+
+    kind = type(model)
+    now = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
+    name = getattr(model, "__qualname__", None) if callable(model) else None
+    record = ExportRecord(name or f"{kind.__module__}.{kind.__qualname__}", now)
+    record.asked = {
+        "opset_version": options.opset,
+        "dynamic_shapes": dynamic_shapes,
+        "dynamic_axes": dynamic_axes,
+        "input_names": list(options.input_names) or None,
+        "output_names": list(options.output_names) or None,
+    }
+    return record
+
+
+@contextlib.contextmanager
+def _stage(record: ExportRecord, key: str) -> Iterator[None]:
+    with record.stage(key):
+        logger.info("%s ...", record.stages[key].name)
+        yield
+    logger.info("%s: %.3f s", record.stages[key].name, record.stages[key].seconds)
+
+
+@contextlib.contextmanager
+def _progress(verbose: bool | None) -> Iterator[None]:
+    """With ``verbose=True``, what the package logs goes to stderr as plain lines."""
+    if not verbose:
+        yield
+        return
+    package = logging.getLogger("onnx_aot")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("[onnx_aot] %(message)s"))
+    level = package.level
+    package.addHandler(handler)
+    package.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        package.removeHandler(handler)
+        package.setLevel(level)
+
+
+@contextlib.contextmanager
+def _collection_paused() -> Iterator[None]:
+    """The pipeline makes many objects that live to its end; collecting them finds nothing."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextlib.contextmanager
+def _profiled(profile: bool, record: ExportRecord) -> Iterator[None]:
+    if not profile:
+        yield
+        return
+    import cProfile
+    import io
+    import pstats
+
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        yield
+    finally:
+        profiler.disable()
+        text = io.StringIO()
+        pstats.Stats(profiler, stream=text).sort_stats("cumulative").print_stats(40)
+        record.profile = text.getvalue()
+
+
+def _verify(program: ONNXProgram, reference: _Reference, record: ExportRecord) -> None:
+    from onnx_aot.inspection.verify import format_differences, verify_against
+
+    record.verification = verify_against(
+        program, reference.model, reference.args, reference.kwargs
+    )
+    if not all(difference.within for difference in record.verification):
+        raise VerificationError(
+            "the ONNX model answers differently from PyTorch on the example inputs:\n"
+            + format_differences(record.verification)
+        )
+
+
+def _dump(program: ONNXProgram, folder: str | os.PathLike[str], record: ExportRecord) -> None:
+    assert program.exported_program is not None
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, f"onnx_export_{record.started}.pt2")
+    torch.export.save(program.exported_program, path)
+    logger.info("the captured program is in %s", path)
+
+
+def _write_report(
+    record: ExportRecord, program: ONNXProgram | None, folder: str | os.PathLike[str]
+) -> None:
+    from onnx_aot.inspection.report import render_report
+
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, record.file_name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(render_report(record, program))
+    logger.info("the report is in %s", path)
+
+
+def _version() -> str:
+    from onnx_aot import __version__
+
+    return __version__

@@ -1,0 +1,25 @@
+"""ExportedProgram to ExportedProgram, one pass per file.
+
+A pass owns the program it is given and may edit it. ``FX_PASSES`` is the order; each entry says
+why it stands where it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from onnx_aot.fx_passes.drop_assertions import drop_assertions
+from onnx_aot.fx_passes.functionalize import functionalize
+from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
+
+__all__ = ["FX_PASSES"]
+
+Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
+
+FX_PASSES: tuple[Pass, ...] = (
+    drop_assertions,  # first: fewer nodes for the others, and a check must not keep a value alive
+    inline_wrappers,  # before functionalize, which has to see every write in one graph
+    functionalize,
+)

@@ -1,0 +1,60 @@
+"""Removes checks that torch.export recorded, and what only they need."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from onnx_aot.torch_compat import OpOverload
+
+__all__ = ["drop_assertions"]
+
+aten = torch.ops.aten
+
+ASSERTIONS = frozenset(
+    {
+        aten._assert_async.default,
+        aten._assert_async.msg,
+        aten._assert_scalar.default,
+        aten._assert_tensor_metadata.default,
+        aten._functional_assert_async.msg,
+        aten._functional_assert_scalar.default,
+        aten.sym_constrain_range.default,
+        aten.sym_constrain_range_for_size.default,
+        torch._check,
+        torch._check_is_size,
+    }
+)
+
+
+def drop_assertions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Erases recorded checks; the conditions they state stay in the range constraints.
+
+    Before::
+
+        _assert_tensor_metadata(x, dtype=float32)
+        ge = s0 >= 0
+        _assert_scalar(ge, "s0 >= 0")
+        y = relu(x)
+
+    After::
+
+        y = relu(x)
+    """
+    graph = program.graph_module.graph
+    for node in reversed(graph.nodes):
+        if node.op != "call_function" or node.users:
+            continue
+        if node.target in ASSERTIONS or _is_pure_python(node):
+            graph.erase_node(node)
+    return program
+
+
+def _is_pure_python(node: torch.fx.Node) -> bool:
+    """Size arithmetic and size look-ups, which are dead once the checks are gone."""
+    if isinstance(node.target, OpOverload):
+        return node.target in (aten.sym_size.int, aten.sym_numel.default, aten.sym_stride.int)
+    return node.target is not operator.getitem and isinstance(
+        node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
+    )

@@ -1,0 +1,100 @@
+"""Which operators write in place, and the operators that return what those would have written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.errors import FunctionalizationError
+from onnx_aot.torch_compat import OpOverload
+
+__all__ = ["CHANGES_SHAPE_ONLY", "STATISTICS", "functional_twin", "written_nodes"]
+
+aten = torch.ops.aten
+
+# In-place operators that write no element: the tensor object gets another shape.
+CHANGES_SHAPE_ONLY = frozenset(
+    {
+        aten.as_strided_.default,
+        aten.detach_.default,
+        aten.squeeze_.default,
+        aten.squeeze_.dim,
+        aten.squeeze_.dims,
+        aten.swapaxes_.default,
+        aten.swapdims_.default,
+        aten.t_.default,
+        aten.transpose_.default,
+        aten.unsqueeze_.default,
+    }
+)
+
+# Composite operators that write running statistics without their schema saying so: the positions
+# of the statistics and of the flag under which they are written.
+STATISTICS = {
+    aten.batch_norm.default: ((3, 4), 5),
+    aten.instance_norm.default: ((3, 4), 5),
+}
+
+# Twins whose name does not follow from the in-place operator's.
+IRREGULAR = {
+    aten.bernoulli_.float: aten.bernoulli.p,
+    aten.bernoulli_.Tensor: aten.bernoulli.Tensor,
+    aten.normal_.default: aten.normal_functional.default,
+    aten.batch_norm.default: aten._native_batch_norm_legit_functional.default,
+}
+
+
+def written_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The FX nodes whose tensors a call writes, in the order of its arguments."""
+    if node.op != "call_function" or not isinstance(node.target, OpOverload):
+        return []
+    if node.target in STATISTICS:
+        positions, flag = STATISTICS[node.target]
+        found = [node.args[p] for p in positions] if node.args[flag] else []
+        return [n for n in found if isinstance(n, torch.fx.Node)]
+    schema = node.target._schema
+    if not schema.is_mutable:
+        return []
+    written: list[torch.fx.Node] = []
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        given = node.args[position] if position < len(node.args) else None
+        value = node.kwargs.get(argument.name, given)
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(item, torch.fx.Node):
+                written.append(item)
+    return written
+
+
+def functional_twin(target: Any) -> OpOverload:
+    """``aten.add_.Tensor`` gives ``aten.add.Tensor``; ``aten.add.out`` gives ``aten.add.Tensor``.
+
+    Raises:
+        FunctionalizationError: The operator has no functional form of the same arguments.
+    """
+    if target in IRREGULAR:
+        return IRREGULAR[target]
+    name = target.overloadpacket.__name__
+    namespace = getattr(torch.ops, target.namespace)
+    overload = target._overloadname
+    if name.endswith("_") and not name.endswith("__"):
+        packet = getattr(namespace, name[:-1], None)
+        if packet is not None and overload in packet.overloads():
+            return getattr(packet, overload)  # type: ignore[no-any-return]
+    wanted = [
+        argument.name
+        for argument in target._schema.arguments
+        if not (argument.is_out if hasattr(argument, "is_out") else argument.name == "out")
+    ]
+    if len(wanted) < len(target._schema.arguments):
+        for candidate in target.overloadpacket.overloads():
+            twin = getattr(target.overloadpacket, candidate)
+            names = [argument.name for argument in twin._schema.arguments]
+            if not twin._schema.is_mutable and names[: len(wanted)] == wanted:
+                return twin  # type: ignore[no-any-return]
+    raise FunctionalizationError(
+        f"{target} writes to its arguments and has no functional form: {target._schema}"
+    )

@@ -1,0 +1,327 @@
+"""Turns in-place writes, also through views, into values."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.fx
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+
+from onnx_aot import torch_compat
+from onnx_aot.fx_passes.functional_twins import (
+    CHANGES_SHAPE_ONLY,
+    STATISTICS,
+    functional_twin,
+    written_nodes,
+)
+from onnx_aot.fx_passes.inverse_views import is_identity, write_back
+
+__all__ = ["functionalize"]
+
+aten = torch.ops.aten
+Node = torch.fx.Node
+
+# What of a node's metadata says where it comes from.
+PROVENANCE = ("nn_module_stack", "stack_trace", "torch_fn")
+
+
+def functionalize(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Rewrites every in-place operator as its functional twin; later readers see the new value.
+
+    Which values alias is recorded already: their FakeTensors share one storage, also for operators
+    that may or may not copy (``reshape``, ``to``, ``contiguous``). A write through a view rebuilds
+    the tensors that it is a view of; other views are made anew when they are read next. Mutated
+    buffers and inputs become outputs, recorded in the graph signature.
+
+    Before::
+
+        row = select(x, 0, 1)
+        mul_ = mul_(row, 2)
+        y = relu(x)
+
+    After::
+
+        row = select(x, 0, 1)
+        mul_ = mul(row, 2)
+        select_scatter = select_scatter(x, mul_, 0, 1)
+        y = relu(select_scatter)
+
+    Raises:
+        FunctionalizationError: An operator writes in a way that has no functional form here.
+    """
+    graph = program.graph_module.graph
+    writes = {node: written for node in graph.nodes if (written := written_nodes(node))}
+    if not writes:
+        return program
+    rewriter = _Rewriter(graph, writes)
+    state, returned = rewriter.run()
+    _set_outputs(program, rewriter.graph, state, returned)
+    return program
+
+
+class _View(NamedTuple):
+    """How a captured node looks into its parent: through ``via``, of whose results it may be one."""
+
+    parent: Node
+    via: Node
+    index: int | None
+
+
+class _Rewriter:
+    """Copies the captured graph into ``graph``, replacing writes.
+
+    For a captured node whose storage is written anywhere, ``_current`` holds the new node with its
+    elements and the storage's version, the number of writes so far, at which they were right.
+    """
+
+    def __init__(self, captured: torch.fx.Graph, writes: dict[Node, list[Node]]) -> None:
+        self.graph = torch.fx.Graph()
+        self._captured = captured
+        self._writes = writes
+        self._copies: dict[Node, Node] = {}
+        self._storages: dict[Node, int | None] = {}
+        self._mutated = {self._storage(node) for written in writes.values() for node in written}
+        self._mutated.discard(None)
+        self._versions: dict[int | None, int] = {}
+        self._current: dict[Node, tuple[int, Node]] = {}
+        self._made_at: dict[Node, int] = {}
+        self._origin: Node | None = None
+
+    def run(self) -> tuple[list[tuple[Node, Node]], Any]:
+        """Returns the mutated placeholders with their final values, and the user's results."""
+        returned: Any = None
+        for node in self._captured.nodes:
+            self._origin = node
+            if node.op == "output":
+                returned = torch.fx.map_arg(node.args[0], self.read)
+            elif node in self._writes and node.target not in CHANGES_SHAPE_ONLY:
+                self._rewrite(node)
+            elif (view := self._view(node)) is not None:
+                self._current[node] = (self._version(node), self._copy_view(view, node))
+            else:
+                self._keep(node, self._copy(node, self.read))
+        state = [
+            (node, self.read(node))
+            for node in self._captured.nodes
+            if node.op == "placeholder" and self._version(node) > 0
+        ]
+        return state, returned
+
+    def _keep(self, node: Node, copied: Node) -> None:
+        self._copies[node] = copied
+        self._current[node] = (self._version(node), copied)
+        for user in node.users:
+            if user.target is operator.getitem:
+                self._made_at[node] = self._version(user)
+                break
+
+    def _copy(self, node: Node, mapping: Any) -> Node:
+        copied = self.graph.node_copy(node, mapping)
+        if node.target in CHANGES_SHAPE_ONLY:
+            copied.target = functional_twin(node.target)
+        return copied
+
+    # --- what aliases what -----------------------------------------------------------------------
+
+    def _storage(self, node: Node) -> int | None:
+        if node not in self._storages:
+            value = node.meta.get("val")
+            known = isinstance(value, torch.Tensor) and value.layout == torch.strided
+            self._storages[node] = value.untyped_storage()._cdata if known else None
+        return self._storages[node]
+
+    def _version(self, node: Node) -> int:
+        return self._versions.get(self._storage(node), 0)
+
+    def _view(self, node: Node) -> _View | None:
+        """The captured node that this one is a view of, when their storage is written somewhere."""
+        storage = self._storage(node)
+        if storage not in self._mutated or node.op != "call_function":
+            return None
+        via, index = node, None
+        if node.target is operator.getitem:
+            via, index = node.args[0], node.args[1]  # type: ignore[assignment]
+        for source in via.all_input_nodes:
+            if self._storage(source) == storage:
+                return _View(source, via, index)
+        return None
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def read(self, node: Node) -> Node:
+        """The new node that holds the present elements of a captured node."""
+        held_at, held = self._current[node]
+        version = self._version(node)
+        if held_at == version:
+            return held
+        view = self._view(node)
+        assert view is not None, f"{node} owns its storage and is up to date after every write"
+        held = self._copy_view(view, node)
+        self._current[node] = (version, held)
+        return held
+
+    def _copy_view(self, view: _View, node: Node) -> Node:
+        parent = self.read(view.parent)
+        if node in self._writes and node.target not in CHANGES_SHAPE_ONLY:
+            return parent  # an in-place operator returns the tensor that it wrote
+        if view.index is None:
+            return self._copy(view.via, lambda n: parent if n is view.parent else self.read(n))
+        if self._made_at.get(view.via) == self._version(node):
+            pieces = self._copies[view.via]
+        else:
+            pieces = self._copy(view.via, lambda n: parent if n is view.parent else self.read(n))
+            self._copies[view.via] = pieces
+            self._made_at[view.via] = self._version(node)
+        return self._call(operator.getitem, (pieces, view.index), {}, node)
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def _rewrite(self, node: Node) -> None:
+        """Adds the functional twin of an in-place operator and writes what it returns."""
+        written = self._writes[node]
+        if node.target in STATISTICS:
+            self._rewrite_statistics(node, written)
+            return
+        twin = functional_twin(node.target)
+        count = len(twin._schema.arguments)
+        names = {argument.name for argument in twin._schema.arguments}
+        args = torch.fx.map_arg(node.args[:count], self.read)
+        kwargs = {k: v for k, v in node.kwargs.items() if k in names}
+        result = self._call(twin, args, torch.fx.map_arg(kwargs, self.read), node)
+        results = [result] if len(written) == 1 else [
+            self._call(operator.getitem, (result, i), {}, target)
+            for i, target in enumerate(written)
+        ]
+        for target, value in zip(written, results, strict=True):
+            self._write(target, self._in_type_of(target, value, node))
+        if isinstance(node.meta.get("val"), torch.Tensor):
+            self._current[node] = (self._version(node), self.read(written[0]))
+
+    def _rewrite_statistics(self, node: Node, written: Sequence[Node]) -> None:
+        """``batch_norm`` in training, with its running statistics as results."""
+        twin = functional_twin(node.target)
+        args = torch.fx.map_arg(node.args[: len(twin._schema.arguments)], self.read)
+        first = written[0].meta["val"]
+        results = self._call(twin, args, {}, node)
+        results.meta["val"] = (node.meta["val"], first, first, first, first)
+        output = self._call(operator.getitem, (results, 0), {}, node)
+        for index, target in enumerate(written, start=3):
+            self._write(target, self._call(operator.getitem, (results, index), {}, target))
+        self._current[node] = (self._version(node), output)
+
+    def _write(self, node: Node, value: Node) -> None:
+        """Makes ``value`` the elements of a captured node, and so of what it is a view of."""
+        updates = [(node, value)]
+        while (view := self._view(node)) is not None:
+            parent_now = self.read(view.parent)
+            value = self._write_back(view, node, parent_now, value)
+            node = view.parent
+            updates.append((node, value))
+        storage = self._storage(node)
+        version = self._versions.get(storage, 0) + 1
+        self._versions[storage] = version
+        for updated, elements in updates:
+            self._current[updated] = (version, elements)
+
+    def _write_back(self, view: _View, node: Node, parent_now: Node, value: Node) -> Node:
+        if node in self._writes or is_identity(node, view.parent):
+            return value
+        return write_back(
+            self._call, view.via, view.index, view.parent, parent_now, value, self.read
+        )
+
+    def _in_type_of(self, target: Node, value: Node, node: Node) -> Node:
+        """In-place operators compute in the promoted type and store in the target's."""
+        wanted = target.meta["val"].dtype
+        computed = _computed_dtype(node, wanted)
+        if computed == wanted:
+            return value
+        value.meta["val"] = value.meta["val"].to(computed)
+        return self._call(aten._to_copy.default, (value,), {"dtype": wanted}, target)
+
+    def _call(self, target: Any, args: Any, kwargs: Any, like: Node | None) -> Node:
+        """A new node with the recorded value of ``like`` and the provenance of the present node."""
+        assert self._origin is not None
+        made = self.graph.call_function(target, args, kwargs)
+        made.meta = {k: v for k, v in self._origin.meta.items() if k in PROVENANCE}
+        if like is not None:
+            made.meta["val"] = like.meta["val"]
+        return made
+
+
+def _computed_dtype(node: Node, stored: torch.dtype) -> torch.dtype:
+    """The type that the functional twin of an in-place pointwise operator gives."""
+    target: Any = node.target
+    if torch.Tag.pointwise not in target.tags:
+        return stored
+    twin = functional_twin(target)
+    values = [a.meta["val"] for a in node.all_input_nodes if "val" in a.meta]
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    if twin in _GIVES_BOOLEANS:
+        return torch.bool
+    if all(t.dtype == stored for t in tensors) or target in _KEEPS_TYPE:
+        return stored
+    dtype = stored
+    for tensor in tensors:
+        dtype = torch.promote_types(dtype, tensor.dtype) if tensor.dim() else dtype
+    return dtype
+
+
+_GIVES_BOOLEANS = frozenset(
+    getattr(getattr(aten, name), overload)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge")
+    for overload in ("Tensor", "Scalar")
+) | frozenset(
+    {
+        aten.logical_and.default,
+        aten.logical_or.default,
+        aten.logical_xor.default,
+        aten.logical_not.default,
+    }
+)
+
+_KEEPS_TYPE = frozenset({aten.masked_fill_.Scalar, aten.masked_fill_.Tensor})
+
+
+def _set_outputs(
+    program: torch.export.ExportedProgram,
+    graph: torch.fx.Graph,
+    state: list[tuple[Node, Node]],
+    returned: Any,
+) -> None:
+    """Mutated state comes first among the outputs, as torch.export's own passes have it."""
+    signature = program.graph_signature
+    inputs = {spec.arg.name: spec for spec in signature.input_specs if hasattr(spec.arg, "name")}
+    specs = []
+    for placeholder, value in state:
+        spec = inputs[placeholder.name]
+        user = spec.kind == InputKind.USER_INPUT
+        kind = OutputKind.USER_INPUT_MUTATION if user else OutputKind.BUFFER_MUTATION
+        target = placeholder.name if user else spec.target
+        specs.append(OutputSpec(kind, TensorArgument(name=value.name), target))
+    user_specs = [
+        OutputSpec(spec.kind, _renamed(spec.arg, value), spec.target)
+        for spec, value in zip(signature.output_specs, returned, strict=True)
+    ]
+    output = graph.output((*(value for _, value in state), *returned))
+    output.meta = dict(next(iter(reversed(program.graph_module.graph.nodes))).meta)
+    program.graph_module.graph = graph
+    torch_compat.set_graph_signature(
+        program,
+        ExportGraphSignature(list(signature.input_specs), [*specs, *user_specs]),
+    )
+
+
+def _renamed(argument: Any, value: Any) -> Any:
+    if isinstance(argument, TensorArgument) and isinstance(value, Node):
+        return TensorArgument(name=value.name)
+    return argument

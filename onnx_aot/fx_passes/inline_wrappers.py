@@ -1,0 +1,162 @@
+"""Puts the bodies of grad-mode and autocast regions back into the graph around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.torch_compat import HigherOrderOperator
+
+__all__ = ["inline_wrappers"]
+
+aten = torch.ops.aten
+higher_order = torch.ops.higher_order
+
+# Where a wrapper's body stands among its arguments; the body's own arguments follow it.
+BODY_POSITIONS = {
+    higher_order.wrap_with_set_grad_enabled: 1,
+    higher_order.wrap_with_autocast: 4,
+}
+AUTOCAST_ENABLED = 2
+
+
+def inline_wrappers(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Replaces calls of wrapped bodies by the bodies, in any depth of nesting.
+
+    Gradient mode has no meaning in ONNX. In an autocast region the recorded types say what the
+    region computed in, so its operands are cast to them.
+
+    Before::
+
+        out = wrap_with_set_grad_enabled(False, body, x)     body(a): b = cos(a); return (b,)
+        y = out[0]
+
+    After::
+
+        b = cos(x)
+        y = b
+    """
+    module = program.graph_module
+    for node in list(module.graph.nodes):
+        if node.op == "call_function" and node.target in BODY_POSITIONS:
+            _inline(module, node)
+    return program
+
+
+def _inline(module: torch.fx.GraphModule, call: torch.fx.Node) -> None:
+    position = BODY_POSITIONS[call.target]
+    reference = call.args[position]
+    body = module.get_submodule(reference.target)  # type: ignore[union-attr, arg-type]
+    inline_wrappers_in(body)
+    autocast = call.target is higher_order.wrap_with_autocast and call.args[AUTOCAST_ENABLED]
+    arguments = iter(call.args[position + 1 :])
+    values: dict[torch.fx.Node, Any] = {}
+    returned: Any = None
+    graph = module.graph
+    with graph.inserting_before(call):
+        for node in body.graph.nodes:
+            if node.op == "placeholder":
+                values[node] = next(arguments)
+            elif node.op == "get_attr":
+                values[node] = _move_attribute(module, body, node)
+            elif node.op == "call_function":
+                copied = graph.node_copy(node, lambda n: values[n])
+                values[node] = copied
+                if autocast:
+                    _cast_operands(graph, copied)
+            elif node.op == "output":
+                returned = torch.fx.map_arg(node.args[0], lambda n: values[n])
+    _replace_uses(call, returned)
+    graph.erase_node(call)
+    if not reference.users:  # type: ignore[union-attr]
+        graph.erase_node(reference)  # type: ignore[arg-type]
+
+
+def inline_wrappers_in(module: Any) -> None:
+    """The same on a body that is a graph module itself."""
+    for node in list(module.graph.nodes):
+        if node.op == "call_function" and node.target in BODY_POSITIONS:
+            _inline(module, node)
+
+
+def _move_attribute(
+    module: torch.fx.GraphModule, body: Any, node: torch.fx.Node
+) -> torch.fx.Node:
+    """A body's own submodule or tensor becomes the outer module's, under a free name."""
+    name = base = str(node.target).replace(".", "_")
+    number = 0
+    while hasattr(module, name):
+        number += 1
+        name = f"{base}_{number}"
+    target = body
+    for part in str(node.target).split("."):
+        target = getattr(target, part)
+    setattr(module, name, target)
+    moved = module.graph.get_attr(name)
+    moved.meta = dict(node.meta)
+    return moved
+
+
+def _replace_uses(call: torch.fx.Node, returned: Any) -> None:
+    """A wrapper returns a tuple that is read by getitem, or one value."""
+    if isinstance(returned, (list, tuple)):
+        for user in list(call.users):
+            item = returned[user.args[1]]
+            if isinstance(item, torch.fx.Node):
+                user.replace_all_uses_with(item)
+            else:
+                _replace_by_constant(user, item)
+            user.graph.erase_node(user)
+    else:
+        call.replace_all_uses_with(returned)
+
+
+def _replace_by_constant(node: torch.fx.Node, constant: Any) -> None:
+    for user in list(node.users):
+        user.args = torch.fx.map_arg(user.args, lambda n: constant if n is node else n)
+        user.kwargs = torch.fx.map_arg(user.kwargs, lambda n: constant if n is node else n)
+
+
+# --- autocast ------------------------------------------------------------------------------------
+
+
+def _cast_operands(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    """Casts floating operands to the floating type that the node was recorded to compute in.
+
+    Autocast casts below the level that the capture records, so the graph shows float32 operands
+    with a bfloat16 result. Pointwise operators are left to the promotion rule, and conversions
+    change the type themselves.
+    """
+    recorded = node.meta.get("val")
+    first = recorded[0] if isinstance(recorded, (list, tuple)) and recorded else recorded
+    if not isinstance(first, torch.Tensor) or not first.dtype.is_floating_point:
+        return
+    if isinstance(node.target, HigherOrderOperator) or _is_conversion(node):
+        return
+    if torch.Tag.pointwise in getattr(node.target, "tags", ()):
+        return
+    dtype = first.dtype
+
+    def cast(operand: torch.fx.Node) -> torch.fx.Node:
+        value = operand.meta.get("val")
+        if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
+            return operand
+        if value.dtype == dtype:
+            return operand
+        with graph.inserting_before(node):
+            made = graph.call_function(aten._to_copy.default, (operand,), {"dtype": dtype})
+        made.meta = {**node.meta, "val": value.to(dtype)}
+        return made
+
+    node.args = torch.fx.map_arg(node.args, cast)
+    node.kwargs = torch.fx.map_arg(node.kwargs, cast)
+
+
+def _is_conversion(node: torch.fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return True
+    takes_dtype = any(argument.name == "dtype" for argument in schema.arguments)
+    return takes_dtype or node.target in (aten.type_as.default, aten.to.other)

@@ -1,0 +1,167 @@
+"""How a write through a view changes the tensor that it is a view of."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.errors import FunctionalizationError
+
+__all__ = ["is_identity", "write_back"]
+
+aten = torch.ops.aten
+Call = Callable[..., torch.fx.Node]
+
+# The elements in the same order: the written value takes the parent's shape.
+RESHAPES = frozenset(
+    {
+        aten._reshape_alias.default,
+        aten._unsafe_view.default,
+        aten.expand.default,  # only where it does not repeat elements, which eager code checks
+        aten.expand_as.default,
+        aten.flatten.using_ints,
+        aten.ravel.default,
+        aten.reshape.default,
+        aten.reshape_as.default,
+        aten.squeeze.default,
+        aten.squeeze.dim,
+        aten.squeeze.dims,
+        aten.squeeze_.default,
+        aten.squeeze_.dim,
+        aten.squeeze_.dims,
+        aten.unflatten.int,
+        aten.unsqueeze.default,
+        aten.unsqueeze_.default,
+        aten.view.default,
+        aten.view_as.default,
+    }
+)
+
+# Their own inverse.
+SWAPS = {
+    aten.transpose.int: aten.transpose.int,
+    aten.transpose_.default: aten.transpose.int,
+    aten.swapaxes.default: aten.transpose.int,
+    aten.swapaxes_.default: aten.transpose.int,
+    aten.swapdims.default: aten.transpose.int,
+    aten.swapdims_.default: aten.transpose.int,
+    aten.t.default: aten.t.default,
+    aten.t_.default: aten.t.default,
+    aten.numpy_T.default: aten.numpy_T.default,
+    aten.mT.default: aten.mT.default,
+}
+
+# The operator that writes into a part, taking the view's own arguments after the value.
+SCATTERS = {
+    aten.as_strided.default: aten.as_strided_scatter.default,
+    aten.diagonal.default: aten.diagonal_scatter.default,
+    aten.select.int: aten.select_scatter.default,
+    aten.slice.Tensor: aten.slice_scatter.default,
+}
+
+# Consecutive pieces along an axis; the position of the axis among the arguments.
+SPLITS = {
+    aten.chunk.default: 2,
+    aten.split.Tensor: 2,
+    aten.split.sizes: 2,
+    aten.split_with_sizes.default: 2,
+    aten.tensor_split.sections: 2,
+    aten.tensor_split.indices: 2,
+}
+
+
+def is_identity(node: torch.fx.Node, parent: torch.fx.Node) -> bool:
+    """Whether a view shows exactly its parent: same sizes, strides and offset."""
+    view, base = node.meta["val"], parent.meta["val"]
+    return (
+        view.dtype == base.dtype
+        and view.dim() == base.dim()
+        and all(map(_same, view.shape, base.shape))
+        and all(map(_same, view.stride(), base.stride()))
+        and _same(view.storage_offset(), base.storage_offset())
+    )
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Equal as written; comparing symbolic sizes would add guards to the capture's environment."""
+    return left == right if isinstance(left, int) and isinstance(right, int) else (
+        str(left) == str(right)
+    )
+
+
+def write_back(
+    call: Call,
+    via: torch.fx.Node,
+    index: int | None,
+    parent: torch.fx.Node,
+    parent_now: torch.fx.Node,
+    value: torch.fx.Node,
+    read: Callable[[torch.fx.Node], torch.fx.Node],
+) -> torch.fx.Node:
+    """The parent's elements after ``value`` was written to a view of it.
+
+    Args:
+        call: ``call(target, args, kwargs, like)`` adds a node shaped like a captured node.
+        via: The captured call that made the view, and ``index`` which of its results the view is.
+        parent: The captured node that the view looks into.
+        parent_now: The parent's elements before the write.
+        value: What was written.
+        read: Gives the present elements of any other captured node among the call's arguments.
+
+    Raises:
+        FunctionalizationError: The view has no inverse here.
+    """
+    rest = torch.fx.map_arg(via.args[1:], read)
+    options = torch.fx.map_arg(via.kwargs, read)
+    target = via.target
+    if target in RESHAPES:
+        return call(aten.reshape_as.default, (value, parent_now), {}, parent)
+    if target in SWAPS:
+        return call(SWAPS[target], (value, *rest), {}, parent)
+    if target == aten.permute.default:
+        order = [int(d) % len(via.args[1]) for d in via.args[1]]  # type: ignore[arg-type, union-attr]
+        inverse = [order.index(axis) for axis in range(len(order))]
+        return call(aten.permute.default, (value, inverse), {}, parent)
+    if target in (aten.movedim.int, aten.movedim.intlist):
+        return call(target, (value, via.args[2], via.args[1]), {}, parent)
+    if target in SCATTERS:
+        return call(SCATTERS[target], (parent_now, value, *rest), options, parent)
+    if target == aten.narrow.default:
+        return _narrow(call, rest, parent, parent_now, value)
+    if target == aten.unbind.int:
+        axis = via.args[1] if len(via.args) > 1 else 0
+        return call(aten.select_scatter.default, (parent_now, value, axis, index), {}, parent)
+    if target in SPLITS:
+        again = call(target, (parent_now, *rest), options, via)
+        pieces = [
+            value if i == index else call(operator.getitem, (again, i), {}, None)
+            for i in range(len(via.meta["val"]))
+        ]
+        for piece, recorded in zip(pieces, via.meta["val"], strict=True):
+            piece.meta.setdefault("val", recorded)
+        position = SPLITS[target]
+        axis = via.args[position] if len(via.args) > position else via.kwargs.get("dim", 0)
+        return call(aten.cat.default, (pieces, axis), {}, parent)
+    raise FunctionalizationError(f"a write through a view made by {target} cannot be expressed")
+
+
+def _narrow(
+    call: Call, rest: Any, parent: torch.fx.Node, parent_now: torch.fx.Node, value: Any
+) -> torch.fx.Node:
+    axis, start, length = rest[:3]
+    if isinstance(start, torch.fx.Node) or isinstance(length, torch.fx.Node):
+        end: Any = call(operator.add, (start, length), {}, None)
+        end.meta["val"] = _number(start) + _number(length)
+    else:
+        end = start + length
+        if start < 0 and end == 0:
+            end = None
+    return call(aten.slice_scatter.default, (parent_now, value, axis, start, end), {}, parent)
+
+
+def _number(size: Any) -> Any:
+    return size.meta["val"] if isinstance(size, torch.fx.Node) else size

@@ -1,0 +1,89 @@
+"""What happened during one export, collected as it goes on."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from onnx_aot.inspection.differences import OutputDifference
+
+__all__ = ["ExportRecord", "Stage"]
+
+
+@dataclasses.dataclass
+class Stage:
+    """One stage: its name, how long it took, and whether it succeeded (None: not reached)."""
+
+    name: str
+    file_suffix: str
+    seconds: float = 0.0
+    succeeded: bool | None = None
+
+
+def _stages() -> dict[str, Stage]:
+    stages = (
+        Stage("Capture the model with torch.export", "pt_export"),
+        Stage("Rewrite the captured graph", "decomp"),
+        Stage("Translate operators to ONNX", "conversion"),
+        Stage("Optimize the ONNX model", "optimization"),
+        Stage("Check what was delivered against what was asked", "checker"),
+        Stage("Save", "save"),
+        Stage("Verify in ONNX Runtime", "accuracy"),
+    )
+    keys = ("capture", "fx_passes", "translate", "ir_passes", "check", "save", "verify")
+    return dict(zip(keys, stages, strict=True))
+
+
+@dataclasses.dataclass
+class ExportRecord:
+    """Everything that a report tells.
+
+    Attributes:
+        model: Qualified class name of the model.
+        started: When the export began, as ``YYYY-MM-DD_HH-MM-SS-ffffff``.
+        stages: By key, in order.
+        asked: Options that were asked for, by name.
+        strategy: How the model was captured.
+        direct: Operators translated from the table, with counts; ``decomposed`` those expanded.
+        notes: What the user should know, such as a fallback that was taken.
+        verification: Outputs compared, when asked for.
+        profile: Call profile as text, when asked for.
+        error: The exception that ended the export.
+        traceback: Its traceback as text.
+    """
+
+    model: str
+    started: str
+    stages: dict[str, Stage] = dataclasses.field(default_factory=_stages)
+    asked: dict[str, Any] = dataclasses.field(default_factory=dict)
+    strategy: str = ""
+    direct: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    decomposed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    verification: list[OutputDifference] = dataclasses.field(default_factory=list)
+    profile: str = ""
+    error: BaseException | None = None
+    traceback: str = ""
+
+    @contextlib.contextmanager
+    def stage(self, key: str) -> Iterator[None]:
+        """Times a stage and records whether it succeeded."""
+        stage = self.stages[key]
+        start = time.perf_counter()
+        stage.succeeded = False
+        try:
+            yield
+            stage.succeeded = True
+        finally:
+            stage.seconds = time.perf_counter() - start
+
+    @property
+    def file_name(self) -> str:
+        """``onnx_export_<time>_<stage that failed, or success>.md``, as torch.onnx names it."""
+        failed = [stage for stage in self.stages.values() if stage.succeeded is False]
+        suffix = failed[0].file_suffix if failed else "success"
+        return f"onnx_export_{self.started}_{suffix}.md"

@@ -1,0 +1,96 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.movement import swapped
+from onnx_aot.ops.registry import register
+
+__all__: list[str] = []
+
+aten = torch.ops.aten
+Value = ir.Value
+BOOL = ir.DataType.BOOL
+
+
+@register(aten.scaled_dot_product_attention.default)
+def aten_scaled_dot_product_attention(
+    op: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Value | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Value:
+    """``softmax(q k^T * scale + mask) v``; a row whose mask admits no key gives zeros.
+
+    Boolean masks keep where they are true, and become 0 and minus infinity.
+    """
+    if enable_gqa:
+        key, value = _repeated_heads(op, query, key), _repeated_heads(op, query, value)
+    scaled = op.Mul(query, _scale(op, query, scale))
+    scores = op.MatMul(scaled, swapped(op, key, -2, -1))
+    admitted = None
+    if is_causal:
+        scores = op.Add(scores, _causal_bias(op, query, key))
+    elif attn_mask is not None:
+        bias, admitted = _bias(op, attn_mask)
+        scores = op.Add(scores, bias)
+    weights = op.Softmax(scores, axis=-1)
+    if dropout_p > 0.0:
+        weights = op.Dropout(weights, dropout_p, op.constant(True))
+    attended: Value = op.MatMul(weights, value)
+    if admitted is not None:
+        attended = op.Where(admitted, attended, 0.0)
+    return attended
+
+
+def _scale(op: Builder, query: Value, scale: float | None) -> float | Value:
+    if scale is not None:
+        return scale
+    width = op.size(query, -1)
+    if isinstance(width, int):
+        return 1.0 / math.sqrt(width) if width else 1.0
+    root = op.Reciprocal(op.Sqrt(op.cast(width, op.result_dtype)))
+    return root  # type: ignore[no-any-return]
+
+
+def _bias(op: Builder, mask: Value) -> tuple[Value, Value | None]:
+    """What is added to the scores, and per row whether any key is admitted."""
+    if mask.dtype == BOOL:
+        minus_infinity = op.constant(float("-inf"), op.result_dtype)
+        bias = op.Where(mask, 0.0, minus_infinity)
+        return bias, op.Greater(op.reduce("ReduceMax", bias, [-1], True), minus_infinity)
+    bias = op.cast(mask, op.result_dtype)
+    return bias, op.Greater(op.reduce("ReduceMax", bias, [-1], True), float("-inf"))
+
+
+def _causal_bias(op: Builder, query: Value, key: Value) -> Value:
+    """Row i admits keys 0 to i."""
+    rows, columns = op.size(query, -2), op.size(key, -2)
+    row = op.Unsqueeze(op.Range(0, rows, 1), [1])
+    column = op.Range(0, columns, 1)
+    minus_infinity = op.constant(float("-inf"), op.result_dtype)
+    return op.Where(op.LessOrEqual(column, row), 0.0, minus_infinity)  # type: ignore[no-any-return]
+
+
+def _repeated_heads(op: Builder, query: Value, value: Value) -> Value:
+    """Each key-value head as often as there are query heads for it."""
+    heads, groups = op.size(query, -3), op.size(value, -3)
+    if isinstance(heads, int) and isinstance(groups, int):
+        if heads == groups:
+            return value
+        times = heads // groups
+        index = torch.arange(groups).repeat_interleave(times)
+        return op.Gather(value, index, axis=op.rank(value) - 3)  # type: ignore[no-any-return]
+    count = op.Div(op.constant(heads) if isinstance(heads, int) else heads, groups)
+    position = op.Div(op.Range(0, heads, 1), count)
+    return op.Gather(value, position, axis=op.rank(value) - 3)  # type: ignore[no-any-return]

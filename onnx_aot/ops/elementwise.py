@@ -1,0 +1,346 @@
+"""Pointwise arithmetic and activations. The walker has cast operands to the result's type already.
+
+Source of every row: the ATen schema of its target, and the ONNX operator that it names.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.dtypes import is_floating
+from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.registry import register, register_names
+
+__all__: list[str] = []
+
+aten = torch.ops.aten
+Value = ir.Value
+Scalar = Any
+"""A Python number, or a 0-d value for a symbolic one."""
+
+register_names(
+    {
+        aten.acos.default: "Acos",
+        aten.acosh.default: "Acosh",
+        aten.asin.default: "Asin",
+        aten.asinh.default: "Asinh",
+        aten.atan.default: "Atan",
+        aten.atanh.default: "Atanh",
+        aten.cos.default: "Cos",
+        aten.cosh.default: "Cosh",
+        aten.erf.default: "Erf",
+        aten.exp.default: "Exp",
+        aten.log.default: "Log",
+        aten.mish.default: "Mish",
+        aten.mul.Scalar: "Mul",
+        aten.mul.Tensor: "Mul",
+        aten.multiply.Scalar: "Mul",
+        aten.multiply.Tensor: "Mul",
+        aten.neg.default: "Neg",
+        aten.negative.default: "Neg",
+        aten.reciprocal.default: "Reciprocal",
+        aten.relu.default: "Relu",
+        aten.sigmoid.default: "Sigmoid",
+        aten.sign.default: "Sign",
+        aten.sin.default: "Sin",
+        aten.sinh.default: "Sinh",
+        aten.sqrt.default: "Sqrt",
+        aten.tan.default: "Tan",
+        aten.tanh.default: "Tanh",
+    }
+)
+
+
+def _scaled(op: Builder, value: Value | Scalar, alpha: Scalar) -> Value | Scalar:
+    return value if isinstance(alpha, (int, float)) and alpha == 1 else op.Mul(value, alpha)
+
+
+@register(aten.add.Tensor, aten.add.Scalar)
+def aten_add(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
+    if self.dtype == ir.DataType.BOOL:
+        return op.Or(self, op.cast(_tensor(op, other), ir.DataType.BOOL))
+    if not isinstance(other, ir.Value):
+        return op.Add(self, other * alpha if isinstance(alpha, (int, float)) else other)
+    return op.Add(self, _scaled(op, other, alpha))
+
+
+@register(aten.sub.Tensor, aten.sub.Scalar, aten.subtract.Tensor, aten.subtract.Scalar)
+def aten_sub(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
+    if not isinstance(other, ir.Value) and isinstance(alpha, (int, float)):
+        return op.Sub(self, other * alpha)
+    return op.Sub(self, _scaled(op, other, alpha))
+
+
+@register(aten.rsub.Tensor, aten.rsub.Scalar)
+def aten_rsub(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
+    return op.Sub(other, _scaled(op, self, alpha))
+
+
+@register(
+    aten.div.Tensor,
+    aten.div.Scalar,
+    aten.divide.Tensor,
+    aten.divide.Scalar,
+    aten.true_divide.Tensor,
+    aten.true_divide.Scalar,
+)
+def aten_div(op: Builder, self: Value, other: Value | Scalar) -> Value:
+    return op.Div(self, other)
+
+
+@register(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def aten_div_mode(
+    op: Builder, self: Value, other: Value | Scalar, rounding_mode: str | None
+) -> Value:
+    if rounding_mode is None:
+        return op.Div(self, other)
+    if rounding_mode == "floor":
+        return floor_divide(op, self, other)
+    if not is_floating(self.dtype):
+        return op.Div(self, other)
+    quotient = op.Div(self, other)
+    return op.Where(op.Less(quotient, 0.0), op.Ceil(quotient), op.Floor(quotient))
+
+
+@register(aten.floor_divide.default, aten.floor_divide.Scalar)
+def aten_floor_divide(op: Builder, self: Value, other: Value | Scalar) -> Value:
+    return floor_divide(op, self, other)
+
+
+def floor_divide(op: Builder, left: Value, right: Value | Scalar) -> Value:
+    """Rounds toward minus infinity; ONNX Div on integers rounds toward zero.
+
+    Floating: ``(a - fmod(a, b)) / b`` corrected as Python's floor division is, so that the result is
+    exact where ``floor(a / b)`` rounds up (as C++ torch does it).
+    """
+    divisor = _tensor(op, right, left.dtype)
+    if is_floating(left.dtype):
+        remainder = op.Mod(left, divisor, fmod=1)
+        quotient = op.Div(op.Sub(left, remainder), divisor)
+        adjust = op.And(op.Not(op.Equal(remainder, 0.0)), _opposite_signs(op, remainder, divisor))
+        quotient = op.Sub(quotient, op.cast(adjust, _known(left.dtype)))
+        floored = op.Floor(quotient)
+        floored = op.Where(
+            op.Greater(op.Sub(quotient, floored), 0.5), op.Add(floored, 1.0), floored
+        )
+        return op.Where(op.Equal(divisor, 0.0), op.Div(left, divisor), floored)
+    # a - mod(a, b) is a multiple of b, and Mod takes the divisor's sign as Python's % does.
+    return op.Div(op.Sub(left, op.Mod(left, divisor)), divisor)
+
+
+def _opposite_signs(op: Builder, left: Value, right: Value) -> Value:
+    return op.Xor(op.Less(left, 0.0), op.Less(right, 0.0))
+
+
+@register(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
+def aten_remainder(op: Builder, self: Value | Scalar, other: Value | Scalar) -> Value:
+    if not isinstance(self, ir.Value):
+        self = op.constant(self, op.result_dtype)
+    if not is_floating(self.dtype):
+        return op.Mod(self, other)
+    divisor = _tensor(op, other, self.dtype)
+    remainder = op.Mod(self, divisor, fmod=1)
+    adjust = op.And(op.Not(op.Equal(remainder, 0.0)), _opposite_signs(op, remainder, divisor))
+    return op.Where(adjust, op.Add(remainder, divisor), remainder)
+
+
+@register(aten.fmod.Tensor, aten.fmod.Scalar)
+def aten_fmod(op: Builder, self: Value, other: Value | Scalar) -> Value:
+    return op.Mod(self, other, fmod=1)
+
+
+@register(aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar, aten.pow.Scalar)
+def aten_pow(op: Builder, self: Value | Scalar, exponent: Value | Scalar) -> Value:
+    if not isinstance(exponent, ir.Value):
+        if exponent == 1:
+            return self  # type: ignore[return-value]
+        if exponent == 0.5 and isinstance(self, ir.Value) and is_floating(self.dtype):
+            return op.Sqrt(self)
+        if exponent == -1 and isinstance(self, ir.Value) and is_floating(self.dtype):
+            return op.Reciprocal(self)
+        if exponent == -0.5 and isinstance(self, ir.Value) and is_floating(self.dtype):
+            return op.Reciprocal(op.Sqrt(self))
+        exponent = op.constant(exponent, op.result_dtype)
+    if not isinstance(self, ir.Value):
+        self = op.constant(self, op.result_dtype)
+    return op.Pow(self, exponent)
+
+
+@register(aten.rsqrt.default)
+def aten_rsqrt(op: Builder, self: Value) -> Value:
+    return op.Reciprocal(op.Sqrt(self))
+
+
+@register(aten.square.default)
+def aten_square(op: Builder, self: Value) -> Value:
+    return op.Mul(self, self)
+
+
+@register(aten.exp2.default)
+def aten_exp2(op: Builder, self: Value) -> Value:
+    return op.Pow(op.constant(2.0, self.dtype), self)
+
+
+@register(aten.expm1.default)
+def aten_expm1(op: Builder, self: Value) -> Value:
+    """``2 tanh(x/2) / (1 - tanh(x/2))`` near zero, where ``exp(x) - 1`` cancels."""
+    t = op.Tanh(op.Mul(self, 0.5))
+    small = op.Div(op.Mul(t, 2.0), op.Sub(1.0, t))
+    return op.Where(op.Less(op.Abs(self), 0.5), small, op.Sub(op.Exp(self), 1.0))
+
+
+@register(aten.log1p.default)
+def aten_log1p(op: Builder, self: Value) -> Value:
+    """``2 atanh(x / (2 + x))`` near zero, where ``log(1 + x)`` loses digits."""
+    small = op.Mul(op.Atanh(op.Div(self, op.Add(self, 2.0))), 2.0)
+    return op.Where(op.Less(op.Abs(self), 0.5), small, op.Log(op.Add(self, 1.0)))
+
+
+@register(aten.log2.default)
+def aten_log2(op: Builder, self: Value) -> Value:
+    return op.Div(op.Log(self), math.log(2.0))
+
+
+@register(aten.log10.default)
+def aten_log10(op: Builder, self: Value) -> Value:
+    return op.Div(op.Log(self), math.log(10.0))
+
+
+@register(aten.erfc.default)
+def aten_erfc(op: Builder, self: Value) -> Value:
+    return op.Sub(1.0, op.Erf(self))
+
+
+@register(aten.abs.default, aten.absolute.default)
+def aten_abs(op: Builder, self: Value) -> Value:
+    return self if self.dtype == ir.DataType.BOOL else op.Abs(self)
+
+
+@register(aten.ceil.default)
+def aten_ceil(op: Builder, self: Value) -> Value:
+    return op.Ceil(self) if is_floating(self.dtype) else self
+
+
+@register(aten.floor.default)
+def aten_floor(op: Builder, self: Value) -> Value:
+    return op.Floor(self) if is_floating(self.dtype) else self
+
+
+@register(aten.round.default)
+def aten_round(op: Builder, self: Value) -> Value:
+    """Half to even, as ONNX Round."""
+    return op.Round(self) if is_floating(self.dtype) else self
+
+
+@register(aten.round.decimals)
+def aten_round_decimals(op: Builder, self: Value, decimals: int = 0) -> Value:
+    if not is_floating(self.dtype):
+        return self
+    scale = 10.0 ** abs(decimals)
+    if decimals >= 0:
+        return op.Div(op.Round(op.Mul(self, scale)), scale)
+    return op.Mul(op.Round(op.Div(self, scale)), scale)
+
+
+@register(aten.trunc.default, aten.fix.default)
+def aten_trunc(op: Builder, self: Value) -> Value:
+    if not is_floating(self.dtype):
+        return self
+    return op.Where(op.Less(self, 0.0), op.Ceil(self), op.Floor(self))
+
+
+@register(aten.frac.default)
+def aten_frac(op: Builder, self: Value) -> Value:
+    return op.Sub(self, aten_trunc(op, self))
+
+
+@register(aten.maximum.default, aten.max.other)
+def aten_maximum(op: Builder, self: Value, other: Value) -> Value:
+    if self.dtype == ir.DataType.BOOL:
+        return op.Or(self, other)
+    return op.Max(self, other)
+
+
+@register(aten.minimum.default, aten.min.other)
+def aten_minimum(op: Builder, self: Value, other: Value) -> Value:
+    if self.dtype == ir.DataType.BOOL:
+        return op.And(self, other)
+    return op.Min(self, other)
+
+
+@register(aten.clamp.default, aten.clip.default)
+def aten_clamp(
+    op: Builder, self: Value, min: Scalar | None = None, max: Scalar | None = None
+) -> Value:
+    return op.Clip(self, min, max)
+
+
+@register(aten.clamp.Tensor, aten.clip.Tensor)
+def aten_clamp_tensor(
+    op: Builder, self: Value, min: Value | None = None, max: Value | None = None
+) -> Value:
+    if min is not None:
+        self = op.Max(self, min)
+    return self if max is None else op.Min(self, max)
+
+
+@register(aten.clamp_min.default)
+def aten_clamp_min(op: Builder, self: Value, min: Scalar) -> Value:
+    return op.Clip(self, min, None)
+
+
+@register(aten.clamp_max.default)
+def aten_clamp_max(op: Builder, self: Value, max: Scalar) -> Value:
+    return op.Clip(self, None, max)
+
+
+@register(aten.clamp_min.Tensor)
+def aten_clamp_min_tensor(op: Builder, self: Value, min: Value) -> Value:
+    return op.Max(self, min)
+
+
+@register(aten.clamp_max.Tensor)
+def aten_clamp_max_tensor(op: Builder, self: Value, max: Value) -> Value:
+    return op.Min(self, max)
+
+
+@register(aten.atan2.default)
+def aten_atan2(op: Builder, self: Value, other: Value) -> Value:
+    """``atan(y / x)`` moved into the right half plane's neighbours by the signs of x and y."""
+    slope = op.Atan(op.Div(self, other))
+    half_turn = op.Where(op.Less(self, 0.0), op.constant(-math.pi, self.dtype), math.pi)
+    angle = op.Where(op.Less(other, 0.0), op.Add(slope, half_turn), slope)
+    both_zero = op.And(op.Equal(self, 0.0), op.Equal(other, 0.0))
+    return op.Where(both_zero, op.constant(0.0, self.dtype), angle)
+
+
+@register(aten.lerp.Scalar, aten.lerp.Tensor)
+def aten_lerp(op: Builder, self: Value, end: Value, weight: Value | Scalar) -> Value:
+    return op.Add(self, op.Mul(op.Sub(end, self), weight))
+
+
+@register(aten.addcmul.default)
+def aten_addcmul(
+    op: Builder, self: Value, tensor1: Value, tensor2: Value, value: Scalar = 1
+) -> Value:
+    return op.Add(self, _scaled(op, op.Mul(tensor1, tensor2), value))
+
+
+@register(aten.addcdiv.default)
+def aten_addcdiv(
+    op: Builder, self: Value, tensor1: Value, tensor2: Value, value: Scalar = 1
+) -> Value:
+    return op.Add(self, _scaled(op, op.Div(tensor1, tensor2), value))
+
+
+def _tensor(op: Builder, value: Value | Scalar, dtype: ir.DataType | None = None) -> Value:
+    return value if isinstance(value, ir.Value) else op.constant(value, dtype)
+
+
+def _known(dtype: ir.DataType | None) -> ir.DataType:
+    assert dtype is not None
+    return dtype

@@ -1,0 +1,484 @@
+"""Shapes: views, permutations, joining, splitting, repeating, padding, rolling.
+
+A recorded shape is never recomputed: where an output dimension equals the input's at the same
+position, Reshape copies it (0), so most views need no shape arithmetic at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.ops.builder import Builder, Size
+from onnx_aot.ops.registry import register
+from onnx_aot.ops.simplify import INT64_MAX
+
+__all__ = ["expanded", "move_axis", "reshaped", "sliced"]
+
+aten = torch.ops.aten
+Value = ir.Value
+
+
+# --- views ---------------------------------------------------------------------------------------
+
+
+def reshaped(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
+    """The elements in a new shape, in order.
+
+    ``sizes`` may hold one -1. A size that equals the input's at the same position is copied by
+    Reshape itself; one remaining unknown size is inferred where no copied size can be 0.
+    """
+    numbers = [op.number(size) for size in sizes]
+    if 0 in numbers:
+        return op.Reshape(value, op.sizes(sizes), allowzero=1)
+    source = value.shape or ()
+    copied = [
+        isinstance(size, ir.Value) and position < len(source) and _holds(op, size, source[position])
+        for position, size in enumerate(sizes)
+    ]
+    target = [0 if copy else size for copy, size in zip(copied, sizes, strict=True)]
+    unknown = [i for i, size in enumerate(target) if op.number(size) is None]
+    if len(unknown) == 1 and -1 not in numbers and not any(copied):
+        target[unknown[0]] = -1  # the other sizes are positive numbers
+    return op.Reshape(value, op.sizes(target))
+
+
+def _holds(op: Builder, size: Value, dimension: int | ir.SymbolicDim) -> bool:
+    """Whether a 0-d value holds a symbolic dimension."""
+    if isinstance(dimension, int) or dimension.value is None:
+        return False
+    return op.known_size(dimension.value) is size
+
+
+@register(
+    aten.view.default,
+    aten._unsafe_view.default,
+)
+def aten_view(op: Builder, self: Value, size: Sequence[Size]) -> Value:
+    return reshaped(op, self, size)
+
+
+@register(aten.reshape.default)
+def aten_reshape(op: Builder, self: Value, shape: Sequence[Size]) -> Value:
+    return reshaped(op, self, shape)
+
+
+@register(aten.view_as.default, aten.reshape_as.default)
+def aten_view_as(op: Builder, self: Value, other: Value) -> Value:
+    return reshaped(op, self, op.all_sizes(other))
+
+
+@register(aten.flatten.using_ints)
+def aten_flatten(op: Builder, self: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
+    rank = op.rank(self)
+    if rank == 0:
+        return op.Reshape(self, [1])
+    start, end = start_dim % rank, end_dim % rank
+    if start == end:
+        return self
+    if op.result.dim() == 2 and start != end and (start == 1 or end == rank - 2):
+        if not _is_static(self):
+            return op.Flatten(self, axis=1 if start == 1 else rank - 1)
+    around = op.all_sizes(self)
+    merged: Size = 1
+    for size in around[start : end + 1]:
+        merged = times(op, merged, size)
+    return reshaped(op, self, [*around[:start], merged, *around[end + 1 :]])
+
+
+def times(op: Builder, left: Size, right: Size) -> Size:
+    """The product of two sizes."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left * right
+    product: Value = op.Mul(left, right)
+    return product
+
+
+def _is_static(value: Value) -> bool:
+    return value.shape is not None and value.shape.is_static()
+
+
+@register(aten.unflatten.int)
+def aten_unflatten(op: Builder, self: Value, dim: int, sizes: Sequence[Size]) -> Value:
+    dim = op.axis(self, dim)
+    around = op.all_sizes(self)
+    return reshaped(op, self, [*around[:dim], *sizes, *around[dim + 1 :]])
+
+
+@register(aten.ravel.default)
+def aten_ravel(op: Builder, self: Value) -> Value:
+    return op.Reshape(self, [-1])
+
+
+@register(aten.squeeze.default)
+def aten_squeeze(op: Builder, self: Value) -> Value:
+    """Drops the dimensions that the capture recorded as 1."""
+    return _squeezed(op, self, range(op.rank(self)))
+
+
+@register(aten.squeeze.dim)
+def aten_squeeze_dim(op: Builder, self: Value, dim: int) -> Value:
+    return _squeezed(op, self, [dim])
+
+
+@register(aten.squeeze.dims)
+def aten_squeeze_dims(op: Builder, self: Value, dim: Sequence[int]) -> Value:
+    return _squeezed(op, self, dim)
+
+
+def _squeezed(op: Builder, value: Value, axes: Sequence[int]) -> Value:
+    ones = [op.axis(value, axis) for axis in axes] if op.rank(value) else []
+    ones = [axis for axis in ones if value.shape is not None and value.shape[axis] == 1]
+    return op.Squeeze(value, sorted(ones)) if ones else value
+
+
+@register(aten.unsqueeze.default)
+def aten_unsqueeze(op: Builder, self: Value, dim: int) -> Value:
+    return op.Unsqueeze(self, [dim])
+
+
+@register(aten.expand.default)
+def aten_expand(op: Builder, self: Value, size: Sequence[Size], implicit: bool = False) -> Value:
+    return expanded(op, self, size)
+
+
+def expanded(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
+    """Broadcast to sizes, of which -1 keeps the dimension that is there."""
+    shape = value.shape
+    assert shape is not None
+    offset = len(sizes) - len(shape)
+    target: list[Size] = []
+    for position, size in enumerate(sizes):
+        number = op.number(size)
+        there = shape[position - offset] if position >= offset else None
+        keeps = number == -1 or (there is not None and there != 1)
+        target.append(1 if keeps else size)
+    if all(size == 1 for size in target) and offset == 0:
+        return value
+    return op.Expand(value, op.sizes(target))
+
+
+@register(aten.expand_as.default)
+def aten_expand_as(op: Builder, self: Value, other: Value) -> Value:
+    return expanded(op, self, op.all_sizes(other))
+
+
+@register(aten.broadcast_to.default)
+def aten_broadcast_to(op: Builder, self: Value, size: Sequence[Size]) -> Value:
+    return expanded(op, self, size)
+
+
+# --- permutations --------------------------------------------------------------------------------
+
+
+@register(aten.permute.default)
+def aten_permute(op: Builder, self: Value, dims: Sequence[int]) -> Value:
+    rank = op.rank(self)
+    return op.Transpose(self, perm=[dim % rank for dim in dims]) if rank else self
+
+
+@register(aten.transpose.int, aten.swapdims.default)
+def aten_transpose(op: Builder, self: Value, dim0: int, dim1: int) -> Value:
+    return swapped(op, self, dim0, dim1)
+
+
+@register(aten.swapaxes.default)
+def aten_swapaxes(op: Builder, self: Value, axis0: int, axis1: int) -> Value:
+    return swapped(op, self, axis0, axis1)
+
+
+def swapped(op: Builder, value: Value, first: int, second: int) -> Value:
+    """Two axes exchanged."""
+    rank = op.rank(value)
+    if rank < 2:
+        return value
+    order = list(range(rank))
+    order[first], order[second] = order[second], order[first]
+    return op.Transpose(value, perm=order)
+
+
+@register(aten.t.default, aten.numpy_T.default, aten.mT.default)
+def aten_t(op: Builder, self: Value) -> Value:
+    return swapped(op, self, -2, -1) if op.rank(self) >= 2 else self
+
+
+@register(aten.movedim.int)
+def aten_movedim(op: Builder, self: Value, source: int, destination: int) -> Value:
+    return move_axis(op, self, source, destination)
+
+
+@register(aten.movedim.intlist)
+def aten_movedim_intlist(
+    op: Builder, self: Value, source: Sequence[int], destination: Sequence[int]
+) -> Value:
+    rank = op.rank(self)
+    order = [-1] * rank
+    for src, dst in zip(source, destination, strict=True):
+        order[dst % rank] = src % rank
+    rest = iter(axis for axis in range(rank) if axis not in order)
+    return op.Transpose(self, perm=[next(rest) if axis < 0 else axis for axis in order])
+
+
+def move_axis(op: Builder, value: Value, source: int, destination: int) -> Value:
+    """One axis moved, the others in their order."""
+    rank = op.rank(value)
+    order = [axis for axis in range(rank) if axis != source % rank]
+    order.insert(destination % rank, source % rank)
+    return op.Transpose(value, perm=order)
+
+
+# --- joining and splitting -----------------------------------------------------------------------
+
+
+@register(aten.cat.default, aten.concat.default, aten.concatenate.default)
+def aten_cat(op: Builder, tensors: Sequence[Value], dim: int = 0) -> Value:
+    """Torch skips 1-d tensors of size 0 whatever the rank of the others."""
+    kept = [t for t in tensors if not (t.shape is not None and t.shape.dims == (0,))]
+    return op.Concat(*(kept or tensors[:1]), axis=dim)
+
+
+@register(aten.stack.default)
+def aten_stack(op: Builder, tensors: Sequence[Value], dim: int = 0) -> Value:
+    return op.Concat(*(op.Unsqueeze(tensor, [dim]) for tensor in tensors), axis=dim)
+
+
+@register(aten.split.Tensor)
+def aten_split(op: Builder, self: Value, split_size: Size, dim: int = 0) -> list[Value]:
+    """As many pieces as the capture recorded; the last one takes what remains."""
+    count = len(op.result)
+    return _pieces(op, self, [split_size] * (count - 1), dim)
+
+
+@register(aten.split_with_sizes.default)
+def aten_split_with_sizes(
+    op: Builder, self: Value, split_sizes: Sequence[Size], dim: int = 0
+) -> list[Value]:
+    return _pieces(op, self, list(split_sizes)[:-1], dim)
+
+
+@register(aten.split.sizes)
+def aten_split_sizes(
+    op: Builder, self: Value, split_size: Sequence[Size], dim: int = 0
+) -> list[Value]:
+    return _pieces(op, self, list(split_size)[:-1], dim)
+
+
+@register(aten.chunk.default)
+def aten_chunk(op: Builder, self: Value, chunks: int, dim: int = 0) -> list[Value]:
+    count = len(op.result)
+    size = op.size(self, dim)
+    if isinstance(size, int):
+        each: Size = -(-size // chunks)
+    else:
+        each = op.Div(op.Add(size, chunks - 1), chunks)
+    return _pieces(op, self, [each] * (count - 1), dim)
+
+
+def _pieces(op: Builder, value: Value, sizes: list[Size], dim: int) -> list[Value]:
+    """Consecutive pieces; the last, whose size is not given, takes what remains."""
+    whole = op.size(value, dim)
+    if isinstance(whole, int) and all(isinstance(size, int) for size in sizes):
+        last = whole - sum(size for size in sizes if isinstance(size, int))
+        return op.split(value, [*sizes, last], dim)
+    pieces = []
+    start: Size = 0
+    for size in sizes:
+        end = plus(op, start, size)
+        pieces.append(sliced(op, value, dim, start, end))
+        start = end
+    pieces.append(sliced(op, value, dim, start, INT64_MAX))
+    return pieces
+
+
+def plus(op: Builder, left: Size, right: Size) -> Size:
+    """The sum of two sizes."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    total: Value = op.Add(left, right)
+    return total
+
+
+@register(aten.unbind.int)
+def aten_unbind(op: Builder, self: Value, dim: int = 0) -> list[Value]:
+    count = len(op.result)
+    pieces = op.split(self, [1] * count, op.axis(self, dim))
+    return [op.Squeeze(piece, [op.axis(self, dim)]) for piece in pieces]
+
+
+# --- slices --------------------------------------------------------------------------------------
+
+
+def sliced(
+    op: Builder, value: Value, axis: int, start: Size, end: Size, step: int = 1
+) -> Value:
+    """``value[start:end:step]`` along one axis; bounds beyond the ends are cut off by Slice."""
+    bounds = [op.sizes([start]), op.sizes([end]), [axis]]
+    return op.Slice(value, *bounds) if step == 1 else op.Slice(value, *bounds, [step])
+
+
+@register(aten.slice.Tensor)
+def aten_slice(
+    op: Builder,
+    self: Value,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
+) -> Value:
+    dim = op.axis(self, dim)
+    first = 0 if start is None else start
+    last = INT64_MAX if end is None else end
+    if step == 1 and op.number(first) == 0 and _covers(op, self, dim, last):
+        return self
+    return sliced(op, self, dim, first, last, step)
+
+
+def _covers(op: Builder, value: Value, axis: int, end: Size) -> bool:
+    """Whether a slice from 0 that ends here is the whole axis."""
+    assert value.shape is not None
+    dimension = value.shape[axis]
+    number = op.number(end)
+    if isinstance(dimension, int):
+        return number is not None and number >= dimension
+    if number is not None:
+        return number >= INT64_MAX
+    return isinstance(end, ir.Value) and _holds(op, end, dimension)
+
+
+@register(aten.narrow.default)
+def aten_narrow(op: Builder, self: Value, dim: int, start: Size, length: Size) -> Value:
+    end = plus(op, start, length)
+    if isinstance(start, int) and start < 0 and end == 0:
+        end = INT64_MAX
+    return sliced(op, self, op.axis(self, dim), start, end)
+
+
+@register(aten.select.int)
+def aten_select(op: Builder, self: Value, dim: int, index: Size) -> Value:
+    return op.Gather(self, index, axis=op.axis(self, dim))
+
+
+# --- repeating, rolling, flipping ----------------------------------------------------------------
+
+
+@register(aten.repeat.default)
+def aten_repeat(op: Builder, self: Value, repeats: Sequence[Size]) -> Value:
+    added = len(repeats) - op.rank(self)
+    value = op.Unsqueeze(self, list(range(added))) if added else self
+    if not repeats or all(op.number(size) == 1 for size in repeats):
+        return value
+    return op.Tile(value, op.sizes(repeats))
+
+
+@register(aten.tile.default)
+def aten_tile(op: Builder, self: Value, dims: Sequence[Size]) -> Value:
+    missing = op.rank(self) - len(dims)
+    return aten_repeat(op, self, [*[1] * max(missing, 0), *dims])
+
+
+@register(aten.flip.default)
+def aten_flip(op: Builder, self: Value, dims: Sequence[int]) -> Value:
+    count = len(dims)
+    if count == 0 or op.rank(self) == 0:
+        return self
+    axes = [op.axis(self, dim) for dim in dims]
+    return op.Slice(self, [-1] * count, [-INT64_MAX] * count, axes, [-1] * count)
+
+
+@register(aten.roll.default)
+def aten_roll(op: Builder, self: Value, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Value:
+    """``[a | b]`` becomes ``[b | a]``, cut ``shift mod size`` elements from the end."""
+    if not dims:
+        flat = op.Reshape(self, [-1])
+        flat.shape = ir.Shape([None])
+        return reshaped(op, _rolled(op, flat, shifts[0], 0), op.all_sizes(self))
+    for shift, dim in zip(shifts, dims, strict=True):
+        self = _rolled(op, self, shift, op.axis(self, dim))
+    return self
+
+
+def _rolled(op: Builder, value: Value, shift: Size, axis: int) -> Value:
+    size = op.size(value, axis)
+    if isinstance(size, int) and isinstance(shift, int):
+        if size == 0 or shift % size == 0:
+            return value
+        cut: Size = size - shift % size
+    else:
+        safe = op.Max(size, 1) if isinstance(size, ir.Value) else max(size, 1)
+        moved = op.Mod(op.constant(shift) if isinstance(shift, int) else shift, safe)
+        cut = op.Sub(op.constant(size) if isinstance(size, int) else size, moved)
+    head = sliced(op, value, axis, 0, cut)
+    tail = sliced(op, value, axis, cut, INT64_MAX)
+    rolled: Value = op.Concat(tail, head, axis=axis)
+    rolled.shape = value.shape.copy() if value.shape is not None else None
+    return rolled
+
+
+# --- padding -------------------------------------------------------------------------------------
+
+PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@register(aten.constant_pad_nd.default)
+def aten_constant_pad_nd(op: Builder, self: Value, pad: Sequence[Size], value: Any = 0) -> Value:
+    return _padded(op, self, pad, "constant", value)
+
+
+@register(aten.pad.default)
+def aten_pad(
+    op: Builder, self: Value, pad: Sequence[Size], mode: str = "constant", value: Any = None
+) -> Value:
+    return _padded(op, self, pad, PAD_MODES[mode], 0 if value is None else value)
+
+
+@register(aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default)
+def aten_reflection_pad(op: Builder, self: Value, padding: Sequence[Size]) -> Value:
+    return _padded(op, self, padding, "reflect", 0)
+
+
+@register(
+    aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default
+)
+def aten_replication_pad(op: Builder, self: Value, padding: Sequence[Size]) -> Value:
+    return _padded(op, self, padding, "edge", 0)
+
+
+def _padded(op: Builder, value: Value, pad: Sequence[Size], mode: str, fill: Any) -> Value:
+    """Torch lists (before, after) from the last axis backwards; ONNX all befores, then afters."""
+    if all(op.number(size) == 0 for size in pad):
+        return value
+    count = len(pad) // 2
+    rank = op.rank(value)
+    before = [pad[2 * i] for i in reversed(range(count))]
+    after = [pad[2 * i + 1] for i in reversed(range(count))]
+    rest = [0] * (rank - count)
+    pads = op.sizes([*rest, *before, *rest, *after])
+    if mode == "wrap" and op.opset < 19:
+        return _wrapped(op, value, before, after, rank - count)
+    if mode != "constant" or fill == 0:
+        return op.Pad(value, pads, mode=mode)
+    return op.Pad(value, pads, fill, mode=mode)
+
+
+def _wrapped(
+    op: Builder, value: Value, before: Sequence[Size], after: Sequence[Size], first: int
+) -> Value:
+    """Circular padding before opset 19, axis by axis: ``[end of x | x | start of x]``."""
+    for offset, (left, right) in enumerate(zip(before, after, strict=True)):
+        axis = first + offset
+        size = op.size(value, axis)
+        start = op.Sub(op.constant(size) if isinstance(size, int) else size, left)
+        parts = [
+            sliced(op, value, axis, start, INT64_MAX),
+            value,
+            sliced(op, value, axis, 0, right),
+        ]
+        joined: Value = op.Concat(*parts, axis=axis)
+        joined.shape = ir.Shape(
+            [None if i == axis else d for i, d in enumerate(value.shape or ())]
+        )
+        value = joined
+    return value

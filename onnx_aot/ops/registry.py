@@ -1,0 +1,218 @@
+"""The one table: what each ATen operator, Python operator or custom operator becomes in ONNX.
+
+``register`` is the only way in. It refuses duplicates, packets (``aten.add`` instead of
+``aten.add.Tensor``) and functions whose parameters differ from the operator's schema.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from onnx_aot.ops.limits import MIN_OPSET
+from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, OpOverloadPacket
+
+__all__ = [
+    "NOT_TRANSLATED",
+    "TRANSLATIONS",
+    "Translation",
+    "find_translation",
+    "make_translation",
+    "register",
+    "register_names",
+    "translations",
+]
+
+Function = Callable[..., Any]
+_F = TypeVar("_F", bound=Function)
+
+# Arguments that say where and how a tensor lies in memory. They have no meaning in ONNX, are never
+# handed to a translation, and need not be among its parameters.
+MEMORY_ARGUMENTS = frozenset(
+    {"layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "generator"}
+)
+
+# Families in the order of their files; importing one registers its operators.
+FAMILIES = (
+    "activation",
+    "attention",
+    "casting",
+    "comparison",
+    "conv",
+    "creation",
+    "elementwise",
+    "indexing",
+    "linalg",
+    "movement",
+    "nn",
+    "pooling",
+    "reduction",
+    "rnn",
+    "scatter",
+    "sorting",
+    "symbolic",
+)
+
+NOT_TRANSLATED: dict[Any, str] = {}
+"""Operators known to have no ONNX form, with the reason that an error gives."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """One argument that a translation takes: its name and the schema's default."""
+
+    name: str
+    position: int | None
+    default: Any = None
+    required: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """One way to turn one operator into ONNX.
+
+    Attributes:
+        target: The operator.
+        function: ``function(op, *arguments)`` emits nodes through ``op`` and returns the value(s).
+        since: Lowest opset in which it can be used.
+        arguments: In the order of the function's parameters; None for targets without a schema,
+            whose arguments are handed over by position.
+    """
+
+    target: Any
+    function: Function
+    since: int = MIN_OPSET
+    arguments: tuple[Argument, ...] | None = None
+
+
+TRANSLATIONS: dict[Any, tuple[Translation, ...]] = {}
+"""By target; where several opsets have a translation of their own, the highest ``since`` first."""
+
+
+def register(*targets: Any, since: int = MIN_OPSET) -> Callable[[_F], _F]:
+    """Decorator that enters a translation for each target.
+
+    Args:
+        targets: Operator overloads (``aten.roll.default``), Python functions that FX records for
+            symbolic sizes (``operator.add``), or higher-order operators.
+        since: Lowest opset in which the translation can be used.
+
+    Raises:
+        TypeError: A target is a packet, or the parameters differ from the schema's arguments.
+        ValueError: The target has a translation for this opset already.
+    """
+
+    def enter(function: _F) -> _F:
+        for target in targets:
+            _enter(make_translation(target, function, since))
+        return function
+
+    return enter
+
+
+def register_names(rows: Mapping[Any, str]) -> None:
+    """Enters operators that are one ONNX node taking the same tensors in the same order.
+
+    >>> register_names({aten.neg.default: "Neg"})
+    """
+    for target, name in rows.items():
+        _enter(make_translation(target, _one_to_one(target, name), MIN_OPSET))
+
+
+def _one_to_one(target: OpOverload, name: str) -> Function:
+    tensors = [
+        argument.name
+        for argument in target._schema.arguments
+        if argument.name not in MEMORY_ARGUMENTS
+    ]
+
+    def translation(op: Any, *values: Any) -> Any:
+        return getattr(op, name)(*values)
+
+    translation.__name__ = f"aten_{target.overloadpacket.__name__}_as_{name}"
+    translation.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            for n in ("op", *tensors)
+        ]
+    )
+    return translation
+
+
+def make_translation(target: Any, function: Function, since: int = MIN_OPSET) -> Translation:
+    """Checks a function against its target's schema.
+
+    Raises:
+        TypeError: The target is a packet or no callable, or the parameters differ from the schema.
+    """
+    if isinstance(target, OpOverloadPacket):
+        overloads = ", ".join(f"{target}.{name}" for name in target.overloads())
+        raise TypeError(f"{target} is a packet of overloads; register one of: {overloads}")
+    if not isinstance(target, OpOverload):
+        if not callable(target) and not isinstance(target, HigherOrderOperator):
+            raise TypeError(f"a target is an operator or a function, not {target!r}")
+        return Translation(target, function, since)
+    return Translation(target, function, since, _bind_schema(target, function))
+
+
+def _bind_schema(target: OpOverload, function: Function) -> tuple[Argument, ...]:
+    schema = {
+        argument.name: (position, argument)
+        for position, argument in enumerate(target._schema.arguments)
+        if argument.name not in MEMORY_ARGUMENTS
+    }
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    arguments = []
+    for parameter in parameters:
+        name = parameter.name.removesuffix("_") if parameter.name != "_" else "_"
+        if name not in schema:
+            if parameter.default is parameter.empty:
+                raise TypeError(
+                    f"{function.__name__} takes {parameter.name!r}, which {target} does not have: "
+                    f"{target._schema}"
+                )
+            arguments.append(Argument(name, None, parameter.default))
+            continue
+        position, argument = schema.pop(name)
+        required = not argument.has_default_value()
+        default = None if required else argument.default_value
+        where = None if argument.kwarg_only else position
+        arguments.append(Argument(name, where, default, required))
+    if schema:
+        raise TypeError(
+            f"{function.__name__} does not take {', '.join(map(repr, schema))} of {target}: "
+            f"{target._schema}"
+        )
+    return tuple(arguments)
+
+
+def _enter(translation: Translation) -> None:
+    entered = TRANSLATIONS.get(translation.target, ())
+    if any(other.since == translation.since for other in entered):
+        raise ValueError(
+            f"{translation.target} has a translation since opset {translation.since} already"
+        )
+    both = sorted((*entered, translation), key=lambda t: t.since, reverse=True)
+    TRANSLATIONS[translation.target] = tuple(both)
+
+
+def find_translation(
+    table: Mapping[Any, tuple[Translation, ...]], target: Any, opset: int
+) -> Translation | None:
+    """The translation to use for an operator in an opset, or None when the table has none."""
+    for translation in table.get(target, ()):
+        if translation.since <= opset:
+            return translation
+    return None
+
+
+@functools.cache
+def translations() -> Mapping[Any, tuple[Translation, ...]]:
+    """The whole table; the families are imported the first time."""
+    for family in FAMILIES:
+        importlib.import_module(f"onnx_aot.ops.{family}")
+    return TRANSLATIONS

@@ -1,0 +1,204 @@
+"""Recurrent layers: one ONNX LSTM, GRU or RNN per layer, with any number of time steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.registry import register
+
+__all__: list[str] = []
+
+aten = torch.ops.aten
+Value = ir.Value
+
+# Where ONNX's gates stand among torch's: i o f c among i f g o; z r h among r z n.
+GATES: dict[str, list[int]] = {"LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2], "RNN": [0]}
+
+
+@register(aten.lstm.input)
+def aten_lstm(
+    op: Builder,
+    input: Value,
+    hx: Sequence[Value],
+    params: Sequence[Value],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> list[Value]:
+    return _recurrent(
+        op,
+        "LSTM",
+        input,
+        hx,
+        params,
+        has_biases,
+        num_layers,
+        dropout if train else 0.0,
+        bidirectional,
+        batch_first,
+    )
+
+
+@register(aten.gru.input)
+def aten_gru(
+    op: Builder,
+    input: Value,
+    hx: Value,
+    params: Sequence[Value],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> list[Value]:
+    return _recurrent(
+        op,
+        "GRU",
+        input,
+        [hx],
+        params,
+        has_biases,
+        num_layers,
+        dropout if train else 0.0,
+        bidirectional,
+        batch_first,
+    )
+
+
+def _register_rnn(target: torch._ops.OpOverload, activation: str) -> None:
+    def aten_rnn(
+        op: Builder,
+        input: Value,
+        hx: Value,
+        params: Sequence[Value],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> list[Value]:
+        return _recurrent(
+            op,
+            "RNN",
+            input,
+            [hx],
+            params,
+            has_biases,
+            num_layers,
+            dropout if train else 0.0,
+            bidirectional,
+            batch_first,
+            activation,
+        )
+
+    register(target)(aten_rnn)
+
+
+_register_rnn(aten.rnn_tanh.input, "Tanh")
+_register_rnn(aten.rnn_relu.input, "Relu")
+
+
+def _recurrent(
+    op: Builder,
+    kind: str,
+    input: Value,
+    states: Sequence[Value],
+    params: Sequence[Value],
+    has_biases: bool,
+    layers: int,
+    dropout: float,
+    bidirectional: bool,
+    batch_first: bool,
+    activation: str | None = None,
+) -> list[Value]:
+    """Returns the output and the final states, each ``[layers * directions, batch, hidden]``."""
+    directions = 2 if bidirectional else 1
+    sequence: Value = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
+    per_direction = len(params) // (layers * directions)
+    split = [_per_layer(op, state, layers, directions) for state in states]
+    finals: list[list[Value]] = [[] for _ in states]
+    for layer in range(layers):
+        weights = [
+            params[(layer * directions + d) * per_direction :][:per_direction]
+            for d in range(directions)
+        ]
+        outputs = _layer(
+            op, kind, sequence, [state[layer] for state in split], weights, has_biases, activation
+        )
+        for index, final in enumerate(outputs[1:]):
+            finals[index].append(final)
+        # [time, directions, batch, hidden] to [time, batch, directions * hidden]
+        if directions == 1:
+            sequence = op.Squeeze(outputs[0], [1])
+        else:
+            sequence = op.Reshape(op.Transpose(outputs[0], perm=[0, 2, 1, 3]), [0, 0, -1])
+        if dropout and layer + 1 < layers:
+            sequence = op.Dropout(sequence, dropout, op.constant(True))
+    output = op.Transpose(sequence, perm=[1, 0, 2]) if batch_first else sequence
+    return [output, *(op.Concat(*final, axis=0) for final in finals)]
+
+
+def _per_layer(op: Builder, state: Value, layers: int, directions: int) -> list[Value]:
+    return op.split(state, [directions] * layers, 0)
+
+
+def _layer(
+    op: Builder,
+    kind: str,
+    sequence: Value,
+    states: Sequence[Value],
+    weights: Sequence[Sequence[Value]],
+    has_biases: bool,
+    activation: str | None,
+) -> list[Value]:
+    hidden = op.size(weights[0][1], 1)
+    assert isinstance(hidden, int), "the hidden size is fixed by the weights"
+    stacked = [
+        _stack(op, [_reordered(op, direction[i], kind, hidden) for direction in weights])
+        for i in range(2)
+    ]
+    bias = None
+    if has_biases:
+        biases = [
+            op.Concat(*(_reordered(op, b, kind, hidden) for b in direction[2:4]), axis=0)
+            for direction in weights
+        ]
+        bias = _stack(op, biases)
+    attributes: dict[str, object] = {"hidden_size": hidden}
+    if len(weights) == 2:
+        attributes["direction"] = "bidirectional"
+    if activation is not None:
+        attributes["activations"] = [activation] * len(weights)
+    if kind == "GRU":
+        attributes["linear_before_reset"] = 1
+    outputs = op.call_op(
+        kind,
+        [sequence, *stacked, bias, None, *states],
+        attributes,
+        outputs=1 + len(states),
+    )
+    return list(outputs)
+
+
+def _reordered(op: Builder, weight: Value, kind: str, hidden: int) -> Value:
+    """The gates' rows in ONNX's order."""
+    order = GATES[kind]
+    if order == sorted(order):
+        return weight
+    rows = torch.cat([torch.arange(hidden) + gate * hidden for gate in order])
+    return op.Gather(weight, rows, axis=0)  # type: ignore[no-any-return]
+
+
+def _stack(op: Builder, directions: Sequence[Value]) -> Value:
+    return op.Concat(*(op.Unsqueeze(value, [0]) for value in directions), axis=0)  # type: ignore[no-any-return]
+
+

@@ -1,0 +1,256 @@
+"""What is left out or worked out while a graph is being built.
+
+Each function sees the inputs and attributes of one operator before its node exists and returns the
+value that stands for its output, or None to have the node emitted. All of them are exact: equal
+bits for every input that the original accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import onnx_ir as ir
+import torch
+
+__all__ = ["SIMPLIFICATIONS"]
+
+FOLD_LIMIT = 1024
+"""Largest constant, in elements, that is worked out here; larger ones stay in the graph."""
+
+INT64_MAX = 2**63 - 1
+
+
+class Op(Protocol):
+    """What a simplification needs of the builder."""
+
+    def literal(self, value: Any) -> torch.Tensor | None: ...
+
+    def constant(self, value: Any, dtype: ir.DataType | None = None) -> ir.Value: ...
+
+    def call_op(self, op_type: str, args: Sequence[Any], kwargs: dict[str, Any], /) -> Any: ...
+
+
+Inputs = Sequence[ir.Value | None]
+Attributes = dict[str, Any]
+Simplification = Callable[[Op, Inputs, Attributes], ir.Value | None]
+
+
+def _literals(op: Op, inputs: Inputs) -> list[torch.Tensor] | None:
+    tensors = [op.literal(value) for value in inputs]
+    small = [t for t in tensors if t is not None and t.numel() <= FOLD_LIMIT]
+    return small if len(small) == len(inputs) else None
+
+
+def _integers(op: Op, value: ir.Value | None) -> list[int] | None:
+    tensor = op.literal(value)
+    return None if tensor is None else tensor.flatten().tolist()
+
+
+def _producer(value: ir.Value | None, op_type: str) -> ir.Node | None:
+    node = value.producer() if value is not None else None
+    return node if node is not None and node.op_type == op_type and not node.domain else None
+
+
+def _static(value: ir.Value | None) -> list[int] | None:
+    if value is None or value.shape is None or not value.shape.is_static():
+        return None
+    return list(value.shape)  # type: ignore[arg-type]
+
+
+def _axes(op: Op, node: ir.Node) -> list[int] | None:
+    return _integers(op, node.inputs[1]) if len(node.inputs) > 1 else None
+
+
+def identity(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """``Identity(x)`` -> ``x``. Graph outputs that need a name of their own are made elsewhere."""
+    return inputs[0]
+
+
+def cast(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """``Cast<T>(x: T)`` -> ``x``; ``Cast<T>(Cast<U>(x: bool))`` -> ``Cast<T>(x)``."""
+    source, to = inputs[0], ir.DataType(attributes["to"])
+    if source is None or source.dtype is None:
+        return None
+    if source.dtype == to:
+        return source
+    literal = op.literal(source)
+    if literal is not None and literal.numel() <= FOLD_LIMIT:
+        if to.is_floating_point() or to in _INTEGERS or to == ir.DataType.BOOL:
+            return op.constant(literal, to)
+        return None
+    inner = _producer(source, "Cast")
+    if inner is not None and inner.inputs[0] is not None:
+        original = inner.inputs[0]
+        if original.dtype == ir.DataType.BOOL and to != ir.DataType.BOOL:
+            return op.call_op("Cast", [original], attributes)  # type: ignore[no-any-return]
+    return None
+
+
+_INTEGERS = frozenset({ir.DataType.INT32, ir.DataType.INT64})
+
+
+def reshape(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """No change of a static shape -> ``x``; ``Reshape(Reshape(x, _), s)`` -> ``Reshape(x, s)``."""
+    source, target = inputs[0], _integers(op, inputs[1])
+    if source is None or target is None:
+        return None
+    static = _static(source)
+    if static is not None and not attributes.get("allowzero"):
+        if target == static and 0 not in target:
+            return source
+        if len(target) == len(static) == 1 and target == [-1]:
+            return source
+    inner = _producer(source, "Reshape")
+    if inner is not None and 0 not in target and inner.inputs[0] is not None:
+        return op.call_op("Reshape", [inner.inputs[0], inputs[1]], attributes)  # type: ignore[no-any-return]
+    return None
+
+
+def transpose(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """Identity permutation -> ``x``; two transposes -> their composition."""
+    source, order = inputs[0], attributes.get("perm")
+    if source is None or order is None:
+        return None
+    order = list(order)
+    if order == sorted(order):
+        return source
+    inner = _producer(source, "Transpose")
+    if inner is None or "perm" not in inner.attributes or inner.inputs[0] is None:
+        return None
+    first = inner.attributes["perm"].as_ints()
+    return op.call_op("Transpose", [inner.inputs[0]], {"perm": [first[i] for i in order]})  # type: ignore[no-any-return]
+
+
+def unsqueeze(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """``Unsqueeze(Squeeze(x, a), a)`` -> ``x``; a constant is reshaped."""
+    axes = _integers(op, inputs[1])
+    inner = _producer(inputs[0], "Squeeze")
+    if inner is not None and axes is not None and _axes(op, inner) == axes:
+        return inner.inputs[0]
+    literal = op.literal(inputs[0])
+    if literal is None or axes is None or len(axes) != 1:
+        return None
+    return op.constant(literal.unsqueeze(axes[0]))
+
+
+def squeeze(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """``Squeeze(Unsqueeze(x, a), a)`` -> ``x``; a constant is reshaped."""
+    axes = _integers(op, inputs[1]) if len(inputs) > 1 else None
+    inner = _producer(inputs[0], "Unsqueeze")
+    if inner is not None and axes is not None and _axes(op, inner) == axes:
+        return inner.inputs[0]
+    literal = op.literal(inputs[0])
+    if literal is None or axes is None or len(axes) != 1:
+        return None
+    return op.constant(literal.squeeze(axes[0]))
+
+
+def concat(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """One input -> itself; constants are joined."""
+    if len(inputs) == 1:
+        return inputs[0]
+    literals = _literals(op, inputs)
+    return None if literals is None else op.constant(torch.cat(literals, attributes["axis"]))
+
+
+def expand(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """To the static shape it has already, or to all ones of no higher rank -> ``x``."""
+    target, source = _integers(op, inputs[1]), inputs[0]
+    if target is None or source is None or source.shape is None:
+        return None
+    if target == _static(source) or (
+        len(target) <= len(source.shape) and all(size == 1 for size in target)
+    ):
+        return source
+    return None
+
+
+def slice_(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """From 0 to the largest int64 with step 1 -> ``x``; a short constant vector is cut."""
+    bounds = [_integers(op, value) for value in inputs[1:]]
+    if any(bound is None for bound in bounds) or len(bounds) < 2:
+        return None
+    starts, ends = bounds[0] or [], bounds[1] or []
+    steps = bounds[3] if len(bounds) > 3 and bounds[3] is not None else [1] * len(starts)
+    if all(s == 0 for s in starts) and all(e == INT64_MAX for e in ends):
+        if all(step == 1 for step in steps):
+            return inputs[0]
+    literal = op.literal(inputs[0])
+    if literal is not None and literal.ndim == 1 and len(starts) == 1 and steps[0] > 0:
+        return op.constant(literal[starts[0] : ends[0] : steps[0]])
+    return None
+
+
+def gather(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """One element of a short constant vector is taken."""
+    literals = _literals(op, inputs)
+    if literals is None or literals[0].ndim != 1 or literals[1].ndim > 0:
+        return None
+    return op.constant(literals[0][literals[1]])
+
+
+def shape(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """Static dimensions -> a constant."""
+    source = inputs[0]
+    if source is None or source.shape is None:
+        return None
+    wanted = source.shape.dims[attributes.get("start") or 0 : attributes.get("end")]
+    if not all(isinstance(size, int) for size in wanted):
+        return None
+    return op.constant(list(wanted), ir.DataType.INT64)
+
+
+def _arithmetic(
+    compute: Callable[..., torch.Tensor], neutral: int | None = None, commutative: bool = True
+) -> Simplification:
+    """Integer constants are computed; a neutral 0-d integer operand is dropped."""
+
+    def simplify(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+        if len(inputs) != 2 or inputs[0] is None or inputs[0].dtype not in _INTEGERS:
+            return None
+        left, right = op.literal(inputs[0]), op.literal(inputs[1])
+        if left is not None and right is not None:
+            if max(left.numel(), right.numel()) > FOLD_LIMIT:
+                return None
+            if compute in (_divide, torch.fmod, torch.remainder) and bool((right == 0).any()):
+                return None
+            if compute is torch.remainder and attributes.get("fmod"):
+                return None
+            return op.constant(compute(left, right))
+        if neutral is None:
+            return None
+        if right is not None and right.ndim == 0 and int(right) == neutral:
+            return inputs[0]
+        if commutative and left is not None and left.ndim == 0 and int(left) == neutral:
+            return inputs[1]
+        return None
+
+    return simplify
+
+
+def _divide(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """ONNX Div on integers truncates toward zero."""
+    return torch.div(left, right, rounding_mode="trunc")
+
+
+SIMPLIFICATIONS: dict[str, Simplification] = {
+    "Add": _arithmetic(torch.add, neutral=0),
+    "Cast": cast,
+    "Concat": concat,
+    "Div": _arithmetic(_divide, neutral=1, commutative=False),
+    "Expand": expand,
+    "Gather": gather,
+    "Identity": identity,
+    "Max": _arithmetic(torch.maximum),
+    "Min": _arithmetic(torch.minimum),
+    "Mod": _arithmetic(torch.remainder),
+    "Mul": _arithmetic(torch.mul, neutral=1),
+    "Reshape": reshape,
+    "Shape": shape,
+    "Slice": slice_,
+    "Squeeze": squeeze,
+    "Sub": _arithmetic(torch.sub, neutral=0, commutative=False),
+    "Transpose": transpose,
+    "Unsqueeze": unsqueeze,
+}

@@ -1,0 +1,198 @@
+"""Arithmetic on symbolic sizes, which FX records as calls of Python functions.
+
+A symbolic int is a 0-d INT64 value, a symbolic float a 0-d DOUBLE, a symbolic bool a 0-d BOOL.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.ops.builder import Builder, Size
+from onnx_aot.ops.elementwise import floor_divide
+from onnx_aot.ops.registry import register
+
+__all__: list[str] = []
+
+aten = torch.ops.aten
+Value = ir.Value
+DOUBLE = ir.DataType.DOUBLE
+INT64 = ir.DataType.INT64
+BOOL = ir.DataType.BOOL
+
+
+@register(aten.sym_size.int)
+def aten_sym_size(op: Builder, self: Value, dim: int) -> Size:
+    return op.size(self, dim)
+
+
+@register(aten.sym_numel.default)
+def aten_sym_numel(op: Builder, self: Value) -> Value:
+    return op.Size(self)
+
+
+def _together(op: Builder, left: Any, right: Any) -> tuple[Any, Any]:
+    """Both as DOUBLE when one is a float, else both as INT64; Python numbers become constants."""
+    floating = any(
+        side.dtype == DOUBLE if isinstance(side, ir.Value) else isinstance(side, float)
+        for side in (left, right)
+    )
+    dtype = DOUBLE if floating else INT64
+    return _as(op, left, dtype), _as(op, right, dtype)
+
+
+def _as(op: Builder, side: Any, dtype: ir.DataType) -> Value:
+    return op.cast(side, dtype) if isinstance(side, ir.Value) else op.constant(side, dtype)
+
+
+@register(operator.add)
+def sym_add(op: Builder, left: Any, right: Any) -> Value:
+    return op.Add(*_together(op, left, right))
+
+
+@register(operator.sub)
+def sym_sub(op: Builder, left: Any, right: Any) -> Value:
+    return op.Sub(*_together(op, left, right))
+
+
+@register(operator.mul)
+def sym_mul(op: Builder, left: Any, right: Any) -> Value:
+    return op.Mul(*_together(op, left, right))
+
+
+@register(operator.truediv)
+def sym_truediv(op: Builder, left: Any, right: Any) -> Value:
+    return op.Div(_as(op, left, DOUBLE), _as(op, right, DOUBLE))
+
+
+@register(operator.floordiv)
+def sym_floordiv(op: Builder, left: Any, right: Any) -> Value:
+    return floor_divide(op, *_together(op, left, right))
+
+
+@register(operator.mod)
+def sym_mod(op: Builder, left: Any, right: Any) -> Value:
+    """Takes the divisor's sign, as Python's ``%`` and ONNX Mod do."""
+    return op.Mod(*_together(op, left, right))
+
+
+@register(operator.neg)
+def sym_neg(op: Builder, value: Any) -> Value:
+    return op.Neg(value)
+
+
+@register(operator.pow)
+def sym_pow(op: Builder, left: Any, right: Any) -> Value:
+    left, right = _together(op, left, right)
+    return op.Pow(left, right)
+
+
+@register(torch.sym_sum)
+def sym_sum(op: Builder, values: list[Any]) -> Value:
+    total: Any = 0
+    for value in values:
+        total = op.Add(*_together(op, total, value))
+    return total
+
+
+@register(torch.sym_max)
+def sym_max(op: Builder, left: Any, right: Any) -> Value:
+    return op.Max(*_together(op, left, right))
+
+
+@register(torch.sym_min)
+def sym_min(op: Builder, left: Any, right: Any) -> Value:
+    return op.Min(*_together(op, left, right))
+
+
+@register(torch.sym_float)
+def sym_float(op: Builder, value: Any) -> Value:
+    return _as(op, value, DOUBLE)
+
+
+@register(torch.sym_int, math.trunc)
+def sym_int(op: Builder, value: Any) -> Value:
+    return _as(op, value, INT64)
+
+
+@register(math.ceil)
+def sym_ceil(op: Builder, value: Any) -> Value:
+    return op.cast(op.Ceil(_as(op, value, DOUBLE)), INT64)
+
+
+@register(math.floor)
+def sym_floor(op: Builder, value: Any) -> Value:
+    return op.cast(op.Floor(_as(op, value, DOUBLE)), INT64)
+
+
+@register(torch._sym_sqrt)
+def sym_sqrt(op: Builder, value: Any) -> Value:
+    return op.Sqrt(_as(op, value, DOUBLE))
+
+
+@register(operator.eq)
+def sym_eq(op: Builder, left: Any, right: Any) -> Value:
+    return op.Equal(*_together(op, left, right))
+
+
+@register(operator.ne)
+def sym_ne(op: Builder, left: Any, right: Any) -> Value:
+    return op.Not(op.Equal(*_together(op, left, right)))
+
+
+@register(operator.lt)
+def sym_lt(op: Builder, left: Any, right: Any) -> Value:
+    return op.Less(*_together(op, left, right))
+
+
+@register(operator.le)
+def sym_le(op: Builder, left: Any, right: Any) -> Value:
+    return op.LessOrEqual(*_together(op, left, right))
+
+
+@register(operator.gt)
+def sym_gt(op: Builder, left: Any, right: Any) -> Value:
+    return op.Greater(*_together(op, left, right))
+
+
+@register(operator.ge)
+def sym_ge(op: Builder, left: Any, right: Any) -> Value:
+    return op.GreaterOrEqual(*_together(op, left, right))
+
+
+@register(operator.and_)
+def sym_and(op: Builder, left: Any, right: Any) -> Value:
+    return op.And(_as(op, left, BOOL), _as(op, right, BOOL))
+
+
+@register(operator.or_)
+def sym_or(op: Builder, left: Any, right: Any) -> Value:
+    return op.Or(_as(op, left, BOOL), _as(op, right, BOOL))
+
+
+@register(torch.sym_not)
+def sym_not(op: Builder, value: Any) -> Value:
+    return op.Not(_as(op, value, BOOL))
+
+
+@register(torch.sym_ite)
+def sym_ite(op: Builder, condition: Any, then: Any, otherwise: Any) -> Value:
+    left, right = _together(op, then, otherwise)
+    return op.Where(_as(op, condition, BOOL), left, right)
+
+
+@register(aten.item.default, aten._local_scalar_dense.default)
+def aten_item(op: Builder, self: Value) -> Value:
+    """A tensor of one element as a symbolic number."""
+    recorded = op.result
+    dtype = DOUBLE
+    if isinstance(recorded, (bool, torch.SymBool)):
+        dtype = BOOL
+    elif isinstance(recorded, (int, torch.SymInt)):
+        dtype = INT64
+    scalar = op.cast(self, dtype)
+    return op.Reshape(scalar, op.constant([], INT64)) if op.rank(self) else scalar

@@ -1,0 +1,1 @@
+"""The result of an export: a model that is saved, run and inspected."""

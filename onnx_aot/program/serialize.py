@@ -1,0 +1,305 @@
+"""Writes models to disk; weights go from where torch holds them to the file in one pass.
+
+``onnx_ir`` serializes everything but the weights. Their bytes are then written straight from
+memory: into the same file, as the ``raw_data`` of their ``TensorProto``, or into a file beside it.
+The protobuf encoding of a message is its fields' in any order, each field its tag, length and
+bytes (https://protobuf.dev/programming-guides/encoding/), so the weights need never be in a message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, Literal
+
+import onnx
+import onnx_ir as ir
+
+from onnx_aot.errors import InvalidOptionError, SaveError
+from onnx_aot.program.atomic import written_beside
+
+__all__ = ["ExternalData", "model_bytes", "save_model", "weights_of"]
+
+ExternalData = bool | None | Literal["auto"]
+
+EXTERNAL_THRESHOLD = 1536 * 1024 * 1024
+"""Weights above this many bytes go to a file of their own when nothing else is asked for."""
+
+PROTOBUF_LIMIT = 2**31 - 1
+ALIGNMENT = 4096
+STREAMED_FROM = 1024  # smaller tensors are serialized with the graph
+
+_GRAPH_TAG = (7 << 3) | 2  # ModelProto.graph
+_INITIALIZER_TAG = (5 << 3) | 2  # GraphProto.initializer
+_RAW_DATA_TAG = (9 << 3) | 2  # TensorProto.raw_data
+
+
+def save_model(
+    model: ir.Model,
+    destination: Any,
+    *,
+    external_data: ExternalData = "auto",
+    include_initializers: bool = True,
+    keep_initializers_as_inputs: bool = False,
+) -> None:
+    """Writes a model to a path, or to a binary file object.
+
+    Args:
+        model: It is the same afterwards.
+        destination: A path, or an object with a ``write`` method that takes bytes.
+        external_data: True puts weights into ``<name>.data`` beside the file, False into the file,
+            ``"auto"`` or None decides by their size.
+        include_initializers: False leaves out parameters and buffers, to be supplied later.
+        keep_initializers_as_inputs: True lists parameters and buffers as inputs too.
+
+    Raises:
+        InvalidOptionError: External data with a file object.
+        SaveError: The model does not fit into one file, weights have no values, or the disk
+            refuses. Files that were there before are untouched.
+    """
+    weights = weights_of(model) if include_initializers else []
+    total = sum(value.const_value.nbytes for value in weights if value.const_value is not None)
+    to_file_object = hasattr(destination, "write")
+    if to_file_object and external_data is True:
+        raise InvalidOptionError(
+            "external_data=True needs a path to put the second file beside; got a file object"
+        )
+    external = external_data is True or (
+        external_data in (None, "auto") and total > EXTERNAL_THRESHOLD and not to_file_object
+    )
+    if not external and total > PROTOBUF_LIMIT:
+        raise SaveError(
+            f"the weights take {total / 1e9:.2f} GB; one ONNX file holds at most 2 GB. Save to a "
+            'path with external_data=True or "auto"'
+        )
+    _refuse_missing_values(weights)
+    with _prepared(model, include_initializers, keep_initializers_as_inputs):
+        try:
+            if to_file_object:
+                _write_single(model, weights, destination)
+            elif external:
+                _save_two_files(model, weights, os.fspath(destination))
+            else:
+                with written_beside(os.fspath(destination)) as file:
+                    _write_single(model, weights, file)
+                _remove_data_files(os.fspath(destination), keep=None)
+        except OSError as error:
+            raise SaveError(
+                f"could not write {destination}: {error}. Nothing that was there has changed"
+            ) from error
+
+
+def model_bytes(model: ir.Model) -> bytes:
+    """The model as one serialized ``ModelProto``.
+
+    Raises:
+        SaveError: It has more than 2 GB, or weights without values.
+    """
+    import io
+
+    buffer = io.BytesIO()
+    save_model(model, buffer)
+    return buffer.getvalue()
+
+
+def weights_of(model: ir.Model) -> list[ir.Value]:
+    """Initializers large enough to be written apart from the graph."""
+    return [
+        value
+        for value in model.graph.initializers.values()
+        if value.const_value is not None
+        and value.const_value.nbytes >= STREAMED_FROM
+        and value.const_value.dtype != ir.DataType.STRING
+    ]
+
+
+def is_weight(value: ir.Value) -> bool:
+    """Whether an initializer is a parameter or buffer of the user's module."""
+    kind = value.metadata_props.get("pkg.torch.export.graph_signature.InputSpec.kind")
+    return kind in ("PARAMETER", "BUFFER")
+
+
+def _refuse_missing_values(weights: Sequence[ir.Value]) -> None:
+    missing = []
+    for value in weights:
+        raw = getattr(value.const_value, "raw", None)
+        if type(raw).__name__ == "FakeTensor" or getattr(raw, "is_meta", False):
+            missing.append(str(value.name))
+    if missing:
+        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise SaveError(
+            f"{len(missing)} weights have no values yet: {shown}. Call apply_weights(state_dict) "
+            "first, or save with include_initializers=False"
+        )
+
+
+# --- what is written -----------------------------------------------------------------------------
+
+
+class _Absent(ir.TensorProtocol):
+    """Stands for a weight while the graph is serialized: everything but its bytes."""
+
+    def __init__(self, tensor: ir.TensorProtocol) -> None:
+        self.name = tensor.name
+        self.dtype = tensor.dtype
+        self.shape = tensor.shape
+        self.doc_string = tensor.doc_string
+        self.metadata_props = tensor.metadata_props
+        self.raw = tensor
+
+    @property
+    def nbytes(self) -> int:
+        return self.raw.nbytes
+
+    def tobytes(self) -> bytes:
+        return b""
+
+
+@contextlib.contextmanager
+def _prepared(model: ir.Model, include: bool, as_inputs: bool) -> Iterator[None]:
+    """The model as it is to be written; as it was afterwards."""
+    graph = model.graph
+    initializers = dict(graph.initializers)
+    inputs = list(graph.inputs)
+    added = [value for value in initializers.values() if is_weight(value)]
+    try:
+        if not include:
+            for value in added:
+                del graph.initializers[str(value.name)]
+        if as_inputs:
+            graph.inputs.extend(value for value in added if value not in inputs)
+        yield
+    finally:
+        if as_inputs:
+            graph.inputs.clear()
+            graph.inputs.extend(inputs)
+        if not include:
+            graph.initializers.clear()
+            graph.initializers.update(initializers)
+
+
+def _graph_without_weights(model: ir.Model, weights: Sequence[ir.Value]) -> onnx.ModelProto:
+    """The whole model; the weights' ``TensorProto`` have no data."""
+    held = [(value, value.const_value) for value in weights]
+    try:
+        for value, tensor in held:
+            assert tensor is not None
+            value.const_value = _Absent(tensor)
+        return ir.serde.serialize_model(model)
+    finally:
+        for value, tensor in held:
+            value.const_value = tensor
+
+
+def _write_single(model: ir.Model, weights: Sequence[ir.Value], file: Any) -> None:
+    proto = _graph_without_weights(model, weights)
+    by_name = {str(value.name): value.const_value for value in weights}
+    small, large = [], []
+    for tensor in proto.graph.initializer:
+        (large if tensor.name in by_name else small).append(tensor)
+    headers = []
+    length = 0
+    for tensor in large:
+        tensor.ClearField("raw_data")
+        data = by_name[tensor.name]
+        assert data is not None
+        start = tensor.SerializeToString() + _field(_RAW_DATA_TAG, data.nbytes)
+        header = _field(_INITIALIZER_TAG, len(start) + data.nbytes) + start
+        headers.append((header, data))
+        length += len(header) + data.nbytes
+    del proto.graph.initializer[:]
+    proto.graph.initializer.extend(small)
+    graph = proto.graph.SerializeToString()
+    proto.ClearField("graph")
+    if length + len(graph) > PROTOBUF_LIMIT:
+        raise SaveError(
+            f"the model takes {(length + len(graph)) / 1e9:.2f} GB; one ONNX file holds at most "
+            '2 GB. Save to a path with external_data=True or "auto"'
+        )
+    file.write(proto.SerializeToString())
+    file.write(_field(_GRAPH_TAG, len(graph) + length))
+    file.write(graph)
+    for header, data in headers:
+        file.write(header)
+        data.tofile(file)
+
+
+def _field(tag: int, length: int) -> bytes:
+    """A length-delimited field's tag and length, as base-128 varints."""
+    return _varint(tag) + _varint(length)
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append((number & 0x7F) | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+# --- two files -----------------------------------------------------------------------------------
+
+
+def _save_two_files(model: ir.Model, weights: Sequence[ir.Value], path: str) -> None:
+    """The data file is complete under its name before the model that refers to it appears.
+
+    While a model is replaced its old data file stays; the new one gets the other of two names.
+    """
+    data_name = _free_data_name(path)
+    data_path = os.path.join(os.path.dirname(path), data_name)
+    proto = _graph_without_weights(model, weights)
+    places: dict[str, tuple[int, int]] = {}
+    with written_beside(data_path) as file:
+        offset = 0
+        for value in weights:
+            assert value.const_value is not None
+            offset = _pad(file, offset)
+            value.const_value.tofile(file)
+            places[str(value.name)] = (offset, value.const_value.nbytes)
+            offset += value.const_value.nbytes
+    try:
+        for tensor in proto.graph.initializer:
+            if tensor.name in places:
+                _refer(tensor, data_name, *places[tensor.name])
+        with written_beside(path) as file:
+            file.write(proto.SerializeToString())
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(data_path)
+        raise
+    _remove_data_files(path, keep=data_name)
+
+
+def _pad(file: BinaryIO, offset: int) -> int:
+    aligned = -(-offset // ALIGNMENT) * ALIGNMENT
+    file.write(b"\0" * (aligned - offset))
+    return aligned
+
+
+def _refer(tensor: onnx.TensorProto, location: str, offset: int, length: int) -> None:
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, str(value)
+
+
+def _data_names(path: str) -> tuple[str, str]:
+    name = os.path.basename(path)
+    return f"{name}.data", f"{name}.data2"
+
+
+def _free_data_name(path: str) -> str:
+    first, second = _data_names(path)
+    folder = os.path.dirname(path)
+    return second if os.path.exists(os.path.join(folder, first)) else first
+
+
+def _remove_data_files(path: str, keep: str | None) -> None:
+    """Data files of the model that has just been replaced."""
+    for name in _data_names(path):
+        if name != keep:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(os.path.dirname(path), name))

@@ -1,0 +1,118 @@
+"""Runs models in ONNX Runtime with torch tensors in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+import torch
+
+from onnx_aot import dtypes
+from onnx_aot.errors import InferenceError
+
+__all__ = ["create_session", "from_numpy", "run_session", "to_numpy"]
+
+LOG_ERRORS = 3
+
+# NumPy has no such types; ONNX Runtime takes their bits with the ONNX type named beside them.
+_BITS = {1: torch.uint8, 2: torch.uint16}
+
+
+def create_session(model: str | bytes) -> onnxruntime.InferenceSession:
+    """A session on the CPU for a path or a serialized model, quiet but for errors.
+
+    Raises:
+        Exception: Whatever ONNX Runtime raises when it refuses the model.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = LOG_ERRORS
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def run_session(
+    session: onnxruntime.InferenceSession, inputs: Sequence[ir.Value], values: Sequence[Any]
+) -> tuple[torch.Tensor, ...]:
+    """Runs a session.
+
+    Args:
+        session: A session of a model with these inputs.
+        inputs: The graph's inputs.
+        values: A tensor or number for each.
+
+    Returns:
+        The outputs as torch tensors on the CPU.
+
+    Raises:
+        InferenceError: Number, type, rank or a fixed dimension of an input differs.
+    """
+    if len(values) != len(inputs):
+        names = ", ".join(str(value.name) for value in inputs)
+        raise InferenceError(
+            f"the model takes {len(inputs)} inputs ({names}); {len(values)} were given"
+        )
+    feeds = {}
+    for declared, given in zip(inputs, values, strict=True):
+        tensor = given if isinstance(given, torch.Tensor) else _scalar(declared, given)
+        _check_input(declared, tensor)
+        feeds[str(declared.name)] = _to_ort(tensor)
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = LOG_ERRORS
+    outputs = session.run_with_ort_values(None, feeds, options)
+    return tuple(map(_from_ort, outputs))
+
+
+def _scalar(declared: ir.Value, number: Any) -> torch.Tensor:
+    dtype = None if declared.dtype is None else dtypes.to_torch(declared.dtype)
+    return torch.tensor(number, dtype=dtype)
+
+
+def _check_input(declared: ir.Value, tensor: torch.Tensor) -> None:
+    name, dtype, shape = declared.name, declared.dtype, declared.shape
+    if dtype is not None and dtypes.to_onnx(tensor.dtype) != dtype:
+        raise InferenceError(
+            f"input {name} is {dtypes.to_torch(dtype)} in the model; {tensor.dtype} was given"
+        )
+    if shape is None:
+        return
+    fits = len(shape) == tensor.dim() and all(
+        not isinstance(wanted, int) or wanted == size
+        for wanted, size in zip(shape, tensor.shape, strict=True)
+    )
+    if not fits:
+        raise InferenceError(
+            f"input {name} has shape {shape} in the model; {list(tensor.shape)} was given"
+        )
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """A tensor's elements in NumPy, types that NumPy lacks through ``ml_dtypes``."""
+    return ir.tensor_adapters.TorchTensor(tensor.detach().cpu().contiguous()).numpy()
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """The inverse of ``to_numpy``."""
+    dtype = dtypes.to_torch(ir.DataType.from_numpy(array.dtype))
+    if array.dtype.kind == "V" or dtype in (torch.bfloat16,) or "float8" in str(dtype):
+        bits = np.uint16 if array.dtype.itemsize == 2 else np.uint8
+        return torch.from_numpy(np.ascontiguousarray(array).view(bits)).view(dtype)
+    return torch.from_numpy(np.array(array))
+
+
+def _to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
+    tensor = tensor.detach().cpu().contiguous()
+    if tensor.dtype == torch.bfloat16 or "float8" in str(tensor.dtype):
+        bits = tensor.view(_BITS[tensor.element_size()]).numpy()
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+            bits, int(dtypes.to_onnx(tensor.dtype))
+        )
+    return onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy())
+
+
+def _from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
+    dtype = ir.DataType(value.element_type())
+    if dtype in (ir.DataType.BFLOAT16,) or "FLOAT8" in dtype.name:
+        return torch.from_dlpack(value._get_c_value()).clone()
+    return torch.from_numpy(value.numpy())

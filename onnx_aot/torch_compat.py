@@ -1,0 +1,260 @@
+"""The only file that touches private torch APIs.
+
+Each is looked up guarded. The docstring of the function that uses it says what is lost when a torch
+release no longer has it. Public APIs are used directly where they are needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.fx
+import torch.utils._pytree as pytree
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+__all__ = [
+    "FakeTensor",
+    "FakeTensorMode",
+    "HigherOrderOperator",
+    "OpOverload",
+    "OpOverloadPacket",
+    "cheap_recompilation",
+    "copy_program",
+    "core_aten_operators",
+    "decomposition",
+    "fake_mode_of",
+    "keep_small_sizes_dynamic",
+    "marked_as_onnx_export",
+    "override_composite_kernels",
+    "override_module_function",
+    "pytree",
+    "root_symbol",
+    "set_graph_signature",
+    "symbolic_expression",
+    "trace_fake",
+    "without_fake_mode",
+]
+
+
+def _private(module: str, attribute: str) -> Any:
+    """The attribute of a private module, or None where this torch does not have it."""
+    try:
+        return getattr(importlib.import_module(module), attribute, None)
+    except ImportError:
+        return None
+
+
+# --- capture -------------------------------------------------------------------------------------
+
+
+def cheap_recompilation() -> contextlib.AbstractContextManager[Any]:
+    """Makes FX generate a graph module's Python source when it is first run, not at every edit.
+
+    Without ``torch.fx._lazy_graph_module`` captures are right but slower (7 to 31 % measured).
+    """
+    use_lazy = _private("torch.fx._lazy_graph_module", "_use_lazy_graph_module")
+    return use_lazy(True) if use_lazy is not None else contextlib.nullcontext()
+
+
+def keep_small_sizes_dynamic() -> contextlib.AbstractContextManager[Any]:
+    """Lets a dimension whose example size is 0 or 1 stay dynamic.
+
+    Without ``backed_size_oblivious`` such a dimension comes out static, which is reported as an
+    error at the end of the export.
+    """
+    config = _private("torch.fx.experimental", "_config")
+    if config is None or not hasattr(config, "backed_size_oblivious"):
+        return contextlib.nullcontext()
+    return config.patch(backed_size_oblivious=True)  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def marked_as_onnx_export() -> Iterator[None]:
+    """Makes ``torch.onnx.is_in_onnx_export()`` true, which models ask to pick an export path.
+
+    Without ``torch.onnx._internal.exporter._flags`` such models take their eager path.
+    """
+    flags = None
+    with contextlib.suppress(ImportError):
+        flags = importlib.import_module("torch.onnx._internal.exporter._flags")
+    if not hasattr(flags, "_is_onnx_exporting"):
+        yield
+        return
+    before = flags._is_onnx_exporting  # type: ignore[union-attr]
+    flags._is_onnx_exporting = True  # type: ignore[union-attr]
+    try:
+        yield
+    finally:
+        flags._is_onnx_exporting = before  # type: ignore[union-attr]
+
+
+@contextlib.contextmanager
+def override_composite_kernels(kernels: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Replaces the Python kernels that expand composite operators, for the duration.
+
+    Without ``OpOverload.py_kernels`` the operators are expanded as torch does it: ``aten.lstm``
+    unrolls over time, and a dynamic time dimension is refused by the capture.
+    """
+    keys = (
+        torch._C.DispatchKey.CompositeImplicitAutograd,
+        torch._C.DispatchKey.Autograd,
+    )
+    saved = []
+    for operator, kernel in kernels.items():
+        table = getattr(operator, "py_kernels", None)
+        cache = getattr(operator, "_dispatch_cache", None)
+        if table is None or cache is None:
+            continue
+        saved.append((table, cache, dict(table)))
+        table.update(dict.fromkeys(keys, kernel))
+        cache.clear()
+    try:
+        yield
+    finally:
+        for table, cache, before in saved:
+            table.clear()
+            table.update(before)
+            cache.clear()
+
+
+@contextlib.contextmanager
+def override_module_function(
+    module: str, name: str, function: Callable[..., Any]
+) -> Iterator[None]:
+    """Replaces a private module-level function of torch, for the duration.
+
+    Without that function nothing is replaced.
+    """
+    owner = importlib.import_module(module)
+    before = getattr(owner, name, None)
+    if before is None:
+        yield
+        return
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+# --- ExportedProgram -----------------------------------------------------------------------------
+
+
+def copy_program(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """A program with its own graph and signature that shares weights with the given one."""
+    duplicate = copy.copy(program)
+    duplicate._graph_module = _copy_graph_module(program.graph_module)
+    return duplicate
+
+
+def _copy_graph_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    graph = torch.fx.Graph()
+    output = graph.graph_copy(module.graph, val_map := {})  # type: ignore[var-annotated]
+    graph.output(output)
+    last = next(iter(reversed(graph.nodes)))
+    last.meta = dict(next(iter(reversed(module.graph.nodes))).meta)
+    del val_map
+    duplicate = torch.fx.GraphModule(module, graph)
+    duplicate.meta = dict(module.meta)
+    for name, child in list(duplicate.named_children()):
+        if isinstance(child, torch.fx.GraphModule):
+            setattr(duplicate, name, _copy_graph_module(child))
+    return duplicate
+
+
+def set_graph_signature(program: torch.export.ExportedProgram, signature: Any) -> None:
+    """Replaces the signature of a program that the caller owns.
+
+    ``ExportedProgram`` has no public way to do this. Without the attribute, a functionalized
+    program could not say which outputs are mutated buffers.
+    """
+    program._graph_signature = signature
+
+
+# --- fake tensors and tracing --------------------------------------------------------------------
+
+
+def fake_mode_of(values: Any) -> FakeTensorMode | None:
+    """The fake mode of the first FakeTensor in a nested structure."""
+    for leaf in pytree.tree_leaves(values):
+        if isinstance(leaf, FakeTensor):
+            return leaf.fake_mode
+    return None
+
+
+def without_fake_mode() -> contextlib.AbstractContextManager[Any]:
+    """Suspends any active fake mode, so that tensors are real ones.
+
+    Without ``unset_fake_temporarily`` weights must not be read inside a fake mode.
+    """
+    unset = _private("torch._subclasses.fake_tensor", "unset_fake_temporarily")
+    return unset() if unset is not None else contextlib.nullcontext()
+
+
+def trace_fake(
+    function: Callable[..., Any], arguments: list[Any], mode: FakeTensorMode | None
+) -> torch.fx.GraphModule:
+    """Records the ATen calls that ``function(*arguments)`` makes on fake tensors.
+
+    Without ``make_fx`` no operator can be decomposed; every operator that has no translation of
+    its own becomes an unsupported operator.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    with keep_small_sizes_dynamic(), mode or contextlib.nullcontext():
+        return make_fx(function, _allow_non_fake_inputs=True)(*arguments)
+
+
+def decomposition(target: OpOverload) -> Callable[..., Any] | None:
+    """torch's own rule that expands an operator into simpler ones, or None.
+
+    Sources: ``torch._decomp.decomposition_table``, then the operator's CompositeImplicitAutograd
+    kernel. Without them only operators with a translation can be exported.
+    """
+    table = _private("torch._decomp", "decomposition_table") or {}
+    if target in table:
+        return table[target]  # type: ignore[no-any-return]
+    can_decompose = getattr(target, "_can_decompose", None)
+    if can_decompose is not None and can_decompose():
+        return target.decompose
+    return None
+
+
+def core_aten_operators() -> list[OpOverload]:
+    """Every overload that torch tags as core ATen, by name."""
+    found = []
+    for packet_name in dir(torch.ops.aten):
+        packet = getattr(torch.ops.aten, packet_name)
+        if not isinstance(packet, OpOverloadPacket):
+            continue
+        for overload in packet.overloads():
+            operator = getattr(packet, overload)
+            if torch.Tag.core in operator.tags:
+                found.append(operator)
+    return sorted(found, key=str)
+
+
+# --- symbolic sizes ------------------------------------------------------------------------------
+
+
+def symbolic_expression(value: Any) -> Any:
+    """The sympy expression of a SymInt, SymFloat or SymBool, with known equalities applied.
+
+    Without ``SymNode.expr`` the printed form is all there is, and symbols cannot be renamed.
+    """
+    node = value.node
+    return node.expr if hasattr(node, "expr") else str(node)
+
+
+def root_symbol(size: Any) -> str | None:
+    """The name of the only symbol in a symbolic size such as ``s0`` or ``2*s0``, or None."""
+    if not isinstance(size, torch.SymInt):
+        return None
+    symbols = getattr(symbolic_expression(size), "free_symbols", ())
+    return str(next(iter(symbols))) if len(symbols) == 1 else None

@@ -1,0 +1,11 @@
+"""ExportedProgram to ``onnx_ir.Model``: look up, bind, promote, emit, stamp.
+
+``translate`` is the stage; the other modules are its parts.
+"""
+
+from __future__ import annotations
+
+from onnx_aot.translate.model import Request, Translated, translate
+from onnx_aot.translate.walker import Statistics
+
+__all__ = ["Request", "Statistics", "Translated", "translate"]

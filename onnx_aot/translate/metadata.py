@@ -1,0 +1,103 @@
+"""The only place that writes metadata on ONNX nodes and values.
+
+Formats are torch.onnx's (2.13), so that tools that read its models read ours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import onnx_ir as ir
+import torch.fx
+
+from onnx_aot.translate.provenance import stack_trace
+
+__all__ = ["Metadata", "MetadataLevel"]
+
+MetadataLevel = Literal["full", "light", "none"]
+
+INPUT_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
+INPUT_PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"
+OUTPUT_KIND = "pkg.torch.export.graph_signature.OutputSpec.kind"
+ORIGINAL_NAME = "pkg.torch.onnx.original_node_name"
+SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
+CONSTRAINTS = "pkg.torch.export.ExportedProgram.range_constraints"
+
+
+class Metadata:
+    """Stamps nodes with the module, FX node and source line that they come from.
+
+    ``full`` writes everything; ``light`` leaves out the FX node and the stack trace, which make up
+    most of the bytes and hold paths; ``none`` writes nothing on nodes.
+    """
+
+    def __init__(self, level: MetadataLevel, relative_to: str | None) -> None:
+        """``relative_to`` is a folder that stack traces name files relative to, or None."""
+        self._level = level
+        self._root = None if relative_to is None else os.path.abspath(relative_to) + os.sep
+        self._class_names: dict[Any, str] = {}
+
+    def stamp(self, nodes: Iterable[ir.Node], fx_node: torch.fx.Node) -> None:
+        """Writes the same properties on every ONNX node that an FX node became."""
+        if self._level == "none":
+            return
+        properties: dict[str, str] | None = None
+        for node in nodes:
+            if properties is None:
+                properties = self._properties(fx_node)
+            node.metadata_props.update(properties)
+
+    def _properties(self, fx_node: torch.fx.Node) -> dict[str, str]:
+        scopes = []
+        classes = []
+        for scope, class_ in (fx_node.meta.get("nn_module_stack") or {}).values():
+            scopes.append(scope)
+            classes.append(self._class_name(class_))
+        scopes.append(fx_node.name)
+        classes.append(str(fx_node.target))
+        namespace = "/".join(f"{s}: {c}" for s, c in zip(scopes, classes, strict=True))
+        properties = {
+            "namespace": namespace,
+            "pkg.torch.onnx.class_hierarchy": repr(classes),
+            "pkg.torch.onnx.name_scopes": repr(scopes),
+        }
+        if self._level == "full":
+            properties["pkg.torch.onnx.fx_node"] = str(fx_node.format_node())
+            properties["pkg.torch.onnx.stack_trace"] = self._relative(stack_trace(fx_node))
+        return properties
+
+    def _class_name(self, class_: Any) -> str:
+        """``nn_module_stack`` holds a class, or its qualified name."""
+        if isinstance(class_, str):
+            return class_
+        name = self._class_names.get(class_)
+        if name is None:
+            module = class_.__module__
+            builtin = module is None or module == str.__module__
+            name = class_.__name__ if builtin else f"{module}.{class_.__name__}"
+            self._class_names[class_] = name
+        return name
+
+    def _relative(self, trace: str) -> str:
+        return trace if self._root is None else trace.replace(f'"{self._root}', '"')
+
+    def describe_graph(self, graph: ir.Graph, program: torch.export.ExportedProgram) -> None:
+        """Writes the graph signature and range constraints of the program on the graph."""
+        graph.metadata_props[SIGNATURE] = str(program.graph_signature)
+        graph.metadata_props[CONSTRAINTS] = str(program.range_constraints)
+
+    def describe_input(self, value: ir.Value, kind: Any, persistent: bool | None) -> None:
+        """Writes the kind of an input or initializer: USER_INPUT, PARAMETER, BUFFER, ..."""
+        value.metadata_props[INPUT_KIND] = kind.name
+        value.metadata_props[INPUT_PERSISTENT] = str(persistent)
+
+    def describe_output(self, value: ir.Value, kind: Any) -> None:
+        """Writes the kind of an output: USER_OUTPUT, BUFFER_MUTATION, ..."""
+        value.metadata_props[OUTPUT_KIND] = kind.name
+
+    def describe_renamed(self, value: ir.Value, original: str) -> None:
+        """Writes the name that the capture gave a value which now has another."""
+        if value.name != original:
+            value.metadata_props[ORIGINAL_NAME] = original

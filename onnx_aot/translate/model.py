@@ -1,0 +1,265 @@
+"""Assembles the model: inputs and initializers, the walked graph, outputs, metadata."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+import onnx.helper
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, SymIntArgument
+
+from onnx_aot.errors import ConversionError, InvalidOptionError
+from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.registry import Translation
+from onnx_aot.translate.dimensions import Dimensions
+from onnx_aot.translate.metadata import Metadata, MetadataLevel
+from onnx_aot.translate.names import Names
+from onnx_aot.translate.walker import Statistics, Walker
+
+__all__ = ["Request", "Translated", "translate"]
+
+# metadata_props of nodes and values exist since IR version 10.
+METADATA_IR_VERSION = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What the caller wants of the model.
+
+    Attributes:
+        opset: Operator set version of the model.
+        table: Translations by operator.
+        input_names: Names for the first inputs, in order; the others keep the capture's.
+        output_names: Likewise for outputs.
+        dimension_names: The user's names by the capture's symbols.
+        metadata: How much metadata nodes get.
+        relative_to: Folder that stack traces are made relative to, or None.
+        producer_version: Version of this package, recorded in the model.
+    """
+
+    opset: int
+    table: Mapping[Any, tuple[Translation, ...]]
+    input_names: Sequence[str] = ()
+    output_names: Sequence[str] = ()
+    dimension_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    metadata: MetadataLevel = "full"
+    relative_to: str | None = None
+    producer_version: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Translated:
+    """The model and how it came about."""
+
+    model: ir.Model
+    statistics: Statistics
+
+
+def translate(program: torch.export.ExportedProgram, request: Request) -> Translated:
+    """Translates a functional program, which is left as it is.
+
+    Raises:
+        UnsupportedOperatorError: Operators that cannot be translated, all of them.
+        TranslationError: A translation failed on a node.
+        InvalidOptionError: More names than inputs or outputs, or a name given twice.
+    """
+    names = Names(reserved=(*request.input_names, *request.output_names))
+    _refuse_repeated(request.input_names, "input_names")
+    _refuse_repeated(request.output_names, "output_names")
+    op = Builder(request.opset)
+    metadata = Metadata(request.metadata, request.relative_to)
+    dimensions = Dimensions(request.dimension_names)
+    walker = Walker(
+        op=op, table=request.table, dimensions=dimensions, names=names, metadata=metadata
+    )
+    graph = program.graph_module.graph
+    walker.check_supported(graph)
+
+    assembler = _Assembler(program, request, walker, names, metadata, dimensions)
+    inputs = assembler.enter_inputs()
+    walker.translate_nodes(graph)
+    outputs = assembler.collect_outputs()
+
+    for constant in op.constants:
+        if constant.uses():
+            constant.name = names.unique(constant.name or "const")
+    weights = [value for value in assembler.weights if value.uses()]
+    constants = [value for value in op.constants if value.uses()]
+    main = ir.Graph(
+        inputs,
+        outputs,
+        nodes=op.nodes,
+        initializers=[*weights, *constants],
+        opset_imports={"": request.opset, **op.imports},
+        name="main_graph",
+    )
+    metadata.describe_graph(main, program)
+    model = ir.Model(
+        main,
+        ir_version=_ir_version(request.opset),
+        producer_name="onnx_aot",
+        producer_version=request.producer_version,
+        functions=op.functions.values(),
+    )
+    return Translated(model, walker.statistics)
+
+
+class _Assembler:
+    """Inputs, weights and outputs of the main graph, from the program's signature."""
+
+    def __init__(
+        self,
+        program: torch.export.ExportedProgram,
+        request: Request,
+        walker: Walker,
+        names: Names,
+        metadata: Metadata,
+        dimensions: Dimensions,
+    ) -> None:
+        self.program = program
+        self.request = request
+        self.walker = walker
+        self.names = names
+        self.metadata = metadata
+        self.dimensions = dimensions
+        self.weights: list[ir.Value] = []
+
+    def enter_inputs(self) -> list[ir.Value]:
+        """Gives every placeholder its value; returns the graph inputs."""
+        placeholders = [n for n in self.program.graph_module.graph.nodes if n.op == "placeholder"]
+        specs = self.program.graph_signature.input_specs
+        pairs = list(zip(placeholders, specs, strict=True))
+        inputs: list[ir.Value] = []
+        for node, spec in pairs:
+            if spec.kind != InputKind.USER_INPUT:
+                continue
+            if isinstance(spec.arg, ConstantArgument):
+                self.walker.values[node] = spec.arg.value
+                continue
+            inputs.append(self._enter_user_input(node, spec, len(inputs)))
+        if len(self.request.input_names) > len(inputs):
+            raise InvalidOptionError(
+                f"input_names has {len(self.request.input_names)} names, the model has "
+                f"{len(inputs)} inputs: {', '.join(str(i.name) for i in inputs)}"
+            )
+        for node, spec in pairs:
+            if spec.kind != InputKind.USER_INPUT:
+                self._enter_weight(node, spec)
+        return inputs
+
+    def _enter_user_input(self, node: torch.fx.Node, spec: Any, index: int) -> ir.Value:
+        asked = self.request.input_names
+        name = asked[index] if index < len(asked) else self.names.unique(node.name)
+        value = ir.Value(name=name)
+        recorded = node.meta["val"]
+        self.dimensions.describe(value, recorded)
+        if isinstance(spec.arg, SymIntArgument):
+            size = self.dimensions.name(recorded)
+            if size is not None:
+                self.walker.op.remember_size(size, value)
+        elif isinstance(recorded, torch.Tensor):
+            for axis, size in enumerate(recorded.shape):
+                dimension = self.dimensions.name(size)
+                if dimension is not None:
+                    self.walker.op.bind_size(dimension, value, axis)
+        self.metadata.describe_input(value, spec.kind, spec.persistent)
+        self.metadata.describe_renamed(value, node.name)
+        self.walker.values[node] = value
+        return value
+
+    def _enter_weight(self, node: torch.fx.Node, spec: Any) -> None:
+        if spec.kind not in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            if node.users:
+                raise ConversionError(
+                    f"the model uses {spec.target!r}, a {spec.kind.name}, which ONNX cannot hold; "
+                    "tensors, parameters and buffers can be used"
+                )
+            return
+        if not node.users:
+            return
+        program = self.program
+        held = program.state_dict.get(spec.target)
+        tensor = program.constants[spec.target] if held is None else held
+        data = tensor_adapters.TorchTensor(tensor.detach())
+        value = ir.Value(
+            name=self.names.unique(spec.target),
+            type=ir.TensorType(data.dtype),
+            shape=ir.Shape(data.shape),
+            const_value=data,
+        )
+        data.name = value.name
+        self.metadata.describe_input(value, spec.kind, spec.persistent)
+        self.metadata.describe_renamed(value, node.name)
+        self.walker.values[node] = value
+        self.weights.append(value)
+
+    def collect_outputs(self) -> list[ir.Value]:
+        """User outputs in order, then mutated state; each a value of its own with its name."""
+        graph = self.program.graph_module.graph
+        returned = next(iter(reversed(graph.nodes))).args[0]
+        specs = self.program.graph_signature.output_specs
+        pairs = list(zip(returned, specs, strict=True))
+        user = [pair for pair in pairs if pair[1].kind == OutputKind.USER_OUTPUT]
+        state = [pair for pair in pairs if pair[1].kind != OutputKind.USER_OUTPUT]
+        outputs: list[ir.Value] = []
+        for argument, spec in user:
+            if argument is None:
+                continue
+            asked = self.request.output_names
+            name = asked[len(outputs)] if len(outputs) < len(asked) else None
+            outputs.append(self._output(argument, spec, name, outputs))
+        if len(self.request.output_names) > len(outputs):
+            raise InvalidOptionError(
+                f"output_names has {len(self.request.output_names)} names, the model returns "
+                f"{len(outputs)} values: {', '.join(str(o.name) for o in outputs)}"
+            )
+        for argument, spec in state:
+            name = self.names.unique(f"{spec.target}_out")
+            outputs.append(self._output(argument, spec, name, outputs))
+        return outputs
+
+    def _output(
+        self, argument: Any, spec: Any, name: str | None, before: list[ir.Value]
+    ) -> ir.Value:
+        node = argument if isinstance(argument, torch.fx.Node) else None
+        value = self.walker.values[node] if node is not None else argument
+        if not isinstance(value, ir.Value):
+            value = self.walker.op.constant(value)
+        original = node.name if node is not None else None
+        shared = value.producer() is None or value in before
+        if shared:
+            value = self._hand_on(value, name or original or "output", node)
+        elif name is not None:
+            value.name = name
+        if original is not None:
+            self.metadata.describe_renamed(value, original)
+        self.metadata.describe_output(value, spec.kind)
+        return value
+
+    def _hand_on(self, source: ir.Value, name: str, node: torch.fx.Node | None) -> ir.Value:
+        """An output that is an input, a constant or another output needs a node of its own."""
+        reserved = name in self.request.output_names
+        output = ir.Value(name=name if reserved else self.names.unique(name))
+        output.type = source.type
+        output.shape = None if source.shape is None else source.shape.copy()
+        identity = ir.Node("", "Identity", [source], outputs=[output], name=f"node_{output.name}")
+        self.walker.op.nodes.append(identity)
+        if node is not None:
+            self.metadata.stamp([identity], node)
+        return output
+
+
+def _ir_version(opset: int) -> int:
+    least = onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)])
+    return max(int(least), METADATA_IR_VERSION)
+
+
+def _refuse_repeated(names: Sequence[str], option: str) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InvalidOptionError(f"{option} gives a name twice: {', '.join(repeated)}")

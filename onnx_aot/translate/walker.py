@@ -1,0 +1,298 @@
+"""Walks the FX graph once and emits ONNX: one table look-up per node."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+import torch.fx
+
+from onnx_aot.errors import (
+    ConversionError,
+    OnnxExporterError,
+    TranslationError,
+    UnsupportedOperator,
+    UnsupportedOperatorError,
+)
+from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.registry import NOT_TRANSLATED, Argument, Translation, find_translation
+from onnx_aot.torch_compat import OpOverload
+from onnx_aot.translate.decompose import Decomposer, Pieces
+from onnx_aot.translate.dimensions import Dimensions
+from onnx_aot.translate.metadata import Metadata
+from onnx_aot.translate.names import Names
+from onnx_aot.translate.promote import promote, promotes
+from onnx_aot.translate.provenance import location
+
+__all__ = ["Statistics", "Walker"]
+
+Table = Mapping[Any, tuple[Translation, ...]]
+
+
+@dataclasses.dataclass
+class Statistics:
+    """How each operator of the captured graph was translated, counted by target."""
+
+    direct: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    decomposed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How to translate one operator in this opset."""
+
+    translation: Translation
+    names: tuple[str, ...]
+    promotes: bool
+
+
+class Walker:
+    """Translates the nodes of a graph into nodes of a ``Builder``.
+
+    ``values`` maps FX nodes to what they became: an ``ir.Value``, a list of them, or a Python
+    constant. The caller enters the placeholders' values before ``translate_nodes``.
+    """
+
+    def __init__(
+        self,
+        *,
+        op: Builder,
+        table: Table,
+        dimensions: Dimensions,
+        names: Names,
+        metadata: Metadata,
+    ) -> None:
+        self.op = op
+        self.values: dict[torch.fx.Node, Any] = {}
+        self.statistics = Statistics()
+        self._table = table
+        self._dimensions = dimensions
+        self._names = names
+        self._metadata = metadata
+        self._decomposer = Decomposer()
+        self._plans: dict[Any, Plan | None] = {}
+
+    # --- what can be translated ------------------------------------------------------------------
+
+    def check_supported(self, graph: torch.fx.Graph) -> None:
+        """Finds every operator that can be neither translated nor decomposed.
+
+        Raises:
+            UnsupportedOperatorError: There is one; the error lists all of them.
+        """
+        missing: dict[str, list[torch.fx.Node]] = {}
+        reasons: dict[str, tuple[str, str]] = {}
+        for node in graph.nodes:
+            for target in self._missing_targets(node, set()):
+                missing.setdefault(str(target), []).append(node)
+                reasons[str(target)] = (_schema(target), NOT_TRANSLATED.get(target, ""))
+        if missing:
+            entries = [
+                UnsupportedOperator(
+                    target=target,
+                    schema=reasons[target][0],
+                    count=len(nodes),
+                    locations=_locations(nodes),
+                    reason=reasons[target][1],
+                )
+                for target, nodes in missing.items()
+            ]
+            entries.sort(key=lambda entry: -entry.count)
+            raise UnsupportedOperatorError(tuple(entries))
+
+    def _missing_targets(self, node: torch.fx.Node, above: set[Any]) -> list[Any]:
+        if node.op != "call_function" or node.target is operator.getitem:
+            return []
+        if self._plan(node.target) is not None:
+            return []
+        pieces = self._decomposer.expand(node)
+        if pieces is None or node.target in above:
+            return [node.target]
+        found = []
+        for piece in pieces.graph.nodes:
+            found += self._missing_targets(piece, above | {node.target})
+        # A rule that needs what we lack is no help: the user's operator is what is missing.
+        return [node.target] if found else []
+
+    def _plan(self, target: Any) -> Plan | None:
+        if target not in self._plans:
+            translation = find_translation(self._table, target, self.op.opset)
+            plan = None
+            if translation is not None:
+                names = tuple(argument.name for argument in translation.arguments or ())
+                plan = Plan(translation, names, promotes(target))
+            self._plans[target] = plan
+        return self._plans[target]
+
+    # --- translation -----------------------------------------------------------------------------
+
+    def translate_nodes(self, graph: torch.fx.Graph) -> None:
+        """Translates every ``call_function`` node in order."""
+        for node in graph.nodes:
+            if node.op == "call_function":
+                start = len(self.op.nodes)
+                try:
+                    self.values[node] = self._translate(node)
+                    self._record(node)
+                except OnnxExporterError as error:
+                    raise _with_location(error, node) from error
+                except Exception as error:
+                    message = f"the translation of {node.target} failed: {error}"
+                    raise _with_location(TranslationError(message), node) from error
+                self._name(node, start)
+                self._metadata.stamp(self.op.nodes[start:], node)
+
+    def _translate(self, node: torch.fx.Node) -> Any:
+        recorded = node.meta.get("val")
+        if node.target is operator.getitem:
+            return self._argument(node.args[0])[node.args[1]]
+        if isinstance(recorded, (int, float, bool)):
+            return recorded
+        size_name = self._dimensions.name(recorded)
+        if size_name is not None:
+            known = self.op.known_size(size_name)
+            if known is not None:
+                return known
+        result = self._emit(node)
+        if size_name is not None and isinstance(result, ir.Value):
+            self.op.remember_size(size_name, result)
+        return result
+
+    def _emit(self, node: torch.fx.Node) -> Any:
+        plan = self._plan(node.target)
+        if plan is None:
+            pieces = self._decomposer.expand(node)
+            assert pieces is not None, f"check_supported let {node.target} pass"
+            self.statistics.decomposed[str(node.target)] += 1
+            return self._emit_pieces(node, pieces)
+        self.op.result = node.meta.get("val")
+        self.statistics.direct[str(node.target)] += 1
+        if plan.translation.arguments is None:
+            args = self._argument(node.args)
+            kwargs = {name: self._argument(value) for name, value in node.kwargs.items()}
+            result = plan.translation.function(self.op, *args, **kwargs)
+        else:
+            arguments = self._bind(node, plan.translation.arguments)
+            if plan.promotes:
+                promote(node, plan.names, arguments, self.op.cast)
+            result = plan.translation.function(self.op, *arguments)
+        return list(result) if isinstance(result, tuple) else result
+
+    def _emit_pieces(self, node: torch.fx.Node, pieces: Pieces) -> Any:
+        """Translates a decomposition in the node's place; the pieces' values have no names."""
+        arguments = iter(pieces.arguments(node))
+        for piece in pieces.graph.nodes:
+            if piece.op == "placeholder":
+                self.values[piece] = self._argument(next(arguments))
+            elif piece.op == "call_function":
+                self.values[piece] = self._translate(piece)
+                self._record(piece)
+            elif piece.op == "get_attr":
+                constant = operator.attrgetter(piece.target)(pieces.graph.owning_module)
+                self.values[piece] = self.op.constant(constant)
+            elif piece.op == "output":
+                return self._argument(piece.args[0])
+        raise AssertionError("a graph ends with its output")
+
+    def _bind(self, node: torch.fx.Node, arguments: Sequence[Argument]) -> list[Any]:
+        """The translation's arguments in order, with the schema's defaults filled in."""
+        args, kwargs = node.args, node.kwargs
+        given = len(args)
+        bound = []
+        for argument in arguments:
+            position = argument.position
+            if position is not None and position < given:
+                value = args[position]
+            else:
+                value = kwargs.get(argument.name, argument.default)
+            bound.append(self._argument(value))
+        return bound
+
+    def _argument(self, argument: Any) -> Any:
+        """An FX argument with its nodes replaced by what they became."""
+        if isinstance(argument, torch.fx.Node):
+            return self.values[argument]
+        if isinstance(argument, (list, tuple)):
+            return [self._argument(item) for item in argument]
+        return argument
+
+    # --- after a node has been translated --------------------------------------------------------
+
+    def _record(self, node: torch.fx.Node) -> None:
+        """Gives the node's values their recorded types and shapes; a different type is our bug."""
+        result, recorded = self.values[node], node.meta.get("val")
+        if isinstance(result, ir.Value):
+            self._describe(result, recorded, node)
+        elif isinstance(result, list) and isinstance(recorded, (list, tuple)):
+            for value, item in zip(result, recorded, strict=False):
+                if isinstance(value, ir.Value):
+                    self._describe(value, item, node)
+
+    def _describe(self, value: ir.Value, recorded: Any, node: torch.fx.Node) -> None:
+        if value.producer() is None or (value.shape is not None and value.name):
+            return  # an input, a constant, or another FX node's value handed on
+        before = value.dtype
+        rank = None if value.shape is None else len(value.shape)
+        self._dimensions.describe(value, recorded)
+        if before is not None and value.dtype != before:
+            raise TranslationError(
+                f"the translation of {node.target} gives {before}, the capture recorded "
+                f"{value.dtype}"
+            )
+        if rank is not None and value.shape is not None and rank != len(value.shape):
+            raise TranslationError(
+                f"the translation of {node.target} gives rank {rank}, the capture recorded "
+                f"{len(value.shape)}"
+            )
+
+    def _name(self, node: torch.fx.Node, start: int) -> None:
+        """Results are named after their FX node, inner values after it and their operator."""
+        result = self.values[node]
+        if isinstance(result, ir.Value):
+            if result.name is None:
+                result.name = self._names.unique(node.name)
+        elif isinstance(result, list):
+            for index, value in enumerate(result):
+                if isinstance(value, ir.Value) and value.name is None:
+                    value.name = self._names.unique(f"{node.name}__{index}")
+        for onnx_node in self.op.nodes[start:]:
+            for value in onnx_node.outputs:
+                if value.name is None:
+                    value.name = self._names.unique(f"{node.name}.{onnx_node.op_type}")
+            if onnx_node.name is None:
+                onnx_node.name = f"node_{onnx_node.outputs[0].name}"
+
+
+def _schema(target: Any) -> str:
+    return str(target._schema) if isinstance(target, OpOverload) else ""
+
+
+def _locations(nodes: Sequence[torch.fx.Node], limit: int = 5) -> tuple[str, ...]:
+    found = dict.fromkeys(str(where) for where in map(location, nodes) if where is not None)
+    shown = list(found)[:limit]
+    if len(found) > limit:
+        shown.append(f"... and {len(found) - limit} more lines")
+    return tuple(shown)
+
+
+def _with_location(error: OnnxExporterError, node: torch.fx.Node) -> OnnxExporterError:
+    """The same error with the FX node, the module and the user's line, added once."""
+    if getattr(error, "node", None) is not None:
+        return error
+    where = location(node)
+    modules = [scope for scope, _ in (node.meta.get("nn_module_stack") or {}).values() if scope]
+    lines = [str(error), f"  node    {node.format_node()}"]
+    if modules:
+        lines.append(f"  module  {modules[-1]}")
+    if where is not None:
+        lines.append(f"  at      {where}")
+    wrapped = type(error)("\n".join(lines)) if isinstance(error, ConversionError) else error
+    wrapped.node = node  # type: ignore[attr-defined]
+    return wrapped
+
+

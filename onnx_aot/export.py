@@ -239,7 +239,7 @@ def _capture(
 ) -> tuple[torch.export.ExportedProgram, DynamicShapes, _Reference]:
     from onnx_aot import torch_compat
     from onnx_aot.capture.dynamic_shapes import DynamicShapes, resolve_dynamic_shapes
-    from onnx_aot.capture.inputs import as_module, bound_arguments, normalize_inputs
+    from onnx_aot.capture.inputs import as_module, bind_arguments, normalize_inputs
     from onnx_aot.capture.strategies import capture
 
     if isinstance(model, torch.export.ExportedProgram):
@@ -251,7 +251,7 @@ def _capture(
     check_training(module.training)
     inputs = normalize_inputs(module, args, kwargs)
     requested = resolve_dynamic_shapes(
-        bound_arguments(module, inputs),
+        bind_arguments(module, inputs),
         dynamic_shapes,
         dynamic_axes,
         options.input_names,

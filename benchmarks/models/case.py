@@ -30,11 +30,48 @@ class ModelCase:
     sizes: tuple[dict[str, int], ...]
 
     def make(self) -> torch.nn.Module:
-        """Returns the module in eval mode with reproducible weights."""
+        """Returns the module in eval mode with reproducible weights that all matter."""
         torch.manual_seed(0)
-        return self.build().eval()
+        model = self.build()
+        _spread_weights(model)
+        _fill_running_statistics(model, self)
+        return model.eval()
 
     def example(self, index: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns ``(args, kwargs)`` at ``sizes[index]`` with reproducible values."""
         torch.manual_seed(index + 1)
         return self.inputs(**self.sizes[index])
+
+
+def _spread_weights(model: torch.nn.Module) -> None:
+    """Parameters that start near zero would hide errors in what they multiply.
+
+    Networks without normalization get He weights, with which activations keep their size.
+    """
+    layers = list(model.modules())
+    normalized = any("Norm" in type(layer).__name__ for layer in layers)
+    convolutional = any(isinstance(layer, torch.nn.Conv2d) for layer in layers)
+    with torch.no_grad():
+        if convolutional and not normalized:
+            for layer in layers:
+                if isinstance(layer, (torch.nn.Conv2d, torch.nn.Linear)):
+                    torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        for parameter in model.parameters():
+            if parameter.is_floating_point() and parameter.abs().max() < 1e-3:
+                parameter.normal_(std=0.2)
+
+
+def _fill_running_statistics(model: torch.nn.Module, case: ModelCase) -> None:
+    """Statistics averaged over large examples, so that activations keep their size everywhere."""
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
+    if not norms:
+        return
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = None  # averages instead of fading
+    with torch.no_grad():
+        for size in case.sizes:
+            args, kwargs = case.inputs(**{**size, "batch": 16})
+            model.train()(*args, **kwargs)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum

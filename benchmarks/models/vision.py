@@ -53,7 +53,9 @@ def _fixed_size(name: str, side: int, **options: Any) -> ModelCase:
 CASES = (
     _free_size("alexnet"),
     _free_size("densenet121"),
-    _free_size("inception_v3", side=96, init_weights=False, transform_input=True),
+    _free_size(
+        "inception_v3", side=96, init_weights=False, transform_input=True, aux_logits=False
+    ),
     _free_size("resnet18"),
     _free_size("resnet50"),
     _free_size("squeezenet1_1"),
@@ -62,6 +64,8 @@ CASES = (
     _free_size("mobilenet_v3_small"),
     _free_size("efficientnet_b0"),
     _fixed_size("vit_b_16", 224),
-    _free_size("swin_t"),
+    # Windows of 7 patches of 4 pixels, halved three times: other branches are taken where a side
+    # is not between 161 and 224.
+    _free_size("swin_t", side=192, step=16),
     _free_size("convnext_tiny"),
 )

@@ -7,12 +7,13 @@ specification that ``torch.export`` takes and the names that the ONNX model gets
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.export import Dim
 
+from onnx_aot.capture.inputs import Arguments
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.torch_compat import pytree
 
@@ -58,7 +59,7 @@ class Leaf:
 
 
 def resolve_dynamic_shapes(
-    bound: Mapping[str, Any],
+    arguments: Arguments,
     dynamic_shapes: Any,
     dynamic_axes: Mapping[str, Any] | None,
     input_names: Sequence[str],
@@ -67,7 +68,7 @@ def resolve_dynamic_shapes(
     """Reads ``dynamic_shapes`` or, where that is None, ``dynamic_axes``.
 
     Args:
-        bound: Arguments by parameter name, in the order of ``forward``.
+        arguments: The example inputs by parameter.
         dynamic_shapes: A dict by parameter name, by name in ``input_names`` or by flattened input
             name; or a tuple or list in the order of the arguments; nested as the inputs are. A
             dimension is a string, a ``Dim``, ``Dim.AUTO``, ``Dim.DYNAMIC``, an int or None. One
@@ -80,10 +81,13 @@ def resolve_dynamic_shapes(
     Raises:
         DynamicShapeError: The request does not fit the inputs.
     """
+    bound = arguments.values
     leaves = list(_leaves(bound))
     names = _tensor_names(leaves, input_names)
     dimensions: list[dict[int, Any]] = [{} for _ in leaves]
     if dynamic_shapes is not None:
+        if isinstance(dynamic_shapes, (list, tuple)):
+            dynamic_shapes = _by_name(arguments.signature_order, dynamic_shapes)
         for index, given in _by_leaf(bound, leaves, names, dynamic_shapes):
             dimensions[index] = _axes(leaves[index], given)
     elif dynamic_axes is not None:
@@ -108,15 +112,32 @@ def resolve_dynamic_shapes(
         {axis: Dim.DYNAMIC if isinstance(dim, str) else dim for axis, dim in axes.items()} or None
         for axes in dimensions
     )
-    spec = {name: _mirror(value, remaining) for name, value in bound.items()}
-    return DynamicShapes(spec, requested)
+    mirrored = {name: _mirror(value, remaining) for name, value in bound.items()}
+    return DynamicShapes(_collected(mirrored, *arguments.collected), requested)
+
+
+def _by_name(order: Sequence[str], given: Sequence[Any]) -> dict[str, Any]:
+    if len(given) > len(order):
+        raise DynamicShapeError(
+            f"dynamic_shapes has {len(given)} entries, the model got {len(order)} arguments: "
+            f"{', '.join(order)}"
+        )
+    return dict(zip(order, given, strict=False))
+
+
+def _collected(spec: dict[str, Any], names: Collection[str], collector: str) -> dict[str, Any]:
+    """Puts what ``**kwargs`` takes under its name, as ``torch.export`` wants it."""
+    if not names:
+        return spec
+    inside = {name: spec.pop(name) for name in names}
+    return {**spec, collector: inside}
 
 
 # --- leaves and their names ----------------------------------------------------------------------
 
 
 def _leaves(bound: Mapping[str, Any]) -> Iterator[Leaf]:
-    found, _ = pytree.tree_flatten_with_path(dict(bound), is_leaf=lambda v: v is None)
+    found, _ = pytree.tree_flatten_with_path(dict(bound))
     for path, value in found:
         parts = [str(path[0].key), *(_key(entry) for entry in path[1:])]
         yield Leaf(parts[0] + pytree.keystr(path[1:]), "_".join(parts), value)
@@ -154,12 +175,13 @@ def _mirror(value: Any, remaining: Iterator[Any]) -> Any:
 
 def _children(value: Any) -> list[tuple[Any, Any]] | None:
     """Keys and children of a container, one level deep; None for a leaf."""
-    if isinstance(value, dict):
-        return list(value.items())
-    if isinstance(value, (list, tuple)):
+    if type(value) is not tuple and isinstance(value, tuple) and hasattr(value, "_fields"):
         return list(enumerate(value))
     node = pytree.SUPPORTED_NODES.get(type(value))
-    return None if node is None else list(enumerate(node.flatten_fn(value)[0]))
+    if node is None:
+        return None
+    children = node.flatten_fn(value)[0]
+    return list(zip(value if isinstance(value, dict) else range(len(children)), children, strict=True))
 
 
 # --- reading the request -------------------------------------------------------------------------
@@ -171,13 +193,6 @@ def _by_leaf(
     """Which leaves get which specification."""
     if isinstance(given, str):
         given = dict.fromkeys(bound, given)
-    if isinstance(given, (list, tuple)):
-        if len(given) > len(bound):
-            raise DynamicShapeError(
-                f"dynamic_shapes has {len(given)} entries, the model got {len(bound)} arguments: "
-                f"{', '.join(bound)}"
-            )
-        given = dict(zip(bound, given, strict=False))
     if not isinstance(given, Mapping):
         raise DynamicShapeError(
             f"dynamic_shapes is {type(given).__name__}; it is a dict by argument name, or a tuple "
@@ -194,26 +209,11 @@ def _by_leaf(
         elif name in names:
             yield names[name], specification
         else:
-            keywords = _inside_keywords(bound, name)
-            if keywords is None:
-                accepted = dict.fromkeys((*bound, *names))
-                raise DynamicShapeError(
-                    f"dynamic_shapes names {name!r}, which is no input; inputs are "
-                    f"{', '.join(accepted)}"
-                )
-            holder, offset = keywords
-            yield from _descend(
-                bound[holder][name], specification, first[holder] + offset, str(name)
+            accepted = dict.fromkeys((*bound, *names))
+            raise DynamicShapeError(
+                f"dynamic_shapes names {name!r}, which is no input; inputs are "
+                f"{', '.join(accepted)}"
             )
-
-
-def _inside_keywords(bound: Mapping[str, Any], name: str) -> tuple[str, int] | None:
-    """A key of the dict that ``**kwargs`` collects, and how many leaves stand before it."""
-    for holder, value in bound.items():
-        if isinstance(value, dict) and name in value and holder == list(bound)[-1]:
-            before = list(value)[: list(value).index(name)]
-            return holder, sum(_count(value[key]) for key in before)
-    return None
 
 
 def _count(value: Any) -> int:

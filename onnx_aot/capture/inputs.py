@@ -12,7 +12,7 @@ import torch
 
 from onnx_aot.errors import InvalidOptionError
 
-__all__ = ["Inputs", "as_module", "bound_arguments", "normalize_inputs"]
+__all__ = ["Arguments", "Inputs", "as_module", "bind_arguments", "normalize_inputs"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +110,34 @@ class _FunctionModule(torch.nn.Module):
         return getattr(self.forward, "__name__", "function")
 
 
-def bound_arguments(model: torch.nn.Module, inputs: Inputs) -> dict[str, Any]:
-    """The arguments by parameter name, in the order of ``forward``."""
-    return dict(_signature(model).bind(*inputs.args, **inputs.kwargs).arguments)
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """The example inputs by the parameters of ``forward`` that take them.
+
+    Attributes:
+        values: By name, in the order in which ``torch.export`` flattens them: positional ones,
+            then keywords as given. What ``*args`` takes is one tuple; what ``**kwargs`` takes
+            stands under its own keywords.
+        signature_order: The names in the order of ``forward``.
+        collected: Which names ``**kwargs`` collects, and its own name.
+    """
+
+    values: dict[str, Any]
+    signature_order: tuple[str, ...]
+    collected: tuple[frozenset[str], str]
+
+
+def bind_arguments(model: torch.nn.Module, inputs: Inputs) -> Arguments:
+    """Finds the parameter of ``forward`` for every input."""
+    signature = _signature(model)
+    values = dict(signature.bind_partial(*inputs.args).arguments) | inputs.kwargs
+    bound = signature.bind(*inputs.args, **inputs.kwargs).arguments
+    rest = [
+        parameter.name
+        for parameter in signature.parameters.values()
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD
+    ]
+    collector = rest[0] if rest else ""
+    collected = dict(bound.get(collector, {}))
+    order = [name for name in bound if name != collector] + list(collected)
+    return Arguments(values, tuple(order), (frozenset(collected), collector))

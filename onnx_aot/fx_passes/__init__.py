@@ -19,7 +19,7 @@ __all__ = ["FX_PASSES"]
 Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 
 FX_PASSES: tuple[Pass, ...] = (
-    drop_assertions,  # first: fewer nodes for the others, and a check must not keep a value alive
-    inline_wrappers,  # before functionalize, which has to see every write in one graph
+    inline_wrappers,  # first: the others have to see every node in one graph
+    drop_assertions,  # before functionalize, so that a check does not keep an old value alive
     functionalize,
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from onnx_aot.capture.tracing import is_in_onnx_export
 from onnx_aot.errors import OnnxExporterError, OnnxExporterWarning
 from onnx_aot.export import export
+from onnx_aot.version import __version__
 
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
@@ -15,12 +16,11 @@ __all__ = [
     "ONNXProgram",
     "OnnxExporterError",
     "OnnxExporterWarning",
+    "__version__",
     "errors",
     "export",
     "is_in_onnx_export",
 ]
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,7 @@ from onnx_aot.errors import (
     OnnxExporterWarning,
     VerificationError,
 )
-from onnx_aot.options import check_choice, check_retired, check_training
+from onnx_aot.options import check_choice, check_retired
 
 if TYPE_CHECKING:
     from onnx_aot.capture.dynamic_shapes import DynamicShapes
@@ -51,7 +51,7 @@ def export(
     output_names: Sequence[str] | None = None,
     opset_version: int | None = None,
     dynamo: bool = True,
-    external_data: bool | None | Literal["auto"] = "auto",
+    external_data: bool | Literal["auto"] | None = "auto",
     dynamic_shapes: dict[str, Any] | tuple[Any, ...] | list[Any] | str | None = None,
     custom_translation_table: Mapping[Any, Any] | None = None,
     report: bool = False,
@@ -241,6 +241,7 @@ def _capture(
     from onnx_aot.capture.dynamic_shapes import DynamicShapes, resolve_dynamic_shapes
     from onnx_aot.capture.inputs import as_module, bind_arguments, normalize_inputs
     from onnx_aot.capture.strategies import capture
+    from onnx_aot.capture.training import training_operators
 
     if isinstance(model, torch.export.ExportedProgram):
         record.strategy = "ExportedProgram"
@@ -248,7 +249,6 @@ def _capture(
         reference = _Reference(model.module(), tuple(example_args), dict(example_kwargs))
         return torch_compat.copy_program(model), DynamicShapes(None, ()), reference
     module = as_module(model)
-    check_training(module.training)
     inputs = normalize_inputs(module, args, kwargs)
     requested = resolve_dynamic_shapes(
         bind_arguments(module, inputs),
@@ -259,6 +259,13 @@ def _capture(
     )
     captured = capture(module, inputs, requested.spec)
     record.strategy = captured.strategy
+    training = training_operators(captured.program.graph)
+    if training:
+        _note(
+            record,
+            f"the model was captured in training mode: {', '.join(training)} behave as they do in "
+            "training. Call model.eval() first for inference",
+        )
     return captured.program, requested, _Reference(module, inputs.args, inputs.kwargs)
 
 
@@ -274,11 +281,11 @@ def _run_fx_passes(
             program = fx_pass(program)
         return program
     except FunctionalizationError as error:
-        record.notes.append(
+        _note(
+            record,
             f"{error}. The whole program was functionalized by torch's run_decompositions instead, "
-            "which takes longer and breaks composite operators apart."
+            "which takes longer and breaks composite operators apart",
         )
-        logger.warning("%s", record.notes[-1])
     program = torch_compat.copy_program(original).run_decompositions({})
     for fx_pass in FX_PASSES:
         program = fx_pass(program)
@@ -291,19 +298,16 @@ def _dimension_names(
     """The user's names by the capture's symbols; dimensions without one are named after inputs."""
     from onnx_aot.torch_compat import root_symbol
 
-    names: dict[str, str] = {}
-    for dim, size, node_name in _delivered_sizes(program, requested, options):
+    given: dict[str, str] = {}
+    derived: dict[str, str] = {}
+    for dim, size, input_name in _delivered_sizes(program, requested, options):
         symbol = root_symbol(size)
         if symbol is None:
             continue
-        given = dim.name if dim.name is not None and dim.name.isidentifier() else None
-        if given is not None:
-            names.setdefault(symbol, given)
-    for dim, size, node_name in _delivered_sizes(program, requested, options):
-        symbol = root_symbol(size)
-        if symbol is not None:
-            names.setdefault(symbol, f"{node_name}_dim_{dim.axis}")
-    return names
+        if dim.name is not None:
+            given.setdefault(symbol, dim.name)
+        derived.setdefault(symbol, f"{input_name}_dim_{dim.axis}")
+    return derived | given
 
 
 def _delivered_sizes(
@@ -363,12 +367,17 @@ def _check_delivered(
         not in (None, "USER_OUTPUT")
     ]
     if state:
-        note = (
+        _note(
+            record,
             "the model writes to buffers or inputs; their new values are extra outputs of the "
-            f"ONNX model: {', '.join(state)}"
+            f"ONNX model: {', '.join(state)}",
         )
-        record.notes.append(note)
-        warnings.warn(note, OnnxExporterWarning, stacklevel=4)
+
+
+def _note(record: ExportRecord, note: str) -> None:
+    """Something that the user should know: a warning, and a line in the report."""
+    record.notes.append(note)
+    warnings.warn(note, OnnxExporterWarning, stacklevel=6)
 
 
 # --- around the stages ---------------------------------------------------------------------------
@@ -379,7 +388,7 @@ def _check_options(
 ) -> None:
     from onnx_aot.ops.limits import MAX_OPSET, MIN_OPSET
 
-    accepted = list(export.__kwdefaults__)
+    accepted = list(export.__kwdefaults__ or ())
     check_retired(retired, accepted)
     if not dynamo:
         warnings.warn(
@@ -477,9 +486,7 @@ def _profiled(profile: bool, record: ExportRecord) -> Iterator[None]:
 def _verify(program: ONNXProgram, reference: _Reference, record: ExportRecord) -> None:
     from onnx_aot.inspection.verify import format_differences, verify_against
 
-    record.verification = verify_against(
-        program, reference.model, reference.args, reference.kwargs
-    )
+    record.verification = verify_against(program, reference.model, reference.args, reference.kwargs)
     if not all(difference.within for difference in record.verification):
         raise VerificationError(
             "the ONNX model answers differently from PyTorch on the example inputs:\n"

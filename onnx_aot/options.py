@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
 
-__all__ = ["check_choice", "check_retired", "check_training"]
+__all__ = ["check_choice", "check_retired"]
 
 
 class Retired(NamedTuple):
@@ -42,7 +42,7 @@ RETIRED: dict[str, Retired] = {
         lambda value: not value, "modules are exported inline; leave the option out"
     ),
     "autograd_inlining": Retired(
-        lambda value: bool(value),
+        bool,
         "autograd functions are always inlined; give a translation of a custom operator instead",
     ),
     "fallback": Retired(lambda value: True, "there is one exporter; leave the option out"),
@@ -69,17 +69,6 @@ def check_retired(given: Mapping[str, Any], accepted: list[str]) -> None:
             )
         warnings.warn(
             f"the option {name} is retired and has no effect: {retired.advice}",
-            OnnxExporterWarning,
-            stacklevel=3,
-        )
-
-
-def check_training(training: bool) -> None:
-    """Warns when the model is in training mode."""
-    if training:
-        warnings.warn(
-            "the model is in training mode: dropout and batch statistics are exported as they "
-            "train. Call model.eval() first for inference",
             OnnxExporterWarning,
             stacklevel=3,
         )

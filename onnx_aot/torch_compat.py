@@ -212,7 +212,7 @@ def trace_fake(
 
 
 def decomposition(target: OpOverload) -> Callable[..., Any] | None:
-    """torch's own rule that expands an operator into simpler ones, or None.
+    """Torch's own rule that expands an operator into simpler ones, or None.
 
     Sources: ``torch._decomp.decomposition_table``, then the operator's CompositeImplicitAutograd
     kernel. Without them only operators with a translation can be exported.
@@ -233,7 +233,7 @@ def core_aten_operators() -> list[OpOverload]:
         packet = getattr(torch.ops.aten, packet_name)
         if not isinstance(packet, OpOverloadPacket):
             continue
-        for overload in packet.overloads():
+        for overload in packet.overloads():  # type: ignore[no-untyped-call]
             operator = getattr(packet, overload)
             if torch.Tag.core in operator.tags:
                 found.append(operator)

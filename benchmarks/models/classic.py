@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import nn
 
 from benchmarks.models.case import ModelCase
 
-__all__ = ["CASES", "MLP"]
+__all__ = ["CASES", "LINEAR_RELU", "MLP"]
 
 
 class DCGANGenerator(nn.Module):
@@ -20,7 +21,7 @@ class DCGANGenerator(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         channels = [noise, width * 8, width * 4, width * 2, width]
-        for i, (a, b) in enumerate(zip(channels, channels[1:], strict=False)):
+        for i, (a, b) in enumerate(itertools.pairwise(channels)):
             stride, padding = (1, 0) if i == 0 else (2, 1)
             layers += [
                 nn.ConvTranspose2d(a, b, 4, stride, padding, bias=False),
@@ -39,7 +40,10 @@ class DCGANDiscriminator(nn.Module):
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()
-        layers: list[nn.Module] = [nn.Conv2d(3, width, 4, 2, 1, bias=False), nn.LeakyReLU(0.2, True)]
+        layers: list[nn.Module] = [
+            nn.Conv2d(3, width, 4, 2, 1, bias=False),
+            nn.LeakyReLU(0.2, True),
+        ]
         for a, b in ((width, width * 2), (width * 2, width * 4), (width * 4, width * 8)):
             layers += [
                 nn.Conv2d(a, b, 4, 2, 1, bias=False),
@@ -205,3 +209,12 @@ CASES = (
         sizes=({"batch": 3, "seq": 7}, {"batch": 1, "seq": 12}, {"batch": 5, "seq": 1}),
     ),
 )
+
+LINEAR_RELU = ModelCase(
+    name="linear_relu",
+    build=lambda: nn.Sequential(nn.Linear(16, 16), nn.ReLU()),
+    inputs=lambda batch: ((torch.randn(batch, 16),), {}),
+    dynamic_shapes=({0: "batch"},),
+    sizes=({"batch": 2}, {"batch": 1}, {"batch": 7}),
+)
+"""The smallest model, for what an export costs besides the model."""

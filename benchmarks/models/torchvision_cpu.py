@@ -65,9 +65,7 @@ def _load_with_stubs(library: str) -> None:
     ctypes.CDLL(library)
 
 
-def _build_stubs(
-    library: str, folder: str, missing: list[str], handles: list[ctypes.CDLL]
-) -> None:
+def _build_stubs(library: str, folder: str, missing: list[str], handles: list[ctypes.CDLL]) -> None:
     """Writes one stub library per missing one; symbols without a version go to libc10_cuda."""
     symbols: dict[str, list[str]] = {name: [] for name in missing}
     versioned = set()
@@ -100,7 +98,9 @@ def _compile_stub(build: str, name: str, symbols: list[str], versioned: bool) ->
         source.write(f"int {re.sub(r'[^A-Za-z0-9]', '_', name)}_stub;\n")
         for symbol in symbols:
             variable = symbol in _VARIABLES
-            source.write(f"void* {symbol} = 0;\n" if variable else f"long {symbol}(void) {{ return 0; }}\n")
+            source.write(
+                f"void* {symbol} = 0;\n" if variable else f"long {symbol}(void) {{ return 0; }}\n"
+            )
     command = ["gcc", "-w", "-shared", "-fPIC", f"-Wl,-soname,{name}"]
     if versioned:
         with open(f"{base}.map", "w", encoding="ascii") as script:

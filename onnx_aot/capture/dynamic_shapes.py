@@ -139,7 +139,7 @@ def _collected(spec: dict[str, Any], names: Collection[str], collector: str) -> 
 def _leaves(bound: Mapping[str, Any]) -> Iterator[Leaf]:
     found, _ = pytree.tree_flatten_with_path(dict(bound))
     for path, value in found:
-        parts = [str(path[0].key), *(_key(entry) for entry in path[1:])]
+        parts = [_key(entry) for entry in path]
         yield Leaf(parts[0] + pytree.keystr(path[1:]), "_".join(parts), value)
 
 
@@ -157,9 +157,7 @@ def _tensor_names(leaves: Sequence[Leaf], input_names: Sequence[str]) -> dict[st
     for index in tensors:
         names.setdefault(leaves[index].name, index)
         names.setdefault(leaves[index].path, index)
-    for name, index in zip(input_names, tensors, strict=False):
-        names[name] = index
-    return names
+    return names | dict(zip(input_names, tensors, strict=False))
 
 
 def _mirror(value: Any, remaining: Iterator[Any]) -> Any:
@@ -181,7 +179,9 @@ def _children(value: Any) -> list[tuple[Any, Any]] | None:
     if node is None:
         return None
     children = node.flatten_fn(value)[0]
-    return list(zip(value if isinstance(value, dict) else range(len(children)), children, strict=True))
+    return list(
+        zip(value if isinstance(value, dict) else range(len(children)), children, strict=True)
+    )
 
 
 # --- reading the request -------------------------------------------------------------------------

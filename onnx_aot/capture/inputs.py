@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,9 +22,7 @@ class Inputs:
     kwargs: dict[str, Any]
 
 
-def normalize_inputs(
-    model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None
-) -> Inputs:
+def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Inputs:
     """One tensor becomes a tuple; a trailing dict of keyword arguments becomes ``kwargs``.
 
     As in ``torch.onnx.export``, a dict that ends ``args`` holds keyword arguments, unless its keys
@@ -42,10 +39,10 @@ def normalize_inputs(
         )
     positional = tuple(args)
     named = dict(kwargs or {})
-    if not named and positional and isinstance(positional[-1], dict):
-        if _names_parameters(model, positional):
-            named = dict(positional[-1])
-            positional = positional[:-1]
+    ends_with_dict = bool(positional) and isinstance(positional[-1], dict)
+    if ends_with_dict and not named and _names_parameters(model, positional):
+        named = dict(positional[-1])
+        positional = positional[:-1]
     try:
         _signature(model).bind(*positional, **named)
     except TypeError as error:
@@ -104,7 +101,7 @@ class _FunctionModule(torch.nn.Module):
         owner = getattr(function, "__self__", None)
         if isinstance(owner, torch.nn.Module):
             self.model = owner
-        self.forward = functools.wraps(function)(lambda *a, **k: function(*a, **k))
+        self.forward = function
 
     def _get_name(self) -> str:
         return getattr(self.forward, "__name__", "function")

@@ -40,9 +40,7 @@ def _snapshot(owner: torch.nn.Module) -> Snapshot:
     return attributes, contents
 
 
-def _restore(
-    owner: torch.nn.Module, attributes: dict[str, Any], contents: dict[str, Any]
-) -> None:
+def _restore(owner: torch.nn.Module, attributes: dict[str, Any], contents: dict[str, Any]) -> None:
     present = owner.__dict__
     for name in [name for name in present if name not in attributes]:
         del present[name]

@@ -1,4 +1,4 @@
-"""``torch.export``, non-strict first, then strict, with what makes it cheap and keeps it general."""
+"""``torch.export``, non-strict first, then strict, made cheap and kept general."""
 
 from __future__ import annotations
 

@@ -63,9 +63,8 @@ def written_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
             continue
         given = node.args[position] if position < len(node.args) else None
         value = node.kwargs.get(argument.name, given)
-        for item in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(item, torch.fx.Node):
-                written.append(item)
+        items = value if isinstance(value, (list, tuple)) else [value]
+        written += [item for item in items if isinstance(item, torch.fx.Node)]
     return written
 
 

@@ -69,11 +69,11 @@ def functionalize(program: torch.export.ExportedProgram) -> torch.export.Exporte
 
 
 class _View(NamedTuple):
-    """How a captured node looks into its parent: through ``via``, of whose results it may be one."""
+    """How a captured node looks into its parent: through ``via``, as one of its results or all."""
 
     parent: Node
     via: Node
-    index: int | None
+    item: Any
 
 
 class _Rewriter:
@@ -135,8 +135,10 @@ class _Rewriter:
     def _storage(self, node: Node) -> int | None:
         if node not in self._storages:
             value = node.meta.get("val")
-            known = isinstance(value, torch.Tensor) and value.layout == torch.strided
-            self._storages[node] = value.untyped_storage()._cdata if known else None
+            if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+                self._storages[node] = value.untyped_storage()._cdata
+            else:
+                self._storages[node] = None
         return self._storages[node]
 
     def _version(self, node: Node) -> int:
@@ -147,12 +149,13 @@ class _Rewriter:
         storage = self._storage(node)
         if storage not in self._mutated or node.op != "call_function":
             return None
-        via, index = node, None
+        via: Any = node
+        item: Any = None
         if node.target is operator.getitem:
-            via, index = node.args[0], node.args[1]  # type: ignore[assignment]
+            via, item = node.args
         for source in via.all_input_nodes:
             if self._storage(source) == storage:
-                return _View(source, via, index)
+                return _View(source, via, item)
         return None
 
     # --- reading ---------------------------------------------------------------------------------
@@ -173,7 +176,7 @@ class _Rewriter:
         parent = self.read(view.parent)
         if node in self._writes and node.target not in CHANGES_SHAPE_ONLY:
             return parent  # an in-place operator returns the tensor that it wrote
-        if view.index is None:
+        if view.item is None:
             return self._copy(view.via, lambda n: parent if n is view.parent else self.read(n))
         if self._made_at.get(view.via) == self._version(node):
             pieces = self._copies[view.via]
@@ -181,7 +184,7 @@ class _Rewriter:
             pieces = self._copy(view.via, lambda n: parent if n is view.parent else self.read(n))
             self._copies[view.via] = pieces
             self._made_at[view.via] = self._version(node)
-        return self._call(operator.getitem, (pieces, view.index), {}, node)
+        return self._call(operator.getitem, (pieces, view.item), {}, node)
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -197,10 +200,14 @@ class _Rewriter:
         args = torch.fx.map_arg(node.args[:count], self.read)
         kwargs = {k: v for k, v in node.kwargs.items() if k in names}
         result = self._call(twin, args, torch.fx.map_arg(kwargs, self.read), node)
-        results = [result] if len(written) == 1 else [
-            self._call(operator.getitem, (result, i), {}, target)
-            for i, target in enumerate(written)
-        ]
+        results = (
+            [result]
+            if len(written) == 1
+            else [
+                self._call(operator.getitem, (result, i), {}, target)
+                for i, target in enumerate(written)
+            ]
+        )
         for target, value in zip(written, results, strict=True):
             self._write(target, self._in_type_of(target, value, node))
         if isinstance(node.meta.get("val"), torch.Tensor):
@@ -236,7 +243,7 @@ class _Rewriter:
         if node in self._writes or is_identity(node, view.parent):
             return value
         return write_back(
-            self._call, view.via, view.index, view.parent, parent_now, value, self.read
+            self._call, view.via, view.item, view.parent, parent_now, value, self.read
         )
 
     def _in_type_of(self, target: Node, value: Node, node: Node) -> Node:

@@ -45,12 +45,13 @@ def inline_wrappers(program: torch.export.ExportedProgram) -> torch.export.Expor
     return program
 
 
-def _inline(module: torch.fx.GraphModule, call: torch.fx.Node) -> None:
-    position = BODY_POSITIONS[call.target]
-    reference = call.args[position]
-    body = module.get_submodule(reference.target)  # type: ignore[union-attr, arg-type]
+def _inline(module: Any, call: torch.fx.Node) -> None:
+    target: Any = call.target
+    position = BODY_POSITIONS[target]
+    reference: Any = call.args[position]
+    body: Any = module.get_submodule(reference.target)
     inline_wrappers_in(body)
-    autocast = call.target is higher_order.wrap_with_autocast and call.args[AUTOCAST_ENABLED]
+    autocast = target is higher_order.wrap_with_autocast and call.args[AUTOCAST_ENABLED]
     arguments = iter(call.args[position + 1 :])
     values: dict[torch.fx.Node, Any] = {}
     returned: Any = None
@@ -70,8 +71,8 @@ def _inline(module: torch.fx.GraphModule, call: torch.fx.Node) -> None:
                 returned = torch.fx.map_arg(node.args[0], lambda n: values[n])
     _replace_uses(call, returned)
     graph.erase_node(call)
-    if not reference.users:  # type: ignore[union-attr]
-        graph.erase_node(reference)  # type: ignore[arg-type]
+    if not reference.users:
+        graph.erase_node(reference)
 
 
 def inline_wrappers_in(module: Any) -> None:
@@ -81,9 +82,7 @@ def inline_wrappers_in(module: Any) -> None:
             _inline(module, node)
 
 
-def _move_attribute(
-    module: torch.fx.GraphModule, body: Any, node: torch.fx.Node
-) -> torch.fx.Node:
+def _move_attribute(module: torch.fx.GraphModule, body: Any, node: torch.fx.Node) -> torch.fx.Node:
     """A body's own submodule or tensor becomes the outer module's, under a free name."""
     name = base = str(node.target).replace(".", "_")
     number = 0
@@ -103,7 +102,8 @@ def _replace_uses(call: torch.fx.Node, returned: Any) -> None:
     """A wrapper returns a tuple that is read by getitem, or one value."""
     if isinstance(returned, (list, tuple)):
         for user in list(call.users):
-            item = returned[user.args[1]]
+            index: Any = user.args[1]
+            item = returned[index]
             if isinstance(item, torch.fx.Node):
                 user.replace_all_uses_with(item)
             else:

@@ -88,15 +88,17 @@ def is_identity(node: torch.fx.Node, parent: torch.fx.Node) -> bool:
 
 def _same(left: Any, right: Any) -> bool:
     """Equal as written; comparing symbolic sizes would add guards to the capture's environment."""
-    return left == right if isinstance(left, int) and isinstance(right, int) else (
-        str(left) == str(right)
+    return (
+        left == right
+        if isinstance(left, int) and isinstance(right, int)
+        else (str(left) == str(right))
     )
 
 
 def write_back(
     call: Call,
     via: torch.fx.Node,
-    index: int | None,
+    index: Any,
     parent: torch.fx.Node,
     parent_now: torch.fx.Node,
     value: torch.fx.Node,
@@ -106,7 +108,8 @@ def write_back(
 
     Args:
         call: ``call(target, args, kwargs, like)`` adds a node shaped like a captured node.
-        via: The captured call that made the view, and ``index`` which of its results the view is.
+        via: The captured call that made the view.
+        index: Which of its results the view is, or None when it has one.
         parent: The captured node that the view looks into.
         parent_now: The parent's elements before the write.
         value: What was written.

@@ -59,9 +59,7 @@ def _compare(name: str, expected: torch.Tensor, actual: torch.Tensor) -> OutputD
     relative = torch.where(size > 0, absolute / size, 0.0)
     relative = torch.where(relative.isnan(), 0.0, relative)
     within = bool((same | (absolute <= tolerance.absolute + tolerance.relative * size)).all())
-    return OutputDifference(
-        name, *described, float(absolute.max()), float(relative.max()), within
-    )
+    return OutputDifference(name, *described, float(absolute.max()), float(relative.max()), within)
 
 
 def _describe(tensor: torch.Tensor) -> str:

@@ -29,7 +29,8 @@ def verify_against(
     Args:
         program: An ``ONNXProgram``.
         model: What it was exported from.
-        args: Positional inputs; ``kwargs`` keyword inputs.
+        args: Positional inputs.
+        kwargs: Keyword inputs.
 
     Returns:
         One entry per output that the model returns.

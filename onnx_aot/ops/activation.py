@@ -35,6 +35,12 @@ def aten_silu(op: Builder, self: Value) -> Value:
     return op.Mul(self, op.Sigmoid(self))
 
 
+@register(aten.mish.default)
+def aten_mish(op: Builder, self: Value) -> Value:
+    """``x tanh(softplus(x))``; Mish exists since opset 18."""
+    return op.Mish(self) if op.opset >= 18 else op.Mul(self, op.Tanh(op.Softplus(self)))
+
+
 @register(aten.hardswish.default)
 def aten_hardswish(op: Builder, self: Value) -> Value:
     return op.HardSwish(self)
@@ -101,8 +107,6 @@ def aten_log_sigmoid(op: Builder, self: Value) -> Value:
     return op.Neg(op.Softplus(op.Neg(self)))
 
 
-
-
 @register(aten.prelu.default)
 def aten_prelu(op: Builder, self: Value, weight: Value) -> Value:
     """One slope, or one per channel, which is axis 1."""
@@ -119,8 +123,10 @@ def aten_threshold(op: Builder, self: Value, threshold: Any, value: Any) -> Valu
 
 @register(aten.glu.default)
 def aten_glu(op: Builder, self: Value, dim: int = -1) -> Value:
-    left, right = op.Split(self, num_outputs=2, axis=dim, _outputs=2) if op.opset >= 18 else (
-        op.Split(self, axis=dim, _outputs=2)
+    left, right = (
+        op.Split(self, num_outputs=2, axis=dim, _outputs=2)
+        if op.opset >= 18
+        else (op.Split(self, axis=dim, _outputs=2))
     )
     return op.Mul(left, op.Sigmoid(right))
 
@@ -144,4 +150,4 @@ def _normalized(op: Builder, name: str, value: Value, dim: int) -> Value:
     if op.rank(value) == 0:
         whole = op.call_op(name, [op.Unsqueeze(value, [0])], {"axis": 0})
         return op.Squeeze(whole, [0])
-    return op.call_op(name, [value], {"axis": dim})  # type: ignore[no-any-return]
+    return op.call_op(name, [value], {"axis": dim})

@@ -10,6 +10,7 @@ import torch
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.movement import swapped
 from onnx_aot.ops.registry import register
+from onnx_aot.ops.sizes import as_value
 
 __all__: list[str] = []
 
@@ -59,8 +60,7 @@ def _scale(op: Builder, query: Value, scale: float | None) -> float | Value:
     width = op.size(query, -1)
     if isinstance(width, int):
         return 1.0 / math.sqrt(width) if width else 1.0
-    root = op.Reciprocal(op.Sqrt(op.cast(width, op.result_dtype)))
-    return root  # type: ignore[no-any-return]
+    return op.Reciprocal(op.Sqrt(op.cast(width, op.result_dtype)))
 
 
 def _bias(op: Builder, mask: Value) -> tuple[Value, Value | None]:
@@ -79,7 +79,7 @@ def _causal_bias(op: Builder, query: Value, key: Value) -> Value:
     row = op.Unsqueeze(op.Range(0, rows, 1), [1])
     column = op.Range(0, columns, 1)
     minus_infinity = op.constant(float("-inf"), op.result_dtype)
-    return op.Where(op.LessOrEqual(column, row), 0.0, minus_infinity)  # type: ignore[no-any-return]
+    return op.Where(op.LessOrEqual(column, row), 0.0, minus_infinity)
 
 
 def _repeated_heads(op: Builder, query: Value, value: Value) -> Value:
@@ -90,7 +90,7 @@ def _repeated_heads(op: Builder, query: Value, value: Value) -> Value:
             return value
         times = heads // groups
         index = torch.arange(groups).repeat_interleave(times)
-        return op.Gather(value, index, axis=op.rank(value) - 3)  # type: ignore[no-any-return]
-    count = op.Div(op.constant(heads) if isinstance(heads, int) else heads, groups)
+        return op.Gather(value, index, axis=op.rank(value) - 3)
+    count = op.Div(as_value(op, heads), groups)
     position = op.Div(op.Range(0, heads, 1), count)
-    return op.Gather(value, position, axis=op.rank(value) - 3)  # type: ignore[no-any-return]
+    return op.Gather(value, position, axis=op.rank(value) - 3)

@@ -137,7 +137,7 @@ class Builder(BuilderBase):
     def _add_node(self, node: ir.Node) -> None:
         self.nodes.append(node)
 
-    def _add_initializer(self, value: ir.Value) -> None:
+    def _add_initializer(self, value: ir.Value) -> None:  # noqa: ARG002
         raise TypeError("a translation has no initializers; use op.constant")
 
     def _record_opset(self, domain: str, version: int | None) -> None:
@@ -388,10 +388,10 @@ class Builder(BuilderBase):
             axes = None
         as_input = name == "ReduceSum" or self.opset >= 18
         if axes is None:
-            return self.call_op(name, [value], {"keepdims": int(keepdims)})  # type: ignore[no-any-return]
+            return self.call_op(name, [value], {"keepdims": int(keepdims)})
         if as_input:
-            return self.call_op(name, [value, list(axes)], {"keepdims": int(keepdims)})  # type: ignore[no-any-return]
-        return self.call_op(name, [value], {"axes": axes, "keepdims": int(keepdims)})  # type: ignore[no-any-return]
+            return self.call_op(name, [value, list(axes)], {"keepdims": int(keepdims)})
+        return self.call_op(name, [value], {"axes": axes, "keepdims": int(keepdims)})
 
     def split(self, value: ir.Value, sizes: Sequence[Size], axis: int) -> list[ir.Value]:
         """Consecutive pieces of the given sizes along an axis."""

@@ -26,7 +26,7 @@ def _register_comparison(name: str, *targets: Any) -> None:
             self = op.cast(self, ir.DataType.INT32)
             if isinstance(other, ir.Value):
                 other = op.cast(other, ir.DataType.INT32)
-        return op.call_op(name, [self, other], {})  # type: ignore[no-any-return]
+        return op.call_op(name, [self, other], {})
 
     translation.__name__ = f"aten_as_{name}"
     register(*targets)(translation)
@@ -83,7 +83,7 @@ def _register_bitwise(logical: str, bitwise: str, *targets: Any) -> None:
         if not isinstance(self, ir.Value):
             self = op.constant(self, op.result_dtype)
         name = logical if self.dtype == BOOL else bitwise
-        return op.call_op(name, [self, other], {})  # type: ignore[no-any-return]
+        return op.call_op(name, [self, other], {})
 
     translation.__name__ = f"aten_as_{bitwise}"
     register(*targets)(translation)

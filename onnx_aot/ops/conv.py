@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import onnx_ir as ir
 import torch
 
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import register
+from onnx_aot.ops.windows import batched, per_axis
 
 __all__: list[str] = []
 
 aten = torch.ops.aten
 Value = ir.Value
 Ints = Sequence[int]
-
-
-def _per_axis(values: Ints, axes: int) -> list[int]:
-    return list(values) * axes if len(values) == 1 else list(values)
-
-
-def _batched(
-    op: Builder, input: Value, spatial: int, apply: Callable[[Value], Value]
-) -> Value:
-    """Without a batch dimension torch takes one image; ONNX wants a batch."""
-    if op.rank(input) == spatial + 2:
-        return apply(input)
-    return op.Squeeze(apply(op.Unsqueeze(input, [0])), [0])
 
 
 def convolved(
@@ -42,7 +30,7 @@ def convolved(
 ) -> Value:
     """``pads`` are all befores, then all afters."""
     spatial = op.rank(weight) - 2
-    return _batched(
+    return batched(
         op,
         input,
         spatial,
@@ -51,9 +39,9 @@ def convolved(
             weight,
             bias,
             kernel_shape=_kernel(weight),
-            strides=_per_axis(stride, spatial),
+            strides=per_axis(stride, spatial),
             pads=pads,
-            dilations=_per_axis(dilation, spatial),
+            dilations=per_axis(dilation, spatial),
             group=groups,
         ),
     )
@@ -63,7 +51,8 @@ def _kernel(weight: Value) -> list[int] | None:
     """The kernel's sizes where they are known; ONNX infers them otherwise."""
     assert weight.shape is not None
     sizes = weight.shape.dims[2:]
-    return [int(s) for s in sizes] if all(isinstance(s, int) for s in sizes) else None
+    known = [size for size in sizes if isinstance(size, int)]
+    return known if len(known) == len(sizes) else None
 
 
 @register(aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
@@ -78,7 +67,7 @@ def aten_conv(
     groups: int = 1,
 ) -> Value:
     spatial = op.rank(weight) - 2
-    pads = _per_axis(padding, spatial) * 2
+    pads = per_axis(padding, spatial) * 2
     return convolved(op, input, weight, bias, stride, pads, dilation, groups)
 
 
@@ -98,7 +87,7 @@ def aten_conv_padding(
     if padding == "valid":
         return convolved(op, input, weight, bias, stride, [0] * 2 * spatial, dilation, groups)
     assert weight.shape is not None
-    steps = _per_axis(dilation, spatial)
+    steps = per_axis(dilation, spatial)
     total = [step * (int(k) - 1) for step, k in zip(steps, weight.shape[2:], strict=True)]  # type: ignore[arg-type]
     pads = [t // 2 for t in total] + [t - t // 2 for t in total]
     return convolved(op, input, weight, bias, stride, pads, dilation, groups)
@@ -117,7 +106,7 @@ def aten_conv_transpose(
     dilation: Ints = (1,),
 ) -> Value:
     spatial = op.rank(weight) - 2
-    return _batched(
+    return batched(
         op,
         input,
         spatial,
@@ -126,10 +115,10 @@ def aten_conv_transpose(
             weight,
             bias,
             kernel_shape=_kernel(weight),
-            strides=_per_axis(stride, spatial),
-            pads=_per_axis(padding, spatial) * 2,
-            output_padding=_per_axis(output_padding, spatial),
-            dilations=_per_axis(dilation, spatial),
+            strides=per_axis(stride, spatial),
+            pads=per_axis(padding, spatial) * 2,
+            output_padding=per_axis(output_padding, spatial),
+            dilations=per_axis(dilation, spatial),
             group=groups,
         ),
     )

@@ -146,7 +146,9 @@ def aten_linspace(op: Builder, start: Any, end: Any, steps: Size, dtype: Any = N
     from_start = op.Add(first, op.Mul(position, step))
     back = op.Sub(op.cast(op.Sub(count, 1), double), position)
     from_end = op.Sub(last, op.Mul(back, step))
-    in_first_half = op.Or(op.Less(position, op.Div(op.cast(count, double), 2.0)), op.Equal(count, 1))
+    in_first_half = op.Or(
+        op.Less(position, op.Div(op.cast(count, double), 2.0)), op.Equal(count, 1)
+    )
     return op.cast(op.Where(in_first_half, from_start, from_end), op.result_dtype)
 
 
@@ -177,4 +179,3 @@ def aten_tril(op: Builder, self: Value, diagonal: Any = 0) -> Value:
 @register(aten.triu.default)
 def aten_triu(op: Builder, self: Value, diagonal: Any = 0) -> Value:
     return _triangle(op, self, diagonal, 1)
-

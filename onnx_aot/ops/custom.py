@@ -31,7 +31,7 @@ def custom_translations(table: Mapping[Any, Any]) -> dict[Any, tuple[Translation
     Raises:
         InvalidOptionError: A key is no operator, or a value no function.
     """
-    entries = {}
+    entries: dict[Any, tuple[Translation, ...]] = {}
     for target, function in table.items():
         if not callable(function):
             raise InvalidOptionError(
@@ -68,7 +68,7 @@ def _adapted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _plain(argument: Any) -> Any:
-    """torch dtypes as ONNX's numbers, devices and layouts as text, as torch.onnx hands them over."""
+    """Torch dtypes as ONNX's numbers, devices and layouts as text, as torch.onnx does it."""
     if isinstance(argument, torch.dtype):
         return int(dtypes.to_onnx(argument))
     if isinstance(argument, (torch.device, torch.layout, torch.memory_format)):
@@ -79,7 +79,7 @@ def _plain(argument: Any) -> Any:
 @contextlib.contextmanager
 def _recording(op: Builder) -> Iterator[None]:
     """Makes onnxscript operators, and arithmetic on values, emit through ``op``."""
-    before = ir.set_value_magic_handler(op)  # type: ignore[arg-type]
+    before = ir.set_value_magic_handler(op)
     try:
         with onnxscript.evaluator.default_as(_Recorder(op)):
             yield

@@ -35,7 +35,6 @@ register_names(
         aten.erf.default: "Erf",
         aten.exp.default: "Exp",
         aten.log.default: "Log",
-        aten.mish.default: "Mish",
         aten.mul.Scalar: "Mul",
         aten.mul.Tensor: "Mul",
         aten.multiply.Scalar: "Mul",
@@ -114,8 +113,8 @@ def aten_floor_divide(op: Builder, self: Value, other: Value | Scalar) -> Value:
 def floor_divide(op: Builder, left: Value, right: Value | Scalar) -> Value:
     """Rounds toward minus infinity; ONNX Div on integers rounds toward zero.
 
-    Floating: ``(a - fmod(a, b)) / b`` corrected as Python's floor division is, so that the result is
-    exact where ``floor(a / b)`` rounds up (as C++ torch does it).
+    Floating: ``(a - fmod(a, b)) / b``, corrected as Python's floor division is, is exact also where
+    ``a / b`` rounds up to the next integer; torch computes it so.
     """
     divisor = _tensor(op, right, left.dtype)
     if is_floating(left.dtype):
@@ -156,8 +155,8 @@ def aten_fmod(op: Builder, self: Value, other: Value | Scalar) -> Value:
 @register(aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar, aten.pow.Scalar)
 def aten_pow(op: Builder, self: Value | Scalar, exponent: Value | Scalar) -> Value:
     if not isinstance(exponent, ir.Value):
-        if exponent == 1:
-            return self  # type: ignore[return-value]
+        if exponent == 1 and isinstance(self, ir.Value):
+            return self
         if exponent == 0.5 and isinstance(self, ir.Value) and is_floating(self.dtype):
             return op.Sqrt(self)
         if exponent == -1 and isinstance(self, ir.Value) and is_floating(self.dtype):
@@ -217,7 +216,7 @@ def aten_erfc(op: Builder, self: Value) -> Value:
 
 @register(aten.abs.default, aten.absolute.default)
 def aten_abs(op: Builder, self: Value) -> Value:
-    return self if self.dtype == ir.DataType.BOOL else op.Abs(self)
+    return op.Abs(self)
 
 
 @register(aten.ceil.default)
@@ -238,8 +237,6 @@ def aten_round(op: Builder, self: Value) -> Value:
 
 @register(aten.round.decimals)
 def aten_round_decimals(op: Builder, self: Value, decimals: int = 0) -> Value:
-    if not is_floating(self.dtype):
-        return self
     scale = 10.0 ** abs(decimals)
     if decimals >= 0:
         return op.Div(op.Round(op.Mul(self, scale)), scale)

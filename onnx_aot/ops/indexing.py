@@ -10,7 +10,7 @@ import torch
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.registry import register
 
-__all__ = ["index_plan"]
+__all__ = ["IndexPlan", "stacked"]
 
 aten = torch.ops.aten
 Value = ir.Value
@@ -41,16 +41,16 @@ def aten_index_select(op: Builder, self: Value, dim: int, index: Value) -> Value
 @register(aten.index.Tensor)
 def aten_index(op: Builder, self: Value, indices: Sequence[Value | None]) -> Value:
     """``x[i, :, j]`` with integer or boolean tensors: one Gather, or one GatherND."""
-    plan = index_plan(op, self, indices)
+    plan = IndexPlan(op, self, indices)
     if len(plan.axes) == 1 and not plan.flattened:
         return op.Gather(self, plan.indices[0], axis=plan.axes[0])
     front = op.Transpose(self, perm=plan.order)
-    gathered = op.GatherND(front, _stacked(op, plan.indices))
+    gathered = op.GatherND(front, stacked(op, plan.indices))
     kept = op.rank(self) - len(plan.axes)
     return _placed(op, gathered, plan.rank, kept, plan.position)
 
 
-class index_plan:  # noqa: N801 - used as a function that returns its parts
+class IndexPlan:
     """Where advanced indexing reads and writes.
 
     Attributes:
@@ -95,10 +95,7 @@ def _true_positions(op: Builder, mask: Value) -> list[Value]:
     """One 1-d tensor per dimension of a mask, in row-major order."""
     rank = op.rank(mask)
     positions = op.NonZero(mask)
-    if rank == 1:
-        pieces = [positions]
-    else:
-        pieces = op.split(positions, [1] * rank, 0)
+    pieces = [positions] if rank == 1 else op.split(positions, [1] * rank, 0)
     found = []
     for piece in pieces:
         flat = op.Squeeze(piece, [0])
@@ -127,8 +124,8 @@ def _broadcast(op: Builder, indices: list[Value]) -> list[Value]:
     return wide
 
 
-def _stacked(op: Builder, indices: Sequence[Value]) -> Value:
-    return op.Concat(*(op.Unsqueeze(index, [-1]) for index in indices), axis=-1)  # type: ignore[no-any-return]
+def stacked(op: Builder, indices: Sequence[Value]) -> Value:
+    return op.Concat(*(op.Unsqueeze(index, [-1]) for index in indices), axis=-1)
 
 
 def _placed(op: Builder, value: Value, rank: int, kept: int, position: int) -> Value:
@@ -137,7 +134,7 @@ def _placed(op: Builder, value: Value, rank: int, kept: int, position: int) -> V
         return value
     moved = list(range(rank))
     rest = list(range(rank, rank + kept))
-    return op.Transpose(value, perm=[*rest[:position], *moved, *rest[position:]])  # type: ignore[no-any-return]
+    return op.Transpose(value, perm=[*rest[:position], *moved, *rest[position:]])
 
 
 @register(aten.nonzero.default)
@@ -161,9 +158,7 @@ def aten_take(op: Builder, self: Value, index: Value) -> Value:
 
 
 @register(aten.diagonal.default)
-def aten_diagonal(
-    op: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Value:
+def aten_diagonal(op: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """The elements ``[i, i + offset]`` of two axes, as the last axis."""
     rank = op.rank(self)
     first, second = dim1 % rank, dim2 % rank
@@ -173,7 +168,7 @@ def aten_diagonal(
     start = op.Range(0, _diagonal_length(op, rows, columns, offset), 1)
     row = op.Add(start, max(-offset, 0))
     column = op.Add(start, max(offset, 0))
-    taken = op.GatherND(front, _stacked(op, [row, column]))
+    taken = op.GatherND(front, stacked(op, [row, column]))
     taken.shape = ir.Shape([None] * (rank - 1))
     return op.Transpose(taken, perm=[*range(1, rank - 1), 0])
 
@@ -182,4 +177,4 @@ def _diagonal_length(op: Builder, rows: Size, columns: Size, offset: int) -> Siz
     if isinstance(rows, int) and isinstance(columns, int):
         return max(0, min(rows - max(-offset, 0), columns - max(offset, 0)))
     short = op.Min(op.Sub(rows, max(-offset, 0)), op.Sub(columns, max(offset, 0)))
-    return op.Max(short, 0)  # type: ignore[no-any-return]
+    return op.Max(short, 0)

@@ -15,6 +15,7 @@ import torch
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import INT64_MAX
+from onnx_aot.ops.sizes import as_value, minus, plus, product
 
 __all__ = ["expanded", "move_axis", "reshaped", "sliced"]
 
@@ -79,22 +80,12 @@ def aten_flatten(op: Builder, self: Value, start_dim: int = 0, end_dim: int = -1
     start, end = start_dim % rank, end_dim % rank
     if start == end:
         return self
-    if op.result.dim() == 2 and start != end and (start == 1 or end == rank - 2):
-        if not _is_static(self):
-            return op.Flatten(self, axis=1 if start == 1 else rank - 1)
+    to_matrix = op.result.dim() == 2 and (start == 1 or end == rank - 2)
+    if to_matrix and not _is_static(self):
+        return op.Flatten(self, axis=1 if start == 1 else rank - 1)
     around = op.all_sizes(self)
-    merged: Size = 1
-    for size in around[start : end + 1]:
-        merged = times(op, merged, size)
+    merged = product(op, around[start : end + 1])
     return reshaped(op, self, [*around[:start], merged, *around[end + 1 :]])
-
-
-def times(op: Builder, left: Size, right: Size) -> Size:
-    """The product of two sizes."""
-    if isinstance(left, int) and isinstance(right, int):
-        return left * right
-    product: Value = op.Mul(left, right)
-    return product
 
 
 def _is_static(value: Value) -> bool:
@@ -293,14 +284,6 @@ def _pieces(op: Builder, value: Value, sizes: list[Size], dim: int) -> list[Valu
     return pieces
 
 
-def plus(op: Builder, left: Size, right: Size) -> Size:
-    """The sum of two sizes."""
-    if isinstance(left, int) and isinstance(right, int):
-        return left + right
-    total: Value = op.Add(left, right)
-    return total
-
-
 @register(aten.unbind.int)
 def aten_unbind(op: Builder, self: Value, dim: int = 0) -> list[Value]:
     count = len(op.result)
@@ -311,9 +294,7 @@ def aten_unbind(op: Builder, self: Value, dim: int = 0) -> list[Value]:
 # --- slices --------------------------------------------------------------------------------------
 
 
-def sliced(
-    op: Builder, value: Value, axis: int, start: Size, end: Size, step: int = 1
-) -> Value:
+def sliced(op: Builder, value: Value, axis: int, start: Size, end: Size, step: int = 1) -> Value:
     """``value[start:end:step]`` along one axis; bounds beyond the ends are cut off by Slice."""
     bounds = [op.sizes([start]), op.sizes([end]), [axis]]
     return op.Slice(value, *bounds) if step == 1 else op.Slice(value, *bounds, [step])
@@ -408,8 +389,7 @@ def _rolled(op: Builder, value: Value, shift: Size, axis: int) -> Value:
         cut: Size = size - shift % size
     else:
         safe = op.Max(size, 1) if isinstance(size, ir.Value) else max(size, 1)
-        moved = op.Mod(op.constant(shift) if isinstance(shift, int) else shift, safe)
-        cut = op.Sub(op.constant(size) if isinstance(size, int) else size, moved)
+        cut = minus(op, size, op.Mod(as_value(op, shift), safe))
     head = sliced(op, value, axis, 0, cut)
     tail = sliced(op, value, axis, cut, INT64_MAX)
     rolled: Value = op.Concat(tail, head, axis=axis)
@@ -434,7 +414,9 @@ def aten_pad(
     return _padded(op, self, pad, PAD_MODES[mode], 0 if value is None else value)
 
 
-@register(aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default)
+@register(
+    aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default
+)
 def aten_reflection_pad(op: Builder, self: Value, padding: Sequence[Size]) -> Value:
     return _padded(op, self, padding, "reflect", 0)
 
@@ -470,15 +452,13 @@ def _wrapped(
     for offset, (left, right) in enumerate(zip(before, after, strict=True)):
         axis = first + offset
         size = op.size(value, axis)
-        start = op.Sub(op.constant(size) if isinstance(size, int) else size, left)
+        start = minus(op, size, left)
         parts = [
             sliced(op, value, axis, start, INT64_MAX),
             value,
             sliced(op, value, axis, 0, right),
         ]
         joined: Value = op.Concat(*parts, axis=axis)
-        joined.shape = ir.Shape(
-            [None if i == axis else d for i, d in enumerate(value.shape or ())]
-        )
+        joined.shape = ir.Shape([None if i == axis else d for i, d in enumerate(value.shape or ())])
         value = joined
     return value

@@ -206,16 +206,14 @@ def aten_embedding(
 @register(aten.pixel_shuffle.default)
 def aten_pixel_shuffle(op: Builder, self: Value, upscale_factor: int) -> Value:
     """DepthToSpace in column-row-depth order takes ``[batch, channels, h, w]`` only."""
-    return _as_batch(
-        op, self, lambda x: op.DepthToSpace(x, blocksize=upscale_factor, mode="CRD")
-    )
+    return _as_batch(op, self, lambda x: op.DepthToSpace(x, blocksize=upscale_factor, mode="CRD"))
 
 
 def _as_batch(op: Builder, value: Value, apply: Any) -> Value:
     """Applies an operator that wants exactly one batch dimension before the last three."""
     rank = op.rank(value)
     if rank == 4:
-        return apply(value)  # type: ignore[no-any-return]
+        return apply(value)
     if rank == 3:
         return op.Squeeze(apply(op.Unsqueeze(value, [0])), [0])
     sizes = op.all_sizes(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import onnx
 import onnx.defs
@@ -76,7 +77,8 @@ def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | Non
     if variadic and last is not None and not last.is_homogeneous:
         input_types[-1] = None
     attributes = {
-        key: ir.AttributeType(attribute.type.value) for key, attribute in schema.attributes.items()
+        key: ir.AttributeType(attribute.type.value)  # type: ignore[attr-defined]
+        for key, attribute in schema.attributes.items()
     }
     outputs = tuple(
         _output_type(parameter.type_str, input_types, concrete, attributes)
@@ -90,7 +92,7 @@ def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | Non
     )
 
 
-def _only_dtype(types: list[str]) -> ir.DataType | None:
+def _only_dtype(types: Sequence[str]) -> ir.DataType | None:
     """``["tensor(int64)"]`` gives INT64; several types, or sequences, give None."""
     if len(types) != 1 or not types[0].startswith("tensor("):
         return None

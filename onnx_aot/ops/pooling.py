@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import onnx_ir as ir
 import torch
@@ -12,25 +12,14 @@ from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.creation import filled
 from onnx_aot.ops.movement import swapped
 from onnx_aot.ops.registry import register
+from onnx_aot.ops.sizes import plus
+from onnx_aot.ops.windows import batched, per_axis
 
 __all__: list[str] = []
 
 aten = torch.ops.aten
 Value = ir.Value
 Ints = Sequence[int]
-
-
-def _per_axis(values: Ints, axes: int) -> list[int]:
-    return list(values) * axes if len(values) == 1 else list(values)
-
-
-def _batched(op: Builder, value: Value, spatial: int, apply: Callable[[Value], Value]) -> Value:
-    """Without a batch dimension torch takes one sample; ONNX wants a batch."""
-    if op.rank(value) == spatial + 2:
-        return apply(value)
-    batch = op.Unsqueeze(value, [0])
-    batch.shape = ir.Shape([1, *(value.shape or ())])
-    return op.Squeeze(apply(batch), [0])
 
 
 def _register_max_pool(target: torch._ops.OpOverload, spatial: int) -> None:
@@ -43,17 +32,17 @@ def _register_max_pool(target: torch._ops.OpOverload, spatial: int) -> None:
         dilation: Ints = (1,),
         ceil_mode: bool = False,
     ) -> Value:
-        kernel = _per_axis(kernel_size, spatial)
-        return _batched(
+        kernel = per_axis(kernel_size, spatial)
+        return batched(
             op,
             self,
             spatial,
             lambda x: op.MaxPool(
                 x,
                 kernel_shape=kernel,
-                strides=_per_axis(stride, spatial) or kernel,
-                pads=_per_axis(padding, spatial) * 2,
-                dilations=_per_axis(dilation, spatial),
+                strides=per_axis(stride, spatial) or kernel,
+                pads=per_axis(padding, spatial) * 2,
+                dilations=per_axis(dilation, spatial),
                 ceil_mode=int(ceil_mode),
             ),
         )
@@ -76,9 +65,7 @@ def aten_avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Value:
-    return _averaged(
-        op, self, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None
-    )
+    return _averaged(op, self, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
 @register(aten.avg_pool2d.default)
@@ -124,12 +111,12 @@ def _averaged(
     count_include_pad: bool,
     divisor: int | None,
 ) -> Value:
-    kernel = _per_axis(kernel_size, spatial)
-    steps = _per_axis(stride, spatial) or kernel
-    pads = _per_axis(padding, spatial)
+    kernel = per_axis(kernel_size, spatial)
+    steps = per_axis(stride, spatial) or kernel
+    pads = per_axis(padding, spatial)
 
     def plain(x: Value) -> Value:
-        return op.AveragePool(  # type: ignore[no-any-return]
+        return op.AveragePool(
             x,
             kernel_shape=kernel,
             strides=steps,
@@ -145,7 +132,7 @@ def _averaged(
         extra = [_ceil_extra(op, x, axis, kernel, steps, pads) for axis in range(spatial)]
         sums = _window_sums(op, _zero_padded(op, x, pads, extra), kernel, steps)
         if divisor is not None:
-            return op.Div(sums, float(divisor))  # type: ignore[no-any-return]
+            return op.Div(sums, float(divisor))
         sizes = [op.size(x, axis + 2) for axis in range(spatial)]
         ones = filled(op, [1, 1, *sizes], 1, op.result_dtype)
         ones.shape = ir.Shape([1, 1, *(x.shape or ())[2:]])
@@ -155,28 +142,21 @@ def _averaged(
             ones = _zero_padded(op, ones, none, extra)
         else:
             ones = _zero_padded(op, ones, pads, extra)
-        return op.Div(sums, _window_sums(op, ones, kernel, steps))  # type: ignore[no-any-return]
+        return op.Div(sums, _window_sums(op, ones, kernel, steps))
 
-    return _batched(op, value, spatial, by_sums if ceil_mode or divisor else plain)
+    return batched(op, value, spatial, by_sums if ceil_mode or divisor else plain)
 
 
 def _window_sums(op: Builder, value: Value, kernel: Ints, steps: Ints) -> Value:
     means = op.AveragePool(value, kernel_shape=kernel, strides=steps)
-    return op.Mul(means, float(math.prod(kernel)))  # type: ignore[no-any-return]
+    return op.Mul(means, float(math.prod(kernel)))
 
 
 def _zero_padded(op: Builder, value: Value, pads: Ints, extra: Sequence[Size]) -> Value:
-    after = [_plus(op, pad, more) for pad, more in zip(pads, extra, strict=True)]
+    after = [plus(op, pad, more) for pad, more in zip(pads, extra, strict=True)]
     if not any(pads) and all(size == 0 for size in after):
         return value
-    return op.Pad(value, op.sizes([0, 0, *pads, 0, 0, *after]))  # type: ignore[no-any-return]
-
-
-def _plus(op: Builder, left: Size, right: Size) -> Size:
-    if isinstance(left, int) and isinstance(right, int):
-        return left + right
-    total: Value = op.Add(left, right)
-    return total
+    return op.Pad(value, op.sizes([0, 0, *pads, 0, 0, *after]))
 
 
 def _ceil_extra(
@@ -188,7 +168,7 @@ def _ceil_extra(
     if isinstance(size, int) and isinstance(windows, int):
         return max((windows - 1) * steps[axis] + kernel[axis] - size - 2 * pads[axis], 0)
     needed = op.Add(op.Mul(op.Sub(windows, 1), steps[axis]), kernel[axis])
-    return op.Max(op.Sub(needed, op.Add(size, 2 * pads[axis])), 0)  # type: ignore[no-any-return]
+    return op.Max(op.Sub(needed, op.Add(size, 2 * pads[axis])), 0)
 
 
 def _window_count(op: Builder, size: Size, kernel: int, step: int, pad: int) -> Size:
@@ -199,7 +179,7 @@ def _window_count(op: Builder, size: Size, kernel: int, step: int, pad: int) -> 
     room = op.Add(size, 2 * pad - kernel + step - 1)
     count = op.Add(op.Div(room, step), 1)
     beyond = op.GreaterOrEqual(op.Mul(op.Sub(count, 1), step), op.Add(size, pad))
-    return op.Sub(count, op.cast(beyond, ir.DataType.INT64))  # type: ignore[no-any-return]
+    return op.Sub(count, op.cast(beyond, ir.DataType.INT64))
 
 
 # --- adaptive pooling ----------------------------------------------------------------------------
@@ -221,17 +201,13 @@ def aten_adaptive_avg_pool(op: Builder, self: Value, output_size: Sequence[Size]
     axes = range(rank - spatial, rank)
     if all(size == 1 for size in output_size):
         if rank == spatial + 2:
-            return op.GlobalAveragePool(self)  # type: ignore[no-any-return]
+            return op.GlobalAveragePool(self)
         return op.reduce("ReduceMean", self, list(axes), True)
-    sizes = [op.size(self, axis) for axis in axes]
-    if all(
-        isinstance(size, int) and isinstance(wanted, int) and wanted > 0 and size % wanted == 0
-        for size, wanted in zip(sizes, output_size, strict=True)
-    ):
-        kernel = [int(s) // int(w) for s, w in zip(sizes, output_size, strict=True)]  # type: ignore[call-overload]
+    kernel = _even_windows([op.size(self, axis) for axis in axes], output_size)
+    if kernel is not None:
         if all(k == 1 for k in kernel):
             return self
-        return _batched(
+        return batched(
             op,
             self,
             spatial,
@@ -241,6 +217,16 @@ def aten_adaptive_avg_pool(op: Builder, self: Value, output_size: Sequence[Size]
     for axis, wanted in zip(axes, output_size, strict=True):
         value = _adaptive_axis(op, value, self, axis, wanted)
     return value
+
+
+def _even_windows(sizes: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
+    """The windows' sizes where they divide the input evenly on every axis."""
+    kernel = []
+    for size, count in zip(sizes, wanted, strict=True):
+        if not isinstance(size, int) or not isinstance(count, int) or not count or size % count:
+            return None
+        kernel.append(size // count)
+    return kernel
 
 
 def _adaptive_axis(op: Builder, value: Value, source: Value, axis: int, wanted: Size) -> Value:
@@ -262,5 +248,5 @@ def _windows(op: Builder, size: Size, wanted: Size) -> tuple[Value, Value]:
     index = op.Range(0, wanted, 1)
     starts = op.Div(op.Mul(index, size), wanted)
     scaled = op.Mul(op.Add(index, 1), size)
-    ends = op.Div(op.Add(scaled, _plus(op, wanted, -1)), wanted)
+    ends = op.Div(op.Add(scaled, plus(op, wanted, -1)), wanted)
     return starts, ends

@@ -108,7 +108,7 @@ def _arg(op: Builder, name: str, value: Value, dim: int | None, keepdim: bool) -
     if rank == 0:
         return op.constant(0, ir.DataType.INT64)
     if dim is not None:
-        return op.call_op(name, [value], {"axis": dim, "keepdims": int(keepdim)})  # type: ignore[no-any-return]
+        return op.call_op(name, [value], {"axis": dim, "keepdims": int(keepdim)})
     flat = op.call_op(name, [op.Reshape(value, [-1])], {"axis": 0, "keepdims": 0})
     return op.Reshape(flat, [1] * rank) if keepdim else flat
 

@@ -135,10 +135,7 @@ def _one_to_one(target: OpOverload, name: str) -> Function:
 
     translation.__name__ = f"aten_{target.overloadpacket.__name__}_as_{name}"
     translation.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-            for n in ("op", *tensors)
-        ]
+        [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in ("op", *tensors)]
     )
     return translation
 
@@ -150,13 +147,17 @@ def make_translation(target: Any, function: Function, since: int = MIN_OPSET) ->
         TypeError: The target is a packet or no callable, or the parameters differ from the schema.
     """
     if isinstance(target, OpOverloadPacket):
-        overloads = ", ".join(f"{target}.{name}" for name in target.overloads())
+        overloads = ", ".join(f"{target}.{name}" for name in _overloads(target))
         raise TypeError(f"{target} is a packet of overloads; register one of: {overloads}")
     if not isinstance(target, OpOverload):
         if not callable(target) and not isinstance(target, HigherOrderOperator):
             raise TypeError(f"a target is an operator or a function, not {target!r}")
         return Translation(target, function, since)
     return Translation(target, function, since, _bind_schema(target, function))
+
+
+def _overloads(packet: Any) -> list[str]:
+    return list(packet.overloads())
 
 
 def _bind_schema(target: OpOverload, function: Function) -> tuple[Argument, ...]:

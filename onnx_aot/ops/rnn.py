@@ -195,10 +195,8 @@ def _reordered(op: Builder, weight: Value, kind: str, hidden: int) -> Value:
     if order == sorted(order):
         return weight
     rows = torch.cat([torch.arange(hidden) + gate * hidden for gate in order])
-    return op.Gather(weight, rows, axis=0)  # type: ignore[no-any-return]
+    return op.Gather(weight, rows, axis=0)
 
 
 def _stack(op: Builder, directions: Sequence[Value]) -> Value:
-    return op.Concat(*(op.Unsqueeze(value, [0]) for value in directions), axis=0)  # type: ignore[no-any-return]
-
-
+    return op.Concat(*(op.Unsqueeze(value, [0]) for value in directions), axis=0)

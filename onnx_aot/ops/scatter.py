@@ -9,10 +9,11 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ops.builder import Builder, Size
-from onnx_aot.ops.indexing import _stacked, index_plan
+from onnx_aot.ops.indexing import IndexPlan, stacked
 from onnx_aot.ops.movement import expanded, sliced
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import INT64_MAX
+from onnx_aot.ops.sizes import plus
 
 __all__: list[str] = []
 
@@ -51,11 +52,11 @@ def _scattered(
             op.Reshape(source, [-1]),
             reduction,
         )
-        return op.Reshape(flat, op.constant([], INT64))  # type: ignore[no-any-return]
+        return op.Reshape(flat, op.constant([], INT64))
     if source.shape is None or source.shape != index.shape:
         rank = op.rank(index)
         source = op.Slice(source, [0] * rank, op.Shape(index), list(range(rank)))
-    return op.ScatterElements(value, index, source, axis=dim, reduction=reduction)  # type: ignore[no-any-return]
+    return op.ScatterElements(value, index, source, axis=dim, reduction=reduction)
 
 
 @register(aten.slice_scatter.default)
@@ -88,16 +89,14 @@ def _joined(op: Builder, value: Value, source: Value, axis: int, start: Size, en
     source = expanded(op, op.cast(source, value.dtype or op.result_dtype), sizes)
     length = op.size(source, axis) if source.shape is not None else sizes[axis]
     head = sliced(op, value, axis, 0, start)
-    if isinstance(start, int) and isinstance(length, int) and start >= 0:
-        after: Size = start + length
-    elif isinstance(start, int) and start < 0:
+    if isinstance(start, int) and start < 0:
         after = end
         if op.number(end) == INT64_MAX:
-            return op.Concat(head, source, axis=axis)  # type: ignore[no-any-return]
+            return op.Concat(head, source, axis=axis)
     else:
-        after = op.Add(start if isinstance(start, ir.Value) else op.constant(start), length)
+        after = plus(op, start, length)
     tail = sliced(op, value, axis, after, INT64_MAX)
-    return op.Concat(head, source, tail, axis=axis)  # type: ignore[no-any-return]
+    return op.Concat(head, source, tail, axis=axis)
 
 
 def _written_along(op: Builder, value: Value, axis: int, positions: Value, source: Value) -> Value:
@@ -108,14 +107,14 @@ def _written_along(op: Builder, value: Value, axis: int, positions: Value, sourc
     front = op.Transpose(value, perm=order)
     rows = op.Transpose(op.cast(source, value.dtype or op.result_dtype), perm=order)
     written = op.ScatterND(front, op.Unsqueeze(positions, [-1]), rows)
-    return op.Transpose(written, perm=back)  # type: ignore[no-any-return]
+    return op.Transpose(written, perm=back)
 
 
 @register(aten.select_scatter.default)
 def aten_select_scatter(op: Builder, self: Value, src: Value, dim: int, index: Size) -> Value:
     """``x[index] = src`` along one axis."""
     dim = op.axis(self, dim)
-    position = op.constant([index]) if isinstance(index, int) else op.Unsqueeze(index, [0])
+    position = op.sizes([index])
     row = op.Unsqueeze(src, [dim])
     if src.shape is not None:
         row.shape = ir.Shape([*src.shape[:dim], 1, *src.shape[dim:]])
@@ -135,8 +134,8 @@ def aten_index_put(
     masked = len(present) == 1 and present[0].dtype == BOOL
     if masked and not accumulate and op.rank(values) == 0:
         return op.Where(_mask_for(op, self, indices), values, self)
-    plan = index_plan(op, self, indices)
-    where = _stacked(op, plan.indices)
+    plan = IndexPlan(op, self, indices)
+    where = stacked(op, plan.indices)
     front = op.Transpose(self, perm=plan.order)
     # The written block has the indices' shape, then the axes that are not indexed.
     rest = [op.size(self, axis) for axis in plan.order[len(plan.axes) :]]
@@ -153,17 +152,15 @@ def aten_index_put(
 
 def _mask_for(op: Builder, value: Value, indices: Sequence[Value | None]) -> Value:
     """The mask broadcastable against the whole tensor."""
-    leading = 0
-    for index in indices:
+    for leading, index in enumerate(indices):
         if index is not None:
             trailing = op.rank(value) - leading - op.rank(index)
             axes = list(range(op.rank(index), op.rank(index) + trailing))
             return op.Unsqueeze(index, axes) if axes else index
-        leading += 1
     raise AssertionError("an index has a tensor")
 
 
-def _values_in_front(op: Builder, values: Value, plan: index_plan, kept: int) -> Value:
+def _values_in_front(op: Builder, values: Value, plan: IndexPlan, kept: int) -> Value:
     """Values come with the indices' axes at ``plan.position``; ScatterND wants them first."""
     if plan.position == 0:
         return values
@@ -173,7 +170,7 @@ def _values_in_front(op: Builder, values: Value, plan: index_plan, kept: int) ->
         values = op.Unsqueeze(values, list(range(missing)))
     block = list(range(plan.position, plan.position + plan.rank))
     rest = [axis for axis in range(rank) if axis not in block]
-    return op.Transpose(values, perm=[*block, *rest])  # type: ignore[no-any-return]
+    return op.Transpose(values, perm=[*block, *rest])
 
 
 @register(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
@@ -204,7 +201,7 @@ def aten_diagonal_scatter(
     front = op.Transpose(self, perm=order)
     count = op.size(src, -1)
     start = op.Range(0, count, 1)
-    where = _stacked(op, [op.Add(start, max(-offset, 0)), op.Add(start, max(offset, 0))])
+    where = stacked(op, [op.Add(start, max(-offset, 0)), op.Add(start, max(offset, 0))])
     rows = op.Transpose(src, perm=[rank - 2, *range(rank - 2)])
     written = op.ScatterND(front, where, rows)
     return op.Transpose(written, perm=[order.index(a) for a in range(rank)])

@@ -83,7 +83,7 @@ def cast(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     if inner is not None and inner.inputs[0] is not None:
         original = inner.inputs[0]
         if original.dtype == ir.DataType.BOOL and to != ir.DataType.BOOL:
-            return op.call_op("Cast", [original], attributes)  # type: ignore[no-any-return]
+            return op.call_op("Cast", [original], attributes)
     return None
 
 
@@ -103,7 +103,7 @@ def reshape(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
             return source
     inner = _producer(source, "Reshape")
     if inner is not None and 0 not in target and inner.inputs[0] is not None:
-        return op.call_op("Reshape", [inner.inputs[0], inputs[1]], attributes)  # type: ignore[no-any-return]
+        return op.call_op("Reshape", [inner.inputs[0], inputs[1]], attributes)
     return None
 
 
@@ -119,7 +119,7 @@ def transpose(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None
     if inner is None or "perm" not in inner.attributes or inner.inputs[0] is None:
         return None
     first = inner.attributes["perm"].as_ints()
-    return op.call_op("Transpose", [inner.inputs[0]], {"perm": [first[i] for i in order]})  # type: ignore[no-any-return]
+    return op.call_op("Transpose", [inner.inputs[0]], {"perm": [first[i] for i in order]})
 
 
 def unsqueeze(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
@@ -173,9 +173,9 @@ def slice_(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
         return None
     starts, ends = bounds[0] or [], bounds[1] or []
     steps = bounds[3] if len(bounds) > 3 and bounds[3] is not None else [1] * len(starts)
-    if all(s == 0 for s in starts) and all(e == INT64_MAX for e in ends):
-        if all(step == 1 for step in steps):
-            return inputs[0]
+    whole = all(s == 0 for s in starts) and all(e == INT64_MAX for e in ends)
+    if whole and all(step == 1 for step in steps):
+        return inputs[0]
     literal = op.literal(inputs[0])
     if literal is not None and literal.ndim == 1 and len(starts) == 1 and steps[0] > 0:
         return op.constant(literal[starts[0] : ends[0] : steps[0]])

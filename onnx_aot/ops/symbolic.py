@@ -129,7 +129,7 @@ def sym_floor(op: Builder, value: Any) -> Value:
     return op.cast(op.Floor(_as(op, value, DOUBLE)), INT64)
 
 
-@register(torch._sym_sqrt)
+@register(torch.sym_sqrt)
 def sym_sqrt(op: Builder, value: Any) -> Value:
     return op.Sqrt(_as(op, value, DOUBLE))
 

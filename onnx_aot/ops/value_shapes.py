@@ -14,21 +14,21 @@ __all__ = ["output_shape"]
 
 # The output has the shape of the first input.
 SAME_AS_FIRST = frozenset(
-    """
-    Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil Celu Clip Cos Cosh CumSum
-    DequantizeLinear Dropout Elu Erf Exp Floor Gelu HardSigmoid HardSwish Hardmax Identity IsInf
-    IsNaN LayerNormalization LeakyRelu Log LogSoftmax Mish Neg Not QuantizeLinear Reciprocal Relu
-    Round ScatterElements ScatterND Selu Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Tan
-    Tanh ThresholdedRelu Trilu
-    """.split()
+    (
+        "Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil Celu Clip Cos Cosh CumSum "
+        "DequantizeLinear Dropout Elu Erf Exp Floor Gelu HardSigmoid HardSwish Hardmax Identity "
+        "IsInf IsNaN LayerNormalization LeakyRelu Log LogSoftmax Mish Neg Not QuantizeLinear "
+        "Reciprocal Relu Round ScatterElements ScatterND Selu Sigmoid Sign Sin Sinh Softmax "
+        "Softplus Softsign Sqrt Tan Tanh ThresholdedRelu Trilu"
+    ).split()
 )
 
 # The output has the shape that the inputs broadcast to.
 BROADCAST = frozenset(
-    """
-    Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less
-    LessOrEqual Max Min Mod Mul Or Pow Sub Where Xor
-    """.split()
+    (
+        "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less "
+        "LessOrEqual Max Min Mod Mul Or Pow Sub Where Xor"
+    ).split()
 )
 
 

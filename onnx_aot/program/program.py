@@ -91,7 +91,8 @@ class ONNXProgram:
             str(declared.name): to_numpy(torch.as_tensor(value))
             for declared, value in zip(self.model.graph.inputs, values, strict=True)
         }
-        return tuple(from_numpy(output) for output in evaluator.run(None, feeds))
+        outputs: Any = evaluator.run(None, feeds)
+        return tuple(map(from_numpy, outputs))
 
     def compute_values(
         self,

@@ -3,7 +3,7 @@
 ``onnx_ir`` serializes everything but the weights. Their bytes are then written straight from
 memory: into the same file, as the ``raw_data`` of their ``TensorProto``, or into a file beside it.
 The protobuf encoding of a message is its fields' in any order, each field its tag, length and
-bytes (https://protobuf.dev/programming-guides/encoding/), so the weights need never be in a message.
+bytes (https://protobuf.dev/programming-guides/encoding/), so weights need never be in a message.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _refuse_missing_values(weights: Sequence[ir.Value]) -> None:
 # --- what is written -----------------------------------------------------------------------------
 
 
-class _Absent(ir.TensorProtocol):
+class _Absent:
     """Stands for a weight while the graph is serialized: everything but its bytes."""
 
     def __init__(self, tensor: ir.TensorProtocol) -> None:
@@ -185,7 +185,7 @@ def _graph_without_weights(model: ir.Model, weights: Sequence[ir.Value]) -> onnx
     try:
         for value, tensor in held:
             assert tensor is not None
-            value.const_value = _Absent(tensor)
+            value.const_value = _Absent(tensor)  # type: ignore[assignment]
         return ir.serde.serialize_model(model)
     finally:
         for value, tensor in held:
@@ -195,7 +195,8 @@ def _graph_without_weights(model: ir.Model, weights: Sequence[ir.Value]) -> onnx
 def _write_single(model: ir.Model, weights: Sequence[ir.Value], file: Any) -> None:
     proto = _graph_without_weights(model, weights)
     by_name = {str(value.name): value.const_value for value in weights}
-    small, large = [], []
+    small: list[onnx.TensorProto] = []
+    large: list[onnx.TensorProto] = []
     for tensor in proto.graph.initializer:
         (large if tensor.name in by_name else small).append(tensor)
     headers = []
@@ -222,7 +223,7 @@ def _write_single(model: ir.Model, weights: Sequence[ir.Value], file: Any) -> No
     file.write(graph)
     for header, data in headers:
         file.write(header)
-        data.tofile(file)
+        data.tofile(file)  # type: ignore[attr-defined]
 
 
 def _field(tag: int, length: int) -> bytes:
@@ -256,7 +257,7 @@ def _save_two_files(model: ir.Model, weights: Sequence[ir.Value], path: str) -> 
         for value in weights:
             assert value.const_value is not None
             offset = _pad(file, offset)
-            value.const_value.tofile(file)
+            value.const_value.tofile(file)  # type: ignore[attr-defined]
             places[str(value.name)] = (offset, value.const_value.nbytes)
             offset += value.const_value.nbytes
     try:

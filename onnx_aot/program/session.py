@@ -114,5 +114,5 @@ def _to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
 def _from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
     dtype = ir.DataType(value.element_type())
     if dtype in (ir.DataType.BFLOAT16,) or "FLOAT8" in dtype.name:
-        return torch.from_dlpack(value._get_c_value()).clone()
+        return torch.utils.dlpack.from_dlpack(value._get_c_value()).clone()
     return torch.from_numpy(value.numpy())

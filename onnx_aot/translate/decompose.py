@@ -45,7 +45,7 @@ class Decomposer:
         self._cache: dict[Any, Pieces | None] = {}
 
     def expand(self, node: torch.fx.Node) -> Pieces | None:
-        """The pieces of a node, or None when torch has no rule or its rule fails on fake tensors."""
+        """The pieces of a node; None when torch has no rule, or its rule fails on fake tensors."""
         if not isinstance(node.target, OpOverload):
             return None
         rule = torch_compat.decomposition(node.target)

@@ -87,8 +87,7 @@ def _render(expression: Any, renaming: Mapping[Any, str]) -> str:
         return str(expression)
     if expression in renaming:
         return renaming[expression]
-    import sympy
+    import sympy  # type: ignore[import-untyped]
 
     renamed = {symbol: sympy.Symbol(name) for symbol, name in renaming.items()}
     return str(expression.xreplace(renamed))
-

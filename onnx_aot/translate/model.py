@@ -104,7 +104,7 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
         ir_version=_ir_version(request.opset),
         producer_name="onnx_aot",
         producer_version=request.producer_version,
-        functions=op.functions.values(),
+        functions=list(op.functions.values()),
     )
     return Translated(model, walker.statistics)
 
@@ -163,8 +163,8 @@ class _Assembler:
             if size is not None:
                 self.walker.op.remember_size(size, value)
         elif isinstance(recorded, torch.Tensor):
-            for axis, size in enumerate(recorded.shape):
-                dimension = self.dimensions.name(size)
+            for axis, length in enumerate(recorded.shape):
+                dimension = self.dimensions.name(length)
                 if dimension is not None:
                     self.walker.op.bind_size(dimension, value, axis)
         self.metadata.describe_input(value, spec.kind, spec.persistent)

@@ -8,7 +8,7 @@ __all__ = ["Names"]
 
 
 class Names:
-    """Hands out names that nothing else in the graph has. Names reserved first are kept as asked."""
+    """Hands out names that nothing else in the graph has; names reserved first stay as asked."""
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
         self._taken = set(reserved)

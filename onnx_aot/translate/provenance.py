@@ -11,7 +11,9 @@ import torch.fx
 
 __all__ = ["Location", "location", "stack_trace"]
 
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s*(?P<code>[^\n]*)')
+_FRAME = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s*(?P<code>[^\n]*)'
+)
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
@@ -39,4 +41,5 @@ def location(node: torch.fx.Node) -> Location | None:
         for match in _FRAME.finditer(stack_trace(node))
     ]
     outside = [frame for frame in frames if not frame.file.startswith(_TORCH)]
-    return (outside or frames or [None])[-1]
+    chosen = outside or frames
+    return chosen[-1] if chosen else None

@@ -294,5 +294,3 @@ def _with_location(error: OnnxExporterError, node: torch.fx.Node) -> OnnxExporte
     wrapped = type(error)("\n".join(lines)) if isinstance(error, ConversionError) else error
     wrapped.node = node  # type: ignore[attr-defined]
     return wrapped
-
-

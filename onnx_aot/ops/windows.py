@@ -1,0 +1,27 @@
+"""What convolutions and pools share: arguments per spatial axis, and the batch dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import onnx_ir as ir
+
+from onnx_aot.ops.builder import Builder
+
+__all__ = ["batched", "per_axis"]
+
+
+def per_axis(values: Sequence[int], axes: int) -> list[int]:
+    """One number for all axes, or one per axis; an empty list stays empty."""
+    return list(values) * axes if len(values) == 1 else list(values)
+
+
+def batched(
+    op: Builder, value: ir.Value, spatial: int, apply: Callable[[ir.Value], ir.Value]
+) -> ir.Value:
+    """Applies an operator that wants a batch dimension, which torch lets be absent."""
+    if op.rank(value) == spatial + 2:
+        return apply(value)
+    batch = op.Unsqueeze(value, [0])
+    batch.shape = ir.Shape([1, *(value.shape or ())])
+    return op.Squeeze(apply(batch), [0])

@@ -1,0 +1,181 @@
+"""Rows: one line says which operator is called with what, and everything is checked.
+
+A row is exported with static sizes at its lowest and its highest opset, and, where sizes have
+names, once with these dynamic. Each model passes ``onnx.checker`` with shape inference, loads in
+ONNX Runtime, and answers as eager PyTorch does in value, type and shape: the static ones at the
+example, the dynamic one at several sizes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+import onnx_aot
+from onnx_aot.inspection.differences import compare_outputs
+from onnx_aot.inspection.verify import format_differences
+
+__all__ = ["SIZES", "T", "Row", "bools", "check", "floats", "ints", "parametrize", "positive"]
+
+SIZES = (
+    {"n": 4, "m": 6, "k": 5, "h": 9, "w": 8},
+    {"n": 1, "m": 3, "k": 7, "h": 12, "w": 11},
+    {"n": 7, "m": 9, "k": 2, "h": 8, "w": 15},
+)
+"""Values of the named sizes; the first set is the example."""
+
+HIGHEST_OPSET = 23
+
+
+@dataclasses.dataclass(frozen=True)
+class T:
+    """A tensor among a row's arguments.
+
+    Attributes:
+        sizes: Numbers, or names from ``SIZES`` for dimensions that are dynamic.
+        dtype: Element type.
+        make: Makes the values from concrete sizes.
+    """
+
+    sizes: tuple[int | str, ...]
+    dtype: torch.dtype
+    make: Callable[..., torch.Tensor] = dataclasses.field(repr=False)
+
+    def example(self, sizes: Mapping[str, int]) -> torch.Tensor:
+        concrete = [sizes[s] if isinstance(s, str) else s for s in self.sizes]
+        return self.make(*concrete).to(self.dtype)
+
+
+def floats(
+    *sizes: int | str, low: float = -3.0, high: float = 3.0, dtype: torch.dtype = torch.float32
+) -> T:
+    """Uniform numbers."""
+    return T(sizes, dtype, lambda *s: torch.rand(s) * (high - low) + low)
+
+
+def positive(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
+    """Uniform numbers between 0.1 and 4."""
+    return floats(*sizes, low=0.1, high=4.0, dtype=dtype)
+
+
+def ints(*sizes: int | str, low: int = -5, high: int = 6, dtype: torch.dtype = torch.int64) -> T:
+    """Integers from low to high - 1."""
+    return T(sizes, dtype, lambda *s: torch.randint(low, high, s))
+
+
+def bools(*sizes: int | str) -> T:
+    """Coin flips."""
+    return T(sizes, torch.bool, lambda *s: torch.rand(s) > 0.4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One call of one operator.
+
+    Attributes:
+        target: What must be in the captured graph, and is called unless ``call`` is given.
+        args: Arguments; a ``T`` anywhere in them is a tensor input.
+        kwargs: Keyword arguments, likewise.
+        call: A function to export instead, which is given ``args`` and ``kwargs``.
+        since: Lowest opset that the row is run at.
+        sizes: Further values of the named sizes, such as ``({"n": 0},)``.
+        name: Tells rows of one target apart in the test's name.
+    """
+
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    call: Callable[..., Any] | None = None
+    since: int = 17
+    sizes: tuple[dict[str, int], ...] = ()
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.target}{'-' if self.name else ''}{self.name}"
+
+    def inputs(self) -> list[T]:
+        return [
+            leaf for leaf in pytree.tree_leaves((self.args, self.kwargs)) if isinstance(leaf, T)
+        ]
+
+    def examples(self, sizes: Mapping[str, int]) -> tuple[torch.Tensor, ...]:
+        return tuple(tensor.example(sizes) for tensor in self.inputs())
+
+
+class Call(torch.nn.Module):
+    """Calls a row's operator with tensors in the places of its ``T``s."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        self._row = row
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        given = iter(tensors)
+        args, kwargs = pytree.tree_map(
+            lambda leaf: next(given) if isinstance(leaf, T) else leaf,
+            (self._row.args, self._row.kwargs),
+        )
+        return (self._row.call or self._row.target)(*args, **kwargs)
+
+
+def check(row: Row) -> None:
+    """Runs a row; see the module's docstring."""
+    torch.manual_seed(0)
+    module = Call(row)
+    examples = row.examples(SIZES[0])
+    captured = torch.export.export(module, examples)
+    targets = {node.target for node in captured.graph.nodes}
+    dynamic = any(isinstance(size, str) for tensor in row.inputs() for size in tensor.sizes)
+    assert row.target in targets or dynamic, (
+        f"{row.target} is not in the graph, which has {targets}"
+    )
+    for opset in sorted({row.since, max(row.since, HIGHEST_OPSET)}):
+        program = onnx_aot.export(captured, opset_version=opset)
+        assert program.model.opset_imports[""] == opset
+        _compare(program, module, examples)
+    if dynamic:
+        _check_dynamic(row, module, examples)
+
+
+def _check_dynamic(row: Row, module: Call, examples: tuple[torch.Tensor, ...]) -> None:
+    shapes = tuple(
+        {axis: size for axis, size in enumerate(tensor.sizes) if isinstance(size, str)}
+        for tensor in row.inputs()
+    )
+    program = onnx_aot.export(
+        module, examples, dynamic_shapes=(shapes,), opset_version=max(row.since, 20)
+    )
+    targets = {node.target for node in program.exported_program.graph.nodes}
+    assert row.target in targets, f"{row.target} is not in the graph, which has {targets}"
+    for sizes in (*SIZES, *({**SIZES[0], **more} for more in row.sizes)):
+        torch.manual_seed(1)
+        _compare(program, module, row.examples(sizes))
+
+
+def _compare(program: Any, module: Call, inputs: tuple[torch.Tensor, ...]) -> None:
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    with torch.no_grad():
+        returned = module(*(tensor.clone() for tensor in inputs))
+    expected = [
+        leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf)
+        for leaf in pytree.tree_leaves(returned)
+    ]
+    actual = program(*inputs)
+    names = [str(value.name) for value in program.model.graph.outputs]
+    differences = compare_outputs(names, expected, actual)
+    shapes = [list(tensor.shape) for tensor in inputs]
+    assert all(d.within for d in differences), (
+        f"inputs {shapes}, opset {program.model.opset_imports['']}:\n"
+        f"{format_differences(differences)}\n{program.model}"
+    )
+
+
+def parametrize(rows: Iterable[Row]) -> Any:
+    """``@parametrize(ROWS)`` makes a test per row."""
+    return pytest.mark.parametrize("row", rows, ids=str)

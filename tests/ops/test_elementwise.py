@@ -1,0 +1,177 @@
+"""Pointwise arithmetic: ``onnx_aot/ops/elementwise.py``."""
+
+from __future__ import annotations
+
+import torch
+
+from tests.ops.rows import Row, bools, check, floats, ints, parametrize, positive
+
+aten = torch.ops.aten
+
+# Operators of one tensor, with values in their domain, at ranks 0 and 3.
+UNARY = [
+    Row(target, (values,), name=name)
+    for targets, make in (
+        (
+            (aten.acos.default, aten.asin.default, aten.atanh.default),
+            lambda *s: floats(*s, low=-0.9, high=0.9),
+        ),
+        ((aten.acosh.default,), lambda *s: floats(*s, low=1.1, high=5.0)),
+        (
+            (aten.log.default, aten.log10.default, aten.log1p.default, aten.log2.default)
+            + (aten.reciprocal.default, aten.rsqrt.default, aten.sqrt.default),
+            positive,
+        ),
+        (
+            (aten.abs.default, aten.absolute.default, aten.asinh.default, aten.atan.default)
+            + (aten.ceil.default, aten.cos.default, aten.cosh.default, aten.erf.default)
+            + (aten.erfc.default, aten.exp.default, aten.exp2.default, aten.expm1.default)
+            + (aten.fix.default, aten.floor.default, aten.frac.default)
+            + (aten.neg.default, aten.negative.default, aten.relu.default, aten.round.default)
+            + (aten.sigmoid.default, aten.sign.default, aten.sin.default, aten.sinh.default)
+            + (aten.square.default, aten.tan.default, aten.tanh.default, aten.trunc.default),
+            floats,
+        ),
+    )
+    for target in targets
+    for name, values in (("rank3", make("n", 3, "m")), ("rank0", make()))
+]
+
+# Integers into operators that give floats, and operators that leave integers as they are.
+INTEGER = [
+    *(
+        Row(target, (ints("n", 3, low=1, high=5),), name="int")
+        for target in (aten.exp.default, aten.sqrt.default, aten.sin.default, aten.sigmoid.default)
+    ),
+    *(
+        Row(target, (ints("n", 3),), name="int")
+        for target in (aten.abs.default, aten.neg.default, aten.sign.default, aten.square.default)
+    ),
+    *(
+        Row(target, (ints("n", 3),), name="int")
+        for target in (
+            aten.ceil.default,
+            aten.floor.default,
+            aten.round.default,
+            aten.trunc.default,
+        )
+    ),
+]
+
+BINARY = [
+    Row(target, args, name=name)
+    for target in (
+        aten.add.Tensor,
+        aten.mul.Tensor,
+        aten.multiply.Tensor,
+        aten.sub.Tensor,
+        aten.subtract.Tensor,
+        aten.rsub.Tensor,
+        aten.maximum.default,
+        aten.max.other,
+        aten.minimum.default,
+        aten.min.other,
+    )
+    for name, args in (
+        ("broadcast", (floats("n", 3), floats("n", 1))),
+        ("rank0", (floats("n", 3), floats())),
+        ("promote", (ints("n", 3), floats("n", 3))),
+        ("ints", (ints("n", 3), ints(3))),
+        ("int32", (ints("n", dtype=torch.int32), ints("n"))),
+    )
+]
+
+DIVISIONS = [
+    Row(target, args, kwargs, name=name)
+    for name, args in (
+        ("float", (floats("n", 3), positive("n", 3))),
+        ("negative", (floats("n", 3), floats("n", 3, low=-4, high=-1))),
+        ("int", (ints("n", 3, low=-20, high=20), ints("n", 3, low=1, high=6))),
+        ("negative int", (ints("n", 3, low=-20, high=20), ints("n", 3, low=-6, high=-1))),
+        ("mixed", (ints("n", 3), positive("n", 3))),
+    )
+    for target, kwargs in (
+        (aten.div.Tensor, {}),
+        (aten.divide.Tensor, {}),
+        (aten.true_divide.Tensor, {}),
+        (aten.div.Tensor_mode, {"rounding_mode": None}),
+        (aten.div.Tensor_mode, {"rounding_mode": "floor"}),
+        (aten.div.Tensor_mode, {"rounding_mode": "trunc"}),
+        (aten.floor_divide.default, {}),
+        (aten.remainder.Tensor, {}),
+        (aten.fmod.Tensor, {}),
+    )
+]
+
+SCALARS = [
+    Row(target, (tensor, *rest), kwargs, name=name)
+    for name, tensor in (("float", floats("n", 3)), ("int", ints("n", 3)))
+    for target, rest, kwargs in (
+        (aten.add.Scalar, (2,), {}),
+        (aten.add.Tensor, (2,), {"alpha": 3}),
+        (aten.add.Tensor, (1.5,), {}),
+        (aten.sub.Scalar, (2,), {"alpha": 3}),
+        (aten.sub.Tensor, (2,), {}),
+        (aten.subtract.Scalar, (2,), {}),
+        (aten.rsub.Scalar, (1.0,), {}),
+        (aten.rsub.Scalar, (2,), {"alpha": 2}),
+        (aten.mul.Scalar, (2,), {}),
+        (aten.mul.Tensor, (0.5,), {}),
+        (aten.multiply.Scalar, (2,), {}),
+        (aten.div.Scalar, (2,), {}),
+        (aten.divide.Scalar, (2,), {}),
+        (aten.true_divide.Scalar, (2,), {}),
+        (aten.div.Scalar_mode, (2,), {"rounding_mode": "floor"}),
+        (aten.div.Scalar_mode, (2,), {"rounding_mode": "trunc"}),
+        (aten.floor_divide.Scalar, (2,), {}),
+        (aten.remainder.Scalar, (3,), {}),
+        (aten.remainder.Scalar, (-3,), {}),
+        (aten.fmod.Scalar, (3,), {}),
+        (aten.pow.Tensor_Scalar, (2,), {}),
+        (aten.pow.Tensor_Scalar, (1,), {}),
+        (aten.pow.Tensor_Scalar, (0,), {}),
+        (aten.clamp.default, (-1, 1), {}),
+        (aten.clip.default, (-1, 1), {}),
+        (aten.clamp.default, (None, 1), {}),
+        (aten.clamp_min.default, (0,), {}),
+        (aten.clamp_max.default, (0,), {}),
+    )
+]
+
+OTHERS = [
+    Row(aten.add.Tensor, (floats("n", 3), floats("n", 3)), {"alpha": 0.5}, name="alpha"),
+    Row(aten.add.Tensor, (ints("n"), ints("n")), {"alpha": 2}, name="int alpha"),
+    Row(aten.add.Tensor, (bools("n"), bools("n")), name="bool"),
+    Row(aten.add.Tensor, (bools("n"), ints("n")), name="bool int"),
+    Row(aten.maximum.default, (bools("n"), bools("n")), name="bool"),
+    Row(aten.minimum.default, (bools("n"), bools("n")), name="bool"),
+    Row(aten.remainder.Scalar_Tensor, (7, ints("n", low=1)), name="int"),
+    Row(aten.pow.Tensor_Tensor, (positive("n", 3), floats("n", 3))),
+    Row(aten.pow.Tensor_Tensor, (ints("n", low=1), ints("n", low=0, high=4)), name="int"),
+    Row(aten.pow.Scalar, (2, floats("n", 3))),
+    Row(aten.pow.Scalar, (2, ints("n", low=0)), name="int"),
+    Row(aten.pow.Tensor_Scalar, (positive("n"), 0.5), name="root"),
+    Row(aten.pow.Tensor_Scalar, (positive("n"), -0.5), name="inverse root"),
+    Row(aten.pow.Tensor_Scalar, (positive("n"), -1), name="inverse"),
+    Row(aten.pow.Tensor_Scalar, (positive("n"), 1.7), name="fraction"),
+    Row(aten.round.decimals, (floats("n", 3),), {"decimals": 2}),
+    Row(aten.round.decimals, (floats("n", low=-900, high=900),), {"decimals": -2}, name="tens"),
+    Row(aten.expm1.default, (floats("n", low=-1e-4, high=1e-4),), name="small"),
+    Row(aten.log1p.default, (floats("n", low=-1e-4, high=1e-4),), name="small"),
+    Row(aten.atan2.default, (floats("n", 3), floats("n", 3))),
+    Row(aten.lerp.Scalar, (floats("n"), floats("n"), 0.3)),
+    Row(aten.lerp.Tensor, (floats("n", 3), floats(3), floats("n", 1))),
+    Row(aten.addcmul.default, (floats("n"), floats("n"), floats("n")), {"value": 0.5}),
+    Row(aten.addcdiv.default, (floats("n"), floats("n"), positive("n")), {"value": 2}),
+    Row(aten.clamp.Tensor, (floats("n", 3), floats(3, high=-1), floats(3, low=1))),
+    Row(aten.clip.Tensor, (floats("n", 3), None, floats(3))),
+    Row(aten.clamp_min.Tensor, (floats("n", 3), floats(3))),
+    Row(aten.clamp_max.Tensor, (floats("n", 3), floats(3))),
+]
+
+ROWS = [*UNARY, *INTEGER, *BINARY, *DIVISIONS, *SCALARS, *OTHERS]
+
+
+@parametrize(ROWS)
+def test_row(row: Row) -> None:
+    check(row)

@@ -286,7 +286,7 @@ def _run_fx_passes(
             f"{error}. The whole program was functionalized by torch's run_decompositions instead, "
             "which takes longer and breaks composite operators apart",
         )
-    program = torch_compat.copy_program(original).run_decompositions({})
+    program = torch_compat.functionalized_by_torch(original)
     for fx_pass in FX_PASSES:
         program = fx_pass(program)
     return program

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ __all__ = [
     "core_aten_operators",
     "decomposition",
     "fake_mode_of",
+    "functionalized_by_torch",
     "keep_small_sizes_dynamic",
     "marked_as_onnx_export",
     "override_composite_kernels",
@@ -166,6 +168,18 @@ def _copy_graph_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         if isinstance(child, torch.fx.GraphModule):
             setattr(duplicate, name, _copy_graph_module(child))
     return duplicate
+
+
+def functionalized_by_torch(
+    program: torch.export.ExportedProgram,
+) -> torch.export.ExportedProgram:
+    """The program traced anew without in-place operators, composite operators taken apart.
+
+    ``run_decompositions`` is public; it warns about torch's own use of a deprecated pytree form.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
+        return copy_program(program).run_decompositions({})
 
 
 def set_graph_signature(program: torch.export.ExportedProgram, signature: Any) -> None:

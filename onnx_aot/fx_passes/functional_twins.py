@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,7 +11,13 @@ import torch.fx
 from onnx_aot.errors import FunctionalizationError
 from onnx_aot.torch_compat import OpOverload
 
-__all__ = ["CHANGES_SHAPE_ONLY", "STATISTICS", "functional_twin", "written_nodes"]
+__all__ = [
+    "CHANGES_SHAPE_ONLY",
+    "STATISTICS",
+    "fill_diagonal",
+    "functional_twin",
+    "written_nodes",
+]
 
 aten = torch.ops.aten
 
@@ -43,6 +50,7 @@ IRREGULAR = {
     aten.bernoulli_.Tensor: aten.bernoulli.Tensor,
     aten.normal_.default: aten.normal_functional.default,
     aten.batch_norm.default: aten._native_batch_norm_legit_functional.default,
+    aten.transpose_.default: aten.transpose.int,
 }
 
 
@@ -97,3 +105,34 @@ def functional_twin(target: Any) -> OpOverload:
     raise FunctionalizationError(
         f"{target} writes to its arguments and has no functional form: {target._schema}"
     )
+
+
+def fill_diagonal(
+    call: Callable[..., torch.fx.Node],
+    target: torch.fx.Node,
+    matrix: torch.fx.Node,
+    fill: Any,
+    wrap: bool = False,
+) -> torch.fx.Node:
+    """``fill_diagonal_`` of a matrix, which has no functional twin.
+
+    Args:
+        call: ``call(target, args, kwargs, like)`` adds a node shaped like a captured node.
+        target: The captured node of the matrix, ``matrix`` its present elements.
+        matrix: Likewise.
+        fill: The number.
+        wrap: Whether the diagonal starts anew below a tall matrix.
+
+    Raises:
+        FunctionalizationError: More than two dimensions, or a wrapped diagonal of a tall matrix.
+    """
+    recorded = target.meta["val"]
+    if recorded.dim() != 2 or wrap:
+        raise FunctionalizationError(
+            f"aten.fill_diagonal_ of {recorded.dim()} dimensions with wrap={wrap} cannot be "
+            "expressed; two dimensions without wrap can"
+        )
+    diagonal = call(aten.diagonal.default, (matrix,), {}, None)
+    diagonal.meta["val"] = recorded.diagonal()
+    filled = call(aten.fill.Scalar, (diagonal, fill), {}, diagonal)
+    return call(aten.diagonal_scatter.default, (matrix, filled), {}, target)

@@ -20,6 +20,7 @@ from onnx_aot import torch_compat
 from onnx_aot.fx_passes.functional_twins import (
     CHANGES_SHAPE_ONLY,
     STATISTICS,
+    fill_diagonal,
     functional_twin,
     written_nodes,
 )
@@ -194,6 +195,11 @@ class _Rewriter:
         if node.target in STATISTICS:
             self._rewrite_statistics(node, written)
             return
+        if node.target == aten.fill_diagonal_.default:
+            args = torch.fx.map_arg(node.args, self.read)
+            self._write(written[0], fill_diagonal(self._call, written[0], *args))
+            self._current[node] = (self._version(node), self.read(written[0]))
+            return
         twin = functional_twin(node.target)
         count = len(twin._schema.arguments)
         names = {argument.name for argument in twin._schema.arguments}
@@ -220,7 +226,7 @@ class _Rewriter:
         first = written[0].meta["val"]
         results = self._call(twin, args, {}, node)
         results.meta["val"] = (node.meta["val"], first, first, first, first)
-        output = self._call(operator.getitem, (results, 0), {}, node)
+        output = self._call(operator.getitem, (results, 0), {}, node, name=node.name)
         for index, target in enumerate(written, start=3):
             self._write(target, self._call(operator.getitem, (results, index), {}, target))
         self._current[node] = (self._version(node), output)
@@ -255,10 +261,12 @@ class _Rewriter:
         value.meta["val"] = value.meta["val"].to(computed)
         return self._call(aten._to_copy.default, (value,), {"dtype": wanted}, target)
 
-    def _call(self, target: Any, args: Any, kwargs: Any, like: Node | None) -> Node:
+    def _call(
+        self, target: Any, args: Any, kwargs: Any, like: Node | None, name: str | None = None
+    ) -> Node:
         """A new node with the recorded value of ``like`` and the provenance of the present node."""
         assert self._origin is not None
-        made = self.graph.call_function(target, args, kwargs)
+        made = self.graph.create_node("call_function", target, tuple(args), kwargs, name)
         made.meta = {k: v for k, v in self._origin.meta.items() if k in PROVENANCE}
         if like is not None:
             made.meta["val"] = like.meta["val"]
@@ -268,9 +276,9 @@ class _Rewriter:
 def _computed_dtype(node: Node, stored: torch.dtype) -> torch.dtype:
     """The type that the functional twin of an in-place pointwise operator gives."""
     target: Any = node.target
-    if torch.Tag.pointwise not in target.tags:
-        return stored
     twin = functional_twin(target)
+    if torch.Tag.pointwise not in twin.tags:
+        return stored
     values = [a.meta["val"] for a in node.all_input_nodes if "val" in a.meta]
     tensors = [v for v in values if isinstance(v, torch.Tensor)]
     if twin in _GIVES_BOOLEANS:

@@ -259,13 +259,23 @@ class Walker:
         elif isinstance(result, list):
             for index, value in enumerate(result):
                 if isinstance(value, ir.Value) and value.name is None:
-                    value.name = self._names.unique(f"{node.name}__{index}")
+                    value.name = self._names.unique(_item_name(node, index))
         for onnx_node in self.op.nodes[start:]:
             for value in onnx_node.outputs:
                 if value.name is None:
                     value.name = self._names.unique(f"{node.name}.{onnx_node.op_type}")
             if onnx_node.name is None:
                 onnx_node.name = f"node_{onnx_node.outputs[0].name}"
+
+
+def _item_name(node: torch.fx.Node, index: int) -> str:
+    """``split__0``, unless the graph gives the item a name of its own."""
+    for user in node.users:
+        if user.target is operator.getitem and user.args[1] == index:
+            if not user.name.startswith("getitem"):
+                return user.name
+            break
+    return f"{node.name}__{index}"
 
 
 def _schema(target: Any) -> str:

@@ -1,0 +1,354 @@
+"""In-place writes become values: same results as eager, and no in-place operator is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.export.graph_signature import OutputKind
+
+import onnx_aot
+from onnx_aot.errors import FunctionalizationError, OnnxExporterWarning
+from onnx_aot.fx_passes.functionalize import functionalize
+
+Tensor = torch.Tensor
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def functionalized(
+    function: Callable[..., Any] | torch.nn.Module, *args: Tensor
+) -> torch.export.ExportedProgram:
+    module = function if isinstance(function, torch.nn.Module) else Function(function)
+    return functionalize(torch.export.export(module, args))
+
+
+def run(program: torch.export.ExportedProgram, *args: Tensor) -> list[Tensor]:
+    """Interprets the graph: mutated state first, then the results."""
+    weights = {**program.state_dict, **program.constants}
+    given = iter(args)
+    inputs = [
+        weights[spec.target] if spec.target is not None else next(given)
+        for spec in program.graph_signature.input_specs
+    ]
+    return list(torch.fx.Interpreter(program.graph_module).run(*inputs))
+
+
+def assert_functional(program: torch.export.ExportedProgram) -> None:
+    for node in program.graph.nodes:
+        if node.op == "call_function" and hasattr(node.target, "_schema"):
+            assert not node.target._schema.is_mutable, node
+
+
+def check(function: Callable[..., Any], *args: Tensor) -> torch.export.ExportedProgram:
+    program = functionalized(function, *(a.clone() for a in args))
+    assert_functional(program)
+    expected = function(*(a.clone() for a in args))
+    actual = run(program, *(a.clone() for a in args))
+    state = len(actual) - len(expected)
+    for left, right in zip(actual[state:], expected, strict=True):
+        assert left.dtype == right.dtype
+        torch.testing.assert_close(left, right)
+    return program
+
+
+def whole(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y.mul_(2)
+    y += 1
+    return (y.relu_(),)
+
+
+def before_and_after(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    kept = y + 0
+    y.zero_()
+    return kept, y
+
+
+def through_select(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y[0].mul_(3)
+    return y, y[0]
+
+
+def through_slice(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y[1:3, ::2] = 7
+    return (y,)
+
+
+def through_chain(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y.transpose(0, 1)[1].view(-1)[2:].add_(5)
+    return (y,)
+
+
+def view_made_before(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    row = y[1]
+    column = y[:, 2]
+    row.fill_(9)
+    return row + 0, column + 0, y
+
+
+def base_written_view_read(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    flat = y.view(-1)
+    y.add_(1)
+    return (flat,)
+
+
+def two_views(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    left, right = y[:, :2], y[:, 1:]
+    left.add_(1)
+    right.mul_(10)
+    return left, right, y
+
+
+def split(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    first, second = y.split(2)
+    first.add_(1)
+    second.sub_(1)
+    return y, first, second
+
+
+def chunk_and_unbind(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y.chunk(2, dim=1)[1].mul_(2)
+    y.unbind(0)[3].neg_()
+    return (y,)
+
+
+def reshape_that_views(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y.reshape(2, -1)[0] = 0
+    return (y,)
+
+
+def reshape_that_copies(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    copied = y.t().reshape(-1)
+    copied[0] = 100
+    return y, copied
+
+
+def to_that_views(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y.to(torch.float32).add_(1)
+    y.contiguous().mul_(2)
+    return (y,)
+
+
+def diagonal(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y.diagonal().fill_(1)
+    y.fill_diagonal_(2)
+    return (y,)
+
+
+def narrow(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y.narrow(1, 1, 2).exp_()
+    return (y,)
+
+
+def permuted(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone().view(2, 2, 4)
+    y.permute(2, 0, 1)[1] = 3
+    y.movedim(0, 2)[0].neg_()
+    y.unsqueeze(0).squeeze(0).abs_()
+    return (y,)
+
+
+def masked(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y[y > 0] = -1
+    y.masked_fill_(y < -2, 4)
+    y.index_put_((torch.tensor([0, 1]),), torch.tensor(6.0))
+    return (y,)
+
+
+def in_place_shapes(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y.unsqueeze_(0)
+    y.transpose_(1, 2)
+    y.add_(1)
+    return (y,)
+
+
+def promoting(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y.gt_(0)  # computes booleans, stores floats
+    z = x.to(torch.float16)
+    z.add_(x)  # computes in float32, stores float16
+    return y, z
+
+
+def copies(x: Tensor) -> tuple[Tensor, ...]:
+    y = torch.zeros_like(x)
+    y.copy_(x[0])  # broadcasts
+    y[2].copy_(torch.tensor(1))  # and converts
+    return (y,)
+
+
+def out_argument(x: Tensor) -> tuple[Tensor, ...]:
+    y = torch.empty_like(x)
+    torch.add(x, 1, out=y)
+    return (y + 0,)
+
+
+def returned_alias(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    z = y.add_(1)
+    y.mul_(2)
+    return z, y
+
+
+CASES = [
+    whole,
+    before_and_after,
+    through_select,
+    through_slice,
+    through_chain,
+    view_made_before,
+    base_written_view_read,
+    two_views,
+    split,
+    chunk_and_unbind,
+    reshape_that_views,
+    reshape_that_copies,
+    to_that_views,
+    diagonal,
+    narrow,
+    permuted,
+    masked,
+    in_place_shapes,
+    promoting,
+    copies,
+    out_argument,
+    returned_alias,
+]
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
+def test_same_as_eager(function: Callable[..., Any]) -> None:
+    check(function, torch.randn(4, 4))
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
+def test_same_in_onnx_runtime(function: Callable[..., Any]) -> None:
+    x = torch.randn(4, 4)
+    program = onnx_aot.export(Function(function), (x.clone(),), opset_version=18)
+    for actual, expected in zip(program(x.clone()), function(x.clone()), strict=True):
+        assert actual.dtype == expected.dtype
+        torch.testing.assert_close(actual, expected)
+
+
+class Counter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count.add_(1)
+        self.count[0].mul_(2)
+        return x + self.count
+
+
+def test_mutated_buffer_becomes_output() -> None:
+    program = functionalized(Counter(), torch.ones(2))
+    specs = program.graph_signature.output_specs
+    assert [(s.kind, s.target) for s in specs] == [
+        (OutputKind.BUFFER_MUTATION, "count"),
+        (OutputKind.USER_OUTPUT, None),
+    ]
+    new_count, result = run(program, torch.ones(2))
+    torch.testing.assert_close(new_count, torch.tensor([2.0, 1.0]))
+    torch.testing.assert_close(result, torch.tensor([3.0, 2.0]))
+
+
+def test_mutated_input_becomes_output() -> None:
+    def add_to_input(x: Tensor) -> tuple[Tensor, ...]:
+        x.add_(1)
+        return (x * 2,)
+
+    program = functionalized(add_to_input, torch.ones(2))
+    first = program.graph_signature.output_specs[0]
+    assert (first.kind, first.target) == (OutputKind.USER_INPUT_MUTATION, "args_0")
+    new_input, result = run(program, torch.ones(2))
+    torch.testing.assert_close(new_input, torch.full((2,), 2.0))
+    torch.testing.assert_close(result, torch.full((2,), 4.0))
+
+
+def test_mutated_state_is_an_output_of_the_onnx_model() -> None:
+    with pytest.warns(OnnxExporterWarning, match="count_out"):
+        program = onnx_aot.export(Counter(), (torch.ones(2),))
+    names = [value.name for value in program.model.graph.outputs]
+    assert names == ["add", "count_out"]
+    result, count = program(torch.ones(2))
+    torch.testing.assert_close(result, torch.tensor([3.0, 2.0]))
+    torch.testing.assert_close(count, torch.tensor([2.0, 1.0]))
+
+
+def test_batch_norm_in_training_updates_statistics() -> None:
+    module = torch.nn.BatchNorm2d(3)
+    x = torch.randn(4, 3, 5, 5)
+    with pytest.warns(OnnxExporterWarning) as caught:
+        program = onnx_aot.export(module, (x,))
+    messages = [str(warning.message) for warning in caught]
+    assert any("training mode: aten.batch_norm" in message for message in messages)
+    assert any("running_mean_out" in message for message in messages)
+    assert int(module.num_batches_tracked) == 0
+    outputs = dict(zip([v.name for v in program.model.graph.outputs], program(x), strict=True))
+    expected = module(x)
+    torch.testing.assert_close(outputs["batch_norm"], expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(outputs["running_mean_out"], module.running_mean)
+    torch.testing.assert_close(outputs["running_var_out"], module.running_var)
+    torch.testing.assert_close(outputs["num_batches_tracked_out"], module.num_batches_tracked)
+
+
+def test_a_graph_without_writes_is_left_alone() -> None:
+    program = torch.export.export(Function(lambda x: x + 1), (torch.ones(2),))
+    graph = program.graph_module.graph
+    assert functionalize(program).graph_module.graph is graph
+
+
+def test_an_inexpressible_write_is_refused() -> None:
+    def through_unfold(x: Tensor) -> tuple[Tensor, ...]:
+        y = x.clone()
+        y.view(-1).unfold(0, 2, 2).mul_(2)
+        return (y,)
+
+    with pytest.raises(FunctionalizationError, match="aten.unfold"):
+        functionalized(through_unfold, torch.randn(4, 4))
+
+
+def test_an_inexpressible_write_falls_back_to_torch() -> None:
+    def through_hsplit(x: Tensor) -> Tensor:
+        y = x.clone()
+        y.hsplit(2)[0].mul_(2)
+        return y
+
+    x = torch.randn(4, 6)
+    with pytest.warns(OnnxExporterWarning, match="run_decompositions"):
+        program = onnx_aot.export(through_hsplit, (x,))
+    torch.testing.assert_close(program(x)[0], through_hsplit(x))
+
+
+def test_the_program_that_was_passed_in_is_not_changed() -> None:
+    captured = torch.export.export(Function(whole), (torch.randn(4, 4),))
+    before = str(captured)
+    onnx_aot.export(captured)
+    assert str(captured) == before

@@ -250,14 +250,15 @@ def _capture(
         return torch_compat.copy_program(model), DynamicShapes(None, ()), reference
     module = as_module(model)
     inputs = normalize_inputs(module, args, kwargs)
+    arguments = bind_arguments(module, inputs)
     requested = resolve_dynamic_shapes(
-        bind_arguments(module, inputs),
+        arguments,
         dynamic_shapes,
         dynamic_axes,
         options.input_names,
         options.output_names,
     )
-    captured = capture(module, inputs, requested.spec)
+    captured = capture(module, inputs, requested.spec, arguments.collected)
     record.strategy = captured.strategy
     training = training_operators(captured.program.graph)
     if training:
@@ -296,7 +297,7 @@ def _dimension_names(
     program: torch.export.ExportedProgram, requested: DynamicShapes, options: _Options
 ) -> dict[str, str]:
     """The user's names by the capture's symbols; dimensions without one are named after inputs."""
-    from onnx_aot.torch_compat import root_symbol
+    from onnx_aot.torch_compat import is_symbol, root_symbol
 
     given: dict[str, str] = {}
     derived: dict[str, str] = {}
@@ -304,7 +305,7 @@ def _dimension_names(
         symbol = root_symbol(size)
         if symbol is None:
             continue
-        if dim.name is not None:
+        if dim.name is not None and (dim.derived or is_symbol(size)):
             given.setdefault(symbol, dim.name)
         derived.setdefault(symbol, f"{input_name}_dim_{dim.axis}")
     return derived | given
@@ -377,7 +378,7 @@ def _check_delivered(
 def _note(record: ExportRecord, note: str) -> None:
     """Something that the user should know: a warning, and a line in the report."""
     record.notes.append(note)
-    warnings.warn(note, OnnxExporterWarning, stacklevel=6)
+    warnings.warn(note, OnnxExporterWarning, stacklevel=5)
 
 
 # --- around the stages ---------------------------------------------------------------------------

@@ -31,6 +31,7 @@ __all__ = [
     "decomposition",
     "fake_mode_of",
     "functionalized_by_torch",
+    "is_symbol",
     "keep_small_sizes_dynamic",
     "marked_as_onnx_export",
     "override_composite_kernels",
@@ -179,7 +180,8 @@ def functionalized_by_torch(
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
-        return copy_program(program).run_decompositions({})
+        functional: torch.export.ExportedProgram = copy_program(program).run_decompositions({})
+    return functional
 
 
 def set_graph_signature(program: torch.export.ExportedProgram, signature: Any) -> None:
@@ -264,6 +266,11 @@ def symbolic_expression(value: Any) -> Any:
     """
     node = value.node
     return node.expr if hasattr(node, "expr") else str(node)
+
+
+def is_symbol(size: torch.SymInt) -> bool:
+    """Whether a symbolic size is a symbol alone, not an expression such as ``2*s0``."""
+    return bool(getattr(symbolic_expression(size), "is_Symbol", False))
 
 
 def root_symbol(size: Any) -> str | None:

@@ -7,7 +7,7 @@ specification that ``torch.export`` takes and the names that the ONNX model gets
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,7 +30,8 @@ class RequestedDim:
         leaf: Which leaf of the flattened inputs.
         path: The leaf as the user would write it, such as ``inputs[0]['x']``.
         axis: Which of its dimensions, not negative.
-        name: The user's name for it, or None.
+        name: The user's name for it, or None. A derived ``Dim`` such as ``2*n`` has its root's.
+        derived: Whether it is such a ``Dim``.
         may_be_static: Whether the user left the decision to the capture (``Dim.AUTO``).
     """
 
@@ -38,6 +39,7 @@ class RequestedDim:
     path: str
     axis: int
     name: str | None
+    derived: bool
     may_be_static: bool
 
 
@@ -101,7 +103,14 @@ def resolve_dynamic_shapes(
                     f"inputs are {', '.join(names)}"
                 )
     requested = tuple(
-        RequestedDim(index, leaves[index].path, axis, _name(dim), _may_be_static(dim))
+        RequestedDim(
+            leaf=index,
+            path=leaves[index].path,
+            axis=axis,
+            name=_name(dim),
+            derived=hasattr(dim, "root"),
+            may_be_static=_may_be_static(dim),
+        )
         for index, axes in enumerate(dimensions)
         for axis, dim in axes.items()
         if _is_dynamic(dim)
@@ -112,8 +121,8 @@ def resolve_dynamic_shapes(
         {axis: Dim.DYNAMIC if isinstance(dim, str) else dim for axis, dim in axes.items()} or None
         for axes in dimensions
     )
-    mirrored = {name: _mirror(value, remaining) for name, value in bound.items()}
-    return DynamicShapes(_collected(mirrored, *arguments.collected), requested)
+    spec = {name: _mirror(value, remaining) for name, value in bound.items()}
+    return DynamicShapes(spec, requested)
 
 
 def _by_name(order: Sequence[str], given: Sequence[Any]) -> dict[str, Any]:
@@ -123,14 +132,6 @@ def _by_name(order: Sequence[str], given: Sequence[Any]) -> dict[str, Any]:
             f"{', '.join(order)}"
         )
     return dict(zip(order, given, strict=False))
-
-
-def _collected(spec: dict[str, Any], names: Collection[str], collector: str) -> dict[str, Any]:
-    """Puts what ``**kwargs`` takes under its name, as ``torch.export`` wants it."""
-    if not names:
-        return spec
-    inside = {name: spec.pop(name) for name in names}
-    return {**spec, collector: inside}
 
 
 # --- leaves and their names ----------------------------------------------------------------------
@@ -161,19 +162,22 @@ def _tensor_names(leaves: Sequence[Leaf], input_names: Sequence[str]) -> dict[st
 
 
 def _mirror(value: Any, remaining: Iterator[Any]) -> Any:
-    """The leaves' specifications in plain containers of the inputs' structure."""
+    """The leaves' specifications in containers of the inputs' structure."""
     children = _children(value)
     if children is None:
         return next(remaining)
-    if isinstance(value, dict):
-        return {key: _mirror(child, remaining) for key, child in children}
     mirrored = [_mirror(child, remaining) for _, child in children]
-    return tuple(mirrored) if type(value) is tuple else mirrored
+    if _is_named_tuple(value):
+        return type(value)(*mirrored)
+    if type(value) not in pytree.BUILTIN_TYPES:
+        return mirrored  # what a registered class flattens to
+    node = pytree.SUPPORTED_NODES[type(value)]
+    return node.unflatten_fn(mirrored, node.flatten_fn(value)[1])
 
 
 def _children(value: Any) -> list[tuple[Any, Any]] | None:
     """Keys and children of a container, one level deep; None for a leaf."""
-    if type(value) is not tuple and isinstance(value, tuple) and hasattr(value, "_fields"):
+    if _is_named_tuple(value):
         return list(enumerate(value))
     node = pytree.SUPPORTED_NODES.get(type(value))
     if node is None:
@@ -182,6 +186,10 @@ def _children(value: Any) -> list[tuple[Any, Any]] | None:
     return list(
         zip(value if isinstance(value, dict) else range(len(children)), children, strict=True)
     )
+
+
+def _is_named_tuple(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
 # --- reading the request -------------------------------------------------------------------------
@@ -323,4 +331,5 @@ def _may_be_static(dimension: Any) -> bool:
 def _name(dimension: Any) -> str | None:
     if isinstance(dimension, str):
         return dimension
-    return None if isinstance(dimension, _HINTS) else getattr(dimension, "__name__", None)
+    named = getattr(dimension, "root", dimension)
+    return None if isinstance(dimension, _HINTS) else getattr(named, "__name__", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,8 +11,16 @@ from typing import Any
 import torch
 
 from onnx_aot.errors import InvalidOptionError
+from onnx_aot.torch_compat import pytree
 
-__all__ = ["Arguments", "Inputs", "as_module", "bind_arguments", "normalize_inputs"]
+__all__ = [
+    "Arguments",
+    "Inputs",
+    "as_module",
+    "bind_arguments",
+    "name_collected",
+    "normalize_inputs",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +58,20 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
         raise InvalidOptionError(
             f"the example inputs do not fit forward{_signature(model)}: {error}"
         ) from None
-    return Inputs(positional, named)
+    return Inputs(*_distinct(positional, named))
+
+
+def _distinct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """A tensor that is passed twice is copied, so that each input has its own dimensions."""
+    seen: set[int] = set()
+
+    def separate(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
+            seen.add(id(leaf))
+            return leaf
+        return leaf.detach().clone()
+
+    return pytree.tree_map(separate, (args, kwargs))  # type: ignore[no-any-return]
 
 
 def _names_parameters(model: torch.nn.Module, positional: tuple[Any, ...]) -> bool:
@@ -116,12 +138,12 @@ class Arguments:
             then keywords as given. What ``*args`` takes is one tuple; what ``**kwargs`` takes
             stands under its own keywords.
         signature_order: The names in the order of ``forward``.
-        collected: Which names ``**kwargs`` collects, and its own name.
+        collected: Which of the names ``**kwargs`` takes.
     """
 
     values: dict[str, Any]
     signature_order: tuple[str, ...]
-    collected: tuple[frozenset[str], str]
+    collected: tuple[str, ...]
 
 
 def bind_arguments(model: torch.nn.Module, inputs: Inputs) -> Arguments:
@@ -129,12 +151,32 @@ def bind_arguments(model: torch.nn.Module, inputs: Inputs) -> Arguments:
     signature = _signature(model)
     values = dict(signature.bind_partial(*inputs.args).arguments) | inputs.kwargs
     bound = signature.bind(*inputs.args, **inputs.kwargs).arguments
-    rest = [
-        parameter.name
+    named = [name for name in bound if name in values]
+    collected = tuple(name for name in inputs.kwargs if name not in bound)
+    return Arguments(values, (*named, *collected), collected)
+
+
+def name_collected(model: torch.nn.Module, collected: tuple[str, ...]) -> None:
+    """Gives what ``**kwargs`` takes parameters of its own, for as long as the model is traced.
+
+    ``torch.export`` accepts no dynamic shapes for inputs that ``**kwargs`` takes. The instance
+    gets a ``forward`` that does the same under a signature that names them; the caller restores
+    the module.
+    """
+    if not collected:
+        return
+    forward = model.forward
+    signature = inspect.signature(forward)
+    kept = [
+        parameter
         for parameter in signature.parameters.values()
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     ]
-    collector = rest[0] if rest else ""
-    collected = dict(bound.get(collector, {}))
-    order = [name for name in bound if name != collector] + list(collected)
-    return Arguments(values, tuple(order), (frozenset(collected), collector))
+    added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in collected]
+
+    @functools.wraps(forward)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        return forward(*args, **kwargs)
+
+    named.__signature__ = signature.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+    model.forward = named

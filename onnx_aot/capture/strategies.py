@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
-from onnx_aot.capture.inputs import Inputs
+from onnx_aot.capture.inputs import Inputs, name_collected
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.stand_ins import stand_ins
 from onnx_aot.capture.tracing import tracing
@@ -36,8 +36,16 @@ class Captured:
     strategy: str
 
 
-def capture(module: torch.nn.Module, inputs: Inputs, dynamic_shapes: Any) -> Captured:
+def capture(
+    module: torch.nn.Module, inputs: Inputs, dynamic_shapes: Any, collected: tuple[str, ...] = ()
+) -> Captured:
     """Captures ``module(*args, **kwargs)`` as a graph of ATen operators.
+
+    Args:
+        module: It is the same afterwards.
+        inputs: Example inputs.
+        dynamic_shapes: As ``torch.export`` takes them, by parameter name.
+        collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
 
     Raises:
         CaptureError: Every strategy failed; the first failure is chained.
@@ -46,6 +54,7 @@ def capture(module: torch.nn.Module, inputs: Inputs, dynamic_shapes: Any) -> Cap
     for name, strict in STRATEGIES:
         try:
             with capture_conditions(), preserved_state(module):
+                name_collected(module, collected)
                 program = torch.export.export(
                     module,
                     inputs.args,

@@ -196,7 +196,7 @@ class _Rewriter:
             self._rewrite_statistics(node, written)
             return
         if node.target == aten.fill_diagonal_.default:
-            args = torch.fx.map_arg(node.args, self.read)
+            args: Any = torch.fx.map_arg(node.args, self.read)
             self._write(written[0], fill_diagonal(self._call, written[0], *args))
             self._current[node] = (self._version(node), self.read(written[0]))
             return

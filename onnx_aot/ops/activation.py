@@ -9,12 +9,15 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ops.builder import Builder
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import register, register_names
 
 __all__: list[str] = []
 
 aten = torch.ops.aten
 Value = ir.Value
+
+# Selu's defaults are torch's constants.
+register_names({aten.hardswish.default: "HardSwish", aten.selu.default: "Selu"})
 
 
 @register(aten.gelu.default)
@@ -27,7 +30,7 @@ def aten_gelu(op: Builder, self: Value, approximate: str = "none") -> Value:
         inner = op.Tanh(op.Mul(cubic, math.sqrt(2.0 / math.pi)))
     else:
         inner = op.Erf(op.Div(self, math.sqrt(2.0)))
-    return op.Mul(op.Mul(self, op.Add(inner, 1.0)), 0.5)
+    return op.Mul(op.Mul(self, 0.5), op.Add(inner, 1.0))
 
 
 @register(aten.silu.default)
@@ -39,11 +42,6 @@ def aten_silu(op: Builder, self: Value) -> Value:
 def aten_mish(op: Builder, self: Value) -> Value:
     """``x tanh(softplus(x))``; Mish exists since opset 18."""
     return op.Mish(self) if op.opset >= 18 else op.Mul(self, op.Tanh(op.Softplus(self)))
-
-
-@register(aten.hardswish.default)
-def aten_hardswish(op: Builder, self: Value) -> Value:
-    return op.HardSwish(self)
 
 
 @register(aten.hardsigmoid.default)
@@ -70,35 +68,40 @@ def aten_leaky_relu(op: Builder, self: Value, negative_slope: Any = 0.01) -> Val
 def aten_elu(
     op: Builder, self: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1
 ) -> Value:
-    if input_scale != 1:
-        negative = op.Elu(op.Mul(self, input_scale), alpha=alpha)
-        value = op.Where(op.Greater(self, 0.0), self, negative)
-    else:
+    """``scale x`` where x is positive, else ``scale alpha (exp(input_scale x) - 1)``."""
+    if input_scale == 1:
         value = op.Elu(self, alpha=alpha)
+    else:
+        exponential = op.Exp(op.Mul(self, input_scale))
+        value = _where_positive(op, self, op.Mul(op.Sub(exponential, 1.0), alpha))
     return value if scale == 1 else op.Mul(value, scale)
-
-
-@register(aten.selu.default)
-def aten_selu(op: Builder, self: Value) -> Value:
-    """With torch's constants, which have more digits than ONNX's defaults."""
-    return op.Selu(self, alpha=1.6732632423543772, gamma=1.0507009873554805)
 
 
 @register(aten.celu.default)
 def aten_celu(op: Builder, self: Value, alpha: Any = 1.0) -> Value:
-    return op.Where(
-        op.Greater(self, 0.0),
-        self,
-        op.Mul(op.Sub(op.Exp(op.Div(self, alpha)), 1.0), alpha),
-    )
+    """``x`` where positive, else ``alpha (exp(x / alpha) - 1)``; Celu takes FLOAT only."""
+    if self.dtype == ir.DataType.FLOAT:
+        return op.Celu(self, alpha=alpha)
+    exponential = op.Exp(op.Div(self, alpha))
+    return _where_positive(op, self, op.Mul(op.Sub(exponential, 1.0), alpha))
+
+
+def _where_positive(op: Builder, value: Value, otherwise: Value) -> Value:
+    return op.Where(op.Greater(value, 0.0), value, otherwise)
 
 
 @register(aten.softplus.default)
 def aten_softplus(op: Builder, self: Value, beta: Any = 1, threshold: Any = 20) -> Value:
+    """``log(1 + exp(beta x)) / beta``, and ``x`` where ``beta x`` is above the threshold.
+
+    Softplus does not overflow, and above 20 the two differ by less than 1e-10 of their value.
+    """
     scaled = self if beta == 1 else op.Mul(self, beta)
     soft = op.Softplus(scaled)
     if beta != 1:
         soft = op.Div(soft, beta)
+    if threshold >= 20:
+        return soft
     return op.Where(op.Greater(scaled, threshold), self, soft)
 
 
@@ -111,23 +114,30 @@ def aten_log_sigmoid(op: Builder, self: Value) -> Value:
 def aten_prelu(op: Builder, self: Value, weight: Value) -> Value:
     """One slope, or one per channel, which is axis 1."""
     rank = op.rank(self)
-    if rank > 2:
+    if rank == 0:
+        weight = op.Reshape(weight, op.sizes([]))
+    elif rank > 2 and weight.shape not in ([], [1]):
         weight = op.Reshape(weight, [-1] + [1] * (rank - 2))
     return op.PRelu(self, weight)
 
 
+@register(aten.softshrink.default)
+def aten_softshrink(op: Builder, self: Value, lambd: Any = 0.5) -> Value:
+    """``x`` less what of it lies within the threshold; Shrink would turn NaN into 0."""
+    return op.Sub(self, op.Clip(self, -lambd, lambd))
+
+
 @register(aten.threshold.default)
 def aten_threshold(op: Builder, self: Value, threshold: Any, value: Any) -> Value:
-    return op.Where(op.Greater(self, threshold), self, value)
+    """Not ``Where(x > threshold, x, value)``: NaN stays NaN."""
+    return op.Where(op.LessOrEqual(self, threshold), value, self)
 
 
 @register(aten.glu.default)
 def aten_glu(op: Builder, self: Value, dim: int = -1) -> Value:
-    left, right = (
-        op.Split(self, num_outputs=2, axis=dim, _outputs=2)
-        if op.opset >= 18
-        else (op.Split(self, axis=dim, _outputs=2))
-    )
+    """The first half times the sigmoid of the second; before opset 18 Split halves by itself."""
+    halves = 2 if op.opset >= 18 else None
+    left, right = op.Split(self, num_outputs=halves, axis=dim, _outputs=2)
     return op.Mul(left, op.Sigmoid(right))
 
 

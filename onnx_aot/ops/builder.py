@@ -68,7 +68,7 @@ class Builder(BuilderBase):
 
     def __getattr__(self, name: str) -> Any:
         if not name[:1].isupper():
-            raise AttributeError(f"op has no {name!r}; ONNX operators are written op.CamelCase")
+            raise AttributeError(f"op has no {name!r}; ONNX operators are op.CamelCase")
 
         def emit(*inputs: Input, _outputs: int = 1, _domain: str = "", **attributes: Any) -> Any:
             return self.call_op(name, inputs, attributes, domain=_domain, outputs=_outputs)
@@ -121,7 +121,8 @@ class Builder(BuilderBase):
                 dtype = self._output_dtype(operator, index, inputs, kwargs)
                 if dtype is not None:
                     value.type = ir.TensorType(dtype)
-        values[0].shape = output_shape(op_type, inputs) if not domain else None
+        if not domain:
+            values[0].shape = output_shape(self, op_type, inputs, kwargs)
         node = ir.Node(
             domain,
             op_type,

@@ -31,17 +31,12 @@ def aten_to_other(op: Builder, self: Value, other: Value) -> Value:
     return op.cast(self, op.result_dtype)
 
 
-@register(aten.to.prim_Device)
-def aten_to_prim_device(op: Builder, self: Value, dtype: Any = None) -> Value:
-    return op.cast(self, op.result_dtype)
-
-
 @register(
     aten.alias.default,
     aten.clone.default,
     aten.contiguous.default,
     aten.detach.default,
-    aten.lift_fresh.default,
+    aten.detach_copy.default,
     aten.lift_fresh_copy.default,
 )
 def aten_same_values(op: Builder, self: Value) -> Value:
@@ -52,6 +47,4 @@ def aten_same_values(op: Builder, self: Value) -> Value:
 def aten_copy(op: Builder, self: Value, src: Value) -> Value:
     """The source in the destination's type and shape."""
     source = op.cast(src, op.result_dtype)
-    if source.shape is not None and source.shape == self.shape:
-        return source
-    return op.Expand(source, op.sizes(op.all_sizes(self)))
+    return source if source.shape == self.shape else op.Expand(source, op.Shape(self))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -9,23 +11,34 @@ import torch
 
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder
-from onnx_aot.ops.registry import register, register_names
+from onnx_aot.ops.creation import filled_like
+from onnx_aot.ops.registry import register
 
 __all__: list[str] = []
 
 aten = torch.ops.aten
 Value = ir.Value
+Scalar = Any
+"""A Python number, or a 0-d value for a symbolic one."""
+Axes = int | Sequence[int] | None
 BOOL = ir.DataType.BOOL
 
 
-def _register_comparison(name: str, *targets: Any) -> None:
-    """Ordering of booleans, which ONNX does not have, compares them as INT32."""
+# Orders of booleans, which ONNX does not have: ``a > b`` is ``a and not b``, and so on.
+_BOOLEAN_ORDER: dict[str, Callable[[Builder, Value, Value], Value]] = {
+    "Greater": lambda op, a, b: op.And(a, op.Not(b)),
+    "GreaterOrEqual": lambda op, a, b: op.Or(a, op.Not(b)),
+    "Less": lambda op, a, b: op.And(b, op.Not(a)),
+    "LessOrEqual": lambda op, a, b: op.Or(b, op.Not(a)),
+}
 
-    def translation(op: Builder, self: Value, other: Any) -> Value:
-        if self.dtype == BOOL and name != "Equal":
-            self = op.cast(self, ir.DataType.INT32)
-            if isinstance(other, ir.Value):
-                other = op.cast(other, ir.DataType.INT32)
+
+def _register_comparison(name: str, *targets: Any) -> None:
+    order = _BOOLEAN_ORDER.get(name)
+
+    def translation(op: Builder, self: Value, other: Value | Scalar) -> Value:
+        if order is not None and self.dtype == BOOL:
+            return order(op, self, _tensor(op, other, BOOL))
         return op.call_op(name, [self, other], {})
 
     translation.__name__ = f"aten_as_{name}"
@@ -48,8 +61,12 @@ for _name, _targets in {
 
 
 @register(aten.ne.Tensor, aten.ne.Scalar, aten.not_equal.Tensor, aten.not_equal.Scalar)
-def aten_ne(op: Builder, self: Value, other: Any) -> Value:
-    return op.Not(op.Equal(self, other))
+def aten_ne(op: Builder, self: Value, other: Value | Scalar) -> Value:
+    return op.Xor(self, other) if self.dtype == BOOL else op.Not(op.Equal(self, other))
+
+
+def _tensor(op: Builder, value: Value | Scalar, dtype: ir.DataType | None) -> Value:
+    return value if isinstance(value, ir.Value) else op.constant(value, dtype)
 
 
 def _boolean(op: Builder, value: Value) -> Value:
@@ -79,9 +96,8 @@ def aten_logical_not(op: Builder, self: Value) -> Value:
 def _register_bitwise(logical: str, bitwise: str, *targets: Any) -> None:
     """Booleans use the logical operator, integers the bitwise one (opset 18)."""
 
-    def translation(op: Builder, self: Value | Any, other: Value | Any) -> Value:
-        if not isinstance(self, ir.Value):
-            self = op.constant(self, op.result_dtype)
+    def translation(op: Builder, self: Value | Scalar, other: Value | Scalar) -> Value:
+        self = _tensor(op, self, op.result_dtype)
         name = logical if self.dtype == BOOL else bitwise
         return op.call_op(name, [self, other], {})
 
@@ -123,62 +139,88 @@ def aten_bitwise_not(op: Builder, self: Value) -> Value:
     return op.Not(self) if self.dtype == BOOL else op.BitwiseNot(self)
 
 
-register_names({aten.where.self: "Where"})
+def where(op: Builder, condition: Value, yes: Value, no: Value) -> Value:
+    """Where, also for booleans, for which ONNX Runtime does not have it.
+
+    These are ``no ^ (condition & (yes ^ no))``, and one or two nodes where a side is constant.
+    """
+    if yes.dtype != BOOL:
+        return op.Where(condition, yes, no)
+    always_yes, always_no = _truth(op, yes), _truth(op, no)
+    if always_yes is not None:
+        return op.Or(condition, no) if always_yes else op.And(op.Not(condition), no)
+    if always_no is not None:
+        return op.Or(op.Not(condition), yes) if always_no else op.And(condition, yes)
+    return op.Xor(no, op.And(condition, op.Xor(yes, no)))
 
 
-@register(aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
-def aten_where_scalar(op: Builder, condition: Value, self: Any, other: Any) -> Value:
+def _truth(op: Builder, value: Value) -> bool | None:
+    """What a 0-d constant holds; None for any other value."""
+    literal = op.literal(value)
+    return bool(literal) if literal is not None and literal.ndim == 0 else None
+
+
+@register(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
+def aten_where(op: Builder, condition: Value, self: Value | Scalar, other: Value | Scalar) -> Value:
     dtype = op.result_dtype
-    if not isinstance(self, ir.Value):
-        self = op.constant(self, dtype)
-    if not isinstance(other, ir.Value):
-        other = op.constant(other, dtype)
-    return op.Where(condition, self, other)
+    return where(op, condition, _tensor(op, self, dtype), _tensor(op, other, dtype))
 
 
 @register(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
-def aten_masked_fill(op: Builder, self: Value, mask: Value, value: Any) -> Value:
-    if not isinstance(value, ir.Value):
-        value = op.constant(value, self.dtype)
-    return op.Where(mask, value, self)
+def aten_masked_fill(op: Builder, self: Value, mask: Value, value: Value | Scalar) -> Value:
+    return where(op, mask, _tensor(op, value, self.dtype), self)
 
 
 @register(aten.isnan.default)
 def aten_isnan(op: Builder, self: Value) -> Value:
-    return op.IsNaN(self) if is_floating(self.dtype) else _constant_like(op, self, False)
+    return op.IsNaN(self) if is_floating(self.dtype) else filled_like(op, self, False)
 
 
 @register(aten.isinf.default)
 def aten_isinf(op: Builder, self: Value) -> Value:
-    return op.IsInf(self) if is_floating(self.dtype) else _constant_like(op, self, False)
+    return op.IsInf(self) if is_floating(self.dtype) else filled_like(op, self, False)
 
 
 @register(aten.isfinite.default)
 def aten_isfinite(op: Builder, self: Value) -> Value:
+    """Smaller than infinity, which NaN is not."""
     if not is_floating(self.dtype):
-        return _constant_like(op, self, True)
-    return op.Not(op.Or(op.IsInf(self), op.IsNaN(self)))
-
-
-def _constant_like(op: Builder, value: Value, fill: bool) -> Value:
-    return op.Expand(op.constant(fill, BOOL), op.Shape(value))
-
-
-def _any(op: Builder, truth: Value, dim: Any, keepdim: bool) -> Value:
-    """Whether the number of true elements is positive; an empty dimension gives False."""
-    axes = [dim] if isinstance(dim, int) else dim
-    if op.rank(truth) == 0:
-        return truth
-    count = op.reduce("ReduceSum", op.cast(truth, ir.DataType.INT64), axes, keepdim)
-    return op.Greater(count, 0)
+        return filled_like(op, self, True)
+    return op.Less(op.Abs(self), math.inf)
 
 
 @register(aten.any.default, aten.any.dim, aten.any.dims)
-def aten_any(op: Builder, self: Value, dim: Any = None, keepdim: bool = False) -> Value:
-    return op.cast(_any(op, _boolean(op, self), dim, keepdim), op.result_dtype)
+def aten_any(op: Builder, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+    return _reduced(op, self, dim, keepdim, "ReduceMax", "ReduceSum", ir.DataType.INT64)
 
 
 @register(aten.all.default, aten.all.dim, aten.all.dims)
-def aten_all(op: Builder, self: Value, dim: Any = None, keepdim: bool = False) -> Value:
-    found = _any(op, op.Not(_boolean(op, self)), dim, keepdim)
-    return op.cast(op.Not(found), op.result_dtype)
+def aten_all(op: Builder, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+    return _reduced(op, self, dim, keepdim, "ReduceMin", "ReduceMin", ir.DataType.INT32)
+
+
+def _reduced(
+    op: Builder,
+    value: Value,
+    dim: Axes,
+    keepdim: bool,
+    boolean: str,
+    numeric: str,
+    dtype: ir.DataType,
+) -> Value:
+    """The greatest or smallest truth along axes; none of them leave the elements as they are.
+
+    Reduce* of booleans exist since opset 20, in ONNX Runtime not for no elements. As numbers these
+    give False as their sum and True as their minimum, which is the greatest INT32. There a negative
+    axis of an empty tensor is not reduced, hence ``op.axis``.
+    """
+    truth = _boolean(op, value)
+    dims = range(op.rank(value)) if dim is None else [dim] if isinstance(dim, int) else dim
+    axes = [op.axis(value, axis) for axis in dims]
+    if axes and value.shape:
+        sizes = [value.shape[axis] for axis in axes]
+        if op.opset >= 20 and all(isinstance(size, int) and size > 0 for size in sizes):
+            truth = op.reduce(boolean, truth, axes, keepdim)
+        else:
+            truth = _boolean(op, op.reduce(numeric, op.cast(truth, dtype), axes, keepdim))
+    return op.cast(truth, op.result_dtype)

@@ -8,23 +8,28 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from onnx_aot import dtypes
+from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.registry import register
+from onnx_aot.ops.simplify import FOLD_LIMIT
 
 __all__: list[str] = []
 
 aten = torch.ops.aten
 Value = ir.Value
+DOUBLE = ir.DataType.DOUBLE
+INT64 = ir.DataType.INT64
 
 
 def filled(op: Builder, sizes: Sequence[Size], value: Any, dtype: ir.DataType) -> Value:
     """A tensor of one number, which may be a 0-d value of the graph."""
-    if isinstance(value, ir.Value):
-        return op.Expand(op.cast(value, dtype), op.sizes(sizes))
-    shape = op.sizes(sizes)
-    if not sizes:
-        return op.constant(value, dtype)
-    return op.Expand(op.constant(value, dtype), shape)
+    return op.Expand(_as(op, value, dtype), op.sizes(sizes))
+
+
+def filled_like(op: Builder, like: Value, value: Any) -> Value:
+    """A tensor of one number in another's shape and the recorded type."""
+    return op.Expand(_as(op, value, op.result_dtype), op.Shape(like))
 
 
 @register(aten.full.default)
@@ -38,6 +43,20 @@ def aten_zeros(op: Builder, size: Sequence[Size], dtype: Any = None) -> Value:
     return filled(op, size, 0, op.result_dtype)
 
 
+@register(aten.empty_strided.default)
+def aten_empty_strided(
+    op: Builder, size: Sequence[Size], stride: Sequence[Size], dtype: Any = None
+) -> Value:
+    return filled(op, size, 0, op.result_dtype)
+
+
+@register(aten.empty_permuted.default)
+def aten_empty_permuted(
+    op: Builder, size: Sequence[Size], physical_layout: Sequence[int], dtype: Any = None
+) -> Value:
+    return filled(op, size, 0, op.result_dtype)
+
+
 @register(aten.ones.default)
 def aten_ones(op: Builder, size: Sequence[Size], dtype: Any = None) -> Value:
     return filled(op, size, 1, op.result_dtype)
@@ -45,17 +64,17 @@ def aten_ones(op: Builder, size: Sequence[Size], dtype: Any = None) -> Value:
 
 @register(aten.full_like.default)
 def aten_full_like(op: Builder, self: Value, fill_value: Any, dtype: Any = None) -> Value:
-    return filled(op, op.all_sizes(self), fill_value, op.result_dtype)
+    return filled_like(op, self, fill_value)
 
 
 @register(aten.zeros_like.default, aten.empty_like.default)
 def aten_zeros_like(op: Builder, self: Value, dtype: Any = None) -> Value:
-    return filled(op, op.all_sizes(self), 0, op.result_dtype)
+    return filled_like(op, self, 0)
 
 
 @register(aten.ones_like.default)
 def aten_ones_like(op: Builder, self: Value, dtype: Any = None) -> Value:
-    return filled(op, op.all_sizes(self), 1, op.result_dtype)
+    return filled_like(op, self, 1)
 
 
 @register(aten.new_full.default)
@@ -70,6 +89,13 @@ def aten_new_zeros(op: Builder, self: Value, size: Sequence[Size], dtype: Any = 
     return filled(op, size, 0, op.result_dtype)
 
 
+@register(aten.new_empty_strided.default)
+def aten_new_empty_strided(
+    op: Builder, self: Value, size: Sequence[Size], stride: Sequence[Size], dtype: Any = None
+) -> Value:
+    return filled(op, size, 0, op.result_dtype)
+
+
 @register(aten.new_ones.default)
 def aten_new_ones(op: Builder, self: Value, size: Sequence[Size], dtype: Any = None) -> Value:
     return filled(op, size, 1, op.result_dtype)
@@ -77,12 +103,12 @@ def aten_new_ones(op: Builder, self: Value, size: Sequence[Size], dtype: Any = N
 
 @register(aten.fill.Scalar, aten.fill.Tensor)
 def aten_fill(op: Builder, self: Value, value: Any) -> Value:
-    return filled(op, op.all_sizes(self), value, op.result_dtype)
+    return filled_like(op, self, value)
 
 
 @register(aten.zero.default)
 def aten_zero(op: Builder, self: Value) -> Value:
-    return filled(op, op.all_sizes(self), 0, op.result_dtype)
+    return filled_like(op, self, 0)
 
 
 @register(aten.scalar_tensor.default)
@@ -108,47 +134,69 @@ def aten_arange_start_step(
 
 
 def _arange(op: Builder, start: Any, end: Any, step: Any) -> Value:
-    """Counted in INT64 when the bounds are integers, in DOUBLE otherwise, then cast.
+    """``start + i step``, counted in INT64 or DOUBLE, then cast.
 
     Range takes FLOAT, DOUBLE, INT16, INT32 and INT64 only, and FLOAT steps would add up errors.
+    An integral result is made of the bounds without their fractions. INT64 is also as long as these
+    say; the other types are as long as the bounds say.
     """
     bounds = (start, end, step)
-    if all(_is_integer(bound) for bound in bounds):
-        counted = op.Range(*(_as(op, bound, ir.DataType.INT64) for bound in bounds))
-        counted.shape = ir.Shape([None])
-        return op.cast(counted, op.result_dtype)
-    counted = op.Range(*(_as(op, bound, ir.DataType.DOUBLE) for bound in bounds))
+    fractions = not all(map(_is_integer, bounds))
+    dtype = op.result_dtype
+    if not fractions or dtype == INT64:
+        return op.cast(_range(op, bounds, INT64), dtype)
+    if is_floating(dtype):
+        return op.cast(_range(op, bounds, DOUBLE), dtype)
+    index = _range(op, (0, _steps(op, *bounds), 1), INT64)
+    counted = op.Add(_as(op, start, INT64), op.Mul(index, _as(op, step, INT64)))
+    return op.cast(counted, dtype)
+
+
+def _range(op: Builder, bounds: Sequence[Any], dtype: ir.DataType) -> Value:
+    counted: Value = op.Range(*(_as(op, bound, dtype) for bound in bounds))
     counted.shape = ir.Shape([None])
-    return op.cast(counted, op.result_dtype)
+    return counted
+
+
+def _steps(op: Builder, start: Any, end: Any, step: Any) -> Value:
+    """How many steps it takes to reach the end."""
+    way = op.Sub(_as(op, end, DOUBLE), _as(op, start, DOUBLE))
+    return op.cast(op.Ceil(op.Div(way, _as(op, step, DOUBLE))), INT64)
 
 
 def _is_integer(bound: Any) -> bool:
-    if isinstance(bound, ir.Value):
-        return bound.dtype == ir.DataType.INT64
-    return isinstance(bound, int)
+    return bound.dtype == INT64 if isinstance(bound, ir.Value) else isinstance(bound, int)
 
 
-def _as(op: Builder, bound: Any, dtype: ir.DataType) -> Value:
-    return op.cast(bound, dtype) if isinstance(bound, ir.Value) else op.constant(bound, dtype)
+def _as(op: Builder, number: Any, dtype: ir.DataType) -> Value:
+    return op.cast(number, dtype) if isinstance(number, ir.Value) else op.constant(number, dtype)
 
 
-@register(aten.linspace.default)
+@register(
+    aten.linspace.default,
+    aten.linspace.Scalar_Tensor,
+    aten.linspace.Tensor_Scalar,
+    aten.linspace.Tensor_Tensor,
+)
 def aten_linspace(op: Builder, start: Any, end: Any, steps: Size, dtype: Any = None) -> Value:
-    """From both ends, so that the first and the last element are exact, as torch computes it."""
-    double = ir.DataType.DOUBLE
-    count = _as(op, steps, ir.DataType.INT64)
-    index = op.Range(0, count, 1)
-    index.shape = ir.Shape([None])
-    first, last = _as(op, start, double), _as(op, end, double)
-    gaps = op.cast(op.Max(op.Sub(count, 1), 1), double)
-    step = op.Div(op.Sub(last, first), gaps)
-    position = op.cast(index, double)
-    from_start = op.Add(first, op.Mul(position, step))
-    back = op.Sub(op.cast(op.Sub(count, 1), double), position)
-    from_end = op.Sub(last, op.Mul(back, step))
-    in_first_half = op.Or(
-        op.Less(position, op.Div(op.cast(count, double), 2.0)), op.Equal(count, 1)
-    )
+    """From both ends, so that the first and the last element are exact, as torch computes it.
+
+    An integral result is made of the ends without their fractions, with steps that have fractions.
+    """
+    known = isinstance(start, (int, float)) and isinstance(end, (int, float))
+    if known and isinstance(steps, int) and steps <= FOLD_LIMIT:
+        dtype = dtypes.to_torch(op.result_dtype)
+        return op.constant(torch.linspace(start, end, steps, dtype=dtype))
+    if not is_floating(op.result_dtype):
+        start, end = _as(op, start, INT64), _as(op, end, INT64)
+    first, last = _as(op, start, DOUBLE), _as(op, end, DOUBLE)
+    count = _as(op, steps, INT64)
+    gaps = op.Sub(count, 1)
+    step = op.Div(op.Sub(last, first), op.cast(op.Max(gaps, 1), DOUBLE))
+    index = _range(op, (0, count, 1), INT64)
+    from_start = op.Add(first, op.Mul(op.cast(index, DOUBLE), step))
+    from_end = op.Sub(last, op.Mul(op.cast(op.Sub(gaps, index), DOUBLE), step))
+    in_first_half = op.Less(index, op.Max(op.Div(count, 2), 1))
     return op.cast(op.Where(in_first_half, from_start, from_end), op.result_dtype)
 
 
@@ -163,8 +211,12 @@ def aten_eye_m(op: Builder, n: Size, m: Size, dtype: Any = None) -> Value:
 
 
 def _eye(op: Builder, rows: Size, columns: Size) -> Value:
-    frame = filled(op, [rows, columns], 0, ir.DataType.FLOAT)
-    return op.EyeLike(frame, dtype=int(op.result_dtype))
+    """EyeLike makes no booleans in ONNX Runtime."""
+    dtype = op.result_dtype
+    if isinstance(rows, int) and isinstance(columns, int) and rows * columns <= FOLD_LIMIT:
+        return op.constant(torch.eye(rows, columns, dtype=dtypes.to_torch(dtype)))
+    made = ir.DataType.INT32 if dtype == ir.DataType.BOOL else dtype
+    return op.cast(op.EyeLike(filled(op, [rows, columns], 0, made)), dtype)
 
 
 def _triangle(op: Builder, value: Value, diagonal: Any, upper: int) -> Value:

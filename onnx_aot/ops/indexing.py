@@ -8,25 +8,29 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ops.builder import Builder, Size
+from onnx_aot.ops.movement import reshaped
 from onnx_aot.ops.registry import register
+from onnx_aot.ops.sizes import minus, plus, times
 
-__all__ = ["IndexPlan", "stacked"]
+__all__ = ["IndexPlan", "counted", "diagonal_length"]
 
 aten = torch.ops.aten
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 INT64 = ir.DataType.INT64
+UINT8 = ir.DataType.UINT8
 
 
 @register(aten.gather.default)
 def aten_gather(
     op: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = False
 ) -> Value:
+    """A 0-d tensor counts as one of a single element."""
     if op.rank(self) == 0:
-        return op.Expand(self, op.Shape(index)) if op.rank(index) else self
+        return op.Expand(self, op.Shape(index))
     if op.rank(index) == 0:
-        return op.Squeeze(op.GatherElements(self, op.Unsqueeze(index, [0]), axis=dim), [0])
-    return op.GatherElements(self, op.cast(index, INT64), axis=dim)
+        return op.Gather(self, index, axis=0)
+    return op.GatherElements(self, index, axis=dim)
 
 
 @register(aten.index_select.default)
@@ -40,12 +44,14 @@ def aten_index_select(op: Builder, self: Value, dim: int, index: Value) -> Value
 
 @register(aten.index.Tensor)
 def aten_index(op: Builder, self: Value, indices: Sequence[Value | None]) -> Value:
-    """``x[i, :, j]`` with integer or boolean tensors: one Gather, or one GatherND."""
+    """``x[i, :, j]`` with integer or boolean tensors: one Gather or Compress, or one GatherND."""
     plan = IndexPlan(op, self, indices)
-    if len(plan.axes) == 1 and not plan.flattened:
+    if len(plan.axes) == 1:
+        if plan.mask is not None:
+            return op.Compress(self, plan.mask, axis=plan.axes[0])
         return op.Gather(self, plan.indices[0], axis=plan.axes[0])
     front = op.Transpose(self, perm=plan.order)
-    gathered = op.GatherND(front, stacked(op, plan.indices))
+    gathered = op.GatherND(front, plan.positions(op))
     kept = op.rank(self) - len(plan.axes)
     return _placed(op, gathered, plan.rank, kept, plan.position)
 
@@ -55,77 +61,104 @@ class IndexPlan:
 
     Attributes:
         axes: The indexed axes of the tensor.
-        indices: One integer tensor per indexed axis, broadcast to a common shape.
+        mask: The boolean tensor, where it is the only index.
+        indices: Otherwise one integer tensor per indexed axis, broadcast to a common shape.
         order: A permutation that brings the indexed axes to the front.
         rank: Rank of the common shape of the indices.
         position: Where the common shape stands in the result: at the first indexed axis when the
             indexed axes are adjacent, else at the front.
-        flattened: Whether a boolean mask was turned into positions.
     """
 
     def __init__(self, op: Builder, value: Value, indices: Sequence[Value | None]) -> None:
-        self.flattened = False
         self.axes: list[int] = []
+        self.mask: Value | None = None
         self.indices: list[Value] = []
+        alone = sum(index is not None for index in indices) == 1
         axis = 0
         for index in indices:
             if index is None:
                 axis += 1
-            elif index.dtype == BOOL:
-                self.flattened = True
-                for position in _true_positions(op, index):
-                    self.axes.append(axis)
-                    self.indices.append(position)
-                    axis += 1
-            else:
-                self.axes.append(axis)
+                continue
+            mask = _as_mask(op, index)
+            if mask is None:
                 self.indices.append(op.cast(index, INT64))
-                axis += 1
-        ranks = [len(i.shape) if i.shape is not None else 1 for i in self.indices]
-        self.rank = max(ranks)
+            elif alone:
+                self.mask = mask
+            else:
+                self.indices += _true_positions(op, mask)
+            count = 1 if mask is None else op.rank(mask)
+            self.axes += range(axis, axis + count)
+            axis += count
+        self.indices = _broadcast(op, self.indices)
+        self.rank = op.rank(self.indices[0]) if self.indices else 1
         rest = [a for a in range(op.rank(value)) if a not in self.axes]
         self.order = [*self.axes, *rest]
         adjacent = self.axes == list(range(self.axes[0], self.axes[0] + len(self.axes)))
         self.position = self.axes[0] if adjacent else 0
-        if len(self.indices) > 1:
-            self.indices = _broadcast(op, self.indices)
+
+    def positions(self, op: Builder) -> Value:
+        """One vector per element of the indices' common shape, as the last axis."""
+        if self.mask is not None:
+            return op.Transpose(op.NonZero(self.mask), perm=[1, 0])
+        return op.Concat(*(op.Unsqueeze(index, [-1]) for index in self.indices), axis=-1)
+
+
+def _as_mask(op: Builder, index: Value) -> Value | None:
+    """A boolean index; bytes are the old form of it."""
+    return op.cast(index, BOOL) if index.dtype in (BOOL, UINT8) else None
 
 
 def _true_positions(op: Builder, mask: Value) -> list[Value]:
     """One 1-d tensor per dimension of a mask, in row-major order."""
-    rank = op.rank(mask)
     positions = op.NonZero(mask)
-    pieces = [positions] if rank == 1 else op.split(positions, [1] * rank, 0)
     found = []
-    for piece in pieces:
-        flat = op.Squeeze(piece, [0])
-        flat.shape = ir.Shape([None])
-        found.append(flat)
+    for axis in range(op.rank(mask)):
+        row = op.Gather(positions, axis, axis=0)
+        row.shape = ir.Shape([None])
+        found.append(row)
     return found
 
 
 def _broadcast(op: Builder, indices: list[Value]) -> list[Value]:
-    shapes = [index.shape for index in indices]
-    first = shapes[0]
-    if first is not None and not first.has_unknown_dim() and all(s == first for s in shapes):
+    """The indices in their common shape: that of one of them, or that of their sum."""
+    if len(indices) < 2:
         return indices
-    if all(s is not None and len(s) == 1 and s.has_unknown_dim() for s in shapes):
-        return indices  # positions of one mask have one length
-    total = indices[0]
-    for index in indices[1:]:
-        total = op.Add(total, index)
-    shape = op.Shape(total)
-    rank = max(len(s) for s in shapes if s is not None)
+    widest = next((i for i in indices if all(_fits(other, i) for other in indices)), None)
+    if widest is None:
+        widest = indices[0]
+        for index in indices[1:]:
+            widest = op.Add(widest, index)
+    shape = op.Shape(widest)
+    rank = max(map(op.rank, indices))
     wide = []
     for index in indices:
-        expanded = op.Expand(index, shape)
-        expanded.shape = ir.Shape([None] * rank)
-        wide.append(expanded)
+        if index is not widest and not _same_shape(index, widest):
+            index = op.Expand(index, shape)
+            index.shape = ir.Shape([None] * rank)
+        wide.append(index)
     return wide
 
 
-def stacked(op: Builder, indices: Sequence[Value]) -> Value:
-    return op.Concat(*(op.Unsqueeze(index, [-1]) for index in indices), axis=-1)
+def _fits(index: Value, other: Value) -> bool:
+    """Whether broadcasting one shape to another is sure to give the other."""
+    if index is other:
+        return True
+    assert index.shape is not None
+    assert other.shape is not None
+    dims, others = index.shape.dims, other.shape.dims
+    tail = others[len(others) - len(dims) :]
+    return len(dims) <= len(others) and all(
+        a == 1 or (a == b and _is_known(a)) for a, b in zip(dims, tail, strict=True)
+    )
+
+
+def _same_shape(index: Value, other: Value) -> bool:
+    assert index.shape is not None
+    return index.shape == other.shape and all(map(_is_known, index.shape.dims))
+
+
+def _is_known(dimension: int | ir.SymbolicDim) -> bool:
+    return isinstance(dimension, int) or dimension.value is not None
 
 
 def _placed(op: Builder, value: Value, rank: int, kept: int, position: int) -> Value:
@@ -139,16 +172,20 @@ def _placed(op: Builder, value: Value, rank: int, kept: int, position: int) -> V
 
 @register(aten.nonzero.default)
 def aten_nonzero(op: Builder, self: Value) -> Value:
+    """One row per element that is not 0; a 0-d tensor has rows of no columns."""
+    if op.rank(self) == 0:
+        rows = op.Transpose(op.NonZero(op.Reshape(self, [1])), perm=[1, 0])
+        return op.Slice(rows, [0], [0], [1])
     return op.Transpose(op.NonZero(self), perm=[1, 0])
 
 
 @register(aten.masked_select.default)
 def aten_masked_select(op: Builder, self: Value, mask: Value) -> Value:
     """The elements where the mask, broadcast against them, is true, in row-major order."""
-    shape = op.Shape(op.Or(mask, op.Not(mask))) if self.shape == mask.shape else None
-    if shape is None:
-        joint = op.Shape(op.Where(mask, self, self))
-        self, mask = op.Expand(self, joint), op.Expand(mask, joint)
+    if not _same_shape(self, mask):
+        wide = op.Expand(mask, op.Shape(self))
+        self = op.Expand(self, op.Shape(mask))
+        mask = wide
     return op.Compress(op.Reshape(self, [-1]), op.Reshape(mask, [-1]), axis=0)
 
 
@@ -157,24 +194,37 @@ def aten_take(op: Builder, self: Value, index: Value) -> Value:
     return op.Gather(op.Reshape(self, [-1]), index, axis=0)
 
 
+# --- diagonals -----------------------------------------------------------------------------------
+
+
 @register(aten.diagonal.default)
 def aten_diagonal(op: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
-    """The elements ``[i, i + offset]`` of two axes, as the last axis."""
+    """With two axes of r and c elements merged, every ``c + 1``-th element from the first one."""
     rank = op.rank(self)
     first, second = dim1 % rank, dim2 % rank
     rest = [axis for axis in range(rank) if axis not in (first, second)]
-    front = op.Transpose(self, perm=[first, second, *rest])
+    last = op.Transpose(self, perm=[*rest, first, second])
+    if self.shape is not None:
+        last.shape = ir.Shape([self.shape[axis] for axis in (*rest, first, second)])
     rows, columns = op.size(self, first), op.size(self, second)
-    start = op.Range(0, _diagonal_length(op, rows, columns, offset), 1)
-    row = op.Add(start, max(-offset, 0))
-    column = op.Add(start, max(offset, 0))
-    taken = op.GatherND(front, stacked(op, [row, column]))
-    taken.shape = ir.Shape([None] * (rank - 1))
-    return op.Transpose(taken, perm=[*range(1, rank - 1), 0])
+    merged = reshaped(op, last, [*(op.size(self, a) for a in rest), times(op, rows, columns)])
+    start = offset if offset >= 0 else times(op, -offset, columns)
+    length = diagonal_length(op, rows, columns, offset)
+    taken = counted(op, start, length, plus(op, columns, 1))
+    return op.Gather(merged, taken, axis=rank - 2)
 
 
-def _diagonal_length(op: Builder, rows: Size, columns: Size, offset: int) -> Size:
+def diagonal_length(op: Builder, rows: Size, columns: Size, offset: int) -> Size:
+    """How many elements ``[i, i + offset]`` a matrix has."""
+    rows, columns = minus(op, rows, max(-offset, 0)), minus(op, columns, max(offset, 0))
     if isinstance(rows, int) and isinstance(columns, int):
-        return max(0, min(rows - max(-offset, 0), columns - max(offset, 0)))
-    short = op.Min(op.Sub(rows, max(-offset, 0)), op.Sub(columns, max(offset, 0)))
-    return op.Max(short, 0)
+        return max(0, min(rows, columns))
+    short: Size = rows if rows is columns else op.Min(rows, columns)
+    return short if offset == 0 else op.Max(short, 0)
+
+
+def counted(op: Builder, start: Size, count: Size, step: Size = 1) -> Value:
+    """``start, start + step, ...``: a constant where it is known now."""
+    if isinstance(start, int) and isinstance(count, int) and isinstance(step, int):
+        return op.constant(list(range(start, start + count * step, step)), INT64)
+    return op.Range(start, plus(op, start, times(op, count, step)), step)

@@ -1,14 +1,18 @@
-"""Matrix products."""
+"""Matrix products and vector norms."""
 
 from __future__ import annotations
 
+import math
+import string
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
+from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.movement import swapped
+from onnx_aot.ops.reduction import Axes, axes_of
 from onnx_aot.ops.registry import register, register_names
 
 __all__: list[str] = []
@@ -20,21 +24,42 @@ register_names(
     {
         aten.mm.default: "MatMul",
         aten.bmm.default: "MatMul",
-        aten.matmul.default: "MatMul",
-        aten.mv.default: "MatMul",
+        aten.dot.default: "MatMul",
     }
 )
 
 
-@register(aten.dot.default)
-def aten_dot(op: Builder, self: Value, tensor: Value) -> Value:
-    return op.MatMul(self, tensor)
+@register(aten.matmul.default)
+def aten_matmul(op: Builder, self: Value, other: Value) -> Value:
+    return _product(op, self, other)
+
+
+@register(aten.mv.default)
+def aten_mv(op: Builder, self: Value, vec: Value) -> Value:
+    return _product(op, self, vec)
+
+
+def _product(op: Builder, left: Value, right: Value) -> Value:
+    """MatMul.
+
+    ONNX Runtime refuses a matrix without elements times a vector, or answers with garbage; times a
+    matrix of one column it is right.
+    """
+    if op.rank(right) == 1 and op.rank(left) > 1 and _may_be_empty(left):
+        return op.Squeeze(op.MatMul(left, op.Unsqueeze(right, [1])), [-1])
+    return op.MatMul(left, right)
+
+
+def _may_be_empty(value: Value) -> bool:
+    return not all(isinstance(size, int) and size > 0 for size in value.shape or ())
 
 
 @register(aten.linear.default)
 def aten_linear(op: Builder, input: Value, weight: Value, bias: Value | None = None) -> Value:
-    """Gemm for matrices, which holds the transposed weight as it is; MatMul otherwise."""
-    if op.rank(input) == 2:
+    """Gemm for matrices of floats, which takes the weight transposed; MatMul otherwise."""
+    if op.rank(weight) == 1:
+        return _product(op, input, weight)
+    if op.rank(input) == 2 and is_floating(input.dtype):
         return op.Gemm(input, weight, bias, transB=1)
     product = op.MatMul(input, swapped(op, weight, -2, -1))
     return product if bias is None else op.Add(product, bias)
@@ -44,7 +69,12 @@ def aten_linear(op: Builder, input: Value, weight: Value, bias: Value | None = N
 def aten_addmm(
     op: Builder, self: Value, mat1: Value, mat2: Value, beta: Any = 1, alpha: Any = 1
 ) -> Value:
-    """``beta self + alpha (mat1 @ mat2)``; with beta 0 self is not read, so its NaNs vanish."""
+    """``beta self + alpha (mat1 @ mat2)``; with beta 0 self is not read, so its NaNs vanish.
+
+    ONNX Runtime's Gemm has no integers, and forgets beta where there is nothing to add up.
+    """
+    if not is_floating(mat1.dtype) or (_may_be_empty(mat1) and beta not in (0, 1)):
+        return _plus_product(op, self, op.MatMul(mat1, mat2), beta, alpha)
     if beta == 0:
         return op.Gemm(mat1, mat2, alpha=alpha)
     return op.Gemm(mat1, mat2, self, alpha=alpha, beta=beta)
@@ -61,7 +91,7 @@ def aten_baddbmm(
 def aten_addmv(
     op: Builder, self: Value, mat: Value, vec: Value, beta: Any = 1, alpha: Any = 1
 ) -> Value:
-    return _plus_product(op, self, op.MatMul(mat, vec), beta, alpha)
+    return _plus_product(op, self, _product(op, mat, vec), beta, alpha)
 
 
 @register(aten.addbmm.default)
@@ -81,7 +111,25 @@ def _plus_product(op: Builder, added: Value, product: Value, beta: Any, alpha: A
 
 @register(aten.einsum.default)
 def aten_einsum(op: Builder, equation: str, tensors: list[Value], path: Any = None) -> Value:
-    return op.Einsum(*tensors, equation=equation)
+    return op.Einsum(*tensors, equation=_spelled_out(equation))
+
+
+def _spelled_out(equation: str) -> str:
+    """The equation with its output written, and in small letters.
+
+    Torch puts what occurs once in the order of the alphabet, capitals first; ONNX Runtime takes no
+    capitals where the output is left out.
+    """
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    letters = inputs.replace("...", "").replace(",", "")
+    if not arrow:
+        once = (letter for letter in sorted(set(letters)) if letters.count(letter) == 1)
+        output = ("..." if "..." in inputs else "") + "".join(once)
+    spelled = f"{inputs}->{output}"
+    if letters.islower() or len(set(letters)) > len(string.ascii_lowercase):
+        return spelled
+    used = "".join(sorted(set(letters)))
+    return spelled.translate(str.maketrans(used, string.ascii_lowercase[: len(used)]))
 
 
 @register(aten.linalg_vector_norm.default)
@@ -89,32 +137,30 @@ def aten_linalg_vector_norm(
     op: Builder,
     self: Value,
     ord: Any = 2,
-    dim: Any = None,
+    dim: Axes = None,
     keepdim: bool = False,
     dtype: Any = None,
 ) -> Value:
+    """``sum(|x|^ord)^(1 / ord)``; the count of nonzeros for 0, extremes for the infinities."""
     value = op.cast(self, op.result_dtype)
-    axes = [dim] if isinstance(dim, int) else dim
-    if op.rank(value) == 0:
-        return op.cast(op.Not(op.Equal(value, 0.0)), op.result_dtype) if ord == 0 else op.Abs(value)
-    if ord == 2:
-        return op.reduce("ReduceL2", value, axes, keepdim)
-    if ord == 1:
-        return op.reduce("ReduceL1", value, axes, keepdim)
-    size = op.Abs(value)
-    if ord == float("inf"):
-        return op.reduce("ReduceMax", size, axes, keepdim)
-    if ord == float("-inf"):
-        return op.reduce("ReduceMin", size, axes, keepdim)
     if ord == 0:
-        nonzero = op.cast(op.Not(op.Equal(value, 0.0)), op.result_dtype)
-        return op.reduce("ReduceSum", nonzero, axes, keepdim)
-    total = op.reduce("ReduceSum", op.Pow(size, float(ord)), axes, keepdim)
+        value = op.cast(op.Not(op.Equal(value, 0.0)), op.result_dtype)
+    if op.rank(value) == 0:
+        return value if ord == 0 else op.Abs(value)
+    axes = axes_of(op, value, dim)
+    if ord in REDUCTIONS:
+        return op.reduce(REDUCTIONS[ord], value, axes, keepdim)
+    if math.isinf(ord):
+        return op.reduce("ReduceMax" if ord > 0 else "ReduceMin", op.Abs(value), axes, keepdim)
+    total = op.reduce("ReduceSum", op.Pow(op.Abs(value), float(ord)), axes, keepdim)
     return op.Pow(total, 1.0 / ord)
 
 
-@register(aten.norm.ScalarOpt_dim, aten.norm.Scalar)
+REDUCTIONS = {0: "ReduceSum", 1: "ReduceL1", 2: "ReduceL2"}
+
+
+@register(aten.norm.Scalar, aten.norm.ScalarOpt_dim, aten.norm.ScalarOpt_dim_dtype)
 def aten_norm(
-    op: Builder, self: Value, p: Any = 2, dim: Any = None, keepdim: bool = False
+    op: Builder, self: Value, p: Any = 2, dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Value:
-    return aten_linalg_vector_norm(op, self, 2 if p is None else p, dim or None, keepdim)
+    return aten_linalg_vector_norm(op, self, 2 if p is None else p, dim, keepdim)

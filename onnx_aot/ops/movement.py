@@ -29,12 +29,11 @@ Value = ir.Value
 def reshaped(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
     """The elements in a new shape, in order.
 
-    ``sizes`` may hold one -1. A size that equals the input's at the same position is copied by
-    Reshape itself; one remaining unknown size is inferred where no copied size can be 0.
+    ``sizes`` may hold one -1, beside which torch takes no size of 0. A size that equals the
+    input's at the same position is copied by Reshape itself. Where others are known only when the
+    model runs, they may be 0, which Reshape takes literally or copies, but not both.
     """
     numbers = [op.number(size) for size in sizes]
-    if 0 in numbers:
-        return op.Reshape(value, op.sizes(sizes), allowzero=1)
     source = value.shape or ()
     copied = [
         isinstance(size, ir.Value) and position < len(source) and _holds(op, size, source[position])
@@ -42,9 +41,12 @@ def reshaped(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
     ]
     target = [0 if copy else size for copy, size in zip(copied, sizes, strict=True)]
     unknown = [i for i, size in enumerate(target) if op.number(size) is None]
-    if len(unknown) == 1 and -1 not in numbers and not any(copied):
+    if 0 not in numbers and (not unknown or -1 in numbers):
+        return op.Reshape(value, op.sizes(target))
+    if 0 not in numbers and len(unknown) == 1 and not any(copied):
         target[unknown[0]] = -1  # the other sizes are positive numbers
-    return op.Reshape(value, op.sizes(target))
+        return op.Reshape(value, op.sizes(target))
+    return op.Reshape(value, op.sizes(sizes), allowzero=1)
 
 
 def _holds(op: Builder, size: Value, dimension: int | ir.SymbolicDim) -> bool:
@@ -94,9 +96,16 @@ def _is_static(value: Value) -> bool:
 
 @register(aten.unflatten.int)
 def aten_unflatten(op: Builder, self: Value, dim: int, sizes: Sequence[Size]) -> Value:
+    """A size of -1 is worked out of this axis alone, as the others may be 0."""
     dim = op.axis(self, dim)
     around = op.all_sizes(self)
-    return reshaped(op, self, [*around[:dim], *sizes, *around[dim + 1 :]])
+    parts = list(sizes)
+    if -1 in map(op.number, parts):
+        unknown = [op.number(part) for part in parts].index(-1)
+        recorded = op.result.shape[dim + unknown]
+        rest = product(op, parts[:unknown] + parts[unknown + 1 :])
+        parts[unknown] = recorded if type(recorded) is int else op.Div(around[dim], rest)
+    return reshaped(op, self, [*around[:dim], *parts, *around[dim + 1 :]])
 
 
 @register(aten.ravel.default)
@@ -191,9 +200,14 @@ def swapped(op: Builder, value: Value, first: int, second: int) -> Value:
     return op.Transpose(value, perm=order)
 
 
-@register(aten.t.default, aten.numpy_T.default, aten.mT.default)
+@register(aten.t.default, aten.mT.default)
 def aten_t(op: Builder, self: Value) -> Value:
-    return swapped(op, self, -2, -1) if op.rank(self) >= 2 else self
+    return swapped(op, self, -2, -1)
+
+
+@register(aten.numpy_T.default)
+def aten_numpy_t(op: Builder, self: Value) -> Value:
+    return op.Transpose(self, perm=list(reversed(range(op.rank(self)))))
 
 
 @register(aten.movedim.int)
@@ -216,6 +230,8 @@ def aten_movedim_intlist(
 def move_axis(op: Builder, value: Value, source: int, destination: int) -> Value:
     """One axis moved, the others in their order."""
     rank = op.rank(value)
+    if rank < 2:
+        return value
     order = [axis for axis in range(rank) if axis != source % rank]
     order.insert(destination % rank, source % rank)
     return op.Transpose(value, perm=order)
@@ -247,18 +263,22 @@ def aten_split(op: Builder, self: Value, split_size: Size, dim: int = 0) -> list
 def aten_split_with_sizes(
     op: Builder, self: Value, split_sizes: Sequence[Size], dim: int = 0
 ) -> list[Value]:
-    return _pieces(op, self, list(split_sizes)[:-1], dim)
+    return op.split(self, split_sizes, dim)
 
 
 @register(aten.split.sizes)
 def aten_split_sizes(
     op: Builder, self: Value, split_size: Sequence[Size], dim: int = 0
 ) -> list[Value]:
-    return _pieces(op, self, list(split_size)[:-1], dim)
+    return op.split(self, split_size, dim)
 
 
 @register(aten.chunk.default)
 def aten_chunk(op: Builder, self: Value, chunks: int, dim: int = 0) -> list[Value]:
+    """Pieces of ``ceil(size / chunks)`` elements.
+
+    Split's ``num_outputs`` would do, but ONNX Runtime refuses it where the size is 0.
+    """
     count = len(op.result)
     size = op.size(self, dim)
     if isinstance(size, int):
@@ -286,9 +306,7 @@ def _pieces(op: Builder, value: Value, sizes: list[Size], dim: int) -> list[Valu
 
 @register(aten.unbind.int)
 def aten_unbind(op: Builder, self: Value, dim: int = 0) -> list[Value]:
-    count = len(op.result)
-    pieces = op.split(self, [1] * count, op.axis(self, dim))
-    return [op.Squeeze(piece, [op.axis(self, dim)]) for piece in pieces]
+    return [op.Gather(self, index, axis=op.axis(self, dim)) for index in range(len(op.result))]
 
 
 # --- slices --------------------------------------------------------------------------------------
@@ -331,6 +349,8 @@ def _covers(op: Builder, value: Value, axis: int, end: Size) -> bool:
 
 @register(aten.narrow.default)
 def aten_narrow(op: Builder, self: Value, dim: int, start: Size, length: Size) -> Value:
+    if isinstance(start, int) and start < 0 and not isinstance(length, int):
+        start = plus(op, op.size(self, dim), start)
     end = plus(op, start, length)
     if isinstance(start, int) and start < 0 and end == 0:
         end = INT64_MAX
@@ -374,7 +394,8 @@ def aten_roll(op: Builder, self: Value, shifts: Sequence[Size], dims: Sequence[i
     """``[a | b]`` becomes ``[b | a]``, cut ``shift mod size`` elements from the end."""
     if not dims:
         flat = op.Reshape(self, [-1])
-        flat.shape = ir.Shape([None])
+        count = product(op, op.all_sizes(self))
+        flat.shape = ir.Shape([count if isinstance(count, int) else None])
         return reshaped(op, _rolled(op, flat, shifts[0], 0), op.all_sizes(self))
     for shift, dim in zip(shifts, dims, strict=True):
         self = _rolled(op, self, shift, op.axis(self, dim))
@@ -387,6 +408,8 @@ def _rolled(op: Builder, value: Value, shift: Size, axis: int) -> Value:
         if size == 0 or shift % size == 0:
             return value
         cut: Size = size - shift % size
+    elif isinstance(shift, int) and abs(shift) == 1:
+        cut = -shift  # right for every size, also 0 and 1
     else:
         safe = op.Max(size, 1) if isinstance(size, ir.Value) else max(size, 1)
         cut = minus(op, size, op.Mod(as_value(op, shift), safe))
@@ -440,25 +463,33 @@ def _padded(op: Builder, value: Value, pad: Sequence[Size], mode: str, fill: Any
     pads = op.sizes([*rest, *before, *rest, *after])
     if mode == "wrap" and op.opset < 19:
         return _wrapped(op, value, before, after, rank - count)
-    if mode != "constant" or fill == 0:
+    if mode != "constant" or (not isinstance(fill, ir.Value) and fill == 0):
         return op.Pad(value, pads, mode=mode)
+    if isinstance(fill, ir.Value):
+        fill = op.cast(fill, op.result_dtype)
     return op.Pad(value, pads, fill, mode=mode)
 
 
 def _wrapped(
     op: Builder, value: Value, before: Sequence[Size], after: Sequence[Size], first: int
 ) -> Value:
-    """Circular padding before opset 19, axis by axis: ``[end of x | x | start of x]``."""
-    for offset, (left, right) in enumerate(zip(before, after, strict=True)):
-        axis = first + offset
-        size = op.size(value, axis)
-        start = minus(op, size, left)
-        parts = [
-            sliced(op, value, axis, start, INT64_MAX),
-            value,
-            sliced(op, value, axis, 0, right),
-        ]
-        joined: Value = op.Concat(*parts, axis=axis)
-        joined.shape = ir.Shape([None if i == axis else d for i, d in enumerate(value.shape or ())])
-        value = joined
+    """Circular padding before opset 19, axis by axis: ``[end of x | x | start of x]``.
+
+    A negative amount cuts elements off, before anything is added.
+    """
+    for axis, (left, right) in enumerate(zip(before, after, strict=True), start=first):
+        shape = ir.Shape([None if i == axis else d for i, d in enumerate(value.shape or ())])
+        cut = [size if isinstance(size, int) and size < 0 else 0 for size in (left, right)]
+        if any(cut):
+            value = sliced(op, value, axis, -cut[0], cut[1] or INT64_MAX)
+            value.shape = shape
+        parts = [value]
+        if not (isinstance(left, int) and left <= 0):
+            start = -left if isinstance(left, int) else minus(op, op.size(value, axis), left)
+            parts.insert(0, sliced(op, value, axis, start, INT64_MAX))
+        if not (isinstance(right, int) and right <= 0):
+            parts.append(sliced(op, value, axis, 0, right))
+        if len(parts) > 1:
+            value = op.Concat(*parts, axis=axis)
+            value.shape = shape
     return value

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
-from onnx_aot.ops.builder import Builder
+from onnx_aot.dtypes import is_floating
+from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.creation import filled
+from onnx_aot.ops.movement import reshaped
 from onnx_aot.ops.registry import register
+from onnx_aot.ops.sizes import as_value, product, times
 
 __all__: list[str] = []
 
@@ -67,19 +71,28 @@ def aten_group_norm(
 
     GroupNormalization takes its scale per channel only since opset 21; this form runs everywhere.
     """
-    rank = op.rank(input)
-    channels = op.size(input, 1)
-    grouped = op.Reshape(input, [0, num_groups, -1])
+    batch, channels, *spatial = op.all_sizes(input)
+    group = _divided(op, product(op, [channels, *spatial]), num_groups)
+    grouped = reshaped(op, input, [batch, num_groups, group])
     ones = filled(op, [num_groups], 1, op.result_dtype)
     zeros = filled(op, [num_groups], 0, op.result_dtype)
-    normalized = op.InstanceNormalization(grouped, ones, zeros, epsilon=eps)
-    value: Value = op.Reshape(normalized, op.sizes(op.all_sizes(input)))
-    per_channel = [channels] + [1] * (rank - 2)
+    value: Value = op.InstanceNormalization(grouped, ones, zeros, epsilon=eps)
+    if isinstance(group, int):
+        value.shape = ir.Shape([(input.shape or ())[0], num_groups, group])
+        value = reshaped(op, value, [batch, channels, *spatial])
+    else:
+        value = op.Reshape(value, op.Shape(input), allowzero=1)
+    per_channel = [-1] + [1] * len(spatial)
     if weight is not None:
-        value = op.Mul(value, op.Reshape(weight, op.sizes(per_channel)))
+        value = op.Mul(value, op.Reshape(weight, per_channel))
     if bias is not None:
-        value = op.Add(value, op.Reshape(bias, op.sizes(per_channel)))
+        value = op.Add(value, op.Reshape(bias, per_channel))
     return value
+
+
+def _divided(op: Builder, size: Size, divisor: int) -> Size:
+    """A size that is a multiple of the divisor, divided by it."""
+    return size // divisor if isinstance(size, int) else op.Div(size, divisor)
 
 
 @register(aten.batch_norm.default)
@@ -127,8 +140,12 @@ def aten_batch_norm_training(
     Torch keeps the unbiased variance in ``running_var``; ONNX BatchNormalization in training mode
     would keep the biased one, so the statistics are written out.
     """
-    output, mean, variance, count = _normalized_by_batch(op, input, weight, bias, eps)
+    if not training:
+        return _with_running_statistics(op, input, weight, bias, running_mean, running_var, eps)
+    output, mean, variance = _normalized_by_batch(op, input, weight, bias, eps)
     inverse = op.Reciprocal(op.Sqrt(op.Add(variance, eps)))
+    sizes = op.all_sizes(input)
+    count = op.cast(as_value(op, product(op, [sizes[0], *sizes[2:]])), op.result_dtype)
     unbiased = op.Mul(variance, op.Div(count, op.Sub(count, 1.0)))
     return [
         output,
@@ -139,14 +156,30 @@ def aten_batch_norm_training(
     ]
 
 
+def _with_running_statistics(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    eps: float,
+) -> list[Value]:
+    """Outside training nothing is saved and the statistics stay."""
+    scale, shift = _affine(op, input, weight, bias)
+    output = op.BatchNormalization(input, scale, shift, mean, variance, epsilon=eps)
+    nothing = op.constant([], op.result_dtype)
+    return [output, nothing, nothing, mean, variance]
+
+
 def _moving(op: Builder, running: Value, current: Value, momentum: float) -> Value:
     return op.Add(op.Mul(running, 1.0 - momentum), op.Mul(current, momentum))
 
 
 def _normalized_by_batch(
     op: Builder, input: Value, weight: Value | None, bias: Value | None, eps: float
-) -> tuple[Value, Value, Value, Value]:
-    """Normalized by the batch's own statistics; with the mean, the biased variance, the count."""
+) -> tuple[Value, Value, Value]:
+    """Normalized by the batch's own statistics; with the mean and the biased variance."""
     rank = op.rank(input)
     axes = [axis for axis in range(rank) if axis != 1]
     mean = op.reduce("ReduceMean", input, axes, True)
@@ -158,11 +191,7 @@ def _normalized_by_batch(
         value = op.Mul(value, op.Reshape(weight, per_channel))
     if bias is not None:
         value = op.Add(value, op.Reshape(bias, per_channel))
-    count = op.constant(1, ir.DataType.INT64)
-    for axis in axes:
-        count = op.Mul(count, op.size(input, axis))
-    flat_mean, flat_variance = op.Squeeze(mean, axes), op.Squeeze(variance, axes)
-    return value, flat_mean, flat_variance, op.cast(count, op.result_dtype)
+    return value, op.Squeeze(mean, axes), op.Squeeze(variance, axes)
 
 
 @register(aten.instance_norm.default)
@@ -184,11 +213,52 @@ def aten_instance_norm(
     return op.InstanceNormalization(input, scale, shift, epsilon=eps)
 
 
-@register(aten.dropout.default, aten.alpha_dropout.default, aten.feature_dropout.default)
+@register(aten.dropout.default)
 def aten_dropout(op: Builder, input: Value, p: float, train: bool) -> Value:
     if not train or p == 0:
         return input
+    if p == 1:
+        return op.Mul(input, 0.0)
     return op.Dropout(input, p, op.constant(True))
+
+
+@register(aten.feature_dropout.default)
+def aten_feature_dropout(op: Builder, input: Value, p: float, train: bool) -> Value:
+    """Whole channels are dropped."""
+    if not train or p in (0, 1):
+        return aten_dropout(op, input, p, train)
+    return op.Mul(input, op.Dropout(_one_per_channel(op, input), p, op.constant(True)))
+
+
+def _one_per_channel(op: Builder, input: Value) -> Value:
+    batch, channels, *spatial = op.all_sizes(input)
+    return filled(op, [batch, channels] + [1] * len(spatial), 1, op.result_dtype)
+
+
+@register(aten.alpha_dropout.default)
+def aten_alpha_dropout(op: Builder, input: Value, p: float, train: bool) -> Value:
+    return _alpha_dropped(op, input, p, train, input)
+
+
+@register(aten.feature_alpha_dropout.default)
+def aten_feature_alpha_dropout(op: Builder, input: Value, p: float, train: bool) -> Value:
+    if not train or p in (0, 1):
+        return aten_dropout(op, input, p, train)
+    return _alpha_dropped(op, input, p, train, _one_per_channel(op, input))
+
+
+def _alpha_dropped(op: Builder, input: Value, p: float, train: bool, frame: Value) -> Value:
+    """What is dropped becomes ``-alpha``; the result is scaled to keep its mean and variance.
+
+    ``a x + a alpha p`` with ``a = 1 / sqrt((alpha^2 p + 1) (1 - p))``.
+    """
+    if not train or p in (0, 1):
+        return aten_dropout(op, input, p, train)
+    alpha = 1.7580993408473766  # of SELU: its scale times its negative slope
+    scale = 1.0 / math.sqrt((alpha * alpha * p + 1.0) * (1.0 - p))
+    _, kept = op.Dropout(frame, p, op.constant(True), _outputs=2)
+    mixed = op.Where(kept, input, -alpha)
+    return op.Add(op.Mul(mixed, scale), scale * alpha * p)
 
 
 @register(aten.embedding.default)
@@ -205,19 +275,13 @@ def aten_embedding(
 
 @register(aten.pixel_shuffle.default)
 def aten_pixel_shuffle(op: Builder, self: Value, upscale_factor: int) -> Value:
-    """DepthToSpace in column-row-depth order takes ``[batch, channels, h, w]`` only."""
-    return _as_batch(op, self, lambda x: op.DepthToSpace(x, blocksize=upscale_factor, mode="CRD"))
-
-
-def _as_batch(op: Builder, value: Value, apply: Any) -> Value:
-    """Applies an operator that wants exactly one batch dimension before the last three."""
-    rank = op.rank(value)
-    if rank == 4:
-        return apply(value)
-    if rank == 3:
-        return op.Squeeze(apply(op.Unsqueeze(value, [0])), [0])
-    sizes = op.all_sizes(value)
-    flat = op.Reshape(value, op.sizes([-1, *sizes[-3:]]))
-    shuffled = apply(flat)
-    tail = op.Shape(shuffled, start=1)
-    return op.Reshape(shuffled, op.Concat(op.sizes(sizes[:-3]), tail, axis=0))
+    """DepthToSpace in column-row-depth order, which takes four dimensions of floats."""
+    if op.rank(self) == 4 and is_floating(self.dtype):
+        return op.DepthToSpace(self, blocksize=upscale_factor, mode="CRD")
+    *batch, channels, height, width = op.all_sizes(self)
+    r, c = upscale_factor, _divided(op, channels, upscale_factor**2)
+    first = len(batch)
+    split = reshaped(op, self, [*batch, c, r, r, height, width])
+    order = [*range(first + 1), *(first + axis for axis in (3, 1, 4, 2))]
+    mixed = op.Transpose(split, perm=order)
+    return reshaped(op, mixed, [*batch, c, times(op, height, r), times(op, width, r)])

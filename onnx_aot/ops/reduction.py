@@ -8,20 +8,25 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.registry import register
+from onnx_aot.ops.sizes import as_value, minus, product
 
-__all__: list[str] = []
+__all__ = ["Axes", "axes_of"]
 
 aten = torch.ops.aten
 Value = ir.Value
 Axes = int | Sequence[int] | None
 
 
-def _list(dim: Axes) -> list[int] | None:
+def axes_of(op: Builder, value: Value, dim: Axes) -> list[int] | None:
+    """The axes to reduce, None for all.
+
+    They are not negative: ONNX Runtime keeps a negative axis where the input has no elements.
+    """
     if isinstance(dim, int):
-        return [dim]
-    return None if dim is None else list(dim)
+        dim = [dim]
+    return [op.axis(value, axis) for axis in dim] if dim else None
 
 
 def _reduced(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
@@ -29,7 +34,13 @@ def _reduced(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> 
     value = op.cast(value, op.result_dtype)
     if op.rank(value) == 0:
         return value
-    return op.reduce(name, value, _list(dim), keepdim)
+    return op.reduce(name, value, axes_of(op, value, dim), keepdim)
+
+
+def _element_count(op: Builder, value: Value, dim: Axes) -> Size:
+    """How many elements each result is made from."""
+    axes = axes_of(op, value, dim) or range(op.rank(value))
+    return product(op, [op.size(value, axis) for axis in axes])
 
 
 @register(aten.sum.default, aten.sum.dim_IntList)
@@ -43,7 +54,31 @@ def aten_sum(
 def aten_mean(
     op: Builder, self: Value, dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Value:
-    return _reduced(op, "ReduceMean", self, dim, keepdim)
+    return _mean(op, op.cast(self, op.result_dtype), dim, keepdim)
+
+
+def _mean(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
+    if op.rank(value) == 0:
+        return value
+    return _average(op, value, axes_of(op, value, dim), keepdim, _element_count(op, value, dim))
+
+
+def _average(
+    op: Builder, value: Value, axes: list[int] | None, keepdim: bool, count: Size
+) -> Value:
+    """ReduceMean, or sum over count where that may be 0.
+
+    The mean of nothing is NaN in torch, undefined in ONNX and 0 in ONNX Runtime.
+    """
+    if isinstance(count, int) and count > 0:
+        return op.reduce("ReduceMean", value, axes, keepdim)
+    total = op.reduce("ReduceSum", value, axes, keepdim)
+    return op.Div(total, op.cast(as_value(op, count), _known(value.dtype)))
+
+
+def _known(dtype: ir.DataType | None) -> ir.DataType:
+    assert dtype is not None
+    return dtype
 
 
 @register(aten.prod.default, aten.prod.dim_int)
@@ -55,60 +90,72 @@ def aten_prod(
 
 @register(aten.amax.default)
 def aten_amax(op: Builder, self: Value, dim: Axes = (), keepdim: bool = False) -> Value:
-    return _reduced(op, "ReduceMax", self, dim, keepdim)
+    return _extreme(op, "ReduceMax", self, dim, keepdim)
 
 
 @register(aten.amin.default)
 def aten_amin(op: Builder, self: Value, dim: Axes = (), keepdim: bool = False) -> Value:
-    return _reduced(op, "ReduceMin", self, dim, keepdim)
+    return _extreme(op, "ReduceMin", self, dim, keepdim)
 
 
 @register(aten.max.default)
 def aten_max(op: Builder, self: Value) -> Value:
-    return _reduced(op, "ReduceMax", self, None, False)
+    return _extreme(op, "ReduceMax", self, None, False)
 
 
 @register(aten.min.default)
 def aten_min(op: Builder, self: Value) -> Value:
-    return _reduced(op, "ReduceMin", self, None, False)
+    return _extreme(op, "ReduceMin", self, None, False)
+
+
+@register(aten.aminmax.default)
+def aten_aminmax(
+    op: Builder, self: Value, dim: int | None = None, keepdim: bool = False
+) -> list[Value]:
+    return [_extreme(op, name, self, dim, keepdim) for name in ("ReduceMin", "ReduceMax")]
+
+
+def _extreme(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
+    """Booleans, which ReduceMax and ReduceMin take since opset 20, as integers before."""
+    if op.rank(value) == 0:
+        return value
+    if value.dtype == ir.DataType.BOOL and op.opset < 20:
+        number = op.cast(value, ir.DataType.INT32)
+        return op.cast(op.reduce(name, number, axes_of(op, value, dim), keepdim), ir.DataType.BOOL)
+    return op.reduce(name, value, axes_of(op, value, dim), keepdim)
 
 
 @register(aten.max.dim)
 def aten_max_dim(op: Builder, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    return _extreme(op, "ReduceMax", "ArgMax", self, dim, keepdim)
+    values = _extreme(op, "ReduceMax", self, dim, keepdim)
+    return [values, _position(op, "ArgMax", self, dim, keepdim)]
 
 
 @register(aten.min.dim)
 def aten_min_dim(op: Builder, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    return _extreme(op, "ReduceMin", "ArgMin", self, dim, keepdim)
-
-
-def _extreme(
-    op: Builder, reduce: str, arg: str, value: Value, dim: int, keepdim: bool
-) -> list[Value]:
-    if op.rank(value) == 0:
-        return [value, op.constant(0, ir.DataType.INT64)]
-    values = op.reduce(reduce, value, [dim], keepdim)
-    return [values, op.call_op(arg, [value], {"axis": dim, "keepdims": int(keepdim)})]
+    values = _extreme(op, "ReduceMin", self, dim, keepdim)
+    return [values, _position(op, "ArgMin", self, dim, keepdim)]
 
 
 @register(aten.argmax.default)
 def aten_argmax(op: Builder, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    return _arg(op, "ArgMax", self, dim, keepdim)
+    return _position(op, "ArgMax", self, dim, keepdim)
 
 
 @register(aten.argmin.default)
 def aten_argmin(op: Builder, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    return _arg(op, "ArgMin", self, dim, keepdim)
+    return _position(op, "ArgMin", self, dim, keepdim)
 
 
-def _arg(op: Builder, name: str, value: Value, dim: int | None, keepdim: bool) -> Value:
+def _position(op: Builder, name: str, value: Value, dim: int | None, keepdim: bool) -> Value:
     """The first position of the extreme, as eager torch gives it on the CPU."""
     rank = op.rank(value)
     if rank == 0:
         return op.constant(0, ir.DataType.INT64)
+    if value.dtype == ir.DataType.BOOL:
+        value = op.cast(value, ir.DataType.INT32)
     if dim is not None:
-        return op.call_op(name, [value], {"axis": dim, "keepdims": int(keepdim)})
+        return op.call_op(name, [value], {"axis": op.axis(value, dim), "keepdims": int(keepdim)})
     flat = op.call_op(name, [op.Reshape(value, [-1])], {"axis": 0, "keepdims": 0})
     return op.Reshape(flat, [1] * rank) if keepdim else flat
 
@@ -128,80 +175,81 @@ def aten_cumsum(op: Builder, self: Value, dim: int, dtype: Any = None) -> Value:
 
 @register(aten.var.correction)
 def aten_var(
-    op: Builder,
-    self: Value,
-    dim: Axes = None,
-    correction: Any = None,
-    keepdim: bool = False,
+    op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
 ) -> Value:
-    return variance(op, self, dim, correction, keepdim)[0]
+    return _variance(op, self, dim, correction, keepdim)
+
+
+@register(aten.var.default, aten.var.dim)
+def aten_var_unbiased(
+    op: Builder, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> Value:
+    return _variance(op, self, dim, int(unbiased), keepdim)
 
 
 @register(aten.std.correction)
 def aten_std(
-    op: Builder,
-    self: Value,
-    dim: Axes = None,
-    correction: Any = None,
-    keepdim: bool = False,
+    op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
 ) -> Value:
-    return op.Sqrt(variance(op, self, dim, correction, keepdim)[0])
+    return op.Sqrt(_variance(op, self, dim, correction, keepdim))
+
+
+@register(aten.std.default, aten.std.dim)
+def aten_std_unbiased(
+    op: Builder, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> Value:
+    return op.Sqrt(_variance(op, self, dim, int(unbiased), keepdim))
 
 
 @register(aten.var_mean.correction)
 def aten_var_mean(
-    op: Builder,
-    self: Value,
-    dim: Axes = None,
-    correction: Any = None,
-    keepdim: bool = False,
+    op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
 ) -> list[Value]:
-    return list(variance(op, self, dim, correction, keepdim))
+    variance = _variance(op, self, dim, correction, keepdim)
+    return [variance, _mean(op, self, dim, keepdim)]
 
 
-@register(aten.var.dim)
-def aten_var_dim(
-    op: Builder, self: Value, dim: Axes, unbiased: bool = True, keepdim: bool = False
-) -> Value:
-    return variance(op, self, dim, int(unbiased), keepdim)[0]
+@register(aten.var_mean.default, aten.var_mean.dim)
+def aten_var_mean_unbiased(
+    op: Builder, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> list[Value]:
+    return aten_var_mean(op, self, dim, int(unbiased), keepdim)
 
 
-@register(aten.std.dim)
-def aten_std_dim(
-    op: Builder, self: Value, dim: Axes, unbiased: bool = True, keepdim: bool = False
-) -> Value:
-    return op.Sqrt(variance(op, self, dim, int(unbiased), keepdim)[0])
+@register(aten.std_mean.correction)
+def aten_std_mean(
+    op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
+) -> list[Value]:
+    variance, mean = aten_var_mean(op, self, dim, correction, keepdim)
+    return [op.Sqrt(variance), mean]
 
 
-@register(aten.var.default)
-def aten_var_default(op: Builder, self: Value, unbiased: bool = True) -> Value:
-    return variance(op, self, None, int(unbiased), False)[0]
+@register(aten.std_mean.default, aten.std_mean.dim)
+def aten_std_mean_unbiased(
+    op: Builder, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> list[Value]:
+    return aten_std_mean(op, self, dim, int(unbiased), keepdim)
 
 
-@register(aten.std.default)
-def aten_std_default(op: Builder, self: Value, unbiased: bool = True) -> Value:
-    return op.Sqrt(variance(op, self, None, int(unbiased), False)[0])
-
-
-def variance(
-    op: Builder, value: Value, dim: Axes, correction: Any, keepdim: bool
-) -> tuple[Value, Value]:
-    """``sum((x - mean)^2) / max(0, n - correction)`` and the mean, in two passes."""
+def _variance(op: Builder, value: Value, dim: Axes, correction: Any, keepdim: bool) -> Value:
+    """``sum((x - mean)^2) / max(0, n - correction)``, in two passes."""
+    axes = axes_of(op, value, dim)
     correction = 1 if correction is None else correction
-    axes = _list(dim)
     if op.rank(value) == 0:
-        deviation = op.Sub(value, value)
-        return op.Div(deviation, max(0.0, 1 - correction)), value
-    mean = op.reduce("ReduceMean", value, axes, True)
-    centred = op.Sub(value, mean)
-    total = op.reduce("ReduceSum", op.Mul(centred, centred), axes, keepdim)
-    count = op.constant(1, ir.DataType.INT64)
-    for axis in axes or range(op.rank(value)):
-        count = op.Mul(count, op.size(value, axis))
-    freedom = op.cast(op.Max(op.Sub(count, int(correction)), 0), total.dtype or ir.DataType.FLOAT)
-    if int(correction) != correction:
-        exact = op.Sub(op.cast(count, total.dtype or ir.DataType.FLOAT), correction)
-        freedom = op.Max(exact, 0.0)
-    if not keepdim:
-        mean = op.reduce("ReduceMean", value, axes, False)
-    return op.Div(total, freedom), mean
+        return op.Div(op.Sub(value, value), max(0.0, 1.0 - correction))
+    centred = op.Sub(value, op.reduce("ReduceMean", value, axes, True))
+    square = op.Mul(centred, centred)
+    count = _element_count(op, value, dim)
+    if correction == 0:
+        return _average(op, square, axes, keepdim, count)
+    total = op.reduce("ReduceSum", square, axes, keepdim)
+    return op.Div(total, _freedom(op, count, correction, _known(value.dtype)))
+
+
+def _freedom(op: Builder, count: Size, correction: Any, dtype: ir.DataType) -> Value | float:
+    """``max(0, n - correction)``; the subtraction is exact where the correction is whole."""
+    if isinstance(count, int):
+        return max(0.0, count - float(correction))
+    if int(correction) == correction:
+        return op.cast(op.Max(minus(op, count, int(correction)), 0), dtype)
+    return op.Max(op.Sub(op.cast(count, dtype), float(correction)), 0.0)

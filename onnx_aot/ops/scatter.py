@@ -9,11 +9,11 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ops.builder import Builder, Size
-from onnx_aot.ops.indexing import IndexPlan, stacked
-from onnx_aot.ops.movement import expanded, sliced
+from onnx_aot.ops.indexing import IndexPlan, counted, diagonal_length
+from onnx_aot.ops.movement import expanded, reshaped, sliced
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import INT64_MAX
-from onnx_aot.ops.sizes import plus
+from onnx_aot.ops.sizes import plus, product
 
 __all__: list[str] = []
 
@@ -23,6 +23,9 @@ BOOL = ir.DataType.BOOL
 INT64 = ir.DataType.INT64
 
 
+# --- element by element --------------------------------------------------------------------------
+
+
 @register(aten.scatter.src)
 def aten_scatter_src(op: Builder, self: Value, dim: int, index: Value, src: Value) -> Value:
     return _scattered(op, self, dim, index, src, "none")
@@ -30,8 +33,9 @@ def aten_scatter_src(op: Builder, self: Value, dim: int, index: Value, src: Valu
 
 @register(aten.scatter.value)
 def aten_scatter_value(op: Builder, self: Value, dim: int, index: Value, value: Any) -> Value:
-    fill = value if isinstance(value, ir.Value) else op.constant(value, self.dtype)
-    return _scattered(op, self, dim, index, op.Expand(fill, op.Shape(index)), "none")
+    source = op.Expand(_fill(op, self, value), op.Shape(index))
+    source.shape = index.shape.copy() if index.shape is not None else None
+    return _scattered(op, self, dim, index, source, "none")
 
 
 @register(aten.scatter_add.default)
@@ -39,24 +43,48 @@ def aten_scatter_add(op: Builder, self: Value, dim: int, index: Value, src: Valu
     return _scattered(op, self, dim, index, src, "add")
 
 
+def _fill(op: Builder, value: Value, fill: Any) -> Value:
+    """A number in the type of a tensor."""
+    dtype = value.dtype or op.result_dtype
+    return op.cast(fill, dtype) if isinstance(fill, ir.Value) else op.constant(fill, dtype)
+
+
 def _scattered(
     op: Builder, value: Value, dim: int, index: Value, source: Value, reduction: str
 ) -> Value:
-    """Only the part of the source that the index covers is read."""
-    if op.rank(value) == 0:
-        flat = _scattered(
-            op,
-            op.Reshape(value, [1]),
-            0,
-            op.Reshape(index, [-1]),
-            op.Reshape(source, [-1]),
-            reduction,
-        )
-        return op.Reshape(flat, op.constant([], INT64))
+    """Only the part of the source that the index covers is read; 0-d tensors count as 1-d."""
+    if index.shape is not None and 0 in index.shape:
+        return value
+    if 0 in (op.rank(value), op.rank(index)):
+        flat = [_as_vector(op, tensor) for tensor in (value, index, source)]
+        written = _scattered(op, flat[0], 0, flat[1], flat[2], reduction)
+        return op.Reshape(written, op.constant([], INT64)) if op.rank(value) == 0 else written
     if source.shape is None or source.shape != index.shape:
         rank = op.rank(index)
         source = op.Slice(source, [0] * rank, op.Shape(index), list(range(rank)))
     return op.ScatterElements(value, index, source, axis=dim, reduction=reduction)
+
+
+def _as_vector(op: Builder, value: Value) -> Value:
+    if op.rank(value) == 1:
+        return value
+    vector = op.Reshape(value, [-1])
+    vector.shape = ir.Shape([1])
+    return vector
+
+
+@register(aten.masked_scatter.default)
+def aten_masked_scatter(op: Builder, self: Value, mask: Value, source: Value) -> Value:
+    """The elements where the mask is true, in row-major order, taken from the source in order."""
+    wide = op.Expand(mask, op.Shape(self))
+    if op.rank(mask) > 0 and mask.shape != self.shape:
+        self = op.Expand(self, op.Shape(mask))
+    positions = op.Transpose(op.NonZero(wide), perm=[1, 0])
+    count = op.Shape(positions, start=0, end=1)
+    return op.ScatterND(self, positions, op.Slice(op.Reshape(source, [-1]), [0], count, [0]))
+
+
+# --- along one axis ------------------------------------------------------------------------------
 
 
 @register(aten.slice_scatter.default)
@@ -73,52 +101,96 @@ def aten_slice_scatter(
     dim = op.axis(self, dim)
     first = 0 if start is None else start
     last = INT64_MAX if end is None else end
-    if op.number(first) == 0 and op.number(last) == INT64_MAX and step == 1:
-        return expanded(op, src, op.all_sizes(self))
+    src = op.cast(src, self.dtype or op.result_dtype)
     if step == 1:
-        return _joined(op, self, src, dim, first, last)
-    size = op.size(self, dim)
-    positions = sliced(op, op.Range(0, size, 1), 0, first, last, step)
-    return _written_along(op, self, dim, positions, src)
+        sizes = op.all_sizes(self)
+        sizes[dim] = op.size(src, dim)
+        return _joined(op, self, expanded(op, src, sizes), dim, first, last, sizes[dim])
+    return _written_along(op, self, dim, _positions(op, self, dim, first, last, step), src)
 
 
-def _joined(op: Builder, value: Value, source: Value, axis: int, start: Size, end: Size) -> Value:
-    """``[before | source | after]``; an end before the start leaves the tensor as it is."""
-    sizes = op.all_sizes(value)
-    sizes[axis] = op.size(source, axis)
-    source = expanded(op, op.cast(source, value.dtype or op.result_dtype), sizes)
-    length = op.size(source, axis) if source.shape is not None else sizes[axis]
-    head = sliced(op, value, axis, 0, start)
-    if isinstance(start, int) and start < 0:
-        after = end
-        if op.number(end) == INT64_MAX:
-            return op.Concat(head, source, axis=axis)
+def _positions(
+    op: Builder, value: Value, axis: int, start: Size, end: Size, step: int = 1
+) -> Value:
+    """Where a slice takes its elements, as a 1-d tensor."""
+    size = op.size(value, axis)
+    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+        return op.constant(list(range(size))[start:end:step], INT64)
+    return sliced(op, counted(op, 0, size), 0, start, end, step)
+
+
+def _joined(
+    op: Builder, value: Value, source: Value, axis: int, start: Size, end: Size, length: Size
+) -> Value:
+    """``[before | source | after]`` where the source has the length of the slice it replaces.
+
+    A start before the first element, or an end before the start, makes the bounds no measure of
+    where the tensor goes on: that is the length after what comes before.
+    """
+    size = op.size(value, axis)
+    if isinstance(start, int) and isinstance(size, int):
+        start = min(max(start + size if start < 0 else start, 0), size)
+    parts = [source]
+    if start != 0:
+        parts.insert(0, sliced(op, value, axis, 0, start))
+    if end == INT64_MAX:
+        return op.Concat(*parts, axis=axis)
+    if isinstance(start, int) and start >= 0:
+        after = op.sizes([plus(op, start, length)])
     else:
-        after = plus(op, start, length)
-    tail = sliced(op, value, axis, after, INT64_MAX)
-    return op.Concat(head, source, tail, axis=axis)
+        after = op.Add(op.Shape(parts[0], start=axis, end=axis + 1), op.sizes([length]))
+    if op.number(after) != size:
+        parts.append(op.Slice(value, after, [INT64_MAX], [axis]))
+    return op.Concat(*parts, axis=axis)
 
 
-def _written_along(op: Builder, value: Value, axis: int, positions: Value, source: Value) -> Value:
-    """Rows at 1-d positions of one axis replaced, by ScatterND with that axis in front."""
-    rank = op.rank(value)
-    order = [axis, *(a for a in range(rank) if a != axis)]
-    back = [order.index(a) for a in range(rank)]
-    front = op.Transpose(value, perm=order)
-    rows = op.Transpose(op.cast(source, value.dtype or op.result_dtype), perm=order)
-    written = op.ScatterND(front, op.Unsqueeze(positions, [-1]), rows)
-    return op.Transpose(written, perm=back)
+def _written_along(
+    op: Builder, value: Value, axis: int, positions: Value, source: Value, reduction: str = "none"
+) -> Value:
+    """``x[positions] = source``, or ``+=``, along one axis.
+
+    ScatterND is the cheapest, but along the first axis only, and ONNX Runtime's adds up duplicate
+    positions in several threads that overwrite each other.
+    """
+    if axis == 0 and reduction == "none":
+        return op.ScatterND(value, op.Unsqueeze(positions, [-1]), source)
+    around = [a for a in range(op.rank(value)) if a != axis]
+    index = op.Unsqueeze(positions, around) if around else positions
+    index = op.Expand(index, op.Shape(source)) if around else index
+    return op.ScatterElements(value, index, source, axis=axis, reduction=reduction)
 
 
 @register(aten.select_scatter.default)
 def aten_select_scatter(op: Builder, self: Value, src: Value, dim: int, index: Size) -> Value:
     """``x[index] = src`` along one axis."""
     dim = op.axis(self, dim)
-    position = op.sizes([index])
+    src = op.cast(src, self.dtype or op.result_dtype)
     row = op.Unsqueeze(src, [dim])
-    if src.shape is not None:
-        row.shape = ir.Shape([*src.shape[:dim], 1, *src.shape[dim:]])
-    return _written_along(op, self, dim, position, row)
+    row.shape = ir.Shape([*src.shape[:dim], 1, *src.shape[dim:]]) if src.shape is not None else None
+    if dim == 0 or isinstance(index, ir.Value):
+        return _written_along(op, self, dim, op.sizes([index]), row)
+    return _joined(op, self, row, dim, index, INT64_MAX if index == -1 else index + 1, 1)
+
+
+@register(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
+def aten_index_fill(op: Builder, self: Value, dim: int, index: Value, value: Any) -> Value:
+    fill = _fill(op, self, value)
+    if op.rank(self) == 0:
+        vector = op.Reshape(self, [1])
+        vector.shape = ir.Shape([1])
+        filled = aten_index_fill(op, vector, 0, index, fill)
+        return op.Reshape(filled, op.constant([], INT64))
+    if op.rank(index) == 0:
+        index = op.Unsqueeze(index, [0])
+        index.shape = ir.Shape([1])
+    dim = op.axis(self, dim)
+    sizes = op.all_sizes(self)
+    sizes[dim] = op.size(index, 0)
+    rows = op.Expand(fill, op.sizes(sizes))
+    return _written_along(op, self, dim, op.cast(index, INT64), rows)
+
+
+# --- advanced indexing ---------------------------------------------------------------------------
 
 
 @register(aten.index_put.default)
@@ -129,79 +201,16 @@ def aten_index_put(
     values: Value,
     accumulate: bool = False,
 ) -> Value:
-    """``x[i, :, j] = v``: a boolean mask with one value is Where, the rest is ScatterND."""
-    present = [index for index in indices if index is not None]
-    masked = len(present) == 1 and present[0].dtype == BOOL
-    if masked and not accumulate and op.rank(values) == 0:
-        return op.Where(_mask_for(op, self, indices), values, self)
+    """``x[i, :, j] = v``, or ``+=``."""
     plan = IndexPlan(op, self, indices)
-    where = stacked(op, plan.indices)
+    if plan.mask is not None:
+        after = op.rank(self) - plan.axes[-1] - 1
+        if self.dtype != BOOL and _broadcasts_after(op, values, after, op.rank(self)):
+            mask = op.Unsqueeze(plan.mask, [plan.axes[-1] - plan.axes[0] + 1 + i for i in range(after)]) if after else plan.mask
+            return op.Where(mask, op.Add(self, values) if accumulate else values, self)
+    elif len(plan.axes) == 1:
+        return _put_along(op, self, plan.axes[0], plan.indices[0], values, accumulate)
     front = op.Transpose(self, perm=plan.order)
-    # The written block has the indices' shape, then the axes that are not indexed.
-    rest = [op.size(self, axis) for axis in plan.order[len(plan.axes) :]]
-    block = op.Shape(plan.indices[0])
-    if rest:
-        block = op.Concat(block, op.sizes(rest), axis=0)
-    source = _values_in_front(op, values, plan, len(rest))
-    source = op.Expand(source, block)
-    reduction = "add" if accumulate else "none"
-    written = op.ScatterND(front, where, source, reduction=reduction)
-    back = [plan.order.index(axis) for axis in range(op.rank(self))]
-    return op.Transpose(written, perm=back)
-
-
-def _mask_for(op: Builder, value: Value, indices: Sequence[Value | None]) -> Value:
-    """The mask broadcastable against the whole tensor."""
-    for leading, index in enumerate(indices):
-        if index is not None:
-            trailing = op.rank(value) - leading - op.rank(index)
-            axes = list(range(op.rank(index), op.rank(index) + trailing))
-            return op.Unsqueeze(index, axes) if axes else index
-    raise AssertionError("an index has a tensor")
-
-
-def _values_in_front(op: Builder, values: Value, plan: IndexPlan, kept: int) -> Value:
-    """Values come with the indices' axes at ``plan.position``; ScatterND wants them first."""
-    if plan.position == 0:
-        return values
-    rank = plan.rank + kept
-    missing = rank - op.rank(values)
-    if missing > 0:
-        values = op.Unsqueeze(values, list(range(missing)))
-    block = list(range(plan.position, plan.position + plan.rank))
-    rest = [axis for axis in range(rank) if axis not in block]
-    return op.Transpose(values, perm=[*block, *rest])
-
-
-@register(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
-def aten_index_fill(op: Builder, self: Value, dim: int, index: Value, value: Any) -> Value:
-    fill = value if isinstance(value, ir.Value) else op.constant(value, self.dtype)
-    fill = op.cast(fill, self.dtype or op.result_dtype)
-    dim = op.axis(self, dim)
-    sizes = op.all_sizes(self)
-    shape = op.sizes(sizes[:dim] + sizes[dim + 1 :])
-    count = op.Shape(index) if op.rank(index) else op.constant([1])
-    if op.rank(index) == 0:
-        index = op.Unsqueeze(index, [0])
-    rank = op.rank(self)
-    order = [dim, *(a for a in range(rank) if a != dim)]
-    rows = op.Expand(fill, op.Concat(count, shape, axis=0))
-    written = op.ScatterND(op.Transpose(self, perm=order), op.Unsqueeze(index, [-1]), rows)
-    return op.Transpose(written, perm=[order.index(a) for a in range(rank)])
-
-
-@register(aten.diagonal_scatter.default)
-def aten_diagonal_scatter(
-    op: Builder, self: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Value:
-    rank = op.rank(self)
-    first, second = dim1 % rank, dim2 % rank
-    rest = [axis for axis in range(rank) if axis not in (first, second)]
-    order = [first, second, *rest]
-    front = op.Transpose(self, perm=order)
-    count = op.size(src, -1)
-    start = op.Range(0, count, 1)
-    where = stacked(op, [op.Add(start, max(-offset, 0)), op.Add(start, max(offset, 0))])
-    rows = op.Transpose(src, perm=[rank - 2, *range(rank - 2)])
-    written = op.ScatterND(front, where, rows)
-    return op.Transpose(written, perm=[order.index(a) for a in range(rank)])
+    sizes = [op.size(self, axis) for axis in plan.order]
+    front.shape = ...
+    return front

@@ -6,9 +6,11 @@ shaped here when the rule is trivial, so that translations can ask for their ran
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import onnx_ir as ir
+import torch
 
 __all__ = ["output_shape"]
 
@@ -32,25 +34,170 @@ BROADCAST = frozenset(
 )
 
 
-def output_shape(op_type: str, inputs: Sequence[ir.Value | None]) -> ir.Shape | None:
+Dimensions = list[int | ir.SymbolicDim]
+Inputs = Sequence[ir.Value | None]
+Rule = Callable[["Op", list[Any], Inputs, Mapping[str, Any]], Dimensions | None]
+
+UNKNOWN = ir.SymbolicDim(None)
+
+
+class Op(Protocol):
+    """What a rule needs of the builder."""
+
+    def literal(self, value: Any) -> torch.Tensor | None:
+        """The contents of a constant, or None."""
+
+
+def output_shape(
+    op: Op, op_type: str, inputs: Inputs, attributes: Mapping[str, Any]
+) -> ir.Shape | None:
     """The shape of an operator's first output, or None where it does not follow trivially."""
-    if op_type in SAME_AS_FIRST:
-        first = inputs[0]
-        return None if first is None or first.shape is None else first.shape.copy()
     if op_type in BROADCAST:
         return _broadcast([value.shape if value is not None else None for value in inputs])
-    return None
+    first = inputs[0] if inputs else None
+    if first is None or first.shape is None:
+        return None
+    if op_type in SAME_AS_FIRST:
+        return first.shape.copy()
+    rule = RULES.get(op_type)
+    if rule is None:
+        return None
+    dimensions = rule(op, list(first.shape), inputs, attributes)
+    return None if dimensions is None else ir.Shape(dimensions)
 
 
 def _broadcast(shapes: list[ir.Shape | None]) -> ir.Shape | None:
     known = [shape for shape in shapes if shape is not None]
     if len(known) < len(shapes):
         return None
-    dimensions: list[int | ir.SymbolicDim] = []
+    dimensions: Dimensions = []
     for position in range(-max(map(len, known), default=0), 0):
         sizes = [shape[position] for shape in known if len(shape) >= -position]
         wide = [size for size in sizes if size != 1]
-        if any(size != wide[0] for size in wide):
-            return None  # symbolic sizes that are not known to be equal
-        dimensions.append(wide[0] if wide else 1)
+        same = all(size == wide[0] and size != UNKNOWN for size in wide)
+        dimensions.append((wide[0] if wide else 1) if same else UNKNOWN)
     return ir.Shape(dimensions)
+
+
+def _numbers(op: Op, inputs: Inputs, index: int) -> list[int] | None:
+    literal = op.literal(inputs[index]) if index < len(inputs) else None
+    return None if literal is None else literal.flatten().tolist()
+
+
+def _unsqueeze(op: Op, shape: list[Any], inputs: Inputs, _: Any) -> Dimensions | None:
+    axes = _numbers(op, inputs, 1)
+    if axes is None:
+        return None
+    rank = len(shape) + len(axes)
+    added = {axis % rank for axis in axes}
+    rest = iter(shape)
+    return [1 if axis in added else next(rest) for axis in range(rank)]
+
+
+def _squeeze(op: Op, shape: list[Any], inputs: Inputs, _: Any) -> Dimensions | None:
+    axes = _numbers(op, inputs, 1)
+    if axes is None:
+        return None
+    dropped = {axis % len(shape) for axis in axes}
+    return [size for axis, size in enumerate(shape) if axis not in dropped]
+
+
+def _transpose(_: Op, shape: list[Any], __: Inputs, attributes: Any) -> Dimensions | None:
+    order = attributes.get("perm") or range(len(shape) - 1, -1, -1)
+    return [shape[axis] for axis in order]
+
+
+def _reshape(op: Op, shape: list[Any], inputs: Inputs, attributes: Any) -> Dimensions | None:
+    target = _numbers(op, inputs, 1)
+    if target is None:
+        return None
+    copies = not attributes.get("allowzero")
+    return [
+        shape[axis] if size == 0 and copies else UNKNOWN if size == -1 else size
+        for axis, size in enumerate(target)
+    ]
+
+
+def _reduce(op: Op, shape: list[Any], inputs: Inputs, attributes: Any) -> Dimensions | None:
+    axes = attributes.get("axes", attributes.get("axis"))
+    if axes is None and len(inputs) > 1:
+        axes = _numbers(op, inputs, 1)
+        if axes is None:
+            return None
+    if axes is None:
+        axes = range(len(shape))
+    reduced = {axis % len(shape) for axis in ([axes] if isinstance(axes, int) else axes)}
+    if attributes.get("keepdims", 1):
+        return [1 if axis in reduced else size for axis, size in enumerate(shape)]
+    return [size for axis, size in enumerate(shape) if axis not in reduced]
+
+
+def _gather(_: Op, shape: list[Any], inputs: Inputs, attributes: Any) -> Dimensions | None:
+    indices = inputs[1]
+    if indices is None or indices.shape is None:
+        return None
+    axis = (attributes.get("axis") or 0) % len(shape)
+    return [*shape[:axis], *indices.shape, *shape[axis + 1 :]]
+
+
+def _along_axes(op: Op, shape: list[Any], inputs: Inputs, _: Any) -> Dimensions | None:
+    """Slice: the sliced axes have sizes that are not known here."""
+    axes = _numbers(op, inputs, 3) if len(inputs) > 3 else list(range(len(shape)))
+    if axes is None:
+        return [UNKNOWN] * len(shape)
+    touched = {axis % len(shape) for axis in axes}
+    return [UNKNOWN if axis in touched else size for axis, size in enumerate(shape)]
+
+
+def _concat(_: Op, shape: list[Any], inputs: Inputs, attributes: Any) -> Dimensions | None:
+    axis = attributes["axis"] % len(shape)
+    sizes = [None if v is None or v.shape is None else v.shape[axis] for v in inputs]
+    numbers = [size for size in sizes if isinstance(size, int)]
+    total = sum(numbers) if len(numbers) == len(sizes) else UNKNOWN
+    return [total if position == axis else size for position, size in enumerate(shape)]
+
+
+def _matmul(_: Op, shape: list[Any], inputs: Inputs, __: Any) -> Dimensions | None:
+    right = inputs[1]
+    if right is None or right.shape is None or len(shape) < 2 or len(right.shape) < 2:
+        return None
+    batch = _broadcast([ir.Shape(shape[:-2]), ir.Shape(right.shape[:-2])])
+    return None if batch is None else [*batch, shape[-2], right.shape[-1]]
+
+
+def _expand(op: Op, shape: list[Any], inputs: Inputs, _: Any) -> Dimensions | None:
+    target = _numbers(op, inputs, 1)
+    if target is None:
+        return None
+    widened = _broadcast([ir.Shape(shape), ir.Shape(target)])
+    return None if widened is None else list(widened)
+
+
+def _same_rank(_: Op, shape: list[Any], __: Inputs, ___: Any) -> Dimensions | None:
+    return [UNKNOWN] * len(shape)
+
+
+RULES: dict[str, Rule] = {
+    "ArgMax": _reduce,
+    "ArgMin": _reduce,
+    "Concat": _concat,
+    "Expand": _expand,
+    "Gather": _gather,
+    "MatMul": _matmul,
+    "Pad": _same_rank,
+    "Range": lambda *_: [UNKNOWN],
+    "ReduceL1": _reduce,
+    "ReduceL2": _reduce,
+    "ReduceLogSumExp": _reduce,
+    "ReduceMax": _reduce,
+    "ReduceMean": _reduce,
+    "ReduceMin": _reduce,
+    "ReduceProd": _reduce,
+    "ReduceSum": _reduce,
+    "Reshape": _reshape,
+    "Slice": _along_axes,
+    "Squeeze": _squeeze,
+    "Tile": _same_rank,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}

@@ -133,6 +133,7 @@ class Walker:
 
     def translate_nodes(self, graph: torch.fx.Graph) -> None:
         """Translates every ``call_function`` node in order."""
+        stamped = len(self.op.functions)
         for node in graph.nodes:
             if node.op == "call_function":
                 start = len(self.op.nodes)
@@ -142,10 +143,15 @@ class Walker:
                 except OnnxExporterError as error:
                     raise _with_location(error, node) from error
                 except Exception as error:
-                    message = f"the translation of {node.target} failed: {error}"
+                    reason = f"{type(error).__name__}: {error}"
+                    message = f"the translation of {node.target} failed: {reason}"
                     raise _with_location(TranslationError(message), node) from error
                 self._name(node, start)
                 self._metadata.stamp(self.op.nodes[start:], node)
+                if len(self.op.functions) > stamped:
+                    for function in list(self.op.functions.values())[stamped:]:
+                        self._metadata.stamp(function, node)
+                    stamped = len(self.op.functions)
 
     def _translate(self, node: torch.fx.Node) -> Any:
         recorded = node.meta.get("val")

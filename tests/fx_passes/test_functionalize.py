@@ -293,8 +293,9 @@ def test_mutated_input_becomes_output() -> None:
 
 
 def test_mutated_state_is_an_output_of_the_onnx_model() -> None:
-    with pytest.warns(OnnxExporterWarning, match="count_out"):
+    with pytest.warns(OnnxExporterWarning, match="count_out") as caught:
         program = onnx_aot.export(Counter(), (torch.ones(2),))
+    assert [warning.filename for warning in caught] == [__file__]
     names = [value.name for value in program.model.graph.outputs]
     assert names == ["add", "count_out"]
     result, count = program(torch.ones(2))

@@ -1,0 +1,222 @@
+"""Every form in which dynamic dimensions are asked for, and what is refused."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+
+import onnx_aot
+from onnx_aot.errors import CaptureError, DynamicShapeError
+
+Tensor = torch.Tensor
+X, Y = torch.randn(4, 3), torch.randn(4, 3)
+
+
+class Sum(torch.nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return x.sum(0) + y.sum(0)
+
+
+class Nested(torch.nn.Module):
+    def forward(self, x: Tensor, d: dict[str, Any], values: list[Tensor], n: int = 2) -> Tensor:
+        total = x.sum() + d["a"].sum() + d["b"][0].sum()
+        return total + sum(value.sum() for value in values) * n
+
+
+class Keywords(torch.nn.Module):
+    def forward(self, x: Tensor, **more: Tensor) -> Tensor:
+        return x.sum() + more["first"].sum() * more["second"].sum()
+
+
+def shapes(program: onnx_aot.ONNXProgram) -> list[list[Any]]:
+    return [
+        [d if isinstance(d, int) else d.value for d in value.shape]
+        for value in program.model.graph.inputs
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"x": {0: "n"}, "y": {0: "m"}},
+        ({0: "n"}, {0: "m"}),
+        [{0: "n"}, {0: "m"}],
+        {"x": {0: "n"}, "y": ["m", None]},
+        {"x": {0: "n", 1: None}, "y": {0: "m", 1: 3}},
+        {"x": {-2: "n"}, "y": ("m", Dim.STATIC)},
+        {"x": {0: Dim("n")}, "y": {0: Dim("m", min=2, max=100)}},
+        {"x": "n", "y": "m"},
+        {"a": {0: "n"}, "b": {0: "m"}},
+        {"a": {0: "n"}, "y": {0: "m"}},
+    ],
+    ids=str,
+)
+def test_forms(given: Any) -> None:
+    program = onnx_aot.export(Sum(), (X, Y), dynamic_shapes=given, input_names=["a", "b"])
+    assert shapes(program) == [["n", 3], ["m", 3]]
+    torch.testing.assert_close(program(X[:3], Y[:2])[0], Sum()(X[:3], Y[:2]))
+
+
+def test_what_is_not_mentioned_is_static() -> None:
+    assert shapes(onnx_aot.export(Sum(), (X, Y))) == [[4, 3], [4, 3]]
+    assert shapes(onnx_aot.export(Sum(), (X, Y), dynamic_shapes=({0: "n"},))) == [["n", 3], [4, 3]]
+    program = onnx_aot.export(Sum(), (X, Y), dynamic_shapes={"y": {0: "n"}})
+    assert shapes(program) == [[4, 3], ["n", 3]]
+
+
+def test_one_name_for_the_first_dimension_of_everything() -> None:
+    program = onnx_aot.export(Sum(), (X, Y), dynamic_shapes="batch")
+    assert shapes(program) == [["batch", 3], ["batch", 3]]
+
+
+@pytest.mark.parametrize("hint", [Dim.DYNAMIC, Dim.AUTO])
+def test_dimensions_without_a_name_are_named_after_the_input(hint: Any) -> None:
+    program = onnx_aot.export(
+        Sum(), (X, Y), dynamic_shapes=({0: hint, 1: hint}, {1: hint}), input_names=["a"]
+    )
+    assert shapes(program) == [["a_dim_0", "a_dim_1"], [4, "a_dim_1"]]
+
+
+def test_derived_dimensions_are_expressions_over_the_names() -> None:
+    n = Dim("n")
+
+    class Halves(torch.nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            return x[::2] + y, torch.cat([y, y, y])[1:]
+
+    program = onnx_aot.export(Halves(), (X, Y[:2]), dynamic_shapes=({0: 2 * n}, {0: n}))
+    assert shapes(program) == [["2*n", 3], ["n", 3]]
+    outputs = [value.shape[0].value for value in program.model.graph.outputs]
+    assert outputs == ["n", "3*n - 1"]
+
+
+def test_nested_inputs() -> None:
+    args = (X, {"a": X, "b": (X,)}, [X, X], 3)
+    module = Nested()
+    for given in (
+        ({0: "n"}, {"a": {1: "m"}, "b": ({0: "k"},)}, [None, {0: "l"}], None),
+        {"x": {0: "n"}, "d": {"a": {1: "m"}, "b": [{0: "k"}]}, "values": [None, {0: "l"}]},
+        {"x": {0: "n"}, "d_a": {1: "m"}, "d['b'][0]": {0: "k"}, "values_1": {0: "l"}},
+    ):
+        program = onnx_aot.export(module, args, dynamic_shapes=given)
+        assert shapes(program) == [["n", 3], [4, "m"], ["k", 3], [4, 3], ["l", 3]]
+    fewer = (X[:2], {"a": X[:, :2], "b": (X[:3],)}, [X, X[:1]], 3)
+    torch.testing.assert_close(program(*fewer)[0], module(*fewer))
+
+
+def test_containers_of_other_kinds() -> None:
+    Pair = collections.namedtuple("Pair", ["left", "right"])
+
+    class TakesPair(torch.nn.Module):
+        def forward(self, pair: Any, ordered: Any) -> Tensor:
+            return pair.left.sum() + pair.right.sum() + ordered["z"].sum() + ordered["a"].sum()
+
+    args = (Pair(X, Y), collections.OrderedDict(z=X, a=Y))
+    given = ([{0: "l"}, {0: "r"}], {"a": {0: "k"}})
+    program = onnx_aot.export(TakesPair(), args, dynamic_shapes=given)
+    assert shapes(program) == [["l", 3], ["r", 3], [4, 3], ["k", 3]]
+
+
+def test_keyword_inputs_in_any_order() -> None:
+    given = {"second": {0: "s"}, "x": {0: "n"}, "first": {1: "f"}}
+    program = onnx_aot.export(
+        Keywords(), (X,), kwargs={"second": Y, "first": X}, dynamic_shapes=given
+    )
+    assert [value.name for value in program.model.graph.inputs] == ["x", "second", "first"]
+    assert shapes(program) == [["n", 3], ["s", 3], [4, "f"]]
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_example_sizes_0_and_1_stay_dynamic(size: int) -> None:
+    program = onnx_aot.export(Sum(), (X[:size], Y), dynamic_shapes=({0: "n"}, {0: "m"}))
+    assert shapes(program) == [["n", 3], ["m", 3]]
+    torch.testing.assert_close(program(X, Y)[0], Sum()(X, Y))
+
+
+# --- dynamic_axes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("axes", "expected"),
+    [
+        ({"a": {0: "n"}, "b": {0: "m"}, "out": {0: "k"}}, [["n", 3], ["m", 3]]),
+        ({"a": [0], "out": [0]}, [["a_dim_0", 3], [4, 3]]),
+        ({"a": [0, 1], "y": {1: "w"}}, [["a_dim_0", "w"], [4, "w"]]),
+    ],
+)
+def test_dynamic_axes(axes: Any, expected: list[list[Any]]) -> None:
+    program = onnx_aot.export(
+        Sum(), (X, Y), dynamic_axes=axes, input_names=["a", "b"], output_names=["out"]
+    )
+    assert shapes(program) == expected
+
+
+def test_dynamic_axes_of_nested_inputs_by_input_names() -> None:
+    program = onnx_aot.export(
+        Nested(),
+        (X, {"a": X, "b": (X,)}, [X, X]),
+        input_names=["first", "second", "third"],
+        dynamic_axes={"second": {0: "s"}, "third": {1: "t"}, "values_0": [0]},
+    )
+    assert shapes(program) == [[4, 3], ["s", 3], [4, "t"], ["values_0_dim_0", 3], [4, 3]]
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"z": {0: "n"}}, "'z', which is no input; inputs are x, y"),
+        (({0: "n"}, None, None), "3 entries, the model got 2 arguments: x, y"),
+        (3, "dynamic_shapes is int"),
+        ({"x": {2: "n"}}, r"axis 2 of x, whose shape is \[4, 3\]"),
+        ({"x": {"n": 0}}, "axis 'n' of x"),
+        ({"x": ["n"]}, "1 dimensions for x, which has 2"),
+        ({"x": 3}, "gives 3 for x"),
+    ],
+)
+def test_requests_that_do_not_fit(given: Any, message: str) -> None:
+    with pytest.raises(DynamicShapeError, match=message):
+        onnx_aot.export(Sum(), (X, Y), dynamic_shapes=given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"d": {"c": {0: "n"}}}, "names 'c' in d, which has 'a', 'b'"),
+        ({"values": [None, None, None]}, "3 entries for values, which holds 2"),
+        ({"d": 3}, "gives 3 for d, which is a container"),
+        ({"n": {0: "n"}}, "for n, which is int and has no dimensions"),
+    ],
+)
+def test_nested_requests_that_do_not_fit(given: Any, message: str) -> None:
+    with pytest.raises(DynamicShapeError, match=message):
+        onnx_aot.export(Nested(), (X, {"a": X, "b": (X,)}, [X, X], 2), dynamic_shapes=given)
+
+
+def test_dynamic_axes_that_name_nothing() -> None:
+    with pytest.raises(DynamicShapeError, match="'z', which is neither an input nor an output"):
+        onnx_aot.export(Sum(), (X, Y), dynamic_axes={"z": [0]})
+    with pytest.raises(DynamicShapeError, match="gives 0 for 'x'"):
+        onnx_aot.export(Sum(), (X, Y), dynamic_axes={"x": 0})  # type: ignore[dict-item]
+
+
+class Specializes(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.view(2, 2, 3)
+
+
+@pytest.mark.parametrize("dimension", ["n", Dim.DYNAMIC, Dim("n")])
+def test_a_dimension_that_the_model_fixes_is_an_error(dimension: Any) -> None:
+    with pytest.raises((DynamicShapeError, CaptureError), match=r"specialized|static"):
+        onnx_aot.export(Specializes(), (X,), dynamic_shapes=({0: dimension},))
+
+
+def test_auto_accepts_a_fixed_dimension() -> None:
+    program = onnx_aot.export(Specializes(), (X,), dynamic_shapes=({0: Dim.AUTO},))
+    assert shapes(program) == [[4, 3]]

@@ -1,0 +1,89 @@
+"""Grad-mode and autocast regions become part of the graph around them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import onnx_aot
+from onnx_aot.fx_passes.drop_assertions import ASSERTIONS, drop_assertions
+from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
+
+Tensor = torch.Tensor
+
+
+class NoGrad(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            y = self.inner(x)
+            with torch.enable_grad():
+                z = y.sin()
+            w = y + z
+        return w * 2, z
+
+
+class Autocast(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+        self.norm = torch.nn.LayerNorm(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.inner(x)
+            y = y + x
+        with torch.autocast("cpu", enabled=False):
+            y = self.norm(y)
+        return y
+
+
+@pytest.mark.parametrize("module", [NoGrad(), Autocast()], ids=["grad", "autocast"])
+def test_no_wrapper_is_left(module: torch.nn.Module) -> None:
+    program = inline_wrappers(torch.export.export(module, (torch.randn(2, 4),)))
+    for node in program.graph.nodes:
+        assert not isinstance(node.target, torch._ops.HigherOrderOperator)
+        assert node.op != "get_attr"
+
+
+def test_grad_regions_give_the_same_values() -> None:
+    module, x = NoGrad(), torch.randn(2, 4)
+    program = onnx_aot.export(module, (x,))
+    for actual, expected in zip(program(x), module(x), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_autocast_computes_in_the_recorded_type() -> None:
+    """The casts that autocast makes below the captured level are in the graph."""
+    program = inline_wrappers(torch.export.export(Autocast(), (torch.randn(2, 4),)))
+    linear = next(n for n in program.graph.nodes if n.target == torch.ops.aten.linear.default)
+    assert linear.meta["val"].dtype == torch.bfloat16
+    for operand in linear.args:
+        assert operand.target == torch.ops.aten._to_copy.default
+        assert operand.meta["val"].dtype == torch.bfloat16
+    norm = next(n for n in program.graph.nodes if n.target == torch.ops.aten.layer_norm.default)
+    assert norm.meta["val"].dtype == torch.float32
+
+
+class Checked(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        torch._check(x.shape[0] > 1)
+        return x.to(torch.float32) + x.shape[0]
+
+
+def test_assertions_and_what_only_they_need_are_dropped() -> None:
+    program = torch.export.export(
+        Checked(), (torch.randn(3, 4),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)
+    )
+    assert any(node.target in ASSERTIONS for node in program.graph.nodes)
+    targets = [node.target for node in drop_assertions(program).graph.nodes]
+    assert not ASSERTIONS.intersection(targets)
+    calls = [t for t in targets if not isinstance(t, str)]
+    assert calls == [
+        torch.ops.aten.sym_size.int,
+        torch.ops.aten.to.dtype,
+        torch.ops.aten.add.Tensor,
+    ]

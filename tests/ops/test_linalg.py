@@ -1,0 +1,215 @@
+"""Matrix products and vector norms: ``onnx_aot/ops/linalg.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tests.ops.rows import Row, check, floats, ints, parametrize
+
+aten = torch.ops.aten
+
+EMPTY = ({"n": 0},)
+INT32 = torch.int32
+
+
+def einsum(equation: str) -> Any:
+    """``torch.einsum``, through which a program calls the operator."""
+    return lambda *tensors: torch.einsum(equation, *tensors)
+
+
+MATMUL = [
+    Row(aten.matmul.default, (left, right), name=name, sizes=sizes)
+    for name, left, right, sizes in (
+        ("1 1", floats("n"), floats("n"), EMPTY),
+        ("1 2", floats("n"), floats("n", 3), EMPTY),
+        ("2 1", floats("n", 3), floats(3), EMPTY),
+        ("2 1 inner", floats(3, "n"), floats("n"), EMPTY),
+        ("2 1 static", floats(4, 3), floats(3), ()),
+        ("2 2", floats("n", 3), floats(3, "m"), EMPTY),
+        ("inner", floats(3, "n"), floats("n", 2), EMPTY),
+        ("3 1", floats("n", 2, 3), floats(3), EMPTY),
+        ("1 3", floats(3), floats("n", 3, 2), ()),
+        ("3 2", floats("n", 2, 3), floats(3, "m"), EMPTY),
+        ("2 3", floats(2, 3), floats("n", 3, "m"), ()),
+        ("3 3", floats("n", 2, 3), floats("n", 3, "m"), EMPTY),
+        ("4 4", floats("n", 2, 5, 3), floats("n", 2, 3, "m"), EMPTY),
+        ("4 3", floats("n", 2, 5, 3), floats(2, 3, "m"), ()),
+        ("broadcast", floats("n", 1, 5, 3), floats(1, 2, 3, 4), ()),
+        ("no inner", floats(2, 0), floats(0, 3), ()),
+        ("int", ints("n", 3), ints(3, "m"), EMPTY),
+        ("int32", ints("n", 2, 3, dtype=INT32), ints("n", 3, 4, dtype=INT32), EMPTY),
+    )
+]
+
+PRODUCTS = [
+    Row(target, args, name=name, sizes=EMPTY)
+    for target, args, name in (
+        (aten.mm.default, (floats("n", 3), floats(3, "m")), ""),
+        (aten.mm.default, (floats(2, "n"), floats("n", 3)), "inner"),
+        (aten.mm.default, (ints("n", 3), ints(3, "m")), "int"),
+        (aten.bmm.default, (floats("n", 2, 3), floats("n", 3, "m")), ""),
+        (aten.bmm.default, (ints("n", 2, 3, dtype=INT32), ints("n", 3, 4, dtype=INT32)), "int32"),
+        (aten.mv.default, (floats("n", 3), floats(3)), ""),
+        (aten.mv.default, (floats(3, "n"), floats("n")), "inner"),
+        (aten.mv.default, (ints("n", 3), ints(3)), "int"),
+        (aten.dot.default, (floats("n"), floats("n")), ""),
+        (aten.dot.default, (ints("n"), ints("n")), "int"),
+    )
+]
+
+LINEAR = [
+    Row(aten.linear.default, args, name=name, sizes=EMPTY)
+    for name, args in (
+        ("1", (floats(3), floats(5, 3))),
+        ("1, bias", (floats(3), floats(5, 3), floats(5))),
+        ("2", (floats("n", 3), floats(5, 3))),
+        ("2, bias", (floats("n", 3), floats(5, 3), floats(5))),
+        ("2, 0-d bias", (floats("n", 3), floats(5, 3), floats())),
+        ("3", (floats("n", "m", 3), floats(5, 3))),
+        ("3, bias", (floats("n", "m", 3), floats(5, 3), floats(5))),
+        ("4, bias", (floats("n", 2, "m", 3), floats(1, 3), floats(1))),
+        ("dynamic weight", (floats("n", "k"), floats("m", "k"), floats("m"))),
+        ("vector weight", (floats("n", 3), floats(3))),
+        ("vector weight, 1", (floats(3), floats(3))),
+        ("vector weight, 3", (floats("n", 2, 3), floats(3))),
+        ("no features", (floats("n", 0), floats(5, 0), floats(5))),
+        ("int", (ints("n", 3), ints(5, 3), ints(5))),
+        ("int32, 3", (ints("n", 2, 3, dtype=INT32), ints(5, 3, dtype=INT32))),
+    )
+]
+
+nan = float("nan")
+
+SUMS_WITH_PRODUCTS = [
+    Row(target, (added, *rest), kwargs, name=name, sizes=() if name in ("1", "0-d") else EMPTY)
+    for target, rest, added_rows, int_rest, int_added in (
+        (
+            aten.addmm.default,
+            (floats("n", 3), floats(3, "m")),
+            (
+                ("vector", floats("m")),
+                ("column", floats("n", 1)),
+                ("matrix", floats("n", "m")),
+                ("0-d", floats()),
+            ),
+            (ints("n", 3), ints(3, "m")),
+            ints("m"),
+        ),
+        (
+            aten.addmv.default,
+            (floats("n", 3), floats(3)),
+            (("vector", floats("n")), ("1", floats(1)), ("0-d", floats())),
+            (ints("n", 3), ints(3)),
+            ints("n"),
+        ),
+        (
+            aten.baddbmm.default,
+            (floats("n", 2, 3), floats("n", 3, "m")),
+            (("batch", floats("n", 2, "m")), ("row", floats(1, "m"))),
+            (ints("n", 2, 3), ints("n", 3, "m")),
+            ints("n", 2, "m"),
+        ),
+        (
+            aten.addbmm.default,
+            (floats("n", 2, 3), floats("n", 3, "m")),
+            (("matrix", floats(2, "m")), ("vector", floats("m"))),
+            (ints("n", 2, 3), ints("n", 3, "m")),
+            ints(2, "m"),
+        ),
+    )
+    for name, added, rest, kwargs in (
+        *((name, added, rest, {}) for name, added in added_rows),
+        ("scaled", added_rows[0][1], rest, {"beta": 0.5, "alpha": 2}),
+        ("beta 0", floats(*added_rows[0][1].sizes, low=nan, high=nan), rest, {"beta": 0}),
+        ("alpha 0", added_rows[0][1], rest, {"alpha": 0}),
+        ("int", int_added, int_rest, {}),
+        ("int, scaled", int_added, int_rest, {"beta": 2, "alpha": 3}),
+    )
+] + [
+    Row(
+        aten.addmm.default,
+        (floats(2), floats("n", "k"), floats("k", 2)),
+        kwargs,
+        name=name,
+        sizes=({"k": 0},),
+    )
+    for name, kwargs in (
+        ("no inner", {}),
+        ("no inner, scaled", {"beta": 0.5, "alpha": 2}),
+        ("no inner, beta 0", {"beta": 0}),
+        ("no inner, alpha", {"alpha": 2}),
+    )
+]
+
+EINSUM = [
+    Row(aten.einsum.default, tensors, call=einsum(equation), name=equation)
+    for equation, tensors in (
+        ("ij,jk->ik", (floats("n", 3), floats(3, "m"))),
+        ("ij,jk", (floats("n", 3), floats(3, "m"))),
+        (" i j , j k -> k i ", (floats("n", 3), floats(3, "m"))),
+        ("bij,bjk->bik", (floats("n", 2, 3), floats("n", 3, "m"))),
+        ("bhid,bhjd->bhij", (floats("n", 2, "m", 3), floats("n", 2, "m", 3))),
+        ("i,j->ij", (floats("n"), floats("m"))),
+        ("i,i->", (floats("n"), floats("n"))),
+        ("ij->ji", (floats("n", 3),)),
+        ("ba", (floats("n", 3),)),
+        ("ij->", (floats("n", 3),)),
+        ("ij->j", (floats("n", 3),)),
+        ("ii->i", (floats(3, 3),)),
+        ("ii", (floats(3, 3),)),
+        ("aB,Bc", (floats("n", 3), floats(3, "m"))),
+        ("Ab,bc", (floats("n", 3), floats(3, "m"))),
+        ("bA,Ac", (floats("n", 3), floats(3, "m"))),
+        ("...ij,...jk->...ik", (floats("n", 2, 3), floats("n", 3, "m"))),
+        ("...ij,jk", (floats("n", 2, 3), floats(3, "m"))),
+        ("i...,i...->...", (floats("n", 3), floats("n", 3))),
+        ("ab,bc->ac", (floats("n", 1), floats(3, 4))),
+        ("ij,jk,kl->il", (floats("n", 3), floats(3, 2), floats(2, "m"))),
+        ("bn,anm,bm->ba", (floats("n", 3), floats(5, 3, 2), floats("n", 2))),
+    )
+] + [
+    Row(aten.einsum.default, (ints("n", 3), ints(3, 2)), call=einsum("ij,jk->ik"), name="int"),
+    Row(
+        aten.einsum.default,
+        (floats("n", 3), floats(3, "m")),
+        call=lambda a, b: torch.einsum(a, [0, 1], b, [1, 2], [2, 0]),
+        name="numbered",
+    ),
+]
+
+inf = float("inf")
+
+NORMS = [
+    *(
+        Row(aten.linalg_vector_norm.default, args, kwargs, name=f"{order}, {name}", sizes=sizes)
+        for order in (2, 1, 0, inf, -inf, 3, 4.0, 0.5, -1, -2)
+        for name, args, kwargs, sizes in (
+            ("all", (floats("n", 3), order), {}, ()),
+            ("last", (floats("n", 3, "m"), order, [-1]), {}, EMPTY),
+            ("several", (floats("n", 3, "m"), order, [0, 2], True), {}, ()),
+            ("rank 0", (floats(), order), {}, ()),
+        )
+    ),
+    Row(aten.linalg_vector_norm.default, (floats("n", 3),), name="default", sizes=EMPTY),
+    Row(aten.linalg_vector_norm.default, (floats("n", 3), 1, [0]), name="empty 1", sizes=EMPTY),
+    Row(aten.linalg_vector_norm.default, (floats("n", 3), 0, [0]), name="empty 0", sizes=EMPTY),
+    Row(aten.linalg_vector_norm.default, (floats("n", 3), 3, [0]), name="empty 3", sizes=EMPTY),
+    Row(aten.linalg_vector_norm.default, (floats("n", 3), 2, []), name="no axes"),
+    Row(aten.linalg_vector_norm.default, (floats("n", 3), 2, None, True), name="keepdim"),
+    Row(aten.norm.Scalar, (floats("n", 3),), name="default", sizes=EMPTY),
+    Row(aten.norm.Scalar, (floats("n", 3), 1), name="1"),
+    Row(aten.norm.Scalar, (floats(), 3), name="rank 0"),
+    Row(aten.norm.ScalarOpt_dim, (floats("n", 3), None, [1]), name="None", sizes=EMPTY),
+    Row(aten.norm.ScalarOpt_dim, (floats("n", 3, "m"), 3, [0, -1], True), name="several"),
+    Row(aten.norm.ScalarOpt_dim, (floats("n", 3), inf, []), name="no axes"),
+    Row(aten.norm.ScalarOpt_dim_dtype, (floats("n", 3), 2, [1], False), {"dtype": torch.float32}),
+]
+
+ROWS = [*MATMUL, *PRODUCTS, *LINEAR, *SUMS_WITH_PRODUCTS, *EINSUM, *NORMS]
+
+
+@parametrize(ROWS)
+def test_row(row: Row) -> None:
+    check(row)

@@ -1,0 +1,222 @@
+"""Normalization, dropout, embedding and pixel shuffling: ``onnx_aot/ops/nn.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import onnx_aot
+from tests.ops.rows import Row, bools, check, floats, ints, parametrize, positive
+
+aten = torch.ops.aten
+
+EMPTY = ({"n": 0},)
+
+LAYER_NORM = [
+    Row(aten.layer_norm.default, args, kwargs, name=name, sizes=EMPTY)
+    for name, args, kwargs in (
+        ("plain", (floats("n", "m", 5), [5]), {}),
+        ("weight", (floats("n", "m", 5), [5], floats(5)), {}),
+        ("weight and bias", (floats("n", "m", 5), [5], floats(5), floats(5)), {"eps": 1e-3}),
+        ("bias", (floats("n", 5), [5], None, floats(5)), {}),
+        ("several", (floats("n", 3, 4), [3, 4]), {}),
+        ("several, weight", (floats("n", 2, 3, 4), [2, 3, 4], floats(2, 3, 4)), {}),
+        ("all", (floats(3, 4), [3, 4], floats(3, 4), floats(3, 4)), {}),
+        ("one element", (floats("n", 1), [1]), {}),
+    )
+] + [
+    Row(
+        aten.layer_norm.default,
+        (floats(2, "n", "m"),),
+        call=lambda x: torch.nn.functional.layer_norm(x, x.shape[1:]),
+        name="dynamic",
+    )
+]
+
+RMS_NORM = [
+    Row(aten.rms_norm.default, args, kwargs, name=name, sizes=EMPTY)
+    for name, args, kwargs in (
+        ("plain", (floats("n", "m", 5), [5]), {}),
+        ("weight", (floats("n", "m", 5), [5], floats(5)), {"eps": 1e-6}),
+        ("several", (floats("n", 3, 4), [3, 4], floats(3, 4)), {}),
+        ("small", (floats("n", 4, low=-1e-4, high=1e-4), [4]), {}),
+    )
+]
+
+GROUP_NORM = [
+    Row(aten.group_norm.default, args, kwargs, name=name, sizes=EMPTY)
+    for name, args, kwargs in (
+        ("2", (floats("n", 6), 2, floats(6), floats(6)), {}),
+        ("3", (floats("n", 6, 5), 3, floats(6), floats(6)), {"eps": 1e-3}),
+        ("4", (floats("n", 6, 4, 5), 2, floats(6), floats(6)), {}),
+        ("4 dynamic", (floats("n", 6, "h", "w"), 2, floats(6), floats(6)), {}),
+        ("4 one dynamic", (floats(2, 6, 3, "w"), 2, floats(6), floats(6)), {}),
+        ("5", (floats("n", 4, 2, "h", "w"), 2, floats(4)), {}),
+        ("plain", (floats("n", 6, "h", 3), 6), {}),
+        ("bias", (floats("n", 6, 3), 1, None, floats(6)), {}),
+    )
+]
+
+BATCH_NORM = [
+    *(
+        Row(aten.batch_norm.default, (x, *rest, False, 0.1, 1e-5, False), name=name, sizes=EMPTY)
+        for name, x, rest in (
+            ("2", floats("n", 3), (floats(3), floats(3), floats(3), positive(3))),
+            ("3", floats("n", 3, "m"), (floats(3), floats(3), floats(3), positive(3))),
+            ("4", floats("n", 3, "h", "w"), (floats(3), floats(3), floats(3), positive(3))),
+            ("5", floats("n", 3, 2, "h", "w"), (floats(3), floats(3), floats(3), positive(3))),
+            ("plain", floats("n", 3, "m"), (None, None, floats(3), positive(3))),
+            ("weight", floats("n", 3, "m"), (floats(3), None, floats(3), positive(3))),
+        )
+    ),
+    *(
+        Row(
+            aten.batch_norm.default,
+            (x, weight, bias, None, None, True, 0.1, 1e-3, False),
+            name=f"training {name}",
+        )
+        for name, x, weight, bias in (
+            ("2", floats("m", 3), floats(3), floats(3)),
+            ("3", floats("n", 3, "m"), floats(3), None),
+            ("4", floats("n", 3, "h", "w"), None, None),
+            ("5", floats("n", 3, 2, "h", 2), floats(3), floats(3)),
+        )
+    ),
+    *(
+        Row(
+            aten._native_batch_norm_legit_functional.default,
+            (x, weight, bias, floats(3), positive(3), True, momentum, 1e-5),
+            name=name,
+        )
+        for name, x, weight, bias, momentum in (
+            ("2", floats("m", 3), floats(3), floats(3), 0.1),
+            ("3", floats(2, 3, 4), floats(3), None, 0.5),
+            ("4", floats("n", 3, "h", "w"), None, None, 1.0),
+            ("all dynamic but one", floats("n", 3, 2), None, floats(3), 0.0),
+        )
+    ),
+    Row(
+        aten._native_batch_norm_legit_functional.default,
+        (floats("n", 3, 2), floats(3), floats(3), floats(3), positive(3), False, 0.1, 1e-5),
+        name="evaluation",
+    ),
+]
+
+INSTANCE_NORM = [
+    Row(
+        aten.instance_norm.default,
+        (x, weight, bias, mean, variance, own, 0.1, 1e-5, False),
+        name=name,
+        sizes=EMPTY,
+    )
+    for name, x, weight, bias, mean, variance, own in (
+        ("3", floats("n", 3, "m"), floats(3), floats(3), None, None, True),
+        ("4", floats("n", 3, "h", "w"), None, None, None, None, True),
+        ("5", floats("n", 3, 2, "h", 2), floats(3), None, None, None, True),
+        ("running", floats("n", 3, "m"), floats(3), floats(3), floats(3), positive(3), False),
+        ("running, plain", floats("n", 3, "m"), None, None, floats(3), positive(3), False),
+    )
+]
+
+DROPOUT = [
+    Row(target, (floats("n", 3, "m"), p, train), name=name, sizes=EMPTY)
+    for target in (
+        aten.dropout.default,
+        aten.alpha_dropout.default,
+        aten.feature_dropout.default,
+        aten.feature_alpha_dropout.default,
+    )
+    for name, p, train in (("evaluation", 0.5, False), ("0", 0.0, True), ("1", 1.0, True))
+]
+
+EMBEDDING = [
+    Row(aten.embedding.default, args, kwargs, name=name, sizes=EMPTY)
+    for name, args, kwargs in (
+        ("", (floats(7, 3), ints("n", "m", low=0, high=7)), {}),
+        ("int32", (floats(7, 3), ints("n", low=0, high=7, dtype=torch.int32)), {}),
+        ("rank 0", (floats(7, 3), ints(low=0, high=7)), {}),
+        ("padding", (floats(7, 3), ints("n", low=0, high=7)), {"padding_idx": 0}),
+        ("dynamic table", (floats("k", 3), ints("n", 2, low=0, high=2)), {}),
+    )
+]
+
+PIXEL_SHUFFLE = [
+    Row(aten.pixel_shuffle.default, (tensor, factor), name=name)
+    for name, tensor, factor in (
+        ("3", floats(8, "h", "w"), 2),
+        ("4", floats("n", 18, "h", "w"), 3),
+        ("5", floats("n", "m", 8, "h", "w"), 2),
+        ("5 static", floats(2, 3, 8, 3, 4), 2),
+        ("factor 1", floats("n", 3, 4, 5), 1),
+        ("int", ints("n", 8, "h", 3), 2),
+        ("bool", bools("n", 8, 2, "w"), 2),
+    )
+]
+
+ROWS = [
+    *LAYER_NORM,
+    *RMS_NORM,
+    *GROUP_NORM,
+    *BATCH_NORM,
+    *INSTANCE_NORM,
+    *DROPOUT,
+    *EMBEDDING,
+    *PIXEL_SHUFFLE,
+]
+
+
+@parametrize(ROWS)
+def test_row(row: Row) -> None:
+    check(row)
+
+
+class Dropped(torch.nn.Module):
+    """Drops in training mode, with probability one half."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x, 0.5, training=True)
+
+
+def trained(function: Any, x: torch.Tensor) -> torch.Tensor:
+    program = onnx_aot.export(Dropped(function), (x,))
+    (answer,) = program(x)
+    return answer
+
+
+@pytest.mark.filterwarnings("ignore::onnx_aot.errors.OnnxExporterWarning")
+class TestTraining:
+    """What is random cannot be compared number by number."""
+
+    def test_dropout_scales_what_it_keeps(self) -> None:
+        answer = trained(torch.nn.functional.dropout, torch.ones(100, 100))
+        assert set(answer.unique().tolist()) == {0.0, 2.0}
+        assert abs(float(answer.mean()) - 1.0) < 0.1
+
+    def test_feature_dropout_drops_whole_channels(self) -> None:
+        answer = trained(torch.nn.functional.dropout2d, torch.ones(20, 20, 3, 4))
+        channels = answer.flatten(2)
+        assert (channels == channels[..., :1]).all()
+        assert set(answer.unique().tolist()) == {0.0, 2.0}
+
+    @pytest.mark.parametrize("name", ["alpha_dropout", "feature_alpha_dropout"])
+    def test_alpha_dropout_keeps_mean_and_variance(self, name: str) -> None:
+        x = torch.randn(200, 500, 1)
+        answer = trained(getattr(torch.nn.functional, name), x)
+        assert abs(float(answer.mean())) < 0.05
+        assert abs(float(answer.std()) - 1.0) < 0.05
+        eager = getattr(torch.nn.functional, name)(x, 0.5, training=True)
+        assert torch.allclose(answer.min(), eager.min(), atol=0.2)
+        dropped = float(eager.mode(0).values.mode(0).values)
+        assert float(answer.mode(0).values.mode(0).values) == pytest.approx(dropped, rel=1e-5)
+
+    def test_feature_alpha_dropout_drops_whole_channels(self) -> None:
+        answer = trained(torch.nn.functional.feature_alpha_dropout, torch.ones(20, 20, 3, 4))
+        channels = answer.flatten(2)
+        assert (channels == channels[..., :1]).all()
+        assert len(answer.unique()) == 2

@@ -1,0 +1,146 @@
+"""What an export that cannot succeed says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import onnx_aot
+from onnx_aot.errors import (
+    CaptureError,
+    InvalidOptionError,
+    TranslationError,
+    UnsupportedOperatorError,
+)
+
+Tensor = torch.Tensor
+X = torch.randn(3)
+
+_LIBRARY = torch.library.Library("onnx_aot_tests", "DEF")
+for _name in ("gadget", "widget"):
+    _LIBRARY.define(f"{_name}(Tensor x, int n=1) -> Tensor")
+    _LIBRARY.impl(_name, lambda x, n=1: x * n, "CPU")
+    torch.library.register_fake(f"onnx_aot_tests::{_name}", lambda x, n=1: torch.empty_like(x))
+
+OPS = torch.ops.onnx_aot_tests
+
+
+class UsesCustomOperators(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = OPS.gadget(x, 2)
+        y = OPS.gadget(y)  # a second call of the same operator
+        return OPS.widget(y + 1, 3)
+
+
+def test_every_unknown_operator_is_listed_once_with_its_lines() -> None:
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        onnx_aot.export(UsesCustomOperators(), (X,))
+    gadget, widget = caught.value.operators
+    assert (gadget.target, gadget.count) == ("onnx_aot_tests.gadget.default", 2)
+    assert (widget.target, widget.count) == ("onnx_aot_tests.widget.default", 1)
+    assert len(gadget.locations) == 2
+    for location, code in zip(
+        (*gadget.locations, *widget.locations),
+        ("y = OPS.gadget(x, 2)", "y = OPS.gadget(y)", "return OPS.widget(y + 1, 3)"),
+        strict=True,
+    ):
+        assert location.startswith(f"{__file__}:")
+        assert code in location
+    message = str(caught.value)
+    assert "2 operator(s) of the model have no ONNX translation" in message
+    assert "onnx_aot_tests.gadget.default  (2x)" in message
+    assert "onnx_aot_tests::gadget(Tensor x, int n=1) -> Tensor" in message
+
+
+def test_the_stub_that_the_error_proposes_works() -> None:
+    """What the message says to write is what is accepted."""
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        onnx_aot.export(UsesCustomOperators(), (X,))
+    assert "def onnx_aot_tests_gadget_default(op, x, n):" in str(caught.value)
+
+    def onnx_aot_tests_gadget_default(op: Any, x: Any, n: Any) -> Any:
+        return op.Mul(x, n)
+
+    program = onnx_aot.export(
+        UsesCustomOperators(),
+        (X,),
+        custom_translation_table={
+            torch.ops.onnx_aot_tests.gadget.default: onnx_aot_tests_gadget_default,
+            torch.ops.onnx_aot_tests.widget.default: onnx_aot_tests_gadget_default,
+        },
+    )
+    torch.testing.assert_close(program(X)[0], UsesCustomOperators()(X))
+
+
+def test_a_translation_that_fails_says_where() -> None:
+    def broken(op: Any, self: Any) -> Any:
+        raise KeyError("missing")
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.ReLU()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x)
+
+    with pytest.raises(TranslationError) as caught:
+        onnx_aot.export(
+            Model(), (X,), custom_translation_table={torch.ops.aten.relu.default: broken}
+        )
+    message = str(caught.value)
+    assert "the translation of aten.relu.default failed: KeyError: 'missing'" in message
+    assert "%relu : [num_users=1]" in message
+    assert "module  inner" in message
+    assert f"{__file__}:" in message
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(
+    ("translation", "message"),
+    [
+        (lambda op, self: op.Cast(self, to=7), "gives INT64, the capture recorded FLOAT"),
+        (lambda op, self: op.Unsqueeze(self, [0]), "gives rank 2, the capture recorded 1"),
+        (lambda op, self: op.Add(self, op.Shape(self)), "takes one type T: FLOAT and INT64"),
+        (lambda op, self: op.Relu(self, alpha=1), "Relu has no attribute 'alpha'"),
+        (lambda op, self: op.NoSuchOperator(self), "NoSuchOperator does not exist in opset 20"),
+        (lambda op, self: op.relu(self), "op has no 'relu'; ONNX operators are op.CamelCase"),
+    ],
+)
+def test_wrong_translations(translation: Any, message: str) -> None:
+    with pytest.raises(onnx_aot.OnnxExporterError, match=message):
+        onnx_aot.export(
+            torch.nn.ReLU(),
+            (X,),
+            custom_translation_table={torch.ops.aten.relu.default: translation},
+        )
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({torch.ops.aten.relu: lambda op, self: self}, "aten.relu is a packet of overloads"),
+        ({torch.ops.aten.relu.default: "Relu"}, "maps operators to functions"),
+        ({torch.ops.aten.relu.default: lambda op, x: x}, "takes 'x', which aten.relu.default does"),
+        ({torch.ops.aten.add.Tensor: lambda op, self: self}, "does not take 'other', 'alpha'"),
+        ({"relu": lambda op, self: self}, "a target is an operator or a function, not 'relu'"),
+    ],
+)
+def test_wrong_tables(table: Any, message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        onnx_aot.export(torch.nn.ReLU(), (X,), custom_translation_table=table)
+
+
+def test_what_torch_export_refuses() -> None:
+    def branches_on_data(x: Tensor) -> Tensor:
+        return x + 1 if x.sum() > 0 else x - 1
+
+    with pytest.raises(CaptureError) as caught:
+        onnx_aot.export(branches_on_data, (X,))
+    message = str(caught.value)
+    assert "the model could not be captured" in message
+    assert "torch.export.export(strict=False)" in message
+    assert "torch.export.export(strict=True)" in message
+    assert caught.value.__cause__ is not None

@@ -178,26 +178,25 @@ def _as(op: Builder, number: Any, dtype: ir.DataType) -> Value:
     aten.linspace.Tensor_Scalar,
     aten.linspace.Tensor_Tensor,
 )
-def aten_linspace(op: Builder, start: Any, end: Any, steps: Size, dtype: Any = None) -> Value:
-    """From both ends, so that the first and the last element are exact, as torch computes it.
+def aten_linspace(op: Builder, start: Any, end: Any, steps: int, dtype: Any = None) -> Value:
+    """``start + i step`` in the first half, ``end + (i - steps + 1) step`` in the second.
 
-    An integral result is made of the ends without their fractions, with steps that have fractions.
+    So the first and the last element are exact, as torch computes it. An integral result is made
+    of the ends without their fractions, with steps that have fractions.
     """
     known = isinstance(start, (int, float)) and isinstance(end, (int, float))
-    if known and isinstance(steps, int) and steps <= FOLD_LIMIT:
-        dtype = dtypes.to_torch(op.result_dtype)
-        return op.constant(torch.linspace(start, end, steps, dtype=dtype))
+    if known and steps <= FOLD_LIMIT:
+        result = torch.linspace(start, end, steps, dtype=dtypes.to_torch(op.result_dtype))
+        return op.constant(result)
     if not is_floating(op.result_dtype):
         start, end = _as(op, start, INT64), _as(op, end, INT64)
     first, last = _as(op, start, DOUBLE), _as(op, end, DOUBLE)
-    count = _as(op, steps, INT64)
-    gaps = op.Sub(count, 1)
-    step = op.Div(op.Sub(last, first), op.cast(op.Max(gaps, 1), DOUBLE))
-    index = _range(op, (0, count, 1), INT64)
-    from_start = op.Add(first, op.Mul(op.cast(index, DOUBLE), step))
-    from_end = op.Sub(last, op.Mul(op.cast(op.Sub(gaps, index), DOUBLE), step))
-    in_first_half = op.Less(index, op.Max(op.Div(count, 2), 1))
-    return op.cast(op.Where(in_first_half, from_start, from_end), op.result_dtype)
+    step = op.Div(op.Sub(last, first), float(max(steps - 1, 1)))
+    index = _range(op, (0, steps, 1), INT64)
+    in_first_half = op.Less(index, max(steps // 2, 1))
+    position = op.cast(op.Where(in_first_half, index, op.Sub(index, steps - 1)), DOUBLE)
+    end_point = op.Where(in_first_half, first, last)
+    return op.cast(op.Add(end_point, op.Mul(position, step)), op.result_dtype)
 
 
 @register(aten.eye.default)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -78,7 +77,7 @@ def aten_group_norm(
     zeros = filled(op, [num_groups], 0, op.result_dtype)
     value: Value = op.InstanceNormalization(grouped, ones, zeros, epsilon=eps)
     if isinstance(group, int):
-        value.shape = ir.Shape([(input.shape or ())[0], num_groups, group])
+        value.shape = ir.Shape([*(input.shape or ())[:1], num_groups, group])
         value = reshaped(op, value, [batch, channels, *spatial])
     else:
         value = op.Reshape(value, op.Shape(input), allowzero=1)
@@ -227,12 +226,20 @@ def aten_feature_dropout(op: Builder, input: Value, p: float, train: bool) -> Va
     """Whole channels are dropped."""
     if not train or p in (0, 1):
         return aten_dropout(op, input, p, train)
-    return op.Mul(input, op.Dropout(_one_per_channel(op, input), p, op.constant(True)))
+    scale = op.Mul(op.cast(_kept(op, _per_channel(op, input), p), op.result_dtype), 1.0 / (1.0 - p))
+    return op.Mul(input, scale)
 
 
-def _one_per_channel(op: Builder, input: Value) -> Value:
-    batch, channels, *spatial = op.all_sizes(input)
-    return filled(op, [batch, channels] + [1] * len(spatial), 1, op.result_dtype)
+def _per_channel(op: Builder, input: Value) -> Value:
+    """A value per channel, made from the input: ONNX Runtime drops nothing from a constant."""
+    spatial = list(range(2, op.rank(input)))
+    return op.reduce("ReduceMax", input, spatial, True) if spatial else input
+
+
+def _kept(op: Builder, frame: Value, p: float) -> Value:
+    """Booleans in the frame's shape, true with probability ``1 - p``."""
+    kept: Value = op.Dropout(frame, p, op.constant(True), _outputs=2)[1]
+    return kept
 
 
 @register(aten.alpha_dropout.default)
@@ -242,9 +249,7 @@ def aten_alpha_dropout(op: Builder, input: Value, p: float, train: bool) -> Valu
 
 @register(aten.feature_alpha_dropout.default)
 def aten_feature_alpha_dropout(op: Builder, input: Value, p: float, train: bool) -> Value:
-    if not train or p in (0, 1):
-        return aten_dropout(op, input, p, train)
-    return _alpha_dropped(op, input, p, train, _one_per_channel(op, input))
+    return _alpha_dropped(op, input, p, train, _per_channel(op, input))
 
 
 def _alpha_dropped(op: Builder, input: Value, p: float, train: bool, frame: Value) -> Value:
@@ -256,8 +261,7 @@ def _alpha_dropped(op: Builder, input: Value, p: float, train: bool, frame: Valu
         return aten_dropout(op, input, p, train)
     alpha = 1.7580993408473766  # of SELU: its scale times its negative slope
     scale = 1.0 / math.sqrt((alpha * alpha * p + 1.0) * (1.0 - p))
-    _, kept = op.Dropout(frame, p, op.constant(True), _outputs=2)
-    mixed = op.Where(kept, input, -alpha)
+    mixed = op.Where(_kept(op, frame, p), input, -alpha)
     return op.Add(op.Mul(mixed, scale), scale * alpha * p)
 
 

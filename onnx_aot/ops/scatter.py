@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ops.builder import Builder, Size
-from onnx_aot.ops.indexing import IndexPlan, counted, diagonal_length
+from onnx_aot.ops.indexing import IndexPlan, counted
 from onnx_aot.ops.movement import expanded, reshaped, sliced
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import INT64_MAX
@@ -203,14 +204,116 @@ def aten_index_put(
 ) -> Value:
     """``x[i, :, j] = v``, or ``+=``."""
     plan = IndexPlan(op, self, indices)
-    if plan.mask is not None:
-        after = op.rank(self) - plan.axes[-1] - 1
-        if self.dtype != BOOL and _broadcasts_after(op, values, after, op.rank(self)):
-            mask = op.Unsqueeze(plan.mask, [plan.axes[-1] - plan.axes[0] + 1 + i for i in range(after)]) if after else plan.mask
-            return op.Where(mask, op.Add(self, values) if accumulate else values, self)
-    elif len(plan.axes) == 1:
+    if plan.mask is not None and self.dtype != BOOL and _misses_mask(op, self, values, plan):
+        after = range(op.rank(plan.mask), op.rank(self) - plan.axes[0])
+        mask = op.Unsqueeze(plan.mask, list(after)) if after else plan.mask
+        return op.Where(mask, op.Add(self, values) if accumulate else values, self)
+    if plan.mask is None and len(plan.axes) == 1:
         return _put_along(op, self, plan.axes[0], plan.indices[0], values, accumulate)
     front = op.Transpose(self, perm=plan.order)
-    sizes = [op.size(self, axis) for axis in plan.order]
-    front.shape = ...
-    return front
+    if self.shape is not None:
+        front.shape = ir.Shape([self.shape[axis] for axis in plan.order])
+    values = _values_in_front(op, values, plan, op.rank(self) - len(plan.axes))
+    # A mask has no position twice, so that ScatterND can add as well.
+    if plan.mask is not None or not accumulate:
+        written = _put_at(op, front, plan, values, "add" if accumulate else "none")
+    else:
+        written = _add_at(op, front, plan, values)
+    back = [plan.order.index(axis) for axis in range(op.rank(self))]
+    return op.Transpose(written, perm=back)
+
+
+def _misses_mask(op: Builder, value: Value, values: Value, plan: IndexPlan) -> bool:
+    """Whether the values differ along no axis up to the mask's last one."""
+    dims = values.shape.dims if values.shape is not None else ()
+    after = op.rank(value) - plan.axes[-1] - 1
+    before = dims[: max(len(dims) - after, 0)]
+    return len(dims) <= op.rank(value) and all(size == 1 for size in before)
+
+
+def _put_along(
+    op: Builder, value: Value, axis: int, index: Value, values: Value, accumulate: bool
+) -> Value:
+    """One integer index: the block that is written has its shape in the place of the axis."""
+    reduction = "add" if accumulate else "none"
+    before, after = list(range(axis)), list(range(axis + 1, op.rank(value)))
+    values = _spread(op, value, values, before, index, after)
+    if op.rank(index) != 1 and (accumulate or axis > 0):
+        values, index = _flattened(op, value, values, before, index, after)
+    return _written_along(op, value, axis, index, values, reduction)
+
+
+def _put_at(op: Builder, front: Value, plan: IndexPlan, values: Value, reduction: str) -> Value:
+    """Several indices, or a mask, whose axes come first."""
+    positions = plan.positions(op)
+    after = list(range(len(plan.axes), op.rank(front)))
+    index = plan.indices[0] if plan.indices else op.Gather(positions, 0, axis=1)
+    if plan.mask is not None:
+        index.shape = ir.Shape([None])
+    values = _spread(op, front, values, [], index, after)
+    return op.ScatterND(front, positions, values, reduction=reduction)
+
+
+def _add_at(op: Builder, front: Value, plan: IndexPlan, values: Value) -> Value:
+    """Several indices become one into their merged axes, see ``_written_along``."""
+    count = len(plan.axes)
+    sizes = op.all_sizes(front)
+    index = op.Mod(plan.indices[0], sizes[0])
+    for size, other in zip(sizes[1:count], plan.indices[1:], strict=True):
+        index = op.Add(op.Mul(index, size), op.Mod(other, size))
+    merged = reshaped(op, front, [product(op, sizes[:count]), *sizes[count:]])
+    merged.shape = ir.Shape([None, *(front.shape or ())[count:]])
+    index.shape = plan.indices[0].shape
+    return reshaped(op, _put_along(op, merged, 0, index, values, accumulate=True), sizes)
+
+
+def _spread(
+    op: Builder, value: Value, values: Value, before: list[int], index: Value, after: list[int]
+) -> Value:
+    """Values broadcast to the sizes of some axes, the shape of an index, and of further axes."""
+    shape, indexed = value.shape or (), index.shape or ()
+    block = ir.Shape([*(shape[a] for a in before), *indexed, *(shape[a] for a in after)])
+    if values.shape == block and not block.has_unknown_dim():
+        return values
+    parts = [op.sizes([op.size(value, axis) for axis in axes]) for axes in (before, after) if axes]
+    parts.insert(1 if before else 0, op.Shape(index))
+    return op.Expand(values, op.Concat(*parts, axis=0))
+
+
+def _flattened(
+    op: Builder, value: Value, values: Value, before: list[int], index: Value, after: list[int]
+) -> tuple[Value, Value]:
+    """The values and the index with the index's axes merged into one."""
+    static = index.shape is not None and index.shape.is_static()
+    count: Size = math.prod(index.shape) if static else op.Size(index)
+    sizes = [op.size(value, axis) for axis in before], [op.size(value, axis) for axis in after]
+    return reshaped(op, values, [*sizes[0], count, *sizes[1]]), op.Reshape(index, [-1])
+
+
+def _values_in_front(op: Builder, values: Value, plan: IndexPlan, kept: int) -> Value:
+    """Values come with the indices' axes at ``plan.position``; they are wanted first."""
+    if plan.position == 0:
+        return values
+    rank = plan.rank + kept
+    missing = rank - op.rank(values)
+    if missing > 0:
+        values = op.Unsqueeze(values, list(range(missing)))
+    block = list(range(plan.position, plan.position + plan.rank))
+    rest = [axis for axis in range(rank) if axis not in block]
+    return op.Transpose(values, perm=[*block, *rest])
+
+
+@register(aten.diagonal_scatter.default)
+def aten_diagonal_scatter(
+    op: Builder, self: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Value:
+    """``x[i, i + offset] = src`` in two axes, which come last in the source."""
+    rank = op.rank(self)
+    first, second = dim1 % rank, dim2 % rank
+    order = [first, second, *(axis for axis in range(rank) if axis not in (first, second))]
+    length = op.size(src, -1)
+    rows, columns = (counted(op, max(start, 0), length) for start in (-offset, offset))
+    positions = op.Concat(op.Unsqueeze(rows, [-1]), op.Unsqueeze(columns, [-1]), axis=-1)
+    source = op.Transpose(src, perm=[rank - 2, *range(rank - 2)])
+    written = op.ScatterND(op.Transpose(self, perm=order), positions, source)
+    return op.Transpose(written, perm=[order.index(axis) for axis in range(rank)])

@@ -226,17 +226,20 @@ class ONNXProgram:
             InvalidOptionError: Shapes or types differ; nothing has been replaced.
         """
         initializers = self.model.graph.initializers
-        unknown = [name for name in state_dict if name not in initializers]
+        tied = self._tied_names()
+        unknown = []
         replacements = {}
         wrong = []
-        for name, tensor in state_dict.items():
-            if name in unknown:
+        for given, tensor in state_dict.items():
+            name = given if given in initializers else tied.get(given)
+            if name is None:
+                unknown.append(given)
                 continue
             new = tensor_adapters.TorchTensor(tensor.detach(), name=name)
             old = initializers[name].const_value
             if old is not None and (old.dtype != new.dtype or old.shape != new.shape):
                 wrong.append(
-                    f"{name} is {old.dtype.name}{old.shape} in the model, "
+                    f"{given} is {old.dtype.name}{old.shape} in the model, "
                     f"{new.dtype.name}{new.shape} was given"
                 )
             replacements[name] = new
@@ -251,6 +254,26 @@ class ONNXProgram:
                 stacklevel=2,
             )
         self.release()
+
+    def _tied_names(self) -> dict[str, str]:
+        """Names of the module's weights that the model holds under the name of a tied weight."""
+        if self.exported_program is None:
+            return {}
+        weights = self.exported_program.state_dict
+        held = {
+            _memory(tensor): name
+            for name, tensor in weights.items()
+            if name in self.model.graph.initializers
+        }
+        return {
+            name: held[_memory(tensor)]
+            for name, tensor in weights.items()
+            if _memory(tensor) in held
+        }
+
+
+def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (id(tensor) if tensor.is_meta else tensor.data_ptr(), tensor.shape, tensor.stride())
 
 
 def _in_captured_order(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +18,6 @@ from onnx_aot.errors import InferenceError
 __all__ = ["create_session", "from_numpy", "run_session", "to_numpy"]
 
 LOG_ERRORS = 3
-
-# NumPy has no such types; ONNX Runtime takes their bits with the ONNX type named beside them.
-_BITS = {1: torch.uint8, 2: torch.uint16}
 
 
 def create_session(model: str | bytes) -> onnxruntime.InferenceSession:
@@ -95,24 +94,36 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
     """The inverse of ``to_numpy``."""
     dtype = dtypes.to_torch(ir.DataType.from_numpy(array.dtype))
-    if array.dtype.kind == "V" or dtype in (torch.bfloat16,) or "float8" in str(dtype):
-        bits = np.uint16 if array.dtype.itemsize == 2 else np.uint8
-        return torch.from_numpy(np.ascontiguousarray(array).view(bits)).view(dtype)
-    return torch.from_numpy(np.array(array))
+    bits = _bits(dtype)
+    if bits is None:
+        return torch.from_numpy(np.array(array))
+    unsigned = np.array(array).view(f"uint{8 * array.dtype.itemsize}")
+    return torch.from_numpy(unsigned).view(dtype)
+
+
+def _bits(dtype: torch.dtype) -> torch.dtype | None:
+    """The unsigned type of the same width for types that NumPy lacks, None for the others."""
+    if dtype == torch.bfloat16:
+        return torch.uint16
+    return torch.uint8 if str(dtype).startswith("torch.float8") else None
 
 
 def _to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
     tensor = tensor.detach().cpu().contiguous()
-    if tensor.dtype == torch.bfloat16 or "float8" in str(tensor.dtype):
-        bits = tensor.view(_BITS[tensor.element_size()]).numpy()
-        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
-            bits, int(dtypes.to_onnx(tensor.dtype))
-        )
-    return onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy())
+    bits = _bits(tensor.dtype)
+    if bits is None:
+        return onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy())
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+        tensor.view(bits).numpy(), int(dtypes.to_onnx(tensor.dtype))
+    )
 
 
 def _from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
-    dtype = ir.DataType(value.element_type())
-    if dtype in (ir.DataType.BFLOAT16,) or "FLOAT8" in dtype.name:
-        return torch.utils.dlpack.from_dlpack(value._get_c_value()).clone()
-    return torch.from_numpy(value.numpy())
+    dtype = dtypes.to_torch(ir.DataType(value.element_type()))
+    if _bits(dtype) is None:
+        return torch.from_numpy(value.numpy())
+    shape = value.shape()
+    data = bytearray(ctypes.string_at(value.data_ptr(), math.prod(shape) * dtype.itemsize))
+    if not data:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(data, dtype=dtype).reshape(shape)

@@ -224,13 +224,16 @@ ARANGE = [
             (aten.arange.start, (3, 3)),
             (aten.arange.start_step, (1, 10, 3)),
             (aten.arange.start_step, (10, 1, -2)),
-            (aten.arange.start_step, (0, 1, 0.1)),
-            (aten.arange.start_step, (1.0, -1.0, -0.25)),
             (aten.arange.start_step, (0.5, 6.9, 1.5)),
             (aten.arange.start_step, (2.5, 2.5, 1)),
             (aten.arange.start_step, (0, 3000, 2)),
         )
         for dtype in (None, torch.float32, torch.float64, torch.int64, torch.int32)
+    ),
+    *(
+        Row(aten.arange.start_step, args, {"dtype": dtype}, name=f"{args} {dtype}")
+        for args in ((0, 1, 0.1), (1.0, -1.0, -0.25))
+        for dtype in (None, torch.float64)
     ),
     *(
         Row(
@@ -295,22 +298,17 @@ LINSPACE = [
         Row(
             aten.linspace.default,
             (floats("n"),),
-            call=lambda x, s=start, e=end, d=dtype: torch.linspace(s, e, x.shape[0], dtype=d),
-            sizes=EMPTY,
-            name=f"steps {start} {end} {dtype}",
+            call=lambda x, n=steps, d=dtype: torch.linspace(0.5, x.shape[0], n, dtype=d),
+            name=f"size {steps} {dtype}",
         )
-        for start, end in ((0, 1), (-0.5, 2.9), (11.9, -3))
-        for dtype in (None, torch.int64, torch.int32)
+        for steps in (0, 1, 2, 7, 2000)
+        for dtype in (None, torch.float64, torch.int64, torch.int32)
     ),
-    *(
-        Row(
-            aten.linspace.default,
-            (floats("n"),),
-            call=lambda x, d=dtype: torch.linspace(0, x.shape[0] - 1, 2 * x.shape[0], dtype=d),
-            sizes=EMPTY,
-            name=f"end {dtype}",
-        )
-        for dtype in (None, torch.int64)
+    Row(
+        aten.linspace.default,
+        (floats("n"),),
+        call=lambda x: torch.linspace(x.shape[0], -x.shape[0] / 3, 6),
+        name="sizes",
     ),
     *(
         Row(target, args, {"dtype": dtype}, name=f"{name} {dtype}")

@@ -1,0 +1,201 @@
+"""``ONNXProgram``: running, inspecting and changing a model."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import pytest
+import torch
+
+import onnx_aot
+from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
+from onnx_aot.program import program as program_module
+
+Tensor = torch.Tensor
+X = torch.randn(4, 3)
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 2)
+
+    def forward(self, x: Tensor, scale: float = 2.0) -> tuple[Tensor, Tensor]:
+        y = self.linear(x)
+        return y.relu() * scale, y.argmax(1)
+
+
+@pytest.fixture(scope="module")
+def net() -> Net:
+    return Net()
+
+
+@pytest.fixture
+def program(net: Net) -> onnx_aot.ONNXProgram:
+    return onnx_aot.export(net, (X,), dynamic_shapes=({0: "batch"},))
+
+
+def test_attributes(program: onnx_aot.ONNXProgram) -> None:
+    assert isinstance(program, onnx_aot.ONNXProgram)
+    assert isinstance(program.model, ir.Model)
+    assert isinstance(program.exported_program, torch.export.ExportedProgram)
+    assert isinstance(program.model_proto, onnx.ModelProto)
+    assert program.model.producer_name == "onnx_aot"
+    assert program.model.producer_version == onnx_aot.__version__
+
+
+def test_repr(program: onnx_aot.ONNXProgram) -> None:
+    assert repr(program).splitlines() == [
+        f"ONNXProgram(opset 20, {len(program.model.graph)} nodes, 3 initializers, 0.0 kB)",
+        "  in   x: FLOAT[batch,3]",
+        "  out  mul: FLOAT[batch,2]",
+        "  out  argmax: INT64[batch]",
+    ]
+
+
+def test_call_and_reference(program: onnx_aot.ONNXProgram, net: Net) -> None:
+    for size in (1, 4, 9):
+        x = torch.randn(size, 3)
+        for run in (program, program.call_reference):
+            for actual, expected in zip(run(x), net(x), strict=True):
+                assert actual.dtype == expected.dtype
+                torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_inputs_that_are_constants_of_the_capture(net: Net) -> None:
+    program = onnx_aot.export(net, (X, 3.0))
+    torch.testing.assert_close(program(X, 3.0)[0], net(X, 3.0)[0])
+    program = onnx_aot.export(net, (X,), kwargs={"scale": 0.5})
+    torch.testing.assert_close(program(X, scale=0.5)[0], net(X, 0.5)[0])
+
+
+def test_compute_values(program: onnx_aot.ONNXProgram, net: Net) -> None:
+    weight, linear, relu = program.compute_values(["linear.weight", "linear", "relu"], (X,))
+    torch.testing.assert_close(weight, net.linear.weight.data)
+    torch.testing.assert_close(linear, net.linear(X))
+    torch.testing.assert_close(relu, net.linear(X).relu())
+    assert [value.name for value in program.model.graph.outputs] == ["mul", "argmax"]
+    with pytest.raises(InvalidOptionError, match="no value 'nothing'"):
+        program.compute_values(["nothing"], (X,))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ((), "takes 1 inputs .x.; 0 were given"),
+        ((X, X, X), "takes 1 inputs .x.; 3 were given"),
+        ((X.to(torch.float64),), "input x is torch.float32 in the model; torch.float64 was given"),
+        ((X[0],), r"input x has shape \[batch,3\] in the model; \[3\] was given"),
+        ((X[:, :2],), r"input x has shape \[batch,3\] in the model; \[4, 2\] was given"),
+    ],
+)
+def test_inputs_that_do_not_fit(program: onnx_aot.ONNXProgram, inputs: Any, message: str) -> None:
+    with pytest.raises(InferenceError, match=message):
+        program(*inputs)
+
+
+def test_sessions(program: onnx_aot.ONNXProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    import onnxruntime
+
+    made = []
+
+    def make(model: str | bytes) -> onnxruntime.InferenceSession:
+        made.append(model)
+        return onnxruntime.InferenceSession(model)
+
+    program.initialize_inference_session(make)
+    program(X)
+    assert isinstance(made[-1], bytes)
+    monkeypatch.setattr(program_module, "EXTERNAL_THRESHOLD", -1)
+    program.initialize_inference_session(make)
+    program(X)
+    path = made[-1]
+    assert isinstance(path, str)
+    onnx.load(path)
+    program.release()
+    with pytest.raises(FileNotFoundError):
+        onnx.load(path)
+
+
+def test_edits_of_the_model_count_after_release(program: onnx_aot.ONNXProgram) -> None:
+    before = program(X)[0]
+    relu = next(node for node in program.model.graph if node.op_type == "Relu")
+    relu.op_type = "Neg"
+    torch.testing.assert_close(program(X)[0], before)
+    program.release()
+    assert not torch.equal(program(X)[0], before)
+
+
+def test_apply_weights(program: onnx_aot.ONNXProgram) -> None:
+    other = Net()
+    program(X)
+    program.apply_weights(other.state_dict())
+    torch.testing.assert_close(program(X)[0], other(X)[0])
+    with pytest.warns(OnnxExporterWarning, match="no weight 'nothing'; not applied"):
+        program.apply_weights({"nothing": X})
+    with pytest.raises(
+        InvalidOptionError, match=r"linear.weight is FLOAT\[2,3\] in the model, FLO"
+    ):
+        program.apply_weights({"linear.weight": torch.zeros(3, 3), "linear.bias": torch.ones(2)})
+    torch.testing.assert_close(program(X)[0], other(X)[0])  # nothing was replaced
+
+
+def test_optimize_is_what_export_does(net: Net) -> None:
+    class Repeats(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (x + 1).relu() + (x + 1).relu()
+
+    program = onnx_aot.export(Repeats(), (X,), optimize=False)
+    assert len(program.model.graph) == 5
+    program(X)
+    program.optimize()
+    assert len(program.model.graph) == 3
+    torch.testing.assert_close(program(X)[0], Repeats()(X))
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+        torch.bfloat16,
+        torch.float8_e4m3fn,
+    ],
+)
+def test_every_type_goes_in_and_comes_out(dtype: torch.dtype) -> None:
+    x = torch.tensor([0, 1, 1, 0]).to(dtype)
+    program = onnx_aot.export(lambda value: value.clone(), (x,))
+    (result,) = program(x)
+    assert result.dtype == dtype
+    assert torch.equal(result.view(torch.uint8), x.view(torch.uint8))
+
+
+def test_transposed_weights_are_saved_in_order() -> None:
+    class Transposed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(3, 50).t())
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.weight + x
+
+    module = Transposed()
+    assert not module.weight.is_contiguous()
+    program = onnx_aot.export(module, (torch.zeros(3),))
+    torch.testing.assert_close(program(torch.zeros(3))[0], module.weight.data)
+
+
+def test_no_warning_in_ordinary_use(net: Net) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        onnx_aot.export(net.eval(), (X,), dynamic_shapes=({0: "batch"},))(X)

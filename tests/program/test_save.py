@@ -1,0 +1,221 @@
+"""Saving: what is written, and that nothing is lost when it fails."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+import onnx_aot
+from onnx_aot.errors import InvalidOptionError, SaveError
+from onnx_aot.program import serialize
+
+X = torch.randn(2, 64)
+
+
+def exported(width: int = 64) -> tuple[torch.nn.Module, onnx_aot.ONNXProgram]:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(64, width), torch.nn.Linear(width, 3))
+    return module, onnx_aot.export(module, (X,))
+
+
+def run(path: Path) -> torch.Tensor:
+    (output,) = onnxruntime.InferenceSession(path).run(None, {"input": X.numpy()})
+    return torch.from_numpy(output)
+
+
+@pytest.mark.parametrize("external_data", ["auto", None, False, True])
+def test_round_trip(tmp_path: Path, external_data: Any) -> None:
+    module, program = exported()
+    path = tmp_path / "model.onnx"
+    program.save(path, external_data=external_data)
+    onnx.checker.check_model(str(path), full_check=True)
+    torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+    files = sorted(p.name for p in tmp_path.iterdir())
+    assert files == ["model.onnx", "model.onnx.data"][: 1 + (external_data is True)]
+    for name, tensor in module.state_dict().items():
+        assert torch.equal(program.model.graph.initializers[name].const_value.raw, tensor)
+
+
+def test_the_file_is_what_onnx_serializes() -> None:
+    """Weights are streamed into the file; the message is the same as if they had been in it."""
+    _, program = exported()
+    buffer = io.BytesIO()
+    program.save(buffer)
+    streamed = onnx.ModelProto.FromString(buffer.getvalue())
+    whole = program.model_proto
+    key = {tensor.name: tensor for tensor in whole.graph.initializer}
+    assert {t.name: t for t in streamed.graph.initializer} == key
+    for proto in (streamed, whole):
+        del proto.graph.initializer[:]
+    assert streamed == whole
+
+
+def test_large_models_get_a_data_file_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serialize, "EXTERNAL_THRESHOLD", 10_000)
+    module, program = exported()
+    program.save(tmp_path / "model.onnx")
+    assert (tmp_path / "model.onnx.data").exists()
+    torch.testing.assert_close(run(tmp_path / "model.onnx"), module(X), rtol=1e-4, atol=1e-5)
+
+
+def test_data_is_aligned_and_named_relatively(tmp_path: Path) -> None:
+    _, program = exported()
+    program.save(tmp_path / "model.onnx", external_data=True)
+    graph = onnx.load(tmp_path / "model.onnx", load_external_data=False).graph
+    found = 0
+    for tensor in graph.initializer:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        if entries:
+            found += 1
+            assert entries["location"] == "model.onnx.data"
+            assert int(entries["offset"]) % 4096 == 0
+    assert found == 1  # the other tensors are smaller than a kilobyte
+
+
+def test_overwriting_with_and_without_a_data_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    for round_number, external_data in enumerate((True, True, True, False, True)):
+        module, program = exported(width=64 + round_number)
+        program.save(path, external_data=external_data)
+        torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+        assert len(list(tmp_path.iterdir())) == 1 + external_data
+
+
+def test_limits_are_checked_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serialize, "PROTOBUF_LIMIT", 10_000)
+    _, program = exported()
+    with pytest.raises(SaveError, match=r"at most 2 GB. Save to a path with external_data=True"):
+        program.save(tmp_path / "model.onnx", external_data=False)
+    with pytest.raises(SaveError, match="at most 2 GB"):
+        program.save(io.BytesIO())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_object_has_no_place_for_a_second_file() -> None:
+    _, program = exported()
+    with pytest.raises(InvalidOptionError, match="needs a path"):
+        program.save(io.BytesIO(), external_data=True)
+
+
+def test_weights_without_values_are_named(tmp_path: Path) -> None:
+    with torch.device("meta"):
+        module = torch.nn.Linear(64, 64)
+    program = onnx_aot.export(module, (X.to("meta"),))
+    with pytest.raises(
+        SaveError, match=r"1 weights have no values yet: weight. Call apply_weights"
+    ):
+        program.save(tmp_path / "model.onnx")
+    program.save(tmp_path / "model.onnx", include_initializers=False)
+    real = torch.nn.Linear(64, 64)
+    program.apply_weights(real.state_dict())
+    program.save(tmp_path / "model.onnx")
+    torch.testing.assert_close(run(tmp_path / "model.onnx"), real(X), rtol=1e-4, atol=1e-5)
+
+
+# --- failures ------------------------------------------------------------------------------------
+
+
+class BreaksError(RuntimeError):
+    pass
+
+
+@pytest.mark.parametrize("external_data", [False, True])
+@pytest.mark.parametrize("error", [BreaksError, OSError, KeyboardInterrupt])
+def test_a_failed_save_leaves_the_old_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, external_data: bool, error: type[BaseException]
+) -> None:
+    path = tmp_path / "model.onnx"
+    module, program = exported()
+    program.save(path, external_data=external_data)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    _, other = exported(width=65)
+
+    def fail(self: Any, file: Any) -> None:
+        file.write(b"half")
+        raise error("disk full")
+
+    monkeypatch.setattr(serialize.ir.tensor_adapters.TorchTensor, "tofile", fail)
+    expected = SaveError if error is OSError else error
+    with pytest.raises(expected):
+        other.save(path, external_data=external_data)
+    monkeypatch.undo()
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+    for value in other.model.graph.initializers.values():
+        assert isinstance(value.const_value.raw, torch.Tensor)  # the model is as it was
+
+
+def test_a_failed_first_save_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, program = exported()
+
+    def fail(self: Any, file: Any) -> None:
+        file.write(b"half")
+        raise BreaksError
+
+    monkeypatch.setattr(serialize.ir.tensor_adapters.TorchTensor, "tofile", fail)
+    for external_data in (False, True):
+        with pytest.raises(BreaksError):
+            program.save(tmp_path / "model.onnx", external_data=external_data)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+    _, program = exported()
+    with pytest.raises(SaveError, match=r"could not write .*No such file"):
+        program.save(tmp_path / "missing" / "model.onnx")
+
+
+@pytest.mark.parametrize("external_data", [False, True])
+def test_a_killed_process_leaves_the_old_file_whole(tmp_path: Path, external_data: bool) -> None:
+    """The process is killed while it is in the middle of writing a weight."""
+    path = tmp_path / "model.onnx"
+    module, program = exported()
+    program.save(path, external_data=external_data)
+    before = path.read_bytes()
+    script = f"""
+        import os, signal, torch, onnx_aot
+        from onnx_aot.program import serialize
+
+        def die(self, file):
+            file.write(b"half")
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        program = onnx_aot.export(torch.nn.Linear(64, 64), (torch.randn(2, 64),))
+        serialize.ir.tensor_adapters.TorchTensor.tofile = die
+        program.save({str(path)!r}, external_data={external_data})
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert path.read_bytes() == before
+    torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+
+
+def test_links_and_permissions_are_kept(tmp_path: Path) -> None:
+    _, program = exported()
+    real = tmp_path / "real.onnx"
+    real.write_bytes(b"old")
+    real.chmod(0o640)
+    link = tmp_path / "link.onnx"
+    link.symlink_to(real)
+    program.save(link)
+    assert link.is_symlink()
+    assert os.stat(real).st_mode & 0o777 == 0o640
+    onnx.checker.check_model(str(real))

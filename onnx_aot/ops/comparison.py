@@ -189,6 +189,15 @@ def aten_isfinite(op: Builder, self: Value) -> Value:
     return op.Less(op.Abs(self), math.inf)
 
 
+@register(aten.signbit.default)
+def aten_signbit(op: Builder, self: Value) -> Value:
+    """Below zero, or minus zero, whose reciprocal is below zero."""
+    if self.dtype == BOOL:
+        return filled_like(op, self, False)
+    negative = op.Less(self, 0)
+    return op.Or(negative, op.Less(op.Reciprocal(self), 0)) if is_floating(self.dtype) else negative
+
+
 @register(aten.any.default, aten.any.dim, aten.any.dims)
 def aten_any(op: Builder, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
     return _reduced(op, self, dim, keepdim, "ReduceMax", "ReduceSum", ir.DataType.INT64)

@@ -186,8 +186,8 @@ def aten_linspace(op: Builder, start: Any, end: Any, steps: int, dtype: Any = No
     """
     known = isinstance(start, (int, float)) and isinstance(end, (int, float))
     if known and steps <= FOLD_LIMIT:
-        result = torch.linspace(start, end, steps, dtype=dtypes.to_torch(op.result_dtype))
-        return op.constant(result)
+        dtype = dtypes.to_torch(op.result_dtype)
+        return op.constant(torch.linspace(start, end, steps, dtype=dtype, device="cpu"))
     if not is_floating(op.result_dtype):
         start, end = _as(op, start, INT64), _as(op, end, INT64)
     first, last = _as(op, start, DOUBLE), _as(op, end, DOUBLE)
@@ -213,7 +213,7 @@ def _eye(op: Builder, rows: Size, columns: Size) -> Value:
     """EyeLike makes no booleans in ONNX Runtime."""
     dtype = op.result_dtype
     if isinstance(rows, int) and isinstance(columns, int) and rows * columns <= FOLD_LIMIT:
-        return op.constant(torch.eye(rows, columns, dtype=dtypes.to_torch(dtype)))
+        return op.constant(torch.eye(rows, columns, dtype=dtypes.to_torch(dtype), device="cpu"))
     made = ir.DataType.INT32 if dtype == ir.DataType.BOOL else dtype
     return op.cast(op.EyeLike(filled(op, [rows, columns], 0, made)), dtype)
 

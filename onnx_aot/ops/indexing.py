@@ -18,7 +18,6 @@ aten = torch.ops.aten
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 INT64 = ir.DataType.INT64
-UINT8 = ir.DataType.UINT8
 
 
 @register(aten.gather.default)
@@ -79,14 +78,13 @@ class IndexPlan:
             if index is None:
                 axis += 1
                 continue
-            mask = _as_mask(op, index)
-            if mask is None:
+            if index.dtype != BOOL:
                 self.indices.append(op.cast(index, INT64))
             elif alone:
-                self.mask = mask
+                self.mask = index
             else:
-                self.indices += _true_positions(op, mask)
-            count = 1 if mask is None else op.rank(mask)
+                self.indices += _true_positions(op, index)
+            count = op.rank(index) if index.dtype == BOOL else 1
             self.axes += range(axis, axis + count)
             axis += count
         self.indices = _broadcast(op, self.indices)
@@ -101,11 +99,6 @@ class IndexPlan:
         if self.mask is not None:
             return op.Transpose(op.NonZero(self.mask), perm=[1, 0])
         return op.Concat(*(op.Unsqueeze(index, [-1]) for index in self.indices), axis=-1)
-
-
-def _as_mask(op: Builder, index: Value) -> Value | None:
-    """A boolean index; bytes are the old form of it."""
-    return op.cast(index, BOOL) if index.dtype in (BOOL, UINT8) else None
 
 
 def _true_positions(op: Builder, mask: Value) -> list[Value]:
@@ -132,10 +125,11 @@ def _broadcast(op: Builder, indices: list[Value]) -> list[Value]:
     rank = max(map(op.rank, indices))
     wide = []
     for index in indices:
-        if index is not widest and not _same_shape(index, widest):
-            index = op.Expand(index, shape)
-            index.shape = ir.Shape([None] * rank)
-        wide.append(index)
+        if index is widest or _same_shape(index, widest):
+            wide.append(index)
+            continue
+        wide.append(op.Expand(index, shape))
+        wide[-1].shape = ir.Shape([None] * rank)
     return wide
 
 

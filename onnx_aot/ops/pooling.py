@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import onnx_ir as ir
 import torch
 
+from onnx_aot.dtypes import is_floating
+from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder, Size
-from onnx_aot.ops.creation import filled
 from onnx_aot.ops.movement import swapped
 from onnx_aot.ops.registry import register
-from onnx_aot.ops.sizes import plus
+from onnx_aot.ops.sizes import plus, product
 from onnx_aot.ops.windows import batched, per_axis
+from onnx_aot.torch_compat import OpOverload
 
 __all__: list[str] = []
 
@@ -22,7 +25,7 @@ Value = ir.Value
 Ints = Sequence[int]
 
 
-def _register_max_pool(target: torch._ops.OpOverload, spatial: int) -> None:
+def _register_max_pool(spatial: int, values: OpOverload, with_indices: OpOverload) -> None:
     def aten_max_pool(
         op: Builder,
         self: Value,
@@ -32,154 +35,146 @@ def _register_max_pool(target: torch._ops.OpOverload, spatial: int) -> None:
         dilation: Ints = (1,),
         ceil_mode: bool = False,
     ) -> Value:
-        kernel = per_axis(kernel_size, spatial)
-        return batched(
-            op,
-            self,
-            spatial,
-            lambda x: op.MaxPool(
-                x,
-                kernel_shape=kernel,
-                strides=per_axis(stride, spatial) or kernel,
-                pads=per_axis(padding, spatial) * 2,
-                dilations=per_axis(dilation, spatial),
-                ceil_mode=int(ceil_mode),
-            ),
-        )
+        windows = _windows(spatial, kernel_size, stride, padding, dilation, ceil_mode)
+        return batched(op, self, spatial, lambda x: _largest(op, x, windows, 1)[0])
 
-    register(target)(aten_max_pool)
+    def aten_max_pool_with_indices(
+        op: Builder,
+        self: Value,
+        kernel_size: Ints,
+        stride: Ints = (),
+        padding: Ints = (0,),
+        dilation: Ints = (1,),
+        ceil_mode: bool = False,
+    ) -> list[Value]:
+        windows = _windows(spatial, kernel_size, stride, padding, dilation, ceil_mode)
+        return batched(op, self, spatial, lambda x: _largest(op, x, windows, 2))
 
-
-_register_max_pool(aten.max_pool1d.default, 1)
-_register_max_pool(aten.max_pool2d.default, 2)
-_register_max_pool(aten.max_pool3d.default, 3)
+    register(values)(aten_max_pool)
+    register(with_indices)(aten_max_pool_with_indices)
 
 
-@register(aten.avg_pool1d.default)
-def aten_avg_pool1d(
-    op: Builder,
-    self: Value,
-    kernel_size: Ints,
-    stride: Ints = (),
-    padding: Ints = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Value:
-    return _averaged(op, self, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
-
-
-@register(aten.avg_pool2d.default)
-def aten_avg_pool2d(
-    op: Builder,
-    self: Value,
-    kernel_size: Ints,
-    stride: Ints = (),
-    padding: Ints = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Value:
-    return _averaged(
-        op, self, 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
-
-
-@register(aten.avg_pool3d.default)
-def aten_avg_pool3d(
-    op: Builder,
-    self: Value,
-    kernel_size: Ints,
-    stride: Ints = (),
-    padding: Ints = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Value:
-    return _averaged(
-        op, self, 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
-
-
-def _averaged(
-    op: Builder,
-    value: Value,
-    spatial: int,
-    kernel_size: Ints,
-    stride: Ints,
-    padding: Ints,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor: int | None,
-) -> Value:
+def _windows(
+    spatial: int, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+) -> dict[str, Any]:
+    """The attributes that say where the windows are; an absent stride is the kernel's size."""
     kernel = per_axis(kernel_size, spatial)
-    steps = per_axis(stride, spatial) or kernel
-    pads = per_axis(padding, spatial)
+    return {
+        "kernel_shape": kernel,
+        "strides": per_axis(stride, spatial) or kernel,
+        "pads": per_axis(padding, spatial) * 2,
+        "dilations": per_axis(dilation, spatial),
+        "ceil_mode": int(ceil_mode),
+    }
 
-    def plain(x: Value) -> Value:
-        return op.AveragePool(
-            x,
-            kernel_shape=kernel,
-            strides=steps,
-            pads=pads * 2,
-            count_include_pad=int(count_include_pad),
-        )
 
-    def by_sums(x: Value) -> Value:
-        """Window sums over padded zeros, divided by what torch counts.
+def _settled(value: Value, windows: dict[str, Any]) -> dict[str, Any]:
+    """Ceil mode only where a window needs it, without padding that no window reaches.
 
-        ``ceil_mode`` adds up to a stride of zeros after each axis, which torch never counts.
-        """
-        extra = [_ceil_extra(op, x, axis, kernel, steps, pads) for axis in range(spatial)]
-        sums = _window_sums(op, _zero_padded(op, x, pads, extra), kernel, steps)
-        if divisor is not None:
-            return op.Div(sums, float(divisor))
-        sizes = [op.size(x, axis + 2) for axis in range(spatial)]
-        ones = filled(op, [1, 1, *sizes], 1, op.result_dtype)
-        ones.shape = ir.Shape([1, 1, *(x.shape or ())[2:]])
-        none = [0] * spatial
-        if count_include_pad:
-            ones = op.Pad(ones, [0, 0, *pads, 0, 0, *pads], 1.0)
-            ones = _zero_padded(op, ones, none, extra)
+    Torch and ONNX Runtime leave out a last window that starts after the input and the padding
+    before it, ONNX's shape inference counts it. Where the size is known there is none of these.
+    """
+    if not windows["ceil_mode"]:
+        return windows
+    pads = list(windows["pads"])
+    needed = False
+    for axis, kernel in enumerate(windows["kernel_shape"]):
+        size = (value.shape or ())[axis + 2]
+        if not isinstance(size, int):
+            needed = True
+            continue
+        extent = windows.get("dilations", [1] * (axis + 1))[axis] * (kernel - 1) + 1
+        room = size + 2 * pads[axis] - extent
+        rest = room % windows["strides"][axis]
+        if rest and room - rest + windows["strides"][axis] < size + pads[axis]:
+            needed = True
         else:
-            ones = _zero_padded(op, ones, pads, extra)
-        return op.Div(sums, _window_sums(op, ones, kernel, steps))
-
-    return batched(op, value, spatial, by_sums if ceil_mode or divisor else plain)
+            pads[axis - len(windows["kernel_shape"])] -= min(rest, pads[axis])
+    return {**windows, "pads": pads, "ceil_mode": int(needed)}
 
 
-def _window_sums(op: Builder, value: Value, kernel: Ints, steps: Ints) -> Value:
-    means = op.AveragePool(value, kernel_shape=kernel, strides=steps)
-    return op.Mul(means, float(math.prod(kernel)))
+def _largest(op: Builder, value: Value, windows: dict[str, Any], outputs: int) -> list[Value]:
+    """The largest of each window and, as the second output, where it is.
+
+    ONNX Runtime has no MaxPool of integers, which are exact as DOUBLE up to ``2^53``. ONNX counts
+    positions through the whole tensor, torch within each channel.
+    """
+    number = value if is_floating(value.dtype) else op.cast(value, ir.DataType.DOUBLE)
+    pooled = op.MaxPool(number, **_settled(value, windows), _outputs=outputs)
+    if outputs == 1:
+        return [op.cast(pooled, op.result_dtype)]
+    channel = product(op, op.all_sizes(value)[2:])
+    return [op.cast(pooled[0], op.result_dtype), op.Mod(pooled[1], channel)]
 
 
-def _zero_padded(op: Builder, value: Value, pads: Ints, extra: Sequence[Size]) -> Value:
-    after = [plus(op, pad, more) for pad, more in zip(pads, extra, strict=True)]
-    if not any(pads) and all(size == 0 for size in after):
-        return value
-    return op.Pad(value, op.sizes([0, 0, *pads, 0, 0, *after]))
+_register_max_pool(1, aten.max_pool1d.default, aten.max_pool1d_with_indices.default)
+_register_max_pool(2, aten.max_pool2d.default, aten.max_pool2d_with_indices.default)
+_register_max_pool(3, aten.max_pool3d.default, aten.max_pool3d_with_indices.default)
 
 
-def _ceil_extra(
-    op: Builder, value: Value, axis: int, kernel: Ints, steps: Ints, pads: Ints
-) -> Size:
-    """Zeros after an axis so that its last window is whole: ``(recorded - 1) s + k - (n + 2p)``."""
-    size = op.size(value, axis + 2)
-    windows = _window_count(op, size, kernel[axis], steps[axis], pads[axis])
-    if isinstance(size, int) and isinstance(windows, int):
-        return max((windows - 1) * steps[axis] + kernel[axis] - size - 2 * pads[axis], 0)
-    needed = op.Add(op.Mul(op.Sub(windows, 1), steps[axis]), kernel[axis])
-    return op.Max(op.Sub(needed, op.Add(size, 2 * pads[axis])), 0)
+def _register_avg_pool(spatial: int, target: OpOverload) -> None:
+    def aten_avg_pool(
+        op: Builder,
+        self: Value,
+        kernel_size: Ints,
+        stride: Ints = (),
+        padding: Ints = (0,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Value:
+        if not is_floating(self.dtype):
+            raise ConversionError(
+                f"{target} of {self.dtype} has no ONNX form: AveragePool takes floats. Convert the "
+                "input to float32 and round what comes out"
+            )
+        windows = _windows(spatial, kernel_size, stride, padding, (1,), ceil_mode)
+        del windows["dilations"]  # torch has none, and ONNX only since opset 19
+        if divisor_override is not None:
+            return batched(op, self, spatial, lambda x: _sums(op, x, windows, divisor_override))
+        windows["count_include_pad"] = int(count_include_pad)
+        return batched(op, self, spatial, lambda x: op.AveragePool(x, **_settled(x, windows)))
+
+    register(target)(aten_avg_pool)
 
 
-def _window_count(op: Builder, size: Size, kernel: int, step: int, pad: int) -> Size:
-    """Windows in ceil mode; one that would start beyond the input and its first padding is none."""
+def _sums(op: Builder, value: Value, windows: dict[str, Any], divisor: int) -> Value:
+    """The windows' sums over a divisor: means that count the padding, times the window's size.
+
+    In ``ceil_mode`` AveragePool does not count what lies beyond the padding, so the zeros that the
+    last windows need are put there first.
+    """
+    kernel = windows["kernel_shape"]
+    if windows["ceil_mode"]:
+        axes = range(len(kernel))
+        missing = [_missing(op, op.size(value, axis + 2), windows, axis) for axis in axes]
+        if any(size != 0 for size in missing):
+            value = op.Pad(value, op.sizes([0] * (len(kernel) + 4) + missing))
+    means = op.AveragePool(value, **{**windows, "ceil_mode": 0, "count_include_pad": 1})
+    return op.Mul(means, math.prod(kernel) / divisor)
+
+
+def _missing(op: Builder, size: Size, windows: dict[str, Any], axis: int) -> Size:
+    """How many positions an axis lacks for its last window in ceil mode.
+
+    There are ``ceil((n + 2 p - k) / s) + 1`` windows, without one that starts after the input and
+    the padding before it.
+    """
+    kernel, step = windows["kernel_shape"][axis], windows["strides"][axis]
+    pad = windows["pads"][axis]
     if isinstance(size, int):
-        count = -(-(size + 2 * pad - kernel) // step) + 1
-        return count - 1 if (count - 1) * step >= size + pad else count
-    room = op.Add(size, 2 * pad - kernel + step - 1)
-    count = op.Add(op.Div(room, step), 1)
-    beyond = op.GreaterOrEqual(op.Mul(op.Sub(count, 1), step), op.Add(size, pad))
-    return op.Sub(count, op.cast(beyond, ir.DataType.INT64))
+        last = -(-(size + 2 * pad - kernel) // step) * step
+        last = last - step if last >= size + pad else last
+        return max(last + kernel - size - 2 * pad, 0)
+    last = op.Mul(op.Div(op.Add(size, 2 * pad - kernel + step - 1), step), step)
+    beyond = op.cast(op.GreaterOrEqual(last, op.Add(size, pad)), ir.DataType.INT64)
+    last = op.Sub(last, op.Mul(beyond, step))
+    return op.Max(op.Sub(op.Add(last, kernel - 2 * pad), size), 0)
+
+
+_register_avg_pool(1, aten.avg_pool1d.default)
+_register_avg_pool(2, aten.avg_pool2d.default)
+_register_avg_pool(3, aten.avg_pool3d.default)
 
 
 # --- adaptive pooling ----------------------------------------------------------------------------
@@ -232,21 +227,31 @@ def _even_windows(sizes: Sequence[Size], wanted: Sequence[Size]) -> list[int] | 
 def _adaptive_axis(op: Builder, value: Value, source: Value, axis: int, wanted: Size) -> Value:
     """Means over the windows of one axis: the axis, moved last, times ``[size, windows]``."""
     size = op.size(source, axis)
-    starts, ends = _windows(op, size, wanted)
+    if size is wanted or (isinstance(size, int) and size == wanted):
+        return value
+    rank = op.rank(source)
+    if wanted == 1:
+        value = op.reduce("ReduceMean", value, [axis], True)
+    else:
+        weights = _window_weights(op, size, wanted)
+        value = op.MatMul(swapped(op, value, axis, rank - 1), weights)
+        value.shape = ir.Shape([None] * rank)
+        value = swapped(op, value, axis, rank - 1)
+    value.shape = ir.Shape([None] * rank)
+    return value
+
+
+def _window_weights(op: Builder, size: Size, wanted: Size) -> Value:
+    """``[size, wanted]``: one over its size inside a window, 0 outside."""
+    if isinstance(size, int) and isinstance(wanted, int):
+        index = torch.arange(wanted)
+        first, end = index * size // wanted, ((index + 1) * size + wanted - 1) // wanted
+        place = torch.arange(size).unsqueeze(1)
+        return op.constant(((first <= place) & (place < end)) / (end - first), op.result_dtype)
+    index = op.Range(0, wanted, 1)
+    starts = op.Div(op.Mul(index, size), wanted)
+    ends = op.Div(op.Add(op.Mul(op.Add(index, 1), size), plus(op, wanted, -1)), wanted)
     position = op.Unsqueeze(op.Range(0, size, 1), [1])
     inside = op.And(op.GreaterOrEqual(position, starts), op.Less(position, ends))
     count = op.cast(op.Sub(ends, starts), op.result_dtype)
-    weights = op.Div(op.cast(inside, op.result_dtype), count)
-    last = op.rank(source) - 1
-    value.shape = value.shape or ir.Shape([None] * (last + 1))
-    means = op.MatMul(swapped(op, value, axis, last), weights)
-    means.shape = ir.Shape([None] * (last + 1))
-    return swapped(op, means, axis, last)
-
-
-def _windows(op: Builder, size: Size, wanted: Size) -> tuple[Value, Value]:
-    index = op.Range(0, wanted, 1)
-    starts = op.Div(op.Mul(index, size), wanted)
-    scaled = op.Mul(op.Add(index, 1), size)
-    ends = op.Div(op.Add(scaled, plus(op, wanted, -1)), wanted)
-    return starts, ends
+    return op.Div(op.cast(inside, op.result_dtype), count)

@@ -9,7 +9,11 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from onnx_aot import dtypes
+from onnx_aot.dtypes import is_floating
+from onnx_aot.errors import OpsetError
 from onnx_aot.ops.builder import Builder, Size
+from onnx_aot.ops.elementwise import floor_divide
 from onnx_aot.ops.indexing import IndexPlan, counted
 from onnx_aot.ops.movement import expanded, reshaped, sliced
 from onnx_aot.ops.registry import register
@@ -24,6 +28,18 @@ BOOL = ir.DataType.BOOL
 INT64 = ir.DataType.INT64
 
 
+# What ScatterElements calls them.
+REDUCTIONS = {
+    "add": "add",
+    "multiply": "mul",
+    "sum": "add",
+    "mean": "add",
+    "prod": "mul",
+    "amax": "max",
+    "amin": "min",
+}
+
+
 # --- element by element --------------------------------------------------------------------------
 
 
@@ -34,14 +50,85 @@ def aten_scatter_src(op: Builder, self: Value, dim: int, index: Value, src: Valu
 
 @register(aten.scatter.value)
 def aten_scatter_value(op: Builder, self: Value, dim: int, index: Value, value: Any) -> Value:
-    source = op.Expand(_fill(op, self, value), op.Shape(index))
-    source.shape = index.shape.copy() if index.shape is not None else None
+    source = _filled_like(op, index, _fill(op, self, value))
     return _scattered(op, self, dim, index, source, "none")
 
 
 @register(aten.scatter_add.default)
 def aten_scatter_add(op: Builder, self: Value, dim: int, index: Value, src: Value) -> Value:
     return _scattered(op, self, dim, index, src, "add")
+
+
+@register(aten.scatter.reduce)
+def aten_scatter_reduce_src(
+    op: Builder, self: Value, dim: int, index: Value, src: Value, reduce: str
+) -> Value:
+    return _scattered(op, self, dim, index, src, REDUCTIONS[reduce])
+
+
+@register(aten.scatter.value_reduce)
+def aten_scatter_value_reduce(
+    op: Builder, self: Value, dim: int, index: Value, value: Any, reduce: str
+) -> Value:
+    source = _filled_like(op, index, _fill(op, self, value))
+    return _scattered(op, self, dim, index, source, REDUCTIONS[reduce])
+
+
+@register(aten.scatter_reduce.two)
+def aten_scatter_reduce(
+    op: Builder,
+    self: Value,
+    dim: int,
+    index: Value,
+    src: Value,
+    reduce: str,
+    include_self: bool = True,
+) -> Value:
+    """Where the tensor's own elements do not count, those that are written start as neutral."""
+    reduction = REDUCTIONS[reduce]
+    if reduction in ("max", "min") and op.opset < 18:
+        raise OpsetError(
+            f"ONNX operator ScatterElements has no reduction {reduction!r} in opset {op.opset}: it "
+            "exists since opset 18"
+        )
+    reduced = _scattered(
+        op, _start(op, self, dim, index, reduction, include_self), dim, index, src, reduction
+    )
+    if reduce != "mean":
+        return reduced
+    ones = _filled_like(op, self, _fill(op, self, 1))
+    count = _start(op, ones, dim, index, "add", include_self)
+    one = _filled_like(op, index, _fill(op, self, 1))
+    count = _scattered(op, count, dim, index, one, "add")
+    return op.Div(reduced, count) if is_floating(self.dtype) else floor_divide(op, reduced, count)
+
+
+def _start(
+    op: Builder, value: Value, dim: int, index: Value, reduction: str, include: bool
+) -> Value:
+    """What a reduction starts from."""
+    if include:
+        return value
+    dtype = dtypes.to_torch(value.dtype or op.result_dtype)
+    lowest, highest = _range(dtype)
+    neutral = {"add": 0, "mul": 1, "max": lowest, "min": highest}[reduction]
+    return _scattered(
+        op, value, dim, index, _filled_like(op, index, _fill(op, value, neutral)), "none"
+    )
+
+
+def _range(dtype: torch.dtype) -> tuple[float, float]:
+    """The lowest and the highest number of a type."""
+    if dtype.is_floating_point:
+        return -math.inf, math.inf
+    return torch.iinfo(dtype).min, torch.iinfo(dtype).max
+
+
+def _filled_like(op: Builder, value: Value, fill: Value) -> Value:
+    """A 0-d value in the shape of another."""
+    filled = op.Expand(fill, op.Shape(value))
+    filled.shape = value.shape.copy() if value.shape is not None else None
+    return filled
 
 
 def _fill(op: Builder, value: Value, fill: Any) -> Value:
@@ -56,7 +143,7 @@ def _scattered(
     """Only the part of the source that the index covers is read; 0-d tensors count as 1-d."""
     if index.shape is not None and 0 in index.shape:
         return value
-    if 0 in (op.rank(value), op.rank(index)):
+    if 0 in (op.rank(value), op.rank(index), op.rank(source)):
         flat = [_as_vector(op, tensor) for tensor in (value, index, source)]
         written = _scattered(op, flat[0], 0, flat[1], flat[2], reduction)
         return op.Reshape(written, op.constant([], INT64)) if op.rank(value) == 0 else written
@@ -77,12 +164,19 @@ def _as_vector(op: Builder, value: Value) -> Value:
 @register(aten.masked_scatter.default)
 def aten_masked_scatter(op: Builder, self: Value, mask: Value, source: Value) -> Value:
     """The elements where the mask is true, in row-major order, taken from the source in order."""
-    wide = op.Expand(mask, op.Shape(self))
-    if op.rank(mask) > 0 and mask.shape != self.shape:
-        self = op.Expand(self, op.Shape(mask))
+    if op.result.dim() == 0:
+        written = _masked(op, _as_vector(op, self), _as_vector(op, mask), source)
+        return op.Reshape(written, op.constant([], INT64))
+    return _masked(op, self, mask, source)
+
+
+def _masked(op: Builder, value: Value, mask: Value, source: Value) -> Value:
+    wide = op.Expand(mask, op.Shape(value))
+    if mask.shape != value.shape:
+        value = op.Expand(value, op.Shape(mask))
     positions = op.Transpose(op.NonZero(wide), perm=[1, 0])
     count = op.Shape(positions, start=0, end=1)
-    return op.ScatterND(self, positions, op.Slice(op.Reshape(source, [-1]), [0], count, [0]))
+    return op.ScatterND(value, positions, op.Slice(op.Reshape(source, [-1]), [0], count, [0]))
 
 
 # --- along one axis ------------------------------------------------------------------------------
@@ -236,7 +330,7 @@ def _put_along(
 ) -> Value:
     """One integer index: the block that is written has its shape in the place of the axis."""
     reduction = "add" if accumulate else "none"
-    before, after = list(range(axis)), list(range(axis + 1, op.rank(value)))
+    before, after = range(axis), range(axis + 1, op.rank(value))
     values = _spread(op, value, values, before, index, after)
     if op.rank(index) != 1 and (accumulate or axis > 0):
         values, index = _flattened(op, value, values, before, index, after)
@@ -246,11 +340,12 @@ def _put_along(
 def _put_at(op: Builder, front: Value, plan: IndexPlan, values: Value, reduction: str) -> Value:
     """Several indices, or a mask, whose axes come first."""
     positions = plan.positions(op)
-    after = list(range(len(plan.axes), op.rank(front)))
-    index = plan.indices[0] if plan.indices else op.Gather(positions, 0, axis=1)
-    if plan.mask is not None:
-        index.shape = ir.Shape([None])
-    values = _spread(op, front, values, [], index, after)
+    after = range(len(plan.axes), op.rank(front))
+    if plan.mask is None:
+        values = _spread(op, front, values, range(0), plan.indices[0], after)
+    else:
+        count = op.Shape(positions, start=0, end=1)
+        values = op.Expand(values, _block(op, front, range(0), count, after))
     return op.ScatterND(front, positions, values, reduction=reduction)
 
 
@@ -268,26 +363,31 @@ def _add_at(op: Builder, front: Value, plan: IndexPlan, values: Value) -> Value:
 
 
 def _spread(
-    op: Builder, value: Value, values: Value, before: list[int], index: Value, after: list[int]
+    op: Builder, value: Value, values: Value, before: range, index: Value, after: range
 ) -> Value:
-    """Values broadcast to the sizes of some axes, the shape of an index, and of further axes."""
+    """The values broadcast to the block that is written."""
     shape, indexed = value.shape or (), index.shape or ()
     block = ir.Shape([*(shape[a] for a in before), *indexed, *(shape[a] for a in after)])
     if values.shape == block and not block.has_unknown_dim():
         return values
-    parts = [op.sizes([op.size(value, axis) for axis in axes]) for axes in (before, after) if axes]
-    parts.insert(1 if before else 0, op.Shape(index))
-    return op.Expand(values, op.Concat(*parts, axis=0))
+    return op.Expand(values, _block(op, value, before, op.Shape(index), after))
+
+
+def _block(op: Builder, value: Value, before: range, index: Value, after: range) -> Value:
+    """Sizes of the axes before the indexed ones, the shape of the index, sizes of those after."""
+    outer, inner = ([op.size(value, axis) for axis in axes] for axes in (before, after))
+    parts = [op.sizes(outer)] if outer else []
+    return op.Concat(*parts, index, *([op.sizes(inner)] if inner else []), axis=0)
 
 
 def _flattened(
-    op: Builder, value: Value, values: Value, before: list[int], index: Value, after: list[int]
+    op: Builder, value: Value, values: Value, before: range, index: Value, after: range
 ) -> tuple[Value, Value]:
     """The values and the index with the index's axes merged into one."""
     static = index.shape is not None and index.shape.is_static()
-    count: Size = math.prod(index.shape) if static else op.Size(index)
-    sizes = [op.size(value, axis) for axis in before], [op.size(value, axis) for axis in after]
-    return reshaped(op, values, [*sizes[0], count, *sizes[1]]), op.Reshape(index, [-1])
+    count = product(op, op.all_sizes(index)) if static else op.Size(index)
+    outer, inner = ([op.size(value, axis) for axis in axes] for axes in (before, after))
+    return reshaped(op, values, [*outer, count, *inner]), op.Reshape(index, [-1])
 
 
 def _values_in_front(op: Builder, values: Value, plan: IndexPlan, kept: int) -> Value:
@@ -314,6 +414,7 @@ def aten_diagonal_scatter(
     length = op.size(src, -1)
     rows, columns = (counted(op, max(start, 0), length) for start in (-offset, offset))
     positions = op.Concat(op.Unsqueeze(rows, [-1]), op.Unsqueeze(columns, [-1]), axis=-1)
+    src = op.cast(src, self.dtype or op.result_dtype)
     source = op.Transpose(src, perm=[rank - 2, *range(rank - 2)])
     written = op.ScatterND(op.Transpose(self, perm=order), positions, source)
     return op.Transpose(written, perm=[order.index(axis) for axis in range(rank)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import onnx_ir as ir
 
@@ -16,12 +17,16 @@ def per_axis(values: Sequence[int], axes: int) -> list[int]:
     return list(values) * axes if len(values) == 1 else list(values)
 
 
-def batched(
-    op: Builder, value: ir.Value, spatial: int, apply: Callable[[ir.Value], ir.Value]
-) -> ir.Value:
-    """Applies an operator that wants a batch dimension, which torch lets be absent."""
+def batched(op: Builder, value: ir.Value, spatial: int, apply: Callable[[ir.Value], Any]) -> Any:
+    """Applies an operator that wants a batch dimension, which torch lets be absent.
+
+    ``apply`` returns a value or a list of them.
+    """
     if op.rank(value) == spatial + 2:
         return apply(value)
     batch = op.Unsqueeze(value, [0])
     batch.shape = ir.Shape([1, *(value.shape or ())])
-    return op.Squeeze(apply(batch), [0])
+    results = apply(batch)
+    if isinstance(results, list):
+        return [op.Squeeze(result, [0]) for result in results]
+    return op.Squeeze(results, [0])

@@ -69,6 +69,7 @@ ARGUMENTS = [
     Row(aten.elu.default, (floats("n", 3), 0.7, 1.3, -0.5), name="negative input scale"),
     Row(aten.celu.default, (floats("n", 3), 0.3), name="alpha"),
     Row(aten.celu.default, (floats("n", 3), -0.7), name="negative alpha"),
+    Row(aten.celu.default, (floats("n", 3, dtype=torch.float64), 0.3), name="double"),
     Row(aten.softplus.default, (floats("n", 3), 2.5), name="beta"),
     Row(aten.softplus.default, (floats("n", 3), -0.5), name="negative beta"),
     Row(aten.softplus.default, (floats("n", 3), 2.0, 1.0), name="beta threshold"),

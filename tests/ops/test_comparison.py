@@ -28,16 +28,43 @@ def _not_finite(size: int) -> torch.Tensor:
 NOT_FINITE = T(("m",), torch.float32, _not_finite)
 
 TENSOR_COMPARISONS = (
-    *(aten.eq.Tensor, aten.ne.Tensor, aten.not_equal.Tensor),
-    *(aten.gt.Tensor, aten.greater.Tensor, aten.ge.Tensor, aten.greater_equal.Tensor),
-    *(aten.lt.Tensor, aten.less.Tensor, aten.le.Tensor, aten.less_equal.Tensor),
+    *(aten.eq.Tensor, aten.ne.Tensor, aten.gt.Tensor),
+    *(aten.ge.Tensor, aten.lt.Tensor, aten.le.Tensor),
+)
+SCALAR_COMPARISONS = (
+    *(aten.eq.Scalar, aten.ne.Scalar, aten.gt.Scalar),
+    *(aten.ge.Scalar, aten.lt.Scalar, aten.le.Scalar),
 )
 
-SCALAR_COMPARISONS = (
-    *(aten.eq.Scalar, aten.ne.Scalar, aten.not_equal.Scalar),
-    *(aten.gt.Scalar, aten.greater.Scalar, aten.ge.Scalar, aten.greater_equal.Scalar),
-    *(aten.lt.Scalar, aten.less.Scalar, aten.le.Scalar, aten.less_equal.Scalar),
+# Second names of the comparisons, which share their translations.
+TENSOR_ALIASES = (
+    *(aten.not_equal.Tensor, aten.greater.Tensor, aten.greater_equal.Tensor),
+    *(aten.less.Tensor, aten.less_equal.Tensor),
 )
+SCALAR_ALIASES = (
+    *(aten.not_equal.Scalar, aten.greater.Scalar, aten.greater_equal.Scalar),
+    *(aten.less.Scalar, aten.less_equal.Scalar),
+)
+
+ALIASES = [
+    *(
+        Row(target, args, name=name)
+        for target in TENSOR_ALIASES
+        for name, args in (
+            ("int float", (small("n", 3), floats(3))),
+            ("bool", (bools("n", 3), bools(3))),
+            ("bool int", (bools("n", 3), small("n", 3))),
+        )
+    ),
+    *(
+        Row(target, args, name=name)
+        for target in SCALAR_ALIASES
+        for name, args in (
+            ("int with float", (small("n", 3), 0.5)),
+            ("bool", (bools("n", 3), True)),
+        )
+    ),
+]
 
 COMPARISONS = [
     Row(target, args, sizes=sizes, name=name)
@@ -262,7 +289,12 @@ MASKED_FILL = [
 
 PREDICATES = [
     Row(target, (values,), sizes=sizes, name=name)
-    for target in (aten.isnan.default, aten.isinf.default, aten.isfinite.default)
+    for target in (
+        aten.isnan.default,
+        aten.isinf.default,
+        aten.isfinite.default,
+        aten.signbit.default,
+    )
     for name, values, sizes in (
         ("not finite", NOT_FINITE, ({"m": 0},)),
         ("rank0", floats(), ()),
@@ -326,6 +358,7 @@ REDUCTIONS = [
 ]
 
 ROWS = [
+    *ALIASES,
     *COMPARISONS,
     *SCALARS,
     *SYMBOLIC,

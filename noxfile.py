@@ -1,0 +1,80 @@
+"""Every task of the project: ``python -m nox -s NAME``. Sessions install all that they need."""
+
+from __future__ import annotations
+
+import nox
+
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["tests"]
+
+# torch comes first and exactly: a range would let another package choose a build of it.
+TORCH = "torch==2.13.0"
+# Without their dependencies, which would replace torch. torchvision's native operators need the
+# stub libraries of benchmarks/models/torchvision_cpu.py where torch is a CPU build.
+WITHOUT_DEPENDENCIES = ("torchvision==0.28.0",)
+
+
+def _install(session: nox.Session, *extras: str) -> None:
+    session.install(TORCH)
+    session.install("-e", f".[{','.join(extras)}]")
+    if "dev" in extras:
+        session.install("--no-deps", *WITHOUT_DEPENDENCIES)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Export a pretrained sentence encoder and compare it with PyTorch. Arguments: a folder."""
+    _install(session, "demo")
+    session.run("python", "examples/sentence_encoder.py", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The tests. Arguments go to pytest."""
+    _install(session, "dev", "demo")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Format and lint; nothing is changed."""
+    session.install("ruff>=0.17,<0.18")
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Static types of the package."""
+    _install(session, "dev")
+    session.run("mypy")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Write what is generated in docs/ anew; fails when that changes anything."""
+    _install(session, "dev")
+    session.run("python", "-m", "docs.generate", *(session.posargs or ["--check"]))
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure export times beside torch.onnx and write the results. Takes hours."""
+    _install(session, "dev")
+    session.run("python", "-m", "benchmarks.export_time", *session.posargs)
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """The long sweep: ten times as many random programs, from a random seed."""
+    _install(session, "dev", "demo")
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "tests/properties",
+        "--hypothesis-show-statistics",
+        *session.posargs,
+        env={"HYPOTHESIS_PROFILE": "conformance"},
+    )

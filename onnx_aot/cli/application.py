@@ -1,0 +1,140 @@
+"""The commands."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from onnx_aot.cli.factory import build_model, example_inputs, parse_input
+from onnx_aot.errors import InvalidOptionError, OnnxExporterError
+
+__all__ = ["application"]
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+application = typer.Typer(
+    name="onnx-aot",
+    help="PyTorch models to ONNX, ahead of time.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain text, also in help
+)
+
+
+@application.callback()
+def root() -> None:
+    """PyTorch models to ONNX, ahead of time."""
+
+
+@application.command()
+def export(
+    factory: Annotated[
+        str,
+        typer.Argument(
+            help="package.module:name of a module, or of a function that returns a module, "
+            "(module, args) or (module, args, kwargs)."
+        ),
+    ],
+    output: Annotated[str, typer.Option("--output", "-o", help="The file to write.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            help='NAME:DTYPE[SIZES], such as "ids:int64[batch,seq]"; a size that is a name is '
+            "dynamic. Once per input; without any, the factory gives example inputs.",
+        ),
+    ] = None,
+    opset: Annotated[int | None, typer.Option(help="ONNX operator set, 17 to 25.")] = None,
+    external_data: Annotated[
+        bool | None,
+        typer.Option(help="Weights in a file beside; by default when they exceed 1.5 GB."),
+    ] = None,
+    optimize: Annotated[bool, typer.Option(help="Run the optimization passes.")] = True,
+    verify: Annotated[
+        bool, typer.Option(help="Compare with PyTorch on the example inputs.")
+    ] = False,
+    report: Annotated[
+        str | None, typer.Option(help="Folder for a markdown report, also of a failure.")
+    ] = None,
+    train: Annotated[bool, typer.Option(help="Export in training mode.")] = False,
+) -> None:
+    """Export a model."""
+    import onnx_aot
+
+    with _errors_as_messages():
+        specs = [parse_input(text) for text in inputs or ()]
+        model, args, kwargs = build_model(factory)
+        model.train(train)
+        if specs:
+            args, kwargs = (), example_inputs(specs)
+        with _stage_names():
+            program = onnx_aot.export(
+                model,
+                args,
+                output,
+                kwargs=kwargs,
+                dynamic_shapes={s.name: s.dynamic for s in specs if s.dynamic} or None,
+                opset_version=opset,
+                external_data="auto" if external_data is None else external_data,
+                optimize=optimize,
+                verify=verify,
+                report=report is not None,
+                artifacts_dir=report or ".",
+            )
+    typer.echo(repr(program))
+    typer.echo(f"saved to {output}")
+
+
+@contextlib.contextmanager
+def _errors_as_messages() -> Iterator[None]:
+    """What the user can act on is a message, not a traceback."""
+    try:
+        yield
+    except InvalidOptionError as error:
+        typer.echo(f"onnx-aot: {error}", err=True)
+        raise typer.Exit(EXIT_USAGE) from None
+    except OnnxExporterError as error:
+        typer.echo(f"onnx-aot: {error}", err=True)
+        raise typer.Exit(EXIT_FAILED) from None
+
+
+@contextlib.contextmanager
+def _stage_names() -> Iterator[None]:
+    """Shows the present stage while a terminal watches; nothing otherwise."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    spinner = "dots" if (sys.stderr.encoding or "").lower().startswith("utf") else "line"
+    columns = (SpinnerColumn(spinner), TextColumn("{task.description}"), TimeElapsedColumn())
+    package = logging.getLogger("onnx_aot")
+    level = package.level
+    with Progress(*columns, console=console, transient=True) as progress:
+        handler = _TaskHandler(progress)
+        package.addHandler(handler)
+        package.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            package.removeHandler(handler)
+            package.setLevel(level)
+
+
+class _TaskHandler(logging.Handler):
+    """Makes each stage that is logged the progress's description."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(logging.INFO)
+        self._progress = progress
+        self._task = progress.add_task("Start")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._progress.update(self._task, description=record.getMessage())

@@ -1,0 +1,136 @@
+"""The model and example inputs that a command line names."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from onnx_aot.errors import InvalidOptionError
+
+__all__ = ["InputSpec", "build_model", "example_inputs", "parse_input"]
+
+_INPUT = re.compile(
+    r"(?P<name>\w+):(?P<dtype>\w+)\[(?P<sizes>[^\]]*)\](=(?P<low>-?\d+)\.\.(?P<high>-?\d+))?"
+)
+
+EXAMPLE_SIZES = (2, 3, 5, 7, 11, 13, 17, 19)
+"""What named dimensions measure while the model is traced, in the order in which they appear."""
+
+
+class InputSpec(NamedTuple):
+    """One ``--input``.
+
+    Attributes:
+        name: A parameter of ``forward``.
+        dtype: A torch type such as ``float32``.
+        sizes: Numbers, and names of dimensions that are dynamic.
+        low: Smallest and ``high`` largest integer of the example values.
+    """
+
+    name: str
+    dtype: str
+    sizes: tuple[int | str, ...]
+    low: int
+    high: int
+
+    @property
+    def dynamic(self) -> dict[int, str]:
+        """The dynamic dimensions by axis."""
+        return {axis: size for axis, size in enumerate(self.sizes) if isinstance(size, str)}
+
+
+def parse_input(text: str) -> InputSpec:
+    """Reads ``"ids:int64[batch,seq]"``.
+
+    Integer example values are 0 and 1, or those of a range behind it: ``"ids:int64[n]=0..99"``.
+
+    Raises:
+        InvalidOptionError: It has another form.
+    """
+    match = _INPUT.fullmatch(text.strip())
+    if match is None:
+        raise InvalidOptionError(
+            f"--input {text!r} is not understood; it is NAME:DTYPE[SIZES], such as "
+            '"ids:int64[batch,seq]" or "image:float32[batch,3,224,224]"'
+        )
+    sizes = [size.strip() for size in match["sizes"].split(",") if size.strip()]
+    return InputSpec(
+        name=match["name"],
+        dtype=match["dtype"],
+        sizes=tuple(int(size) if size.isdigit() else size for size in sizes),
+        low=int(match["low"] or 0),
+        high=int(match["high"] or 1),
+    )
+
+
+def example_inputs(specs: Sequence[InputSpec]) -> dict[str, Any]:
+    """A tensor for each specification, by name; equal names of dimensions are equal sizes.
+
+    Raises:
+        InvalidOptionError: torch has no such type.
+    """
+    import torch
+
+    names = dict.fromkeys(size for spec in specs for size in spec.dynamic.values())
+    sizes = {name: EXAMPLE_SIZES[i % len(EXAMPLE_SIZES)] for i, name in enumerate(names)}
+    tensors = {}
+    for spec in specs:
+        dtype = getattr(torch, spec.dtype, None)
+        if not isinstance(dtype, torch.dtype):
+            raise InvalidOptionError(f"--input {spec.name}: torch has no type {spec.dtype!r}")
+        shape = [sizes[size] if isinstance(size, str) else size for size in spec.sizes]
+        if dtype.is_floating_point or dtype.is_complex:
+            tensors[spec.name] = torch.randn(shape).to(dtype)
+        else:
+            tensors[spec.name] = torch.randint(spec.low, spec.high + 1, shape).to(dtype)
+    return tensors
+
+
+def build_model(reference: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """A module, with example inputs where its factory gives them.
+
+    Args:
+        reference: ``package.module:name``, the name being that of a module, or of a function
+            without arguments that returns a module, ``(module, args)`` or ``(module, args,
+            kwargs)``. The working directory is searched first.
+
+    Raises:
+        InvalidOptionError: There is no such thing, or it gives something else.
+    """
+    import torch
+
+    found = _look_up(reference)
+    if callable(found) and not isinstance(found, torch.nn.Module):
+        found = found()
+    if isinstance(found, torch.nn.Module):
+        return found, (), {}
+    if isinstance(found, tuple) and len(found) in (2, 3) and isinstance(found[0], torch.nn.Module):
+        args = found[1] if isinstance(found[1], tuple) else (found[1],)
+        return found[0], args, dict(found[2]) if len(found) == 3 else {}
+    raise InvalidOptionError(
+        f"{reference} gives {type(found).__name__}; it gives a module, (module, args) or "
+        "(module, args, kwargs)"
+    )
+
+
+def _look_up(reference: str) -> Any:
+    module_name, _, attribute = reference.partition(":")
+    if not module_name or not attribute:
+        raise InvalidOptionError(f"{reference!r} is not of the form package.module:factory")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the user's module imports something that is missing
+        raise InvalidOptionError(f"there is no module {error.name!r}") from None
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise InvalidOptionError(f"{module_name} has no {attribute!r}")
+        found = getattr(found, part)
+    return found

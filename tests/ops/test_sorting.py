@@ -1,0 +1,105 @@
+"""Order: ``onnx_aot/ops/sorting.py``."""
+
+from __future__ import annotations
+
+import torch
+
+from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
+
+aten = torch.ops.aten
+
+INT32 = torch.int32
+NONE_N = ({"n": 0},)
+
+
+def different(*sizes: int | str, dtype: torch.dtype = torch.int64) -> T:
+    """Integers of which no two are equal, since torch does not say which of them comes first."""
+    return T(sizes, dtype, lambda *s: torch.randperm(torch.Size(s).numel()).view(s) - 5)
+
+
+TOPK = [
+    *(
+        Row(aten.topk.default, args, kwargs, sizes=sizes, name=name)
+        for name, args, kwargs, sizes in (
+            ("last", (floats("n", 6), 3), {}, NONE_N),
+            ("negative dim", (floats(6, "n"), 3, -2), {}, NONE_N),
+            ("smallest", (floats("n", 6), 3, -1, False), {}, NONE_N),
+            ("unsorted", (floats("n", 6), 6, 1, True, True), {}, ()),
+            ("all", (floats("n", 6), 6), {}, NONE_N),
+            ("none", (floats("n", 6), 0), {}, NONE_N),
+            ("dynamic", (floats("n", 3), 1, 0), {}, ()),
+            ("int", (different("n", 6), 3), {}, NONE_N),
+            ("int smallest", (different("n", 6), 3), {"largest": False}, ()),
+            ("int32", (different(6, "n", dtype=INT32), 2, 0), {}, ()),
+            ("rank0", (floats(), 1), {}, ()),
+            ("rank0 dim", (ints(), 1, 0), {}, ()),
+            ("rank0 none", (ints(), 0), {}, ()),
+        )
+    ),
+    *(
+        Row(
+            aten.topk.default,
+            (floats("h", 3), floats("n")),
+            call=call,
+            sizes=NONE_N,
+            name=f"symbolic {name}",
+        )
+        for name, call in (
+            ("k", lambda x, y: x.topk(y.shape[0], 0)),
+            ("own size", lambda x, y: x.topk(x.shape[0], 0, largest=False)),
+            ("half", lambda x, y: x.topk(x.shape[0] // 2, 0)),
+        )
+    ),
+]
+
+SORTS = [
+    *(
+        Row(aten.sort.default, args, sizes=sizes, name=name)
+        for name, args, sizes in (
+            ("last", (floats("n", 6),), NONE_N),
+            ("descending", (floats("n", 6), -1, True), NONE_N),
+            ("dynamic", (floats("n", 3), 0), NONE_N),
+            ("negative dim", (floats("m", "n", 2), -2, True), NONE_N),
+            ("one", (floats("n", 1),), ()),
+            ("empty", (floats("n", 0), 1), NONE_N),
+            ("equal ones", (ints("n", 6, low=0, high=2),), ()),
+            ("equal ones descending", (ints("n", 6, low=0, high=2), 1, True), ()),
+            ("int32", (ints("n", 6, dtype=INT32),), ()),
+            ("bool", (bools("n", 6),), NONE_N),
+            ("bool descending", (bools("n", 6), -1, True), ()),
+            ("rank0", (floats(),), ()),
+            ("rank0 bool", (bools(), 0, True), ()),
+        )
+    ),
+    *(
+        Row(target, args, kwargs, sizes=sizes, name=name)
+        for target in (aten.sort.stable, aten.argsort.stable)
+        for name, args, kwargs, sizes in (
+            ("last", (ints("n", 9, low=0, high=3),), {"stable": True}, NONE_N),
+            (
+                "descending",
+                (ints("n", 9, low=0, high=3),),
+                {"stable": True, "dim": 0, "descending": True},
+                NONE_N,
+            ),
+            ("not asked for", (floats("n", 4),), {"stable": False}, ()),
+            ("rank0", (floats(),), {"stable": True}, ()),
+        )
+    ),
+    *(
+        Row(aten.argsort.default, args, sizes=sizes, name=name)
+        for name, args, sizes in (
+            ("last", (floats("n", 6),), NONE_N),
+            ("descending", (floats("n", 6), 0, True), NONE_N),
+            ("bool", (bools("n", 6),), ()),
+            ("rank0", (floats(),), ()),
+        )
+    ),
+]
+
+ROWS = [*TOPK, *SORTS]
+
+
+@parametrize(ROWS)
+def test_row(row: Row) -> None:
+    check(row)

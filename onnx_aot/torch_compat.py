@@ -223,8 +223,10 @@ def trace_fake(
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
+    # torch's own kernels of some composite operators write in place
+    functional = torch.func.functionalize(function, remove="mutations")
     with keep_small_sizes_dynamic(), mode or contextlib.nullcontext():
-        return make_fx(function, _allow_non_fake_inputs=True)(*arguments)
+        return make_fx(functional, _allow_non_fake_inputs=True)(*arguments)
 
 
 def decomposition(target: OpOverload) -> Callable[..., Any] | None:

@@ -22,8 +22,6 @@ ASSERTIONS = frozenset(
         aten._functional_assert_scalar.default,
         aten.sym_constrain_range.default,
         aten.sym_constrain_range_for_size.default,
-        torch._check,
-        torch._check_is_size,
     }
 )
 

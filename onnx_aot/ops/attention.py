@@ -55,6 +55,7 @@ def aten_scaled_dot_product_attention(
 
 
 def _scale(op: Builder, query: Value, scale: float | None) -> float | Value:
+    """One over the root of the width, unless it is given."""
     if scale is not None:
         return scale
     width = op.size(query, -1)

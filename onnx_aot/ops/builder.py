@@ -385,8 +385,8 @@ class Builder(BuilderBase):
         self, name: str, value: ir.Value, axes: Sequence[int] | None, keepdims: bool
     ) -> ir.Value:
         """A Reduce* operator over axes (None: all), which are an attribute before opset 18."""
-        if axes is not None and not axes:
-            axes = None
+        # ONNX Runtime leaves negative axes of an empty tensor unreduced
+        axes = None if not axes else [self.axis(value, axis) for axis in axes]
         as_input = name == "ReduceSum" or self.opset >= 18
         if axes is None:
             return self.call_op(name, [value], {"keepdims": int(keepdims)})

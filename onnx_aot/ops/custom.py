@@ -18,8 +18,9 @@ import onnxscript.evaluator
 import torch
 
 from onnx_aot import dtypes
-from onnx_aot.errors import InvalidOptionError
+from onnx_aot.errors import InvalidOptionError, OpsetError
 from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.onnx_schemas import onnx_operator
 from onnx_aot.ops.registry import Translation, make_translation
 
 __all__ = ["custom_translations"]
@@ -115,6 +116,7 @@ class _Recorder(onnxscript.evaluator.Evaluator):
     def eval_function(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         proto = function.to_function_proto()
         local = ir.serde.deserialize_function(proto)
+        _adopt_opset(local, self._op.opset)
         self._op.functions.setdefault(local.identifier(), local)
         names = [str(value.name) for value in local.inputs]
         inputs: list[Any] = list(args[: len(names)])
@@ -134,6 +136,26 @@ class _Recorder(onnxscript.evaluator.Evaluator):
             version=function.opset.version,
             outputs=len(local.outputs),
         )
+
+
+def _adopt_opset(function: ir.Function, opset: int) -> None:
+    """Lets a function import the model's opset where all its operators exist there as they are.
+
+    ``onnx.checker`` wants one version of ONNX's operators in a model. A function that uses a form
+    which the opset no longer has keeps the version that it was written for.
+    """
+    for node in function:
+        if node.domain:
+            continue
+        try:
+            operator = onnx_operator(node.op_type, opset)
+        except OpsetError:
+            return
+        assert operator is not None
+        too_many = len(node.inputs) > len(operator.input_types) and not operator.variadic
+        if too_many or not node.attributes.keys() <= operator.attributes.keys():
+            return
+    function.opset_imports[""] = opset
 
 
 def _output_count(schema: Any, attributes: Mapping[str, Any]) -> int:

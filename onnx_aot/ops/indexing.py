@@ -8,7 +8,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ops.builder import Builder, Size
-from onnx_aot.ops.movement import reshaped
+from onnx_aot.ops.movement import reshaped, shaped
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import minus, plus, times
 
@@ -104,12 +104,8 @@ class IndexPlan:
 def _true_positions(op: Builder, mask: Value) -> list[Value]:
     """One 1-d tensor per dimension of a mask, in row-major order."""
     positions = op.NonZero(mask)
-    found = []
-    for axis in range(op.rank(mask)):
-        row = op.Gather(positions, axis, axis=0)
-        row.shape = ir.Shape([None])
-        found.append(row)
-    return found
+    axes = range(op.rank(mask))
+    return [shaped(op.Gather(positions, axis, axis=0), [None]) for axis in axes]
 
 
 def _broadcast(op: Builder, indices: list[Value]) -> list[Value]:
@@ -128,8 +124,7 @@ def _broadcast(op: Builder, indices: list[Value]) -> list[Value]:
         if index is widest or _same_shape(index, widest):
             wide.append(index)
             continue
-        wide.append(op.Expand(index, shape))
-        wide[-1].shape = ir.Shape([None] * rank)
+        wide.append(shaped(op.Expand(index, shape), [None] * rank))
     return wide
 
 
@@ -188,6 +183,15 @@ def aten_take(op: Builder, self: Value, index: Value) -> Value:
     return op.Gather(op.Reshape(self, [-1]), index, axis=0)
 
 
+@register(aten.repeat_interleave.Tensor)
+def aten_repeat_interleave(op: Builder, repeats: Value, output_size: Size | None = None) -> Value:
+    """``[0, 0, 2]`` for ``[2, 0, 1]``: the rows of the true elements of ``i < repeats``."""
+    repeats = op.cast(repeats, INT64)
+    longest = op.reduce("ReduceMax", op.Concat(repeats, [0], axis=0), None, keepdims=False)
+    below = op.Less(op.Range(0, longest, 1), op.Unsqueeze(repeats, [-1]))
+    return op.cast(op.Gather(op.NonZero(below), 0, axis=0), op.result_dtype)
+
+
 # --- diagonals -----------------------------------------------------------------------------------
 
 
@@ -197,9 +201,9 @@ def aten_diagonal(op: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2
     rank = op.rank(self)
     first, second = dim1 % rank, dim2 % rank
     rest = [axis for axis in range(rank) if axis not in (first, second)]
-    last = op.Transpose(self, perm=[*rest, first, second])
-    if self.shape is not None:
-        last.shape = ir.Shape([self.shape[axis] for axis in (*rest, first, second)])
+    shape = self.shape or ()
+    order = [*rest, first, second]
+    last = shaped(op.Transpose(self, perm=order), [shape[axis] for axis in order])
     rows, columns = op.size(self, first), op.size(self, second)
     merged = reshaped(op, last, [*(op.size(self, a) for a in rest), times(op, rows, columns)])
     start = offset if offset >= 0 else times(op, -offset, columns)
@@ -218,7 +222,5 @@ def diagonal_length(op: Builder, rows: Size, columns: Size, offset: int) -> Size
 
 
 def counted(op: Builder, start: Size, count: Size, step: Size = 1) -> Value:
-    """``start, start + step, ...``: a constant where it is known now."""
-    if isinstance(start, int) and isinstance(count, int) and isinstance(step, int):
-        return op.constant(list(range(start, start + count * step, step)), INT64)
+    """``start, start + step, ...``."""
     return op.Range(start, plus(op, start, times(op, count, step)), step)

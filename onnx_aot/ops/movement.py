@@ -6,7 +6,7 @@ position, Reshape copies it (0), so most views need no shape arithmetic at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -17,10 +17,17 @@ from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import INT64_MAX
 from onnx_aot.ops.sizes import as_value, minus, plus, product
 
-__all__ = ["expanded", "move_axis", "reshaped", "sliced"]
+__all__ = ["expanded", "move_axis", "reshaped", "shaped", "sliced", "swapped"]
 
 aten = torch.ops.aten
 Value = ir.Value
+
+
+def shaped(value: Value, dims: Iterable[int | ir.SymbolicDim | None]) -> Value:
+    """The value, which gets a shape unless the builder made it out of one that has it already."""
+    if value.shape is None:
+        value.shape = ir.Shape(dims)
+    return value
 
 
 # --- views ---------------------------------------------------------------------------------------
@@ -309,6 +316,22 @@ def aten_unbind(op: Builder, self: Value, dim: int = 0) -> list[Value]:
     return [op.Gather(self, index, axis=op.axis(self, dim)) for index in range(len(op.result))]
 
 
+@register(aten.meshgrid.default, aten.meshgrid.indexing)
+def aten_meshgrid(op: Builder, tensors: Sequence[Value], indexing: str = "ij") -> list[Value]:
+    """Every vector along an axis of its own; with "xy" the first two axes are exchanged."""
+    rank = len(tensors)
+    axes = list(range(rank))
+    if indexing == "xy" and rank > 1:
+        axes[:2] = [1, 0]
+    lengths: list[Size] = [op.size(t, 0) if op.rank(t) else 1 for t in tensors]
+    sizes = op.sizes([lengths[axis] for axis in axes])
+    grids = []
+    for tensor, axis in zip(tensors, axes, strict=True):
+        around = [a for a in range(rank) if a != axis or op.rank(tensor) == 0]
+        grids.append(op.Expand(op.Unsqueeze(tensor, around) if around else tensor, sizes))
+    return grids
+
+
 # --- slices --------------------------------------------------------------------------------------
 
 
@@ -362,6 +385,16 @@ def aten_select(op: Builder, self: Value, dim: int, index: Size) -> Value:
     return op.Gather(self, index, axis=op.axis(self, dim))
 
 
+@register(aten.unfold.default)
+def aten_unfold(op: Builder, self: Value, dimension: int, size: int, step: int) -> Value:
+    """Windows along an axis; their elements become the last axis."""
+    axis = op.axis(self, dimension)
+    starts: Value = op.Range(0, minus(op, op.size(self, axis), size - 1), step)
+    positions = op.Add(op.Unsqueeze(starts, [-1]), op.constant(list(range(size))))
+    order = [a for a in range(op.rank(self) + 1) if a != axis + 1]
+    return op.Transpose(op.Gather(self, positions, axis=axis), perm=[*order, axis + 1])
+
+
 # --- repeating, rolling, flipping ----------------------------------------------------------------
 
 
@@ -393,9 +426,8 @@ def aten_flip(op: Builder, self: Value, dims: Sequence[int]) -> Value:
 def aten_roll(op: Builder, self: Value, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Value:
     """``[a | b]`` becomes ``[b | a]``, cut ``shift mod size`` elements from the end."""
     if not dims:
-        flat = op.Reshape(self, [-1])
         count = product(op, op.all_sizes(self))
-        flat.shape = ir.Shape([count if isinstance(count, int) else None])
+        flat = shaped(op.Reshape(self, [-1]), [count if isinstance(count, int) else None])
         return reshaped(op, _rolled(op, flat, shifts[0], 0), op.all_sizes(self))
     for shift, dim in zip(shifts, dims, strict=True):
         self = _rolled(op, self, shift, op.axis(self, dim))
@@ -415,9 +447,7 @@ def _rolled(op: Builder, value: Value, shift: Size, axis: int) -> Value:
         cut = minus(op, size, op.Mod(as_value(op, shift), safe))
     head = sliced(op, value, axis, 0, cut)
     tail = sliced(op, value, axis, cut, INT64_MAX)
-    rolled: Value = op.Concat(tail, head, axis=axis)
-    rolled.shape = value.shape.copy() if value.shape is not None else None
-    return rolled
+    return shaped(op.Concat(tail, head, axis=axis), value.shape or ())
 
 
 # --- padding -------------------------------------------------------------------------------------
@@ -478,11 +508,10 @@ def _wrapped(
     A negative amount cuts elements off, before anything is added.
     """
     for axis, (left, right) in enumerate(zip(before, after, strict=True), start=first):
-        shape = ir.Shape([None if i == axis else d for i, d in enumerate(value.shape or ())])
+        shape = [None if i == axis else d for i, d in enumerate(value.shape or ())]
         cut = [size if isinstance(size, int) and size < 0 else 0 for size in (left, right)]
         if any(cut):
-            value = sliced(op, value, axis, -cut[0], cut[1] or INT64_MAX)
-            value.shape = shape
+            value = shaped(sliced(op, value, axis, -cut[0], cut[1] or INT64_MAX), shape)
         parts = [value]
         if not (isinstance(left, int) and left <= 0):
             start = -left if isinstance(left, int) else minus(op, op.size(value, axis), left)
@@ -490,6 +519,5 @@ def _wrapped(
         if not (isinstance(right, int) and right <= 0):
             parts.append(sliced(op, value, axis, 0, right))
         if len(parts) > 1:
-            value = op.Concat(*parts, axis=axis)
-            value.shape = shape
+            value = shaped(op.Concat(*parts, axis=axis), shape)
     return value

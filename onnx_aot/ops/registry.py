@@ -49,6 +49,7 @@ FAMILIES = (
     "linalg",
     "movement",
     "nn",
+    "not_translated",
     "pooling",
     "reduction",
     "rnn",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
+from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import register
 
@@ -124,6 +125,13 @@ def _recurrent(
     directions = 2 if bidirectional else 1
     sequence: Value = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
     per_direction = len(params) // (layers * directions)
+    if per_direction > (4 if has_biases else 2):
+        raise ConversionError(
+            "aten.lstm with proj_size has no ONNX form: ONNX LSTM cannot project its hidden state. "
+            "Use proj_size=0, or write the time steps as a loop of torch.nn.LSTMCell and a Linear"
+        )
+    hidden = op.size(params[1], 1)
+    assert isinstance(hidden, int), "the hidden size is fixed by the weights"
     split = [_per_layer(op, state, layers, directions) for state in states]
     finals: list[list[Value]] = [[] for _ in states]
     for layer in range(layers):
@@ -132,7 +140,14 @@ def _recurrent(
             for d in range(directions)
         ]
         outputs = _layer(
-            op, kind, sequence, [state[layer] for state in split], weights, has_biases, activation
+            op,
+            kind,
+            sequence,
+            [state[layer] for state in split],
+            weights,
+            hidden,
+            has_biases,
+            activation,
         )
         for index, final in enumerate(outputs[1:]):
             finals[index].append(final)
@@ -140,7 +155,7 @@ def _recurrent(
         if directions == 1:
             sequence = op.Squeeze(outputs[0], [1])
         else:
-            sequence = op.Reshape(op.Transpose(outputs[0], perm=[0, 2, 1, 3]), [0, 0, -1])
+            sequence = op.Reshape(op.Transpose(outputs[0], perm=[0, 2, 1, 3]), [0, 0, 2 * hidden])
         if dropout and layer + 1 < layers:
             sequence = op.Dropout(sequence, dropout, op.constant(True))
     output = op.Transpose(sequence, perm=[1, 0, 2]) if batch_first else sequence
@@ -157,11 +172,10 @@ def _layer(
     sequence: Value,
     states: Sequence[Value],
     weights: Sequence[Sequence[Value]],
+    hidden: int,
     has_biases: bool,
     activation: str | None,
 ) -> list[Value]:
-    hidden = op.size(weights[0][1], 1)
-    assert isinstance(hidden, int), "the hidden size is fixed by the weights"
     stacked = [
         _stack(op, [_reordered(op, direction[i], kind, hidden) for direction in weights])
         for i in range(2)

@@ -15,7 +15,7 @@ from onnx_aot.errors import OpsetError
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.elementwise import floor_divide
 from onnx_aot.ops.indexing import IndexPlan, counted
-from onnx_aot.ops.movement import expanded, reshaped, sliced
+from onnx_aot.ops.movement import expanded, reshaped, shaped, sliced
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import INT64_MAX
 from onnx_aot.ops.sizes import plus, product
@@ -126,9 +126,7 @@ def _range(dtype: torch.dtype) -> tuple[float, float]:
 
 def _filled_like(op: Builder, value: Value, fill: Value) -> Value:
     """A 0-d value in the shape of another."""
-    filled = op.Expand(fill, op.Shape(value))
-    filled.shape = value.shape.copy() if value.shape is not None else None
-    return filled
+    return shaped(op.Expand(fill, op.Shape(value)), value.shape or ())
 
 
 def _fill(op: Builder, value: Value, fill: Any) -> Value:
@@ -154,11 +152,7 @@ def _scattered(
 
 
 def _as_vector(op: Builder, value: Value) -> Value:
-    if op.rank(value) == 1:
-        return value
-    vector = op.Reshape(value, [-1])
-    vector.shape = ir.Shape([1])
-    return vector
+    return value if op.rank(value) == 1 else shaped(op.Reshape(value, [-1]), [1])
 
 
 @register(aten.masked_scatter.default)
@@ -201,17 +195,8 @@ def aten_slice_scatter(
         sizes = op.all_sizes(self)
         sizes[dim] = op.size(src, dim)
         return _joined(op, self, expanded(op, src, sizes), dim, first, last, sizes[dim])
-    return _written_along(op, self, dim, _positions(op, self, dim, first, last, step), src)
-
-
-def _positions(
-    op: Builder, value: Value, axis: int, start: Size, end: Size, step: int = 1
-) -> Value:
-    """Where a slice takes its elements, as a 1-d tensor."""
-    size = op.size(value, axis)
-    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
-        return op.constant(list(range(size))[start:end:step], INT64)
-    return sliced(op, counted(op, 0, size), 0, start, end, step)
+    positions = sliced(op, counted(op, 0, op.size(self, dim)), 0, first, last, step)
+    return _written_along(op, self, dim, positions, src)
 
 
 def _joined(
@@ -260,8 +245,8 @@ def aten_select_scatter(op: Builder, self: Value, src: Value, dim: int, index: S
     """``x[index] = src`` along one axis."""
     dim = op.axis(self, dim)
     src = op.cast(src, self.dtype or op.result_dtype)
-    row = op.Unsqueeze(src, [dim])
-    row.shape = ir.Shape([*src.shape[:dim], 1, *src.shape[dim:]]) if src.shape is not None else None
+    shape = src.shape or ()
+    row = shaped(op.Unsqueeze(src, [dim]), [*shape[:dim], 1, *shape[dim:]])
     if dim == 0 or isinstance(index, ir.Value):
         return _written_along(op, self, dim, op.sizes([index]), row)
     return _joined(op, self, row, dim, index, INT64_MAX if index == -1 else index + 1, 1)
@@ -271,13 +256,10 @@ def aten_select_scatter(op: Builder, self: Value, src: Value, dim: int, index: S
 def aten_index_fill(op: Builder, self: Value, dim: int, index: Value, value: Any) -> Value:
     fill = _fill(op, self, value)
     if op.rank(self) == 0:
-        vector = op.Reshape(self, [1])
-        vector.shape = ir.Shape([1])
-        filled = aten_index_fill(op, vector, 0, index, fill)
+        filled = aten_index_fill(op, _as_vector(op, self), 0, index, fill)
         return op.Reshape(filled, op.constant([], INT64))
     if op.rank(index) == 0:
-        index = op.Unsqueeze(index, [0])
-        index.shape = ir.Shape([1])
+        index = _as_vector(op, index)
     dim = op.axis(self, dim)
     sizes = op.all_sizes(self)
     sizes[dim] = op.size(index, 0)
@@ -298,15 +280,18 @@ def aten_index_put(
 ) -> Value:
     """``x[i, :, j] = v``, or ``+=``."""
     plan = IndexPlan(op, self, indices)
-    if plan.mask is not None and self.dtype != BOOL and _misses_mask(op, self, values, plan):
+    if (
+        plan.mask is not None
+        and self.dtype != BOOL
+        and _broadcasts_over_mask(op, self, values, plan)
+    ):
         after = range(op.rank(plan.mask), op.rank(self) - plan.axes[0])
         mask = op.Unsqueeze(plan.mask, list(after)) if after else plan.mask
         return op.Where(mask, op.Add(self, values) if accumulate else values, self)
     if plan.mask is None and len(plan.axes) == 1:
         return _put_along(op, self, plan.axes[0], plan.indices[0], values, accumulate)
-    front = op.Transpose(self, perm=plan.order)
-    if self.shape is not None:
-        front.shape = ir.Shape([self.shape[axis] for axis in plan.order])
+    shape = self.shape or ()
+    front = shaped(op.Transpose(self, perm=plan.order), [shape[axis] for axis in plan.order])
     values = _values_in_front(op, values, plan, op.rank(self) - len(plan.axes))
     # A mask has no position twice, so that ScatterND can add as well.
     if plan.mask is not None or not accumulate:
@@ -317,8 +302,8 @@ def aten_index_put(
     return op.Transpose(written, perm=back)
 
 
-def _misses_mask(op: Builder, value: Value, values: Value, plan: IndexPlan) -> bool:
-    """Whether the values differ along no axis up to the mask's last one."""
+def _broadcasts_over_mask(op: Builder, value: Value, values: Value, plan: IndexPlan) -> bool:
+    """Whether the values are the same for every element of the mask, also where it is false."""
     dims = values.shape.dims if values.shape is not None else ()
     after = op.rank(value) - plan.axes[-1] - 1
     before = dims[: max(len(dims) - after, 0)]
@@ -357,8 +342,8 @@ def _add_at(op: Builder, front: Value, plan: IndexPlan, values: Value) -> Value:
     for size, other in zip(sizes[1:count], plan.indices[1:], strict=True):
         index = op.Add(op.Mul(index, size), op.Mod(other, size))
     merged = reshaped(op, front, [product(op, sizes[:count]), *sizes[count:]])
-    merged.shape = ir.Shape([None, *(front.shape or ())[count:]])
-    index.shape = plan.indices[0].shape
+    merged = shaped(merged, [None, *(front.shape or ())[count:]])
+    index = shaped(index, plan.indices[0].shape or ())
     return reshaped(op, _put_along(op, merged, 0, index, values, accumulate=True), sizes)
 
 

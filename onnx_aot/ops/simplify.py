@@ -155,10 +155,18 @@ def concat(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
 
 
 def expand(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
-    """To the static shape it has already, or to all ones of no higher rank -> ``x``."""
+    """To the static shape it has already, or to all ones of no higher rank -> ``x``.
+
+    A constant is repeated where the result is small.
+    """
     target, source = _integers(op, inputs[1]), inputs[0]
     if target is None or source is None or source.shape is None:
         return None
+    literal = op.literal(source)
+    if literal is not None:
+        wide = torch.broadcast_shapes(literal.shape, tuple(target))
+        if wide.numel() <= FOLD_LIMIT:
+            return op.constant(literal.expand(wide))
     if target == _static(source) or (
         len(target) <= len(source.shape) and all(size == 1 for size in target)
     ):
@@ -199,6 +207,27 @@ def shape(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     if not all(isinstance(size, int) for size in wanted):
         return None
     return op.constant(list(wanted), ir.DataType.INT64)
+
+
+def range_(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """Three constants -> a short constant vector."""
+    literals = _literals(op, inputs)
+    if literals is None or literals[0].dtype not in (torch.int32, torch.int64):
+        return None
+    start, limit, delta = (int(literal) for literal in literals)
+    if delta == 0 or len(range(start, limit, delta)) > FOLD_LIMIT:
+        return None
+    numbers = list(range(start, limit, delta))
+    return op.constant(torch.tensor(numbers, dtype=literals[0].dtype))
+
+
+def trilu(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
+    """A small constant matrix is cut."""
+    literals = _literals(op, inputs)
+    if literals is None:
+        return None
+    cut = torch.triu if attributes.get("upper", 1) else torch.tril
+    return op.constant(cut(literals[0], int(literals[1]) if len(literals) > 1 else 0))
 
 
 def _arithmetic(
@@ -246,11 +275,13 @@ SIMPLIFICATIONS: dict[str, Simplification] = {
     "Min": _arithmetic(torch.minimum),
     "Mod": _arithmetic(torch.remainder),
     "Mul": _arithmetic(torch.mul, neutral=1),
+    "Range": range_,
     "Reshape": reshape,
     "Shape": shape,
     "Slice": slice_,
     "Squeeze": squeeze,
     "Sub": _arithmetic(torch.sub, neutral=0, commutative=False),
     "Transpose": transpose,
+    "Trilu": trilu,
     "Unsqueeze": unsqueeze,
 }

@@ -16,7 +16,7 @@ import torch.fx
 from onnx_aot import torch_compat
 from onnx_aot.torch_compat import OpOverload, pytree
 
-__all__ = ["Decomposer", "Pieces"]
+__all__ = ["Decomposer", "Pieces", "has_decomposition"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +56,11 @@ class Decomposer:
         if key not in self._cache:
             self._cache[key] = _trace(rule, node.target, flat, structure)
         return self._cache[key]
+
+
+def has_decomposition(target: OpOverload) -> bool:
+    """Whether torch has a rule for an operator; it may still fail on given arguments."""
+    return torch_compat.decomposition(target) is not None
 
 
 def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pieces | None:

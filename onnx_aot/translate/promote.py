@@ -66,9 +66,20 @@ PROMOTED = frozenset(
 SELECTORS = frozenset({"condition", "mask"})
 
 
+# Operators that carry the tag and look at each operand's truth alone.
+NOT_PROMOTED = frozenset(
+    {
+        aten.logical_and.default,
+        aten.logical_not.default,
+        aten.logical_or.default,
+        aten.logical_xor.default,
+    }
+)
+
+
 def promotes(target: Any) -> bool:
     """Whether the rule applies to an operator."""
-    if not isinstance(target, OpOverload):
+    if not isinstance(target, OpOverload) or target in NOT_PROMOTED:
         return False
     return torch.Tag.pointwise in target.tags or target in PROMOTED
 

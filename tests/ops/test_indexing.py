@@ -224,6 +224,23 @@ CONDITIONS = [
     ),
 ]
 
+REPEATED = [
+    *(
+        Row(aten.repeat_interleave.Tensor, (repeats,), sizes=NONE_N, name=name)
+        for name, repeats in (
+            ("some", ints("n", low=0, high=4)),
+            ("none", ints("n", low=0, high=1)),
+            ("int32", ints("n", low=0, high=4, dtype=INT32)),
+        )
+    ),
+    Row(
+        aten.repeat_interleave.Tensor,
+        (T(("n",), torch.int64, torch.ones),),
+        call=lambda x: aten.repeat_interleave.Tensor(x, output_size=x.shape[0]),
+        name="known size",
+    ),
+]
+
 DIAGONALS = [
     Row(aten.diagonal.default, args, sizes=sizes, name=name)
     for name, args, sizes in (
@@ -255,7 +272,7 @@ DIAGONALS = [
     )
 ]
 
-ROWS = [*GATHERS, *INDICES, *CONDITIONS, *DIAGONALS]
+ROWS = [*GATHERS, *INDICES, *CONDITIONS, *REPEATED, *DIAGONALS]
 
 
 @parametrize(ROWS)

@@ -40,8 +40,22 @@ def unbatched(spatial: int) -> T:
     return floats(2, *("h", "w", 6)[:spatial])
 
 
+def length_fixed(tensor: T) -> T:
+    """The capture fixes the length that ``max_pool1d`` is given."""
+    return floats(*(9 if size == "h" else size for size in tensor.sizes))
+
+
 LARGEST = [
-    Row(targets[spatial], (make(spatial), *args), kwargs, name=name, sizes=sizes)
+    Row(
+        targets[spatial],
+        (
+            make(spatial) if targets[spatial] is not MAX_POOL[1] else length_fixed(make(spatial)),
+            *args,
+        ),
+        kwargs,
+        name=name,
+        sizes=sizes,
+    )
     for spatial in (1, 2, 3)
     for targets in (MAX_POOL, MAX_POOL_WITH_INDICES)
     for name, make, args, kwargs, sizes in (

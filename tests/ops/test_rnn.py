@@ -1,0 +1,133 @@
+"""Recurrent layers: ``onnx_aot/ops/rnn.py``."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+
+import onnx_aot
+from tests.ops.rows import Row, check, floats, parametrize
+
+aten = torch.ops.aten
+
+WIDTH, HIDDEN = 3, 4
+
+KINDS = (
+    (aten.lstm.input, torch.nn.LSTM, {}),
+    (aten.gru.input, torch.nn.GRU, {}),
+    (aten.rnn_tanh.input, torch.nn.RNN, {}),
+    (aten.rnn_relu.input, torch.nn.RNN, {"nonlinearity": "relu"}),
+)
+
+
+def layer(kind: Any, **options: Any) -> Any:
+    """A layer as a model has it, in evaluation mode."""
+    return kind(WIDTH, HIDDEN, **options).eval().requires_grad_(False)
+
+
+def with_states(module: Any) -> Any:
+    """Calls a layer with initial states."""
+    return lambda x, *states: module(x, states if len(states) > 1 else states[0])
+
+
+ROWS = [
+    *(
+        Row(
+            target,
+            (floats("m", "n", WIDTH),),
+            call=layer(
+                kind,
+                num_layers=layers,
+                bidirectional=bidirectional,
+                batch_first=batch_first,
+                bias=bias,
+                **options,
+            ),
+            name=f"{layers} layers"
+            + ", bidirectional" * bidirectional
+            + ", batch first" * batch_first
+            + ", no bias" * (not bias),
+        )
+        for target, kind, options in KINDS
+        for layers, bidirectional, batch_first, bias in itertools.product(
+            (1, 2), (False, True), (False, True), (True, False)
+        )
+    ),
+    *(
+        Row(
+            target,
+            (
+                floats("n", "m", WIDTH),
+                *[floats(4, "n", HIDDEN)] * (2 if target is aten.lstm.input else 1),
+            ),
+            call=with_states(
+                layer(kind, num_layers=2, bidirectional=True, batch_first=True, **options)
+            ),
+            name="initial states",
+        )
+        for target, kind, options in KINDS
+    ),
+    *(
+        Row(
+            target,
+            (floats("m", WIDTH),),
+            call=layer(kind, bidirectional=True, **options),
+            name="unbatched",
+        )
+        for target, kind, options in KINDS
+    ),
+    *(
+        Row(
+            target,
+            (floats("m", "n", WIDTH),),
+            call=layer(kind, num_layers=2, dropout=0.5, **options),
+            name="dropout in evaluation",
+        )
+        for target, kind, options in KINDS
+    ),
+    Row(
+        aten.lstm.input,
+        (
+            floats("m", "n", WIDTH),
+            [floats(1, "n", HIDDEN), floats(1, "n", HIDDEN)],
+            [floats(4 * HIDDEN, WIDTH), floats(4 * HIDDEN, HIDDEN), *[floats(4 * HIDDEN)] * 2],
+            True,
+            1,
+            0.0,
+            False,
+            False,
+            False,
+        ),
+        name="weights that vary",
+    ),
+    Row(
+        aten.gru.input,
+        (
+            floats("m", "n", WIDTH),
+            floats(1, "n", HIDDEN),
+            [floats(3 * HIDDEN, WIDTH), floats(3 * HIDDEN, HIDDEN)],
+            False,
+            1,
+            0.0,
+            False,
+            False,
+            False,
+        ),
+        name="weights that vary",
+    ),
+]
+
+
+@parametrize(ROWS)
+def test_row(row: Row) -> None:
+    check(row)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_projection_is_refused(bias: bool) -> None:
+    module = torch.nn.LSTM(WIDTH, HIDDEN, proj_size=2, bias=bias).eval()
+    with pytest.raises(onnx_aot.errors.ConversionError, match="proj_size"):
+        onnx_aot.export(module, (torch.rand(5, 2, WIDTH),))

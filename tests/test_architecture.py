@@ -1,0 +1,176 @@
+"""The rules of the tree, held by tests: layers, private APIs, sizes, names, coverage."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import onnx_aot
+from onnx_aot import torch_compat
+from onnx_aot.ops import registry
+from onnx_aot.translate.decompose import has_decomposition
+
+ROOT = Path(onnx_aot.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+# Which packages of onnx_aot each may import, besides its own modules.
+EVERYWHERE = {"dtypes", "errors", "torch_compat", "version"}
+LAYERS: dict[str, set[str]] = {
+    "capture": set(),
+    "fx_passes": set(),
+    "ops": set(),
+    "ir_passes": set(),
+    "translate": {"ops"},
+    "inspection": set(),
+    "program": {"inspection", "ir_passes"},
+    "options": set(),
+    "export": {
+        "capture",
+        "fx_passes",
+        "translate",
+        "ops",
+        "ir_passes",
+        "program",
+        "inspection",
+        "options",
+    },
+    "cli": {"export", "program"},
+    "dtypes": set(),
+    "errors": set(),
+    "torch_compat": set(),
+    "version": set(),
+}
+
+
+def _imports(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node.lineno
+
+
+def _package(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_one_way(path: Path) -> None:
+    package = _package(path)
+    if package == "__init__":
+        return
+    allowed = LAYERS[package] | EVERYWHERE | {package}
+    for name, line in _imports(path):
+        if name.startswith("onnx_aot."):
+            imported = name.split(".")[1]
+            # `from onnx_aot import torch_compat`, and `import onnx_aot` in the command line
+            assert imported in allowed or imported == "__version__", (
+                f"{path}:{line}: {package} imports {imported}"
+            )
+
+
+def test_every_package_has_a_layer() -> None:
+    packages = {_package(path) for path in FILES} - {"__init__"}
+    assert packages == set(LAYERS)
+
+
+# What of torch begins with an underscore and yet may be named anywhere: names of ATen operators.
+PUBLIC = re.compile(r"^torch\.(ops|_check)\b")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_private_torch_is_touched_in_one_file(path: Path) -> None:
+    if path.name == "torch_compat.py":
+        return
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            if name.startswith("torch.") and not PUBLIC.match(name):
+                private = [p for p in name.split(".") if p.startswith("_") and p[:2] != "__"]
+                assert not private, f"{path}:{node.lineno}: {name}"
+    for name, line in _imports(path):
+        if name.startswith("torch"):
+            assert not re.search(r"\._", name), f"{path}:{line}: {name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_are_short_and_say_what_they_are(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= 600
+    assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
+    assert path.stem not in ("utils", "helpers", "misc", "common")
+
+
+def test_nothing_of_the_other_exporters_is_imported() -> None:
+    for path in FILES:
+        for name, line in _imports(path):
+            assert not name.startswith("torch.onnx"), f"{path}:{line}"
+            assert "function_libs" not in name, f"{path}:{line}"
+
+
+def test_public_names() -> None:
+    for name in onnx_aot.__all__:
+        assert getattr(onnx_aot, name) is not None
+    visible = {name for name in vars(onnx_aot) if not name.startswith("_")}
+    modules = {module.name for module in pkgutil.iter_modules([str(ROOT)])}
+    assert visible - modules - {"annotations", "TYPE_CHECKING", "Any"} <= set(onnx_aot.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = onnx_aot.nothing
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def test_registration_refuses_what_is_wrong() -> None:
+    aten = torch.ops.aten
+    registry.translations()
+    with pytest.raises(ValueError, match=r"aten.roll.default has a translation since opset 17"):
+        registry.register(aten.roll.default)(lambda op, self, shifts, dims: None)
+    with pytest.raises(TypeError, match=r"aten.add is a packet of overloads; register one of"):
+        registry.register(aten.add)(lambda op, self: None)
+    with pytest.raises(TypeError, match=r"takes 'shift', which aten.roll.default does not have"):
+        registry.make_translation(aten.roll.default, lambda op, self, shift, dims: None)
+    with pytest.raises(TypeError, match=r"does not take 'dims' of aten.roll.default"):
+        registry.make_translation(aten.roll.default, lambda op, self, shifts: None)
+    with pytest.raises(TypeError, match="a target is an operator or a function"):
+        registry.make_translation("aten.roll", lambda op: None)
+
+
+def test_every_translation_has_a_row() -> None:
+    covered = set()
+    for module in pkgutil.iter_modules([str(Path(__file__).parent / "ops")]):
+        if module.name.startswith("test_"):
+            loaded = importlib.import_module(f"tests.ops.{module.name}")
+            covered |= {row.target for row in loaded.ROWS}
+    missing = [str(target) for target in registry.translations() if target not in covered]
+    assert not missing, f"{len(missing)} translations without a row: {missing}"
+
+
+def test_core_aten_is_translated_decomposed_or_listed() -> None:
+    table = registry.translations()
+    for target in torch_compat.core_aten_operators():
+        known = target in table or target in registry.NOT_TRANSLATED or has_decomposition(target)
+        assert known, f"{target} is neither translated, decomposed nor in NOT_TRANSLATED"
+    for target in registry.NOT_TRANSLATED:
+        assert target not in table, f"{target} is translated and in NOT_TRANSLATED"
+
+
+def test_one_grep_finds_the_translation_of_an_operator() -> None:
+    """Targets are written literally, each in one family."""
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "ops").glob("*.py")}
+    for target in registry.translations():
+        if not isinstance(target, torch_compat.OpOverload) or target.namespace != "aten":
+            continue
+        name = re.compile(rf"\b{re.escape(str(target))}\b")
+        found = [path.name for path, text in sources.items() if name.search(text)]
+        assert found, f"{target} is written nowhere"

@@ -1,0 +1,59 @@
+"""What an import and an export bring into a process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+
+def run(script: str) -> Any:
+    """Runs a script in a new interpreter; its last line is JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_an_export_uses_no_other_exporter() -> None:
+    modules = run(
+        """
+        import json, sys, torch, onnx_aot
+        x = torch.randn(2, 3)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.GELU())
+        program = onnx_aot.export(model, (x,), dynamic_shapes=({0: "batch"},), verify=True)
+        print(json.dumps(sorted(sys.modules)))
+        """
+    )
+    assert "onnx_aot.translate.walker" in modules
+    assert "torch.onnx._internal.exporter._core" not in modules
+    assert not [name for name in modules if name.startswith("onnxscript.function_libs")]
+
+
+def test_importing_brings_nothing_that_takes_long() -> None:
+    modules = run(
+        """
+        import json, sys, torch
+        before = set(sys.modules)
+        import onnx_aot
+        print(json.dumps(sorted(set(sys.modules) - before)))
+        """
+    )
+    heavy = ("onnx", "onnx_ir", "onnxscript", "onnxruntime", "rich", "typer", "sympy", "ml_dtypes")
+    assert not [name for name in modules if name.partition(".")[0] in heavy]
+    assert len(modules) < 30
+
+
+def test_exporting_needs_no_onnx_runtime() -> None:
+    modules = run(
+        """
+        import json, sys, torch, onnx_aot
+        onnx_aot.export(torch.nn.ReLU(), (torch.randn(2),), "/dev/null")
+        print(json.dumps(sorted(sys.modules)))
+        """
+    )
+    assert "onnx_ir" in modules
+    assert "onnxruntime" not in modules

@@ -55,7 +55,8 @@ def types(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Write what is generated in docs/ anew; fails when that changes anything."""
     _install(session, "dev")
-    session.run("python", "-m", "docs.generate", *(session.posargs or ["--check"]))
+    options = [] if "--write" in session.posargs else ["--check"]
+    session.run("python", "-m", "docs.generate", *options)
 
 
 @nox.session

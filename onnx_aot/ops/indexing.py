@@ -201,9 +201,7 @@ def aten_diagonal(op: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2
     rank = op.rank(self)
     first, second = dim1 % rank, dim2 % rank
     rest = [axis for axis in range(rank) if axis not in (first, second)]
-    shape = self.shape or ()
-    order = [*rest, first, second]
-    last = shaped(op.Transpose(self, perm=order), [shape[axis] for axis in order])
+    last = op.Transpose(self, perm=[*rest, first, second])
     rows, columns = op.size(self, first), op.size(self, second)
     merged = reshaped(op, last, [*(op.size(self, a) for a in rest), times(op, rows, columns)])
     start = offset if offset >= 0 else times(op, -offset, columns)

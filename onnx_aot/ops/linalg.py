@@ -143,11 +143,18 @@ def aten_linalg_vector_norm(
 ) -> Value:
     """``sum(|x|^ord)^(1 / ord)``; the count of nonzeros for 0, extremes for the infinities."""
     value = op.cast(self, op.result_dtype)
-    if ord == 0:
-        value = op.cast(op.Not(op.Equal(value, 0.0)), op.result_dtype)
     if op.rank(value) == 0:
-        return value if ord == 0 else op.Abs(value)
-    axes = axes_of(op, value, dim)
+        return _nonzeros(op, value) if ord == 0 else op.Abs(value)
+    return _norm(op, value, ord, axes_of(op, value, dim), keepdim)
+
+
+def _nonzeros(op: Builder, value: Value) -> Value:
+    return op.cast(op.Not(op.Equal(value, 0.0)), op.result_dtype)
+
+
+def _norm(op: Builder, value: Value, ord: Any, axes: list[int] | None, keepdim: bool) -> Value:
+    if ord == 0:
+        value = _nonzeros(op, value)
     if ord in REDUCTIONS:
         return op.reduce(REDUCTIONS[ord], value, axes, keepdim)
     if math.isinf(ord):
@@ -164,3 +171,38 @@ def aten_norm(
     op: Builder, self: Value, p: Any = 2, dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Value:
     return aten_linalg_vector_norm(op, self, 2 if p is None else p, dim, keepdim)
+
+
+@register(aten.cosine_similarity.default)
+def aten_cosine_similarity(
+    op: Builder, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8
+) -> Value:
+    """``x1 x2 / (max(|x1|, eps) max(|x2|, eps))`` of what the two broadcast to."""
+    left, right = x1, x2
+    if x1.shape != x2.shape:
+        left, right = op.Expand(x1, op.Shape(x2)), op.Expand(x2, op.Shape(x1))
+    rank = max(op.rank(x1), op.rank(x2))
+    axes = [dim % max(rank, 1)]
+    lengths = [op.Max(_norm(op, value, 2, axes, False), eps) for value in (left, right)]
+    product = op.reduce("ReduceSum", op.Mul(left, right), axes, False)
+    return op.Div(product, op.Mul(*lengths))
+
+
+@register(aten.cdist.default)
+def aten_cdist(
+    op: Builder, x1: Value, x2: Value, p: float = 2.0, compute_mode: int | None = None
+) -> Value:
+    """Norms of the differences between each row of one and each row of the other."""
+    rank = op.result.dim()
+    rows = op.Unsqueeze(x1, [op.rank(x1) - 1])
+    columns = op.Unsqueeze(x2, [op.rank(x2) - 2])
+    return _norm(op, op.Sub(rows, columns), p, [rank], False)
+
+
+@register(aten.bilinear.default)
+def aten_bilinear(
+    op: Builder, input1: Value, input2: Value, weight: Value, bias: Value | None = None
+) -> Value:
+    """``x1^T W_k x2`` for each k: both inputs' products, times the weights."""
+    product = op.Einsum(input1, weight, input2, equation="...i,kij,...j->...k")
+    return product if bias is None else op.Add(product, bias)

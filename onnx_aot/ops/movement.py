@@ -427,7 +427,7 @@ def aten_roll(op: Builder, self: Value, shifts: Sequence[Size], dims: Sequence[i
     """``[a | b]`` becomes ``[b | a]``, cut ``shift mod size`` elements from the end."""
     if not dims:
         count = product(op, op.all_sizes(self))
-        flat = shaped(op.Reshape(self, [-1]), [count if isinstance(count, int) else None])
+        flat = op.Reshape(self, [count if isinstance(count, int) else -1])
         return reshaped(op, _rolled(op, flat, shifts[0], 0), op.all_sizes(self))
     for shift, dim in zip(shifts, dims, strict=True):
         self = _rolled(op, self, shift, op.axis(self, dim))
@@ -447,7 +447,7 @@ def _rolled(op: Builder, value: Value, shift: Size, axis: int) -> Value:
         cut = minus(op, size, op.Mod(as_value(op, shift), safe))
     head = sliced(op, value, axis, 0, cut)
     tail = sliced(op, value, axis, cut, INT64_MAX)
-    return shaped(op.Concat(tail, head, axis=axis), value.shape or ())
+    return op.Concat(tail, head, axis=axis)
 
 
 # --- padding -------------------------------------------------------------------------------------
@@ -508,16 +508,14 @@ def _wrapped(
     A negative amount cuts elements off, before anything is added.
     """
     for axis, (left, right) in enumerate(zip(before, after, strict=True), start=first):
-        shape = [None if i == axis else d for i, d in enumerate(value.shape or ())]
         cut = [size if isinstance(size, int) and size < 0 else 0 for size in (left, right)]
         if any(cut):
-            value = shaped(sliced(op, value, axis, -cut[0], cut[1] or INT64_MAX), shape)
+            value = sliced(op, value, axis, -cut[0], cut[1] or INT64_MAX)
         parts = [value]
         if not (isinstance(left, int) and left <= 0):
             start = -left if isinstance(left, int) else minus(op, op.size(value, axis), left)
             parts.insert(0, sliced(op, value, axis, start, INT64_MAX))
         if not (isinstance(right, int) and right <= 0):
             parts.append(sliced(op, value, axis, 0, right))
-        if len(parts) > 1:
-            value = shaped(op.Concat(*parts, axis=axis), shape)
+        value = op.Concat(*parts, axis=axis)
     return value

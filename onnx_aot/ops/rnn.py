@@ -1,4 +1,4 @@
-"""Recurrent layers: one ONNX LSTM, GRU or RNN per layer, with any number of time steps."""
+"""Recurrent layers and cells: one ONNX LSTM, GRU or RNN per layer."""
 
 from __future__ import annotations
 
@@ -108,6 +108,96 @@ _register_rnn(aten.rnn_tanh.input, "Tanh")
 _register_rnn(aten.rnn_relu.input, "Relu")
 
 
+# --- one time step -------------------------------------------------------------------------------
+
+
+@register(aten.lstm_cell.default)
+def aten_lstm_cell(
+    op: Builder,
+    input: Value,
+    hx: Sequence[Value],
+    w_ih: Value,
+    w_hh: Value,
+    b_ih: Value | None = None,
+    b_hh: Value | None = None,
+) -> list[Value]:
+    return _step(op, "LSTM", input, hx, w_ih, w_hh, b_ih, b_hh)
+
+
+@register(aten.gru_cell.default)
+def aten_gru_cell(
+    op: Builder,
+    input: Value,
+    hx: Value,
+    w_ih: Value,
+    w_hh: Value,
+    b_ih: Value | None = None,
+    b_hh: Value | None = None,
+) -> Value:
+    return _step(op, "GRU", input, [hx], w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@register(aten.rnn_tanh_cell.default)
+def aten_rnn_tanh_cell(
+    op: Builder,
+    input: Value,
+    hx: Value,
+    w_ih: Value,
+    w_hh: Value,
+    b_ih: Value | None = None,
+    b_hh: Value | None = None,
+) -> Value:
+    return _step(op, "RNN", input, [hx], w_ih, w_hh, b_ih, b_hh, "Tanh")[0]
+
+
+@register(aten.rnn_relu_cell.default)
+def aten_rnn_relu_cell(
+    op: Builder,
+    input: Value,
+    hx: Value,
+    w_ih: Value,
+    w_hh: Value,
+    b_ih: Value | None = None,
+    b_hh: Value | None = None,
+) -> Value:
+    return _step(op, "RNN", input, [hx], w_ih, w_hh, b_ih, b_hh, "Relu")[0]
+
+
+def _step(
+    op: Builder,
+    kind: str,
+    input: Value,
+    states: Sequence[Value],
+    w_ih: Value,
+    w_hh: Value,
+    b_ih: Value | None,
+    b_hh: Value | None,
+    activation: str | None = None,
+) -> list[Value]:
+    """A layer over a sequence of length one; the final states."""
+    biases = [bias for bias in (b_ih, b_hh) if bias is not None]
+    _, *finals = _layer(
+        op,
+        kind,
+        op.Unsqueeze(input, [0]),
+        [op.Unsqueeze(state, [0]) for state in states],
+        [[w_ih, w_hh, *biases]],
+        _hidden_size(op, w_hh),
+        len(biases) == 2,
+        activation,
+    )
+    return [op.Squeeze(final, [0]) for final in finals]
+
+
+# --- any number of time steps --------------------------------------------------------------------
+
+
+def _hidden_size(op: Builder, w_hh: Value) -> int:
+    hidden = op.size(w_hh, 1)
+    assert isinstance(hidden, int), "the hidden size is fixed by the weights"
+    return hidden
+
+
 def _recurrent(
     op: Builder,
     kind: str,
@@ -130,8 +220,7 @@ def _recurrent(
             "aten.lstm with proj_size has no ONNX form: ONNX LSTM cannot project its hidden state. "
             "Use proj_size=0, or write the time steps as a loop of torch.nn.LSTMCell and a Linear"
         )
-    hidden = op.size(params[1], 1)
-    assert isinstance(hidden, int), "the hidden size is fixed by the weights"
+    hidden = _hidden_size(op, params[1])
     split = [_per_layer(op, state, layers, directions) for state in states]
     finals: list[list[Value]] = [[] for _ in states]
     for layer in range(layers):

@@ -152,7 +152,7 @@ def _scattered(
 
 
 def _as_vector(op: Builder, value: Value) -> Value:
-    return value if op.rank(value) == 1 else shaped(op.Reshape(value, [-1]), [1])
+    return op.Reshape(value, [1]) if op.rank(value) == 0 else value
 
 
 @register(aten.masked_scatter.default)
@@ -245,8 +245,7 @@ def aten_select_scatter(op: Builder, self: Value, src: Value, dim: int, index: S
     """``x[index] = src`` along one axis."""
     dim = op.axis(self, dim)
     src = op.cast(src, self.dtype or op.result_dtype)
-    shape = src.shape or ()
-    row = shaped(op.Unsqueeze(src, [dim]), [*shape[:dim], 1, *shape[dim:]])
+    row = op.Unsqueeze(src, [dim])
     if dim == 0 or isinstance(index, ir.Value):
         return _written_along(op, self, dim, op.sizes([index]), row)
     return _joined(op, self, row, dim, index, INT64_MAX if index == -1 else index + 1, 1)
@@ -290,8 +289,7 @@ def aten_index_put(
         return op.Where(mask, op.Add(self, values) if accumulate else values, self)
     if plan.mask is None and len(plan.axes) == 1:
         return _put_along(op, self, plan.axes[0], plan.indices[0], values, accumulate)
-    shape = self.shape or ()
-    front = shaped(op.Transpose(self, perm=plan.order), [shape[axis] for axis in plan.order])
+    front = op.Transpose(self, perm=plan.order)
     values = _values_in_front(op, values, plan, op.rank(self) - len(plan.axes))
     # A mask has no position twice, so that ScatterND can add as well.
     if plan.mask is not None or not accumulate:
@@ -343,7 +341,6 @@ def _add_at(op: Builder, front: Value, plan: IndexPlan, values: Value) -> Value:
         index = op.Add(op.Mul(index, size), op.Mod(other, size))
     merged = reshaped(op, front, [product(op, sizes[:count]), *sizes[count:]])
     merged = shaped(merged, [None, *(front.shape or ())[count:]])
-    index = shaped(index, plan.indices[0].shape or ())
     return reshaped(op, _put_along(op, merged, 0, index, values, accumulate=True), sizes)
 
 

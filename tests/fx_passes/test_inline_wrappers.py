@@ -37,8 +37,7 @@ class Autocast(torch.nn.Module):
             y = self.inner(x)
             y = y + x
         with torch.autocast("cpu", enabled=False):
-            y = self.norm(y)
-        return y
+            return self.norm(y)
 
 
 @pytest.mark.parametrize("module", [NoGrad(), Autocast()], ids=["grad", "autocast"])

@@ -21,7 +21,7 @@ import onnx_aot
 from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.inspection.verify import format_differences
 
-__all__ = ["SIZES", "T", "Row", "bools", "check", "floats", "ints", "parametrize", "positive"]
+__all__ = ["SIZES", "Row", "T", "bools", "check", "floats", "ints", "parametrize", "positive"]
 
 SIZES = (
     {"n": 4, "m": 6, "k": 5, "h": 9, "w": 8},

@@ -18,18 +18,11 @@ UNARY = [
         ),
         ((aten.acosh.default,), lambda *s: floats(*s, low=1.1, high=5.0)),
         (
-            (aten.log.default, aten.log10.default, aten.log1p.default, aten.log2.default)
-            + (aten.reciprocal.default, aten.rsqrt.default, aten.sqrt.default),
+            (aten.log.default, aten.log10.default, aten.log1p.default, aten.log2.default, aten.reciprocal.default, aten.rsqrt.default, aten.sqrt.default),
             positive,
         ),
         (
-            (aten.abs.default, aten.absolute.default, aten.asinh.default, aten.atan.default)
-            + (aten.ceil.default, aten.cos.default, aten.cosh.default, aten.erf.default)
-            + (aten.erfc.default, aten.exp.default, aten.exp2.default, aten.expm1.default)
-            + (aten.fix.default, aten.floor.default, aten.frac.default)
-            + (aten.neg.default, aten.negative.default, aten.relu.default, aten.round.default)
-            + (aten.sigmoid.default, aten.sign.default, aten.sin.default, aten.sinh.default)
-            + (aten.square.default, aten.tan.default, aten.tanh.default, aten.trunc.default),
+            (aten.abs.default, aten.absolute.default, aten.asinh.default, aten.atan.default, aten.ceil.default, aten.cos.default, aten.cosh.default, aten.erf.default, aten.erfc.default, aten.exp.default, aten.exp2.default, aten.expm1.default, aten.fix.default, aten.floor.default, aten.frac.default, aten.neg.default, aten.negative.default, aten.relu.default, aten.round.default, aten.sigmoid.default, aten.sign.default, aten.sin.default, aten.sinh.default, aten.square.default, aten.tan.default, aten.tanh.default, aten.trunc.default),
             floats,
         ),
     )

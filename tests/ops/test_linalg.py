@@ -207,7 +207,41 @@ NORMS = [
     Row(aten.norm.ScalarOpt_dim_dtype, (floats("n", 3), 2, [1], False), {"dtype": torch.float32}),
 ]
 
-ROWS = [*MATMUL, *PRODUCTS, *LINEAR, *SUMS_WITH_PRODUCTS, *EINSUM, *NORMS]
+DISTANCES = [
+    *(
+        Row(aten.cosine_similarity.default, args, name=name, sizes=EMPTY)
+        for name, args in (
+            ("", (floats("n", 3), floats("n", 3))),
+            ("negative", (floats("n", 3, "m"), floats("n", 3, "m"), -1)),
+            ("first", (floats("m", 3), floats("m", 3), 0)),
+            ("broadcast", (floats("n", 3), floats(1, 3))),
+            ("broadcast ranks", (floats("n", 2, 3), floats(3), -1)),
+            ("broadcast summed", (floats("n", 1), floats("n", 3))),
+            ("zeros", (floats("n", 3, low=0, high=0), floats("n", 3), 1, 1e-3)),
+        )
+    ),
+    *(
+        Row(aten.cdist.default, (*rows, *rest), name=name, sizes=sizes)
+        for rows, rest, name, sizes in (
+            ((floats("n", 3), floats("m", 3)), (), "", EMPTY),
+            ((floats("n", 3), floats("m", 3)), (1.0,), "1", EMPTY),
+            ((floats("n", 3), floats("m", 3)), (0.0,), "0", ()),
+            ((floats("n", 3), floats("m", 3)), (inf,), "infinity", ()),
+            ((floats("n", 3), floats("m", 3)), (3.0, 2), "3", ()),
+            ((floats("n", "m", 3), floats("n", 4, 3)), (), "batch", EMPTY),
+            ((floats(2, "m", 3), floats("k", 3)), (), "broadcast", ()),
+        )
+    ),
+    *(
+        Row(aten.bilinear.default, args, name=name)
+        for name, args in (
+            ("", (floats("n", 3), floats("n", 2), floats(4, 3, 2))),
+            ("bias", (floats("n", "m", 3), floats("n", "m", 2), floats(4, 3, 2), floats(4))),
+        )
+    ),
+]
+
+ROWS = [*MATMUL, *PRODUCTS, *LINEAR, *SUMS_WITH_PRODUCTS, *EINSUM, *NORMS, *DISTANCES]
 
 
 @parametrize(ROWS)

@@ -15,6 +15,13 @@ aten = torch.ops.aten
 
 WIDTH, HIDDEN = 3, 4
 
+CELLS = (
+    (aten.lstm_cell.default, torch.nn.LSTMCell, {}),
+    (aten.gru_cell.default, torch.nn.GRUCell, {}),
+    (aten.rnn_tanh_cell.default, torch.nn.RNNCell, {}),
+    (aten.rnn_relu_cell.default, torch.nn.RNNCell, {"nonlinearity": "relu"}),
+)
+
 KINDS = (
     (aten.lstm.input, torch.nn.LSTM, {}),
     (aten.gru.input, torch.nn.GRU, {}),
@@ -87,6 +94,21 @@ ROWS = [
             name="dropout in evaluation",
         )
         for target, kind, options in KINDS
+    ),
+    *(
+        Row(
+            target,
+            (floats("n", WIDTH), *[floats("n", HIDDEN)] * states),
+            call=with_states(layer(kind, bias=bias, **options)),
+            name="" if bias else "no bias",
+        )
+        for target, kind, options in CELLS
+        for states in ((2,) if target is aten.lstm_cell.default else (1,))
+        for bias in (True, False)
+    ),
+    *(
+        Row(target, (floats(WIDTH),), call=layer(kind, **options), name="unbatched")
+        for target, kind, options in CELLS
     ),
     Row(
         aten.lstm.input,

@@ -8,26 +8,57 @@ from tests.ops.rows import Row, bools, check, floats, ints, parametrize, positiv
 
 aten = torch.ops.aten
 
-# Operators of one tensor, with values in their domain, at ranks 0 and 3.
+# Operators of one tensor, with values in their domain.
+SMALL = (aten.acos.default, aten.asin.default, aten.atanh.default)
+ABOVE_ONE = (aten.acosh.default,)
+POSITIVE = (
+    aten.log.default,
+    aten.log10.default,
+    aten.log1p.default,
+    aten.log2.default,
+    aten.reciprocal.default,
+    aten.rsqrt.default,
+    aten.sqrt.default,
+)
+ANY = (
+    aten.abs.default,
+    aten.absolute.default,
+    aten.asinh.default,
+    aten.atan.default,
+    aten.ceil.default,
+    aten.cos.default,
+    aten.cosh.default,
+    aten.erf.default,
+    aten.erfc.default,
+    aten.exp.default,
+    aten.exp2.default,
+    aten.expm1.default,
+    aten.fix.default,
+    aten.floor.default,
+    aten.frac.default,
+    aten.neg.default,
+    aten.negative.default,
+    aten.relu.default,
+    aten.round.default,
+    aten.sigmoid.default,
+    aten.sign.default,
+    aten.sin.default,
+    aten.sinh.default,
+    aten.square.default,
+    aten.tan.default,
+    aten.tanh.default,
+    aten.trunc.default,
+)
 UNARY = [
-    Row(target, (values,), name=name)
-    for targets, make in (
-        (
-            (aten.acos.default, aten.asin.default, aten.atanh.default),
-            lambda *s: floats(*s, low=-0.9, high=0.9),
-        ),
-        ((aten.acosh.default,), lambda *s: floats(*s, low=1.1, high=5.0)),
-        (
-            (aten.log.default, aten.log10.default, aten.log1p.default, aten.log2.default, aten.reciprocal.default, aten.rsqrt.default, aten.sqrt.default),
-            positive,
-        ),
-        (
-            (aten.abs.default, aten.absolute.default, aten.asinh.default, aten.atan.default, aten.ceil.default, aten.cos.default, aten.cosh.default, aten.erf.default, aten.erfc.default, aten.exp.default, aten.exp2.default, aten.expm1.default, aten.fix.default, aten.floor.default, aten.frac.default, aten.neg.default, aten.negative.default, aten.relu.default, aten.round.default, aten.sigmoid.default, aten.sign.default, aten.sin.default, aten.sinh.default, aten.square.default, aten.tan.default, aten.tanh.default, aten.trunc.default),
-            floats,
-        ),
+    Row(target, (floats(*sizes, low=low, high=high),), name=f"rank{len(sizes)}")
+    for targets, low, high in (
+        (SMALL, -0.9, 0.9),
+        (ABOVE_ONE, 1.1, 5.0),
+        (POSITIVE, 0.1, 4.0),
+        (ANY, -3.0, 3.0),
     )
     for target in targets
-    for name, values in (("rank3", make("n", 3, "m")), ("rank0", make()))
+    for sizes in (("n", 3, "m"), ())
 ]
 
 # Integers into operators that give floats, and operators that leave integers as they are.

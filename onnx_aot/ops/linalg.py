@@ -145,7 +145,7 @@ def aten_linalg_vector_norm(
     value = op.cast(self, op.result_dtype)
     if op.rank(value) == 0:
         return _nonzeros(op, value) if ord == 0 else op.Abs(value)
-    return _norm(op, value, ord, axes_of(op, value, dim), keepdim)
+    return _norm(op, value, ord, axes_of(dim), keepdim)
 
 
 def _nonzeros(op: Builder, value: Value) -> Value:
@@ -178,11 +178,10 @@ def aten_cosine_similarity(
     op: Builder, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8
 ) -> Value:
     """``x1 x2 / (max(|x1|, eps) max(|x2|, eps))`` of what the two broadcast to."""
-    left, right = x1, x2
+    left, right, axes = x1, x2, [dim]
     if x1.shape != x2.shape:
         left, right = op.Expand(x1, op.Shape(x2)), op.Expand(x2, op.Shape(x1))
-    rank = max(op.rank(x1), op.rank(x2))
-    axes = [dim % max(rank, 1)]
+        left.shape = right.shape = ir.Shape([None] * max(op.rank(x1), op.rank(x2)))
     lengths = [op.Max(_norm(op, value, 2, axes, False), eps) for value in (left, right)]
     product = op.reduce("ReduceSum", op.Mul(left, right), axes, False)
     return op.Div(product, op.Mul(*lengths))
@@ -193,10 +192,7 @@ def aten_cdist(
     op: Builder, x1: Value, x2: Value, p: float = 2.0, compute_mode: int | None = None
 ) -> Value:
     """Norms of the differences between each row of one and each row of the other."""
-    rank = op.result.dim()
-    rows = op.Unsqueeze(x1, [op.rank(x1) - 1])
-    columns = op.Unsqueeze(x2, [op.rank(x2) - 2])
-    return _norm(op, op.Sub(rows, columns), p, [rank], False)
+    return _norm(op, op.Sub(op.Unsqueeze(x1, [-2]), op.Unsqueeze(x2, [-3])), p, [-1], False)
 
 
 @register(aten.bilinear.default)

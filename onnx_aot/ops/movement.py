@@ -427,7 +427,7 @@ def aten_roll(op: Builder, self: Value, shifts: Sequence[Size], dims: Sequence[i
     """``[a | b]`` becomes ``[b | a]``, cut ``shift mod size`` elements from the end."""
     if not dims:
         count = product(op, op.all_sizes(self))
-        flat = op.Reshape(self, [count if isinstance(count, int) else -1])
+        flat = op.Reshape(self, [count if isinstance(count, int) and count > 0 else -1])
         return reshaped(op, _rolled(op, flat, shifts[0], 0), op.all_sizes(self))
     for shift, dim in zip(shifts, dims, strict=True):
         self = _rolled(op, self, shift, op.axis(self, dim))

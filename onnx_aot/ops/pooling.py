@@ -14,7 +14,7 @@ from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.movement import swapped
 from onnx_aot.ops.registry import register
-from onnx_aot.ops.sizes import plus, product
+from onnx_aot.ops.sizes import plus, product, times
 from onnx_aot.ops.windows import batched, per_axis
 from onnx_aot.torch_compat import OpOverload
 
@@ -231,27 +231,72 @@ def _adaptive_axis(op: Builder, value: Value, source: Value, axis: int, wanted: 
         return value
     rank = op.rank(source)
     if wanted == 1:
-        value = op.reduce("ReduceMean", value, [axis], True)
-    else:
-        weights = _window_weights(op, size, wanted)
-        value = op.MatMul(swapped(op, value, axis, rank - 1), weights)
-        value.shape = ir.Shape([None] * rank)
-        value = swapped(op, value, axis, rank - 1)
-    value.shape = ir.Shape([None] * rank)
-    return value
+        return op.reduce("ReduceMean", value, [axis], True)
+    means = op.MatMul(swapped(op, value, axis, rank - 1), _window_weights(op, size, wanted))
+    return swapped(op, means, axis, rank - 1)
 
 
 def _window_weights(op: Builder, size: Size, wanted: Size) -> Value:
-    """``[size, wanted]``: one over its size inside a window, 0 outside."""
+    """``[size, wanted]``: one over the window's size inside it, 0 outside."""
+    inside = _inside(op, size, wanted)
+    literal = op.literal(inside)
+    if literal is not None:
+        return op.constant(literal / literal.sum(0), op.result_dtype)
+    member = op.cast(inside, op.result_dtype)
+    return op.Div(member, op.reduce("ReduceSum", member, [0], True))
+
+
+def _inside(op: Builder, size: Size, wanted: Size) -> Value:
+    """``[size, wanted]``: whether a position is in a window, ``floor(i h / n)`` to its end."""
     if isinstance(size, int) and isinstance(wanted, int):
-        index = torch.arange(wanted)
-        first, end = index * size // wanted, ((index + 1) * size + wanted - 1) // wanted
-        place = torch.arange(size).unsqueeze(1)
-        return op.constant(((first <= place) & (place < end)) / (end - first), op.result_dtype)
+        index, place = torch.arange(wanted), torch.arange(size).unsqueeze(1)
+        end = ((index + 1) * size + wanted - 1) // wanted
+        return op.constant((index * size // wanted <= place) & (place < end))
     index = op.Range(0, wanted, 1)
-    starts = op.Div(op.Mul(index, size), wanted)
-    ends = op.Div(op.Add(op.Mul(op.Add(index, 1), size), plus(op, wanted, -1)), wanted)
-    position = op.Unsqueeze(op.Range(0, size, 1), [1])
-    inside = op.And(op.GreaterOrEqual(position, starts), op.Less(position, ends))
-    count = op.cast(op.Sub(ends, starts), op.result_dtype)
-    return op.Div(op.cast(inside, op.result_dtype), count)
+    first = op.Div(op.Mul(index, size), wanted)
+    end = op.Div(op.Add(op.Mul(op.Add(index, 1), size), plus(op, wanted, -1)), wanted)
+    place = op.Unsqueeze(op.Range(0, size, 1), [1])
+    return op.And(op.GreaterOrEqual(place, first), op.Less(place, end))
+
+
+@register(
+    aten.adaptive_max_pool1d.default,
+    aten.adaptive_max_pool2d.default,
+    aten.adaptive_max_pool3d.default,
+)
+def aten_adaptive_max_pool(op: Builder, self: Value, output_size: Ints) -> list[Value]:
+    """The largest of each window and its position: MaxPool, or one axis after the other."""
+    spatial = len(output_size)
+    axes = range(op.rank(self) - spatial, op.rank(self))
+    kernel = _even_windows([op.size(self, axis) for axis in axes], output_size)
+    if kernel is not None:
+        windows = _windows(spatial, kernel, (), (0,), (1,), False)
+        return batched(op, self, spatial, lambda x: _largest(op, x, windows, 2))
+    value, inner = self, op.size(self, -1)
+    position: Value | None = None
+    for axis, wanted in reversed(list(zip(axes, output_size, strict=True))):
+        size = op.size(self, axis)
+        value, where = _largest_along(op, value, axis, size, wanted)
+        if position is not None:
+            within = op.GatherElements(position, where, axis=axis)
+            where = op.Add(op.Mul(where, inner), within)
+            inner = times(op, inner, size)
+        position = where
+    assert position is not None
+    return [value, position]
+
+
+def _largest_along(
+    op: Builder, value: Value, axis: int, size: Size, wanted: int
+) -> tuple[Value, Value]:
+    """Per window of one axis the largest and the first place of it."""
+    if wanted == 1:
+        where = op.ArgMax(value, axis=axis, keepdims=1)
+        return op.reduce("ReduceMax", value, [axis], True), where
+    # [..., size, wanted, ...]: minus infinity where a position is outside the window
+    after = list(range(2, op.rank(value) - axis + 1))
+    inside = _inside(op, size, wanted)
+    inside = op.Unsqueeze(inside, after) if after else inside
+    spread = op.Where(inside, op.Unsqueeze(value, [axis + 1]), -math.inf)
+    where = op.ArgMax(spread, axis=axis, keepdims=0)
+    return op.reduce("ReduceMax", spread, [axis], False), where

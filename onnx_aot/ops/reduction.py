@@ -19,14 +19,11 @@ Value = ir.Value
 Axes = int | Sequence[int] | None
 
 
-def axes_of(op: Builder, value: Value, dim: Axes) -> list[int] | None:
-    """The axes to reduce, None for all.
-
-    They are not negative: ONNX Runtime keeps a negative axis where the input has no elements.
-    """
+def axes_of(dim: Axes) -> list[int] | None:
+    """The axes to reduce, None for all."""
     if isinstance(dim, int):
-        dim = [dim]
-    return [op.axis(value, axis) for axis in dim] if dim else None
+        return [dim]
+    return list(dim) if dim else None
 
 
 def _reduced(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
@@ -34,12 +31,12 @@ def _reduced(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> 
     value = op.cast(value, op.result_dtype)
     if op.rank(value) == 0:
         return value
-    return op.reduce(name, value, axes_of(op, value, dim), keepdim)
+    return op.reduce(name, value, axes_of(dim), keepdim)
 
 
 def _element_count(op: Builder, value: Value, dim: Axes) -> Size:
     """How many elements each result is made from."""
-    axes = axes_of(op, value, dim) or range(op.rank(value))
+    axes = axes_of(dim) or range(op.rank(value))
     return product(op, [op.size(value, axis) for axis in axes])
 
 
@@ -60,7 +57,7 @@ def aten_mean(
 def _mean(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
     if op.rank(value) == 0:
         return value
-    return _average(op, value, axes_of(op, value, dim), keepdim, _element_count(op, value, dim))
+    return _average(op, value, axes_of(dim), keepdim, _element_count(op, value, dim))
 
 
 def _average(
@@ -121,8 +118,8 @@ def _extreme(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> 
         return value
     if value.dtype == ir.DataType.BOOL and op.opset < 20:
         number = op.cast(value, ir.DataType.INT32)
-        return op.cast(op.reduce(name, number, axes_of(op, value, dim), keepdim), ir.DataType.BOOL)
-    return op.reduce(name, value, axes_of(op, value, dim), keepdim)
+        return op.cast(op.reduce(name, number, axes_of(dim), keepdim), ir.DataType.BOOL)
+    return op.reduce(name, value, axes_of(dim), keepdim)
 
 
 @register(aten.max.dim)
@@ -233,7 +230,7 @@ def aten_std_mean_unbiased(
 
 def _variance(op: Builder, value: Value, dim: Axes, correction: Any, keepdim: bool) -> Value:
     """``sum((x - mean)^2) / max(0, n - correction)``, in two passes."""
-    axes = axes_of(op, value, dim)
+    axes = axes_of(dim)
     correction = 1 if correction is None else correction
     if op.rank(value) == 0:
         return op.Div(op.Sub(value, value), max(0.0, 1.0 - correction))

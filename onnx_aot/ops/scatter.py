@@ -373,8 +373,11 @@ def _flattened(
 
 
 def _values_in_front(op: Builder, values: Value, plan: IndexPlan, kept: int) -> Value:
-    """Values come with the indices' axes at ``plan.position``; they are wanted first."""
-    if plan.position == 0:
+    """Values come with the indices' axes at ``plan.position``; they are wanted first.
+
+    Those that have only axes after these need no change.
+    """
+    if plan.position == 0 or op.rank(values) <= kept - plan.position:
         return values
     rank = plan.rank + kept
     missing = rank - op.rank(values)

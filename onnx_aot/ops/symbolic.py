@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ops.builder import Builder, Size
-from onnx_aot.ops.elementwise import floor_divide
+from onnx_aot.ops.elementwise import aten_remainder, floor_divide
 from onnx_aot.ops.registry import register
 
 __all__: list[str] = []
@@ -76,8 +76,8 @@ def sym_floordiv(op: Builder, left: Any, right: Any) -> Value:
 
 @register(operator.mod)
 def sym_mod(op: Builder, left: Any, right: Any) -> Value:
-    """Takes the divisor's sign, as Python's ``%`` and ONNX Mod do."""
-    return op.Mod(*_together(op, left, right))
+    """Takes the divisor's sign."""
+    return aten_remainder(op, *_together(op, left, right))
 
 
 @register(operator.neg)
@@ -85,10 +85,32 @@ def sym_neg(op: Builder, value: Any) -> Value:
     return op.Neg(value)
 
 
+@register(operator.abs)
+def sym_abs(op: Builder, value: Any) -> Value:
+    return op.Abs(value)
+
+
 @register(operator.pow)
 def sym_pow(op: Builder, left: Any, right: Any) -> Value:
-    left, right = _together(op, left, right)
-    return op.Pow(left, right)
+    if isinstance(op.result, torch.SymFloat):
+        return op.Pow(_as(op, left, DOUBLE), _as(op, right, DOUBLE))
+    return op.Pow(*_together(op, left, right))
+
+
+@register(operator.lshift)
+def sym_lshift(op: Builder, left: Any, right: Any) -> Value:
+    return op.Mul(_as(op, left, INT64), _power_of_two(op, right))
+
+
+@register(operator.rshift)
+def sym_rshift(op: Builder, left: Any, right: Any) -> Value:
+    return floor_divide(op, _as(op, left, INT64), _power_of_two(op, right))
+
+
+def _power_of_two(op: Builder, exponent: Any) -> Value:
+    if isinstance(exponent, int):
+        return op.constant(2**exponent, INT64)
+    return op.Pow(op.constant(2, INT64), exponent)
 
 
 @register(torch.sym_sum)
@@ -114,9 +136,18 @@ def sym_float(op: Builder, value: Any) -> Value:
     return _as(op, value, DOUBLE)
 
 
-@register(torch.sym_int, math.trunc)
-def sym_int(op: Builder, value: Any) -> Value:
+@register(math.trunc)
+def sym_trunc(op: Builder, value: Any) -> Value:
     return _as(op, value, INT64)
+
+
+@register(round)
+def sym_round(op: Builder, value: Any, digits: int | None = None) -> Value:
+    """Half to even, to a whole number unless digits are asked for."""
+    if digits is None:
+        return op.cast(op.Round(_as(op, value, DOUBLE)), INT64)
+    scale = 10.0**digits
+    return op.Div(op.Round(op.Mul(_as(op, value, DOUBLE), scale)), scale)
 
 
 @register(math.ceil)
@@ -166,11 +197,15 @@ def sym_ge(op: Builder, left: Any, right: Any) -> Value:
 
 @register(operator.and_)
 def sym_and(op: Builder, left: Any, right: Any) -> Value:
+    if isinstance(op.result, torch.SymInt):
+        return op.BitwiseAnd(*_together(op, left, right))
     return op.And(_as(op, left, BOOL), _as(op, right, BOOL))
 
 
 @register(operator.or_)
 def sym_or(op: Builder, left: Any, right: Any) -> Value:
+    if isinstance(op.result, torch.SymInt):
+        return op.BitwiseOr(*_together(op, left, right))
     return op.Or(_as(op, left, BOOL), _as(op, right, BOOL))
 
 

@@ -24,9 +24,7 @@ def batched(op: Builder, value: ir.Value, spatial: int, apply: Callable[[ir.Valu
     """
     if op.rank(value) == spatial + 2:
         return apply(value)
-    batch = op.Unsqueeze(value, [0])
-    batch.shape = ir.Shape([1, *(value.shape or ())])
-    results = apply(batch)
+    results = apply(op.Unsqueeze(value, [0]))
     if isinstance(results, list):
         return [op.Squeeze(result, [0]) for result in results]
     return op.Squeeze(results, [0])

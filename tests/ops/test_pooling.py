@@ -116,13 +116,20 @@ AVERAGE = [
     )
 ]
 
+ADAPTIVE_MAX_POOL = {
+    1: aten.adaptive_max_pool1d.default,
+    2: aten.adaptive_max_pool2d.default,
+    3: aten.adaptive_max_pool3d.default,
+}
+
 ADAPTIVE = [
     Row(
-        ADAPTIVE_AVG_POOL[spatial],
+        targets[spatial],
         (make, wanted[:spatial]),
         name=f"{name} of {make.sizes}",
     )
     for spatial in (1, 2, 3)
+    for targets in (ADAPTIVE_AVG_POOL, ADAPTIVE_MAX_POOL)
     for name, wanted in (
         ("1", [1, 1, 1]),
         ("uneven", [3, 5, 4]),
@@ -144,6 +151,13 @@ ADAPTIVE = [
         (floats("n", 2, "h", "w"),),
         call=lambda x: torch.nn.functional.adaptive_avg_pool2d(x, (None, 3)),
         name="one axis kept",
+    ),
+    Row(aten.adaptive_max_pool2d.default, (floats("n", 2, 6, 8), [3, 2]), name="even", sizes=EMPTY),
+    Row(aten.adaptive_max_pool2d.default, (floats(2, 6, 8), [3, 8]), name="even, unbatched"),
+    Row(
+        aten.adaptive_max_pool2d.default,
+        (T(("n", 2, "h", 7), torch.float32, lambda *s: torch.randint(0, 2, s)), [3, 4]),
+        name="ties",
     ),
     Row(
         aten.adaptive_avg_pool2d.default,

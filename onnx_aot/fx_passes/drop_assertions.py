@@ -26,6 +26,16 @@ ASSERTIONS = frozenset(
 )
 
 
+SIZES = frozenset(
+    {
+        aten.sym_numel.default,
+        aten.sym_size.int,
+        aten.sym_storage_offset.default,
+        aten.sym_stride.int,
+    }
+)
+
+
 def drop_assertions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Erases recorded checks; the conditions they state stay in the range constraints.
 
@@ -52,7 +62,7 @@ def drop_assertions(program: torch.export.ExportedProgram) -> torch.export.Expor
 def _is_pure_python(node: torch.fx.Node) -> bool:
     """Size arithmetic and size look-ups, which are dead once the checks are gone."""
     if isinstance(node.target, OpOverload):
-        return node.target in (aten.sym_size.int, aten.sym_numel.default, aten.sym_stride.int)
+        return node.target in SIZES
     return node.target is not operator.getitem and isinstance(
         node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
     )

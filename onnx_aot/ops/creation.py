@@ -154,7 +154,6 @@ def _arange(op: Builder, start: Any, end: Any, step: Any) -> Value:
 
 def _range(op: Builder, bounds: Sequence[Any], dtype: ir.DataType) -> Value:
     counted: Value = op.Range(*(_as(op, bound, dtype) for bound in bounds))
-    counted.shape = ir.Shape([None])
     return counted
 
 

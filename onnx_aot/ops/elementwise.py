@@ -35,10 +35,6 @@ register_names(
         aten.erf.default: "Erf",
         aten.exp.default: "Exp",
         aten.log.default: "Log",
-        aten.mul.Scalar: "Mul",
-        aten.mul.Tensor: "Mul",
-        aten.multiply.Scalar: "Mul",
-        aten.multiply.Tensor: "Mul",
         aten.neg.default: "Neg",
         aten.negative.default: "Neg",
         aten.reciprocal.default: "Reciprocal",
@@ -65,6 +61,11 @@ def aten_add(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1)
     if not isinstance(other, ir.Value):
         return op.Add(self, other * alpha if isinstance(alpha, (int, float)) else other)
     return op.Add(self, _scaled(op, other, alpha))
+
+
+@register(aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor, aten.multiply.Scalar)
+def aten_mul(op: Builder, self: Value, other: Value | Scalar) -> Value:
+    return op.And(self, other) if self.dtype == ir.DataType.BOOL else op.Mul(self, other)
 
 
 @register(aten.sub.Tensor, aten.sub.Scalar, aten.subtract.Tensor, aten.subtract.Scalar)

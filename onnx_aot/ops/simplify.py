@@ -164,7 +164,7 @@ def expand(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
         return None
     literal = op.literal(source)
     if literal is not None:
-        wide = torch.broadcast_shapes(literal.shape, tuple(target))
+        wide = torch.Size(torch.broadcast_shapes(literal.shape, tuple(target)))  # type: ignore[no-untyped-call]
         if wide.numel() <= FOLD_LIMIT:
             return op.constant(literal.expand(wide))
     if target == _static(source) or (

@@ -6,6 +6,7 @@ shaped here when the rule is trivial, so that translations can ask for their ran
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -112,10 +113,16 @@ def _reshape(op: Op, shape: list[Any], inputs: Inputs, attributes: Any) -> Dimen
     if target is None:
         return None
     copies = not attributes.get("allowzero")
-    return [
-        shape[axis] if size == 0 and copies else UNKNOWN if size == -1 else size
-        for axis, size in enumerate(target)
+    sizes: Dimensions = [
+        shape[axis] if size == 0 and copies else size for axis, size in enumerate(target)
     ]
+    if -1 in target:
+        rest = [size for size in sizes if size != -1]
+        known = all(isinstance(size, int) for size in (*rest, *shape))
+        count = math.prod(rest) if known else 0  # type: ignore[arg-type]
+        inferred = math.prod(shape) // count if count else UNKNOWN
+        sizes[target.index(-1)] = inferred
+    return sizes
 
 
 def _reduce(op: Op, shape: list[Any], inputs: Inputs, attributes: Any) -> Dimensions | None:
@@ -168,7 +175,9 @@ def _matmul(_: Op, shape: list[Any], inputs: Inputs, __: Any) -> Dimensions | No
 def _expand(op: Op, shape: list[Any], inputs: Inputs, _: Any) -> Dimensions | None:
     target = _numbers(op, inputs, 1)
     if target is None:
-        return None
+        sizes = inputs[1].shape if inputs[1] is not None else None
+        count = sizes[0] if sizes is not None else None
+        return [UNKNOWN] * max(count, len(shape)) if isinstance(count, int) else None
     widened = _broadcast([ir.Shape(shape), ir.Shape(target)])
     return None if widened is None else list(widened)
 
@@ -184,6 +193,7 @@ RULES: dict[str, Rule] = {
     "Expand": _expand,
     "Gather": _gather,
     "MatMul": _matmul,
+    "NonZero": lambda _, shape, *__: [len(shape), UNKNOWN],
     "Pad": _same_rank,
     "Range": lambda *_: [UNKNOWN],
     "ReduceL1": _reduce,

@@ -167,6 +167,7 @@ OTHERS = [
     Row(aten.add.Tensor, (ints("n"), ints("n")), {"alpha": 2}, name="int alpha"),
     Row(aten.add.Tensor, (bools("n"), bools("n")), name="bool"),
     Row(aten.add.Tensor, (bools("n"), ints("n")), name="bool int"),
+    Row(aten.mul.Tensor, (bools("n", 3), bools(3)), name="bool"),
     Row(aten.maximum.default, (bools("n"), bools("n")), name="bool"),
     Row(aten.minimum.default, (bools("n"), bools("n")), name="bool"),
     Row(aten.remainder.Scalar_Tensor, (7, ints("n", low=1)), name="int"),

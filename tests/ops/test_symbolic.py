@@ -58,7 +58,7 @@ SIZES = [
         (operator.and_, "int", lambda n, m: n & 3, 18),
         (operator.or_, "int", lambda n, m: n | 8, 18),
         (torch.sym_max, "", lambda n, m: torch.sym_max(n, 5), 17),
-        (torch.sym_max, "Python", lambda n, m: max(n, m, 2), 17),
+        (torch.sym_max, "Python", lambda n, m: max(n + 1, m), 17),
         (torch.sym_max, "float", lambda n, m: torch.sym_max(n * 0.5, 2), 17),
         (torch.sym_min, "", lambda n, m: torch.sym_min(n, 5), 17),
         (torch.sym_min, "negative", lambda n, m: torch.sym_min(-n, m - 6), 17),

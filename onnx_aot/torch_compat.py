@@ -26,6 +26,7 @@ __all__ = [
     "OpOverload",
     "OpOverloadPacket",
     "cheap_recompilation",
+    "copy_node",
     "copy_program",
     "core_aten_operators",
     "decomposition",
@@ -158,17 +159,29 @@ def copy_program(program: torch.export.ExportedProgram) -> torch.export.Exported
 
 def _copy_graph_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     graph = torch.fx.Graph()
-    output = graph.graph_copy(module.graph, val_map := {})  # type: ignore[var-annotated]
-    graph.output(output)
-    last = next(iter(reversed(graph.nodes)))
-    last.meta = dict(next(iter(reversed(module.graph.nodes))).meta)
-    del val_map
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in module.graph.nodes:
+        copies[node] = copy_node(graph, node, lambda n: copies[n])
     duplicate = torch.fx.GraphModule(module, graph)
     duplicate.meta = dict(module.meta)
     for name, child in list(duplicate.named_children()):
         if isinstance(child, torch.fx.GraphModule):
             setattr(duplicate, name, _copy_graph_module(child))
     return duplicate
+
+
+def copy_node(
+    graph: torch.fx.Graph, node: torch.fx.Node, mapping: Callable[[torch.fx.Node], Any]
+) -> torch.fx.Node:
+    """A node in another graph. Placeholders keep their names, also such as ``input``.
+
+    ``Graph.node_copy`` renames what is called like a Python builtin, and the graph signature goes
+    by names.
+    """
+    copied = graph.node_copy(node, mapping)
+    if node.op == "placeholder":
+        copied.name = node.name
+    return copied
 
 
 def functionalized_by_torch(
@@ -223,10 +236,8 @@ def trace_fake(
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    # torch's own kernels of some composite operators write in place
-    functional = torch.func.functionalize(function, remove="mutations")
     with keep_small_sizes_dynamic(), mode or contextlib.nullcontext():
-        return make_fx(functional, _allow_non_fake_inputs=True)(*arguments)
+        return make_fx(function, _allow_non_fake_inputs=True)(*arguments)
 
 
 def decomposition(target: OpOverload) -> Callable[..., Any] | None:
@@ -239,8 +250,9 @@ def decomposition(target: OpOverload) -> Callable[..., Any] | None:
     if target in table:
         return table[target]  # type: ignore[no-any-return]
     can_decompose = getattr(target, "_can_decompose", None)
-    if can_decompose is not None and can_decompose():
-        return target.decompose
+    with contextlib.suppress(RuntimeError):  # operators of TorchScript have no dispatch table
+        if can_decompose is not None and can_decompose():
+            return target.decompose
     return None
 
 

@@ -27,7 +27,7 @@ LAYERS: dict[str, set[str]] = {
     "fx_passes": set(),
     "ops": set(),
     "ir_passes": set(),
-    "translate": {"ops"},
+    "translate": {"ops", "fx_passes"},
     "inspection": set(),
     "program": {"inspection", "ir_passes"},
     "options": set(),

@@ -23,12 +23,9 @@ def _recurrent_shapes(
     input: Tensor,
     states: Sequence[Tensor],
     bidirectional: bool,
-    batch_first: bool,
-    projected: Tensor,
 ) -> tuple[Tensor, ...]:
     """Outputs of the right shape; torch's kernels unroll over time, which fixes its length."""
-    directions = 2 if bidirectional else 1
-    width = projected.shape[2] * directions
+    width = states[0].shape[2] * (2 if bidirectional else 1)  # of the projection, if there is one
     output = input.new_empty([input.shape[0], input.shape[1], width])
     return (output, *(torch.empty_like(state) for state in states))
 
@@ -44,7 +41,7 @@ def _lstm(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
-    return _recurrent_shapes(input, hx, bidirectional, batch_first, hx[0])
+    return _recurrent_shapes(input, hx, bidirectional)
 
 
 def _gru_or_rnn(
@@ -58,10 +55,24 @@ def _gru_or_rnn(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
-    return _recurrent_shapes(input, [hx], bidirectional, batch_first, hx)
+    return _recurrent_shapes(input, [hx], bidirectional)
+
+
+def _max_pool1d(
+    self: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Torch's kernel asks for the length as a number, which fixes it; this one does not."""
+    arguments = (self, kernel_size, stride, padding, dilation, ceil_mode)
+    return aten.max_pool1d_with_indices.default(*arguments)[0]  # type: ignore[no-any-return]
 
 
 KERNELS: dict[Any, Any] = {
+    aten.max_pool1d.default: _max_pool1d,
     aten.lstm.input: _lstm,
     aten.gru.input: _gru_or_rnn,
     aten.rnn_tanh.input: _gru_or_rnn,

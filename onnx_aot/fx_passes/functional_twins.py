@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ __all__ = [
     "STATISTICS",
     "fill_diagonal",
     "functional_twin",
+    "instance_norm_statistics",
     "written_nodes",
 ]
 
@@ -105,6 +107,35 @@ def functional_twin(target: Any) -> OpOverload:
     raise FunctionalizationError(
         f"{target} writes to its arguments and has no functional form: {target._schema}"
     )
+
+
+def instance_norm_statistics(
+    call: Callable[..., torch.fx.Node], node: torch.fx.Node, args: tuple[Any, ...]
+) -> list[torch.fx.Node]:
+    """Running mean and variance after ``instance_norm`` in training.
+
+    Torch normalizes ``[batch * channels]`` instances with the statistics repeated per sample, and
+    keeps the mean over the batch of what each sample's would be; the variance is unbiased.
+
+    Args:
+        call: ``call(target, args, kwargs, like)`` adds a node shaped like a captured node.
+        node: The captured call.
+        args: Its arguments with present values.
+    """
+    value, _, _, mean, variance, _, momentum = args[:7]
+    recorded = node.args[0].meta["val"]  # type: ignore[union-attr]
+    spatial = list(range(2, recorded.dim()))
+    both = call(aten.var_mean.correction, (value, spatial), {"correction": 1}, None)
+    per_instance = recorded.mean(spatial)
+    both.meta["val"] = (per_instance, per_instance)
+    updated = []
+    for index, running in ((1, mean), (0, variance)):
+        current = call(operator.getitem, (both, index), {}, None)
+        current.meta["val"] = per_instance
+        captured: Any = node.args[3 if index else 4]
+        batch_mean = call(aten.mean.dim, (current, [0]), {}, captured)
+        updated.append(call(aten.lerp.Scalar, (running, batch_mean, momentum), {}, captured))
+    return updated
 
 
 def fill_diagonal(

@@ -17,16 +17,18 @@ from torch.export.graph_signature import (
 )
 
 from onnx_aot import torch_compat
+from onnx_aot.errors import FunctionalizationError
 from onnx_aot.fx_passes.functional_twins import (
     CHANGES_SHAPE_ONLY,
     STATISTICS,
     fill_diagonal,
     functional_twin,
+    instance_norm_statistics,
     written_nodes,
 )
 from onnx_aot.fx_passes.inverse_views import is_identity, write_back
 
-__all__ = ["functionalize"]
+__all__ = ["functionalize", "functionalize_graph"]
 
 aten = torch.ops.aten
 Node = torch.fx.Node
@@ -59,14 +61,35 @@ def functionalize(program: torch.export.ExportedProgram) -> torch.export.Exporte
     Raises:
         FunctionalizationError: An operator writes in a way that has no functional form here.
     """
-    graph = program.graph_module.graph
-    writes = {node: written for node in graph.nodes if (written := written_nodes(node))}
+    captured = program.graph_module.graph
+    writes = _writes(captured)
     if not writes:
         return program
-    rewriter = _Rewriter(graph, writes)
+    rewriter = _Rewriter(captured, writes)
     state, returned = rewriter.run()
     _set_outputs(program, rewriter.graph, state, returned)
     return program
+
+
+def functionalize_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
+    """The same for a graph alone, which must not write to its placeholders.
+
+    Raises:
+        FunctionalizationError: It does, or writes in a way that has no functional form here.
+    """
+    writes = _writes(graph)
+    if not writes:
+        return graph
+    rewriter = _Rewriter(graph, writes)
+    state, returned = rewriter.run()
+    if state:
+        raise FunctionalizationError(f"the graph writes to {state[0][0]}, which is given to it")
+    rewriter.graph.output(returned)
+    return rewriter.graph
+
+
+def _writes(graph: torch.fx.Graph) -> dict[Node, list[Node]]:
+    return {node: written for node in graph.nodes if (written := written_nodes(node))}
 
 
 class _View(NamedTuple):
@@ -126,7 +149,7 @@ class _Rewriter:
                 break
 
     def _copy(self, node: Node, mapping: Any) -> Node:
-        copied = self.graph.node_copy(node, mapping)
+        copied = torch_compat.copy_node(self.graph, node, mapping)
         if node.target in CHANGES_SHAPE_ONLY:
             copied.target = functional_twin(node.target)
         return copied
@@ -220,7 +243,16 @@ class _Rewriter:
             self._current[node] = (self._version(node), self.read(written[0]))
 
     def _rewrite_statistics(self, node: Node, written: Sequence[Node]) -> None:
-        """``batch_norm`` in training, with its running statistics as results."""
+        """``batch_norm`` or ``instance_norm`` in training, with its running statistics."""
+        if node.target == aten.instance_norm.default:
+            args = torch.fx.map_arg(node.args, self.read)
+            normalized = (*args[:3], None, None, *args[5:])
+            result = self._call(node.target, normalized, {}, node, name=node.name)
+            self._current[node] = (self._version(node), result)
+            updated = instance_norm_statistics(self._call, node, args)
+            for target, value in zip(written, updated, strict=True):
+                self._write(target, value)
+            return
         twin = functional_twin(node.target)
         args = torch.fx.map_arg(node.args[: len(twin._schema.arguments)], self.read)
         first = written[0].meta["val"]

@@ -10,6 +10,7 @@ import torch
 from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import OpOverload
 
 __all__: list[str] = []
 
@@ -74,7 +75,7 @@ def aten_gru(
     )
 
 
-def _register_rnn(target: torch._ops.OpOverload, activation: str) -> None:
+def _register_rnn(target: OpOverload, activation: str) -> None:
     def aten_rnn(
         op: Builder,
         input: Value,

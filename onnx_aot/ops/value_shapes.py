@@ -18,11 +18,11 @@ __all__ = ["output_shape"]
 # The output has the shape of the first input.
 SAME_AS_FIRST = frozenset(
     (
-        "Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil Celu Clip Cos Cosh CumSum "
-        "DequantizeLinear Dropout Elu Erf Exp Floor Gelu HardSigmoid HardSwish Hardmax Identity "
-        "IsInf IsNaN LayerNormalization LeakyRelu Log LogSoftmax Mish Neg Not QuantizeLinear "
-        "Reciprocal Relu Round ScatterElements ScatterND Selu Sigmoid Sign Sin Sinh Softmax "
-        "Softplus Softsign Sqrt Tan Tanh ThresholdedRelu Trilu"
+        "Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization BitwiseNot Cast Ceil Celu Clip "
+        "Cos Cosh CumSum DequantizeLinear Dropout Elu Erf Exp Floor Gelu HardSigmoid HardSwish "
+        "Hardmax Identity InstanceNormalization IsInf IsNaN LayerNormalization LeakyRelu Log "
+        "LogSoftmax Mish Neg Not QuantizeLinear Reciprocal Relu Round ScatterElements ScatterND "
+        "Selu Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Tan Tanh ThresholdedRelu Trilu"
     ).split()
 )
 
@@ -119,7 +119,7 @@ def _reshape(op: Op, shape: list[Any], inputs: Inputs, attributes: Any) -> Dimen
     if -1 in target:
         rest = [size for size in sizes if size != -1]
         known = all(isinstance(size, int) for size in (*rest, *shape))
-        count = math.prod(rest) if known else 0  # type: ignore[arg-type]
+        count = math.prod(rest) if known else 0
         inferred = math.prod(shape) // count if count else UNKNOWN
         sizes[target.index(-1)] = inferred
     return sizes

@@ -14,6 +14,7 @@ import torch
 import torch.fx
 
 from onnx_aot import torch_compat
+from onnx_aot.fx_passes.functionalize import functionalize_graph
 from onnx_aot.torch_compat import OpOverload, pytree
 
 __all__ = ["Decomposer", "Pieces", "has_decomposition"]
@@ -26,10 +27,12 @@ class Pieces:
     Attributes:
         graph: A graph whose placeholders stand for the FX nodes among the node's arguments, in
             ``inputs`` order, and whose output has the structure of the node's result.
+        owner: Holds the tensors that the graph's ``get_attr`` nodes name.
         inputs: Positions of those arguments among the flattened arguments.
     """
 
     graph: torch.fx.Graph
+    owner: torch.fx.GraphModule
     inputs: tuple[int, ...]
 
     def arguments(self, node: torch.fx.Node) -> list[torch.fx.Node]:
@@ -77,12 +80,14 @@ def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pi
     mode = torch_compat.fake_mode_of(examples)
     try:
         module = torch_compat.trace_fake(run, examples, mode)
+        # torch's own kernels of some composite operators write in place
+        graph = functionalize_graph(module.graph)
     except Exception:  # a rule may refuse anything; the operator then counts as unsupported
         return None
-    calls = [n.target for n in module.graph.nodes if n.op == "call_function"]
+    calls = [n.target for n in graph.nodes if n.op == "call_function"]
     if target in calls:
         return None  # the rule calls the operator itself
-    return Pieces(module.graph, positions)
+    return Pieces(graph, module, positions)
 
 
 def _identity(argument: Any) -> Any:

@@ -108,6 +108,8 @@ class Walker:
     def _missing_targets(self, node: torch.fx.Node, above: set[Any]) -> list[Any]:
         if node.op != "call_function" or node.target is operator.getitem:
             return []
+        if isinstance(node.target, type):
+            return []
         if self._plan(node.target) is not None:
             return []
         pieces = self._decomposer.expand(node)
@@ -157,6 +159,8 @@ class Walker:
         recorded = node.meta.get("val")
         if node.target is operator.getitem:
             return self._argument(node.args[0])[node.args[1]]
+        if isinstance(node.target, type):  # a named tuple of results, made by a decomposition
+            return self._argument(node.args)
         if isinstance(recorded, (int, float, bool)):
             return recorded
         size_name = self._dimensions.name(recorded)
@@ -199,7 +203,7 @@ class Walker:
                 self.values[piece] = self._translate(piece)
                 self._record(piece)
             elif piece.op == "get_attr":
-                constant = operator.attrgetter(piece.target)(pieces.graph.owning_module)
+                constant = operator.attrgetter(piece.target)(pieces.owner)
                 self.values[piece] = self.op.constant(constant)
             elif piece.op == "output":
                 return self._argument(piece.args[0])

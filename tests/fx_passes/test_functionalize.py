@@ -320,6 +320,33 @@ def test_batch_norm_in_training_updates_statistics() -> None:
     torch.testing.assert_close(outputs["num_batches_tracked_out"], module.num_batches_tracked)
 
 
+def test_instance_norm_in_training_updates_statistics() -> None:
+    module = torch.nn.InstanceNorm2d(3, affine=True, track_running_stats=True)
+    x = torch.randn(4, 3, 5, 5)
+    with pytest.warns(OnnxExporterWarning, match="running_mean_out"):
+        program = onnx_aot.export(module, (x,))
+    outputs = dict(zip([v.name for v in program.model.graph.outputs], program(x), strict=True))
+    torch.testing.assert_close(outputs["instance_norm"], module(x), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(outputs["running_mean_out"], module.running_mean)
+    torch.testing.assert_close(outputs["running_var_out"], module.running_var)
+
+
+def test_inputs_named_like_builtins_keep_their_names() -> None:
+    class Builtin(torch.nn.Module):
+        def forward(self, input: Tensor, max: Tensor) -> Tensor:
+            input.add_(max)
+            return input * 2
+
+    x = torch.randn(2, 3)
+    with pytest.warns(OnnxExporterWarning, match="input_out"):
+        program = onnx_aot.export(Builtin(), (x, x + 1), dynamic_shapes=({0: "n"}, {0: "n"}))
+    assert [value.name for value in program.model.graph.inputs] == ["input", "max"]
+    captured = torch.export.export(Builtin(), (x.clone(), x + 1))
+    with pytest.warns(OnnxExporterWarning, match="input_out"):
+        again = onnx_aot.export(captured)
+    torch.testing.assert_close(again(x, x + 1)[0], (x + x + 1) * 2)
+
+
 def test_a_graph_without_writes_is_left_alone() -> None:
     program = torch.export.export(Function(lambda x: x + 1), (torch.ones(2),))
     graph = program.graph_module.graph

@@ -97,7 +97,8 @@ class Row:
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.target}{'-' if self.name else ''}{self.name}"
+        target = self.target if hasattr(self.target, "_schema") else self.target.__name__
+        return f"{target}{'-' if self.name else ''}{self.name}"
 
     def inputs(self) -> list[T]:
         return [

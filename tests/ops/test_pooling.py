@@ -40,18 +40,10 @@ def unbatched(spatial: int) -> T:
     return floats(2, *("h", "w", 6)[:spatial])
 
 
-def length_fixed(tensor: T) -> T:
-    """The capture fixes the length that ``max_pool1d`` is given."""
-    return floats(*(9 if size == "h" else size for size in tensor.sizes))
-
-
 LARGEST = [
     Row(
         targets[spatial],
-        (
-            make(spatial) if targets[spatial] is not MAX_POOL[1] else length_fixed(make(spatial)),
-            *args,
-        ),
+        (make(spatial), *args),
         kwargs,
         name=name,
         sizes=sizes,

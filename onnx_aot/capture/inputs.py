@@ -123,7 +123,11 @@ class _FunctionModule(torch.nn.Module):
         owner = getattr(function, "__self__", None)
         if isinstance(owner, torch.nn.Module):
             self.model = owner
-        self.forward = function
+        try:
+            inspect.signature(function)
+            self.forward = function
+        except ValueError:  # functions that torch implements in C++ have none
+            self.forward = lambda *args, **kwargs: function(*args, **kwargs)
 
     def _get_name(self) -> str:
         return getattr(self.forward, "__name__", "function")

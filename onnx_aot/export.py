@@ -260,6 +260,7 @@ def _capture(
     )
     captured = capture(module, inputs, requested.spec, arguments.collected)
     record.strategy = captured.strategy
+    record.conditions = torch_compat.size_conditions(captured.program)
     training = training_operators(captured.program.graph)
     if training:
         _note(

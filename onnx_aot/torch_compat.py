@@ -40,6 +40,7 @@ __all__ = [
     "pytree",
     "root_symbol",
     "set_graph_signature",
+    "size_conditions",
     "symbolic_expression",
     "trace_fake",
     "without_fake_mode",
@@ -195,6 +196,14 @@ def functionalized_by_torch(
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
         functional: torch.export.ExportedProgram = copy_program(program).run_decompositions({})
     return functional
+
+
+def size_conditions(program: torch.export.ExportedProgram) -> list[str]:
+    """Conditions on the inputs' sizes under which the program was captured, as Python.
+
+    Without ``ExportedProgram._guards_code`` reports do not list them.
+    """
+    return [code.replace("L[", "[") for code in getattr(program, "_guards_code", ())]
 
 
 def set_graph_signature(program: torch.export.ExportedProgram, signature: Any) -> None:

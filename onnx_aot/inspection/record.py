@@ -49,6 +49,7 @@ class ExportRecord:
         asked: Options that were asked for, by name.
         strategy: How the model was captured.
         direct: Operators translated from the table, with counts; ``decomposed`` those expanded.
+        conditions: On the inputs' sizes, under which the model was captured.
         notes: What the user should know, such as a fallback that was taken.
         verification: Outputs compared, when asked for.
         profile: Call profile as text, when asked for.
@@ -63,6 +64,7 @@ class ExportRecord:
     strategy: str = ""
     direct: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     decomposed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    conditions: list[str] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
     verification: list[OutputDifference] = dataclasses.field(default_factory=list)
     profile: str = ""

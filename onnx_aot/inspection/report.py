@@ -28,6 +28,7 @@ def render_report(record: ExportRecord, program: Any = None) -> str:
         _stages(record),
         _notes(record),
         _asked(record),
+        _conditions(record),
     ]
     if program is not None:
         parts += [_interface(program), _contents(program)]
@@ -74,6 +75,16 @@ def _notes(record: ExportRecord) -> str:
 def _asked(record: ExportRecord) -> str:
     given = [(name, f"`{value}`") for name, value in record.asked.items() if value is not None]
     return "## What was asked\n\n" + _table(("Option", "Value"), given) if given else ""
+
+
+def _conditions(record: ExportRecord) -> str:
+    if not record.conditions:
+        return ""
+    lines = "\n".join(record.conditions)
+    return (
+        "## Conditions on sizes\n\nThe captured graph is the model's where these hold; elsewhere "
+        f"the model may take other branches.\n\n```python\n{lines}\n```"
+    )
 
 
 def _interface(program: Any) -> str:

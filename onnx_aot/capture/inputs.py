@@ -127,7 +127,11 @@ class _FunctionModule(torch.nn.Module):
             inspect.signature(function)
             self.forward = function
         except ValueError:  # functions that torch implements in C++ have none
-            self.forward = lambda *args, **kwargs: function(*args, **kwargs)
+
+            def forward(*args: Any, **kwargs: Any) -> Any:
+                return function(*args, **kwargs)
+
+            self.forward = forward
 
     def _get_name(self) -> str:
         return getattr(self.forward, "__name__", "function")

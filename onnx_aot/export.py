@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from onnx_aot.errors import (
-    DynamicShapeError,
     FunctionalizationError,
     InvalidOptionError,
     OnnxExporterWarning,
@@ -134,6 +133,9 @@ def export(
             )
             if dump_exported_program:
                 _dump(program, artifacts_dir, record)
+            if verify:  # before saving: a wrong model does not replace a right one
+                with _stage(record, "verify"):
+                    _verify(program, reference, record)
             if f is not None:
                 with _stage(record, "save"):
                     program.save(
@@ -142,9 +144,6 @@ def export(
                         keep_initializers_as_inputs=keep_initializers_as_inputs,
                         external_data=external_data,
                     )
-            if verify:
-                with _stage(record, "verify"):
-                    _verify(program, reference, record)
     except BaseException as error:
         record.error = error
         record.traceback = traceback.format_exc()
@@ -172,7 +171,7 @@ class _Options:
 class _Reference:
     """The model and the inputs that the exported program is compared with."""
 
-    model: Callable[..., Any]
+    model: Callable[..., Any] | torch.export.ExportedProgram
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
@@ -187,6 +186,7 @@ def _build(
     record: ExportRecord,
 ) -> tuple[ONNXProgram, _Reference]:
     """The stages, in order."""
+    from onnx_aot.capture.delivered import dimension_names
     from onnx_aot.ir_passes import run_passes
     from onnx_aot.ops.registry import translations
     from onnx_aot.program.program import ONNXProgram
@@ -211,7 +211,7 @@ def _build(
                 table=table,
                 input_names=options.input_names,
                 output_names=options.output_names,
-                dimension_names=_dimension_names(captured, requested, options),
+                dimension_names=dimension_names(captured, requested, options.input_names),
                 metadata=options.metadata,
                 relative_to=options.stack_trace_root,
                 producer_version=_version(),
@@ -238,37 +238,41 @@ def _capture(
     record: ExportRecord,
 ) -> tuple[torch.export.ExportedProgram, DynamicShapes, _Reference]:
     from onnx_aot import torch_compat
-    from onnx_aot.capture.dynamic_shapes import DynamicShapes, resolve_dynamic_shapes
-    from onnx_aot.capture.inputs import as_module, bind_arguments, normalize_inputs
+    from onnx_aot.capture.dynamic_shapes import resolve_dynamic_shapes
+    from onnx_aot.capture.inputs import (
+        arguments_of_program,
+        as_module,
+        bind_arguments,
+        inputs_of_program,
+        normalize_inputs,
+    )
     from onnx_aot.capture.strategies import capture
     from onnx_aot.capture.training import training_operators
 
+    names = (options.input_names, options.output_names)
     if isinstance(model, torch.export.ExportedProgram):
+        inputs = inputs_of_program(model, args, kwargs)
+        arguments = arguments_of_program(model)
+        requested = resolve_dynamic_shapes(arguments, dynamic_shapes, dynamic_axes, *names)
+        program = torch_compat.copy_program(model)
         record.strategy = "ExportedProgram"
-        example_args, example_kwargs = model.example_inputs or ((), {})
-        reference = _Reference(model.module(), tuple(example_args), dict(example_kwargs))
-        return torch_compat.copy_program(model), DynamicShapes(None, ()), reference
-    module = as_module(model)
-    inputs = normalize_inputs(module, args, kwargs)
-    arguments = bind_arguments(module, inputs)
-    requested = resolve_dynamic_shapes(
-        arguments,
-        dynamic_shapes,
-        dynamic_axes,
-        options.input_names,
-        options.output_names,
-    )
-    captured = capture(module, inputs, requested.spec, arguments.collected)
-    record.strategy = captured.strategy
-    record.conditions = torch_compat.size_conditions(captured.program)
-    training = training_operators(captured.program.graph)
+    else:
+        model = as_module(model)
+        inputs = normalize_inputs(model, args, kwargs)
+        arguments = bind_arguments(model, inputs)
+        requested = resolve_dynamic_shapes(arguments, dynamic_shapes, dynamic_axes, *names)
+        captured = capture(model, inputs, requested.spec, arguments.collected)
+        program = captured.program
+        record.strategy = captured.strategy
+    record.conditions = torch_compat.size_conditions(program)
+    training = training_operators(program.graph)
     if training:
         _note(
             record,
             f"the model was captured in training mode: {', '.join(training)} behave as they do in "
             "training. Call model.eval() first for inference",
         )
-    return captured.program, requested, _Reference(module, inputs.args, inputs.kwargs)
+    return program, requested, _Reference(model, inputs.args, inputs.kwargs)
 
 
 def _run_fx_passes(
@@ -294,48 +298,6 @@ def _run_fx_passes(
     return program
 
 
-def _dimension_names(
-    program: torch.export.ExportedProgram, requested: DynamicShapes, options: _Options
-) -> dict[str, str]:
-    """The user's names by the capture's symbols; dimensions without one are named after inputs."""
-    from onnx_aot.torch_compat import is_symbol, root_symbol
-
-    given: dict[str, str] = {}
-    derived: dict[str, str] = {}
-    for dim, size, input_name in _delivered_sizes(program, requested, options):
-        symbol = root_symbol(size)
-        if symbol is None:
-            continue
-        if dim.name is not None and (dim.derived or is_symbol(size)):
-            given.setdefault(symbol, dim.name)
-        derived.setdefault(symbol, f"{input_name}_dim_{dim.axis}")
-    return derived | given
-
-
-def _delivered_sizes(
-    program: torch.export.ExportedProgram, requested: DynamicShapes, options: _Options
-) -> Iterator[tuple[Any, Any, str]]:
-    """Each requested dimension with the size that the capture recorded and the input's name."""
-    from torch.export.graph_signature import ConstantArgument, InputKind
-
-    by_name = {n.name: n for n in program.graph_module.graph.nodes if n.op == "placeholder"}
-    user = [
-        spec.arg
-        for spec in program.graph_signature.input_specs
-        if spec.kind == InputKind.USER_INPUT
-    ]
-    tensors = [arg.name for arg in user if not isinstance(arg, ConstantArgument)]
-    shown = {
-        name: options.input_names[i] if i < len(options.input_names) else name
-        for i, name in enumerate(tensors)
-    }
-    for dim in requested.requested:
-        node = by_name[user[dim.leaf].name]
-        value = node.meta["val"]
-        if isinstance(value, torch.Tensor):
-            yield dim, value.shape[dim.axis], shown[node.name]
-
-
 def _check_delivered(
     program: ONNXProgram, requested: DynamicShapes, options: _Options, record: ExportRecord
 ) -> None:
@@ -344,22 +306,10 @@ def _check_delivered(
     Raises:
         DynamicShapeError: A dimension is static.
     """
+    from onnx_aot.capture.delivered import refuse_static
+
     assert program.exported_program is not None
-    static = [
-        f"  {dim.path}, axis {dim.axis}"
-        + (f" ({dim.name!r})" if dim.name else "")
-        + f": fixed at {size}"
-        for dim, size, _ in _delivered_sizes(program.exported_program, requested, options)
-        if isinstance(size, int) and not dim.may_be_static
-    ]
-    if static:
-        raise DynamicShapeError(
-            "dimensions that were asked to be dynamic came out static, because the model computes "
-            "with their example values:\n"
-            + "\n".join(static)
-            + "\nMake the model use x.shape there instead of Python numbers, or leave these "
-            "dimensions out of dynamic_shapes, or give them as Dim.AUTO to accept either."
-        )
+    refuse_static(program.exported_program, requested)
     delivered = program.model.opset_imports.get("")
     assert delivered == options.opset, f"opset {delivered} instead of {options.opset}"
     state = [
@@ -488,11 +438,16 @@ def _profiled(profile: bool, record: ExportRecord) -> Iterator[None]:
 def _verify(program: ONNXProgram, reference: _Reference, record: ExportRecord) -> None:
     from onnx_aot.inspection.verify import format_differences, verify_against
 
-    record.verification = verify_against(program, reference.model, reference.args, reference.kwargs)
+    model = reference.model
+    if isinstance(model, torch.export.ExportedProgram):
+        model = model.module()
+    record.verification = verify_against(program, model, reference.args, reference.kwargs)
     if not all(difference.within for difference in record.verification):
         raise VerificationError(
             "the ONNX model answers differently from PyTorch on the example inputs:\n"
             + format_differences(record.verification)
+            + "\nNothing was saved. Export without verify=True and compare value by value with "
+            "ONNXProgram.compute_values."
         )
 
 

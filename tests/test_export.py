@@ -385,7 +385,9 @@ def test_weights_left_out_or_listed_as_inputs(tmp_path: Path) -> None:
     assert input_names(program) == ["x"]
 
 
-def test_verify() -> None:
+def test_verify(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"the right model")
     onnx_aot.export(Affine(), (X,), verify=True)
 
     def wrong(op: Any, self: Any) -> Any:
@@ -395,9 +397,11 @@ def test_verify() -> None:
         onnx_aot.export(
             torch.nn.ReLU(),
             (X,),
+            path,
             verify=True,
             custom_translation_table={torch.ops.aten.relu.default: wrong},
         )
+    assert path.read_bytes() == b"the right model"
 
 
 def test_report(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.export.graph_signature import ConstantArgument, InputKind
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.torch_compat import pytree
@@ -16,8 +17,10 @@ from onnx_aot.torch_compat import pytree
 __all__ = [
     "Arguments",
     "Inputs",
+    "arguments_of_program",
     "as_module",
     "bind_arguments",
+    "inputs_of_program",
     "name_collected",
     "normalize_inputs",
 ]
@@ -40,13 +43,7 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
     Raises:
         InvalidOptionError: The inputs do not fit ``forward``.
     """
-    if isinstance(args, torch.Tensor):
-        args = (args,)
-    if not isinstance(args, (tuple, list)):
-        raise InvalidOptionError(
-            f"args is {type(args).__name__}; it is a tuple of example inputs, or one tensor"
-        )
-    positional = tuple(args)
+    positional = _positional(args)
     named = dict(kwargs or {})
     ends_with_dict = bool(positional) and isinstance(positional[-1], dict)
     if ends_with_dict and not named and _names_parameters(model, positional):
@@ -59,6 +56,16 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
             f"the example inputs do not fit forward{_signature(model)}: {error}"
         ) from None
     return Inputs(*_distinct(positional, named))
+
+
+def _positional(args: Any) -> tuple[Any, ...]:
+    if isinstance(args, torch.Tensor):
+        return (args,)
+    if not isinstance(args, (tuple, list)):
+        raise InvalidOptionError(
+            f"args is {type(args).__name__}; it is a tuple of example inputs, or one tensor"
+        )
+    return tuple(args)
 
 
 def _distinct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -120,6 +127,7 @@ class _FunctionModule(torch.nn.Module):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
+        self._function_name = getattr(function, "__name__", "function")
         owner = getattr(function, "__self__", None)
         if isinstance(owner, torch.nn.Module):
             self.model = owner
@@ -134,7 +142,7 @@ class _FunctionModule(torch.nn.Module):
             self.forward = forward
 
     def _get_name(self) -> str:
-        return getattr(self.forward, "__name__", "function")
+        return self._function_name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +170,38 @@ def bind_arguments(model: torch.nn.Module, inputs: Inputs) -> Arguments:
     named = [name for name in bound if name in values]
     collected = tuple(name for name in inputs.kwargs if name not in bound)
     return Arguments(values, (*named, *collected), collected)
+
+
+def inputs_of_program(
+    program: torch.export.ExportedProgram, args: Any, kwargs: Mapping[str, Any] | None
+) -> Inputs:
+    """The inputs given beside a program, or those that it was captured with.
+
+    Raises:
+        InvalidOptionError: ``args`` is neither a tuple nor a tensor.
+    """
+    positional = _positional(args)
+    if positional or kwargs:
+        return Inputs(positional, dict(kwargs or {}))
+    example_args, example_kwargs = program.example_inputs or ((), {})
+    return Inputs(tuple(example_args), dict(example_kwargs))
+
+
+def arguments_of_program(program: torch.export.ExportedProgram) -> Arguments:
+    """The parameters of the captured ``forward`` with the fake values that the capture recorded."""
+    recorded = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+    leaves = [
+        spec.arg.value if isinstance(spec.arg, ConstantArgument) else recorded[spec.arg.name]
+        for spec in program.graph_signature.input_specs
+        if spec.kind == InputKind.USER_INPUT
+    ]
+    args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+    signature = program.module_call_graph[0].signature
+    names = list(getattr(signature, "forward_arg_names", None) or ())
+    if len(names) < len(args):  # what *args takes has no names
+        names += [f"args_{index}" for index in range(len(names), len(args))]
+    values = dict(zip(names, args, strict=False)) | kwargs
+    return Arguments(values, tuple(values), ())
 
 
 def name_collected(model: torch.nn.Module, collected: tuple[str, ...]) -> None:

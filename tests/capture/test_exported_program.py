@@ -1,0 +1,104 @@
+"""Exports of programs that the user captured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.export import Dim
+
+import onnx_aot
+from onnx_aot.errors import DynamicShapeError
+
+
+class Sum(torch.nn.Module):
+    def forward(self, x: Tensor, options: dict[str, Tensor], *, bias: Tensor) -> Tensor:
+        return x + options["offset"] + bias
+
+
+def captured() -> torch.export.ExportedProgram:
+    return torch.export.export(
+        Sum(),
+        (torch.ones(2, 3), {"offset": torch.ones(2, 3)}),
+        {"bias": torch.ones(3)},
+        dynamic_shapes={
+            "x": {0: Dim.DYNAMIC},
+            "options": {"offset": {0: Dim.DYNAMIC}},
+            "bias": None,
+        },
+    )
+
+
+def shapes(program: onnx_aot.ONNXProgram) -> list[Any]:
+    return [value.shape for value in program.model.graph.inputs]
+
+
+def test_dimensions_are_named_after_inputs() -> None:
+    program = onnx_aot.export(captured())
+    assert shapes(program) == [("x_dim_0", 3), ("x_dim_0", 3), (3,)]
+    program = onnx_aot.export(captured(), input_names=["tokens"])
+    assert shapes(program)[0] == ("tokens_dim_0", 3)
+
+
+@pytest.mark.parametrize(
+    "dynamic_shapes",
+    [
+        {"x": {0: "rows"}},
+        {"options": {"offset": {0: Dim("rows")}}},
+        ({0: "rows"}, {"offset": {0: "rows"}}),
+        {"x": {0: Dim.DYNAMIC}, "options": {"offset": {0: "rows"}}},
+    ],
+)
+def test_dynamic_shapes_name_dimensions(dynamic_shapes: Any) -> None:
+    program = onnx_aot.export(captured(), dynamic_shapes=dynamic_shapes)
+    assert shapes(program) == [("rows", 3), ("rows", 3), (3,)]
+
+
+def test_a_dimension_that_was_captured_static() -> None:
+    with pytest.raises(DynamicShapeError, match=r"x, axis 1 \('width'\): fixed at 3"):
+        onnx_aot.export(captured(), dynamic_shapes={"x": {0: "rows", 1: "width"}})
+
+
+def test_an_input_that_is_not_there() -> None:
+    with pytest.raises(DynamicShapeError, match="names 'y', which is no input"):
+        onnx_aot.export(captured(), dynamic_shapes={"y": {0: "rows"}})
+
+
+def test_the_program_is_as_before() -> None:
+    program = captured()
+    before = str(program)
+    onnx_aot.export(program)
+    assert str(program) == before
+
+
+def test_verifies_with_the_inputs_given_or_the_captured_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+    run = onnx_aot.ONNXProgram.__call__
+
+    def spy(self: onnx_aot.ONNXProgram, *args: Any, **kwargs: Any) -> Any:
+        seen.append(len(args[0]))
+        return run(self, *args, **kwargs)
+
+    monkeypatch.setattr(onnx_aot.ONNXProgram, "__call__", spy)
+    onnx_aot.export(captured(), verify=True)
+    args = (torch.randn(5, 3), {"offset": torch.randn(5, 3)})
+    onnx_aot.export(captured(), args, kwargs={"bias": torch.randn(3)}, verify=True)
+    assert seen == [2, 5]
+
+
+def test_positional_inputs_of_any_number() -> None:
+    class Many(torch.nn.Module):
+        def forward(self, *xs: Tensor) -> Tensor:
+            return xs[0] + xs[1]
+
+    program = torch.export.export(
+        Many(),
+        (torch.ones(2), torch.ones(2)),
+        dynamic_shapes={"xs": ({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC})},
+    )
+    exported = onnx_aot.export(program, dynamic_shapes=({0: "rows"},), verify=True)
+    assert shapes(exported) == [("rows",), ("rows",)]

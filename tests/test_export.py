@@ -305,8 +305,9 @@ def test_a_name_that_an_inner_value_has_is_the_user_s(taken: str) -> None:
     [
         ({"input_names": ["a", "b", "c"]}, "3 names, the model has 2 inputs: a, b"),
         ({"output_names": ["a", "b", "c"]}, "3 names, the model returns 2 values: a, b"),
-        ({"input_names": ["a", "a"]}, "input_names gives a name twice: a"),
-        ({"output_names": ["a", "a"]}, "output_names gives a name twice: a"),
+        ({"input_names": ["a", "a"]}, "give a name twice: a"),
+        ({"output_names": ["a", "a"]}, "give a name twice: a"),
+        ({"input_names": ["a"], "output_names": ["a"]}, "give a name twice: a"),
     ],
 )
 def test_wrong_names(option: dict[str, Any], message: str) -> None:

@@ -15,7 +15,7 @@ import torch
 from onnx_ir import tensor_adapters
 from torch.export.graph_signature import ConstantArgument, InputKind
 
-from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
+from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
 from onnx_aot.program.serialize import (
     EXTERNAL_THRESHOLD,
     ExternalData,
@@ -70,7 +70,8 @@ class ONNXProgram:
             Its outputs, flat, as torch tensors; mutated buffers and inputs come last.
 
         Raises:
-            InferenceError: An input's type or shape does not fit the model.
+            InferenceError: An input's type or shape does not fit the model, or a Python constant
+                differs from the captured one.
         """
         from onnx_aot.program.session import run_session
 
@@ -165,11 +166,16 @@ class ONNXProgram:
         ]
         if len(leaves) != len(user):
             return leaves  # the session says what is wrong
-        return [
-            leaf
-            for leaf, spec in zip(leaves, user, strict=True)
-            if not isinstance(spec.arg, ConstantArgument)
-        ]
+        inputs = []
+        for leaf, spec in zip(leaves, user, strict=True):
+            if not isinstance(spec.arg, ConstantArgument):
+                inputs.append(leaf)
+            elif isinstance(leaf, torch.Tensor) or leaf != spec.arg.value:
+                raise InferenceError(
+                    f"{spec.arg.name} was {spec.arg.value!r} when the model was captured, which is "
+                    f"now part of it; {leaf!r} was given. Export the model anew with {leaf!r}"
+                )
+        return inputs
 
     # --- saving ----------------------------------------------------------------------------------
 

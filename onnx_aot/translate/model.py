@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -69,8 +70,7 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
         InvalidOptionError: More names than inputs or outputs, or a name given twice.
     """
     names = Names(reserved=(*request.input_names, *request.output_names))
-    _refuse_repeated(request.input_names, "input_names")
-    _refuse_repeated(request.output_names, "output_names")
+    _refuse_repeated(request.input_names, request.output_names)
     op = Builder(request.opset)
     metadata = Metadata(request.metadata, request.relative_to)
     dimensions = Dimensions(request.dimension_names)
@@ -259,7 +259,11 @@ def _ir_version(opset: int) -> int:
     return max(int(least), METADATA_IR_VERSION)
 
 
-def _refuse_repeated(names: Sequence[str], option: str) -> None:
-    repeated = sorted({name for name in names if names.count(name) > 1})
+def _refuse_repeated(input_names: Sequence[str], output_names: Sequence[str]) -> None:
+    counts = collections.Counter((*input_names, *output_names))
+    repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
-        raise InvalidOptionError(f"{option} gives a name twice: {', '.join(repeated)}")
+        raise InvalidOptionError(
+            f"input_names and output_names give a name twice: {', '.join(repeated)}. In an ONNX "
+            "graph every value has a name of its own"
+        )

@@ -72,6 +72,13 @@ def test_inputs_that_are_constants_of_the_capture(net: Net) -> None:
     torch.testing.assert_close(program(X, scale=0.5)[0], net(X, 0.5)[0])
 
 
+@pytest.mark.parametrize("scale", [2.0, None, torch.ones(2)])
+def test_a_constant_that_differs_from_the_captured_one(net: Net, scale: Any) -> None:
+    program = onnx_aot.export(net, (X, 3.0))
+    with pytest.raises(InferenceError, match="scale was 3.0 when the model was captured"):
+        program(X, scale)
+
+
 def test_compute_values(program: onnx_aot.ONNXProgram, net: Net) -> None:
     weight, linear, relu = program.compute_values(["linear.weight", "linear", "relu"], (X,))
     torch.testing.assert_close(weight, net.linear.weight.data)

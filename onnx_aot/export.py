@@ -22,6 +22,7 @@ from onnx_aot.errors import (
     OnnxExporterWarning,
     VerificationError,
 )
+from onnx_aot.metadata_keys import OUTPUT_KIND
 from onnx_aot.options import check_choice, check_retired
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ def export(
         keep_initializers_as_inputs: True lists parameters and buffers as inputs in the saved file.
         dynamic_axes: Older form of ``dynamic_shapes``: ``{name: {axis: dimension}}`` or
             ``{name: [axes]}`` with names from ``input_names``; names of outputs are ignored.
-        metadata: ``"full"``; ``"light"`` without FX nodes and stack traces; ``"none"``.
+        metadata: ``"full"``; ``"light"`` without FX nodes and stack traces; ``"none"``: nothing on
+            nodes and the graph.
         stack_trace_root: Folder that stack traces name files relative to; None: absolute paths.
         **retired: Options of earlier exporters: accepted with a warning where they change nothing.
 
@@ -124,6 +126,10 @@ def export(
         stack_trace_root=None if stack_trace_root is None else os.fspath(stack_trace_root),
     )
     _check_options(options, dynamo, external_data, retired)
+    if f is not None:
+        from onnx_aot.program.atomic import check_destination
+
+        check_destination(f)
     record = _new_record(model, options, dynamic_shapes, dynamic_axes)
     program: ONNXProgram | None = None
     try:
@@ -315,8 +321,7 @@ def _check_delivered(
     state = [
         str(value.name)
         for value in program.model.graph.outputs
-        if value.metadata_props.get("pkg.torch.export.graph_signature.OutputSpec.kind")
-        not in (None, "USER_OUTPUT")
+        if value.metadata_props.get(OUTPUT_KIND) not in (None, "USER_OUTPUT")
     ]
     if state:
         _note(

@@ -21,7 +21,7 @@ ROOT = Path(onnx_aot.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # Which packages of onnx_aot each may import, besides its own modules.
-EVERYWHERE = {"dtypes", "errors", "torch_compat", "version"}
+EVERYWHERE = {"dtypes", "errors", "metadata_keys", "torch_compat", "version"}
 LAYERS: dict[str, set[str]] = {
     "capture": set(),
     "fx_passes": set(),
@@ -44,6 +44,7 @@ LAYERS: dict[str, set[str]] = {
     "cli": {"export", "program"},
     "dtypes": set(),
     "errors": set(),
+    "metadata_keys": set(),
     "torch_compat": set(),
     "version": set(),
 }

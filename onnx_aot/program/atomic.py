@@ -6,9 +6,32 @@ import contextlib
 import os
 import secrets
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-__all__ = ["written_beside"]
+from onnx_aot.errors import InvalidOptionError, SaveError
+
+__all__ = ["check_destination", "written_beside"]
+
+
+def check_destination(destination: Any) -> None:
+    """What can be known to be wrong before anything is computed or written.
+
+    Raises:
+        InvalidOptionError: It is neither a path nor a file object.
+        SaveError: The folder does not exist, or the path is one.
+    """
+    if hasattr(destination, "write"):
+        return
+    if not isinstance(destination, (str, os.PathLike)) or isinstance(os.fspath(destination), bytes):
+        raise InvalidOptionError(
+            f"cannot save to {destination!r}; give a path, or a file object opened in binary mode"
+        )
+    path = os.path.realpath(os.fspath(destination))
+    if os.path.isdir(path):
+        raise SaveError(f"cannot save to {destination}: it is a folder; give the name of a file")
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise SaveError(f"cannot save to {destination}: there is no folder {folder}; create it")
 
 
 @contextlib.contextmanager

@@ -13,9 +13,12 @@ import onnx
 import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
-from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.export.graph_signature import InputKind
 
-from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
+from onnx_aot import dtypes
+from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
+from onnx_aot.metadata_keys import ORIGINAL_NAME
+from onnx_aot.program.arguments import graph_inputs
 from onnx_aot.program.serialize import (
     EXTERNAL_THRESHOLD,
     ExternalData,
@@ -23,7 +26,6 @@ from onnx_aot.program.serialize import (
     save_model,
     weights_of,
 )
-from onnx_aot.torch_compat import pytree
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -70,15 +72,16 @@ class ONNXProgram:
             Its outputs, flat, as torch tensors; mutated buffers and inputs come last.
 
         Raises:
-            InferenceError: An input's type or shape does not fit the model, or a Python constant
-                differs from the captured one.
+            InferenceError: The arguments are not those that were captured, an input's type or
+                shape does not fit the model, or a Python constant differs from the captured one.
         """
         from onnx_aot.program.session import run_session
 
+        inputs = self._inputs(args, kwargs)
         if self._session is None:
             self.initialize_inference_session()
         assert self._session is not None
-        return run_session(self._session, self.model.graph.inputs, self._flatten(args, kwargs))
+        return run_session(self._session, inputs)
 
     def call_reference(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
         """The same with ONNX's reference implementation, which is slow and written in Python."""
@@ -87,11 +90,7 @@ class ONNXProgram:
         from onnx_aot.program.session import from_numpy, to_numpy
 
         evaluator = onnx.reference.ReferenceEvaluator(self.model_proto)
-        values = self._flatten(args, kwargs)
-        feeds = {
-            str(declared.name): to_numpy(torch.as_tensor(value))
-            for declared, value in zip(self.model.graph.inputs, values, strict=True)
-        }
+        feeds = {name: to_numpy(tensor) for name, tensor in self._inputs(args, kwargs).items()}
         outputs: Any = evaluator.run(None, feeds)
         return tuple(map(from_numpy, outputs))
 
@@ -107,20 +106,26 @@ class ONNXProgram:
             InvalidOptionError: The main graph has no value of a name.
         """
         graph = self.model.graph
-        values: dict[str, ir.Value] = dict(graph.initializers)
-        values.update((str(value.name), value) for value in graph.inputs)
-        values.update((str(v.name), v) for node in graph for v in node.outputs)
-        unknown = [name for name in value_names if name not in values]
+        inputs = self._inputs(args, kwargs or {})
+        inner = {str(v.name): v for node in graph for v in node.outputs}
+        unknown = [n for n in value_names if n not in {*inputs, *inner, *graph.initializers}]
         if unknown:
             raise InvalidOptionError(
                 f"the model has no value {unknown[0]!r}; program.model lists all of them"
             )
-        self.release()
-        with _outputs_replaced(graph, [values[name] for name in value_names]):
-            try:
-                return self(*args, **(kwargs or {}))
-            finally:
-                self.release()
+        # ONNX Runtime would hand out inputs and weights in memory that is not ours to keep
+        known = {name: tensor.clone() for name, tensor in inputs.items()}
+        known |= {n: _weight(graph.initializers[n]) for n in value_names if n in graph.initializers}
+        wanted = [name for name in dict.fromkeys(value_names) if name in inner]
+        if wanted:
+            self.release()
+            with _outputs_replaced(graph, [inner[name] for name in wanted]):
+                try:
+                    computed = self(*args, **(kwargs or {}))
+                finally:
+                    self.release()
+            known |= dict(zip(wanted, computed, strict=True))
+        return tuple(known[name] for name in value_names)
 
     def initialize_inference_session(
         self,
@@ -152,30 +157,12 @@ class ONNXProgram:
             self._folder.cleanup()
             self._folder = None
 
-    def _flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """The arguments' leaves that are inputs of the graph."""
-        program = self.exported_program
-        if program is None:
-            leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
-            return [leaf for leaf in leaves if isinstance(leaf, (torch.Tensor, int, float, bool))]
-        leaves = pytree.tree_leaves((tuple(args), _in_captured_order(program, kwargs)))
-        user = [
-            spec
-            for spec in program.graph_signature.input_specs
-            if spec.kind == InputKind.USER_INPUT
-        ]
-        if len(leaves) != len(user):
-            return leaves  # the session says what is wrong
-        inputs = []
-        for leaf, spec in zip(leaves, user, strict=True):
-            if not isinstance(spec.arg, ConstantArgument):
-                inputs.append(leaf)
-            elif isinstance(leaf, torch.Tensor) or leaf != spec.arg.value:
-                raise InferenceError(
-                    f"{spec.arg.name} was {spec.arg.value!r} when the model was captured, which is "
-                    f"now part of it; {leaf!r} was given. Export the model anew with {leaf!r}"
-                )
-        return inputs
+    def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """The graph's inputs by name."""
+        from onnx_aot.program.session import checked_inputs
+
+        given = graph_inputs(self.exported_program, args, kwargs)
+        return checked_inputs(self.model.graph.inputs, given)
 
     # --- saving ----------------------------------------------------------------------------------
 
@@ -226,33 +213,40 @@ class ONNXProgram:
         """Replaces weights by their names in the PyTorch module.
 
         Args:
-            state_dict: Tensors of the shapes and types that the model's weights have.
+            state_dict: Tensors of the shapes and types that the model's weights have. Weights of
+                the module that the model does not use are passed over.
 
         Raises:
-            InvalidOptionError: Shapes or types differ; nothing has been replaced.
+            InvalidOptionError: Shapes or types differ, or tied weights get different values;
+                nothing has been replaced.
         """
         initializers = self.model.graph.initializers
-        tied = self._tied_names()
-        unknown = []
-        replacements = {}
-        wrong = []
+        names = self._initializer_names()
+        of_module = self.exported_program.state_dict if self.exported_program is not None else {}
+        wrong: list[str] = []
+        replaced: dict[str, tuple[str, torch.Tensor]] = {}
         for given, tensor in state_dict.items():
-            name = given if given in initializers else tied.get(given)
+            name = names.get(given)
             if name is None:
-                unknown.append(given)
                 continue
-            new = tensor_adapters.TorchTensor(tensor.detach(), name=name)
             old = initializers[name].const_value
-            if old is not None and (old.dtype != new.dtype or old.shape != new.shape):
+            dtype, shape = dtypes.to_onnx(tensor.dtype), ir.Shape(tensor.shape)
+            if old is not None and (old.dtype != dtype or old.shape != shape):
                 wrong.append(
                     f"{given} is {old.dtype.name}{old.shape} in the model, "
-                    f"{new.dtype.name}{new.shape} was given"
+                    f"{dtype.name}{shape} was given"
                 )
-            replacements[name] = new
+            elif name in replaced and not _equal(replaced[name][1], tensor):
+                wrong.append(
+                    f"{given} and {replaced[name][0]} are one weight in the model, two different "
+                    "ones were given"
+                )
+            replaced.setdefault(name, (given, tensor))
         if wrong:
             raise InvalidOptionError("weights do not fit the model: " + "; ".join(wrong))
-        for name, new in replacements.items():
-            initializers[name].const_value = new
+        for name, (_, tensor) in replaced.items():
+            initializers[name].const_value = tensor_adapters.TorchTensor(tensor.detach(), name=name)
+        unknown = [given for given in state_dict if given not in names and given not in of_module]
         if unknown:
             warnings.warn(
                 f"the model has no weight {', '.join(map(repr, unknown))}; not applied",
@@ -261,37 +255,44 @@ class ONNXProgram:
             )
         self.release()
 
-    def _tied_names(self) -> dict[str, str]:
-        """Names of the module's weights that the model holds under the name of a tied weight."""
-        if self.exported_program is None:
-            return {}
-        weights = self.exported_program.state_dict
+    def _initializer_names(self) -> dict[str, str]:
+        """Initializers by the names that their weights, also tied ones, have in the module."""
+        initializers = self.model.graph.initializers
+        program = self.exported_program
+        if program is None:
+            return {name: name for name in initializers}
+        targets = {
+            spec.arg.name: spec.target
+            for spec in program.graph_signature.input_specs
+            if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER)
+        }
+        names = {}
+        for name, value in initializers.items():
+            target = targets.get(value.metadata_props.get(ORIGINAL_NAME, name))
+            if target is not None:
+                names[str(target)] = name
         held = {
-            _memory(tensor): name
-            for name, tensor in weights.items()
-            if name in self.model.graph.initializers
+            _memory(program.state_dict[t]): n for t, n in names.items() if t in program.state_dict
         }
-        return {
-            name: held[_memory(tensor)]
-            for name, tensor in weights.items()
-            if _memory(tensor) in held
-        }
+        for target, tensor in program.state_dict.items():
+            if _memory(tensor) in held:
+                names.setdefault(target, held[_memory(tensor)])
+        return names
 
 
 def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
     return (id(tensor) if tensor.is_meta else tensor.data_ptr(), tensor.shape, tensor.stride())
 
 
-def _in_captured_order(
-    program: torch.export.ExportedProgram, kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Keyword arguments in the order in which the capture flattened them."""
-    spec = program.call_spec.in_spec
-    children = spec.children() if spec is not None else []
-    names = list(children[1].context or ()) if len(children) == 2 else []
-    if set(names) != set(kwargs):
-        return dict(kwargs)
-    return {name: kwargs[name] for name in names}
+def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return left is right or (not left.is_meta and not right.is_meta and torch.equal(left, right))
+
+
+def _weight(initializer: ir.Value) -> torch.Tensor:
+    from onnx_aot.program.session import from_numpy
+
+    assert initializer.const_value is not None
+    return from_numpy(initializer.const_value.numpy())
 
 
 @contextlib.contextmanager

@@ -9,15 +9,19 @@ bytes (https://protobuf.dev/programming-guides/encoding/), so weights need never
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Literal
 
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import DecodeError
 
 from onnx_aot.errors import InvalidOptionError, SaveError
-from onnx_aot.program.atomic import written_beside
+from onnx_aot.metadata_keys import INPUT_KIND
+from onnx_aot.program.atomic import check_destination, written_beside
 
 __all__ = ["ExternalData", "model_bytes", "save_model", "weights_of"]
 
@@ -54,13 +58,14 @@ def save_model(
         keep_initializers_as_inputs: True lists parameters and buffers as inputs too.
 
     Raises:
-        InvalidOptionError: External data with a file object.
-        SaveError: The model does not fit into one file, weights have no values, or the disk
-            refuses. Files that were there before are untouched.
+        InvalidOptionError: External data with a file object, or neither a path nor a file object.
+        SaveError: The model does not fit into one file, weights have no values, the folder does
+            not exist, or the disk refuses. Files that were there before are untouched.
     """
     weights = weights_of(model) if include_initializers else []
     total = sum(value.const_value.nbytes for value in weights if value.const_value is not None)
     to_file_object = hasattr(destination, "write")
+    check_destination(destination)
     if to_file_object and external_data is True:
         raise InvalidOptionError(
             "external_data=True needs a path to put the second file beside; got a file object"
@@ -73,17 +78,23 @@ def save_model(
             f"the weights take {total / 1e9:.2f} GB; one ONNX file holds at most 2 GB. Save to a "
             'path with external_data=True or "auto"'
         )
-    _refuse_missing_values(weights)
+    if include_initializers:
+        _refuse_missing_values(model.graph.initializers.values())
     with _prepared(model, include_initializers, keep_initializers_as_inputs):
         try:
             if to_file_object:
                 _write_single(model, weights, destination)
-            elif external:
-                _save_two_files(model, weights, os.fspath(destination))
             else:
-                with written_beside(os.fspath(destination)) as file:
-                    _write_single(model, weights, file)
-                _remove_data_files(os.fspath(destination), keep=None)
+                path = os.path.realpath(os.fspath(destination))  # data lies beside a link's target
+                old_data = _data_files_of(path)
+                if external:
+                    _save_two_files(model, weights, path)
+                else:
+                    with written_beside(path) as file:
+                        _write_single(model, weights, file)
+                for name in old_data:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(name)
         except OSError as error:
             raise SaveError(
                 f"could not write {destination}: {error}. Nothing that was there has changed"
@@ -116,13 +127,13 @@ def weights_of(model: ir.Model) -> list[ir.Value]:
 
 def is_weight(value: ir.Value) -> bool:
     """Whether an initializer is a parameter or buffer of the user's module."""
-    kind = value.metadata_props.get("pkg.torch.export.graph_signature.InputSpec.kind")
+    kind = value.metadata_props.get(INPUT_KIND)
     return kind in ("PARAMETER", "BUFFER")
 
 
-def _refuse_missing_values(weights: Sequence[ir.Value]) -> None:
+def _refuse_missing_values(initializers: Iterable[ir.Value]) -> None:
     missing = []
-    for value in weights:
+    for value in initializers:
         raw = getattr(value.const_value, "raw", None)
         if type(raw).__name__ == "FakeTensor" or getattr(raw, "is_meta", False):
             missing.append(str(value.name))
@@ -246,10 +257,9 @@ def _varint(number: int) -> bytes:
 def _save_two_files(model: ir.Model, weights: Sequence[ir.Value], path: str) -> None:
     """The data file is complete under its name before the model that refers to it appears.
 
-    While a model is replaced its old data file stays; the new one gets the other of two names.
+    While a model is replaced its old data file stays; the new one gets a name of its own.
     """
-    data_name = _free_data_name(path)
-    data_path = os.path.join(os.path.dirname(path), data_name)
+    data_path = _free_data_path(path)
     proto = _graph_without_weights(model, weights)
     places: dict[str, tuple[int, int]] = {}
     with written_beside(data_path) as file:
@@ -263,14 +273,13 @@ def _save_two_files(model: ir.Model, weights: Sequence[ir.Value], path: str) -> 
     try:
         for tensor in proto.graph.initializer:
             if tensor.name in places:
-                _refer(tensor, data_name, *places[tensor.name])
+                _refer(tensor, os.path.basename(data_path), *places[tensor.name])
         with written_beside(path) as file:
             file.write(proto.SerializeToString())
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(data_path)
         raise
-    _remove_data_files(path, keep=data_name)
 
 
 def _pad(file: BinaryIO, offset: int) -> int:
@@ -287,20 +296,28 @@ def _refer(tensor: onnx.TensorProto, location: str, offset: int, length: int) ->
         entry.key, entry.value = key, str(value)
 
 
-def _data_names(path: str) -> tuple[str, str]:
-    name = os.path.basename(path)
-    return f"{name}.data", f"{name}.data2"
+def _free_data_path(path: str) -> str:
+    """``<path>.data``, or with the first number that no file has."""
+    if not os.path.lexists(f"{path}.data"):
+        return f"{path}.data"
+    return next(name for n in itertools.count(2) if not os.path.lexists(name := f"{path}.data{n}"))
 
 
-def _free_data_name(path: str) -> str:
-    first, second = _data_names(path)
-    folder = os.path.dirname(path)
-    return second if os.path.exists(os.path.join(folder, first)) else first
-
-
-def _remove_data_files(path: str, keep: str | None) -> None:
-    """Data files of the model that has just been replaced."""
-    for name in _data_names(path):
-        if name != keep:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(os.path.dirname(path), name))
+def _data_files_of(path: str) -> list[str]:
+    """The data files that the model at a path refers to, of those that a save made."""
+    folder, name = os.path.split(path)
+    made = re.compile(re.escape(name) + r"\.data\d*")
+    present = {file for file in os.listdir(folder) if made.fullmatch(file)}
+    if not present or not os.path.isfile(path):
+        return []
+    try:
+        old = onnx.load_model(path, load_external_data=False)
+    except DecodeError:  # what is replaced is no model
+        return []
+    referred = {
+        entry.value
+        for tensor in old.graph.initializer
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    return [os.path.join(folder, file) for file in sorted(present & referred)]

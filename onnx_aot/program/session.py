@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from onnx_aot import dtypes
 from onnx_aot.errors import InferenceError
 
-__all__ = ["create_session", "from_numpy", "run_session", "to_numpy"]
+__all__ = ["checked_inputs", "create_session", "from_numpy", "run_session", "to_numpy"]
 
 LOG_ERRORS = 3
 
@@ -31,18 +31,12 @@ def create_session(model: str | bytes) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def run_session(
-    session: onnxruntime.InferenceSession, inputs: Sequence[ir.Value], values: Sequence[Any]
-) -> tuple[torch.Tensor, ...]:
-    """Runs a session.
+def checked_inputs(inputs: Sequence[ir.Value], values: Sequence[Any]) -> dict[str, torch.Tensor]:
+    """A tensor for every input of a graph, by name.
 
     Args:
-        session: A session of a model with these inputs.
         inputs: The graph's inputs.
         values: A tensor or number for each.
-
-    Returns:
-        The outputs as torch tensors on the CPU.
 
     Raises:
         InferenceError: Number, type, rank or a fixed dimension of an input differs.
@@ -52,11 +46,19 @@ def run_session(
         raise InferenceError(
             f"the model takes {len(inputs)} inputs ({names}); {len(values)} were given"
         )
-    feeds = {}
+    tensors = {}
     for declared, given in zip(inputs, values, strict=True):
         tensor = given if isinstance(given, torch.Tensor) else _scalar(declared, given)
         _check_input(declared, tensor)
-        feeds[str(declared.name)] = _to_ort(tensor)
+        tensors[str(declared.name)] = tensor
+    return tensors
+
+
+def run_session(
+    session: onnxruntime.InferenceSession, inputs: Mapping[str, torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """Runs a session on tensors by input name; its outputs are torch tensors on the CPU."""
+    feeds = {name: _to_ort(tensor) for name, tensor in inputs.items()}
     options = onnxruntime.RunOptions()
     options.log_severity_level = LOG_ERRORS
     outputs = session.run_with_ort_values(None, feeds, options)
@@ -64,6 +66,10 @@ def run_session(
 
 
 def _scalar(declared: ir.Value, number: Any) -> torch.Tensor:
+    if not isinstance(number, (int, float, bool)):
+        raise InferenceError(
+            f"input {declared.name} takes a tensor or a number; {type(number).__name__} was given"
+        )
     dtype = None if declared.dtype is None else dtypes.to_torch(declared.dtype)
     return torch.tensor(number, dtype=dtype)
 

@@ -12,25 +12,27 @@ from typing import Any, Literal
 import onnx_ir as ir
 import torch.fx
 
+from onnx_aot.metadata_keys import (
+    CONSTRAINTS,
+    INPUT_KIND,
+    INPUT_PERSISTENT,
+    ORIGINAL_NAME,
+    OUTPUT_KIND,
+    SIGNATURE,
+)
 from onnx_aot.translate.provenance import stack_trace
 
 __all__ = ["Metadata", "MetadataLevel"]
 
 MetadataLevel = Literal["full", "light", "none"]
 
-INPUT_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
-INPUT_PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"
-OUTPUT_KIND = "pkg.torch.export.graph_signature.OutputSpec.kind"
-ORIGINAL_NAME = "pkg.torch.onnx.original_node_name"
-SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
-CONSTRAINTS = "pkg.torch.export.ExportedProgram.range_constraints"
-
 
 class Metadata:
     """Stamps nodes with the module, FX node and source line that they come from.
 
     ``full`` writes everything; ``light`` leaves out the FX node and the stack trace, which make up
-    most of the bytes and hold paths; ``none`` writes nothing on nodes.
+    most of the bytes and hold paths; ``none`` writes nothing on nodes and the graph. Inputs,
+    outputs and initializers always get their kinds and original names: weights are found by them.
     """
 
     def __init__(self, level: MetadataLevel, relative_to: str | None) -> None:
@@ -85,6 +87,8 @@ class Metadata:
 
     def describe_graph(self, graph: ir.Graph, program: torch.export.ExportedProgram) -> None:
         """Writes the graph signature and range constraints of the program on the graph."""
+        if self._level == "none":
+            return
         graph.metadata_props[SIGNATURE] = str(program.graph_signature)
         graph.metadata_props[CONSTRAINTS] = str(program.range_constraints)
 

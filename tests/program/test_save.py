@@ -117,7 +117,7 @@ def test_weights_without_values_are_named(tmp_path: Path) -> None:
         module = torch.nn.Linear(64, 64)
     program = onnx_aot.export(module, (X.to("meta"),))
     with pytest.raises(
-        SaveError, match=r"1 weights have no values yet: weight. Call apply_weights"
+        SaveError, match=r"2 weights have no values yet: weight, bias. Call apply_weights"
     ):
         program.save(tmp_path / "model.onnx")
     program.save(tmp_path / "model.onnx", include_initializers=False)
@@ -176,10 +176,29 @@ def test_a_failed_first_save_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("missing/model.onnx", "there is no folder .*missing; create it"), ("", "it is a folder")],
+)
+def test_a_destination_that_cannot_be(tmp_path: Path, name: str, message: str) -> None:
     _, program = exported()
-    with pytest.raises(SaveError, match=r"could not write .*No such file"):
-        program.save(tmp_path / "missing" / "model.onnx")
+    with pytest.raises(SaveError, match=message):
+        program.save(tmp_path / name)
+
+
+@pytest.mark.parametrize("destination", [3, b"model.onnx", None])
+def test_a_destination_that_is_none(destination: Any) -> None:
+    _, program = exported()
+    with pytest.raises(InvalidOptionError, match="give a path, or a file object"):
+        program.save(destination)
+
+
+def test_export_looks_at_the_destination_first(tmp_path: Path) -> None:
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        raise AssertionError("the model was captured")
+
+    with pytest.raises(SaveError, match="there is no folder"):
+        onnx_aot.export(fails, (X,), tmp_path / "missing" / "model.onnx")
 
 
 @pytest.mark.parametrize("external_data", [False, True])
@@ -206,6 +225,40 @@ def test_a_killed_process_leaves_the_old_file_whole(tmp_path: Path, external_dat
     assert done.returncode == -signal.SIGKILL
     assert path.read_bytes() == before
     torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+
+
+def test_files_that_the_old_model_does_not_refer_to_stay(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    strangers = [tmp_path / "model.onnx.data", tmp_path / "model.onnx.data3"]
+    for stranger in strangers:
+        stranger.write_bytes(b"of another model")
+    module, program = exported()
+    for external_data in (True, True, False, True):
+        program.save(path, external_data=external_data)
+        torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+        assert [s.read_bytes() for s in strangers] == [b"of another model"] * 2
+        assert len(list(tmp_path.iterdir())) == 3 + external_data
+
+
+def test_what_is_replaced_may_be_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"no model")
+    (tmp_path / "model.onnx.data").write_bytes(b"no data")
+    module, program = exported()
+    program.save(path, external_data=True)
+    torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+
+
+def test_data_lies_beside_the_target_of_a_link(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    link = tmp_path / "model.onnx"
+    link.symlink_to(tmp_path / "store" / "v1.onnx")
+    module, program = exported()
+    for _ in range(2):
+        program.save(link, external_data=True)
+        actual = run(tmp_path / "store" / "v1.onnx")
+        torch.testing.assert_close(actual, module(X), rtol=1e-4, atol=1e-5)
+        assert len(list((tmp_path / "store").iterdir())) == 2
 
 
 def test_links_and_permissions_are_kept(tmp_path: Path) -> None:

@@ -1,0 +1,19 @@
+"""Keys of the metadata on graphs, nodes and values, as torch.onnx 2.13 writes them."""
+
+from __future__ import annotations
+
+__all__ = [
+    "CONSTRAINTS",
+    "INPUT_KIND",
+    "INPUT_PERSISTENT",
+    "ORIGINAL_NAME",
+    "OUTPUT_KIND",
+    "SIGNATURE",
+]
+
+INPUT_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
+INPUT_PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"
+OUTPUT_KIND = "pkg.torch.export.graph_signature.OutputSpec.kind"
+ORIGINAL_NAME = "pkg.torch.onnx.original_node_name"
+SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
+CONSTRAINTS = "pkg.torch.export.ExportedProgram.range_constraints"

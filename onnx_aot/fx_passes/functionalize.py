@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from onnx_aot.fx_passes.functional_twins import (
     written_nodes,
 )
 from onnx_aot.fx_passes.inverse_views import is_identity, write_back
+from onnx_aot.fx_passes.output_specs import renamed_outputs
 
 __all__ = ["functionalize", "functionalize_graph"]
 
@@ -159,7 +161,9 @@ class _Rewriter:
     def _storage(self, node: Node) -> int | None:
         if node not in self._storages:
             value = node.meta.get("val")
-            if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+            if _is_literal(node):
+                self._storages[node] = None
+            elif isinstance(value, torch.Tensor) and value.layout == torch.strided:
                 self._storages[node] = value.untyped_storage()._cdata
             else:
                 self._storages[node] = None
@@ -305,6 +309,15 @@ class _Rewriter:
         return made
 
 
+def _is_literal(node: Node) -> bool:
+    """Whether a constant is what ``torch.tensor([1, 2])`` in ``forward`` copies at every call.
+
+    The recorded copy has the constant's storage, but what is written to it is gone after the call.
+    """
+    copied = aten.lift_fresh_copy.default
+    return node.op == "placeholder" and any(user.target == copied for user in node.users)
+
+
 def _computed_dtype(node: Node, stored: torch.dtype) -> torch.dtype:
     """The type that the functional twin of an in-place pointwise operator gives."""
     target: Any = node.target
@@ -346,29 +359,32 @@ def _set_outputs(
     returned: Any,
 ) -> None:
     """Mutated state comes first among the outputs, as torch.export's own passes have it."""
-    signature = program.graph_signature
-    inputs = {spec.arg.name: spec for spec in signature.input_specs if hasattr(spec.arg, "name")}
-    specs = []
+    mutations = []
+    inputs = list(program.graph_signature.input_specs)
+    index_by_name = {
+        spec.arg.name: index for index, spec in enumerate(inputs) if hasattr(spec.arg, "name")
+    }
     for placeholder, value in state:
-        spec = inputs[placeholder.name]
-        user = spec.kind == InputKind.USER_INPUT
-        kind = OutputKind.USER_INPUT_MUTATION if user else OutputKind.BUFFER_MUTATION
-        target = placeholder.name if user else spec.target
-        specs.append(OutputSpec(kind, TensorArgument(name=value.name), target))
-    user_specs = [
-        OutputSpec(spec.kind, _renamed(spec.arg, value), spec.target)
-        for spec, value in zip(signature.output_specs, returned, strict=True)
-    ]
+        index = index_by_name[placeholder.name]
+        if inputs[index].kind == InputKind.CONSTANT_TENSOR:
+            # a plain tensor attribute that is written is a buffer in all but name, and torch has
+            # no kind of output for a constant
+            inputs[index] = dataclasses.replace(
+                inputs[index], kind=InputKind.BUFFER, persistent=False
+            )
+        spec = inputs[index]
+        target = placeholder.name if spec.kind == InputKind.USER_INPUT else spec.target
+        argument = TensorArgument(name=value.name)
+        mutations.append(OutputSpec(_MUTATIONS[spec.kind], argument, target))
+    outputs = [*mutations, *renamed_outputs(program, returned)]
     output = graph.output((*(value for _, value in state), *returned))
     output.meta = dict(next(iter(reversed(program.graph_module.graph.nodes))).meta)
     program.graph_module.graph = graph
-    torch_compat.set_graph_signature(
-        program,
-        ExportGraphSignature(list(signature.input_specs), [*specs, *user_specs]),
-    )
+    torch_compat.set_graph_signature(program, ExportGraphSignature(inputs, outputs))
 
 
-def _renamed(argument: Any, value: Any) -> Any:
-    if isinstance(argument, TensorArgument) and isinstance(value, Node):
-        return TensorArgument(name=value.name)
-    return argument
+_MUTATIONS = {
+    InputKind.USER_INPUT: OutputKind.USER_INPUT_MUTATION,
+    InputKind.PARAMETER: OutputKind.PARAMETER_MUTATION,
+    InputKind.BUFFER: OutputKind.BUFFER_MUTATION,
+}

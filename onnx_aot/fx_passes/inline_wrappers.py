@@ -6,7 +6,10 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.export.graph_signature import ExportGraphSignature
 
+from onnx_aot import torch_compat
+from onnx_aot.fx_passes.output_specs import renamed_outputs
 from onnx_aot.torch_compat import HigherOrderOperator
 
 __all__ = ["inline_wrappers"]
@@ -38,10 +41,12 @@ def inline_wrappers(program: torch.export.ExportedProgram) -> torch.export.Expor
         b = cos(x)
         y = b
     """
-    module = program.graph_module
-    for node in list(module.graph.nodes):
-        if node.op == "call_function" and node.target in BODY_POSITIONS:
-            _inline(module, node)
+    if inline_wrappers_in(program.graph_module):
+        # what the program returns may be what a wrapper returned
+        returned: Any = next(iter(reversed(program.graph_module.graph.nodes))).args[0]
+        inputs = list(program.graph_signature.input_specs)
+        outputs = renamed_outputs(program, returned)
+        torch_compat.set_graph_signature(program, ExportGraphSignature(inputs, outputs))
     return program
 
 
@@ -75,11 +80,16 @@ def _inline(module: Any, call: torch.fx.Node) -> None:
         graph.erase_node(reference)
 
 
-def inline_wrappers_in(module: Any) -> None:
-    """The same on a body that is a graph module itself."""
-    for node in list(module.graph.nodes):
-        if node.op == "call_function" and node.target in BODY_POSITIONS:
-            _inline(module, node)
+def inline_wrappers_in(module: Any) -> bool:
+    """The same on a graph module, such as a body; says whether there was a wrapper."""
+    wrappers = [
+        node
+        for node in module.graph.nodes
+        if node.op == "call_function" and node.target in BODY_POSITIONS
+    ]
+    for node in wrappers:
+        _inline(module, node)
+    return bool(wrappers)
 
 
 def _move_attribute(module: torch.fx.GraphModule, body: Any, node: torch.fx.Node) -> torch.fx.Node:

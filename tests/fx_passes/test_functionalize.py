@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,7 @@ def assert_functional(program: torch.export.ExportedProgram) -> None:
 def check(function: Callable[..., Any], *args: Tensor) -> torch.export.ExportedProgram:
     program = functionalized(function, *(a.clone() for a in args))
     assert_functional(program)
+    torch.export.save(program, io.BytesIO())  # refuses a signature that does not fit the graph
     expected = function(*(a.clone() for a in args))
     actual = run(program, *(a.clone() for a in args))
     state = len(actual) - len(expected)
@@ -290,6 +292,50 @@ def test_mutated_input_becomes_output() -> None:
     new_input, result = run(program, torch.ones(2))
     torch.testing.assert_close(new_input, torch.full((2,), 2.0))
     torch.testing.assert_close(result, torch.full((2,), 4.0))
+
+
+class WritesWeight(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(2))
+        self.plain = torch.zeros(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.weight.mul_(2)
+            self.plain.add_(1)
+        return x * self.weight + self.plain
+
+
+def test_mutated_parameters_and_plain_tensors_become_outputs() -> None:
+    x = torch.ones(2)
+    with pytest.warns(OnnxExporterWarning, match="weight_out, plain_out"):
+        program = onnx_aot.export(WritesWeight(), (x,))
+    captured = program.exported_program
+    assert captured is not None
+    assert [(s.kind, s.target) for s in captured.graph_signature.output_specs] == [
+        (OutputKind.PARAMETER_MUTATION, "weight"),
+        (OutputKind.BUFFER_MUTATION, "plain"),
+        (OutputKind.USER_OUTPUT, None),
+    ]
+    torch.export.save(captured, io.BytesIO())
+    for actual, expected in zip(program(x), (3.0, 2.0, 1.0), strict=True):
+        torch.testing.assert_close(actual, torch.full((2,), expected))
+
+
+def test_a_literal_tensor_is_made_anew_at_every_call() -> None:
+    """The capture makes it a constant; what is written to it is no state of the model."""
+
+    class Literal(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            made = torch.tensor([1.0, 2.0])
+            made.add_(x)
+            return made * x
+
+    x = torch.tensor([3.0, 4.0])
+    program = onnx_aot.export(Literal(), (x,))
+    assert len(program.model.graph.outputs) == 1
+    torch.testing.assert_close(program(x)[0], Literal()(x))
 
 
 def test_mutated_state_is_an_output_of_the_onnx_model() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 import torch
 
@@ -46,6 +48,29 @@ def test_no_wrapper_is_left(module: torch.nn.Module) -> None:
     for node in program.graph.nodes:
         assert not isinstance(node.target, torch._ops.HigherOrderOperator)
         assert node.op != "get_attr"
+
+
+class ReturnedByRegion(torch.nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, int, Tensor]:
+        with torch.no_grad():
+            doubled = x * 2
+            rows = y.shape[0] * 2
+        return doubled, y, rows, doubled
+
+
+def test_the_signature_names_what_a_region_returned() -> None:
+    program = torch.export.export(
+        ReturnedByRegion(),
+        (torch.ones(3), torch.ones(3)),
+        dynamic_shapes=(None, {0: torch.export.Dim.DYNAMIC}),
+    )
+    signature = program.graph_signature
+    before = str(signature)
+    program = inline_wrappers(program)
+    assert str(signature) == before  # a copy of the program may have it
+    (returned,) = next(iter(reversed(program.graph.nodes))).args
+    assert [s.arg.name for s in program.graph_signature.output_specs] == [n.name for n in returned]
+    torch.export.save(program, io.BytesIO())
 
 
 def test_grad_regions_give_the_same_values() -> None:

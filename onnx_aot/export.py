@@ -117,15 +117,15 @@ def export(
         VerificationError: With ``verify=True``, an output differs by more than the tolerance.
     """
     options = _Options(
-        input_names=tuple(input_names or ()),
-        output_names=tuple(output_names or ()),
+        input_names=_names("input_names", input_names),
+        output_names=_names("output_names", output_names),
         opset=DEFAULT_OPSET if opset_version is None else opset_version,
         custom_translation_table=custom_translation_table,
         optimize=optimize,
         metadata=metadata,
         stack_trace_root=None if stack_trace_root is None else os.fspath(stack_trace_root),
     )
-    _check_options(options, dynamo, external_data, retired)
+    _check_options(options, dynamo, external_data, dynamic_shapes, dynamic_axes, retired)
     if f is not None:
         from onnx_aot.program.atomic import check_destination
 
@@ -177,7 +177,7 @@ class _Options:
 class _Reference:
     """The model and the inputs that the exported program is compared with."""
 
-    model: Callable[..., Any] | torch.export.ExportedProgram
+    model: torch.nn.Module | torch.export.ExportedProgram
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
@@ -285,6 +285,8 @@ def _run_fx_passes(
     program: torch.export.ExportedProgram, record: ExportRecord
 ) -> torch.export.ExportedProgram:
     from onnx_aot import torch_compat
+    from onnx_aot.capture.delivered import keeps_dimensions
+    from onnx_aot.capture.strategies import capture_conditions
     from onnx_aot.fx_passes import FX_PASSES
 
     original = program
@@ -293,12 +295,24 @@ def _run_fx_passes(
             program = fx_pass(program)
         return program
     except FunctionalizationError as error:
+        refused = error
         _note(
             record,
             f"{error}. The whole program was functionalized by torch's run_decompositions instead, "
             "which takes longer and breaks composite operators apart",
         )
-    program = torch_compat.functionalized_by_torch(original)
+    try:
+        with capture_conditions():
+            program = torch_compat.functionalized_by_torch(original)
+    except Exception as error:
+        raise FunctionalizationError(
+            f"{refused}, and torch's run_decompositions failed too: {type(error).__name__}: {error}"
+        ) from error
+    if not keeps_dimensions(original, program):
+        raise FunctionalizationError(
+            f"{refused}, and torch's run_decompositions makes dynamic dimensions static. Write it "
+            "without the in-place operator, or make its dimensions static"
+        )
     for fx_pass in FX_PASSES:
         program = fx_pass(program)
     return program
@@ -312,10 +326,19 @@ def _check_delivered(
     Raises:
         DynamicShapeError: A dimension is static.
     """
-    from onnx_aot.capture.delivered import refuse_static
+    from onnx_aot.capture.delivered import refuse_static, renamed
 
     assert program.exported_program is not None
     refuse_static(program.exported_program, requested)
+    others = renamed(program.exported_program, requested)
+    if others:
+        _note(record, f"dimensions have other names than were asked for: {'; '.join(others)}")
+    unused = [str(t) for t in options.custom_translation_table or () if str(t) not in record.direct]
+    if unused:
+        record.notes.append(
+            "custom_translation_table has operators that the rewritten graph does not: "
+            + ", ".join(unused)
+        )
     delivered = program.model.opset_imports.get("")
     assert delivered == options.opset, f"opset {delivered} instead of {options.opset}"
     state = [
@@ -341,12 +364,21 @@ def _note(record: ExportRecord, note: str) -> None:
 
 
 def _check_options(
-    options: _Options, dynamo: bool, external_data: Any, retired: Mapping[str, Any]
+    options: _Options,
+    dynamo: bool,
+    external_data: Any,
+    dynamic_shapes: Any,
+    dynamic_axes: Any,
+    retired: Mapping[str, Any],
 ) -> None:
     from onnx_aot.ops.limits import MAX_OPSET, MIN_OPSET
 
     accepted = list(export.__kwdefaults__ or ())
     check_retired(retired, accepted)
+    if dynamic_shapes is not None and dynamic_axes is not None:
+        raise InvalidOptionError(
+            "dynamic_shapes and dynamic_axes are two ways to say the same; give one of them"
+        )
     if not dynamo:
         warnings.warn(
             "dynamo=False has no effect: there is one exporter, which captures with torch.export",
@@ -355,10 +387,17 @@ def _check_options(
         )
     check_choice("metadata", options.metadata, ("full", "light", "none"))
     check_choice("external_data", external_data, ("auto", True, False, None))
-    if not MIN_OPSET <= options.opset <= MAX_OPSET:
+    if not isinstance(options.opset, int) or not MIN_OPSET <= options.opset <= MAX_OPSET:
         raise InvalidOptionError(
-            f"opset_version is {options.opset}; opsets {MIN_OPSET} to {MAX_OPSET} are emitted"
+            f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are emitted"
         )
+
+
+def _names(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
+    names = tuple(given or ())
+    if isinstance(given, str) or not all(isinstance(name, str) and name for name in names):
+        raise InvalidOptionError(f"{option} is {given!r}; it is a list of names")
+    return names
 
 
 def _new_record(
@@ -441,12 +480,14 @@ def _profiled(profile: bool, record: ExportRecord) -> Iterator[None]:
 
 
 def _verify(program: ONNXProgram, reference: _Reference, record: ExportRecord) -> None:
+    from onnx_aot.capture.module_state import preserved_state
     from onnx_aot.inspection.verify import format_differences, verify_against
 
     model = reference.model
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()
-    record.verification = verify_against(program, model, reference.args, reference.kwargs)
+    with preserved_state(model):
+        record.verification = verify_against(program, model, reference.args, reference.kwargs)
     if not all(difference.within for difference in record.verification):
         raise VerificationError(
             "the ONNX model answers differently from PyTorch on the example inputs:\n"
@@ -458,10 +499,17 @@ def _verify(program: ONNXProgram, reference: _Reference, record: ExportRecord) -
 
 def _dump(program: ONNXProgram, folder: str | os.PathLike[str], record: ExportRecord) -> None:
     assert program.exported_program is not None
-    os.makedirs(folder, exist_ok=True)
+    from onnx_aot.program.atomic import written_beside
+
     path = os.path.join(folder, f"onnx_export_{record.started}.pt2")
-    torch.export.save(program.exported_program, path)
-    logger.info("the captured program is in %s", path)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with written_beside(path) as file:
+            torch.export.save(program.exported_program, file)
+    except Exception as error:  # the model itself is not concerned
+        _note(record, f"the captured program could not be saved: {type(error).__name__}: {error}")
+    else:
+        logger.info("the captured program is in %s", path)
 
 
 def _write_report(
@@ -469,11 +517,15 @@ def _write_report(
 ) -> None:
     from onnx_aot.inspection.report import render_report
 
-    os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, record.file_name)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(render_report(record, program))
-    logger.info("the report is in %s", path)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(render_report(record, program))
+    except OSError as error:  # the program, or the error that is being reported, matters more
+        warnings.warn(f"could not write the report: {error}", OnnxExporterWarning, stacklevel=3)
+    else:
+        logger.info("the report is in %s", path)
 
 
 def _version() -> str:

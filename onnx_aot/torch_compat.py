@@ -30,6 +30,7 @@ __all__ = [
     "copy_program",
     "core_aten_operators",
     "decomposition",
+    "example_size",
     "fake_mode_of",
     "functionalized_by_torch",
     "is_symbol",
@@ -289,6 +290,18 @@ def symbolic_expression(value: Any) -> Any:
     """
     node = value.node
     return node.expr if hasattr(node, "expr") else str(node)
+
+
+def example_size(size: Any) -> int | None:
+    """What a size measured in the example; None where that is not recorded.
+
+    Without ``SymNode.hint`` only plain numbers are known, and dimensions of an ExportedProgram are
+    not checked for sharing a name.
+    """
+    if isinstance(size, torch.SymInt):
+        hint = getattr(size.node, "hint", None)
+        return hint if isinstance(hint, int) else None
+    return int(size)
 
 
 def is_symbol(size: torch.SymInt) -> bool:

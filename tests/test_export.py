@@ -211,6 +211,8 @@ class Stateful(torch.nn.Module):
         self.calls = 0
         self.cache: list[Tensor] = []
         self.seen: dict[str, Tensor] = {}
+        self.nested: dict[str, list[Tensor]] = {"inner": []}
+        self.plain = torch.zeros(3)
         self.register_buffer("total", torch.zeros(()))
         self.norm = torch.nn.BatchNorm1d(3)
         self.drop = torch.nn.Dropout()
@@ -219,7 +221,9 @@ class Stateful(torch.nn.Module):
         self.calls += 1
         self.cache.append(x)
         self.seen["x"] = x
+        self.nested["inner"].append(x)
         self.last = x
+        self.plain.add_(1)
         self.total.add_(1)
         y = self.norm(self.drop(x))
         if self.fail:
@@ -228,23 +232,26 @@ class Stateful(torch.nn.Module):
 
 
 @pytest.mark.parametrize("fail", [False, True])
+@pytest.mark.parametrize("verify", [False, True])
 @pytest.mark.filterwarnings("ignore::onnx_aot.OnnxExporterWarning")
 @pytest.mark.filterwarnings("ignore:The tensor attributes?:UserWarning")
-def test_the_module_is_as_before(fail: bool) -> None:
+def test_the_module_is_as_before(fail: bool, verify: bool) -> None:
     module = Stateful(fail).train()
     module.drop.eval()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     if fail:
         with pytest.raises(CaptureError, match="the model's own error"):
-            onnx_aot.export(module, (X,))
+            onnx_aot.export(module, (X,), verify=verify)
     else:
-        onnx_aot.export(module, (X,))
+        onnx_aot.export(module, (X,), verify=verify)
     assert module.training
     assert module.norm.training
     assert not module.drop.training
     assert module.calls == 0
     assert module.cache == []
     assert module.seen == {}
+    assert module.nested == {"inner": []}
+    assert module.plain.tolist() == [0.0, 0.0, 0.0]
     assert not hasattr(module, "last")
     for name, tensor in module.state_dict().items():
         assert torch.equal(tensor, before[name]), name
@@ -264,6 +271,32 @@ def test_is_in_onnx_export() -> None:
     assert set(seen) == {(True, True)}
     assert not onnx_aot.is_in_onnx_export()
     assert not torch.onnx.is_in_onnx_export()
+    torch.testing.assert_close(program(X)[0], X + 1)
+
+
+def test_is_in_onnx_export_in_a_model_that_only_strict_capture_takes() -> None:
+    class Asks(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if not torch.compiler.is_dynamo_compiling():
+                raise ValueError("not this way")
+            return x + 1 if onnx_aot.is_in_onnx_export() else x - 1
+
+    program = onnx_aot.export(Asks(), (X,))
+    torch.testing.assert_close(program(X)[0], X + 1)
+
+
+def test_a_tensor_that_is_a_plain_attribute_and_written() -> None:
+    class Counts(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.count = torch.zeros(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.count.add_(1)
+            return x + self.count
+
+    with pytest.warns(OnnxExporterWarning, match="new values are extra outputs"):
+        program = onnx_aot.export(Counts(), (X,))
     torch.testing.assert_close(program(X)[0], X + 1)
 
 
@@ -308,6 +341,8 @@ def test_a_name_that_an_inner_value_has_is_the_user_s(taken: str) -> None:
         ({"input_names": ["a", "a"]}, "give a name twice: a"),
         ({"output_names": ["a", "a"]}, "give a name twice: a"),
         ({"input_names": ["a"], "output_names": ["a"]}, "give a name twice: a"),
+        ({"input_names": "data"}, "input_names is 'data'; it is a list of names"),
+        ({"output_names": [1]}, r"output_names is \[1\]; it is a list of names"),
     ],
 )
 def test_wrong_names(option: dict[str, Any], message: str) -> None:
@@ -415,6 +450,21 @@ def test_report(tmp_path: Path) -> None:
     assert text.startswith("# ONNX export of tests.test_export.Affine: succeeded")
     for part in ("## Stages", "`aten.linear.default`", "| Gemm", "## Verification", "cumulative"):
         assert part in text
+
+
+def test_a_report_that_cannot_be_written_does_not_cost_the_program(tmp_path: Path) -> None:
+    taken = tmp_path / "file"
+    taken.write_text("")
+    with pytest.warns(OnnxExporterWarning, match="could not write the report"):
+        program = onnx_aot.export(Affine(), (X,), report=True, artifacts_dir=taken)
+    assert len(program.model.graph) > 0
+    with pytest.warns(OnnxExporterWarning, match="the captured program could not be saved"):
+        onnx_aot.export(Affine(), (X,), dump_exported_program=True, artifacts_dir=taken)
+
+
+def test_dynamic_shapes_and_dynamic_axes() -> None:
+    with pytest.raises(InvalidOptionError, match="two ways to say the same"):
+        onnx_aot.export(Affine(), (X,), dynamic_shapes={"x": {0: "n"}}, dynamic_axes={"x": [0]})
 
 
 def test_report_of_a_failure(tmp_path: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch.export.graph_signature import ConstantArgument, InputKind
+import torch.fx
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from onnx_aot.capture.dynamic_shapes import DynamicShapes, RequestedDim
 from onnx_aot.errors import DynamicShapeError
-from onnx_aot.torch_compat import is_symbol, root_symbol
+from onnx_aot.torch_compat import is_symbol, root_symbol, symbolic_expression
 
-__all__ = ["dimension_names", "refuse_static"]
+__all__ = ["dimension_names", "keeps_dimensions", "refuse_static", "renamed"]
 
 Size = int | torch.SymInt
 
@@ -33,15 +35,50 @@ def dimension_names(
         symbol = root_symbol(size)
         if symbol is not None and dim.name is not None and (dim.derived or _is_symbol(size)):
             given.setdefault(symbol, dim.name)
+    taken = set(given.values())
     derived: dict[str, str] = {}
     tensors = [leaf for leaf in _user_inputs(program) if leaf is not None]
     for index, (name, shape) in enumerate(tensors):
         shown = input_names[index] if index < len(input_names) else name
         for axis, size in enumerate(shape):
             symbol = root_symbol(size)
-            if symbol is not None:
-                derived.setdefault(symbol, f"{shown}_dim_{axis}")
+            if symbol is not None and symbol not in given and symbol not in derived:
+                derived[symbol] = _unique(f"{shown}_dim_{axis}", taken)
     return derived | given
+
+
+def keeps_dimensions(
+    before: torch.export.ExportedProgram, after: torch.export.ExportedProgram
+) -> bool:
+    """Whether inputs and outputs that had dynamic dimensions still have as many."""
+    return _count_dynamic(before) == _count_dynamic(after)
+
+
+def _count_dynamic(program: torch.export.ExportedProgram) -> list[int]:
+    results = next(iter(reversed(program.graph.nodes))).args[0]
+    specs = program.graph_signature.output_specs
+    shapes = [leaf[1] for leaf in _user_inputs(program) if leaf is not None]
+    for result, spec in zip(results, specs, strict=True):
+        value = result.meta.get("val") if isinstance(result, torch.fx.Node) else None
+        if spec.kind == OutputKind.USER_OUTPUT and isinstance(value, torch.Tensor):
+            shapes.append(tuple(value.shape))
+    return [sum(map(_is_expression, shape)) for shape in shapes]
+
+
+def renamed(program: torch.export.ExportedProgram, requested: DynamicShapes) -> list[str]:
+    """A sentence for every dimension whose name is another than the one asked for."""
+    names = dimension_names(program, requested)
+    found = []
+    for dim, size in _sizes(program, requested):
+        symbol = root_symbol(size)
+        if dim.name is None or dim.derived or symbol is None:
+            continue
+        where = f"{dim.path}, axis {dim.axis} ({dim.name!r})"
+        if not _is_symbol(size):
+            found.append(f"{where} is a multiple or sum of {names[symbol]!r}")
+        elif names[symbol] != dim.name:
+            found.append(f"{where} always equals {names[symbol]!r} and is called so")
+    return found
 
 
 def refuse_static(program: torch.export.ExportedProgram, requested: DynamicShapes) -> None:
@@ -55,7 +92,7 @@ def refuse_static(program: torch.export.ExportedProgram, requested: DynamicShape
         + (f" ({dim.name!r})" if dim.name else "")
         + f": fixed at {size}"
         for dim, size in _sizes(program, requested)
-        if isinstance(size, int) and not dim.may_be_static
+        if not dim.may_be_static and not _is_expression(size)
     ]
     if static:
         raise DynamicShapeError(
@@ -91,6 +128,24 @@ def _user_inputs(
             continue
         value = nodes[spec.arg.name].meta["val"]
         yield spec.arg.name, tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """The name, with the first number behind it that makes it another than those taken."""
+    unique = next(
+        candidate
+        for number in itertools.count()
+        if (candidate := f"{name}_{number}" if number else name) not in taken
+    )
+    taken.add(unique)
+    return unique
+
+
+def _is_expression(size: Size) -> bool:
+    """Whether a size has symbols in it; a SymInt may have none left."""
+    return isinstance(size, torch.SymInt) and not getattr(
+        symbolic_expression(size), "is_number", False
+    )
 
 
 def _is_symbol(size: Size) -> bool:

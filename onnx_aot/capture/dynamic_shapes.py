@@ -15,7 +15,7 @@ from torch.export import Dim
 
 from onnx_aot.capture.inputs import Arguments
 from onnx_aot.errors import DynamicShapeError
-from onnx_aot.torch_compat import pytree
+from onnx_aot.torch_compat import example_size, pytree
 
 __all__ = ["DynamicShapes", "RequestedDim", "resolve_dynamic_shapes"]
 
@@ -87,11 +87,15 @@ def resolve_dynamic_shapes(
     leaves = list(_leaves(bound))
     names = _tensor_names(leaves, input_names)
     dimensions: list[dict[int, Any]] = [{} for _ in leaves]
+    scalars: dict[int, Any] = {}
     if dynamic_shapes is not None:
         if isinstance(dynamic_shapes, (list, tuple)):
             dynamic_shapes = _by_name(arguments.signature_order, dynamic_shapes)
         for index, given in _by_leaf(bound, leaves, names, dynamic_shapes):
-            dimensions[index] = _axes(leaves[index], given)
+            if type(leaves[index].value) is int and isinstance(given, _HINTS):
+                scalars[index] = given
+            else:
+                dimensions[index] = _axes(leaves[index], given)
     elif dynamic_axes is not None:
         for name, given in dynamic_axes.items():
             if name in names:
@@ -115,11 +119,14 @@ def resolve_dynamic_shapes(
         for axis, dim in axes.items()
         if _is_dynamic(dim)
     )
-    if not requested:
+    if not requested and not scalars:
         return DynamicShapes(None, ())
+    _refuse_unequal(requested, leaves)
     remaining = iter(
-        {axis: Dim.DYNAMIC if isinstance(dim, str) else dim for axis, dim in axes.items()} or None
-        for axes in dimensions
+        scalars.get(index)
+        or {axis: Dim.DYNAMIC if isinstance(dim, str) else dim for axis, dim in axes.items()}
+        or None
+        for index, axes in enumerate(dimensions)
     )
     spec = {name: _mirror(value, remaining) for name, value in bound.items()}
     return DynamicShapes(spec, requested)
@@ -132,6 +139,22 @@ def _by_name(order: Sequence[str], given: Sequence[Any]) -> dict[str, Any]:
             f"{', '.join(order)}"
         )
     return dict(zip(order, given, strict=False))
+
+
+def _refuse_unequal(requested: Sequence[RequestedDim], leaves: Sequence[Leaf]) -> None:
+    """A name stands for one size, so the example must not contradict it."""
+    first: dict[str, tuple[str, int]] = {}
+    for dim in requested:
+        size = example_size(leaves[dim.leaf].value.shape[dim.axis])
+        if dim.name is None or dim.derived or size is None:
+            continue
+        where, other = first.setdefault(dim.name, (f"{dim.path}, axis {dim.axis}", size))
+        if other != size:
+            raise DynamicShapeError(
+                f"dynamic_shapes gives the name {dim.name!r} to dimensions of different sizes: "
+                f"{where} is {other}, {dim.path}, axis {dim.axis} is {size}. A name stands for one "
+                "size; give them two names"
+            )
 
 
 # --- leaves and their names ----------------------------------------------------------------------
@@ -278,8 +301,6 @@ def _axes(leaf: Leaf, given: Any) -> dict[int, Any]:
     if given is None:
         return {}
     if not isinstance(leaf.value, torch.Tensor):
-        if isinstance(leaf.value, int) and isinstance(given, _HINTS):
-            return {}  # dynamic scalars are handed to torch as they are
         raise DynamicShapeError(
             f"dynamic_shapes gives {given!r} for {leaf.path}, which is "
             f"{type(leaf.value).__name__} and has no dimensions"
@@ -305,8 +326,15 @@ def _axes(leaf: Leaf, given: Any) -> dict[int, Any]:
                 f"dynamic_shapes names axis {axis!r} of {leaf.path}, whose shape is "
                 f"{list(leaf.value.shape)}"
             )
-        if dimension is not None:
-            axes[axis % rank] = dimension
+        if dimension is None:
+            continue
+        known = isinstance(dimension, (str, int, Dim, *_HINTS)) or hasattr(dimension, "root")
+        if not known or isinstance(dimension, bool):
+            raise DynamicShapeError(
+                f"dynamic_shapes gives {dimension!r} for {leaf.path}, axis {axis}; a dimension is "
+                "a name, a torch.export.Dim, Dim.AUTO, Dim.DYNAMIC, Dim.STATIC or None"
+            )
+        axes[axis % rank] = dimension
     return axes
 
 

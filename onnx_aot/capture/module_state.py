@@ -10,63 +10,81 @@ import torch
 
 __all__ = ["preserved_state"]
 
+# Where a module keeps what it registers. Parameters, buffers and submodules are not looked into.
+REGISTRIES = frozenset({"_parameters", "_buffers", "_modules"})
+
 
 @contextlib.contextmanager
 def preserved_state(module: torch.nn.Module) -> Iterator[None]:
     """Restores every attribute of every submodule afterwards.
 
     Tracing runs ``forward``, which may count calls, fill caches or replace attributes, and leaves
-    fake tensors in them. Parameters and buffers themselves are never written during a capture.
-    Attributes that are lists, dicts or sets get their contents back, one level deep.
+    fake tensors in them. Parameters and buffers themselves are never written during a capture;
+    tensors that are plain attributes are, and get their elements back. So do lists, dicts and sets,
+    nested ones too. What other objects hold stays as the tracing left it.
     """
-    saved = [(owner, _snapshot(owner)) for owner in module.modules()]
+    saved = [(owner, _Snapshot(owner)) for owner in module.modules()]
     try:
         yield
     finally:
-        for owner, (attributes, contents) in saved:
-            _restore(owner, attributes, contents)
+        for owner, snapshot in saved:
+            snapshot.restore(owner)
 
 
-Snapshot = tuple[dict[str, Any], dict[str, Any]]
+Container = list[Any] | dict[Any, Any] | set[Any]
 
 
-def _snapshot(owner: torch.nn.Module) -> Snapshot:
-    attributes = dict(owner.__dict__)
-    contents = {
-        name: value.copy()
-        for name, value in attributes.items()
-        if isinstance(value, (list, dict, set)) and value
-    }
-    return attributes, contents
+class _Snapshot:
+    """The attributes of one module, the contents of containers and tensors among them."""
+
+    def __init__(self, owner: torch.nn.Module) -> None:
+        self._attributes = dict(owner.__dict__)
+        self._containers: dict[int, tuple[Container, Container]] = {}
+        self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        for name, value in self._attributes.items():
+            if name not in REGISTRIES:
+                self._keep(value)
+        for name in REGISTRIES & self._attributes.keys():
+            registry = self._attributes[name]
+            self._containers[id(registry)] = (registry, registry.copy())
+
+    def _keep(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            if id(value) not in self._tensors and not value.is_meta:
+                self._tensors[id(value)] = (value, value.detach().clone())
+        elif isinstance(value, (list, dict, set)):
+            if id(value) in self._containers:
+                return
+            self._containers[id(value)] = (value, value.copy())
+            for item in value.values() if isinstance(value, dict) else value:
+                self._keep(item)
+
+    def restore(self, owner: torch.nn.Module) -> None:
+        present = owner.__dict__
+        for name in [name for name in present if name not in self._attributes]:
+            del present[name]
+        for name, value in self._attributes.items():
+            if name not in present or present[name] is not value:
+                present[name] = value
+        for container, before in self._containers.values():
+            if not _same(container, before):
+                container.clear()
+                if isinstance(container, list):
+                    container.extend(before)
+                else:
+                    container.update(before)
+        for tensor, elements in self._tensors.values():
+            if not torch.equal(tensor, elements):
+                with torch.no_grad():
+                    tensor.copy_(elements)
 
 
-def _restore(owner: torch.nn.Module, attributes: dict[str, Any], contents: dict[str, Any]) -> None:
-    present = owner.__dict__
-    for name in [name for name in present if name not in attributes]:
-        del present[name]
-    for name, value in attributes.items():
-        if present.get(name) is not value or name not in present:
-            present[name] = value
-        if not isinstance(value, (list, dict, set)):
-            continue
-        before = contents.get(name)
-        if before is None:
-            value.clear()
-        elif isinstance(value, list):
-            if len(value) != len(before) or any(
-                a is not b for a, b in zip(value, before, strict=True)
-            ):
-                value[:] = before
-        elif isinstance(value, dict):
-            if not _same_items(value, before):
-                value.clear()
-                value.update(before)
-        elif value != before:
-            value.clear()
-            value.update(before)
-
-
-def _same_items(left: dict[Any, Any], right: dict[Any, Any]) -> bool:
-    return len(left) == len(right) and all(
-        a is b and left[a] is right[b] for a, b in zip(left, right, strict=True)
-    )
+def _same(left: Container, right: Container) -> bool:
+    """Whether two containers hold the same objects in the same order."""
+    if len(left) != len(right):
+        return False
+    if isinstance(left, dict) and isinstance(right, dict):
+        return all(a is b and left[a] is right[b] for a, b in zip(left, right, strict=True))
+    if isinstance(left, set):
+        return left == right
+    return all(a is b for a, b in zip(left, right, strict=True))

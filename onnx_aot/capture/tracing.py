@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from collections.abc import Iterator
 
 __all__ = ["is_in_onnx_export", "tracing"]
 
-_tracing: contextvars.ContextVar[bool] = contextvars.ContextVar("onnx_aot_tracing", default=False)
+# A plain variable: Dynamo cannot trace a ContextVar, and models ask while it traces them.
+_tracing = False
 
 
 def is_in_onnx_export() -> bool:
@@ -16,14 +16,16 @@ def is_in_onnx_export() -> bool:
 
     ``torch.onnx.is_in_onnx_export()`` answers the same during that time.
     """
-    return _tracing.get()
+    return _tracing
 
 
 @contextlib.contextmanager
 def tracing() -> Iterator[None]:
     """Makes ``is_in_onnx_export`` true for the duration."""
-    token = _tracing.set(True)
+    global _tracing  # noqa: PLW0603
+    before = _tracing
+    _tracing = True
     try:
         yield
     finally:
-        _tracing.reset(token)
+        _tracing = before

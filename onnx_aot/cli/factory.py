@@ -57,13 +57,16 @@ def parse_input(text: str) -> InputSpec:
             f"--input {text!r} is not understood; it is NAME:DTYPE[SIZES], such as "
             '"ids:int64[batch,seq]" or "image:float32[batch,3,224,224]"'
         )
+    low, high = int(match["low"] or 0), int(match["high"] or 1)
+    if low > high:
+        raise InvalidOptionError(f"--input {text!r}: the range {low}..{high} is empty")
     sizes = [size.strip() for size in match["sizes"].split(",") if size.strip()]
     return InputSpec(
         name=match["name"],
         dtype=match["dtype"],
         sizes=tuple(int(size) if size.isdigit() else size for size in sizes),
-        low=int(match["low"] or 0),
-        high=int(match["high"] or 1),
+        low=low,
+        high=high,
     )
 
 

@@ -47,9 +47,11 @@ def checked_inputs(inputs: Sequence[ir.Value], values: Sequence[Any]) -> dict[st
             f"the model takes {len(inputs)} inputs ({names}); {len(values)} were given"
         )
     tensors = {}
+    sizes: dict[str, tuple[str, int]] = {}
     for declared, given in zip(inputs, values, strict=True):
         tensor = given if isinstance(given, torch.Tensor) else _scalar(declared, given)
         _check_input(declared, tensor)
+        _check_named_sizes(declared, tensor, sizes)
         tensors[str(declared.name)] = tensor
     return tensors
 
@@ -90,6 +92,23 @@ def _check_input(declared: ir.Value, tensor: torch.Tensor) -> None:
         raise InferenceError(
             f"input {name} has shape {shape} in the model; {list(tensor.shape)} was given"
         )
+
+
+def _check_named_sizes(
+    declared: ir.Value, tensor: torch.Tensor, sizes: dict[str, tuple[str, int]]
+) -> None:
+    """Dimensions of one name have one size; ``sizes`` collects those that were seen."""
+    for axis, dimension in enumerate(declared.shape or ()):
+        name = None if isinstance(dimension, int) else dimension.value
+        if name is None:
+            continue
+        size = tensor.shape[axis]
+        where, other = sizes.setdefault(name, (f"input {declared.name}, axis {axis}", size))
+        if other != size:
+            raise InferenceError(
+                f"dimension {name} is {other} in {where}, and {size} in input {declared.name}, "
+                f"axis {axis}"
+            )
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

@@ -23,6 +23,7 @@ class Dimensions:
     def __init__(self, names: Mapping[str, str]) -> None:
         """``names`` maps the capture's symbols to the user's names."""
         self._names = dict(names)
+        self._taken = set(names.values())
         self._known: dict[Any, ir.SymbolicDim] = {}
 
     def dimension(self, size: int | torch.SymInt) -> int | ir.SymbolicDim:
@@ -35,14 +36,22 @@ class Dimensions:
             return known
         if getattr(expression, "is_number", False):
             return int(expression)
-        renaming = {
-            symbol: self._names[str(symbol)]
-            for symbol in getattr(expression, "free_symbols", ())
-            if str(symbol) in self._names
-        }
+        renaming = {}
+        for symbol in getattr(expression, "free_symbols", ()):
+            name = str(symbol)
+            if name not in self._names and name in self._taken:
+                self._names[name] = self._unique(name)  # the user calls another dimension so
+            if name in self._names:
+                renaming[symbol] = self._names[name]
         known = ir.SymbolicDim(_render(expression, renaming))
         self._known[expression] = known
         return known
+
+    def _unique(self, name: str) -> str:
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
 
     def name(self, size: Any) -> str | None:
         """The name of a recorded symbolic size, or None when it is a number."""

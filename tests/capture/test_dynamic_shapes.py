@@ -10,7 +10,12 @@ import torch
 from torch.export import Dim
 
 import onnx_aot
-from onnx_aot.errors import CaptureError, DynamicShapeError
+from onnx_aot.errors import (
+    DynamicShapeError,
+    FunctionalizationError,
+    InferenceError,
+    OnnxExporterWarning,
+)
 
 Tensor = torch.Tensor
 X, Y = torch.randn(4, 3), torch.randn(4, 3)
@@ -211,10 +216,112 @@ class Specializes(torch.nn.Module):
         return x.view(2, 2, 3)
 
 
-@pytest.mark.parametrize("dimension", ["n", Dim.DYNAMIC, Dim("n")])
-def test_a_dimension_that_the_model_fixes_is_an_error(dimension: Any) -> None:
-    with pytest.raises((DynamicShapeError, CaptureError), match=r"specialized|static"):
-        onnx_aot.export(Specializes(), (X,), dynamic_shapes=({0: dimension},))
+@pytest.mark.parametrize(
+    ("dimension", "name"), [("n", "x, axis 0"), (Dim.DYNAMIC, "x, axis 0"), (Dim("n"), "n")]
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_dimension_that_the_model_fixes_is_an_error(
+    dimension: Any, name: str, nested: bool
+) -> None:
+    def fixes(x: Any) -> Tensor:
+        tensor = x["a"] if nested else x
+        return tensor + torch.ones(4, 3)
+
+    if nested:
+        name = name.replace("x,", "x['a'],")
+    given = {"a": {0: dimension}} if nested else {0: dimension}
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(fixes, ({"a": X} if nested else X,), dynamic_shapes=(given,))
+    message = str(caught.value)
+    line = fixes.__code__.co_firstlineno + 2
+    assert f"  {name}: fixed at 4\n" in message
+    assert f"  at {__file__}:{line} in fixes\n" in message
+    assert "leave it out of dynamic_shapes" in message
+
+
+def test_a_condition_on_a_named_dimension_is_an_error() -> None:
+    def branches(x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] > 3 else x
+
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(branches, (X,), dynamic_shapes=({0: Dim("n")},))
+    assert "generated guard 4 <= x, axis 0" in str(caught.value)
+    assert "torch suggests n = Dim('n', min=4)" in str(caught.value)
+
+
+def test_a_dimension_that_came_out_static_in_the_end() -> None:
+    """The write has no functional form, and torch's own functionalization fixes the size."""
+
+    def windows(x: Tensor) -> Tensor:
+        y = x * 2
+        y.unfold(1, 2, 2).mul_(2.0)
+        return y
+
+    for size, error in ((3, DynamicShapeError), (1, FunctionalizationError)):
+        x = torch.ones(size, 4)
+        with (
+            pytest.warns(OnnxExporterWarning, match=r"a view made by aten\.unfold"),
+            pytest.raises(error, match="static"),
+        ):
+            onnx_aot.export(windows, (x,), dynamic_shapes=({0: "n"},))
+
+
+def mean(x: Tensor, y: Tensor) -> Tensor:
+    return y.sum(0) / y.shape[0] + x.shape[0]
+
+
+@pytest.mark.parametrize("given", [({0: "n"}, {0: "n"}), ({0: Dim("n")}, {0: "n"})])
+def test_a_name_stands_for_one_size(given: Any) -> None:
+    with pytest.raises(
+        DynamicShapeError, match=r"'n' to dimensions of different sizes: x, axis 0 is 4, y, axis 0"
+    ):
+        onnx_aot.export(mean, (X, torch.ones(5, 3)), dynamic_shapes=given)
+    program = onnx_aot.export(mean, (X, X), dynamic_shapes=given)
+    assert shapes(program) == [["n", 3], ["n", 3]]
+    torch.testing.assert_close(program(Y, Y)[0], mean(Y, Y))
+    with pytest.raises(InferenceError, match="dimension n is 4 in input x, axis 0, and 5 in input"):
+        program(X, torch.ones(5, 3))
+
+
+def test_a_dimension_without_a_name_gets_one_of_its_own() -> None:
+    x, y = X, torch.ones(5, 3)
+    program = onnx_aot.export(mean, (x, y), dynamic_shapes=({0: Dim.DYNAMIC}, {0: "x_dim_0"}))
+    assert shapes(program) == [["x_dim_0_1", 3], ["x_dim_0", 3]]
+    torch.testing.assert_close(program(x, y)[0], mean(x, y))
+
+
+def test_a_size_that_only_data_tells_has_a_name_of_its_own() -> None:
+    def count(x: Tensor) -> Tensor:
+        return x.nonzero().shape[0] * 10 + x.shape[0] + torch.zeros(())
+
+    x = torch.tensor([1.0, 0.0, 1.0])
+    program = onnx_aot.export(count, (x,), dynamic_shapes=({0: "u0"},))
+    assert shapes(program) == [["u0"]]
+    torch.testing.assert_close(program(x)[0], count(x))
+
+
+def test_dimensions_that_are_always_equal_are_reported() -> None:
+    def add(x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+    with pytest.warns(OnnxExporterWarning, match=r"y, axis 0 \('b'\) always equals 'a'"):
+        program = onnx_aot.export(add, (X, Y), dynamic_shapes=({0: "a"}, {0: "b"}))
+    assert shapes(program) == [["a", 3], ["a", 3]]
+
+
+def test_a_dynamic_number_is_an_input() -> None:
+    def repeat(x: Tensor, n: int) -> Tensor:
+        return x.repeat(n, 1) + n
+
+    program = onnx_aot.export(repeat, (X, 3), dynamic_shapes=({0: "rows"}, Dim.DYNAMIC))
+    assert shapes(program) == [["rows", 3], []]
+    torch.testing.assert_close(program(Y[:2], 5)[0], repeat(Y[:2], 5))
+
+
+@pytest.mark.parametrize("dimension", [True, 1.5, {}])
+def test_what_is_no_dimension(dimension: Any) -> None:
+    with pytest.raises(DynamicShapeError, match=r"for x, axis 0; a dimension is a name, a torch"):
+        onnx_aot.export(Sum(), (X, Y), dynamic_shapes=({0: dimension}, None))
 
 
 def test_auto_accepts_a_fixed_dimension() -> None:

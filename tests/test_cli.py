@@ -148,6 +148,8 @@ def test_parse_input() -> None:
     for wrong in ("ids", "ids:int64", "ids:int64[n]=3", "ids int64[n]"):
         with pytest.raises(InvalidOptionError, match="is not understood"):
             parse_input(wrong)
+    with pytest.raises(InvalidOptionError, match=r"the range 5\.\.2 is empty"):
+        parse_input("ids:int64[n]=5..2")
 
 
 def test_example_inputs() -> None:

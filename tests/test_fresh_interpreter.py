@@ -21,10 +21,21 @@ def run(script: str) -> Any:
 def test_an_export_uses_no_other_exporter() -> None:
     modules = run(
         """
-        import json, sys, torch, onnx_aot
-        x = torch.randn(2, 3)
-        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.GELU())
-        program = onnx_aot.export(model, (x,), dynamic_shapes=({0: "batch"},), verify=True)
+        import json, sys, warnings
+        import onnx_aot
+        from benchmarks.models import MODELS
+
+        warnings.simplefilter("ignore")
+        for name in ("mlp", "word_language_model_lstm", "resnet18", "bert", "t5"):
+            case = MODELS[name]
+            args, kwargs = case.example()
+            onnx_aot.export(
+                case.make(),
+                args,
+                kwargs=kwargs,
+                dynamic_shapes=case.dynamic_shapes,
+                verify=True,
+            )
         print(json.dumps(sorted(sys.modules)))
         """
     )

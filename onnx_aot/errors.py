@@ -9,7 +9,7 @@
     |-- ConversionError               the captured graph could not become ONNX
     |   |-- UnsupportedOperatorError  operators without a translation, all of them at once
     |   |-- FunctionalizationError    an in-place write without a functional form
-    |   |-- OpsetError                an operator that the asked opset does not have
+    |   |-- OpsetError                an operator, or a type of it, that the opset does not have
     |   `-- TranslationError          one node could not be translated
     |-- SaveError                     the file could not be written; nothing was changed on disk
     |-- InferenceError                the inputs do not fit the ONNX model
@@ -71,7 +71,7 @@ class FunctionalizationError(ConversionError):
 
 
 class OpsetError(ConversionError):
-    """An ONNX operator does not exist in the opset that was asked for."""
+    """An ONNX operator does not exist in the opset asked for, or not for a type of input."""
 
 
 class TranslationError(ConversionError):
@@ -133,21 +133,36 @@ def _describe_unsupported(operators: tuple[UnsupportedOperator, ...]) -> str:
             lines.append(f"      {operator.schema}")
         if operator.reason:
             lines.append(f"      {operator.reason}")
-    first = operators[0]
-    name = first.target.replace(".", "_").replace("::", "_")
-    arguments = _stub_arguments(first.schema)
-    lines += [
+    for operator in operators:
+        if operator.schema:  # what has none is no operator of torch.ops
+            lines += _stub(operator)
+            break
+    return "\n".join(lines)
+
+
+def _stub(operator: UnsupportedOperator) -> list[str]:
+    name = operator.target.replace(".", "_").replace("::", "_")
+    return [
         "",
         "Give a translation for each in custom_translation_table, for example:",
         "",
-        f"    def {name}(op{arguments}):",
-        "        ...  # return the ONNX value(s), for instance op.Add(x, y)",
+        f"    def {name}(op{_stub_arguments(operator.schema)}):",
+        f"        ...  # return {_stub_results(operator.schema)}, for instance op.Add(x, y)",
         "",
         "    onnx_aot.export(model, args, custom_translation_table={",
-        f"        torch.ops.{first.target.replace('::', '.')}: {name},",
+        f"        torch.ops.{operator.target.replace('::', '.')}: {name},",
         "    })",
     ]
-    return "\n".join(lines)
+
+
+def _stub_results(schema: str) -> str:
+    """An operator that writes returns its results, then the new value of what it writes."""
+    arguments, _, results = schema.rpartition(") -> ")
+    written = [part.split("=")[0].split()[-1] for part in arguments.split(", ") if "!)" in part]
+    if not written:
+        return "the ONNX value(s)"
+    new = f"the new value of {', '.join(written)}"
+    return new if results == "()" or "!)" in results else f"the ONNX value(s) and {new}"
 
 
 def _stub_arguments(schema: str) -> str:

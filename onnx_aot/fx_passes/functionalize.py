@@ -19,6 +19,12 @@ from torch.export.graph_signature import (
 
 from onnx_aot import torch_compat
 from onnx_aot.errors import FunctionalizationError
+from onnx_aot.fx_passes.custom_writes import (
+    FUNCTIONALIZED,
+    is_custom_write,
+    named_arguments,
+    written_names,
+)
 from onnx_aot.fx_passes.functional_twins import (
     CHANGES_SHAPE_ONLY,
     STATISTICS,
@@ -29,6 +35,7 @@ from onnx_aot.fx_passes.functional_twins import (
 )
 from onnx_aot.fx_passes.inverse_views import is_identity, write_back
 from onnx_aot.fx_passes.output_specs import renamed_outputs
+from onnx_aot.torch_compat import OpOverload
 
 __all__ = ["functionalize", "functionalize_graph"]
 
@@ -227,7 +234,11 @@ class _Rewriter:
             self._write(written[0], fill_diagonal(self._call, written[0], *args))
             self._current[node] = (self._version(node), self.read(written[0]))
             return
-        twin = functional_twin(node.target)
+        called: Any = node.target
+        if is_custom_write(called):
+            self._rewrite_custom(node, called)
+            return
+        twin = functional_twin(called)
         count = len(twin._schema.arguments)
         names = {argument.name for argument in twin._schema.arguments}
         args = torch.fx.map_arg(node.args[:count], self.read)
@@ -245,6 +256,33 @@ class _Rewriter:
             self._write(target, self._in_type_of(target, value, node))
         if isinstance(node.meta.get("val"), torch.Tensor):
             self._current[node] = (self._version(node), self.read(written[0]))
+
+    def _rewrite_custom(self, node: Node, target: OpOverload) -> None:
+        """A custom operator without a twin becomes torch's form of it that writes nothing."""
+        given = named_arguments(node)
+        arguments = torch.fx.map_arg(given, self.read)
+        call = self._call(FUNCTIONALIZED, (target,), arguments, None, name=node.name)
+        recorded: Any = node.meta.get("val")
+        several = isinstance(recorded, (list, tuple))
+        values = list(recorded) if several else [recorded]
+        for name in written_names(target):
+            argument, index = given[name], len(values)
+            values.append(torch.fx.map_arg(argument, lambda n: n.meta["val"]))
+            if isinstance(argument, Node):
+                self._write(argument, self._call(operator.getitem, (call, index), {}, argument))
+            elif argument is not None:
+                pieces = self._call(operator.getitem, (call, index), {}, None)
+                pieces.meta["val"] = values[-1]
+                for number, item in enumerate(argument):
+                    self._write(item, self._call(operator.getitem, (pieces, number), {}, item))
+        call.meta["val"] = tuple(values)
+        if several:
+            self._current[node] = (self._version(node), call)
+        elif target._schema.returns:
+            first = self._writes[node][0]
+            same = target._schema.returns[0].alias_info is not None
+            result = self.read(first) if same else self._call(operator.getitem, (call, 0), {}, node)
+            self._current[node] = (self._version(node), result)
 
     def _rewrite_statistics(self, node: Node, written: Sequence[Node]) -> None:
         """``batch_norm`` or ``instance_norm`` in training, with its running statistics."""

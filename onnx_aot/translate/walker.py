@@ -19,19 +19,24 @@ from onnx_aot.errors import (
     UnsupportedOperator,
     UnsupportedOperatorError,
 )
+from onnx_aot.fx_passes.custom_writes import FUNCTIONALIZED, original_call
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import NOT_TRANSLATED, Argument, Translation, find_translation
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
 from onnx_aot.translate.decompose import Decomposer, Pieces
 from onnx_aot.translate.dimensions import Dimensions
 from onnx_aot.translate.metadata import Metadata
 from onnx_aot.translate.names import Names
 from onnx_aot.translate.promote import promote, promotes
 from onnx_aot.translate.provenance import location
+from onnx_aot.translate.results import refuse_other_results
 
 __all__ = ["Statistics", "Walker"]
 
 Table = Mapping[Any, tuple[Translation, ...]]
+
+# What run_decompositions makes of a custom operator that writes: views are among its arguments.
+FUNCTIONALIZED_BY_TORCH = torch.ops.higher_order.auto_functionalized_v2
 
 
 @dataclasses.dataclass
@@ -90,7 +95,7 @@ class Walker:
         for node in graph.nodes:
             for target in self._missing_targets(node, set()):
                 missing.setdefault(str(target), []).append(node)
-                reasons[str(target)] = (_schema(target), NOT_TRANSLATED.get(target, ""))
+                reasons[str(target)] = (_schema(target), _reason(target, node))
         if missing:
             entries = [
                 UnsupportedOperator(
@@ -110,8 +115,13 @@ class Walker:
             return []
         if isinstance(node.target, type):
             return []
+        if node.target == FUNCTIONALIZED:
+            target = original_call(node).target
+            return [target] if self._plan(target) is None else []
         if self._plan(node.target) is not None:
             return []
+        if node.target == FUNCTIONALIZED_BY_TORCH:
+            return [node.args[0]]
         pieces = self._decomposer.expand(node)
         if pieces is None or node.target in above:
             return [node.target]
@@ -169,11 +179,14 @@ class Walker:
             if known is not None:
                 return known
         result = self._emit(node)
+        refuse_other_results(result, recorded, node.target, node)
         if size_name is not None and isinstance(result, ir.Value):
             self.op.remember_size(size_name, result)
         return result
 
     def _emit(self, node: torch.fx.Node) -> Any:
+        if node.target == FUNCTIONALIZED:
+            return self._emit_custom_write(node)
         plan = self._plan(node.target)
         if plan is None:
             pieces = self._decomposer.expand(node)
@@ -182,12 +195,32 @@ class Walker:
             return self._emit_pieces(node, pieces)
         self.op.result = node.meta.get("val")
         self.statistics.direct[str(node.target)] += 1
+        return self._call(plan, node, node.args, node.kwargs)
+
+    def _emit_custom_write(self, node: torch.fx.Node) -> list[Any]:
+        """A custom operator that writes: its translation returns the new values as results."""
+        call = original_call(node)
+        plan = self._plan(call.target)
+        assert plan is not None, f"check_supported let {call.target} pass"
+        recorded = node.meta["val"]
+        wanted = [recorded[index] for index in call.results]
+        self.op.result = wanted[0] if len(wanted) == 1 else wanted
+        self.statistics.direct[str(call.target)] += 1
+        returned = self._call(plan, node, call.args, call.kwargs)
+        refuse_other_results(returned, self.op.result, call.target)
+        given = [returned] if len(wanted) == 1 else returned
+        results: list[Any] = [None] * len(recorded)
+        for index, value in zip(call.results, given, strict=True):
+            results[index] = value
+        return results
+
+    def _call(self, plan: Plan, node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
         if plan.translation.arguments is None:
-            args = self._argument(node.args)
-            kwargs = {name: self._argument(value) for name, value in node.kwargs.items()}
-            result = plan.translation.function(self.op, *args, **kwargs)
+            values = self._argument(args)
+            named = {name: self._argument(value) for name, value in kwargs.items()}
+            result = plan.translation.function(self.op, *values, **named)
         else:
-            arguments = self._bind(node, plan.translation.arguments)
+            arguments = self._bind(args, kwargs, plan.translation.arguments)
             if plan.promotes:
                 promote(node, plan.names, arguments, self.op.cast)
             result = plan.translation.function(self.op, *arguments)
@@ -209,9 +242,8 @@ class Walker:
                 return self._argument(piece.args[0])
         raise AssertionError("a graph ends with its output")
 
-    def _bind(self, node: torch.fx.Node, arguments: Sequence[Argument]) -> list[Any]:
+    def _bind(self, args: Any, kwargs: Any, arguments: Sequence[Argument]) -> list[Any]:
         """The translation's arguments in order, with the schema's defaults filled in."""
-        args, kwargs = node.args, node.kwargs
         given = len(args)
         bound = []
         for argument in arguments:
@@ -286,6 +318,22 @@ def _item_name(node: torch.fx.Node, index: int) -> str:
                 return user.name
             break
     return f"{node.name}__{index}"
+
+
+def _reason(target: Any, node: torch.fx.Node) -> str:
+    """Why an operator is known not to be translated, and what can be done."""
+    if node.target == FUNCTIONALIZED_BY_TORCH:
+        return (
+            "writes in place, and run_decompositions wrapped the call in a way that cannot be "
+            "translated; the program as torch.export gives it can be exported"
+        )
+    if isinstance(target, HigherOrderOperator):
+        return (
+            "is a higher-order operator: control flow and other operators that call functions "
+            "have no translation yet. Compute both branches and choose with torch.where, or use "
+            "Python's if and for on what is known when the model is exported"
+        )
+    return NOT_TRANSLATED.get(target, "")
 
 
 def _schema(target: Any) -> str:

@@ -1,0 +1,97 @@
+"""Custom operators that write in place, in the form that torch has for them.
+
+``auto_functionalized(op, **arguments)`` is ``op`` without the writing: it returns what ``op``
+returns (None where it returns nothing), then the new value of each argument that ``op`` writes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.fx
+
+from onnx_aot import torch_compat
+from onnx_aot.errors import FunctionalizationError
+from onnx_aot.fx_passes.functional_twins import functional_twin
+from onnx_aot.torch_compat import OpOverload
+
+__all__ = [
+    "FUNCTIONALIZED",
+    "OriginalCall",
+    "is_custom_write",
+    "named_arguments",
+    "original_call",
+    "written_names",
+]
+
+FUNCTIONALIZED = torch.ops.higher_order.auto_functionalized
+
+
+def is_custom_write(target: OpOverload) -> bool:
+    """Whether all that torch knows of an operator that writes is its schema.
+
+    Its own operators, and those that it can take apart, are left to its functionalization.
+    """
+    if target.namespace == "aten" or torch_compat.decomposition(target) is not None:
+        return False
+    returned = target._schema.returns
+    if len(returned) > 1 and any(result.alias_info is not None for result in returned):
+        return False
+    try:
+        functional_twin(target)
+    except FunctionalizationError:
+        return True
+    return False
+
+
+def written_names(target: OpOverload) -> list[str]:
+    """The arguments that an operator writes, in the schema's order."""
+    return [
+        argument.name
+        for argument in target._schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+
+
+def named_arguments(node: torch.fx.Node) -> dict[str, Any]:
+    """A call's arguments by name, None for one that would be written and is not given."""
+    assert isinstance(node.target, OpOverload)
+    names = [argument.name for argument in node.target._schema.arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    return {**dict.fromkeys(written_names(node.target)), **given}
+
+
+class OriginalCall(NamedTuple):
+    """The call that an ``auto_functionalized`` node stands for.
+
+    Attributes:
+        target: The operator.
+        args: Its arguments as the operator's own call would have them.
+        kwargs: Likewise.
+        results: Which of the node's results a translation of the operator returns: all but None,
+            and but a returned argument, whose new value is among the results anyway.
+    """
+
+    target: OpOverload
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: list[int]
+
+
+def original_call(node: torch.fx.Node) -> OriginalCall:
+    """Takes an ``auto_functionalized`` node apart."""
+    target: Any = node.args[0]
+    args: list[Any] = []
+    kwargs = dict(node.kwargs)
+    for argument in target._schema.arguments:
+        if argument.kwarg_only or argument.name not in kwargs:
+            break
+        args.append(kwargs.pop(argument.name))
+    aliased = [returned.alias_info is not None for returned in target._schema.returns]
+    results = [
+        index
+        for index, value in enumerate(node.meta["val"])
+        if value is not None and not (index < len(aliased) and aliased[index])
+    ]
+    return OriginalCall(target, tuple(args), kwargs, results)

@@ -11,10 +11,14 @@ import torch.fx
 
 __all__ = ["Location", "location", "stack_trace"]
 
+# The line of code is missing where Python had no source.
 _FRAME = re.compile(
-    r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s*(?P<code>[^\n]*)'
+    r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)'
+    r'(?:\n(?!\s*File ")\s*(?P<code>[^\n]*))?'
 )
-_TORCH = os.path.dirname(torch.__file__) + os.sep
+_INSTALLATION = os.path.dirname(torch.__file__) + os.sep
+_PACKAGES = os.path.dirname(os.path.dirname(torch.__file__))
+_USER, _PROMPT, _TORCH, _GENERATED = "user", "prompt", "torch", "generated"
 
 
 class Location(NamedTuple):
@@ -26,7 +30,8 @@ class Location(NamedTuple):
     code: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} in {self.function}: {self.code}"
+        where = f"{self.file}:{self.line} in {self.function}"
+        return f"{where}: {self.code}" if self.code else where
 
 
 def stack_trace(node: torch.fx.Node) -> str:
@@ -35,11 +40,33 @@ def stack_trace(node: torch.fx.Node) -> str:
 
 
 def location(node: torch.fx.Node) -> Location | None:
-    """The innermost recorded line outside torch itself, or the innermost line, or None."""
-    frames = [
-        Location(match["file"], int(match["line"]), match["function"], match["code"])
+    """The user's line that a node comes from, or None.
+
+    That is the innermost recorded line of a file outside torch; else one without a file, typed at
+    a prompt; else, for what torch adds, such as the look-up of a size, the line of the first node
+    that reads it; else, for a module of torch that is exported alone, torch's line.
+    """
+    own = _frames(node)
+    readers = [frame for user in reversed(node.users) for frame in _frames(user)]
+    for frames, origin in ((own, _USER), (own, _PROMPT), (readers, _USER), (own, _TORCH)):
+        found = [frame for frame in frames if _origin(frame.file) == origin]
+        if found:
+            return found[-1]
+    return None
+
+
+def _frames(node: torch.fx.Node) -> list[Location]:
+    return [
+        Location(match["file"], int(match["line"]), match["function"], match["code"] or "")
         for match in _FRAME.finditer(stack_trace(node))
     ]
-    outside = [frame for frame in frames if not frame.file.startswith(_TORCH)]
-    chosen = outside or frames
-    return chosen[-1] if chosen else None
+
+
+def _origin(file: str) -> str:
+    if file.startswith("<"):
+        return _GENERATED if file.startswith("<eval_with_key>") else _PROMPT
+    if file.startswith(_INSTALLATION):
+        return _TORCH
+    # some of torch's passes record their own lines, with a path relative to the installation
+    added = not os.path.isabs(file) and os.path.exists(os.path.join(_PACKAGES, file))
+    return _GENERATED if added else _USER

@@ -32,7 +32,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.results import machine, update_page, write_json
+from benchmarks.results import machine, read_json, update_page, write_json
 
 LAYERS = (4, 8, 16, 32, 64, 128)
 GROWTH_FROM = 16  # layers; below it what does not depend on depth would make growth look flatter
@@ -46,7 +46,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("names", nargs="*", help="models; all of them by default")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        help="models; all by default. Rows of some are kept when the others' are of the same day "
+        "and machine",
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument(
         "--torch-onnx-limit",
@@ -65,17 +70,22 @@ def main() -> None:
         print(_line(row), flush=True)
     summary = summarize(rows)
     print(json.dumps(summary, indent=2))
-    if not arguments.names:
-        write_json(
-            "export_time",
-            {
-                "command": "python -m benchmarks.export_time",
-                "machine": machine(),
-                "summary": summary,
-                "rows": rows,
-            },
-        )
+    if arguments.names:
+        rows = _among_the_kept(rows)
+    if rows:
+        summary = summarize(rows)
+        content = {"command": "python -m benchmarks.export_time", "machine": machine()}
+        write_json("export_time", {**content, "summary": summary, "rows": rows})
         update_page("export_time", render(rows, summary))
+
+
+def _among_the_kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All kept rows with these in the place of older ones; none where the machine is another."""
+    kept = read_json("export_time")
+    if kept is None or kept["machine"] != machine():
+        return []
+    newer = {row["model"]: row for row in rows}
+    return [newer.get(row["model"], row) for row in kept["rows"]]
 
 
 def all_names() -> list[str]:

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "machine", "update_page", "write_json"]
+__all__ = ["RESULTS", "machine", "read_json", "update_page", "write_json"]
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -39,6 +39,12 @@ def write_json(name: str, content: Any) -> None:
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def read_json(name: str) -> Any:
+    """The results that were kept of one benchmark, or None."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def update_page(name: str, table: str) -> None:

@@ -324,12 +324,13 @@ def _check_delivered(
     """Compares what was asked with what came out.
 
     Raises:
-        DynamicShapeError: A dimension is static.
+        DynamicShapeError: A dimension is static, or bound to the example's size.
     """
-    from onnx_aot.capture.delivered import refuse_static, renamed
+    from onnx_aot.capture.delivered import refuse_pinned, refuse_static, renamed
 
     assert program.exported_program is not None
     refuse_static(program.exported_program, requested)
+    refuse_pinned(program.exported_program, requested, record.conditions)
     others = renamed(program.exported_program, requested)
     if others:
         _note(record, f"dimensions have other names than were asked for: {'; '.join(others)}")

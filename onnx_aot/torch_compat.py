@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -26,6 +27,7 @@ __all__ = [
     "OpOverload",
     "OpOverloadPacket",
     "cheap_recompilation",
+    "condition_holds",
     "copy_node",
     "copy_program",
     "core_aten_operators",
@@ -202,9 +204,18 @@ def functionalized_by_torch(
 def size_conditions(program: torch.export.ExportedProgram) -> list[str]:
     """Conditions on the inputs' sizes under which the program was captured, as Python.
 
-    Without ``ExportedProgram._guards_code`` reports do not list them.
+    ``L`` in them holds the arguments by name. Without ``ExportedProgram._guards_code`` they are
+    neither reported nor checked.
     """
-    return [code.replace("L[", "[") for code in getattr(program, "_guards_code", ())]
+    return list(getattr(program, "_guards_code", ()))
+
+
+def condition_holds(condition: str, names: Mapping[str, Any]) -> bool | None:
+    """Evaluates one of ``size_conditions`` with other sizes; None where it uses unknown names."""
+    try:
+        return bool(eval(condition, {"math": math, "torch": torch, **names}))
+    except Exception:  # whatever torch writes that cannot be evaluated here
+        return None
 
 
 def set_graph_signature(program: torch.export.ExportedProgram, signature: Any) -> None:

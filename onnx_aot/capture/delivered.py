@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -11,9 +12,18 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from onnx_aot.capture.dynamic_shapes import DynamicShapes, RequestedDim
 from onnx_aot.errors import DynamicShapeError
-from onnx_aot.torch_compat import is_symbol, root_symbol, symbolic_expression
+from onnx_aot.torch_compat import (
+    condition_holds,
+    example_size,
+    is_symbol,
+    root_symbol,
+    symbolic_expression,
+)
 
-__all__ = ["dimension_names", "keeps_dimensions", "refuse_static", "renamed"]
+__all__ = ["dimension_names", "keeps_dimensions", "refuse_pinned", "refuse_static", "renamed"]
+
+# How torch writes one dimension of an input, in conditions and in messages.
+SIZE_TERM = re.compile(r"L\['(\w+)'\]((?:\['?\w+'?\])*)\.size\(\)\[(\d+)\]")
 
 Size = int | torch.SymInt
 
@@ -45,6 +55,54 @@ def dimension_names(
             if symbol is not None and symbol not in given and symbol not in derived:
                 derived[symbol] = _unique(f"{shown}_dim_{axis}", taken)
     return derived | given
+
+
+def refuse_pinned(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, conditions: Sequence[str]
+) -> None:
+    """Looks for conditions that only sizes near the example's fulfil, such as ``n == 1``.
+
+    The capture holds a dimension to be dynamic under such a condition, but answers with numbers
+    that it worked out from the example.
+
+    Raises:
+        DynamicShapeError: There is one on a dimension that was asked to be dynamic.
+    """
+    examples = {
+        (dim.path, dim.axis): example_size(size)
+        for dim, size in _sizes(program, requested)
+        if not dim.may_be_static
+    }
+    pinned = []
+    for condition in conditions:
+        terms = {match[0]: match for match in SIZE_TERM.finditer(condition)}
+        if len(terms) != 1:
+            continue
+        ((term, match),) = terms.items()
+        path, axis = match[1] + match[2], int(match[3])
+        example = examples.get((path, axis))
+        if example is not None and _only_near(condition.replace(term, "n"), example):
+            shown = condition.replace(term, f"{path}.shape[{axis}]")
+            pinned.append(f"  {path}, axis {axis}: captured for {shown}, the example is {example}")
+    if pinned:
+        raise DynamicShapeError(
+            "dimensions that were asked to be dynamic are bound to the example's size by "
+            "conditions in the model:\n"
+            + "\n".join(pinned)
+            + "\nMake the model compute with tensors or x.shape there instead of Python numbers, "
+            "give an example of another size where it is 0 or 1, or leave these dimensions out of "
+            "dynamic_shapes."
+        )
+
+
+def _only_near(condition: str, example: int) -> bool:
+    """Whether sizes fulfil a condition on ``n`` only around the example, not below and above."""
+
+    def holds(sizes: range) -> list[bool | None]:
+        return [condition_holds(condition, {"n": size}) for size in sizes]
+
+    above = holds(range(2 * example + 1, 4 * example + 64))
+    return False in holds(range(example)) and all(held is False for held in above)
 
 
 def keeps_dimensions(

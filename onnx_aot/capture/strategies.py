@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.delivered import SIZE_TERM
 from onnx_aot.capture.inputs import Inputs, name_collected
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.stand_ins import stand_ins
@@ -108,7 +109,6 @@ def _describe(failures: list[tuple[str, Exception]]) -> str:
     return "\n".join(lines)
 
 
-_SIZE = re.compile(r"L\['(\w+)'\]((?:\['?\w+'?\])*)\.size\(\)\[(\d+)\]")
 _FIXED = re.compile(
     r"You marked (.+) as dynamic but your code specialized it to be a constant \((.+?)\)"
 )
@@ -122,7 +122,7 @@ def _describe_violations(failures: list[tuple[str, Exception]]) -> str:
     lines = ["the model is not free in dimensions that were asked to be dynamic:"]
     for line in found.splitlines():
         if line.startswith("  - "):
-            finding = _SIZE.sub(r"\1\2, axis \3", line[4:])
+            finding = SIZE_TERM.sub(r"\1\2, axis \3", line[4:])
             fixed = _FIXED.match(finding)
             lines.append(f"  {fixed[1]}: fixed at {fixed[2]}" if fixed else f"  {finding}")
     frames = [frame for _, error in failures for frame in _FRAME.findall(str(error))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import platform
+import re
 from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
@@ -80,7 +81,7 @@ def _asked(record: ExportRecord) -> str:
 def _conditions(record: ExportRecord) -> str:
     if not record.conditions:
         return ""
-    lines = "\n".join(record.conditions)
+    lines = "\n".join(re.sub(r"L\['(\w+)'\]", r"\1", code) for code in record.conditions)
     return (
         "## Conditions on sizes\n\nThe captured graph is the model's where these hold; elsewhere "
         f"the model may take other branches.\n\n```python\n{lines}\n```"

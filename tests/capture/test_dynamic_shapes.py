@@ -266,6 +266,36 @@ def test_a_dimension_that_came_out_static_in_the_end() -> None:
             onnx_aot.export(windows, (x,), dynamic_shapes=({0: "n"},))
 
 
+@pytest.mark.parametrize(
+    ("function", "x", "condition"),
+    [
+        (lambda x: x[: int(x.shape[0] * 0.5)], torch.ones(4, 2), "x.shape[0])) == 2"),
+        (lambda x: torch.linspace(0, 1, x.shape[0]) + x[:, 0], torch.ones(1, 4), "x.shape[0] == 1"),
+    ],
+)
+def test_a_condition_that_binds_a_dimension_to_the_example(
+    function: Any, x: Tensor, condition: str
+) -> None:
+    with pytest.raises(DynamicShapeError, match=r"bound to the example's size") as caught:
+        onnx_aot.export(function, (x,), dynamic_shapes=({0: "n"},))
+    assert f"  x, axis 0: captured for {condition}" in str(caught.value).replace(
+        "math.trunc(0.5*torch.sym_float(", ""
+    )
+    onnx_aot.export(function, (x,), dynamic_shapes=({0: Dim.AUTO},))
+
+
+@pytest.mark.parametrize("size", [2, 6, 40])
+def test_bounds_and_multiples_bind_nothing(size: int) -> None:
+    """A table of positions bounds a length; pairs need an even one."""
+    table = torch.randn(50)
+
+    def forward(x: Tensor) -> Tensor:
+        return (x + table[: x.shape[0]]).reshape(-1, 2)
+
+    program = onnx_aot.export(forward, (torch.ones(size),), dynamic_shapes=({0: "n"},))
+    torch.testing.assert_close(program(torch.ones(24))[0], forward(torch.ones(24)))
+
+
 def mean(x: Tensor, y: Tensor) -> Tensor:
     return y.sum(0) / y.shape[0] + x.shape[0]
 

@@ -19,7 +19,7 @@ from onnx_ir import tensor_adapters
 from onnxscript import BuilderBase
 
 from onnx_aot import dtypes
-from onnx_aot.ops.onnx_schemas import OnnxOperator, onnx_operator
+from onnx_aot.ops.onnx_schemas import OnnxOperator, onnx_operator, refused_type
 from onnx_aot.ops.simplify import SIMPLIFICATIONS
 from onnx_aot.ops.value_shapes import output_shape
 
@@ -103,7 +103,8 @@ class Builder(BuilderBase):
             the operator has no effect on its input.
 
         Raises:
-            OpsetError: The opset does not have the operator.
+            OpsetError: The opset does not have the operator, or not for the type of an input.
+            TranslationError: The operator does not take the type of an input in any opset.
             TypeError: Two inputs differ in element type where the operator wants one.
         """
         operator = onnx_operator(op_type, version if domain and version else self.opset, domain)
@@ -162,9 +163,15 @@ class Builder(BuilderBase):
         pending = False
         for index, value in enumerate(inputs):
             if isinstance(value, ir.Value):
-                variable = variables[min(index, last)]
+                position = min(index, last)
+                variable = variables[position]
                 dtype = value.dtype
-                if variable is None or dtype is None:
+                if dtype is None:
+                    continue
+                accepted = operator.accepted[position]
+                if accepted is not None and dtype not in accepted:
+                    raise refused_type(operator, position, dtype)
+                if variable is None:
                     continue
                 other = bound.setdefault(variable, dtype)
                 if other != dtype:
@@ -176,7 +183,11 @@ class Builder(BuilderBase):
                 if value is not None and not isinstance(value, ir.Value):
                     position = min(index, last)
                     dtype = operator.input_dtypes[position] or bound.get(variables[position] or "")
-                    inputs[index] = self.constant(value, dtype)
+                    constant = inputs[index] = self.constant(value, dtype)
+                    accepted = operator.accepted[position]
+                    if accepted is not None and constant.dtype not in accepted:
+                        assert constant.dtype is not None
+                        raise refused_type(operator, position, constant.dtype)
         return inputs
 
     def _convert_attributes(

@@ -10,9 +10,10 @@ import onnx
 import onnx.defs
 import onnx_ir as ir
 
-from onnx_aot.errors import OpsetError
+from onnx_aot.errors import ConversionError, OpsetError, TranslationError
+from onnx_aot.ops.limits import MAX_OPSET
 
-__all__ = ["OnnxOperator", "OutputType", "onnx_operator"]
+__all__ = ["OnnxOperator", "OutputType", "onnx_operator", "refused_type"]
 
 _PARAMETER = onnx.defs.OpSchema.FormalParameterOption
 
@@ -33,6 +34,7 @@ class OnnxOperator:
     Attributes:
         input_types: Per formal input its type variable, or None where any type may stand.
         input_dtypes: Per formal input the only element type it takes, or None.
+        accepted: Per formal input the element types it takes, None if it takes more than tensors.
         variadic: Whether the last formal input repeats; ``homogeneous`` whether with one type.
         attributes: Attribute types by name.
         outputs: How each output's element type follows.
@@ -40,8 +42,11 @@ class OnnxOperator:
     """
 
     name: str
+    opset: int
+    domain: str
     input_types: tuple[str | None, ...]
     input_dtypes: tuple[ir.DataType | None, ...]
+    accepted: tuple[frozenset[ir.DataType] | None, ...]
     variadic: bool
     attributes: dict[str, ir.AttributeType]
     outputs: tuple[OutputType, ...]
@@ -63,14 +68,16 @@ def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | Non
         raise OpsetError(_absent(name, opset, domain)) from None
     if schema.deprecated:
         raise OpsetError(_absent(name, opset, domain))
-    concrete = {
-        constraint.type_param_str: _only_dtype(constraint.allowed_type_strs)
+    allowed = {
+        constraint.type_param_str: _dtypes(constraint.allowed_type_strs)
         for constraint in schema.type_constraints
     }
+    concrete = {variable: _only(types) for variable, types in allowed.items()}
     formal = list(schema.inputs)
-    input_dtypes = tuple(
-        concrete.get(parameter.type_str, _only_dtype([parameter.type_str])) for parameter in formal
+    accepted = tuple(
+        allowed.get(parameter.type_str, _dtypes([parameter.type_str])) for parameter in formal
     )
+    input_dtypes = tuple(map(_only, accepted))
     last = formal[-1] if formal else None
     variadic = last is not None and last.option == _PARAMETER.Variadic
     input_types: list[str | None] = [parameter.type_str for parameter in formal]
@@ -88,27 +95,30 @@ def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | Non
     nondeterministic = getattr(onnx.defs.OpSchema, "NodeDeterminism", None)
     deterministic = nondeterministic is None or determinism != nondeterministic.NonDeterministic
     return OnnxOperator(
-        name, tuple(input_types), input_dtypes, variadic, attributes, outputs, deterministic
+        name,
+        opset,
+        domain,
+        tuple(input_types),
+        input_dtypes,
+        accepted,
+        variadic,
+        attributes,
+        outputs,
+        deterministic,
     )
 
 
-def _only_dtype(types: Sequence[str]) -> ir.DataType | None:
-    """``["tensor(int64)"]`` gives INT64; several types, or sequences, give None."""
-    if len(types) != 1 or not types[0].startswith("tensor("):
+def _dtypes(types: Sequence[str]) -> frozenset[ir.DataType] | None:
+    """``["tensor(int64)"]`` gives INT64; None where a sequence or an optional is among them."""
+    inner = [text[len("tensor(") : -1] for text in types if text.startswith("tensor(")]
+    if len(inner) != len(types):
         return None
-    return _DTYPES.get(types[0][len("tensor(") : -1])
+    names = ir.DataType.__members__
+    return frozenset(names[name.upper()] for name in inner if name.upper() in names)
 
 
-_DTYPES = {
-    "bool": ir.DataType.BOOL,
-    "int32": ir.DataType.INT32,
-    "int64": ir.DataType.INT64,
-    "float": ir.DataType.FLOAT,
-    "double": ir.DataType.DOUBLE,
-    "string": ir.DataType.STRING,
-    "uint8": ir.DataType.UINT8,
-    "int8": ir.DataType.INT8,
-}
+def _only(types: frozenset[ir.DataType] | None) -> ir.DataType | None:
+    return next(iter(types)) if types is not None and len(types) == 1 else None
 
 
 def _output_type(
@@ -119,13 +129,44 @@ def _output_type(
 ) -> OutputType:
     if type_string in inputs:
         return OutputType(input_index=inputs.index(type_string))
-    fixed = concrete.get(type_string, _only_dtype([type_string]))
+    fixed = concrete.get(type_string, _only(_dtypes([type_string])))
     if fixed is not None:
         return OutputType(fixed=fixed)
     for name in ("to", "dtype"):
         if attributes.get(name) == ir.AttributeType.INT:
             return OutputType(attribute=name)
     return OutputType()
+
+
+def refused_type(operator: OnnxOperator, position: int, dtype: ir.DataType) -> ConversionError:
+    """The error for an input of an element type that the operator does not take."""
+    name, opset, domain = operator.name, operator.opset, operator.domain
+    parameter = onnx.defs.get_schema(name, opset, domain).inputs[position].name
+    accepted = sorted(map(str, operator.accepted[position] or ()))
+    message = (
+        f"ONNX {name} takes no {dtype} in opset {opset}: its input {parameter} takes "
+        f"{', '.join(accepted)}. "
+    )
+    for later in range(opset + 1, MAX_OPSET + 1):
+        if not domain and _takes(name, later, position, dtype):
+            return OpsetError(f"{message}Opset {later} does: pass opset_version={later}")
+    if dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
+        advice = (
+            "ONNX computes with real numbers: pass torch.view_as_real(x) to the model, and let it "
+            "compute with the real and imaginary parts, which are the last dimension"
+        )
+    else:
+        advice = "Convert the operand where the model computes this, for instance with x.float()"
+    return TranslationError(message + advice)
+
+
+def _takes(name: str, opset: int, position: int, dtype: ir.DataType) -> bool:
+    try:
+        operator = onnx_operator(name, opset)
+    except OpsetError:  # deprecated by then
+        return False
+    types = operator.accepted[position : position + 1] if operator is not None else ()
+    return any(dtype in accepted for accepted in types if accepted is not None)
 
 
 def _absent(name: str, opset: int, domain: str) -> str:

@@ -30,8 +30,13 @@ def custom_translations(table: Mapping[Any, Any]) -> dict[Any, tuple[Translation
     """A ``custom_translation_table`` as entries of the operator table.
 
     Raises:
-        InvalidOptionError: A key is no operator, or a value no function.
+        InvalidOptionError: A key is no operator, or a value no function written in Python.
     """
+    if not isinstance(table, Mapping):
+        raise InvalidOptionError(
+            f"custom_translation_table is a {type(table).__name__}; it is a dict of functions by "
+            "operator"
+        )
     entries: dict[Any, tuple[Translation, ...]] = {}
     for target, function in table.items():
         if not callable(function):
@@ -41,7 +46,7 @@ def custom_translations(table: Mapping[Any, Any]) -> dict[Any, tuple[Translation
             )
         try:
             entries[target] = (_translation(target, function),)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:  # ValueError: a builtin without a signature
             raise InvalidOptionError(f"custom_translation_table: {error}") from None
     return entries
 

@@ -93,7 +93,11 @@ class Walker:
         missing: dict[str, list[torch.fx.Node]] = {}
         reasons: dict[str, tuple[str, str]] = {}
         for node in graph.nodes:
-            for target in self._missing_targets(node, set()):
+            try:
+                targets = self._missing_targets(node, set())
+            except Exception as error:
+                raise _located(error, node) from error
+            for target in targets:
                 missing.setdefault(str(target), []).append(node)
                 reasons[str(target)] = (_schema(target), _reason(target, node))
         if missing:
@@ -152,12 +156,8 @@ class Walker:
                 try:
                     self.values[node] = self._translate(node)
                     self._record(node)
-                except OnnxExporterError as error:
-                    raise _with_location(error, node) from error
                 except Exception as error:
-                    reason = f"{type(error).__name__}: {error}"
-                    message = f"the translation of {node.target} failed: {reason}"
-                    raise _with_location(TranslationError(message), node) from error
+                    raise _located(error, node) from error
                 self._name(node, start)
                 self._metadata.stamp(self.op.nodes[start:], node)
                 if len(self.op.functions) > stamped:
@@ -348,8 +348,11 @@ def _locations(nodes: Sequence[torch.fx.Node], limit: int = 5) -> tuple[str, ...
     return tuple(shown)
 
 
-def _with_location(error: OnnxExporterError, node: torch.fx.Node) -> OnnxExporterError:
-    """The same error with the FX node, the module and the user's line, added once."""
+def _located(error: Exception, node: torch.fx.Node) -> OnnxExporterError:
+    """An error of ours with the FX node, the module and the user's line, added once."""
+    if not isinstance(error, OnnxExporterError):
+        reason = f"{type(error).__name__}: {error}"
+        error = TranslationError(f"the translation of {node.target} failed: {reason}")
     if getattr(error, "node", None) is not None:
         return error
     where = location(node)

@@ -221,11 +221,28 @@ def test_a_result_that_is_not_used_may_be_none() -> None:
         ({torch.ops.aten.relu.default: lambda op, x: x}, "takes 'x', which aten.relu.default does"),
         ({torch.ops.aten.add.Tensor: lambda op, self: self}, "does not take 'other', 'alpha'"),
         ({"relu": lambda op, self: self}, "a target is an operator or a function, not 'relu'"),
+        ({torch.ops.aten.relu.default: max}, "no signature found for builtin"),
+        ([torch.ops.aten.relu.default], "is a list; it is a dict of functions by operator"),
     ],
 )
 def test_wrong_tables(table: Any, message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message):
         onnx_aot.export(torch.nn.ReLU(), (X,), custom_translation_table=table)
+
+
+def test_a_failure_before_the_translation_says_where() -> None:
+    """A graph that was edited by hand may lack what the capture records."""
+    program = torch.export.export(torch.nn.ReLU(), (X,))
+    program.graph_module.register_buffer("constant", X)
+    (relu,) = (node for node in program.graph.nodes if node.target == RELU)
+    with program.graph.inserting_before(relu):
+        constant = program.graph.get_attr("constant")
+        relu.target = torch.ops.aten.logaddexp.default  # is expanded with torch's rule
+        relu.args = (relu.args[0], constant)
+    with pytest.raises(TranslationError) as caught:
+        onnx_aot.export(program)
+    assert "aten.logaddexp.default failed: KeyError: 'val'" in str(caught.value)
+    assert "%relu : [num_users=1]" in str(caught.value)
 
 
 def test_what_torch_export_refuses() -> None:

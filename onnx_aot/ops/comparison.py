@@ -12,6 +12,7 @@ import torch
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.creation import filled_like
+from onnx_aot.ops.elementwise import sign_bit
 from onnx_aot.ops.registry import register
 
 __all__: list[str] = []
@@ -191,11 +192,9 @@ def aten_isfinite(op: Builder, self: Value) -> Value:
 
 @register(aten.signbit.default)
 def aten_signbit(op: Builder, self: Value) -> Value:
-    """Below zero, or minus zero, whose reciprocal is below zero."""
     if self.dtype == BOOL:
         return filled_like(op, self, False)
-    negative = op.Less(self, 0)
-    return op.Or(negative, op.Less(op.Reciprocal(self), 0)) if is_floating(self.dtype) else negative
+    return sign_bit(op, self) if is_floating(self.dtype) else op.Less(self, 0)
 
 
 @register(aten.any.default, aten.any.dim, aten.any.dims)

@@ -24,6 +24,8 @@ Scalar = Any
 
 register_names(
     {
+        aten.abs.default: "Abs",
+        aten.absolute.default: "Abs",
         aten.acos.default: "Acos",
         aten.acosh.default: "Acosh",
         aten.asin.default: "Asin",
@@ -38,9 +40,7 @@ register_names(
         aten.neg.default: "Neg",
         aten.negative.default: "Neg",
         aten.reciprocal.default: "Reciprocal",
-        aten.relu.default: "Relu",
         aten.sigmoid.default: "Sigmoid",
-        aten.sign.default: "Sign",
         aten.sin.default: "Sin",
         aten.sinh.default: "Sinh",
         aten.sqrt.default: "Sqrt",
@@ -57,9 +57,12 @@ def _scaled(op: Builder, value: Value | Scalar, alpha: Scalar) -> Value | Scalar
 @register(aten.add.Tensor, aten.add.Scalar)
 def aten_add(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
     if self.dtype == ir.DataType.BOOL:
-        return op.Or(self, op.cast(_tensor(op, other), ir.DataType.BOOL))
+        added = op.cast(_tensor(op, other), ir.DataType.BOOL)
+        return op.Or(self, added if alpha else op.constant(False))
     if not isinstance(other, ir.Value):
-        return op.Add(self, other * alpha if isinstance(alpha, (int, float)) else other)
+        if isinstance(alpha, (int, float)):
+            return op.Add(self, other * alpha)
+        other = op.constant(other, self.dtype)
     return op.Add(self, _scaled(op, other, alpha))
 
 
@@ -107,8 +110,8 @@ def aten_div_mode(
 
 
 @register(aten.floor_divide.default, aten.floor_divide.Scalar)
-def aten_floor_divide(op: Builder, self: Value, other: Value | Scalar) -> Value:
-    return floor_divide(op, self, other)
+def aten_floor_divide(op: Builder, self: Value | Scalar, other: Value | Scalar) -> Value:
+    return floor_divide(op, _tensor(op, self, op.result_dtype), other)
 
 
 def floor_divide(op: Builder, left: Value, right: Value | Scalar) -> Value:
@@ -128,8 +131,10 @@ def floor_divide(op: Builder, left: Value, right: Value | Scalar) -> Value:
             op.Greater(op.Sub(quotient, floored), 0.5), op.Add(floored, 1.0), floored
         )
         return op.Where(op.Equal(divisor, 0.0), op.Div(left, divisor), floored)
-    # a - mod(a, b) is a multiple of b, and Mod takes the divisor's sign as Python's % does.
-    return op.Div(op.Sub(left, op.Mod(left, divisor)), divisor)
+    quotient = op.Div(left, divisor)
+    inexact = op.Not(op.Equal(op.Mul(quotient, divisor), left))
+    adjust = op.And(inexact, _opposite_signs(op, left, divisor))
+    return op.Sub(quotient, op.cast(adjust, _known(left.dtype)))
 
 
 def _opposite_signs(op: Builder, left: Value, right: Value) -> Value:
@@ -150,7 +155,11 @@ def aten_remainder(op: Builder, self: Value | Scalar, other: Value | Scalar) -> 
 
 @register(aten.fmod.Tensor, aten.fmod.Scalar)
 def aten_fmod(op: Builder, self: Value, other: Value | Scalar) -> Value:
-    return op.Mod(self, other, fmod=1)
+    """ONNX Runtime's Mod goes through double where fmod=1, which does not hold every integer."""
+    if is_floating(self.dtype):
+        return op.Mod(self, other, fmod=1)
+    divisor = _tensor(op, other, self.dtype)
+    return op.Sub(self, op.Mul(op.Div(self, divisor), divisor))
 
 
 @register(aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar, aten.pow.Scalar)
@@ -164,10 +173,26 @@ def aten_pow(op: Builder, self: Value | Scalar, exponent: Value | Scalar) -> Val
             return op.Reciprocal(self)
         if exponent == -0.5 and isinstance(self, ir.Value) and is_floating(self.dtype):
             return op.Reciprocal(op.Sqrt(self))
+        integral = isinstance(self, ir.Value) and not is_floating(self.dtype)
+        if integral and isinstance(exponent, int) and 1 < exponent < 64:
+            return _repeated_product(op, self, exponent)
         exponent = op.constant(exponent, op.result_dtype)
     if not isinstance(self, ir.Value):
         self = op.constant(self, op.result_dtype)
     return op.Pow(self, exponent)
+
+
+def _repeated_product(op: Builder, base: Value, exponent: int) -> Value:
+    """Squares and products: ONNX Runtime's Pow goes through double, which rounds large integers."""
+    power: Value | None = None
+    while exponent:
+        if exponent % 2:
+            power = base if power is None else op.Mul(power, base)
+        exponent //= 2
+        if exponent:
+            base = op.Mul(base, base)
+    assert power is not None
+    return power
 
 
 @register(aten.rsqrt.default)
@@ -202,22 +227,66 @@ def aten_log1p(op: Builder, self: Value) -> Value:
 
 @register(aten.log2.default)
 def aten_log2(op: Builder, self: Value) -> Value:
-    return op.Div(op.Log(self), math.log(2.0))
+    return _log(op, self, 2.0)
 
 
 @register(aten.log10.default)
 def aten_log10(op: Builder, self: Value) -> Value:
-    return op.Div(op.Log(self), math.log(10.0))
+    return _log(op, self, 10.0)
+
+
+def _log(op: Builder, value: Value, base: float) -> Value:
+    """``log(x) / log(base)``, exact at powers of the base: floors and ceilings are taken of it."""
+    dtype = _known(value.dtype)
+    value = op.cast(value, ir.DataType.DOUBLE)
+    quotient = op.Div(op.Log(value), math.log(base))
+    if dtype != ir.DataType.DOUBLE:
+        return op.cast(quotient, dtype)
+    nearest = op.Round(quotient)
+    is_power = op.Equal(op.Pow(op.constant(base, dtype), nearest), value)
+    return op.Where(is_power, nearest, quotient)
 
 
 @register(aten.erfc.default)
 def aten_erfc(op: Builder, self: Value) -> Value:
-    return op.Sub(1.0, op.Erf(self))
+    """``1 - erf(x)``; where that cancels, ``t exp(-x^2 + P(t))`` with ``t = 1 / (1 + x / 2)``.
+
+    The polynomial's relative error is below 1.2e-7 (Press et al., Numerical Recipes, 6.2).
+    """
+    direct = op.Sub(1.0, op.Erf(self))
+    if self.dtype == ir.DataType.DOUBLE:
+        return direct
+    t = op.Reciprocal(op.Add(op.Mul(self, 0.5), 1.0))
+    polynomial = op.constant(ERFC[-1], self.dtype)
+    for coefficient in reversed(ERFC[:-1]):
+        polynomial = op.Add(op.Mul(polynomial, t), coefficient)
+    tail = op.Mul(t, op.Exp(op.Sub(polynomial, op.Mul(self, self))))
+    return op.Where(op.Greater(self, 0.5), tail, direct)
 
 
-@register(aten.abs.default, aten.absolute.default)
-def aten_abs(op: Builder, self: Value) -> Value:
-    return op.Abs(self)
+ERFC = (
+    -1.26551223,
+    1.00002368,
+    0.37409196,
+    0.09678418,
+    -0.18628806,
+    0.27886807,
+    -1.13520398,
+    1.48851587,
+    -0.82215223,
+    0.17087277,
+)
+
+
+@register(aten.relu.default)
+def aten_relu(op: Builder, self: Value) -> Value:
+    """ONNX Runtime has Relu for floating types and int32."""
+    return op.Relu(self) if is_floating(self.dtype) else op.Max(self, 0)
+
+
+@register(aten.sign.default)
+def aten_sign(op: Builder, self: Value) -> Value:
+    return self if self.dtype == ir.DataType.BOOL else op.Sign(self)
 
 
 @register(aten.ceil.default)
@@ -308,17 +377,36 @@ def aten_clamp_max_tensor(op: Builder, self: Value, max: Value) -> Value:
 
 @register(aten.atan2.default)
 def aten_atan2(op: Builder, self: Value, other: Value) -> Value:
-    """``atan(y / x)`` moved into the right half plane's neighbours by the signs of x and y."""
-    slope = op.Atan(op.Div(self, other))
-    half_turn = op.Where(op.Less(self, 0.0), op.constant(-math.pi, self.dtype), math.pi)
-    angle = op.Where(op.Less(other, 0.0), op.Add(slope, half_turn), slope)
-    both_zero = op.And(op.Equal(self, 0.0), op.Equal(other, 0.0))
-    return op.Where(both_zero, op.constant(0.0, self.dtype), angle)
+    """The angle of ``|y| / |x|`` in the first quadrant, mirrored by the signs, also of zeros."""
+    height, width = op.Abs(self), op.Abs(other)
+    slope = op.Div(height, width)
+    # 0 / 0 and inf / inf
+    slope = op.Where(op.Equal(height, 0.0), op.constant(0.0, self.dtype), slope)
+    both_infinite = op.And(op.IsInf(height), op.IsInf(width))
+    slope = op.Where(both_infinite, op.constant(1.0, self.dtype), slope)
+    angle = op.Atan(slope)
+    angle = op.Where(sign_bit(op, other), op.Sub(math.pi, angle), angle)
+    angle = op.Where(sign_bit(op, self), op.Neg(angle), angle)
+    either = op.Or(op.IsNaN(self), op.IsNaN(other))
+    return op.Where(either, op.constant(math.nan, self.dtype), angle)
+
+
+def sign_bit(op: Builder, value: Value) -> Value:
+    """Whether a number is below zero, or minus zero, whose reciprocal is."""
+    return op.Or(op.Less(value, 0.0), op.Less(op.Reciprocal(value), 0.0))
 
 
 @register(aten.lerp.Scalar, aten.lerp.Tensor)
 def aten_lerp(op: Builder, self: Value, end: Value, weight: Value | Scalar) -> Value:
-    return op.Add(self, op.Mul(op.Sub(end, self), weight))
+    """Counted from the nearer end, as torch does, so that weight 1 gives the end exactly."""
+    step = op.Sub(end, self)
+    if not isinstance(weight, ir.Value):
+        if abs(weight) < 0.5:
+            return op.Add(self, op.Mul(step, weight))
+        return op.Sub(end, op.Mul(step, 1.0 - weight))
+    near = op.Add(self, op.Mul(step, weight))
+    far = op.Sub(end, op.Mul(step, op.Sub(1.0, weight)))
+    return op.Where(op.Less(op.Abs(weight), 0.5), near, far)
 
 
 @register(aten.addcmul.default)

@@ -111,7 +111,20 @@ def _plus_product(op: Builder, added: Value, product: Value, beta: Any, alpha: A
 
 @register(aten.einsum.default)
 def aten_einsum(op: Builder, equation: str, tensors: list[Value], path: Any = None) -> Value:
-    return op.Einsum(*tensors, equation=_spelled_out(equation))
+    equation = _spelled_out(equation)
+    operands = equation.partition("->")[0].split(",")
+    spread = [
+        op.rank(tensor) - len(operand.replace("...", "")) if "..." in operand else 0
+        for tensor, operand in zip(tensors, operands, strict=True)
+    ]
+    # ONNX Runtime wants ellipses of equal rank
+    inputs = [
+        op.Unsqueeze(tensor, [operand.index("...") + axis for axis in range(max(spread) - rank)])
+        if "..." in operand and rank < max(spread)
+        else tensor
+        for tensor, operand, rank in zip(tensors, operands, spread, strict=True)
+    ]
+    return op.Einsum(*inputs, equation=equation)
 
 
 def _spelled_out(equation: str) -> str:

@@ -241,7 +241,7 @@ def _window_weights(op: Builder, size: Size, wanted: Size) -> Value:
     inside = _inside(op, size, wanted)
     literal = op.literal(inside)
     if literal is not None:
-        return op.constant(literal / literal.sum(0), op.result_dtype)
+        return op.constant(literal.to(torch.float64) / literal.sum(0), op.result_dtype)
     member = op.cast(inside, op.result_dtype)
     return op.Div(member, op.reduce("ReduceSum", member, [0], True))
 

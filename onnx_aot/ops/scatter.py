@@ -277,7 +277,8 @@ def aten_index_put(
     values: Value,
     accumulate: bool = False,
 ) -> Value:
-    """``x[i, :, j] = v``, or ``+=``."""
+    """``x[i, :, j] = v``, or ``+=``; a single value may be of another type."""
+    values = op.cast(values, op.result_dtype)
     plan = IndexPlan(op, self, indices)
     if (
         plan.mask is not None

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import onnx_ir as ir
 import torch
 
+from onnx_aot import dtypes
+
 __all__ = ["SIMPLIFICATIONS"]
 
 FOLD_LIMIT = 1024
@@ -157,7 +159,8 @@ def concat(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
 def expand(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     """To the static shape it has already, or to all ones of no higher rank -> ``x``.
 
-    A constant is repeated where the result is small.
+    A constant is repeated where the result is small. An empty result is a constant: it has no
+    elements of ``x``, and ONNX Runtime takes an Expand from 1 to 0 for one without effect.
     """
     target, source = _integers(op, inputs[1]), inputs[0]
     if target is None or source is None or source.shape is None:
@@ -167,9 +170,11 @@ def expand(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
         wide = torch.Size(torch.broadcast_shapes(literal.shape, tuple(target)))  # type: ignore[no-untyped-call]
         if wide.numel() <= FOLD_LIMIT:
             return op.constant(literal.expand(wide))
-    if target == _static(source) or (
-        len(target) <= len(source.shape) and all(size == 1 for size in target)
-    ):
+    static = _static(source)
+    if static is not None and 0 in target and source.dtype is not None:
+        wide = torch.broadcast_shapes(tuple(static), tuple(target))  # type: ignore[no-untyped-call]
+        return op.constant(torch.empty(wide, dtype=dtypes.to_torch(source.dtype)))
+    if target == static or (len(target) <= len(source.shape) and all(size == 1 for size in target)):
         return source
     return None
 

@@ -12,6 +12,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.elementwise import aten_remainder, floor_divide
 from onnx_aot.ops.registry import register
@@ -71,7 +72,14 @@ def sym_truediv(op: Builder, left: Any, right: Any) -> Value:
 
 @register(operator.floordiv)
 def sym_floordiv(op: Builder, left: Any, right: Any) -> Value:
-    return floor_divide(op, *_together(op, left, right))
+    return _floor_quotient(op, *_together(op, left, right))
+
+
+def _floor_quotient(op: Builder, left: Value, right: Value) -> Value:
+    """Sizes are far from overflowing; Mod has the divisor's sign, so the difference is exact."""
+    if is_floating(left.dtype):
+        return floor_divide(op, left, right)
+    return op.Div(op.Sub(left, op.Mod(left, right)), right)
 
 
 @register(operator.mod)
@@ -104,7 +112,7 @@ def sym_lshift(op: Builder, left: Any, right: Any) -> Value:
 
 @register(operator.rshift)
 def sym_rshift(op: Builder, left: Any, right: Any) -> Value:
-    return floor_divide(op, _as(op, left, INT64), _power_of_two(op, right))
+    return _floor_quotient(op, _as(op, left, INT64), _power_of_two(op, right))
 
 
 def _power_of_two(op: Builder, exponent: Any) -> Value:

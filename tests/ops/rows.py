@@ -21,7 +21,18 @@ import onnx_aot
 from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.inspection.verify import format_differences
 
-__all__ = ["SIZES", "Row", "T", "bools", "check", "floats", "ints", "parametrize", "positive"]
+__all__ = [
+    "SIZES",
+    "Row",
+    "T",
+    "bools",
+    "check",
+    "floats",
+    "given",
+    "ints",
+    "parametrize",
+    "positive",
+]
 
 SIZES = (
     {"n": 4, "m": 6, "k": 5, "h": 9, "w": 8},
@@ -72,6 +83,11 @@ def ints(*sizes: int | str, low: int = -5, high: int = 6, dtype: torch.dtype = t
 def bools(*sizes: int | str) -> T:
     """Coin flips."""
     return T(sizes, torch.bool, lambda *s: torch.rand(s) > 0.4)
+
+
+def given(*values: float, dtype: torch.dtype = torch.float32) -> T:
+    """These numbers."""
+    return T((len(values),), dtype, lambda *_: torch.tensor(values, dtype=dtype))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
-from tests.ops.rows import Row, bools, check, floats, ints, parametrize, positive
+from tests.ops.rows import Row, bools, check, floats, given, ints, parametrize, positive
 
 aten = torch.ops.aten
 
@@ -194,7 +196,78 @@ OTHERS = [
     Row(aten.clamp_max.Tensor, (floats("n", 3), floats(3))),
 ]
 
-ROWS = [*UNARY, *INTEGER, *BINARY, *DIVISIONS, *SCALARS, *OTHERS]
+I32, I64, F64 = torch.int32, torch.int64, torch.float64
+INF = math.inf
+LEAST = -(2**31)
+
+# Numbers where a shorter form would go wrong.
+EXACT = [
+    Row(
+        aten.add.Tensor,
+        (floats("n"), 1),
+        call=lambda x, y: torch.add(x, y, alpha=x.shape[0]),
+        name="number, dynamic alpha",
+    ),
+    Row(aten.add.Tensor, (bools("n"), bools("n")), {"alpha": False}, name="bool, no alpha"),
+    Row(
+        aten.log2.default, (given(32768.0, 2.0**30),), call=lambda x: x.log2().floor(), name="floor"
+    ),
+    Row(
+        aten.log2.default,
+        (given(8.0, 2.0**-4, 0.0, INF, 5.0, dtype=F64),),
+        call=lambda x: torch.cat([x.log2().floor(), x.log2()]),
+        name="float64",
+    ),
+    Row(
+        aten.log10.default,
+        (given(10.0, 1000.0, 1e15, 7.0, dtype=F64),),
+        call=lambda x: torch.cat([x.log10().floor(), x.log10()]),
+        name="float64",
+    ),
+    Row(
+        aten.atan2.default,
+        (
+            given(1.0, -1.0, 0.0, -0.0, 0.0, -0.0, -0.0, 0.0, 3.0, -3.0),
+            given(-0.0, -0.0, -0.0, -0.0, 0.0, 0.0, -1.0, -1.0, 0.0, 0.0),
+        ),
+        name="zeros",
+    ),
+    Row(
+        aten.atan2.default,
+        (given(INF, -INF, INF, -INF, 1.0, INF, 1.0), given(INF, INF, -INF, -INF, -INF, 1.0, INF)),
+        name="infinities",
+    ),
+    Row(
+        aten.atan2.default,
+        (given(math.nan, 0.0, 1.0, math.nan), given(0.0, math.nan, math.nan, INF)),
+        name="nan",
+    ),
+    Row(aten.pow.Tensor_Scalar, (given(3, -3, 0, 1, dtype=I64), 39), name="large"),
+    Row(aten.pow.Tensor_Scalar, (ints("n", dtype=I32), 5), name="int32"),
+    Row(
+        aten.floor_divide.default,
+        (given(LEAST, LEAST, 2**31 - 1, -1, dtype=I32), given(7, -7, -7, 7, dtype=I32)),
+        name="extremes",
+    ),
+    Row(aten.floor_divide.default, (7, given(2, -2, 7, -3, dtype=I64)), name="number first"),
+    Row(aten.floor_divide.default, (7.5, given(2.0, -2.0)), name="float first"),
+    Row(aten.fmod.Scalar, (given(2**53 + 1, -(2**53) - 1, 5, dtype=I64), 7), name="large"),
+    Row(
+        aten.erfc.default,
+        (given(-5.0, -0.5, 0.0, 0.3, 0.5, 0.6, 2.0, 4.0, 5.0, 9.0),),
+        call=lambda x: torch.cat([torch.erfc(x), torch.log(torch.erfc(x))]),
+        name="tail",
+    ),
+    Row(aten.erfc.default, (given(INF, -INF, math.nan),), name="infinities"),
+    Row(aten.lerp.Scalar, (given(1e8), given(1.0), 1.0), name="end"),
+    Row(aten.lerp.Scalar, (given(1.0), given(1e8), -2.0), name="outside"),
+    Row(aten.lerp.Tensor, (given(1e8, 1.0), given(1.0, 1e8), given(1.0, 0.0)), name="ends"),
+    Row(aten.relu.default, (ints("n"),), name="int"),
+    Row(aten.relu.default, (ints("n", dtype=I32),), name="int32"),
+    Row(aten.sign.default, (bools("n"),), name="bool"),
+]
+
+ROWS = [*UNARY, *INTEGER, *BINARY, *DIVISIONS, *SCALARS, *OTHERS, *EXACT]
 
 
 @parametrize(ROWS)

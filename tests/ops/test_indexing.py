@@ -197,6 +197,7 @@ CONDITIONS = [
         for name, values, sizes in (
             ("matrix", ints("n", 3, low=0, high=3), NONE_N),
             ("vector", bools("n"), NONE_N),
+            ("double", T(("n", 3), torch.float64, lambda *s: torch.rand(s).round()), ()),
             ("float", T(("n", 3), torch.float32, lambda *s: torch.rand(s).round()), ()),
             ("int32", ints("n", 3, low=0, high=2, dtype=INT32), ()),
             ("rank3", bools("n", 2, 3), ()),

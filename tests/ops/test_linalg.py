@@ -173,6 +173,18 @@ EINSUM = [
     Row(aten.einsum.default, (ints("n", 3), ints(3, 2)), call=einsum("ij,jk->ik"), name="int"),
     Row(
         aten.einsum.default,
+        (floats(2, "n", 4), floats(4, 5)),
+        call=einsum("...ij,...jk"),
+        name="ellipses of two ranks",
+    ),
+    Row(
+        aten.einsum.default,
+        (floats(3, "n"), floats(2, 5, "n", 3)),
+        call=einsum("ij...,...ji->...j"),
+        name="ellipses at both ends",
+    ),
+    Row(
+        aten.einsum.default,
         (floats("n", 3), floats(3, "m")),
         call=lambda a, b: torch.einsum(a, [0, 1], b, [1, 2], [2, 0]),
         name="numbered",

@@ -177,6 +177,7 @@ EXPANSIONS = [
             ("adds", floats("n", 3), [2, -1, -1], NONE_N),
             ("adds zero", floats("n", 3), [0, -1, -1], NONE_N),
             ("to zero", floats("n", 1), [-1, 0], NONE_N),
+            ("one to zero", floats(1, 3), [0, 3], ()),
             ("adds two", ints("n", 1), [2, 5, -1, 3], NONE_N),
             ("nothing", floats("n", 3), [-1, 3], NONE_N),
             ("rank0", floats(), [2, 3], ()),

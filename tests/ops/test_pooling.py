@@ -138,6 +138,7 @@ ADAPTIVE = [
     Row(aten.adaptive_avg_pool2d.default, (floats("n", 2, 6, 8), [3, 2]), name="even", sizes=EMPTY),
     Row(aten.adaptive_avg_pool2d.default, (floats(2, 6, 8), [3, 8]), name="even, unbatched"),
     Row(aten.adaptive_avg_pool2d.default, (floats("n", 2, 6, 8), [6, 8]), name="same"),
+    Row(aten.adaptive_avg_pool1d.default, (floats("n", 2, 7, dtype=torch.float64), [3]), name="64"),
     Row(
         aten.adaptive_avg_pool2d.default,
         (floats("n", 2, "h", "w"),),

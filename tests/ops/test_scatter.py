@@ -17,6 +17,10 @@ NONE_N = ({"n": 0},)
 NONE_K = ({"k": 0},)
 
 
+def write_to_no_rows(x: torch.Tensor) -> torch.Tensor:
+    return aten.index_put.default(x[2:1], [None, torch.tensor([0])], torch.tensor(3.0))
+
+
 def distinct(size: int, *sizes: int | str) -> T:
     """Different positions in an axis, some counted from its end."""
 
@@ -426,6 +430,18 @@ PUTS = [
     *put(bools("n", 3), [bools("n")], bools(), name="mask bool"),
     *put(floats(5, 4, "n"), [alternating(5), below(4, 1)], floats("n"), name="mask, index"),
     *put(floats(5, 4), [alternating(5), below(4, 1)], floats(1), name="mask, index, one number"),
+    Row(
+        aten.index_put.default,
+        (floats("n", 3), bools("n", 3), ints()),
+        call=lambda x, m, v: x.index_put((m,), v),
+        name="mask, a number of another type",
+    ),
+    Row(
+        aten.index_put.default,
+        (floats(4, 5),),
+        call=write_to_no_rows,
+        name="nothing",
+    ),
     Row(
         aten.index_put.default,
         (floats("n", 3), bools("n")),

@@ -23,6 +23,7 @@ import json
 import logging
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -39,6 +40,14 @@ GROWTH_FROM = 16  # layers; below it what does not depend on depth would make gr
 RUNS = 5
 SLOW = 5.0  # seconds: from here on fewer runs
 TIMEOUT = 3600
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+WAYS = {"plain": "plain capture", "ours": "onnx_aot", "peer": "torch.onnx"}
+FIGURES = {
+    "to_plain_geomean": "{} / capture, geometric mean",
+    "to_plain_cpu_geomean": "{} / capture in CPU time, geometric mean",
+    "to_plain_worst": "{} / capture, largest",
+    "growth_exponent": "{}, growth exponent",
+}
 
 
 def main() -> None:
@@ -172,7 +181,8 @@ def measure(name: str, limit: float) -> dict[str, Any]:
                 try:
                     times[way].append(_timed(run))
                 except (OnnxExporterError, RuntimeError, AssertionError, KeyError) as error:
-                    errors[way] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                    first = COLOURS.sub("", str(error)).partition("\n")[0]
+                    errors[way] = f"{type(error).__name__}: {first}"[:200]
                     del ways[way]
     medians = {way: _median(measured) for way, measured in times.items() if measured}
     return {
@@ -259,10 +269,6 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
         exponent = _growth_exponent(rows, way)
         if exponent is not None:
             summary[f"{way}_growth_exponent"] = exponent
-    for row in rows:
-        if row["model"] == "linear_relu":
-            summary["linear_relu_ours_to_plain"] = _ratio(row, "ours")
-            summary["linear_relu_peer_to_plain"] = _ratio(row, "peer")
     return {key: round(value, 3) for key, value in summary.items() if value is not None}
 
 
@@ -315,7 +321,7 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
     for row in rows:
         plain = row["seconds"].get("plain")
         remark = row["baseline"] or "; ".join(
-            f"{way}: {error}" for way, error in row["errors"].items()
+            f"{WAYS[way]}: {error}" for way, error in row["errors"].items()
         )
         cells = [
             row["model"],
@@ -327,7 +333,12 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
             remark.replace("|", "\\|"),
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    facts = "\n".join(f"| {key} | {value} |" for key, value in summary.items())
+    facts = "\n".join(
+        f"| {label.format(WAYS[way])} | {summary[f'{way}_{key}']} |"
+        for key, label in FIGURES.items()
+        for way in WAYS
+        if f"{way}_{key}" in summary
+    )
     return "\n".join(lines) + "\n\n| Figure | Value |\n| --- | ---: |\n" + facts
 
 

@@ -88,6 +88,7 @@ class UnsupportedOperator:
         count: How many nodes call it.
         locations: Where in the user's code, as ``"file:line in function"``, without repetition.
         reason: Why it is known not to be translated, or an empty string.
+        parameters: What a translation of it takes after ``op``.
     """
 
     target: str
@@ -95,6 +96,7 @@ class UnsupportedOperator:
     count: int
     locations: tuple[str, ...]
     reason: str = ""
+    parameters: tuple[str, ...] = ()
 
 
 class UnsupportedOperatorError(ConversionError):
@@ -146,7 +148,7 @@ def _stub(operator: UnsupportedOperator) -> list[str]:
         "",
         "Give a translation for each in custom_translation_table, for example:",
         "",
-        f"    def {name}(op{_stub_arguments(operator.schema)}):",
+        f"    def {name}({', '.join(('op', *operator.parameters))}):",
         f"        ...  # return {_stub_results(operator.schema)}, for instance op.Add(x, y)",
         "",
         "    onnx_aot.export(model, args, custom_translation_table={",
@@ -163,14 +165,3 @@ def _stub_results(schema: str) -> str:
         return "the ONNX value(s)"
     new = f"the new value of {', '.join(written)}"
     return new if results == "()" or "!)" in results else f"the ONNX value(s) and {new}"
-
-
-def _stub_arguments(schema: str) -> str:
-    """``"ns::op(Tensor x, int n=1) -> Tensor"`` gives ``", x, n"``."""
-    inside = schema.partition("(")[2].rpartition(") ->")[0]
-    names = []
-    for part in inside.split(", "):
-        words = part.split("=")[0].split()
-        if len(words) >= 2:
-            names.append(words[-1])
-    return "".join(f", {name}" for name in names)

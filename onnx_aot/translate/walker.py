@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import keyword
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +22,13 @@ from onnx_aot.errors import (
 )
 from onnx_aot.fx_passes.custom_writes import FUNCTIONALIZED, original_call
 from onnx_aot.ops.builder import Builder
-from onnx_aot.ops.registry import NOT_TRANSLATED, Argument, Translation, find_translation
+from onnx_aot.ops.registry import (
+    MEMORY_ARGUMENTS,
+    NOT_TRANSLATED,
+    Argument,
+    Translation,
+    find_translation,
+)
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
 from onnx_aot.translate.decompose import Decomposer, Pieces
 from onnx_aot.translate.dimensions import Dimensions
@@ -90,27 +97,16 @@ class Walker:
         Raises:
             UnsupportedOperatorError: There is one; the error lists all of them.
         """
-        missing: dict[str, list[torch.fx.Node]] = {}
-        reasons: dict[str, tuple[str, str]] = {}
+        missing: dict[Any, list[torch.fx.Node]] = {}
         for node in graph.nodes:
             try:
                 targets = self._missing_targets(node, set())
             except Exception as error:
                 raise _located(error, node) from error
             for target in targets:
-                missing.setdefault(str(target), []).append(node)
-                reasons[str(target)] = (_schema(target), _reason(target, node))
+                missing.setdefault(target, []).append(node)
         if missing:
-            entries = [
-                UnsupportedOperator(
-                    target=target,
-                    schema=reasons[target][0],
-                    count=len(nodes),
-                    locations=_locations(nodes),
-                    reason=reasons[target][1],
-                )
-                for target, nodes in missing.items()
-            ]
+            entries = [_unsupported(target, nodes) for target, nodes in missing.items()]
             entries.sort(key=lambda entry: -entry.count)
             raise UnsupportedOperatorError(tuple(entries))
 
@@ -320,6 +316,23 @@ def _item_name(node: torch.fx.Node, index: int) -> str:
     return f"{node.name}__{index}"
 
 
+def _unsupported(target: Any, nodes: Sequence[torch.fx.Node]) -> UnsupportedOperator:
+    schema = target._schema if isinstance(target, OpOverload) else None
+    names = [argument.name for argument in schema.arguments] if schema is not None else []
+    return UnsupportedOperator(
+        target=str(target),
+        schema="" if schema is None else str(schema),
+        count=len(nodes),
+        locations=_locations(nodes),
+        reason=_reason(target, nodes[0]),
+        parameters=tuple(
+            f"{name}_" if keyword.iskeyword(name) else name
+            for name in names
+            if name not in MEMORY_ARGUMENTS
+        ),
+    )
+
+
 def _reason(target: Any, node: torch.fx.Node) -> str:
     """Why an operator is known not to be translated, and what can be done."""
     if node.target == FUNCTIONALIZED_BY_TORCH:
@@ -334,10 +347,6 @@ def _reason(target: Any, node: torch.fx.Node) -> str:
             "Python's if and for on what is known when the model is exported"
         )
     return NOT_TRANSLATED.get(target, "")
-
-
-def _schema(target: Any) -> str:
-    return str(target._schema) if isinstance(target, OpOverload) else ""
 
 
 def _locations(nodes: Sequence[torch.fx.Node], limit: int = 5) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ Tensor = torch.Tensor
 X = torch.randn(3)
 
 _LIBRARY = torch.library.Library("onnx_aot_tests", "DEF")
+_LIBRARY.define("ranged(Tensor x, str from='a, b', *, MemoryFormat? memory_format=None) -> Tensor")
+torch.library.register_fake("onnx_aot_tests::ranged", lambda x, *a, **k: torch.empty_like(x))
 for _name in ("gadget", "widget"):
     _LIBRARY.define(f"{_name}(Tensor x, int n=1) -> Tensor")
     _LIBRARY.impl(_name, lambda x, n=1: x * n, "CPU")
@@ -72,6 +74,21 @@ def test_the_stub_that_the_error_proposes_works() -> None:
         },
     )
     torch.testing.assert_close(program(X)[0], UsesCustomOperators()(X))
+
+
+def test_the_stub_takes_what_a_translation_takes() -> None:
+    """No arguments about memory, and names that are Python keywords with an underscore."""
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        onnx_aot.export(OPS.ranged, (X,))
+    assert "def onnx_aot_tests_ranged_default(op, x, from_):" in str(caught.value)
+
+    def onnx_aot_tests_ranged_default(op: Any, x: Any, from_: Any) -> Any:
+        assert from_ == "a, b"
+        return op.Relu(x)
+
+    table = {OPS.ranged.default: onnx_aot_tests_ranged_default}
+    program = onnx_aot.export(OPS.ranged, (X,), custom_translation_table=table)
+    torch.testing.assert_close(program(X)[0], X.relu())
 
 
 class Branches(torch.nn.Module):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
+import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,7 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
+    "auto_functionalized",
     "cheap_recompilation",
     "condition_holds",
     "copy_node",
@@ -36,6 +38,7 @@ __all__ = [
     "fake_mode_of",
     "functionalized_by_torch",
     "is_symbol",
+    "keep_frames_of",
     "keep_small_sizes_dynamic",
     "marked_as_onnx_export",
     "override_composite_kernels",
@@ -56,6 +59,14 @@ def _private(module: str, attribute: str) -> Any:
         return getattr(importlib.import_module(module), attribute, None)
     except ImportError:
         return None
+
+
+auto_functionalized: Any = getattr(torch.ops.higher_order, "auto_functionalized", None)
+"""Torch's functional form of custom operators that write in place.
+
+Where it is None, programs with such operators go through ``run_decompositions``, and errors about
+them name torch's own replacement.
+"""
 
 
 # --- capture -------------------------------------------------------------------------------------
@@ -100,6 +111,28 @@ def marked_as_onnx_export() -> Iterator[None]:
         yield
     finally:
         flags._is_onnx_exporting = before  # type: ignore[union-attr]
+
+
+@contextlib.contextmanager
+def keep_frames_of(function: Callable[..., Any]) -> Iterator[None]:
+    """Makes stack traces of captured nodes show lines of a function that is not called forward.
+
+    Without ``torch.fx.proxy._STACK_TRACE_ANCHORS`` errors and metadata of models that are functions
+    or methods name no line.
+    """
+    anchors = _private("torch.fx.proxy", "_STACK_TRACE_ANCHORS")
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or not isinstance(anchors, set) or code.co_name == "forward":
+        yield
+        return
+    anchor = (code.co_filename, code.co_name)
+    known = anchor in anchors
+    anchors.add(anchor)
+    try:
+        yield
+    finally:
+        if not known:
+            anchors.discard(anchor)
 
 
 @contextlib.contextmanager
@@ -278,10 +311,16 @@ def decomposition(target: OpOverload) -> Callable[..., Any] | None:
 
 
 def core_aten_operators() -> list[OpOverload]:
-    """Every overload that torch tags as core ATen, by name."""
+    """Every overload that torch tags as core ATen, by name.
+
+    ``torch._C._jit_get_all_schemas`` names all operators; without it only those are found that
+    something in the process has used.
+    """
+    schemas = _private("torch._C", "_jit_get_all_schemas")
+    names = {schema.name.partition("::")[2] for schema in schemas()} if schemas else set()
     found = []
-    for packet_name in dir(torch.ops.aten):
-        packet = getattr(torch.ops.aten, packet_name)
+    for packet_name in names | set(dir(torch.ops.aten)):
+        packet = getattr(torch.ops.aten, packet_name, None)
         if not isinstance(packet, OpOverloadPacket):
             continue
         for overload in packet.overloads():  # type: ignore[no-untyped-call]

@@ -59,7 +59,11 @@ def capture(
     failures: list[tuple[str, Exception]] = []
     for name, strict in STRATEGIES:
         try:
-            with capture_conditions(lazy=not strict), preserved_state(module):
+            with (
+                capture_conditions(lazy=not strict),
+                torch_compat.keep_frames_of(module.forward),
+                preserved_state(module),
+            ):
                 name_collected(module, collected)
                 program = torch.export.export(
                     module,

@@ -25,7 +25,7 @@ __all__ = [
     "written_names",
 ]
 
-FUNCTIONALIZED = torch.ops.higher_order.auto_functionalized
+FUNCTIONALIZED = torch_compat.auto_functionalized
 
 
 def is_custom_write(target: OpOverload) -> bool:
@@ -33,6 +33,8 @@ def is_custom_write(target: OpOverload) -> bool:
 
     Its own operators, and those that it can take apart, are left to its functionalization.
     """
+    if FUNCTIONALIZED is None:
+        return False
     if target.namespace == "aten" or torch_compat.decomposition(target) is not None:
         return False
     returned = target._schema.returns

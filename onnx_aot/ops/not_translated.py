@@ -27,5 +27,6 @@ NOT_TRANSLATED.update(
         aten.convolution_backward.default: _GRADIENT,
         aten.rand.default: _MISSING,
         aten.randperm.default: _MISSING,
+        aten.resize_.default: "changes the size of its storage, which has no functional form",
     }
 )

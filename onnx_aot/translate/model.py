@@ -14,6 +14,7 @@ import torch
 from onnx_ir import tensor_adapters
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, SymIntArgument
 
+from onnx_aot import dtypes
 from onnx_aot.errors import ConversionError, InvalidOptionError
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import Translation
@@ -157,6 +158,8 @@ class _Assembler:
         name = asked[index] if index < len(asked) else self.names.unique(node.name)
         value = ir.Value(name=name)
         recorded = node.meta["val"]
+        if isinstance(recorded, torch.Tensor):
+            _refuse_unknown_kind(f"input {node.name}", recorded)
         self.dimensions.describe(value, recorded)
         if isinstance(spec.arg, SymIntArgument):
             size = self.dimensions.name(recorded)
@@ -185,6 +188,7 @@ class _Assembler:
         program = self.program
         held = program.state_dict.get(spec.target)
         tensor = program.constants[spec.target] if held is None else held
+        _refuse_unknown_kind(f"weight {spec.target}", tensor)
         data = tensor_adapters.TorchTensor(tensor.detach())
         value = ir.Value(
             name=self.names.unique(spec.target),
@@ -228,6 +232,10 @@ class _Assembler:
     ) -> ir.Value:
         node = argument if isinstance(argument, torch.fx.Node) else None
         value = self.walker.values[node] if node is not None else argument
+        if not isinstance(value, (ir.Value, int, float)):
+            raise ConversionError(
+                f"the model returns {value!r}; outputs of an ONNX model are tensors and numbers"
+            )
         if not isinstance(value, ir.Value):
             value = self.walker.op.constant(value)
         original = node.name if node is not None else None
@@ -252,6 +260,18 @@ class _Assembler:
         if node is not None:
             self.metadata.stamp([identity], node)
         return output
+
+
+def _refuse_unknown_kind(what: str, tensor: torch.Tensor) -> None:
+    if tensor.layout != torch.strided:
+        raise ConversionError(
+            f"{what} has the layout {tensor.layout}; ONNX has dense tensors: pass it through "
+            "to_dense()"
+        )
+    try:
+        dtypes.to_onnx(tensor.dtype)
+    except TypeError:
+        raise ConversionError(f"{what} is {tensor.dtype}, a type that ONNX does not have") from None
 
 
 def _ir_version(opset: int) -> int:

@@ -43,7 +43,7 @@ __all__ = ["Statistics", "Walker"]
 Table = Mapping[Any, tuple[Translation, ...]]
 
 # What run_decompositions makes of a custom operator that writes: views are among its arguments.
-FUNCTIONALIZED_BY_TORCH = torch.ops.higher_order.auto_functionalized_v2
+FUNCTIONALIZED_BY_TORCH = getattr(torch.ops.higher_order, "auto_functionalized_v2", None)
 
 
 @dataclasses.dataclass

@@ -10,6 +10,7 @@ import torch
 import onnx_aot
 from onnx_aot.errors import (
     CaptureError,
+    ConversionError,
     InvalidOptionError,
     TranslationError,
     UnsupportedOperatorError,
@@ -89,6 +90,45 @@ def test_the_stub_takes_what_a_translation_takes() -> None:
     table = {OPS.ranged.default: onnx_aot_tests_ranged_default}
     program = onnx_aot.export(OPS.ranged, (X,), custom_translation_table=table)
     torch.testing.assert_close(program(X)[0], X.relu())
+
+
+def test_lines_of_functions_and_methods() -> None:
+    def forward_of_no_module(x: Tensor) -> Tensor:
+        return OPS.gadget(x, 2)
+
+    class Encoder(torch.nn.Module):
+        def encode(self, x: Tensor) -> Tensor:
+            return OPS.gadget(x, 2)
+
+    for function in (forward_of_no_module, Encoder().encode):
+        with pytest.raises(UnsupportedOperatorError) as caught:
+            onnx_aot.export(function, (X,))
+        line = function.__code__.co_firstlineno + 1
+        (location,) = caught.value.operators[0].locations
+        assert location.startswith(f"{__file__}:{line} in {function.__name__}")
+
+
+class HoldsSparse(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("matrix", torch.eye(3).to_sparse())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.matrix * x
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "message"),
+    [
+        (lambda x: x, torch.empty(3, dtype=torch.bits8), "input x is torch.bits8, a type that"),
+        (torch.nn.ReLU(), torch.eye(3).to_sparse(), "input input has the layout torch.sparse_coo"),
+        (HoldsSparse(), X, "weight matrix has the layout torch.sparse_coo"),
+        (lambda x: (x + 1, "text"), X, "the model returns 'text'; outputs of an ONNX model are"),
+    ],
+)
+def test_what_onnx_does_not_have(model: Any, args: Tensor, message: str) -> None:
+    with pytest.raises(ConversionError, match=message):
+        onnx_aot.export(model, (args,))
 
 
 class Branches(torch.nn.Module):

@@ -64,14 +64,14 @@ def _scale(op: Builder, query: Value, scale: float | None) -> float | Value:
     return op.Reciprocal(op.Sqrt(op.cast(width, op.result_dtype)))
 
 
-def _bias(op: Builder, mask: Value) -> tuple[Value, Value | None]:
+def _bias(op: Builder, mask: Value) -> tuple[Value, Value]:
     """What is added to the scores, and per row whether any key is admitted."""
+    minus_infinity = op.constant(float("-inf"), op.result_dtype)
     if mask.dtype == BOOL:
-        minus_infinity = op.constant(float("-inf"), op.result_dtype)
         bias = op.Where(mask, 0.0, minus_infinity)
-        return bias, op.Greater(op.reduce("ReduceMax", bias, [-1], True), minus_infinity)
-    bias = op.cast(mask, op.result_dtype)
-    return bias, op.Greater(op.reduce("ReduceMax", bias, [-1], True), float("-inf"))
+    else:
+        bias = op.cast(mask, op.result_dtype)
+    return bias, op.Greater(op.reduce("ReduceMax", bias, [-1], True), minus_infinity)
 
 
 def _causal_bias(op: Builder, query: Value, key: Value) -> Value:

@@ -318,9 +318,14 @@ class Builder(BuilderBase):
         first = self.result[0] if isinstance(self.result, (list, tuple)) else self.result
         return dtypes.to_onnx(first.dtype)
 
-    def cast(self, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-        """The value in an element type; itself when it has that type."""
-        return value if value.dtype == dtype else self.Cast(value, to=dtype)
+    def cast(self, value: Any, dtype: ir.DataType | None) -> ir.Value:
+        """A value in an element type, itself when it has that type; a number as a constant of it.
+
+        None stands for the type that the value or number has.
+        """
+        if not isinstance(value, ir.Value):
+            return self.constant(value, dtype)
+        return value if dtype is None or value.dtype == dtype else self.Cast(value, to=dtype)
 
     def rank(self, value: ir.Value) -> int:
         """Number of dimensions, which the capture always knows for an operator's arguments."""

@@ -39,7 +39,7 @@ def _register_comparison(name: str, *targets: Any) -> None:
 
     def translation(op: Builder, self: Value, other: Value | Scalar) -> Value:
         if order is not None and self.dtype == BOOL:
-            return order(op, self, _tensor(op, other, BOOL))
+            return order(op, self, op.cast(other, BOOL))
         return op.call_op(name, [self, other], {})
 
     translation.__name__ = f"aten_as_{name}"
@@ -64,10 +64,6 @@ for _name, _targets in {
 @register(aten.ne.Tensor, aten.ne.Scalar, aten.not_equal.Tensor, aten.not_equal.Scalar)
 def aten_ne(op: Builder, self: Value, other: Value | Scalar) -> Value:
     return op.Xor(self, other) if self.dtype == BOOL else op.Not(op.Equal(self, other))
-
-
-def _tensor(op: Builder, value: Value | Scalar, dtype: ir.DataType | None) -> Value:
-    return value if isinstance(value, ir.Value) else op.constant(value, dtype)
 
 
 def _boolean(op: Builder, value: Value) -> Value:
@@ -98,7 +94,7 @@ def _register_bitwise(logical: str, bitwise: str, *targets: Any) -> None:
     """Booleans use the logical operator, integers the bitwise one (opset 18)."""
 
     def translation(op: Builder, self: Value | Scalar, other: Value | Scalar) -> Value:
-        self = _tensor(op, self, op.result_dtype)
+        self = op.cast(self, op.result_dtype)
         name = logical if self.dtype == BOOL else bitwise
         return op.call_op(name, [self, other], {})
 
@@ -164,12 +160,12 @@ def _truth(op: Builder, value: Value) -> bool | None:
 @register(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
 def aten_where(op: Builder, condition: Value, self: Value | Scalar, other: Value | Scalar) -> Value:
     dtype = op.result_dtype
-    return where(op, condition, _tensor(op, self, dtype), _tensor(op, other, dtype))
+    return where(op, condition, op.cast(self, dtype), op.cast(other, dtype))
 
 
 @register(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def aten_masked_fill(op: Builder, self: Value, mask: Value, value: Value | Scalar) -> Value:
-    return where(op, mask, _tensor(op, value, self.dtype), self)
+    return where(op, mask, op.cast(value, self.dtype), self)
 
 
 @register(aten.isnan.default)

@@ -24,12 +24,12 @@ INT64 = ir.DataType.INT64
 
 def filled(op: Builder, sizes: Sequence[Size], value: Any, dtype: ir.DataType) -> Value:
     """A tensor of one number, which may be a 0-d value of the graph."""
-    return op.Expand(_as(op, value, dtype), op.sizes(sizes))
+    return op.Expand(op.cast(value, dtype), op.sizes(sizes))
 
 
 def filled_like(op: Builder, like: Value, value: Any) -> Value:
     """A tensor of one number in another's shape and the recorded type."""
-    return op.Expand(_as(op, value, op.result_dtype), op.Shape(like))
+    return op.Expand(op.cast(value, op.result_dtype), op.Shape(like))
 
 
 @register(aten.full.default)
@@ -148,27 +148,23 @@ def _arange(op: Builder, start: Any, end: Any, step: Any) -> Value:
     if is_floating(dtype):
         return op.cast(_range(op, bounds, DOUBLE), dtype)
     index = _range(op, (0, _steps(op, *bounds), 1), INT64)
-    counted = op.Add(_as(op, start, INT64), op.Mul(index, _as(op, step, INT64)))
+    counted = op.Add(op.cast(start, INT64), op.Mul(index, op.cast(step, INT64)))
     return op.cast(counted, dtype)
 
 
 def _range(op: Builder, bounds: Sequence[Any], dtype: ir.DataType) -> Value:
-    counted: Value = op.Range(*(_as(op, bound, dtype) for bound in bounds))
+    counted: Value = op.Range(*(op.cast(bound, dtype) for bound in bounds))
     return counted
 
 
 def _steps(op: Builder, start: Any, end: Any, step: Any) -> Value:
     """How many steps it takes to reach the end."""
-    way = op.Sub(_as(op, end, DOUBLE), _as(op, start, DOUBLE))
-    return op.cast(op.Ceil(op.Div(way, _as(op, step, DOUBLE))), INT64)
+    way = op.Sub(op.cast(end, DOUBLE), op.cast(start, DOUBLE))
+    return op.cast(op.Ceil(op.Div(way, op.cast(step, DOUBLE))), INT64)
 
 
 def _is_integer(bound: Any) -> bool:
     return bound.dtype == INT64 if isinstance(bound, ir.Value) else isinstance(bound, int)
-
-
-def _as(op: Builder, number: Any, dtype: ir.DataType) -> Value:
-    return op.cast(number, dtype) if isinstance(number, ir.Value) else op.constant(number, dtype)
 
 
 @register(
@@ -188,8 +184,8 @@ def aten_linspace(op: Builder, start: Any, end: Any, steps: int, dtype: Any = No
         dtype = dtypes.to_torch(op.result_dtype)
         return op.constant(torch.linspace(start, end, steps, dtype=dtype, device="cpu"))
     if not is_floating(op.result_dtype):
-        start, end = _as(op, start, INT64), _as(op, end, INT64)
-    first, last = _as(op, start, DOUBLE), _as(op, end, DOUBLE)
+        start, end = op.cast(start, INT64), op.cast(end, INT64)
+    first, last = op.cast(start, DOUBLE), op.cast(end, DOUBLE)
     step = op.Div(op.Sub(last, first), float(max(steps - 1, 1)))
     index = _range(op, (0, steps, 1), INT64)
     in_first_half = op.Less(index, max(steps // 2, 1))

@@ -57,7 +57,7 @@ def _scaled(op: Builder, value: Value | Scalar, alpha: Scalar) -> Value | Scalar
 @register(aten.add.Tensor, aten.add.Scalar)
 def aten_add(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
     if self.dtype == ir.DataType.BOOL:
-        added = op.cast(_tensor(op, other), ir.DataType.BOOL)
+        added = op.cast(other, ir.DataType.BOOL)
         return op.Or(self, added if alpha else op.constant(False))
     if not isinstance(other, ir.Value):
         if isinstance(alpha, (int, float)):
@@ -111,7 +111,7 @@ def aten_div_mode(
 
 @register(aten.floor_divide.default, aten.floor_divide.Scalar)
 def aten_floor_divide(op: Builder, self: Value | Scalar, other: Value | Scalar) -> Value:
-    return floor_divide(op, _tensor(op, self, op.result_dtype), other)
+    return floor_divide(op, op.cast(self, op.result_dtype), other)
 
 
 def floor_divide(op: Builder, left: Value, right: Value | Scalar) -> Value:
@@ -120,12 +120,12 @@ def floor_divide(op: Builder, left: Value, right: Value | Scalar) -> Value:
     Floating: ``(a - fmod(a, b)) / b``, corrected as Python's floor division is, is exact also where
     ``a / b`` rounds up to the next integer; torch computes it so.
     """
-    divisor = _tensor(op, right, left.dtype)
+    divisor = op.cast(right, left.dtype)
     if is_floating(left.dtype):
         remainder = op.Mod(left, divisor, fmod=1)
         quotient = op.Div(op.Sub(left, remainder), divisor)
         adjust = op.And(op.Not(op.Equal(remainder, 0.0)), _opposite_signs(op, remainder, divisor))
-        quotient = op.Sub(quotient, op.cast(adjust, _known(left.dtype)))
+        quotient = op.Sub(quotient, op.cast(adjust, left.dtype))
         floored = op.Floor(quotient)
         floored = op.Where(
             op.Greater(op.Sub(quotient, floored), 0.5), op.Add(floored, 1.0), floored
@@ -134,7 +134,7 @@ def floor_divide(op: Builder, left: Value, right: Value | Scalar) -> Value:
     quotient = op.Div(left, divisor)
     inexact = op.Not(op.Equal(op.Mul(quotient, divisor), left))
     adjust = op.And(inexact, _opposite_signs(op, left, divisor))
-    return op.Sub(quotient, op.cast(adjust, _known(left.dtype)))
+    return op.Sub(quotient, op.cast(adjust, left.dtype))
 
 
 def _opposite_signs(op: Builder, left: Value, right: Value) -> Value:
@@ -147,7 +147,7 @@ def aten_remainder(op: Builder, self: Value | Scalar, other: Value | Scalar) -> 
         self = op.constant(self, op.result_dtype)
     if not is_floating(self.dtype):
         return op.Mod(self, other)
-    divisor = _tensor(op, other, self.dtype)
+    divisor = op.cast(other, self.dtype)
     remainder = op.Mod(self, divisor, fmod=1)
     adjust = op.And(op.Not(op.Equal(remainder, 0.0)), _opposite_signs(op, remainder, divisor))
     return op.Where(adjust, op.Add(remainder, divisor), remainder)
@@ -158,7 +158,7 @@ def aten_fmod(op: Builder, self: Value, other: Value | Scalar) -> Value:
     """ONNX Runtime's Mod goes through double where fmod=1, which does not hold every integer."""
     if is_floating(self.dtype):
         return op.Mod(self, other, fmod=1)
-    divisor = _tensor(op, other, self.dtype)
+    divisor = op.cast(other, self.dtype)
     return op.Sub(self, op.Mul(op.Div(self, divisor), divisor))
 
 
@@ -237,7 +237,7 @@ def aten_log10(op: Builder, self: Value) -> Value:
 
 def _log(op: Builder, value: Value, base: float) -> Value:
     """``log(x) / log(base)``, exact at powers of the base: floors and ceilings are taken of it."""
-    dtype = _known(value.dtype)
+    dtype = value.dtype
     value = op.cast(value, ir.DataType.DOUBLE)
     quotient = op.Div(op.Log(value), math.log(base))
     if dtype != ir.DataType.DOUBLE:
@@ -421,12 +421,3 @@ def aten_addcdiv(
     op: Builder, self: Value, tensor1: Value, tensor2: Value, value: Scalar = 1
 ) -> Value:
     return op.Add(self, _scaled(op, op.Div(tensor1, tensor2), value))
-
-
-def _tensor(op: Builder, value: Value | Scalar, dtype: ir.DataType | None = None) -> Value:
-    return value if isinstance(value, ir.Value) else op.constant(value, dtype)
-
-
-def _known(dtype: ir.DataType | None) -> ir.DataType:
-    assert dtype is not None
-    return dtype

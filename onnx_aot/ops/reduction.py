@@ -70,12 +70,7 @@ def _average(
     if isinstance(count, int) and count > 0:
         return op.reduce("ReduceMean", value, axes, keepdim)
     total = op.reduce("ReduceSum", value, axes, keepdim)
-    return op.Div(total, op.cast(as_value(op, count), _known(value.dtype)))
-
-
-def _known(dtype: ir.DataType | None) -> ir.DataType:
-    assert dtype is not None
-    return dtype
+    return op.Div(total, op.cast(as_value(op, count), value.dtype))
 
 
 @register(aten.prod.default, aten.prod.dim_int)
@@ -240,10 +235,10 @@ def _variance(op: Builder, value: Value, dim: Axes, correction: Any, keepdim: bo
     if correction == 0:
         return _average(op, square, axes, keepdim, count)
     total = op.reduce("ReduceSum", square, axes, keepdim)
-    return op.Div(total, _freedom(op, count, correction, _known(value.dtype)))
+    return op.Div(total, _freedom(op, count, correction, value.dtype))
 
 
-def _freedom(op: Builder, count: Size, correction: Any, dtype: ir.DataType) -> Value | float:
+def _freedom(op: Builder, count: Size, correction: Any, dtype: ir.DataType | None) -> Value | float:
     """``max(0, n - correction)``; the subtraction is exact where the correction is whole."""
     if isinstance(count, int):
         return max(0.0, count - float(correction))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -21,65 +22,11 @@ Value = ir.Value
 GATES: dict[str, list[int]] = {"LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2], "RNN": [0]}
 
 
-@register(aten.lstm.input)
-def aten_lstm(
-    op: Builder,
-    input: Value,
-    hx: Sequence[Value],
-    params: Sequence[Value],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> list[Value]:
-    return _recurrent(
-        op,
-        "LSTM",
-        input,
-        hx,
-        params,
-        has_biases,
-        num_layers,
-        dropout if train else 0.0,
-        bidirectional,
-        batch_first,
-    )
-
-
-@register(aten.gru.input)
-def aten_gru(
-    op: Builder,
-    input: Value,
-    hx: Value,
-    params: Sequence[Value],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> list[Value]:
-    return _recurrent(
-        op,
-        "GRU",
-        input,
-        [hx],
-        params,
-        has_biases,
-        num_layers,
-        dropout if train else 0.0,
-        bidirectional,
-        batch_first,
-    )
-
-
-def _register_rnn(target: OpOverload, activation: str) -> None:
-    def aten_rnn(
+def _register_layers(target: OpOverload, kind: str, activation: str | None = None) -> None:
+    def translation(
         op: Builder,
         input: Value,
-        hx: Value,
+        hx: Any,
         params: Sequence[Value],
         has_biases: bool,
         num_layers: int,
@@ -90,9 +37,9 @@ def _register_rnn(target: OpOverload, activation: str) -> None:
     ) -> list[Value]:
         return _recurrent(
             op,
-            "RNN",
+            kind,
             input,
-            [hx],
+            _states(kind, hx),
             params,
             has_biases,
             num_layers,
@@ -102,66 +49,44 @@ def _register_rnn(target: OpOverload, activation: str) -> None:
             activation,
         )
 
-    register(target)(aten_rnn)
+    register(target)(translation)
 
 
-_register_rnn(aten.rnn_tanh.input, "Tanh")
-_register_rnn(aten.rnn_relu.input, "Relu")
+def _states(kind: str, hx: Any) -> Sequence[Value]:
+    """An LSTM has a list of two states, the others have one."""
+    return hx if kind == "LSTM" else [hx]
+
+
+_register_layers(aten.lstm.input, "LSTM")
+_register_layers(aten.gru.input, "GRU")
+_register_layers(aten.rnn_tanh.input, "RNN", "Tanh")
+_register_layers(aten.rnn_relu.input, "RNN", "Relu")
 
 
 # --- one time step -------------------------------------------------------------------------------
 
 
-@register(aten.lstm_cell.default)
-def aten_lstm_cell(
-    op: Builder,
-    input: Value,
-    hx: Sequence[Value],
-    w_ih: Value,
-    w_hh: Value,
-    b_ih: Value | None = None,
-    b_hh: Value | None = None,
-) -> list[Value]:
-    return _step(op, "LSTM", input, hx, w_ih, w_hh, b_ih, b_hh)
+def _register_cell(target: OpOverload, kind: str, activation: str | None = None) -> None:
+    def translation(
+        op: Builder,
+        input: Value,
+        hx: Any,
+        w_ih: Value,
+        w_hh: Value,
+        b_ih: Value | None = None,
+        b_hh: Value | None = None,
+    ) -> list[Value] | Value:
+        states = _states(kind, hx)
+        finals = _step(op, kind, input, states, w_ih, w_hh, b_ih, b_hh, activation)
+        return finals if kind == "LSTM" else finals[0]
+
+    register(target)(translation)
 
 
-@register(aten.gru_cell.default)
-def aten_gru_cell(
-    op: Builder,
-    input: Value,
-    hx: Value,
-    w_ih: Value,
-    w_hh: Value,
-    b_ih: Value | None = None,
-    b_hh: Value | None = None,
-) -> Value:
-    return _step(op, "GRU", input, [hx], w_ih, w_hh, b_ih, b_hh)[0]
-
-
-@register(aten.rnn_tanh_cell.default)
-def aten_rnn_tanh_cell(
-    op: Builder,
-    input: Value,
-    hx: Value,
-    w_ih: Value,
-    w_hh: Value,
-    b_ih: Value | None = None,
-    b_hh: Value | None = None,
-) -> Value:
-    return _step(op, "RNN", input, [hx], w_ih, w_hh, b_ih, b_hh, "Tanh")[0]
-
-
-@register(aten.rnn_relu_cell.default)
-def aten_rnn_relu_cell(
-    op: Builder,
-    input: Value,
-    hx: Value,
-    w_ih: Value,
-    w_hh: Value,
-    b_ih: Value | None = None,
-    b_hh: Value | None = None,
-) -> Value:
-    return _step(op, "RNN", input, [hx], w_ih, w_hh, b_ih, b_hh, "Relu")[0]
+_register_cell(aten.lstm_cell.default, "LSTM")
+_register_cell(aten.gru_cell.default, "GRU")
+_register_cell(aten.rnn_tanh_cell.default, "RNN", "Tanh")
+_register_cell(aten.rnn_relu_cell.default, "RNN", "Relu")
 
 
 def _step(
@@ -173,7 +98,7 @@ def _step(
     w_hh: Value,
     b_ih: Value | None,
     b_hh: Value | None,
-    activation: str | None = None,
+    activation: str | None,
 ) -> list[Value]:
     """A layer over a sequence of length one; the final states."""
     biases = [bias for bias in (b_ih, b_hh) if bias is not None]
@@ -210,7 +135,7 @@ def _recurrent(
     dropout: float,
     bidirectional: bool,
     batch_first: bool,
-    activation: str | None = None,
+    activation: str | None,
 ) -> list[Value]:
     """Returns the output and the final states, each ``[layers * directions, batch, hidden]``."""
     directions = 2 if bidirectional else 1

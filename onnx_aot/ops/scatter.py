@@ -50,7 +50,7 @@ def aten_scatter_src(op: Builder, self: Value, dim: int, index: Value, src: Valu
 
 @register(aten.scatter.value)
 def aten_scatter_value(op: Builder, self: Value, dim: int, index: Value, value: Any) -> Value:
-    source = _filled_like(op, index, _fill(op, self, value))
+    source = _filled_like(op, index, op.cast(value, self.dtype))
     return _scattered(op, self, dim, index, source, "none")
 
 
@@ -70,7 +70,7 @@ def aten_scatter_reduce_src(
 def aten_scatter_value_reduce(
     op: Builder, self: Value, dim: int, index: Value, value: Any, reduce: str
 ) -> Value:
-    source = _filled_like(op, index, _fill(op, self, value))
+    source = _filled_like(op, index, op.cast(value, self.dtype))
     return _scattered(op, self, dim, index, source, REDUCTIONS[reduce])
 
 
@@ -96,9 +96,9 @@ def aten_scatter_reduce(
     )
     if reduce != "mean":
         return reduced
-    ones = _filled_like(op, self, _fill(op, self, 1))
+    ones = _filled_like(op, self, op.cast(1, self.dtype))
     count = _start(op, ones, dim, index, "add", include_self)
-    one = _filled_like(op, index, _fill(op, self, 1))
+    one = _filled_like(op, index, op.cast(1, self.dtype))
     count = _scattered(op, count, dim, index, one, "add")
     return op.Div(reduced, count) if is_floating(self.dtype) else floor_divide(op, reduced, count)
 
@@ -113,7 +113,7 @@ def _start(
     lowest, highest = _range(dtype)
     neutral = {"add": 0, "mul": 1, "max": lowest, "min": highest}[reduction]
     return _scattered(
-        op, value, dim, index, _filled_like(op, index, _fill(op, value, neutral)), "none"
+        op, value, dim, index, _filled_like(op, index, op.cast(neutral, value.dtype)), "none"
     )
 
 
@@ -127,12 +127,6 @@ def _range(dtype: torch.dtype) -> tuple[float, float]:
 def _filled_like(op: Builder, value: Value, fill: Value) -> Value:
     """A 0-d value in the shape of another."""
     return shaped(op.Expand(fill, op.Shape(value)), value.shape or ())
-
-
-def _fill(op: Builder, value: Value, fill: Any) -> Value:
-    """A number in the type of a tensor."""
-    dtype = value.dtype or op.result_dtype
-    return op.cast(fill, dtype) if isinstance(fill, ir.Value) else op.constant(fill, dtype)
 
 
 def _scattered(
@@ -253,7 +247,7 @@ def aten_select_scatter(op: Builder, self: Value, src: Value, dim: int, index: S
 
 @register(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 def aten_index_fill(op: Builder, self: Value, dim: int, index: Value, value: Any) -> Value:
-    fill = _fill(op, self, value)
+    fill = op.cast(value, self.dtype)
     if op.rank(self) == 0:
         filled = aten_index_fill(op, _as_vector(op, self), 0, index, fill)
         return op.Reshape(filled, op.constant([], INT64))

@@ -43,11 +43,7 @@ def _together(op: Builder, left: Any, right: Any) -> tuple[Any, Any]:
         for side in (left, right)
     )
     dtype = DOUBLE if floating else INT64
-    return _as(op, left, dtype), _as(op, right, dtype)
-
-
-def _as(op: Builder, side: Any, dtype: ir.DataType) -> Value:
-    return op.cast(side, dtype) if isinstance(side, ir.Value) else op.constant(side, dtype)
+    return op.cast(left, dtype), op.cast(right, dtype)
 
 
 @register(operator.add)
@@ -67,7 +63,7 @@ def sym_mul(op: Builder, left: Any, right: Any) -> Value:
 
 @register(operator.truediv)
 def sym_truediv(op: Builder, left: Any, right: Any) -> Value:
-    return op.Div(_as(op, left, DOUBLE), _as(op, right, DOUBLE))
+    return op.Div(op.cast(left, DOUBLE), op.cast(right, DOUBLE))
 
 
 @register(operator.floordiv)
@@ -101,18 +97,18 @@ def sym_abs(op: Builder, value: Any) -> Value:
 @register(operator.pow)
 def sym_pow(op: Builder, left: Any, right: Any) -> Value:
     if isinstance(op.result, torch.SymFloat):
-        return op.Pow(_as(op, left, DOUBLE), _as(op, right, DOUBLE))
+        return op.Pow(op.cast(left, DOUBLE), op.cast(right, DOUBLE))
     return op.Pow(*_together(op, left, right))
 
 
 @register(operator.lshift)
 def sym_lshift(op: Builder, left: Any, right: Any) -> Value:
-    return op.Mul(_as(op, left, INT64), _power_of_two(op, right))
+    return op.Mul(op.cast(left, INT64), _power_of_two(op, right))
 
 
 @register(operator.rshift)
 def sym_rshift(op: Builder, left: Any, right: Any) -> Value:
-    return _floor_quotient(op, _as(op, left, INT64), _power_of_two(op, right))
+    return _floor_quotient(op, op.cast(left, INT64), _power_of_two(op, right))
 
 
 def _power_of_two(op: Builder, exponent: Any) -> Value:
@@ -141,36 +137,36 @@ def sym_min(op: Builder, left: Any, right: Any) -> Value:
 
 @register(torch.sym_float)
 def sym_float(op: Builder, value: Any) -> Value:
-    return _as(op, value, DOUBLE)
+    return op.cast(value, DOUBLE)
 
 
 @register(math.trunc)
 def sym_trunc(op: Builder, value: Any) -> Value:
-    return _as(op, value, INT64)
+    return op.cast(value, INT64)
 
 
 @register(round)
 def sym_round(op: Builder, value: Any, digits: int | None = None) -> Value:
     """Half to even, to a whole number unless digits are asked for."""
     if digits is None:
-        return op.cast(op.Round(_as(op, value, DOUBLE)), INT64)
+        return op.cast(op.Round(op.cast(value, DOUBLE)), INT64)
     scale = 10.0**digits
-    return op.Div(op.Round(op.Mul(_as(op, value, DOUBLE), scale)), scale)
+    return op.Div(op.Round(op.Mul(op.cast(value, DOUBLE), scale)), scale)
 
 
 @register(math.ceil)
 def sym_ceil(op: Builder, value: Any) -> Value:
-    return op.cast(op.Ceil(_as(op, value, DOUBLE)), INT64)
+    return op.cast(op.Ceil(op.cast(value, DOUBLE)), INT64)
 
 
 @register(math.floor)
 def sym_floor(op: Builder, value: Any) -> Value:
-    return op.cast(op.Floor(_as(op, value, DOUBLE)), INT64)
+    return op.cast(op.Floor(op.cast(value, DOUBLE)), INT64)
 
 
 @register(torch.sym_sqrt)
 def sym_sqrt(op: Builder, value: Any) -> Value:
-    return op.Sqrt(_as(op, value, DOUBLE))
+    return op.Sqrt(op.cast(value, DOUBLE))
 
 
 @register(operator.eq)
@@ -207,25 +203,25 @@ def sym_ge(op: Builder, left: Any, right: Any) -> Value:
 def sym_and(op: Builder, left: Any, right: Any) -> Value:
     if isinstance(op.result, torch.SymInt):
         return op.BitwiseAnd(*_together(op, left, right))
-    return op.And(_as(op, left, BOOL), _as(op, right, BOOL))
+    return op.And(op.cast(left, BOOL), op.cast(right, BOOL))
 
 
 @register(operator.or_)
 def sym_or(op: Builder, left: Any, right: Any) -> Value:
     if isinstance(op.result, torch.SymInt):
         return op.BitwiseOr(*_together(op, left, right))
-    return op.Or(_as(op, left, BOOL), _as(op, right, BOOL))
+    return op.Or(op.cast(left, BOOL), op.cast(right, BOOL))
 
 
 @register(torch.sym_not)
 def sym_not(op: Builder, value: Any) -> Value:
-    return op.Not(_as(op, value, BOOL))
+    return op.Not(op.cast(value, BOOL))
 
 
 @register(torch.sym_ite)
 def sym_ite(op: Builder, condition: Any, then: Any, otherwise: Any) -> Value:
     left, right = _together(op, then, otherwise)
-    return op.Where(_as(op, condition, BOOL), left, right)
+    return op.Where(op.cast(condition, BOOL), left, right)
 
 
 @register(aten.item.default, aten._local_scalar_dense.default)

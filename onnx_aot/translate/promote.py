@@ -115,7 +115,7 @@ def promote(
 
 
 def _common_dtype(node: torch.fx.Node) -> torch.dtype | None:
-    """``torch.result_type`` over the operands: tensors, numbers and symbolic numbers."""
+    """``torch.result_type`` of the operands, of which operators with a boolean result have two."""
     operands: list[Any] = []
     for argument in node.args:
         value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument

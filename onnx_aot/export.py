@@ -326,11 +326,17 @@ def _check_delivered(
     Raises:
         DynamicShapeError: A dimension is static, or bound to the example's size.
     """
-    from onnx_aot.capture.delivered import refuse_pinned, refuse_static, renamed
+    from onnx_aot.capture.delivered import bound_dimensions, refuse_static, renamed
 
     assert program.exported_program is not None
     refuse_static(program.exported_program, requested)
-    refuse_pinned(program.exported_program, requested, record.conditions)
+    bound = bound_dimensions(program.exported_program, requested, record.conditions)
+    if bound:
+        _note(
+            record,
+            "the model chooses between sizes, and was captured as it is around the example's; it "
+            f"may answer wrongly outside of {'; '.join(bound)}. The report lists the conditions",
+        )
     others = renamed(program.exported_program, requested)
     if others:
         _note(record, f"dimensions have other names than were asked for: {'; '.join(others)}")

@@ -20,7 +20,7 @@ from onnx_aot.torch_compat import (
     symbolic_expression,
 )
 
-__all__ = ["dimension_names", "keeps_dimensions", "refuse_pinned", "refuse_static", "renamed"]
+__all__ = ["bound_dimensions", "dimension_names", "keeps_dimensions", "refuse_static", "renamed"]
 
 # How torch writes one dimension of an input, in conditions and in messages.
 SIZE_TERM = re.compile(r"L\['(\w+)'\]((?:\['?\w+'?\])*)\.size\(\)\[(\d+)\]")
@@ -57,33 +57,47 @@ def dimension_names(
     return derived | given
 
 
-def refuse_pinned(
+def bound_dimensions(
     program: torch.export.ExportedProgram, requested: DynamicShapes, conditions: Sequence[str]
-) -> None:
-    """Looks for conditions that only sizes near the example's fulfil, such as ``n == 1``.
+) -> list[str]:
+    """Looks for conditions that only sizes around the example's fulfil.
 
-    The capture holds a dimension to be dynamic under such a condition, but answers with numbers
-    that it worked out from the example.
+    The capture holds a dimension to be dynamic under such a condition, but answers with what it
+    worked out from the example, such as half of the size in Python numbers, or a branch.
+
+    Returns:
+        A sentence for every such condition on a dimension that was asked to be dynamic.
 
     Raises:
-        DynamicShapeError: There is one on a dimension that was asked to be dynamic.
+        DynamicShapeError: The example's size is the only one that fulfils it, as for ``n == 1``.
     """
     examples = {
         (dim.path, dim.axis): example_size(size)
         for dim, size in _sizes(program, requested)
         if not dim.may_be_static
     }
-    pinned = []
+    by_dimension: dict[tuple[str, int], list[tuple[str, str]]] = {}
     for condition in conditions:
         terms = {match[0]: match for match in SIZE_TERM.finditer(condition)}
-        if len(terms) != 1:
-            continue
-        ((term, match),) = terms.items()
-        path, axis = match[1] + match[2], int(match[3])
-        example = examples.get((path, axis))
-        if example is not None and _only_near(condition.replace(term, "n"), example):
+        if len(terms) == 1:
+            ((term, match),) = terms.items()
+            path, axis = match[1] + match[2], int(match[3])
             shown = condition.replace(term, f"{path}.shape[{axis}]")
-            pinned.append(f"  {path}, axis {axis}: captured for {shown}, the example is {example}")
+            entry = (condition.replace(term, "n"), shown)
+            by_dimension.setdefault((path, axis), []).append(entry)
+    pinned, bound = [], []
+    for (path, axis), found in by_dimension.items():
+        example = examples.get((path, axis))
+        if example is None:
+            continue
+        near = [entry for entry in found if _only_near(entry[0], example)]
+        if not near:
+            continue
+        sizes = [n for n in range(_limit(example)) if all(_holds(on_n, n) for on_n, _ in near)]
+        if len(sizes) > 1:
+            bound.append(f"{path}, axis {axis}: {min(sizes)} to {max(sizes)}")
+        else:
+            pinned.append(f"  {path}, axis {axis}: captured for {near[0][1]}")
     if pinned:
         raise DynamicShapeError(
             "dimensions that were asked to be dynamic are bound to the example's size by "
@@ -93,16 +107,27 @@ def refuse_pinned(
             "give an example of another size where it is 0 or 1, or leave these dimensions out of "
             "dynamic_shapes."
         )
+    return bound
 
 
 def _only_near(condition: str, example: int) -> bool:
-    """Whether sizes fulfil a condition on ``n`` only around the example, not below and above."""
+    """Whether sizes far above the example and some below it do not fulfil a condition on ``n``."""
+    for far in (2 * example + 1, 3 * example + 2, _limit(example)):
+        if _holds(condition, far):
+            return False  # nearly always, without looking at every size
+    above = range(2 * example + 1, _limit(example))
+    return not any(_holds(condition, n) for n in above) and (
+        example == 0 or not all(_holds(condition, n) for n in range(example))
+    )
 
-    def holds(sizes: range) -> list[bool | None]:
-        return [condition_holds(condition, {"n": size}) for size in sizes]
 
-    above = holds(range(2 * example + 1, 4 * example + 64))
-    return False in holds(range(example)) and all(held is False for held in above)
+def _holds(condition: str, size: int) -> bool:
+    return condition_holds(condition, {"n": size}) is not False
+
+
+def _limit(example: int) -> int:
+    """Sizes are looked at up to here."""
+    return 4 * example + 64
 
 
 def keeps_dimensions(

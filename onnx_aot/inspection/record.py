@@ -31,10 +31,10 @@ def _stages() -> dict[str, Stage]:
         Stage("Translate operators to ONNX", "conversion"),
         Stage("Optimize the ONNX model", "optimization"),
         Stage("Check what was delivered against what was asked", "checker"),
-        Stage("Save", "save"),
         Stage("Verify in ONNX Runtime", "accuracy"),
+        Stage("Save", "save"),
     )
-    keys = ("capture", "fx_passes", "translate", "ir_passes", "check", "save", "verify")
+    keys = ("capture", "fx_passes", "translate", "ir_passes", "check", "verify", "save")
     return dict(zip(keys, stages, strict=True))
 
 

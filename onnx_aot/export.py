@@ -361,10 +361,13 @@ def _check_delivered(
         )
 
 
-def _note(record: ExportRecord, note: str) -> None:
-    """Something that the user should know: a warning, and a line in the report."""
+def _note(record: ExportRecord, note: str, depth: int = 5) -> None:
+    """Something that the user should know: a warning, and a line in the report.
+
+    ``depth`` is how many calls up the user's own line is.
+    """
     record.notes.append(note)
-    warnings.warn(note, OnnxExporterWarning, stacklevel=5)
+    warnings.warn(note, OnnxExporterWarning, stacklevel=depth)
 
 
 # --- around the stages ---------------------------------------------------------------------------
@@ -514,7 +517,8 @@ def _dump(program: ONNXProgram, folder: str | os.PathLike[str], record: ExportRe
         with written_beside(path) as file:
             torch.export.save(program.exported_program, file)
     except Exception as error:  # the model itself is not concerned
-        _note(record, f"the captured program could not be saved: {type(error).__name__}: {error}")
+        message = f"the captured program could not be saved: {type(error).__name__}: {error}"
+        _note(record, message, depth=4)
     else:
         logger.info("the captured program is in %s", path)
 

@@ -455,11 +455,29 @@ def test_report(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_does_not_cost_the_program(tmp_path: Path) -> None:
     taken = tmp_path / "file"
     taken.write_text("")
-    with pytest.warns(OnnxExporterWarning, match="could not write the report"):
+    with pytest.warns(OnnxExporterWarning, match="could not write the report") as caught:
         program = onnx_aot.export(Affine(), (X,), report=True, artifacts_dir=taken)
     assert len(program.model.graph) > 0
-    with pytest.warns(OnnxExporterWarning, match="the captured program could not be saved"):
+    assert caught[0].filename == __file__
+    with pytest.warns(
+        OnnxExporterWarning, match="the captured program could not be saved"
+    ) as caught:
         onnx_aot.export(Affine(), (X,), dump_exported_program=True, artifacts_dir=taken)
+    assert caught[0].filename == __file__
+
+
+def test_the_report_lists_translations_that_nothing_uses(tmp_path: Path) -> None:
+    def relu(op: Any, self: Any) -> Any:
+        return op.Relu(self)
+
+    aten = torch.ops.aten
+    table = {aten.relu.default: relu, aten.selu.default: relu}
+    onnx_aot.export(
+        torch.nn.ReLU(), (X,), custom_translation_table=table, report=True, artifacts_dir=tmp_path
+    )
+    (report,) = tmp_path.iterdir()
+    text = report.read_text(encoding="utf-8")
+    assert "the rewritten graph does not: aten.selu.default\n" in text
 
 
 def test_dynamic_shapes_and_dynamic_axes() -> None:

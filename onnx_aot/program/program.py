@@ -108,7 +108,8 @@ class ONNXProgram:
         graph = self.model.graph
         inputs = self._inputs(args, kwargs or {})
         inner = {str(v.name): v for node in graph for v in node.outputs}
-        unknown = [n for n in value_names if n not in {*inputs, *inner, *graph.initializers}]
+        present = {*inputs, *inner, *graph.initializers}
+        unknown = [name for name in value_names if name not in present]
         if unknown:
             raise InvalidOptionError(
                 f"the model has no value {unknown[0]!r}; program.model lists all of them"

@@ -21,6 +21,7 @@ from onnxscript import BuilderBase
 from onnx_aot import dtypes
 from onnx_aot.ops.onnx_schemas import OnnxOperator, onnx_operator, refused_type
 from onnx_aot.ops.simplify import SIMPLIFICATIONS
+from onnx_aot.ops.subgraphs import SubgraphBuilder
 from onnx_aot.ops.value_shapes import output_shape
 
 __all__ = ["Builder", "Size"]
@@ -40,7 +41,7 @@ _ATTRIBUTE_FORMS: dict[ir.AttributeType, Any] = {
 }
 
 
-class Builder(BuilderBase):
+class Builder(SubgraphBuilder, BuilderBase):
     """Collects the nodes that translations emit.
 
     Attributes:

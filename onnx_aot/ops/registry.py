@@ -17,6 +17,7 @@ from onnx_aot.ops.limits import MIN_OPSET
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 __all__ = [
+    "LIMITS",
     "NOT_TRANSLATED",
     "TRANSLATIONS",
     "Translation",
@@ -60,6 +61,9 @@ FAMILIES = (
 
 NOT_TRANSLATED: dict[Any, str] = {}
 """Operators known to have no ONNX form, with the reason that an error gives."""
+
+LIMITS: dict[Any, str] = {}
+"""Where a translated operator answers otherwise than PyTorch: types, values, sizes."""
 
 
 @dataclasses.dataclass(frozen=True)

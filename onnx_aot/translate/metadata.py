@@ -20,6 +20,7 @@ from onnx_aot.metadata_keys import (
     OUTPUT_KIND,
     SIGNATURE,
 )
+from onnx_aot.ops.subgraphs import subgraphs
 from onnx_aot.translate.provenance import stack_trace
 
 __all__ = ["Metadata", "MetadataLevel"]
@@ -50,6 +51,8 @@ class Metadata:
             if properties is None:
                 properties = self._properties(fx_node)
             node.metadata_props.update(properties)
+            for graph in subgraphs(node):
+                self.stamp(graph, fx_node)
 
     def _properties(self, fx_node: torch.fx.Node) -> dict[str, str]:
         scopes = []

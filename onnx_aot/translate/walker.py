@@ -29,6 +29,7 @@ from onnx_aot.ops.registry import (
     Translation,
     find_translation,
 )
+from onnx_aot.ops.subgraphs import subgraphs
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
 from onnx_aot.translate.decompose import Decomposer, Pieces
 from onnx_aot.translate.dimensions import Dimensions
@@ -299,11 +300,19 @@ class Walker:
                 if isinstance(value, ir.Value) and value.name is None:
                     value.name = self._names.unique(_item_name(node, index))
         for onnx_node in self.op.nodes[start:]:
-            for value in onnx_node.outputs:
-                if value.name is None:
-                    value.name = self._names.unique(f"{node.name}.{onnx_node.op_type}")
-            if onnx_node.name is None:
-                onnx_node.name = f"node_{onnx_node.outputs[0].name}"
+            self._name_inner(onnx_node, node.name)
+
+    def _name_inner(self, onnx_node: ir.Node, prefix: str) -> None:
+        for value in onnx_node.outputs:
+            if value.name is None:
+                value.name = self._names.unique(f"{prefix}.{onnx_node.op_type}")
+        if onnx_node.name is None:
+            onnx_node.name = f"node_{onnx_node.outputs[0].name}"
+        for graph in subgraphs(onnx_node):
+            for value in graph.inputs:
+                value.name = self._names.unique(f"{prefix}.{graph.name}.input")
+            for inner in graph:
+                self._name_inner(inner, prefix)
 
 
 def _item_name(node: torch.fx.Node, index: int) -> str:

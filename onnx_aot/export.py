@@ -65,6 +65,7 @@ def export(
     dynamic_axes: Mapping[str, Mapping[int, str]] | Mapping[str, Sequence[int]] | None = None,
     metadata: Literal["full", "light", "none"] = "full",
     stack_trace_root: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
     **retired: Any,
 ) -> ONNXProgram:
     """Exports a model to ONNX. Takes what ``torch.onnx.export(..., dynamo=True)`` takes.
@@ -102,6 +103,8 @@ def export(
         metadata: ``"full"``; ``"light"`` without FX nodes and stack traces; ``"none"``: nothing on
             nodes and the graph.
         stack_trace_root: Folder that stack traces name files relative to; None: absolute paths.
+        seed: Gives every random node a seed of its own derived from this one, so that each new
+            session draws the same numbers. None: the runtime chooses.
         **retired: Options of earlier exporters: accepted with a warning where they change nothing.
 
     Returns:
@@ -124,6 +127,7 @@ def export(
         optimize=optimize,
         metadata=metadata,
         stack_trace_root=None if stack_trace_root is None else os.fspath(stack_trace_root),
+        seed=seed,
     )
     _check_options(options, dynamo, external_data, dynamic_shapes, dynamic_axes, retired)
     if f is not None:
@@ -171,6 +175,7 @@ class _Options:
     optimize: bool
     metadata: Literal["full", "light", "none"]
     stack_trace_root: str | None
+    seed: int | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,6 +226,7 @@ def _build(
                 metadata=options.metadata,
                 relative_to=options.stack_trace_root,
                 producer_version=_version(),
+                seed=options.seed,
             ),
         )
         record.direct = translated.statistics.direct
@@ -401,6 +407,10 @@ def _check_options(
         raise InvalidOptionError(
             f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are emitted"
         )
+    if options.seed is not None and (
+        not isinstance(options.seed, int) or isinstance(options.seed, bool)
+    ):
+        raise InvalidOptionError(f"seed is {options.seed!r}; it is an int or None")
 
 
 def _names(option: str, given: Sequence[str] | None) -> tuple[str, ...]:

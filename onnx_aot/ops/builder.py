@@ -10,6 +10,7 @@ and ONNX shape inference cost 235 to 700 us a node.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,9 +53,11 @@ class Builder(SubgraphBuilder, BuilderBase):
         imports: Operator set versions used besides ONNX's own, by domain.
     """
 
-    def __init__(self, opset: int) -> None:
+    def __init__(self, opset: int, seed: int | None = None) -> None:
         super().__init__()
         self.opset = opset
+        self._seeds = None if seed is None else random.Random(f"onnx_aot {seed}")
+        self._given_seeds: set[int] = set()
         self.result: Any = None
         self.nodes: list[ir.Node] = []
         self.imports: dict[str, int] = {}
@@ -310,6 +313,23 @@ class Builder(SubgraphBuilder, BuilderBase):
     def constants(self) -> list[ir.Value]:
         """Every constant made so far, used or not, in the order of creation."""
         return list(self._literals)
+
+    # --- random numbers --------------------------------------------------------------------------
+
+    def random_seed(self) -> int | None:
+        """The ``seed`` attribute of the next random node, another one each time.
+
+        None, which leaves the attribute out, when the export was given no seed. Seeds are spread
+        out, because runtimes with a congruential generator (ONNX Runtime) start close seeds with
+        close numbers; they fit the mantissa of a float, which the attribute is.
+        """
+        if self._seeds is None:
+            return None
+        while True:
+            seed = 1 + int(self._seeds.random() * ((1 << 24) - 1))
+            if seed not in self._given_seeds:
+                self._given_seeds.add(seed)
+                return seed
 
     # --- types and sizes -------------------------------------------------------------------------
 

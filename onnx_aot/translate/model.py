@@ -42,6 +42,7 @@ class Request:
         metadata: How much metadata nodes get.
         relative_to: Folder that stack traces are made relative to, or None.
         producer_version: Version of this package, recorded in the model.
+        seed: What the seeds of random nodes are derived from; None: they have no seed.
     """
 
     opset: int
@@ -52,6 +53,7 @@ class Request:
     metadata: MetadataLevel = "full"
     relative_to: str | None = None
     producer_version: str = ""
+    seed: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +74,7 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
     """
     names = Names(reserved=(*request.input_names, *request.output_names))
     _refuse_repeated(request.input_names, request.output_names)
-    op = Builder(request.opset)
+    op = Builder(request.opset, request.seed)
     metadata = Metadata(request.metadata, request.relative_to)
     dimensions = Dimensions(request.dimension_names)
     walker = Walker(

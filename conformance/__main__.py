@@ -1,0 +1,111 @@
+"""Measures conformance: exports PyTorch's own operator samples and compares the answers.
+
+    python -m conformance --match '^(sort|topk)$' --dtype float32 -v
+    python -m conformance --output conformance/results/onnx_aot.json
+    python -m conformance --dynamic --dtype float32
+    python -m conformance --modules --exporter torch
+
+Prints what fails and a summary. With --output the results are put into a JSON file, in the place of
+older results of the same operators; what the run does not concern stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from conformance.exporters import EXPORTERS
+from conformance.outcome import Result
+from conformance.report import row_of, summarize, table, write_results
+from conformance.samples import DTYPES, Case, all_cases
+from conformance.workers import Settings, run_cases
+
+KEEP_EVERY = 60.0  # seconds between writes of the results file
+
+
+def main() -> None:
+    """Runs what the command line asks for."""
+    arguments = _parser().parse_args()
+    groups = ["dynamic"] if arguments.dynamic else ["static"]
+    if arguments.modules:
+        groups = ["modules"]
+    dtypes = arguments.dtype or (["float32"] if groups != ["static"] else list(DTYPES))
+    pattern = re.compile(arguments.match)
+    cases = [case for case in all_cases(dtypes, groups) if pattern.search(case.name)]
+    if not cases:
+        sys.exit("no operator matches")
+    settings = Settings(arguments.exporter, arguments.samples, arguments.limit)
+    rows: list[dict[str, Any]] = []
+    written = time.monotonic()
+
+    with _progress(len(cases)) as advance:
+
+        def done(case: Case, results: list[Result]) -> None:
+            nonlocal written
+            rows.append(row_of(case, results))
+            advance(case.name)
+            for index, result in enumerate(results):
+                shown = arguments.verbose and arguments.not_captured
+                if result.outcome not in ("pass", "not_captured") or (
+                    shown and result.outcome == "not_captured"
+                ):
+                    _print_failure(case, index, result, arguments.verbose)
+            if arguments.output and time.monotonic() - written > KEEP_EVERY:
+                write_results(arguments.output, settings.exporter, settings.samples, rows)
+                written = time.monotonic()
+
+        run_cases(cases, settings, arguments.jobs, done)
+    if arguments.output:
+        write_results(arguments.output, settings.exporter, settings.samples, rows)
+    print(table(summarize(rows)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "conformance", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    add = parser.add_argument
+    add("--match", default="", help="regular expression that is searched in the operator's name")
+    add("--dtype", action="append", choices=DTYPES, help="may be repeated; all by default")
+    add("--dynamic", action="store_true", help="every dimension of 2 and more is dynamic")
+    add("--modules", action="store_true", help="torch.nn's modules instead of operators")
+    add("--samples", type=int, default=3, help="samples of each operator and data type")
+    add("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    add("--limit", type=float, default=60.0, help="seconds for one sample")
+    add("--exporter", choices=EXPORTERS, default=EXPORTERS[0])
+    add("--output", help="JSON file that the results are put into")
+    add("--not-captured", action="store_true", help="with -v, what torch.export refuses too")
+    add("-v", "--verbose", action="store_true", help="whole messages")
+    return parser
+
+
+def _print_failure(case: Case, index: int, result: Result, verbose: bool) -> None:
+    where = f"{case.name} {case.dtype}{'' if case.group == 'static' else ' ' + case.group}"
+    print(f"{where} [{index}] {result.outcome}: {result.reason}", flush=True)
+    print(f"    {result.sample}", flush=True)
+    if verbose and result.detail:
+        print("    " + result.detail.replace("\n", "\n    "), flush=True)
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Any]:
+    """A function to call for each case; shows a bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda name: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda name: progress.update(task, advance=1, description=name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The exporters that are measured, behind one interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnxruntime
+import torch
+
+import onnx_aot
+from onnx_aot.errors import UnsupportedOperatorError
+
+__all__ = ["EXPORTERS", "export", "is_unsupported", "load", "run"]
+
+EXPORTERS = ("onnx_aot", "torch")
+
+
+def export(exporter: str, captured: torch.export.ExportedProgram) -> Any:
+    """An ``ONNXProgram`` of the exporter's own kind."""
+    if exporter == "onnx_aot":
+        return onnx_aot.export(captured)
+    return torch.onnx.export(captured, dynamo=True, optimize=True, verbose=False)
+
+
+def is_unsupported(error: BaseException) -> bool:
+    """Whether the export failed because an operator has no translation."""
+    if isinstance(error, UnsupportedOperatorError):
+        return True
+    cause: BaseException | None = error
+    while cause is not None:
+        if type(cause).__name__ == "DispatchError":  # torch.onnx's
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def load(program: Any) -> None:
+    """Makes the program's session, with one thread.
+
+    Raises:
+        Exception: Whatever ONNX Runtime raises when it refuses the model.
+    """
+    program.initialize_inference_session(initializer=_session)
+
+
+def _session(model: str | bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def run(program: Any, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The program's outputs."""
+    return list(program(*inputs))

@@ -1,0 +1,208 @@
+"""What one sample comes to."""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import onnx
+import torch
+
+from conformance import equivalence, exporters
+from conformance.samples import Case, Sample
+from onnx_aot.inspection.differences import compare_outputs
+
+__all__ = ["OUTCOMES", "Result", "judge"]
+
+OUTCOMES = (
+    "pass",
+    "not_captured",
+    "unsupported_operator",
+    "conversion_error",
+    "checker_error",
+    "ort_load_error",
+    "run_error",
+    "wrong_dtype",
+    "wrong_shape",
+    "wrong_value",
+    "timeout",
+    "crash",
+)
+
+
+@dataclasses.dataclass
+class Result:
+    """The outcome of one sample.
+
+    Attributes:
+        outcome: One of ``OUTCOMES``.
+        reason: One line; empty for a pass.
+        sample: The call, in short.
+        detail: The whole error; not kept in files.
+        flag: ``"random"`` or ``"uninitialized"`` where only type and shape are compared,
+            ``"equivalent"`` where the answer is another one of several right ones.
+        targets: The operators of the captured program.
+    """
+
+    outcome: str
+    reason: str = ""
+    sample: str = ""
+    detail: str = ""
+    flag: str = ""
+    targets: tuple[str, ...] = ()
+
+
+class StopJudging(Exception):  # noqa: N818 - an outcome, not always an error
+    """An outcome other than a pass was reached."""
+
+    def __init__(self, outcome: str, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+
+
+def judge(case: Case, sample: Sample, exporter: str) -> Result:
+    """Captures, exports, checks, loads, runs and compares one sample."""
+    result = Result("pass", sample=sample.describe())
+    try:
+        _judge(case, sample, exporter, result)
+    except StopJudging as stop:
+        cause = stop.__cause__
+        result.outcome = stop.outcome
+        result.reason = one_line(str(stop))
+        result.detail = "" if cause is None else "".join(traceback.format_exception(cause))
+    return result
+
+
+def _judge(case: Case, sample: Sample, exporter: str, result: Result) -> None:
+    captured, expected = _capture(case, sample)
+    result.targets = _targets(captured)
+    result.flag = equivalence.flag(case.name, captured)
+    try:
+        program = exporters.export(exporter, captured)
+    except Exception as error:
+        kind = "unsupported_operator" if exporters.is_unsupported(error) else "conversion_error"
+        raise StopJudging(kind, _described(error)) from error
+    try:
+        onnx.checker.check_model(program.model_proto, full_check=True)
+    except Exception as error:
+        raise StopJudging("checker_error", _described(error)) from error
+    try:
+        exporters.load(program)
+    except Exception as error:
+        raise StopJudging("ort_load_error", _described(error)) from error
+    try:
+        actual = exporters.run(program, _clones(sample.inputs))
+    except Exception as error:
+        raise StopJudging("run_error", _described(error)) from error
+    _compare(case, sample, expected, actual, result)
+
+
+def _capture(
+    case: Case, sample: Sample
+) -> tuple[torch.export.ExportedProgram, list[torch.Tensor | complex]]:
+    if any(x.layout != torch.strided for x in sample.inputs):
+        raise StopJudging("not_captured", "a sparse input")
+    dynamic = None
+    if case.group == "dynamic":
+        shapes = tuple(dict.fromkeys(range(x.dim()), torch.export.Dim.AUTO) for x in sample.inputs)
+        dynamic = {"inputs": shapes} if shapes else None
+    try:
+        with torch.no_grad():
+            expected = list(sample.module(*_clones(sample.inputs)))
+        captured = torch.export.export(
+            sample.module, _clones(sample.inputs), dynamic_shapes=dynamic, strict=False
+        )
+    except Exception as error:
+        raise StopJudging("not_captured", _described(error)) from error
+    if not expected:
+        raise StopJudging("not_captured", "no tensor or number is returned")
+    if any(isinstance(x, torch.Tensor) and x.layout != torch.strided for x in expected):
+        raise StopJudging("not_captured", "a sparse output")
+    return captured, expected
+
+
+def _compare(
+    case: Case,
+    sample: Sample,
+    expected: Sequence[torch.Tensor | complex],
+    actual: Sequence[torch.Tensor],
+    result: Result,
+) -> None:
+    if len(actual) < len(expected):
+        raise StopJudging("wrong_shape", f"{len(actual)} outputs instead of {len(expected)}")
+    right, ours = [], []
+    for one, other in zip(expected, actual, strict=False):
+        right.append(one if isinstance(one, torch.Tensor) else _number(one, other))
+        ours.append(other)
+    for i, (one, other) in enumerate(zip(right, ours, strict=True)):
+        if one.dtype != other.dtype:
+            raise StopJudging("wrong_dtype", f"output {i}: {other.dtype} instead of {one.dtype}")
+    for i, (one, other) in enumerate(zip(right, ours, strict=True)):
+        if one.shape != other.shape:
+            raise StopJudging(
+                "wrong_shape", f"output {i}: {list(other.shape)} instead of {list(one.shape)}"
+            )
+    if result.flag in ("random", "uninitialized"):
+        wrong = equivalence.out_of_range(case.name, right, ours) if result.flag == "random" else ""
+        if wrong:
+            raise StopJudging("wrong_value", wrong)
+        return
+    wrong = _differences(right, ours)
+    if not wrong:
+        return
+    unique = equivalence.unique_part(case.name)
+    if unique is None:
+        raise StopJudging("wrong_value", wrong)
+    result.flag = "equivalent"
+    inputs = _clones(sample.inputs)
+    wrong = _differences(unique(inputs, right), unique(inputs, ours))
+    if wrong:
+        raise StopJudging("wrong_value", f"in what is unique: {wrong}")
+
+
+def _differences(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor]) -> str:
+    names = [f"output {i}" for i in range(len(expected))]
+    return "; ".join(
+        f"{d.name} {d.expected}: max abs {d.max_absolute:.3g}, max rel {d.max_relative:.3g}"
+        for d in compare_outputs(names, expected, actual)
+        if not d.within
+    )
+
+
+def _number(number: complex, other: torch.Tensor) -> torch.Tensor:
+    """A number has a kind, but no data type."""
+    tensor = torch.tensor(number)
+    return tensor.to(other.dtype) if _kind(tensor) == _kind(other) else tensor
+
+
+def _kind(tensor: torch.Tensor) -> tuple[bool, bool, bool]:
+    return tensor.is_floating_point(), tensor.is_complex(), tensor.dtype == torch.bool
+
+
+def _targets(captured: torch.export.ExportedProgram) -> tuple[str, ...]:
+    targets = {
+        str(node.target): None
+        for module in captured.graph_module.modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for node in module.graph.nodes
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+    }
+    return tuple(targets)
+
+
+def _clones(inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    return tuple(x.clone() for x in inputs)
+
+
+def _described(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    text = " ".join(line.strip() for line in lines[:4] if line.strip())
+    return f"{type(error).__name__}: {text}"
+
+
+def one_line(text: Any, length: int = 240) -> str:
+    """A text in one line, cut."""
+    flat = " ".join(str(text).split())
+    return flat if len(flat) <= length else flat[: length - 1] + "…"

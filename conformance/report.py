@@ -1,0 +1,124 @@
+"""The results file, and the summary of it."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+from conformance.outcome import OUTCOMES, Result
+from conformance.samples import Case
+
+__all__ = ["Row", "read_results", "row_of", "summarize", "table", "write_results"]
+
+PACKAGES = ("torch", "onnx", "onnx_ir", "onnxscript", "onnxruntime")
+
+Row = dict[str, Any]
+Key = tuple[str, str, str]
+
+
+def row_of(case: Case, results: Sequence[Result]) -> Row:
+    """One line of the file: outcomes of all samples, reasons of those that failed."""
+    row: Row = {
+        "op": case.name,
+        "dtype": case.dtype,
+        "group": case.group,
+        "outcomes": dict(collections.Counter(r.outcome for r in results)),
+    }
+    flags = sorted({r.flag for r in results if r.flag})
+    if flags:
+        row["flags"] = flags
+    failures = [
+        [i, r.outcome, r.reason[:160], r.sample[:120]]
+        for i, r in enumerate(results)
+        if r.outcome not in ("pass", "not_captured")
+    ]
+    if failures:
+        row["failures"] = failures
+    targets = dict.fromkeys(t for r in results if r.outcome == "pass" for t in r.targets)
+    if targets:
+        row["targets"] = list(targets)
+    return row
+
+
+def key_of(row: Mapping[str, Any]) -> Key:
+    """What a later run replaces a row by."""
+    return row["group"], row["dtype"], row["op"]
+
+
+def read_results(path: str) -> list[Row]:
+    """The rows of a results file; none where there is no file."""
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        rows: list[Row] = json.load(file)["rows"]
+    return rows
+
+
+def write_results(path: str, exporter: str, samples: int, rows: Iterable[Row]) -> None:
+    """Puts rows into the file, in the place of older ones of the same case."""
+    merged = {key_of(row): row for row in (*read_results(path), *rows)}
+    ordered = [merged[key] for key in sorted(merged)]
+    head = {
+        "exporter": exporter,
+        "samples": samples,
+        "python": platform.python_version(),
+        "packages": {package: metadata.version(package) for package in PACKAGES},
+        "totals": summarize(ordered),
+    }
+    lines = [f' "{key}": {json.dumps(value)}' for key, value in head.items()]
+    body = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in ordered)
+    text = "{\n" + ",\n".join(lines) + ',\n "rows": [\n' + body + "\n ]\n}\n"
+    beside = f"{path}.part"
+    with open(beside, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(beside, path)
+
+
+def summarize(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
+    """By group and dtype: variants and samples, captured and right, and every outcome."""
+    totals: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        total = totals.setdefault(
+            f"{row['group']} {row['dtype']}",
+            {"variants": 0, "captured": 0, "right": 0, "samples": 0, "passed": 0, "outcomes": {}},
+        )
+        outcomes = row["outcomes"]
+        captured = sum(outcomes.values()) - outcomes.get("not_captured", 0)
+        passed = outcomes.get("pass", 0)
+        total["variants"] += 1
+        total["captured"] += captured > 0
+        total["right"] += 0 < captured == passed
+        total["samples"] += captured
+        total["passed"] += passed
+        for outcome, count in outcomes.items():
+            total["outcomes"][outcome] = total["outcomes"].get(outcome, 0) + count
+    return totals
+
+
+def share(part: int, whole: int) -> str:
+    """A share in per cent."""
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def table(totals: Mapping[str, Mapping[str, Any]]) -> str:
+    """The summary, as a table in Markdown."""
+    lines = [
+        "| | variants right | of captured | share | samples right | failures |",
+        "| --- | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for name, total in totals.items():
+        counts = total["outcomes"]
+        failures = ", ".join(
+            f"{counts[outcome]} {outcome}" for outcome in OUTCOMES[1:] if counts.get(outcome)
+        )
+        lines.append(
+            f"| {name} | {total['right']} | {total['captured']} | "
+            f"{share(total['right'], total['captured'])} | "
+            f"{share(total['passed'], total['samples'])} of {total['samples']} | {failures} |"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,193 @@
+"""Processes that judge samples, killed when one hangs and replaced when one crashes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+import signal
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from conformance.outcome import Result, judge
+from conformance.samples import Case, samples_of
+
+__all__ = ["Settings", "judge_case", "run_cases"]
+
+STARTUP = 300.0  # seconds for imports and for drawing the samples
+LARGEST = 3 << 30  # bytes of a worker's memory, above which it is replaced
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What every worker is told.
+
+    Attributes:
+        exporter: One of ``exporters.EXPORTERS``.
+        samples: How many samples of each case.
+        limit: Seconds for one sample.
+    """
+
+    exporter: str = "onnx_aot"
+    samples: int = 3
+    limit: float = 60.0
+
+
+def judge_case(case: Case, settings: Settings, first: int = 0) -> list[Result]:
+    """The results of a case's samples from ``first`` on, in this process."""
+    samples = samples_of(case, settings.samples)[first:]
+    return [judge(case, sample, settings.exporter) for sample in samples]
+
+
+# --- in the worker -------------------------------------------------------------------------------
+
+
+def _work(connection: Connection, settings: Settings) -> None:
+    """Receives ``(case, first sample)``; sends ``(index or None, result or None)``.
+
+    An index without a result says that its sample is begun; None ends the case.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import torch
+
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    with contextlib.suppress(EOFError):
+        while True:
+            case, first = connection.recv()
+            _work_on(connection, case, first, settings)
+
+
+def _work_on(connection: Connection, case: Case, first: int, settings: Settings) -> None:
+    try:
+        samples = samples_of(case, settings.samples)
+    except Exception as error:
+        reason = f"no samples: {type(error).__name__}: {error}"
+        connection.send((0, Result("not_captured", reason[:200])))
+        samples = []
+    for index, sample in enumerate(samples):
+        if index >= first:
+            connection.send((index, None))
+            connection.send((index, judge(case, sample, settings.exporter)))
+    connection.send((None, _memory()))
+
+
+def _memory() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# --- in the parent -------------------------------------------------------------------------------
+
+
+class Worker:
+    """One process and what it is busy with."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.case: Case | None = None
+        self.results: list[Result] = []
+        self.deadline = float("inf")
+        self.started = False
+        self.start()
+
+    def start(self) -> None:
+        """Starts a process in the place of the one before."""
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, self.settings), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def stop(self) -> None:
+        """Ends the process."""
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+    def begin(self, case: Case) -> None:
+        """Hands a case to the process."""
+        self.case, self.results = case, []
+        self._resume()
+
+    def _resume(self) -> None:
+        self.deadline = time.monotonic() + STARTUP
+        self.started = False
+        self.connection.send((self.case, len(self.results)))
+
+    def receive(self) -> bool:
+        """Takes one message; True when the case is done."""
+        try:
+            index, content = self.connection.recv()
+        except (EOFError, ConnectionError):
+            self.process.join()
+            return self.lost("crash", f"the process ended with {self.process.exitcode}")
+        self.deadline = time.monotonic() + self.settings.limit
+        if index is None:
+            self._finish()
+            if content > LARGEST:
+                self.stop()
+                self.start()
+            return True
+        self.started = content is None
+        if content is not None:
+            self.results.append(content)
+        return False
+
+    def lost(self, outcome: str, reason: str) -> bool:
+        """The process is gone or stuck: its sample is marked, the others go on in a new one."""
+        self.results.append(Result(outcome, reason))
+        at_sample = self.started
+        self.stop()
+        self.start()
+        if at_sample:
+            self._resume()
+        else:  # while drawing the samples
+            self._finish()
+        return not at_sample
+
+    def _finish(self) -> None:
+        self.deadline = float("inf")
+
+
+def run_cases(
+    cases: Sequence[Case],
+    settings: Settings,
+    jobs: int,
+    done: Callable[[Case, list[Result]], Any],
+) -> None:
+    """Judges all cases and calls ``done`` with each one's results as they come."""
+    waiting = deque(cases)
+    workers = [Worker(settings) for _ in range(min(jobs, len(cases)))]
+    try:
+        busy = {worker: None for worker in workers if waiting and _begin(worker, waiting)}
+        while busy:
+            wake = min(worker.deadline for worker in busy) - time.monotonic()
+            ready = wait([worker.connection for worker in busy], max(0.0, min(wake, 5.0)))
+            for worker in list(busy):
+                finished = False
+                if worker.connection in ready:
+                    finished = worker.receive()
+                elif time.monotonic() > worker.deadline:
+                    finished = worker.lost("timeout", f"longer than {settings.limit:.0f} s")
+                if finished:
+                    assert worker.case is not None
+                    done(worker.case, worker.results)
+                    if not (waiting and _begin(worker, waiting)):
+                        del busy[worker]
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def _begin(worker: Worker, waiting: deque[Case]) -> bool:
+    worker.begin(waiting.popleft())
+    return True

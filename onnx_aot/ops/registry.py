@@ -45,6 +45,7 @@ FAMILIES = (
     "comparison",
     "conv",
     "creation",
+    "cumulative",
     "elementwise",
     "indexing",
     "linalg",
@@ -55,8 +56,10 @@ FAMILIES = (
     "reduction",
     "rnn",
     "scatter",
+    "search",
     "sorting",
     "symbolic",
+    "unique",
 )
 
 NOT_TRANSLATED: dict[Any, str] = {}

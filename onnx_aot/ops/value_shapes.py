@@ -147,6 +147,11 @@ def _gather(_: Op, shape: list[Any], inputs: Inputs, attributes: Any) -> Dimensi
     return [*shape[:axis], *indices.shape, *shape[axis + 1 :]]
 
 
+def _like_indices(_: Op, __: list[Any], inputs: Inputs, ___: Any) -> Dimensions | None:
+    indices = inputs[1]
+    return None if indices is None or indices.shape is None else list(indices.shape)
+
+
 def _along_axes(op: Op, shape: list[Any], inputs: Inputs, _: Any) -> Dimensions | None:
     """Slice: the sliced axes have sizes that are not known here."""
     axes = _numbers(op, inputs, 3) if len(inputs) > 3 else list(range(len(shape)))
@@ -192,6 +197,7 @@ RULES: dict[str, Rule] = {
     "Concat": _concat,
     "Expand": _expand,
     "Gather": _gather,
+    "GatherElements": _like_indices,
     "MatMul": _matmul,
     "NonZero": lambda _, shape, *__: [len(shape), UNKNOWN],
     "Pad": _same_rank,

@@ -12,6 +12,7 @@ import torch
 
 from conformance import equivalence, exporters
 from conformance.samples import Case, Sample
+from onnx_aot.errors import UnsupportedOperatorError
 from onnx_aot.inspection.differences import compare_outputs
 
 __all__ = ["OUTCOMES", "Result", "judge"]
@@ -72,6 +73,10 @@ def judge(case: Case, sample: Sample, exporter: str) -> Result:
         result.outcome = stop.outcome
         result.reason = one_line(str(stop))
         result.detail = "" if cause is None else "".join(traceback.format_exception(cause))
+    except Exception as error:  # what the exporter answers cannot even be compared
+        result.outcome = "wrong_value"
+        result.reason = one_line(f"not comparable: {_described(error)}")
+        result.detail = traceback.format_exc()
     return result
 
 
@@ -96,7 +101,36 @@ def _judge(case: Case, sample: Sample, exporter: str, result: Result) -> None:
         actual = exporters.run(program, _clones(sample.inputs))
     except Exception as error:
         raise StopJudging("run_error", _described(error)) from error
-    _compare(case, sample, expected, actual, result)
+    actual = exporters.as_complex(exporter, expected, actual)
+    _compare(case, sample.inputs, expected, actual, result)
+    for inputs in sample.others if case.group == "dynamic" else ():
+        _compare_other_sizes(case, sample.module, captured, program, inputs, result)
+
+
+def _compare_other_sizes(
+    case: Case,
+    module: torch.nn.Module,
+    captured: torch.export.ExportedProgram,
+    program: Any,
+    inputs: tuple[torch.Tensor, ...],
+    result: Result,
+) -> None:
+    """The same model at other sizes, where the captured program says that it serves them."""
+    try:
+        with torch.no_grad():
+            expected = list(module(*_clones(inputs)))
+            captured.module()(*_clones(inputs))  # raises where a size is outside of the program's
+    except Exception:
+        return
+    sizes = ", ".join(str(list(x.shape)) for x in inputs)
+    try:
+        actual = exporters.run(program, _clones(inputs))
+    except Exception as error:
+        raise StopJudging("run_error", f"at {sizes}: {_described(error)}") from error
+    try:
+        _compare(case, inputs, expected, actual, result)
+    except StopJudging as stop:
+        raise StopJudging(stop.outcome, f"at {sizes}: {stop}") from stop.__cause__
 
 
 def _capture(
@@ -125,7 +159,7 @@ def _capture(
 
 def _compare(
     case: Case,
-    sample: Sample,
+    inputs: Sequence[torch.Tensor],
     expected: Sequence[torch.Tensor | complex],
     actual: Sequence[torch.Tensor],
     result: Result,
@@ -156,7 +190,6 @@ def _compare(
     if unique is None:
         raise StopJudging("wrong_value", wrong)
     result.flag = "equivalent"
-    inputs = _clones(sample.inputs)
     wrong = _differences(unique(inputs, right), unique(inputs, ours))
     if wrong:
         raise StopJudging("wrong_value", f"in what is unique: {wrong}")
@@ -197,6 +230,10 @@ def _clones(inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
 
 
 def _described(error: BaseException) -> str:
+    if isinstance(error, UnsupportedOperatorError):
+        return ", ".join(operator.target for operator in error.operators)
+    while error.__cause__ is not None and str(error).startswith(("Failed to", "Error when")):
+        error = error.__cause__  # torch.onnx's messages begin with advice
     lines = str(error).strip().splitlines()
     text = " ".join(line.strip() for line in lines[:4] if line.strip())
     return f"{type(error).__name__}: {text}"

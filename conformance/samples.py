@@ -27,6 +27,7 @@ DTYPES = (
     "complex64",
 )
 POOL = 60  # samples that are looked at to choose from
+OTHERS = 2  # calls of a dynamic model at other sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,11 +54,13 @@ class Sample:
         module: Takes the tensors, returns a tuple of the tensors and numbers of the answer.
         inputs: The tensors, in the order in which they occur in the call.
         constants: Description of everything else that is in the call.
+        others: Tensors of at most two other samples that differ in sizes only.
     """
 
     module: torch.nn.Module
     inputs: tuple[torch.Tensor, ...]
     constants: str
+    others: list[tuple[torch.Tensor, ...]] = dataclasses.field(default_factory=list)
 
     def is_empty(self) -> bool:
         """Whether a tensor has no elements."""
@@ -143,7 +146,25 @@ def samples_of(case: Case, count: int) -> list[Sample]:
     full = [sample for sample in pool if not sample.is_empty()]
     if len(empty) > 1 and full:
         chosen = [full[i] for i in _spread(len(full), count - 1)] + empty[:1]
+    if case.group == "dynamic":
+        for sample in chosen:
+            sample.others = _other_sizes(sample, pool)
     return chosen
+
+
+def _other_sizes(sample: Sample, pool: list[Sample]) -> list[tuple[torch.Tensor, ...]]:
+    def kind(of: Sample) -> Any:
+        return of.constants, [(x.dtype, x.dim()) for x in of.inputs]
+
+    def sizes(inputs: tuple[torch.Tensor, ...]) -> list[torch.Size]:
+        return [x.shape for x in inputs]
+
+    different = [
+        other.inputs
+        for other in pool
+        if kind(other) == kind(sample) and sizes(other.inputs) != sizes(sample.inputs)
+    ]
+    return different[:OTHERS]
 
 
 def _spread(length: int, count: int) -> list[int]:
@@ -183,4 +204,4 @@ def _sample(function: Any, arguments: Any) -> Sample:
     args, kwargs = pytree.tree_map(lambda x: "T" if isinstance(x, torch.Tensor) else x, arguments)
     shown = [str(x).replace("'T'", "T") for x in args]
     shown += [f"{key}={value}" for key, value in kwargs.items()]
-    return Sample(module, inputs, ", ".join(shown).replace("torch.", "")[:120])
+    return Sample(module, inputs, ", ".join(shown).replace("torch.", ""))

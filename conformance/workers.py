@@ -60,7 +60,7 @@ def _work(connection: Connection, settings: Settings) -> None:
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
-    with contextlib.suppress(EOFError):
+    with contextlib.suppress(EOFError, ConnectionError):
         while True:
             case, first = connection.recv()
             _work_on(connection, case, first, settings)
@@ -108,10 +108,13 @@ class Worker:
         theirs.close()
 
     def stop(self) -> None:
-        """Ends the process."""
+        """Ends the process: one that waits for work ends by itself when nobody can send any."""
+        self.connection.close()
+        if self.deadline != float("inf"):
+            self.process.kill()
+        self.process.join(5.0)
         self.process.kill()
         self.process.join()
-        self.connection.close()
 
     def begin(self, case: Case) -> None:
         """Hands a case to the process."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "COMPLEX",
     "CONSTRAINTS",
     "INPUT_KIND",
     "INPUT_PERSISTENT",
@@ -16,4 +17,7 @@ INPUT_PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"
 OUTPUT_KIND = "pkg.torch.export.graph_signature.OutputSpec.kind"
 ORIGINAL_NAME = "pkg.torch.onnx.original_node_name"
 SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
+COMPLEX = "pkg.onnx_aot.complex"
+"""On inputs and outputs that are complex in PyTorch: real and imaginary part are the last dimension
+of two; the value is PyTorch's type, ``complex64``."""
 CONSTRAINTS = "pkg.torch.export.ExportedProgram.range_constraints"

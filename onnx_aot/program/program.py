@@ -69,30 +69,31 @@ class ONNXProgram:
         """Runs the model in ONNX Runtime with the arguments that the PyTorch module takes.
 
         Returns:
-            Its outputs, flat, as torch tensors; mutated buffers and inputs come last.
+            Its outputs, flat, as torch tensors; mutated buffers and inputs come last. Complex
+            tensors are taken and given as such, though the model holds their parts.
 
         Raises:
             InferenceError: The arguments are not those that were captured, an input's type or
                 shape does not fit the model, or a Python constant differs from the captured one.
         """
-        from onnx_aot.program.session import run_session
+        from onnx_aot.program.session import joined_parts, run_session
 
         inputs = self._inputs(args, kwargs)
         if self._session is None:
             self.initialize_inference_session()
         assert self._session is not None
-        return run_session(self._session, inputs)
+        return joined_parts(self.model.graph.outputs, run_session(self._session, inputs))
 
     def call_reference(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
         """The same with ONNX's reference implementation, which is slow and written in Python."""
         import onnx.reference
 
-        from onnx_aot.program.session import from_numpy, to_numpy
+        from onnx_aot.program.session import from_numpy, joined_parts, to_numpy
 
         evaluator = onnx.reference.ReferenceEvaluator(self.model_proto)
         feeds = {name: to_numpy(tensor) for name, tensor in self._inputs(args, kwargs).items()}
         outputs: Any = evaluator.run(None, feeds)
-        return tuple(map(from_numpy, outputs))
+        return joined_parts(self.model.graph.outputs, tuple(map(from_numpy, outputs)))
 
     def compute_values(
         self,

@@ -14,8 +14,16 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.errors import InferenceError
+from onnx_aot.metadata_keys import COMPLEX
 
-__all__ = ["checked_inputs", "create_session", "from_numpy", "run_session", "to_numpy"]
+__all__ = [
+    "checked_inputs",
+    "create_session",
+    "from_numpy",
+    "joined_parts",
+    "run_session",
+    "to_numpy",
+]
 
 LOG_ERRORS = 3
 
@@ -50,10 +58,33 @@ def checked_inputs(inputs: Sequence[ir.Value], values: Sequence[Any]) -> dict[st
     sizes: dict[str, tuple[str, int]] = {}
     for declared, given in zip(inputs, values, strict=True):
         tensor = given if isinstance(given, torch.Tensor) else _scalar(declared, given)
+        tensor = _parts(declared, tensor)
         _check_input(declared, tensor)
         _check_named_sizes(declared, tensor, sizes)
         tensors[str(declared.name)] = tensor
     return tensors
+
+
+def _parts(declared: ir.Value, tensor: torch.Tensor) -> torch.Tensor:
+    """A complex tensor as the model takes it, its parts in a last dimension of two."""
+    if COMPLEX not in declared.metadata_props or not tensor.is_complex():
+        return tensor
+    wanted = declared.metadata_props[COMPLEX]
+    if str(tensor.dtype) != f"torch.{wanted}":
+        raise InferenceError(
+            f"input {declared.name} is torch.{wanted} in the model; {tensor.dtype} was given"
+        )
+    return torch.view_as_real(tensor.resolve_conj())
+
+
+def joined_parts(
+    outputs: Sequence[ir.Value], tensors: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """Outputs with complex numbers, of which the model gives the parts, as complex tensors."""
+    return tuple(
+        torch.view_as_complex(tensor.contiguous()) if COMPLEX in value.metadata_props else tensor
+        for value, tensor in zip(outputs, tensors, strict=True)
+    )
 
 
 def run_session(

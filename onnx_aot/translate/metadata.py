@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 import onnx_ir as ir
+import torch
 import torch.fx
 
 from onnx_aot.metadata_keys import (
+    COMPLEX,
     CONSTRAINTS,
     INPUT_KIND,
     INPUT_PERSISTENT,
@@ -103,6 +105,10 @@ class Metadata:
     def describe_output(self, value: ir.Value, kind: Any) -> None:
         """Writes the kind of an output: USER_OUTPUT, BUFFER_MUTATION, ..."""
         value.metadata_props[OUTPUT_KIND] = kind.name
+
+    def describe_complex(self, value: ir.Value, dtype: torch.dtype) -> None:
+        """Says that a value's last dimension holds the parts of complex numbers."""
+        value.metadata_props[COMPLEX] = str(dtype).removeprefix("torch.")
 
     def describe_renamed(self, value: ir.Value, original: str) -> None:
         """Writes the name that the capture gave a value which now has another."""

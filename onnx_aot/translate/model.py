@@ -17,6 +17,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from onnx_aot import dtypes
 from onnx_aot.errors import ConversionError, InvalidOptionError
 from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.complex_values import Complex
 from onnx_aot.ops.registry import Translation
 from onnx_aot.translate.dimensions import Dimensions
 from onnx_aot.translate.metadata import Metadata, MetadataLevel
@@ -162,7 +163,8 @@ class _Assembler:
         recorded = node.meta["val"]
         if isinstance(recorded, torch.Tensor):
             _refuse_unknown_kind(f"input {node.name}", recorded)
-        self.dimensions.describe(value, recorded)
+        complex_input = isinstance(recorded, torch.Tensor) and recorded.dtype.is_complex
+        self.dimensions.describe(value, _joined(recorded) if complex_input else recorded)
         if isinstance(spec.arg, SymIntArgument):
             size = self.dimensions.name(recorded)
             if size is not None:
@@ -175,6 +177,9 @@ class _Assembler:
         self.metadata.describe_input(value, spec.kind, spec.persistent)
         self.metadata.describe_renamed(value, node.name)
         self.walker.values[node] = value
+        if complex_input:
+            self.metadata.describe_complex(value, recorded.dtype)
+            self.walker.enter_complex(node, value)
         return value
 
     def _enter_weight(self, node: torch.fx.Node, spec: Any) -> None:
@@ -191,7 +196,11 @@ class _Assembler:
         held = program.state_dict.get(spec.target)
         tensor = program.constants[spec.target] if held is None else held
         _refuse_unknown_kind(f"weight {spec.target}", tensor)
-        data = tensor_adapters.TorchTensor(tensor.detach())
+        tensor = tensor.detach()
+        complex_weight = tensor.is_complex()
+        if complex_weight:
+            tensor = torch.view_as_real(tensor.resolve_conj()).contiguous()
+        data = tensor_adapters.TorchTensor(tensor)
         value = ir.Value(
             name=self.names.unique(spec.target),
             type=ir.TensorType(data.dtype),
@@ -202,6 +211,8 @@ class _Assembler:
         self.metadata.describe_input(value, spec.kind, spec.persistent)
         self.metadata.describe_renamed(value, node.name)
         self.walker.values[node] = value
+        if complex_weight:
+            self.walker.enter_complex(node, value)
         self.weights.append(value)
 
     def collect_outputs(self) -> list[ir.Value]:
@@ -234,6 +245,9 @@ class _Assembler:
     ) -> ir.Value:
         node = argument if isinstance(argument, torch.fx.Node) else None
         value = self.walker.values[node] if node is not None else argument
+        if isinstance(value, Complex):
+            assert node is not None
+            return self._complex_output(node, value, spec, name)
         if not isinstance(value, (ir.Value, int, float)):
             raise ConversionError(
                 f"the model returns {value!r}; outputs of an ONNX model are tensors and numbers"
@@ -251,6 +265,18 @@ class _Assembler:
         self.metadata.describe_output(value, spec.kind)
         return value
 
+    def _complex_output(
+        self, node: torch.fx.Node, value: Complex, spec: Any, name: str | None
+    ) -> ir.Value:
+        joined = self.walker.leave_complex(node, value)
+        recorded = node.meta["val"]
+        self.dimensions.describe(joined, _joined(recorded))
+        joined.name = name or self.names.unique(node.name)
+        self.metadata.describe_complex(joined, recorded.dtype)
+        self.metadata.describe_renamed(joined, node.name)
+        self.metadata.describe_output(joined, spec.kind)
+        return joined
+
     def _hand_on(self, source: ir.Value, name: str, node: torch.fx.Node | None) -> ir.Value:
         """An output that is an input, a constant or another output needs a node of its own."""
         reserved = name in self.request.output_names
@@ -262,6 +288,11 @@ class _Assembler:
         if node is not None:
             self.metadata.stamp([identity], node)
         return output
+
+
+def _joined(recorded: torch.Tensor) -> torch.Tensor:
+    """Stands for what ``torch.view_as_real`` gives of a recorded complex tensor."""
+    return recorded.new_empty((*recorded.shape, 2), dtype=recorded.dtype.to_real())
 
 
 def _refuse_unknown_kind(what: str, tensor: torch.Tensor) -> None:

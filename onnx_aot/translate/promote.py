@@ -17,7 +17,7 @@ import torch.fx
 from onnx_aot import dtypes
 from onnx_aot.torch_compat import OpOverload
 
-__all__ = ["PROMOTED", "promote", "promotes"]
+__all__ = ["PROMOTED", "SELECTORS", "common_dtype", "promote", "promotes"]
 
 aten = torch.ops.aten
 
@@ -95,7 +95,7 @@ def promote(
     if not isinstance(recorded, torch.Tensor):
         return
     if recorded.dtype == torch.bool:
-        dtype = _common_dtype(node)
+        dtype = common_dtype(node)
         if dtype is None:
             return
     else:
@@ -114,7 +114,7 @@ def promote(
             ]
 
 
-def _common_dtype(node: torch.fx.Node) -> torch.dtype | None:
+def common_dtype(node: torch.fx.Node) -> torch.dtype | None:
     """``torch.result_type`` of the operands, of which operators with a boolean result have two."""
     operands: list[Any] = []
     for argument in node.args:

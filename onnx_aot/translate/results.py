@@ -10,6 +10,7 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import TranslationError
+from onnx_aot.ops.complex_values import Complex
 
 __all__ = ["refuse_other_results"]
 
@@ -41,7 +42,7 @@ def refuse_other_results(
 
 def _fits(returned: Any, recorded: Any, node: torch.fx.Node | None = None) -> bool:
     if isinstance(recorded, torch.Tensor):
-        return isinstance(returned, ir.Value)
+        return isinstance(returned, Complex if recorded.dtype.is_complex else ir.Value)
     if isinstance(recorded, _NUMBERS):
         return isinstance(returned, (ir.Value, int, float))
     if isinstance(recorded, (list, tuple)):
@@ -65,6 +66,8 @@ def _is_read(node: torch.fx.Node, index: int) -> bool:
 def _describe(returned: Any) -> str:
     if isinstance(returned, ir.Value):
         return "one value"
+    if isinstance(returned, Complex):
+        return "one complex value"
     if isinstance(returned, list):
         kinds = ("a value" if isinstance(item, ir.Value) else repr(item) for item in returned)
         return f"a list of {len(returned)}: {', '.join(kinds)}"
@@ -74,4 +77,6 @@ def _describe(returned: Any) -> str:
 def _describe_recorded(recorded: Any) -> str:
     if isinstance(recorded, (list, tuple)):
         return f"{len(recorded)} results"
-    return "one tensor" if isinstance(recorded, torch.Tensor) else "one number"
+    if isinstance(recorded, torch.Tensor):
+        return "one complex tensor" if recorded.dtype.is_complex else "one tensor"
+    return "one number"

@@ -22,6 +22,7 @@ from onnx_aot.errors import (
 )
 from onnx_aot.fx_passes.custom_writes import FUNCTIONALIZED, original_call
 from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.complex_values import Complex, join, split
 from onnx_aot.ops.registry import (
     MEMORY_ARGUMENTS,
     NOT_TRANSLATED,
@@ -31,6 +32,12 @@ from onnx_aot.ops.registry import (
 )
 from onnx_aot.ops.subgraphs import subgraphs
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
+from onnx_aot.translate.complex_nodes import (
+    call_complex,
+    complex_translation,
+    is_complex,
+    real_recorded,
+)
 from onnx_aot.translate.decompose import Decomposer, Pieces
 from onnx_aot.translate.dimensions import Dimensions
 from onnx_aot.translate.metadata import Metadata
@@ -119,7 +126,7 @@ class Walker:
         if node.target == FUNCTIONALIZED:
             target = original_call(node).target
             return [target] if self._plan(target) is None else []
-        if self._plan(node.target) is not None:
+        if self._translation(node) is not None:
             return []
         if node.target == FUNCTIONALIZED_BY_TORCH:
             return [node.args[0]]
@@ -142,6 +149,12 @@ class Walker:
             self._plans[target] = plan
         return self._plans[target]
 
+    def _translation(self, node: torch.fx.Node) -> Translation | None:
+        """The table's entry for a node: of complex numbers where it takes or gives one."""
+        plan = self._plan(node.target)
+        real = None if plan is None else plan.translation
+        return complex_translation(node.target, real) if is_complex(node) else real
+
     # --- translation -----------------------------------------------------------------------------
 
     def translate_nodes(self, graph: torch.fx.Graph) -> None:
@@ -161,6 +174,22 @@ class Walker:
                     for function in list(self.op.functions.values())[stamped:]:
                         self._metadata.stamp(function, node)
                     stamped = len(self.op.functions)
+
+    def enter_complex(self, node: torch.fx.Node, joined: ir.Value) -> None:
+        """Splits an input or weight that holds complex numbers as ``torch.view_as_real`` does."""
+        start = len(self.op.nodes)
+        self.values[node] = split(self.op, joined)
+        self._name(node, start)
+        self._metadata.stamp(self.op.nodes[start:], node)
+
+    def leave_complex(self, node: torch.fx.Node, value: Complex) -> ir.Value:
+        """The inverse, for an output."""
+        start = len(self.op.nodes)
+        joined = join(self.op, value)
+        for onnx_node in self.op.nodes[start:-1]:
+            self._name_inner(onnx_node, node.name)
+        self._metadata.stamp(self.op.nodes[start:], node)
+        return joined
 
     def _translate(self, node: torch.fx.Node) -> Any:
         recorded = node.meta.get("val")
@@ -184,14 +213,19 @@ class Walker:
     def _emit(self, node: torch.fx.Node) -> Any:
         if node.target == FUNCTIONALIZED:
             return self._emit_custom_write(node)
-        plan = self._plan(node.target)
-        if plan is None:
+        translation = self._translation(node)
+        if translation is None:
             pieces = self._decomposer.expand(node)
             assert pieces is not None, f"check_supported let {node.target} pass"
             self.statistics.decomposed[str(node.target)] += 1
             return self._emit_pieces(node, pieces)
         self.op.result = node.meta.get("val")
         self.statistics.direct[str(node.target)] += 1
+        if is_complex(node):
+            arguments = self._bind(node.args, node.kwargs, translation.arguments or ())
+            return call_complex(self.op, node, translation, arguments)
+        plan = self._plan(node.target)
+        assert plan is not None
         return self._call(plan, node, node.args, node.kwargs)
 
     def _emit_custom_write(self, node: torch.fx.Node) -> list[Any]:
@@ -265,14 +299,18 @@ class Walker:
     def _record(self, node: torch.fx.Node) -> None:
         """Gives the node's values their recorded types and shapes; a different type is our bug."""
         result, recorded = self.values[node], node.meta.get("val")
-        if isinstance(result, ir.Value):
+        if isinstance(result, (ir.Value, Complex)):
             self._describe(result, recorded, node)
         elif isinstance(result, list) and isinstance(recorded, (list, tuple)):
             for value, item in zip(result, recorded, strict=False):
-                if isinstance(value, ir.Value):
+                if isinstance(value, (ir.Value, Complex)):
                     self._describe(value, item, node)
 
-    def _describe(self, value: ir.Value, recorded: Any, node: torch.fx.Node) -> None:
+    def _describe(self, value: ir.Value | Complex, recorded: Any, node: torch.fx.Node) -> None:
+        if isinstance(value, Complex):
+            for part in (value.real, value.imag):
+                self._describe(part, real_recorded(recorded), node)
+            return
         if value.producer() is None or (value.shape is not None and value.name):
             return  # an input, a constant, or another FX node's value handed on
         before = value.dtype
@@ -292,15 +330,20 @@ class Walker:
     def _name(self, node: torch.fx.Node, start: int) -> None:
         """Results are named after their FX node, inner values after it and their operator."""
         result = self.values[node]
-        if isinstance(result, ir.Value):
-            if result.name is None:
-                result.name = self._names.unique(node.name)
-        elif isinstance(result, list):
+        if isinstance(result, list):
             for index, value in enumerate(result):
-                if isinstance(value, ir.Value) and value.name is None:
-                    value.name = self._names.unique(_item_name(node, index))
+                self._name_result(value, _item_name(node, index))
+        else:
+            self._name_result(result, node.name)
         for onnx_node in self.op.nodes[start:]:
             self._name_inner(onnx_node, node.name)
+
+    def _name_result(self, result: Any, name: str) -> None:
+        if isinstance(result, Complex):
+            self._name_result(result.real, f"{name}.real")
+            self._name_result(result.imag, f"{name}.imag")
+        elif isinstance(result, ir.Value) and result.name is None:
+            result.name = self._names.unique(name)
 
     def _name_inner(self, onnx_node: ir.Node, prefix: str) -> None:
         for value in onnx_node.outputs:

@@ -1,0 +1,203 @@
+"""Nodes that take or give complex tensors: which translation they get, and how it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+import torch.fx
+
+from onnx_aot import dtypes
+from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.complex_values import (
+    BILINEAR,
+    COMPLEX,
+    PARTWISE,
+    REAL_PART,
+    TRUTH,
+    Complex,
+    from_real,
+    zeros_like,
+)
+from onnx_aot.ops.registry import Argument, Translation
+from onnx_aot.torch_compat import OpOverload
+from onnx_aot.translate.promote import SELECTORS, common_dtype, promotes
+
+__all__ = ["call_complex", "complex_translation", "is_complex", "real_recorded"]
+
+Call = Callable[[list[Any]], Any]
+
+
+def is_complex(node: torch.fx.Node) -> bool:
+    """Whether a node takes or gives a complex tensor."""
+    return _holds_complex(node.meta.get("val")) or any(
+        _holds_complex(argument.meta.get("val")) for argument in node.all_input_nodes
+    )
+
+
+def _holds_complex(recorded: Any) -> bool:
+    if isinstance(recorded, torch.Tensor):
+        return recorded.dtype.is_complex
+    if isinstance(recorded, (list, tuple)):
+        return any(_holds_complex(item) for item in recorded)
+    return False
+
+
+def complex_translation(target: Any, real: Translation | None) -> Translation | None:
+    """The translation to use for complex numbers, given the one for real numbers; None: neither."""
+    entry = COMPLEX.get(target)
+    if entry is not None:
+        return entry
+    known = any(target in table for table in (PARTWISE, BILINEAR, REAL_PART, TRUTH))
+    return real if known else None
+
+
+def call_complex(
+    op: Builder, node: torch.fx.Node, translation: Translation, arguments: list[Any]
+) -> Any:
+    """Calls a translation that ``complex_translation`` chose.
+
+    Args:
+        op: Its ``result`` is what the capture recorded for the node.
+        node: The FX node.
+        translation: For complex numbers, or the real one of an operator in one of the sets.
+        arguments: In the translation's order, complex tensors as ``Complex``.
+    """
+    target, bound = node.target, translation.arguments or ()
+    if promotes(target):
+        _promote(op, node, bound, arguments)
+
+    def call(values: list[Any]) -> Any:
+        return translation.function(op, *values)
+
+    if target in COMPLEX:
+        return call(arguments)
+    if target in TRUTH:
+        return call([_truth(op, value) for value in arguments])
+    recorded = op.result
+    op.result = real_recorded(recorded)
+    try:
+        if target in BILINEAR:
+            return _bilinear(op, call, arguments)
+        numbers = _number_positions(target, bound)
+        real = call(_part(op, arguments, numbers, imaginary=False))
+        if not _holds_complex(recorded):
+            return real
+        if target in REAL_PART:
+            return Complex(real, zeros_like(op, real))
+        imaginary = call(_part(op, arguments, numbers, imaginary=True))
+    finally:
+        op.result = recorded
+    if isinstance(real, (list, tuple)):
+        return [
+            Complex(one, two) if _holds_complex(item) else one
+            for one, two, item in zip(real, imaginary, recorded, strict=True)
+        ]
+    return Complex(real, imaginary)
+
+
+def _promote(
+    op: Builder, node: torch.fx.Node, bound: Sequence[Argument], values: list[Any]
+) -> None:
+    """The walker's rule for pointwise operators, for the type of the parts."""
+    recorded = node.meta["val"]
+    dtype = common_dtype(node) if recorded.dtype == torch.bool else recorded.dtype
+    if dtype is None:
+        return
+    part = dtypes.to_onnx(dtype.to_real() if dtype.is_complex else dtype)
+
+    def cast(value: Any) -> Any:
+        if isinstance(value, Complex):
+            return Complex(op.cast(value.real, part), op.cast(value.imag, part))
+        if isinstance(value, list):
+            return [cast(item) for item in value]
+        return op.cast(value, part) if isinstance(value, ir.Value) else value
+
+    for index, (argument, value) in enumerate(zip(bound, values, strict=True)):
+        if argument.name not in SELECTORS:
+            values[index] = cast(value)
+
+
+def _truth(op: Builder, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_truth(op, item) for item in value]
+    if not isinstance(value, Complex):
+        return value
+    real, imag = (op.Cast(part, to=ir.DataType.BOOL) for part in (value.real, value.imag))
+    return op.Or(real, imag)
+
+
+def real_recorded(recorded: Any) -> Any:
+    """What would have been recorded for one part."""
+    if isinstance(recorded, (list, tuple)):
+        return [real_recorded(item) for item in recorded]
+    if isinstance(recorded, torch.Tensor) and recorded.dtype.is_complex:
+        return recorded.new_empty(recorded.shape, dtype=recorded.dtype.to_real())
+    return recorded
+
+
+def _number_positions(target: Any, bound: Sequence[Argument]) -> frozenset[int]:
+    """Positions of the arguments that are numbers to compute with, such as a fill value."""
+    if not isinstance(target, OpOverload):
+        return frozenset()
+    numbers = {a.name for a in target._schema.arguments if "number" in str(a.type).lower()}
+    return frozenset(index for index, argument in enumerate(bound) if argument.name in numbers)
+
+
+def _part(
+    op: Builder, arguments: list[Any], numbers: frozenset[int], *, imaginary: bool
+) -> list[Any]:
+    return [
+        _part_of(op, value, index in numbers, imaginary) for index, value in enumerate(arguments)
+    ]
+
+
+def _part_of(op: Builder, value: Any, number: bool, imaginary: bool) -> Any:
+    if isinstance(value, Complex):
+        return value.imag if imaginary else value.real
+    if isinstance(value, list):
+        return [_part_of(op, item, False, imaginary) for item in value]
+    if isinstance(value, torch.dtype) and value.is_complex:
+        return value.to_real()
+    if isinstance(value, ir.Value):
+        # an operand among complex ones; indices and masks are no floating-point numbers
+        real_operand = imaginary and dtypes.is_floating(value.dtype)
+        return zeros_like(op, value) if real_operand else value
+    if number and isinstance(value, (complex, float, int)):
+        given = complex(value)
+        return given.imag if imaginary else given.real
+    return value
+
+
+def _bilinear(op: Builder, call: Call, arguments: list[Any]) -> Any:
+    """``(a + bi)(c + di)`` over the first two tensors; a third one is added to the product."""
+    positions = [
+        index for index, value in enumerate(arguments) if isinstance(value, (Complex, ir.Value))
+    ]
+    first, second, *rest = positions
+    added = [arguments[index] for index in rest]
+    for index in rest:
+        arguments[index] = None
+
+    def product(left: Any, right: Any) -> Any:
+        values = list(arguments)
+        values[first], values[second] = left, right
+        return call(values)
+
+    a, b = arguments[first], arguments[second]
+    if isinstance(a, Complex) and isinstance(b, Complex):
+        real = op.Sub(product(a.real, b.real), product(a.imag, b.imag))
+        imag = op.Add(product(a.real, b.imag), product(a.imag, b.real))
+    elif isinstance(a, Complex):
+        real, imag = product(a.real, b), product(a.imag, b)
+    else:
+        real, imag = product(a, b.real), product(a, b.imag)
+    for bias in added:
+        pair = bias if isinstance(bias, Complex) else from_real(op, bias, torch.complex64)
+        rank = op.rank(real) - 2  # one number per channel, the second dimension of the product
+        axes = list(range(1, 1 + rank)) if rank > 0 else []
+        real = op.Add(real, op.Unsqueeze(pair.real, axes) if axes else pair.real)
+        imag = op.Add(imag, op.Unsqueeze(pair.imag, axes) if axes else pair.imag)
+    return Complex(real, imag)

@@ -56,6 +56,7 @@ def export(
     custom_translation_table: Mapping[Any, Any] | None = None,
     report: bool = False,
     optimize: bool = True,
+    target: Literal["onnxruntime"] | None = "onnxruntime",
     verify: bool = False,
     profile: bool = False,
     dump_exported_program: bool = False,
@@ -92,6 +93,9 @@ def export(
         custom_translation_table: Functions by operator, which take precedence over the table.
         report: True writes a markdown report to ``artifacts_dir``, also when the export fails.
         optimize: False leaves the translated graph as it is.
+        target: ``"onnxruntime"``: what ONNX Runtime's CPU provider has no kernel for, such as most
+            of bfloat16, is written so that it runs there: with casts to a wider type around a node,
+            or with other operators. None: the graph as the ONNX standard allows it.
         verify: True compares the model in ONNX Runtime with the module on the example inputs.
         profile: True adds a call profile to the report.
         dump_exported_program: True saves the captured program to ``artifacts_dir``.
@@ -125,6 +129,7 @@ def export(
         opset=DEFAULT_OPSET if opset_version is None else opset_version,
         custom_translation_table=custom_translation_table,
         optimize=optimize,
+        target=target,
         metadata=metadata,
         stack_trace_root=None if stack_trace_root is None else os.fspath(stack_trace_root),
         seed=seed,
@@ -173,6 +178,7 @@ class _Options:
     opset: int
     custom_translation_table: Mapping[Any, Any] | None
     optimize: bool
+    target: str | None
     metadata: Literal["full", "light", "none"]
     stack_trace_root: str | None
     seed: int | None
@@ -234,6 +240,11 @@ def _build(
     if options.optimize:
         with _stage(record, "ir_passes"):
             run_passes(translated.model)
+    if options.target is not None:
+        from onnx_aot.targets import legalize
+
+        with _stage(record, "legalize"):
+            record.adaptations = legalize(translated.model, options.target)
     program = ONNXProgram(translated.model, captured)
     with _stage(record, "check"):
         _check_delivered(program, requested, options, record)
@@ -402,6 +413,7 @@ def _check_options(
             stacklevel=3,
         )
     check_choice("metadata", options.metadata, ("full", "light", "none"))
+    check_choice("target", options.target, ("onnxruntime", None))
     check_choice("external_data", external_data, ("auto", True, False, None))
     if not isinstance(options.opset, int) or not MIN_OPSET <= options.opset <= MAX_OPSET:
         raise InvalidOptionError(
@@ -431,6 +443,7 @@ def _new_record(
     record = ExportRecord(name or f"{kind.__module__}.{kind.__qualname__}", now)
     record.asked = {
         "opset_version": options.opset,
+        "target": options.target,
         "dynamic_shapes": dynamic_shapes,
         "dynamic_axes": dynamic_axes,
         "input_names": list(options.input_names) or None,

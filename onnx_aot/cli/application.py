@@ -58,6 +58,9 @@ def export(
         typer.Option(help="Weights in a file beside; by default when they exceed 1.5 GB."),
     ] = None,
     optimize: Annotated[bool, typer.Option(help="Run the optimization passes.")] = True,
+    target: Annotated[
+        str, typer.Option(help="Where the model is to run: onnxruntime, or none for pure ONNX.")
+    ] = "onnxruntime",
     verify: Annotated[
         bool, typer.Option(help="Compare with PyTorch on the example inputs.")
     ] = False,
@@ -85,6 +88,7 @@ def export(
                 opset_version=opset,
                 external_data="auto" if external_data is None else external_data,
                 optimize=optimize,
+                target=None if target == "none" else target,  # type: ignore[arg-type]
                 verify=verify,
                 report=report is not None,
                 artifacts_dir=report or ".",

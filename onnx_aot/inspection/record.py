@@ -6,7 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from onnx_aot.inspection.differences import OutputDifference
@@ -30,11 +30,12 @@ def _stages() -> dict[str, Stage]:
         Stage("Rewrite the captured graph", "decomp"),
         Stage("Translate operators to ONNX", "conversion"),
         Stage("Optimize the ONNX model", "optimization"),
+        Stage("Fit the ONNX model to the target", "legalization"),
         Stage("Check what was delivered against what was asked", "checker"),
         Stage("Verify in ONNX Runtime", "accuracy"),
         Stage("Save", "save"),
     )
-    keys = ("capture", "fx_passes", "translate", "ir_passes", "check", "verify", "save")
+    keys = ("capture", "fx_passes", "translate", "ir_passes", "legalize", "check", "verify", "save")
     return dict(zip(keys, stages, strict=True))
 
 
@@ -50,6 +51,8 @@ class ExportRecord:
         strategy: How the model was captured.
         direct: Operators translated from the table, with counts; ``decomposed`` those expanded.
         conditions: On the inputs' sizes, under which the model was captured.
+        adaptations: What the target needed: entries with ``op_type``, ``dtype``, ``surrogate``,
+            ``lossy`` and ``count``.
         notes: What the user should know, such as a fallback that was taken.
         verification: Outputs compared, when asked for.
         profile: Call profile as text, when asked for.
@@ -65,6 +68,7 @@ class ExportRecord:
     direct: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     decomposed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     conditions: list[str] = dataclasses.field(default_factory=list)
+    adaptations: Sequence[Any] = ()
     notes: list[str] = dataclasses.field(default_factory=list)
     verification: list[OutputDifference] = dataclasses.field(default_factory=list)
     profile: str = ""

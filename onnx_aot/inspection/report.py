@@ -33,7 +33,8 @@ def render_report(record: ExportRecord, program: Any = None) -> str:
     ]
     if program is not None:
         parts += [_interface(program), _contents(program)]
-    parts += [_operators(record), _verification(record), _profile(record), _versions()]
+    parts += [_operators(record), _adaptations(record), _verification(record), _profile(record)]
+    parts.append(_versions())
     if record.traceback:
         parts.append(f"## Traceback\n\n```pytb\n{record.traceback.rstrip()}\n```")
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -120,6 +121,24 @@ def _operators(record: ExportRecord) -> str:
     if not rows:
         return ""
     return "## Operators of the model\n\n" + _table(("Operator", "Count", "Translated by"), rows)
+
+
+def _adaptations(record: ExportRecord) -> str:
+    """What was written differently for the target."""
+    if not record.adaptations:
+        return ""
+    rows = [
+        (
+            a.op_type,
+            a.dtype,
+            a.count,
+            f"casts to {a.surrogate}" if a.surrogate is not None else "other operators",
+            "values can differ" if a.lossy else "",
+        )
+        for a in record.adaptations
+    ]
+    header = ("Node", "Type without a kernel", "Count", "Runs as", "")
+    return "## What the target needed\n\n" + _table(header, rows)
 
 
 def _verification(record: ExportRecord) -> str:

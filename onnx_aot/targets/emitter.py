@@ -1,0 +1,193 @@
+"""Puts nodes into a graph beside the node that they serve."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+
+from onnx_aot import dtypes
+from onnx_aot.metadata_keys import INPUT_KIND
+
+__all__ = ["Emitter"]
+
+SMALL = 4096
+"""Largest number of elements of a constant that is cast when the model is made."""
+
+
+class Emitter:
+    """Emits nodes before or after a node, with its metadata, and with names of their own."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._model = model
+        self._names: set[str] | None = None
+        self._node: ir.Node | None = None
+        self._after = False
+        self._made: list[ir.Node] = []
+        self._constants: dict[Any, ir.Value] = {}
+        self.opset = 0
+
+    # --- where -----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def before(self, node: ir.Node, opset: int) -> Iterator[None]:
+        """Nodes that are emitted inside go before this one."""
+        self._node, self._after, self.opset, self._made = node, False, opset, []
+        yield
+
+    @contextlib.contextmanager
+    def after(self, node: ir.Node) -> Iterator[None]:
+        """A node that is emitted inside goes after this one."""
+        self._node, self._after, self._made = node, True, []
+        yield
+
+    def take(self) -> list[ir.Node]:
+        """What was emitted since the place was set."""
+        made, self._made = self._made, []
+        return made
+
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def op(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        dtype: ir.DataType | None = None,
+        shape: ir.Shape | None = None,
+        like: ir.Value | None = None,
+        outputs: int = 1,
+    ) -> Any:
+        """Emits one node.
+
+        Args:
+            op_type: An operator of the default domain.
+            inputs: Its inputs.
+            attributes: Its attributes.
+            dtype: Type of its outputs; that of the first input by default.
+            shape: Shape of its first output, where known.
+            like: A value that its output is named after; by default the first output of the node
+                that is served.
+            outputs: How many outputs it has.
+
+        Returns:
+            Its output, or a list of them.
+        """
+        served = self._node
+        assert served is not None
+        assert served.graph is not None
+        if dtype is None:
+            dtype = next(value.dtype for value in inputs if value is not None)
+        named = like if like is not None else served.outputs[0]
+        values = [
+            ir.Value(
+                name=self.unique(f"{named.name}_{op_type.lower()}"),
+                type=None if dtype is None else ir.TensorType(dtype),
+                shape=None if shape is None else shape.copy(),
+            )
+            for _ in range(outputs)
+        ]
+        node = ir.node(
+            op_type,
+            inputs,
+            attributes,
+            outputs=values,
+            name=self.unique(f"node_{values[0].name}"),
+            metadata_props=dict(served.metadata_props),
+        )
+        if self._after:
+            served.append(node)
+        else:
+            served.prepend(node)
+        self._made.append(node)
+        return values[0] if outputs == 1 else values
+
+    def constant(self, value: Any, dtype: ir.DataType) -> ir.Value:
+        """A constant of the main graph; equal ones are one value."""
+        tensor = torch.tensor(value, dtype=dtypes.to_torch(dtype), device="cpu")
+        key = (dtype, tuple(tensor.shape), tensor_adapters.TorchTensor(tensor).tobytes())
+        known = self._constants.get(key)
+        if known is None:
+            short = (
+                str(value).replace(" ", "")
+                if tensor.numel() <= 4
+                else "x".join(map(str, tensor.shape))
+            )
+            known = self._constants[key] = self._initializer(
+                f"const_{dtype.short_name()}_{short}", tensor
+            )
+        return known
+
+    def cast_constant(self, value: ir.Value, dtype: ir.DataType) -> ir.Value | None:
+        """A small constant in another type, where the value is one and no weight."""
+        data = value.const_value
+        if data is None or not value.is_initializer() or INPUT_KIND in value.metadata_props:
+            return None
+        if data.size > SMALL or value.graph is not self._model.graph:
+            return None
+        raw = getattr(data, "raw", None)
+        if not isinstance(raw, torch.Tensor):
+            raw = torch.from_numpy(data.numpy())
+        name = f"{value.name}_{dtype.short_name()}"
+        return self._initializer(name, raw.to(dtypes.to_torch(dtype)))
+
+    def _initializer(self, name: str, tensor: torch.Tensor) -> ir.Value:
+        name = self.unique(name)
+        data = tensor_adapters.TorchTensor(tensor.contiguous(), name=name)
+        value = ir.Value(
+            name=name,
+            type=ir.TensorType(data.dtype),
+            shape=ir.Shape(tuple(tensor.shape)),
+            const_value=data,
+        )
+        self._model.graph.register_initializer(value)
+        return value
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def unique(self, name: str) -> str:
+        """A name that no value and no node of the model has."""
+        if self._names is None:
+            self._names = set(_names(self._model))
+        found, number = name, 1
+        while found in self._names:
+            number += 1
+            found = f"{name}_{number}"
+        self._names.add(found)
+        return found
+
+    def take_place(self, old: ir.Value, new: ir.Value) -> None:
+        """A new value gets the uses, name, type, shape and metadata of an old one."""
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        name, old.name = old.name, None
+        new.name = name
+        new.type = old.type
+        new.shape = old.shape
+        new.metadata_props.update(old.metadata_props)
+
+    def hand_over_name(self, old: ir.Value, new: ir.Value, dtype: ir.DataType) -> None:
+        """A new value gets name, shape and metadata; the old one a name after its new type."""
+        name = str(old.name)
+        old.name = self.unique(f"{name}_{dtype.short_name()}")
+        new.name = name
+        new.shape = None if old.shape is None else old.shape.copy()
+        new.metadata_props.update(old.metadata_props)
+        old.metadata_props.clear()
+
+
+def _names(model: ir.Model) -> Iterator[str]:
+    for graph in model.graphs():
+        for value in (*graph.inputs, *graph.initializers.values()):
+            yield str(value.name)
+    for function in model.functions.values():
+        yield from (str(value.name) for value in function.inputs)
+    roots: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
+    for root in roots:
+        for node in ir.traversal.RecursiveGraphIterator(root):
+            yield str(node.name)
+            yield from (str(value.name) for value in node.outputs)

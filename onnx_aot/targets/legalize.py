@@ -1,0 +1,377 @@
+"""Makes a model that is valid ONNX one that a target runs."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import onnx_ir as ir
+
+from onnx_aot.targets.emitter import Emitter
+from onnx_aot.targets.expansions import EXPANSIONS
+from onnx_aot.targets.kernels import Kernels, kernels, signature
+from onnx_aot.targets.surrogates import PRESERVING, SURROGATES, is_lossy
+
+__all__ = ["TARGETS", "Adaptation", "legalize", "unsupported_nodes"]
+
+TARGETS = {"onnxruntime": "onnxruntime_cpu.json"}
+"""Targets by name, each with its table."""
+
+# Nothing but their types says what they do, or they hold types apart on purpose.
+AS_THEY_ARE = frozenset(
+    {
+        "BitCast",
+        "Cast",
+        "Constant",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "If",
+        "Loop",
+        "Optional",
+        "OptionalGetElement",
+        "OptionalHasElement",
+        "QuantizeLinear",
+        "Scan",
+        "SequenceMap",
+    }
+)
+
+ELEMENTWISE_FLOATS = frozenset(
+    {ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE}
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Adaptation:
+    """What was done for nodes of one operator and type.
+
+    Attributes:
+        op_type: The operator.
+        dtype: The type that the target has no kernel for.
+        surrogate: The type that stands in for it; None when the operator was written with others.
+        lossy: Whether values can differ because of it.
+        count: For how many nodes.
+    """
+
+    op_type: str
+    dtype: ir.DataType
+    surrogate: ir.DataType | None
+    lossy: bool
+    count: int
+
+
+# A type variable, the type that it has, and the one that it gets.
+_Change = tuple[str, ir.DataType, ir.DataType]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """What a node needs: other types for some of its variables; without any, an expansion."""
+
+    missing: ir.DataType
+    changes: tuple[_Change, ...]
+
+
+def legalize(model: ir.Model, target: str) -> tuple[Adaptation, ...]:
+    """Replaces, in place, what the target has no kernel for.
+
+    Before::
+
+        y = Elu(x: DOUBLE)
+        z = Add(a: BFLOAT16, b: BFLOAT16)
+
+    After::
+
+        y = Where(x < 0, Exp(x) - 1, x)
+        z = Cast(Add(Cast(a, to=FLOAT), Cast(b, to=FLOAT)), to=BFLOAT16)
+
+    An operator with an expansion is written with operators that the target has for the type.
+    Others run in the first type of ``SURROGATES`` that they have a kernel for, between casts.
+    Integers keep their own arithmetic: a narrow integer is cast back after every operator, which
+    wraps around as the narrow operator does.
+
+    A value that was cast back and is wanted in the surrogate by the next node is taken from before
+    the cast back (a cast that nobody reads is removed) in two cases: when nothing was rounded,
+    because the operator only moves elements that came from the narrow type; and, for floating
+    point, when both nodes come from one operator of the captured graph, whose kernel in torch
+    rounds once, at its end. Between operators of the captured graph the rounding stays, as torch
+    does it. Integers are never taken from before a cast that may wrap around.
+
+    Constants that are no weights are cast now; weights are cast by the model, which keeps the file
+    as small as it was.
+
+    Every node is visited once. Subgraphs and functions are part of it; a value of an outer graph is
+    cast where it lives, outside of loops.
+
+    Args:
+        model: Changed in place.
+        target: A key of ``TARGETS``.
+
+    Returns:
+        What was done, most frequent first.
+    """
+    return _Legalizer(model, kernels(TARGETS[target])).run()
+
+
+def unsupported_nodes(model: ir.Model, target: str) -> list[ir.Node]:
+    """The nodes, subgraphs and functions included, that the target has no kernel for."""
+    planner = _Planner(kernels(TARGETS[target]))
+    return [
+        node
+        for graph, opset in _roots(model)
+        for node in ir.traversal.RecursiveGraphIterator(graph)
+        if planner.plan(node, opset) is not None
+    ]
+
+
+def _roots(model: ir.Model) -> Iterator[tuple[ir.Graph | ir.Function, int]]:
+    yield model.graph, model.opset_imports[""]
+    for function in model.functions.values():
+        yield function, function.opset_imports.get("", model.opset_imports[""])
+
+
+class _Planner:
+    """Says what a node needs; once per operator, opset and types."""
+
+    def __init__(self, table: Kernels) -> None:
+        self._table = table
+        self._plans: dict[object, _Plan | None] = {}
+
+    def plan(self, node: ir.Node, opset: int) -> _Plan | None:
+        """None when the target runs the node as it is."""
+        if node.domain:
+            return None
+        types = [None if value is None else value.dtype for value in node.inputs]
+        types += [value.dtype for value in node.outputs]
+        key = (node.op_type, opset, len(node.inputs), *map(id, types))
+        try:
+            return self._plans[key]
+        except KeyError:
+            plan = self._plans[key] = self._make(node, opset)
+            return plan
+
+    def _make(self, node: ir.Node, opset: int) -> _Plan | None:
+        types = signature(node.op_type, opset)
+        if types is None or node.op_type in AS_THEY_ARE:
+            return None
+        bound = _bound(types.inputs, node.inputs)
+        bound |= _bound(types.outputs, node.outputs)
+        known = self._table.by_operator.get((node.op_type, types.version), ())
+        inlined = self._table.inlined.get((node.op_type, opset), frozenset())
+        if not bound:
+            return None
+        first = next(iter(bound))
+        if bound[first] in inlined:
+            return None
+        candidates = [*known, *({first: frozenset([dtype])} for dtype in inlined)]
+        best: tuple[tuple[int, int, int], tuple[_Change, ...]] | None = None
+        for kernel in candidates:
+            changes = _changes(node.op_type, kernel, bound)
+            if changes is not None and (best is None or changes < best):
+                best = changes
+        if best is not None and not best[1]:
+            return None
+        if best is None:
+            missing = next(iter(bound.values()))
+            return _Plan(missing, ())
+        return _Plan(best[1][0][1], best[1])
+
+
+def _bound(
+    variables: Sequence[str | None], values: Sequence[ir.Value | None]
+) -> dict[str, ir.DataType]:
+    bound: dict[str, ir.DataType] = {}
+    for index, value in enumerate(values):
+        if value is None or not variables:
+            continue
+        variable = variables[min(index, len(variables) - 1)]
+        if variable is not None and isinstance(value.type, ir.TensorType):
+            bound.setdefault(variable, value.type.dtype)
+    return bound
+
+
+def _changes(
+    op_type: str, kernel: dict[str, frozenset[ir.DataType]], bound: dict[str, ir.DataType]
+) -> tuple[tuple[int, int, int], tuple[_Change, ...]] | None:
+    """Which variables need another type for a kernel, with the cost: losses, changes, rank."""
+    changes: list[_Change] = []
+    losses = ranks = 0
+    for variable, dtype in bound.items():
+        types = kernel.get(variable)
+        if types is None or dtype in types:
+            continue
+        surrogates = SURROGATES.get(dtype, ())
+        found = next((i for i, other in enumerate(surrogates) if other in types), None)
+        if found is None:
+            return None
+        changes.append((variable, dtype, surrogates[found]))
+        losses += is_lossy(op_type, dtype, surrogates[found])
+        ranks += found
+    return (losses, len(changes), ranks), tuple(changes)
+
+
+@dataclasses.dataclass
+class _Wide:
+    """The value that a cast back was made from, and whether the cast changes nothing."""
+
+    value: ir.Value
+    exact: bool
+    origin: str | None
+
+
+class _Legalizer:
+    def __init__(self, model: ir.Model, table: Kernels) -> None:
+        self.model = model
+        self.planner = _Planner(table)
+        self.emitter = Emitter(model)
+        self.counts: collections.Counter[tuple[str, ir.DataType, ir.DataType | None, bool]] = (
+            collections.Counter()
+        )
+        # (value, type): the cast that was made of it, which may be a value from before a cast
+        self.casts: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
+        self.wide: dict[ir.Value, _Wide] = {}
+        self.inserted: list[ir.Node] = []
+
+    def run(self) -> tuple[Adaptation, ...]:
+        for graph, opset in _roots(self.model):
+            self._visit(graph, opset, [])
+        for cast in reversed(self.inserted):
+            output = cast.outputs[0]
+            if not output.uses() and not output.is_graph_output() and cast.graph is not None:
+                cast.graph.remove(cast, safe=True)
+        return tuple(Adaptation(*what, count=count) for what, count in self.counts.most_common())
+
+    def _visit(self, graph: ir.Graph | ir.Function, opset: int, around: list[ir.Node]) -> None:
+        """``around`` are the nodes that the graph is inside of, outermost first."""
+        for node in graph:
+            self._adapt(node, opset, around)
+
+    def _adapt(self, node: ir.Node, opset: int, around: list[ir.Node]) -> None:
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                self._visit(attribute.as_graph(), opset, [*around, node])
+        plan = self.planner.plan(node, opset)
+        if plan is None:
+            return
+        expansion = EXPANSIONS.get((node.op_type, plan.missing))
+        if expansion is not None:
+            with self.emitter.before(node, opset):
+                results = expansion(self.emitter, node)
+            if results is not None:
+                self._replace(node, results, opset, around)
+                self.counts[node.op_type, plan.missing, None, False] += 1
+                return
+        if not plan.changes:
+            return
+        self._cast_around(node, plan, opset, around)
+        for _, dtype, surrogate in plan.changes:
+            lossy = is_lossy(node.op_type, dtype, surrogate)
+            self.counts[node.op_type, dtype, surrogate, lossy] += 1
+
+    def _replace(
+        self, node: ir.Node, results: Sequence[ir.Value], opset: int, around: list[ir.Node]
+    ) -> None:
+        made = self.emitter.take()
+        for old, new in zip(node.outputs, results, strict=False):
+            self.emitter.take_place(old, new)
+        assert node.graph is not None
+        node.graph.remove(node, safe=True)
+        for inner in made:  # what an expansion is written with may need casts itself
+            self._adapt(inner, opset, around)
+
+    # --- casts -----------------------------------------------------------------------------------
+
+    def _cast_around(self, node: ir.Node, plan: _Plan, opset: int, around: list[ir.Node]) -> None:
+        types = signature(node.op_type, opset)
+        assert types is not None
+        surrogates = {variable: surrogate for variable, _, surrogate in plan.changes}
+        exact = node.op_type in PRESERVING
+        for index, value in enumerate(node.inputs):
+            variable = _at(types.inputs, index)
+            if value is None or variable not in surrogates:
+                continue
+            wanted = surrogates[variable]
+            if value.dtype == wanted:
+                continue
+            cast, unchanged = self._cast(value, wanted, node, around)
+            exact = exact and unchanged
+            node.replace_input_with(index, cast)
+        _change_attributes(node, plan)
+        for index, output in enumerate(node.outputs):
+            variable = _at(types.outputs, index)
+            if variable in surrogates and output.dtype is not None:
+                if output.uses() or output.is_graph_output():
+                    self._cast_back(node, output, surrogates[variable], exact)
+                else:
+                    output.type = ir.TensorType(surrogates[variable])
+
+    def _cast(
+        self, value: ir.Value, dtype: ir.DataType, node: ir.Node, around: list[ir.Node]
+    ) -> tuple[ir.Value, bool]:
+        """A value in a type for a node, and whether it holds what the value does."""
+        wide = self.wide.get(value)
+        if wide is not None and wide.value.dtype == dtype:
+            floating = value.dtype in ELEMENTWISE_FLOATS
+            same_origin = floating and wide.origin is not None and wide.origin == _origin(node)
+            if wide.exact or same_origin:
+                return wide.value, wide.exact
+        known = self.casts.get((value, dtype))
+        if known is not None:
+            return known, True
+        constant = self.emitter.cast_constant(value, dtype)
+        if constant is not None:
+            self.casts[value, dtype] = constant
+            return constant, True
+        place = node
+        for outer in reversed(around):
+            if value.graph is place.graph:
+                break
+            place = outer
+        with self.emitter.before(place, 0):
+            cast = self.emitter.op(
+                "Cast", [value], {"to": dtype}, dtype=dtype, shape=value.shape, like=value
+            )
+            self.inserted += self.emitter.take()
+        self.casts[value, dtype] = cast
+        return cast, True
+
+    def _cast_back(
+        self, node: ir.Node, output: ir.Value, surrogate: ir.DataType, exact: bool
+    ) -> None:
+        narrow = output.dtype
+        assert narrow is not None
+        with self.emitter.after(node):
+            back = self.emitter.op("Cast", [output], {"to": narrow}, dtype=narrow)
+            cast = back.producer()
+            assert cast is not None
+            self.emitter.take()
+        output.replace_all_uses_with(back, replace_graph_outputs=True)
+        cast.replace_input_with(0, output)
+        self.emitter.hand_over_name(output, back, surrogate)
+        output.type = ir.TensorType(surrogate)
+        self.wide[back] = _Wide(output, exact, _origin(node))
+        self.inserted.append(cast)
+
+
+def _at(variables: Sequence[str | None], index: int) -> str | None:
+    return variables[min(index, len(variables) - 1)] if variables else None
+
+
+def _origin(node: ir.Node) -> str | None:
+    """Which operator of the captured graph a node comes from."""
+    return node.metadata_props.get("namespace")
+
+
+def _change_attributes(node: ir.Node, plan: _Plan) -> None:
+    """What an attribute says of a type that is changed."""
+    for _, dtype, surrogate in plan.changes:
+        declared = node.attributes.get("dtype")
+        if declared is not None and declared.as_int() == dtype.value:
+            node.attributes["dtype"] = ir.AttrInt64("dtype", surrogate.value)
+        value = node.attributes.get("value")
+        if value is not None and value.type == ir.AttributeType.TENSOR:
+            tensor = value.as_tensor()
+            if tensor.dtype == dtype:
+                array = tensor.numpy().astype(surrogate.numpy())
+                node.attributes["value"] = ir.AttrTensor("value", ir.tensor(array))

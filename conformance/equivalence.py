@@ -1,9 +1,8 @@
 """Operators with more than one right answer, and what is compared of theirs.
 
-Three kinds: drawn at random; memory that nobody has written; and factorizations and orders whose
-definition leaves something open, such as the sign of an eigenvector or the order of equal
-elements. Of the last, only what the definition fixes is compared, and only where the answers differ
-as they are.
+Drawn at random, or memory that nobody has written: only type and shape are compared. Factorizations
+and orders whose definition leaves something open, such as the sign of an eigenvector or the order
+of equal elements: what the definition fixes is compared, where the answers differ as they are.
 """
 
 from __future__ import annotations
@@ -12,10 +11,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from conformance.samples import Call
+
 __all__ = ["flag", "out_of_range", "unique_part"]
 
 Tensors = Sequence[torch.Tensor]
-Unique = Callable[[Tensors, Tensors], list[torch.Tensor]]
+Unique = Callable[[Call, Tensors, Tensors], list[torch.Tensor]]
+"""Of a call, its inputs and its outputs: what every right answer has in common."""
 
 UNINITIALIZED = frozenset(
     {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
@@ -51,11 +53,11 @@ def out_of_range(name: str, expected: Tensors, actual: Tensors) -> str:
 
 
 def unique_part(name: str) -> Unique | None:
-    """What the operator's definition fixes of its answer, given inputs and outputs."""
-    return UNIQUE.get(name.partition(".")[0] if not name.startswith("linalg.") else name)
+    """What the operator's definition fixes of its answer, or None where that is all of it."""
+    return UNIQUE.get(name)
 
 
-def _svd(_: Tensors, outputs: Tensors) -> list[torch.Tensor]:
+def _svd(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
     """Singular vectors come with any phase, and any basis where singular values are equal."""
     u, s, v = outputs
     rank = s.shape[-1]
@@ -63,37 +65,61 @@ def _svd(_: Tensors, outputs: Tensors) -> list[torch.Tensor]:
     return [s, product, u.mH @ u, v.mH @ v]
 
 
-def _linalg_svd(inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
+def _linalg_svd(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
     u, s, vh = outputs
-    return _svd(inputs, (u, s, vh.mH))
+    return _svd(_, inputs, (u, s, vh.mH))
 
 
-def _qr(_: Tensors, outputs: Tensors) -> list[torch.Tensor]:
+def _qr(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
     """Columns of Q come with any phase, which the rows of R undo."""
     q, r = outputs
     return [q @ r, q.mH @ q, r.tril(-1), r.abs()] if q.numel() else [q, r.abs()]
 
 
-def _eigh(_: Tensors, outputs: Tensors) -> list[torch.Tensor]:
+def _eigh(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
     """Eigenvectors come with any phase, and any basis where eigenvalues are equal."""
     values, vectors = outputs
     return [values, (vectors * values.unsqueeze(-2)) @ vectors.mH, vectors.mH @ vectors]
 
 
-def _eig(inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
+def _eig(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
     """Eigenvalues come in any order, eigenvectors with any phase."""
     values, vectors = outputs
     residual = inputs[0].to(vectors.dtype) @ vectors - vectors * values.unsqueeze(-2)
-    return [*_eigvals(inputs, [values]), residual, vectors.norm(dim=-2)]
+    return [*_eigvals(_, inputs, [values]), residual, vectors.norm(dim=-2)]
 
 
-def _eigvals(_: Tensors, outputs: Tensors) -> list[torch.Tensor]:
+def _eigvals(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
     """Eigenvalues come in any order."""
     values = outputs[0]
     by_imaginary = values.imag.mul(1e3).round().argsort(dim=-1, stable=True)
     values = values.gather(-1, by_imaginary)
     by_real = values.real.mul(1e3).round().argsort(dim=-1, stable=True)
     return [values.gather(-1, by_real)]
+
+
+def _values_at_indices(position: int, last: bool = True) -> Unique:
+    """Of equal elements any one's index may be given; ``dim`` is at a position of the call."""
+
+    def unique(call: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
+        args, kwargs = call.arguments(inputs)
+        if kwargs.get("stable"):
+            return list(outputs)
+        given = kwargs.get("dim", args[position] if len(args) > position else None)
+        if given is None and not last:
+            return list(outputs)
+        dim, source = -1 if given is None else int(given), inputs[0]
+        indices = outputs[-1]
+        if not source.dim():
+            return list(outputs)
+        kept = indices if indices.dim() == source.dim() else indices.unsqueeze(dim)
+        if ((kept < 0) | (kept >= source.shape[dim])).any():
+            return list(outputs)
+        found = source.gather(dim, kept)
+        distinct = kept.sort(dim).values.diff(dim=dim).ne(0).all()
+        return [*outputs[:-1], found, distinct]
+
+    return unique
 
 
 UNIQUE: dict[str, Unique] = {
@@ -104,4 +130,11 @@ UNIQUE: dict[str, Unique] = {
     "linalg.eigh": _eigh,
     "linalg.eig": _eig,
     "linalg.eigvals": _eigvals,
+    "sort": _values_at_indices(1),
+    "argsort": _values_at_indices(1),
+    "topk": _values_at_indices(2),
+    "kthvalue": _values_at_indices(2),
+    "mode": _values_at_indices(1),
+    "median": _values_at_indices(1, last=False),
+    "nanmedian": _values_at_indices(1, last=False),
 }

@@ -6,14 +6,14 @@ import dataclasses
 import functools
 import random
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["DTYPES", "Case", "Sample", "all_cases", "samples_of"]
+__all__ = ["DTYPES", "Call", "Case", "Sample", "all_cases", "samples_of"]
 
 DTYPES = (
     "float32",
@@ -57,7 +57,7 @@ class Sample:
         others: Tensors of at most two other samples that differ in sizes only.
     """
 
-    module: torch.nn.Module
+    module: Call
     inputs: tuple[torch.Tensor, ...]
     constants: str
     others: list[tuple[torch.Tensor, ...]] = dataclasses.field(default_factory=list)
@@ -86,13 +86,19 @@ class Call(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> tuple[Any, ...]:
         """The tensors and numbers of the answer, flat."""
-        leaves = list(self.leaves)
-        for place, tensor in zip(self.places, inputs, strict=True):
-            leaves[place] = tensor
-        args, kwargs = pytree.tree_unflatten(leaves, self.structure)
+        args, kwargs = self.arguments(inputs)
         returned = self.function(*args, **kwargs)
         numbers = (torch.Tensor, bool, int, float, complex, torch.SymInt, torch.SymFloat)
         return tuple(x for x in pytree.tree_leaves(returned) if isinstance(x, numbers))
+
+    def arguments(self, inputs: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments of the call."""
+        leaves = list(self.leaves)
+        for place, tensor in zip(self.places, inputs, strict=True):
+            leaves[place] = tensor
+        arguments: tuple[tuple[Any, ...], dict[str, Any]]
+        arguments = pytree.tree_unflatten(leaves, self.structure)
+        return arguments
 
 
 @functools.cache

@@ -32,6 +32,21 @@ Size = int | ir.Value
 
 Input = ir.Value | torch.Tensor | int | float | bool | str | Sequence[int] | Sequence[float] | None
 
+# Types that hold every value of another, for operators that an opset does not have for it. Casting
+# back wraps integers around as torch does, and makes any number but 0 true.
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+_INTEGERS = (ir.DataType.INT32, ir.DataType.INT64, *_FLOATS)
+WIDER: dict[ir.DataType, tuple[ir.DataType, ...]] = {
+    ir.DataType.BFLOAT16: _FLOATS,
+    ir.DataType.FLOAT16: _FLOATS,
+    ir.DataType.BOOL: (ir.DataType.UINT8, *_INTEGERS),
+    ir.DataType.UINT8: _INTEGERS,
+    ir.DataType.INT8: _INTEGERS,
+    ir.DataType.INT16: _INTEGERS,
+    ir.DataType.UINT16: _INTEGERS,
+    ir.DataType.UINT32: (ir.DataType.INT64, ir.DataType.DOUBLE),
+}
+
 _ATTRIBUTE_FORMS: dict[ir.AttributeType, Any] = {
     ir.AttributeType.INT: int,
     ir.AttributeType.FLOAT: float,
@@ -49,6 +64,7 @@ class Builder(SubgraphBuilder, BuilderBase):
         opset: The opset of the model that is being built.
         result: What the capture recorded for the node that is being translated: a FakeTensor, a
             number or symbolic number, or a list or tuple of these.
+        recorded: Likewise for the node's positional arguments; what is no FX node is itself.
         nodes: Emitted so far, in order.
         imports: Operator set versions used besides ONNX's own, by domain.
     """
@@ -59,6 +75,7 @@ class Builder(SubgraphBuilder, BuilderBase):
         self._seeds = None if seed is None else random.Random(f"onnx_aot {seed}")
         self._given_seeds: set[int] = set()
         self.result: Any = None
+        self.recorded: tuple[Any, ...] = ()
         self.nodes: list[ir.Node] = []
         self.imports: dict[str, int] = {}
         self.functions: dict[ir.OperatorIdentifier, ir.Function] = {}
@@ -112,7 +129,11 @@ class Builder(SubgraphBuilder, BuilderBase):
             TypeError: Two inputs differ in element type where the operator wants one.
         """
         operator = onnx_operator(op_type, version if domain and version else self.opset, domain)
-        inputs = self._convert_inputs(op_type, operator, args)
+        inputs = list(args)
+        replaced = self._accepted_types(operator, inputs) if operator is not None else None
+        if replaced:
+            return self._through(replaced, op_type, inputs, kwargs, outputs, name)
+        inputs = self._convert_inputs(op_type, operator, inputs)
         count = outputs if isinstance(outputs, int) else len(outputs)
         if count == 1 and not domain:
             simplification = SIMPLIFICATIONS.get(op_type)
@@ -139,6 +160,56 @@ class Builder(SubgraphBuilder, BuilderBase):
         self._add_node(node)
         self._record_opset(domain, version)
         return values[0] if count == 1 else values
+
+    def _accepted_types(
+        self, operator: OnnxOperator, inputs: list[Any]
+    ) -> dict[str, tuple[ir.DataType, ir.DataType]] | None:
+        """Type variables whose type the operator does not take, with one that holds its values."""
+        replaced: dict[str, tuple[ir.DataType, ir.DataType]] | None = None
+        last = len(operator.input_types) - 1
+        for index, value in enumerate(inputs):
+            if not isinstance(value, ir.Value) or value.dtype is None:
+                continue
+            position = min(index, last)
+            accepted = operator.accepted[position] if position >= 0 else None
+            variable = operator.input_types[position] if position >= 0 else None
+            if accepted is None or variable is None or value.dtype in accepted:
+                continue
+            for wider in WIDER.get(value.dtype, ()):
+                if wider in accepted:
+                    replaced = replaced or {}
+                    replaced.setdefault(variable, (value.dtype, wider))
+                    break
+        return replaced
+
+    def _through(
+        self,
+        replaced: dict[str, tuple[ir.DataType, ir.DataType]],
+        op_type: str,
+        inputs: list[Any],
+        attributes: dict[str, Any],
+        outputs: int | Sequence[str | ir.Value],
+        name: str | None,
+    ) -> Any:
+        """Emits a node between casts: to a type that the opset has the operator for, and back."""
+        operator = onnx_operator(op_type, self.opset)
+        assert operator is not None
+        last = len(operator.input_types) - 1
+        wide = [
+            self.cast(value, replaced[variable][1])
+            if isinstance(value, ir.Value)
+            and (variable := operator.input_types[min(index, last)]) in replaced
+            else value
+            for index, value in enumerate(inputs)
+        ]
+        returned = self.call_op(op_type, wide, attributes, outputs=outputs, name=name)
+        values = list(returned) if isinstance(returned, tuple) else [returned]
+        for index, value in enumerate(values):
+            rule = operator.outputs[min(index, len(operator.outputs) - 1)]
+            variable = None if rule.input_index is None else operator.input_types[rule.input_index]
+            if variable in replaced:
+                values[index] = self.cast(value, replaced[variable][0])
+        return tuple(values) if isinstance(returned, tuple) else values[0]
 
     def _add_node(self, node: ir.Node) -> None:
         self.nodes.append(node)

@@ -82,8 +82,7 @@ def complex_fft_c2c(
 
 @register_complex(prims.fft_c2c.default)
 def complex_prims_fft_c2c(op: Builder, self: Complex, dim: Sequence[int], forward: bool) -> Complex:
-    answer = complex_fft_c2c(op, self, dim, NORM_NONE, forward)
-    return answer
+    return complex_fft_c2c(op, self, dim, NORM_NONE, forward)
 
 
 @register_complex(prims.fft_r2c.default)
@@ -144,7 +143,7 @@ def _mirrored(op: Builder, value: Value, axis: int, stop: Size) -> Value:
 # --- short-time transforms -----------------------------------------------------------------------
 
 
-def _window(op: Builder, window: Any, length: int, size: int, dtype: ir.DataType) -> Any:
+def _window(op: Builder, window: Any, length: int, size: int, dtype: ir.DataType | None) -> Any:
     """The window (ones if there is none) in the middle of ``size`` elements."""
     if window is None:
         window = op.Expand(op.constant(1.0, dtype), [length])

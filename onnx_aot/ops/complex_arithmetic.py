@@ -294,6 +294,14 @@ def _converted(op: Builder, value: Any) -> Any:
     return op.cast(real, dtypes.to_onnx(dtype))
 
 
+@register_complex(aten.pad.default)
+def complex_pad(op: Builder, self: Complex, pad: Any, mode: str, value: Any) -> Complex:
+    """The value, a real number, is that of the real part."""
+    function = real_function(aten.pad.default)
+    real = function(op, self.real, pad, mode, value)
+    return Complex(real, function(op, self.imag, pad, mode, None))
+
+
 # --- comparison ----------------------------------------------------------------------------------
 
 

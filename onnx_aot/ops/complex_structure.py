@@ -96,7 +96,6 @@ PARTWISE |= _overloads(
         aten.new_full,
         aten.new_zeros,
         aten.numpy_T,
-        aten.pad,
         aten.permute,
         aten.permute_copy,
         aten.pixel_shuffle,

@@ -1,8 +1,7 @@
-"""Normalization, embedding, dropout and rearranging layers."""
+"""Normalization, embedding and rearranging layers."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import onnx_ir as ir
@@ -210,59 +209,6 @@ def aten_instance_norm(
     if not use_input_stats and running_mean is not None and running_var is not None:
         return op.BatchNormalization(input, scale, shift, running_mean, running_var, epsilon=eps)
     return op.InstanceNormalization(input, scale, shift, epsilon=eps)
-
-
-@register(aten.dropout.default)
-def aten_dropout(op: Builder, input: Value, p: float, train: bool) -> Value:
-    if not train or p == 0:
-        return input
-    if p == 1:
-        return op.Mul(input, 0.0)
-    return op.Dropout(input, p, op.constant(True))
-
-
-@register(aten.feature_dropout.default)
-def aten_feature_dropout(op: Builder, input: Value, p: float, train: bool) -> Value:
-    """Whole channels are dropped."""
-    if not train or p in (0, 1):
-        return aten_dropout(op, input, p, train)
-    scale = op.Mul(op.cast(_kept(op, _per_channel(op, input), p), op.result_dtype), 1.0 / (1.0 - p))
-    return op.Mul(input, scale)
-
-
-def _per_channel(op: Builder, input: Value) -> Value:
-    """A value per channel, made from the input: ONNX Runtime drops nothing from a constant."""
-    spatial = list(range(2, op.rank(input)))
-    return op.reduce("ReduceMax", input, spatial, True) if spatial else input
-
-
-def _kept(op: Builder, frame: Value, p: float) -> Value:
-    """Booleans in the frame's shape, true with probability ``1 - p``."""
-    kept: Value = op.Dropout(frame, p, op.constant(True), _outputs=2)[1]
-    return kept
-
-
-@register(aten.alpha_dropout.default)
-def aten_alpha_dropout(op: Builder, input: Value, p: float, train: bool) -> Value:
-    return _alpha_dropped(op, input, p, train, input)
-
-
-@register(aten.feature_alpha_dropout.default)
-def aten_feature_alpha_dropout(op: Builder, input: Value, p: float, train: bool) -> Value:
-    return _alpha_dropped(op, input, p, train, _per_channel(op, input))
-
-
-def _alpha_dropped(op: Builder, input: Value, p: float, train: bool, frame: Value) -> Value:
-    """What is dropped becomes ``-alpha``; the result is scaled to keep its mean and variance.
-
-    ``a x + a alpha p`` with ``a = 1 / sqrt((alpha^2 p + 1) (1 - p))``.
-    """
-    if not train or p in (0, 1):
-        return aten_dropout(op, input, p, train)
-    alpha = 1.7580993408473766  # of SELU: its scale times its negative slope
-    scale = 1.0 / math.sqrt((alpha * alpha * p + 1.0) * (1.0 - p))
-    mixed = op.Where(_kept(op, frame, p), input, -alpha)
-    return op.Add(op.Mul(mixed, scale), scale * alpha * p)
 
 
 @register(aten.embedding.default)

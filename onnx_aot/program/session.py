@@ -82,7 +82,7 @@ def joined_parts(
 ) -> tuple[torch.Tensor, ...]:
     """Outputs with complex numbers, of which the model gives the parts, as complex tensors."""
     return tuple(
-        torch.view_as_complex(tensor.contiguous()) if COMPLEX in value.metadata_props else tensor
+        torch.complex(tensor[..., 0], tensor[..., 1]) if COMPLEX in value.metadata_props else tensor
         for value, tensor in zip(outputs, tensors, strict=True)
     )
 

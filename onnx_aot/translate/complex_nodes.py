@@ -80,7 +80,7 @@ def call_complex(
     op.result = real_recorded(recorded)
     try:
         if target in BILINEAR:
-            return _bilinear(op, call, arguments)
+            return _bilinear(op, call, arguments, recorded)
         numbers = _number_positions(target, bound)
         real = call(_part(op, arguments, numbers, imaginary=False))
         if not _holds_complex(recorded):
@@ -171,7 +171,7 @@ def _part_of(op: Builder, value: Any, number: bool, imaginary: bool) -> Any:
     return value
 
 
-def _bilinear(op: Builder, call: Call, arguments: list[Any]) -> Any:
+def _bilinear(op: Builder, call: Call, arguments: list[Any], recorded: torch.Tensor) -> Any:
     """``(a + bi)(c + di)`` over the first two tensors; a third one is added to the product."""
     positions = [
         index for index, value in enumerate(arguments) if isinstance(value, (Complex, ir.Value))
@@ -195,9 +195,10 @@ def _bilinear(op: Builder, call: Call, arguments: list[Any]) -> Any:
     else:
         real, imag = product(a, b.real), product(a, b.imag)
     for bias in added:
-        pair = bias if isinstance(bias, Complex) else from_real(op, bias, torch.complex64)
-        rank = op.rank(real) - 2  # one number per channel, the second dimension of the product
-        axes = list(range(1, 1 + rank)) if rank > 0 else []
+        pair = from_real(op, bias, recorded.dtype)
+        # one number per channel, before the spatial dimensions of a convolution's weight
+        spatial = op.rank(b.real if isinstance(b, Complex) else b) - 2
+        axes = list(range(1, 1 + spatial))
         real = op.Add(real, op.Unsqueeze(pair.real, axes) if axes else pair.real)
         imag = op.Add(imag, op.Unsqueeze(pair.imag, axes) if axes else pair.imag)
     return Complex(real, imag)

@@ -270,8 +270,11 @@ class _Assembler:
     ) -> ir.Value:
         joined = self.walker.leave_complex(node, value)
         recorded = node.meta["val"]
+        if joined.producer() is None:
+            joined = self._hand_on(joined, name or node.name, node)
+        else:
+            joined.name = name or self.names.unique(node.name)
         self.dimensions.describe(joined, _joined(recorded))
-        joined.name = name or self.names.unique(node.name)
         self.metadata.describe_complex(joined, recorded.dtype)
         self.metadata.describe_renamed(joined, node.name)
         self.metadata.describe_output(joined, spec.kind)

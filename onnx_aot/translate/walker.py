@@ -220,6 +220,7 @@ class Walker:
             self.statistics.decomposed[str(node.target)] += 1
             return self._emit_pieces(node, pieces)
         self.op.result = node.meta.get("val")
+        self.op.recorded = tuple(map(_recorded, node.args))
         self.statistics.direct[str(node.target)] += 1
         if is_complex(node):
             arguments = self._bind(node.args, node.kwargs, translation.arguments or ())
@@ -356,6 +357,11 @@ class Walker:
                 value.name = self._names.unique(f"{prefix}.{graph.name}.input")
             for inner in graph:
                 self._name_inner(inner, prefix)
+
+
+def _recorded(argument: Any) -> Any:
+    """What the capture recorded for an argument; a list of nodes stays as it is."""
+    return argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
 
 
 def _item_name(node: torch.fx.Node, index: int) -> str:

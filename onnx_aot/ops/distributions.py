@@ -49,7 +49,7 @@ def aten_multinomial(
         keys = op.Div(weights, exponentials(op, weights, work))
         return op.TopK(keys, op.sizes([num_samples]), _outputs=2)[1]
     batched = op.rank(self) == 2
-    if count is not None and count > 0:
+    if count is not None and count > 0 and op.opset < 22:  # no kernel in ONNX Runtime since
         logits = op.Log(op.cast(self, FLOAT))
         rows = logits if batched else op.Unsqueeze(logits, [0])
         drawn = op.Multinomial(rows, sample_size=count, dtype=int(INT64), seed=op.random_seed())

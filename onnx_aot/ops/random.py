@@ -66,7 +66,6 @@ def _draw(op: Builder, name: str, frame: Frame, dtype: ir.DataType, **attributes
     """RandomUniform or RandomNormal where the sizes are known, else their form for tensors."""
     attributes = {"dtype": int(dtype), **attributes, "seed": op.random_seed()}
     sizes = _sizes(op, frame)
-    shape = ir.Shape([s if isinstance(s, int) else ir.SymbolicDim(None) for s in sizes])
     if all(isinstance(size, int) for size in sizes):
         value: Value = op.call_op(name, [], {"shape": sizes, **attributes})
     else:
@@ -74,8 +73,29 @@ def _draw(op: Builder, name: str, frame: Frame, dtype: ir.DataType, **attributes
         if like.dtype == BFLOAT16:  # not among the types that the operator takes
             like = op.cast(like, FLOAT)
         value = op.call_op(f"{name}Like", [like], attributes)
-    value.shape = shape
+    return _shaped(value, sizes)
+
+
+def _shaped(value: Value, sizes: Sequence[Any]) -> Value:
+    known = [size if isinstance(size, int) else ir.SymbolicDim(None) for size in sizes]
+    value.shape = ir.Shape(known)
     return value
+
+
+def _coin_flips(op: Builder, frame: Frame, dtype: ir.DataType) -> Value:
+    """Uniform numbers in [0, 1) whose bits are elements that Dropout keeps.
+
+    The versions of RandomUniform and RandomNormal since opset 22 have no kernel in ONNX Runtime;
+    Dropout has one. Its first elements, which hardly change from run to run, become the last bits.
+    """
+    sizes = op.sizes(frame) if not isinstance(frame, Value) else op.Shape(frame)
+    bits = 53 if dtype == DOUBLE else 24
+    coins = op.Expand(op.constant(1.0), op.Concat(sizes, op.constant([bits]), axis=0))
+    kept = op.Dropout(coins, 0.5, op.constant(True), seed=op.random_seed(), _outputs=2)[1]
+    known = _sizes(op, frame)
+    numbers = op.cast(_shaped(kept, [*known, bits]), dtype)
+    weights = op.constant([2.0**-bit for bit in range(bits, 0, -1)], dtype)
+    return _shaped(op.MatMul(numbers, weights), known)
 
 
 def _sizes(op: Builder, frame: Frame) -> list[Any]:
@@ -90,14 +110,25 @@ def uniform(
     op: Builder, frame: Frame, dtype: ir.DataType, low: float = 0.0, high: float = 1.0
 ) -> Value:
     """Uniform numbers in ``[low, high)``, in FLOAT or DOUBLE."""
-    return _draw(op, "RandomUniform", frame, dtype, low=low, high=high)
+    if op.opset < 22:
+        return _draw(op, "RandomUniform", frame, dtype, low=low, high=high)
+    drawn = _coin_flips(op, frame, dtype)
+    if high - low != 1.0:
+        drawn = op.Mul(drawn, float(high - low))
+    return drawn if low == 0.0 else op.Add(drawn, float(low))
 
 
 def normal(
     op: Builder, frame: Frame, dtype: ir.DataType, mean: float = 0.0, std: float = 1.0
 ) -> Value:
-    """Normal numbers, in FLOAT or DOUBLE."""
-    return _draw(op, "RandomNormal", frame, dtype, mean=mean, scale=std)
+    """Normal numbers, in FLOAT or DOUBLE; of uniform ones by Box and Muller 1958."""
+    if op.opset < 22:
+        return _draw(op, "RandomNormal", frame, dtype, mean=mean, scale=std)
+    radius = op.Sqrt(op.Mul(exponentials(op, frame, dtype), 2.0))
+    drawn = op.Mul(radius, op.Cos(op.Mul(_coin_flips(op, frame, dtype), 2.0 * math.pi)))
+    if std != 1.0:
+        drawn = op.Mul(drawn, float(std))
+    return drawn if mean == 0.0 else op.Add(drawn, float(mean))
 
 
 def exponentials(op: Builder, frame: Frame, dtype: ir.DataType) -> Value:
@@ -379,7 +410,7 @@ def aten_native_dropout(op: Builder, input: Value, p: float, train: bool | None)
     if train is False or p in (0, 1):
         dropped = train is not False and p == 1
         mask = op.Expand(op.constant(not dropped), op.Shape(input))
-        return [op.Mul(input, 0.0) if dropped else op.Identity(input), mask]
+        return [op.Mul(input, 0.0) if dropped else input, mask]
     kept = _kept(op, input, p)
     scaled = op.Mul(op.Mul(input, op.cast(kept, input.dtype)), 1.0 / (1.0 - p))
     return [scaled, kept]

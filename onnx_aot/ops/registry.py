@@ -64,10 +64,12 @@ FAMILIES = (
     "rnn",
     "scatter",
     "search",
+    "solvers",
     "sorting",
     "special_bessel",
     "special_error",
     "special_gamma",
+    "strided",
     "symbolic",
     "unique",
 )

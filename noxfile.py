@@ -67,8 +67,8 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
-def conformance(session: nox.Session) -> None:
-    """The long sweep: ten times as many random programs, from a random seed."""
+def properties(session: nox.Session) -> None:
+    """Ten times as many random programs as the tests run, from a random seed."""
     _install(session, "dev", "demo")
     session.run(
         "python",
@@ -79,3 +79,17 @@ def conformance(session: nox.Session) -> None:
         *session.posargs,
         env={"HYPOTHESIS_PROFILE": "conformance"},
     )
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Export and compare PyTorch's operator database; writes conformance/results. Takes long.
+
+    Arguments go to ``python -m conformance``: ``--match sort``, ``--exporter torch``.
+    """
+    _install(session, "dev")
+    name = "torch_onnx" if "torch" in session.posargs else "onnx_aot"
+    output = f"conformance/results/{name}.json"
+    for group in ((), ("--dynamic",), ("--modules",)):
+        command = ("python", "-m", "conformance", *group, "--output", output)
+        session.run(*command, *session.posargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import datetime
 import json
 import os
 import platform
@@ -13,7 +14,17 @@ from typing import Any
 from conformance.outcome import OUTCOMES, Result
 from conformance.samples import Case
 
-__all__ = ["Row", "read_results", "row_of", "summarize", "table", "write_results"]
+__all__ = [
+    "Row",
+    "captured",
+    "is_right",
+    "read_results",
+    "row_of",
+    "share",
+    "summarize",
+    "table",
+    "write_results",
+]
 
 PACKAGES = ("torch", "onnx", "onnx_ir", "onnxscript", "onnxruntime")
 
@@ -45,34 +56,61 @@ def row_of(case: Case, results: Sequence[Result]) -> Row:
     return row
 
 
+def captured(row: Mapping[str, Any]) -> int:
+    """How many of the samples torch.export captured."""
+    outcomes: dict[str, int] = row["outcomes"]
+    return sum(outcomes.values()) - outcomes.get("not_captured", 0)
+
+
+def is_right(row: Mapping[str, Any]) -> bool:
+    """Whether samples were captured and all of those are right."""
+    passed: int = row["outcomes"].get("pass", 0)
+    return 0 < captured(row) == passed
+
+
 def key_of(row: Mapping[str, Any]) -> Key:
     """What a later run replaces a row by."""
     return row["group"], row["dtype"], row["op"]
 
 
-def read_results(path: str) -> list[Row]:
-    """The rows of a results file; none where there is no file."""
+def read_results(path: str) -> dict[str, Any]:
+    """A results file: ``rows``, ``targets`` by operator, ``totals`` and what it was made with.
+
+    Where there is no file, there are no rows.
+    """
     if not os.path.exists(path):
-        return []
+        return {"rows": [], "targets": {}, "totals": {}}
     with open(path, encoding="utf-8") as file:
-        rows: list[Row] = json.load(file)["rows"]
-    return rows
+        content: dict[str, Any] = json.load(file)
+    return content
 
 
 def write_results(path: str, exporter: str, samples: int, rows: Iterable[Row]) -> None:
     """Puts rows into the file, in the place of older ones of the same case."""
-    merged = {key_of(row): row for row in (*read_results(path), *rows)}
+    rows = list(rows)
+    kept = read_results(path)
+    merged = {key_of(row): row for row in (*kept["rows"], *rows)}
     ordered = [merged[key] for key in sorted(merged)]
+    targets = {name: set(used) for name, used in kept.get("targets", {}).items()}
+    for row in rows:
+        targets.setdefault(row["op"], set()).update(row.pop("targets", ()))
     head = {
         "exporter": exporter,
         "samples": samples,
         "python": platform.python_version(),
+        "date": datetime.date.today().isoformat(),
         "packages": {package: metadata.version(package) for package in PACKAGES},
         "totals": summarize(ordered),
     }
     lines = [f' "{key}": {json.dumps(value)}' for key, value in head.items()]
+    of_operator = [
+        f"  {json.dumps(name)}: {json.dumps(sorted(targets[name]))}"
+        for name in sorted(targets)
+        if targets[name]
+    ]
     body = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in ordered)
-    text = "{\n" + ",\n".join(lines) + ',\n "rows": [\n' + body + "\n ]\n}\n"
+    text = "{\n" + ",\n".join(lines) + ',\n "targets": {\n' + ",\n".join(of_operator)
+    text += '\n },\n "rows": [\n' + body + "\n ]\n}\n"
     beside = f"{path}.part"
     with open(beside, "w", encoding="utf-8") as file:
         file.write(text)
@@ -88,13 +126,11 @@ def summarize(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
             {"variants": 0, "captured": 0, "right": 0, "samples": 0, "passed": 0, "outcomes": {}},
         )
         outcomes = row["outcomes"]
-        captured = sum(outcomes.values()) - outcomes.get("not_captured", 0)
-        passed = outcomes.get("pass", 0)
         total["variants"] += 1
-        total["captured"] += captured > 0
-        total["right"] += 0 < captured == passed
-        total["samples"] += captured
-        total["passed"] += passed
+        total["captured"] += captured(row) > 0
+        total["right"] += is_right(row)
+        total["samples"] += captured(row)
+        total["passed"] += outcomes.get("pass", 0)
         for outcome, count in outcomes.items():
             total["outcomes"][outcome] = total["outcomes"].get(outcome, 0) + count
     return totals

@@ -17,7 +17,7 @@ from typing import Any
 from conformance.outcome import Result, judge
 from conformance.samples import Case, samples_of
 
-__all__ = ["Settings", "judge_case", "run_cases"]
+__all__ = ["Settings", "run_cases"]
 
 STARTUP = 300.0  # seconds for imports and for drawing the samples
 LARGEST = 3 << 30  # bytes of a worker's memory, above which it is replaced
@@ -36,12 +36,6 @@ class Settings:
     exporter: str = "onnx_aot"
     samples: int = 3
     limit: float = 60.0
-
-
-def judge_case(case: Case, settings: Settings, first: int = 0) -> list[Result]:
-    """The results of a case's samples from ``first`` on, in this process."""
-    samples = samples_of(case, settings.samples)[first:]
-    return [judge(case, sample, settings.exporter) for sample in samples]
 
 
 # --- in the worker -------------------------------------------------------------------------------
@@ -91,8 +85,9 @@ def _memory() -> int:
 class Worker:
     """One process and what it is busy with."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, work: Callable[[Connection, Settings], None]) -> None:
         self.settings = settings
+        self.work = work
         self.case: Case | None = None
         self.results: list[Result] = []
         self.deadline = float("inf")
@@ -103,7 +98,7 @@ class Worker:
         """Starts a process in the place of the one before."""
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, self.settings), daemon=True)
+        self.process = context.Process(target=self.work, args=(theirs, self.settings), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -166,10 +161,14 @@ def run_cases(
     settings: Settings,
     jobs: int,
     done: Callable[[Case, list[Result]], Any],
+    work: Callable[[Connection, Settings], None] = _work,
 ) -> None:
-    """Judges all cases and calls ``done`` with each one's results as they come."""
+    """Judges all cases and calls ``done`` with each one's results as they come.
+
+    ``work`` is what every process runs.
+    """
     waiting = deque(cases)
-    workers = [Worker(settings) for _ in range(min(jobs, len(cases)))]
+    workers = [Worker(settings, work) for _ in range(min(jobs, len(cases)))]
     try:
         busy = {worker: None for worker in workers if waiting and _begin(worker, waiting)}
         while busy:

@@ -1,0 +1,35 @@
+"""What ``conformance/results`` says is right is right still: a slice of it, in worker processes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import conformance
+from conformance.outcome import Result
+from conformance.report import is_right, read_results
+from conformance.samples import Case
+from conformance.workers import Settings, run_cases
+
+RESULTS = Path(conformance.__file__).parent / "results" / "onnx_aot.json"
+EVERY = 11  # prime, so that an operator's data types take turns
+
+
+@pytest.mark.skipif(not RESULTS.exists(), reason="nothing has been measured")
+def test_what_was_right_is_right() -> None:
+    kept = read_results(str(RESULTS))
+    right = [Case(r["op"], r["dtype"], r["group"]) for r in kept["rows"] if is_right(r)]
+    wrong: list[str] = []
+
+    def done(case: Case, results: list[Result]) -> None:
+        wrong.extend(
+            f"{case.name} {case.dtype} {case.group} ({r.sample}): {r.outcome}: {r.reason}"
+            for r in results
+            if r.outcome not in ("pass", "not_captured")
+        )
+
+    cases = sorted(right, key=lambda case: (case.name, case.group, case.dtype))[::EVERY]
+    run_cases(cases, Settings(samples=kept["samples"]), os.cpu_count() or 1, done)
+    assert not wrong, "\n".join(wrong)

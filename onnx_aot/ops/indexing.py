@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -12,11 +13,12 @@ from onnx_aot.ops.movement import reshaped, shaped
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import minus, plus, times
 
-__all__ = ["IndexPlan", "counted", "diagonal_length"]
+__all__ = ["IndexPlan", "as_positions", "counted", "diagonal_length", "within"]
 
 aten = torch.ops.aten
 Value = ir.Value
 BOOL = ir.DataType.BOOL
+INT32 = ir.DataType.INT32
 INT64 = ir.DataType.INT64
 
 
@@ -27,9 +29,17 @@ def aten_gather(
     """A 0-d tensor counts as one of a single element."""
     if op.rank(self) == 0:
         return op.Expand(self, op.Shape(index))
+    index = as_positions(op, index)
     if op.rank(index) == 0:
         return op.Gather(self, index, axis=0)
+    if op.rank(index) != op.rank(self):  # which torch takes where there is no index
+        return op.Expand(op.constant(0, self.dtype), op.Shape(index))
     return op.GatherElements(self, index, axis=dim)
+
+
+def as_positions(op: Builder, index: Value) -> Value:
+    """An index in a type that ONNX takes; torch takes an empty one of any type."""
+    return index if index.dtype in (INT32, INT64) else op.Cast(index, to=INT64)
 
 
 @register(aten.index_select.default)
@@ -168,6 +178,36 @@ def aten_nonzero(op: Builder, self: Value) -> Value:
         rows = op.Transpose(op.NonZero(op.Reshape(self, [1])), perm=[1, 0])
         return op.Slice(rows, [0], [0], [1])
     return op.Transpose(op.NonZero(self), perm=[1, 0])
+
+
+@register(aten.nonzero_static.default)
+def aten_nonzero_static(op: Builder, self: Value, size: Size, fill_value: int = -1) -> Value:
+    """As many rows as asked for: the first ones, or rows of ``fill_value`` after the last one."""
+    fill = op.Expand(op.constant(fill_value, INT64), op.sizes([size, op.rank(self)]))
+    rows = op.Concat(aten_nonzero(op, self), fill, axis=0)
+    return op.Slice(rows, [0], op.sizes([size]), [0])
+
+
+@register(aten._unsafe_masked_index.default)
+def aten_unsafe_masked_index(
+    op: Builder, self: Value, mask: Value, indices: Sequence[Value | None], fill: Any
+) -> Value:
+    """``x[indices]`` where the mask is true; elsewhere the indices may be out of range."""
+    number = op.constant(fill, self.dtype)
+    if self.shape is not None and 0 in self.shape:
+        return op.Expand(number, op.Shape(mask))
+    taken = aten_index(op, self, within(op, self, indices))
+    return op.Where(mask, taken, number)
+
+
+def within(op: Builder, value: Value, indices: Sequence[Value | None]) -> list[Value | None]:
+    """Indices out of range are moved to the first or the last element."""
+
+    def inside(axis: int, index: Value) -> Value:
+        size = op.size(value, axis)
+        return op.Min(op.Max(op.cast(index, INT64), times(op, size, -1)), minus(op, size, 1))
+
+    return [None if index is None else inside(axis, index) for axis, index in enumerate(indices)]
 
 
 @register(aten.masked_select.default)

@@ -388,6 +388,8 @@ def aten_select(op: Builder, self: Value, dim: int, index: Size) -> Value:
 @register(aten.unfold.default)
 def aten_unfold(op: Builder, self: Value, dimension: int, size: int, step: int) -> Value:
     """Windows along an axis; their elements become the last axis."""
+    if op.rank(self) == 0:
+        return op.Slice(op.Reshape(self, [1]), [0], [size], [0])
     axis = op.axis(self, dimension)
     starts: Value = op.Range(0, minus(op, op.size(self, axis), size - 1), step)
     positions = op.Add(op.Unsqueeze(starts, [-1]), op.constant(list(range(size))))
@@ -491,13 +493,38 @@ def _padded(op: Builder, value: Value, pad: Sequence[Size], mode: str, fill: Any
     after = [pad[2 * i + 1] for i in reversed(range(count))]
     rest = [0] * (rank - count)
     pads = op.sizes([*rest, *before, *rest, *after])
-    if mode == "wrap" and op.opset < 19:
+    numbers = [op.number(size) for size in pad]
+    if mode in ("edge", "reflect") and any(n is not None and n < 0 for n in numbers):
+        for axis, (left, right) in enumerate(zip(before, after, strict=True), start=rank - count):
+            value = _cut_or_continued(op, value, axis, left, right, mode)
+        return value
+    empty = value.shape is not None and 0 in value.shape
+    if mode == "wrap" and (op.opset < 19 or empty):  # of which ONNX Runtime knows no mode "wrap"
         return _wrapped(op, value, before, after, rank - count)
     if mode != "constant" or (not isinstance(fill, ir.Value) and fill == 0):
         return op.Pad(value, pads, mode=mode)
     if isinstance(fill, ir.Value):
         fill = op.cast(fill, op.result_dtype)
     return op.Pad(value, pads, fill, mode=mode)
+
+
+def _cut_or_continued(
+    op: Builder, value: Value, axis: int, left: Size, right: Size, mode: str
+) -> Value:
+    """Padding along one axis where one side is cut off: the elements are picked by position.
+
+    What is cut off still counts for what is added on the other side.
+    """
+    if op.number(left) == 0 and op.number(right) == 0:
+        return value
+    size = op.size(value, axis)
+    last = minus(op, size, 1)
+    positions = op.Range(minus(op, 0, left), plus(op, size, right), 1)
+    if mode == "edge":
+        positions = op.Min(op.Max(positions, 0), last)
+    else:
+        positions = op.Sub(last, op.Abs(op.Sub(last, op.Abs(positions))))
+    return op.Gather(value, positions, axis=axis)
 
 
 def _wrapped(

@@ -22,7 +22,6 @@ NOT_TRANSLATED.update(
         aten._fft_c2r.default: _MISSING,
         aten._fft_r2c.default: _MISSING,
         aten._pdist_forward.default: _MISSING,
-        aten.as_strided.default: _MISSING,
         aten.avg_pool2d_backward.default: _GRADIENT,
         aten.convolution_backward.default: _GRADIENT,
         aten.rand.default: _MISSING,

@@ -14,7 +14,7 @@ from onnx_aot.dtypes import is_floating
 from onnx_aot.errors import OpsetError
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.elementwise import floor_divide
-from onnx_aot.ops.indexing import IndexPlan, counted
+from onnx_aot.ops.indexing import IndexPlan, as_positions, counted, within
 from onnx_aot.ops.movement import expanded, reshaped, shaped, sliced
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import INT64_MAX
@@ -103,6 +103,39 @@ def aten_scatter_reduce(
     return op.Div(reduced, count) if is_floating(self.dtype) else floor_divide(op, reduced, count)
 
 
+@register(aten.index_reduce.default)
+def aten_index_reduce(
+    op: Builder,
+    self: Value,
+    dim: int,
+    index: Value,
+    source: Value,
+    reduce: str,
+    include_self: bool = True,
+) -> Value:
+    """Scatters slices along an axis, the index being the same for all their elements."""
+    rank = op.rank(source)
+    axis = op.axis(source, dim)
+    index = _as_vector(op, as_positions(op, index))
+    around = [a for a in range(rank) if a != axis]
+    index = op.Unsqueeze(index, around) if around else index
+    index = shaped(op.Expand(index, op.Shape(_as_vector(op, source))), source.shape or ())
+    return aten_scatter_reduce(op, self, dim, index, source, reduce, include_self)
+
+
+@register(aten.put.default)
+def aten_put(
+    op: Builder, self: Value, index: Value, source: Value, accumulate: bool = False
+) -> Value:
+    """``x.view(-1)[index] = source``, or ``+=``."""
+    flat, index, source = (op.Reshape(value, [-1]) for value in (self, index, source))
+    for value in (flat, index, source):
+        shaped(value, [None])
+    reduction = "add" if accumulate else "none"
+    written = _scattered(op, flat, 0, as_positions(op, index), source, reduction)
+    return reshaped(op, written, op.all_sizes(self))
+
+
 def _start(
     op: Builder, value: Value, dim: int, index: Value, reduction: str, include: bool
 ) -> Value:
@@ -135,6 +168,7 @@ def _scattered(
     """Only the part of the source that the index covers is read; 0-d tensors count as 1-d."""
     if index.shape is not None and 0 in index.shape:
         return value
+    index = as_positions(op, index)
     if 0 in (op.rank(value), op.rank(index), op.rank(source)):
         flat = [_as_vector(op, tensor) for tensor in (value, index, source)]
         written = _scattered(op, flat[0], 0, flat[1], flat[2], reduction)
@@ -293,6 +327,17 @@ def aten_index_put(
         written = _add_at(op, front, plan, values)
     back = [plan.order.index(axis) for axis in range(op.rank(self))]
     return op.Transpose(written, perm=back)
+
+
+@register(aten._unsafe_masked_index_put_accumulate.default)
+def aten_unsafe_masked_index_put(
+    op: Builder, self: Value, mask: Value, indices: Sequence[Value | None], values: Value
+) -> Value:
+    """``x[indices] += values`` where the mask is true; elsewhere indices may be out of range."""
+    if self.shape is not None and 0 in self.shape:
+        return self
+    values = op.Where(mask, values, op.constant(0, values.dtype))
+    return aten_index_put(op, self, within(op, self, indices), values, accumulate=True)
 
 
 def _broadcasts_over_mask(op: Builder, value: Value, values: Value, plan: IndexPlan) -> bool:

@@ -247,37 +247,6 @@ def _log(op: Builder, value: Value, base: float) -> Value:
     return op.Where(is_power, nearest, quotient)
 
 
-@register(aten.erfc.default)
-def aten_erfc(op: Builder, self: Value) -> Value:
-    """``1 - erf(x)``; where that cancels, ``t exp(-x^2 + P(t))`` with ``t = 1 / (1 + x / 2)``.
-
-    The polynomial's relative error is below 1.2e-7 (Press et al., Numerical Recipes, 6.2).
-    """
-    direct = op.Sub(1.0, op.Erf(self))
-    if self.dtype == ir.DataType.DOUBLE:
-        return direct
-    t = op.Reciprocal(op.Add(op.Mul(self, 0.5), 1.0))
-    polynomial = op.constant(ERFC[-1], self.dtype)
-    for coefficient in reversed(ERFC[:-1]):
-        polynomial = op.Add(op.Mul(polynomial, t), coefficient)
-    tail = op.Mul(t, op.Exp(op.Sub(polynomial, op.Mul(self, self))))
-    return op.Where(op.Greater(self, 0.5), tail, direct)
-
-
-ERFC = (
-    -1.26551223,
-    1.00002368,
-    0.37409196,
-    0.09678418,
-    -0.18628806,
-    0.27886807,
-    -1.13520398,
-    1.48851587,
-    -0.82215223,
-    0.17087277,
-)
-
-
 @register(aten.relu.default)
 def aten_relu(op: Builder, self: Value) -> Value:
     """ONNX Runtime has Relu for floating types and int32."""

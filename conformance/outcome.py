@@ -182,7 +182,9 @@ def _compare(
                 "wrong_shape", f"output {i}: {list(other.shape)} instead of {list(one.shape)}"
             )
     if result.flag in ("random", "uninitialized"):
-        wrong = equivalence.out_of_range(case.name, right, ours) if result.flag == "random" else ""
+        wrong = (
+            equivalence.out_of_range(result.targets, right, ours) if result.flag == "random" else ""
+        )
         if wrong:
             raise StopJudging("wrong_value", wrong)
         return

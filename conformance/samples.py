@@ -159,8 +159,9 @@ def samples_of(case: Case, count: int) -> list[Sample]:
 
 
 def _other_sizes(sample: Sample, pool: list[Sample]) -> list[tuple[torch.Tensor, ...]]:
-    def kind(of: Sample) -> Any:
-        return of.constants, [(x.dtype, x.dim()) for x in of.inputs]
+    def kind(of: Sample) -> Any:  # a dynamic dimension is one of 2 and more
+        sizes = [[size if size < 2 else "any" for size in x.shape] for x in of.inputs]
+        return of.constants, [x.dtype for x in of.inputs], sizes
 
     def sizes(inputs: tuple[torch.Tensor, ...]) -> list[torch.Size]:
         return [x.shape for x in inputs]

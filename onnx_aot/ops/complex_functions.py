@@ -14,7 +14,7 @@ import torch
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.complex_arithmetic import absolute, angle, divide, multiply, result
 from onnx_aot.ops.complex_values import Complex, from_real, parts, real_function, register_complex
-from onnx_aot.ops.elementwise import aten_atan2
+from onnx_aot.ops.elementwise import aten_atan2, sign_bit
 
 __all__: list[str] = []
 
@@ -57,7 +57,7 @@ def _sqrt(op: Builder, value: Complex) -> Complex:
     other = op.Where(op.Equal(root, zero), zero, other)
     right = op.GreaterOrEqual(value.real, zero)
     size = op.Where(right, other, root)
-    below = op.Less(value.imag, zero)
+    below = sign_bit(op, value.imag)  # also of -0: the root is cut along the negative axis
     return Complex(op.Where(right, root, other), op.Where(below, op.Neg(size), size))
 
 

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import onnx_aot
+from onnx_aot.errors import InferenceError
+from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+def numbers(*sizes: int | str, size: float = 2.0, dtype: torch.dtype = torch.complex64) -> T:
+    """Normally distributed complex numbers."""
+    return T(sizes, dtype, lambda *s: torch.randn(s, dtype=torch.complex128) * size)
+
+
+C = numbers("n", "m")
+D = numbers("n", "m")
+REAL = floats("n", "m")
+
+UNARY = [
+    aten._conj_physical.default,
+    aten.abs.default,
+    aten.acos.default,
+    aten.acosh.default,
+    aten.angle.default,
+    aten.asin.default,
+    aten.asinh.default,
+    aten.atan.default,
+    aten.atanh.default,
+    aten.cos.default,
+    aten.cosh.default,
+    aten.exp.default,
+    aten.exp2.default,
+    aten.expm1.default,
+    aten.isfinite.default,
+    aten.isinf.default,
+    aten.isnan.default,
+    aten.log.default,
+    aten.log10.default,
+    aten.log1p.default,
+    aten.log2.default,
+    aten.neg.default,
+    aten.reciprocal.default,
+    aten.rsqrt.default,
+    aten.sgn.default,
+    aten.sigmoid.default,
+    aten.silu.default,
+    aten.sin.default,
+    aten.sinh.default,
+    aten.sqrt.default,
+    aten.square.default,
+    aten.tan.default,
+    aten.tanh.default,
+    aten.all.default,
+    aten.any.default,
+    aten.mean.default,
+    aten.prod.default,
+    aten.sum.default,
+    aten.std.default,
+    aten.var.default,
+]
+
+ROWS = [
+    *(Row(target, (C,), sizes=({"n": 0},) if "prod" in str(target) else ()) for target in UNARY),
+    *(
+        Row(target, (numbers("n", dtype=torch.complex128),), name="double")
+        for target in (aten.exp.default, aten.sqrt.default, aten.abs.default, aten.log.default)
+    ),
+    *(
+        Row(target, operands, name=name)
+        for target in (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
+        for name, operands in {
+            "two": (C, D),
+            "broadcast": (C, numbers("m")),
+            "real": (C, REAL),
+            "real first": (REAL, C),
+            "integers": (C, ints("m", low=1)),
+        }.items()
+    ),
+    Row(aten.add.Tensor, (C, D), {"alpha": 2j}),
+    Row(aten.mul.Tensor, (C, 2 - 3j), call=lambda x, y: x * y),
+    Row(aten.div.Tensor, (C, 2 - 3j), call=lambda x, y: x / y),
+    Row(aten.rsub.Scalar, (C, 1.5 + 1j)),
+    Row(aten.addcmul.default, (C, D, numbers("m")), {"value": 0.5}),
+    Row(aten.addcdiv.default, (C, D, numbers("m"))),
+    Row(aten.lerp.Scalar, (C, D, 0.25)),
+    Row(aten.lerp.Tensor, (C, D, numbers("m", size=0.5))),
+    *(Row(aten.pow.Tensor_Scalar, (C, number)) for number in (0, 0.5, 2, -3, 1.7, 1 + 2j)),
+    Row(aten.pow.Tensor_Tensor, (C, D)),
+    Row(aten.pow.Scalar, (2, C)),
+    Row(aten.logaddexp.default, (C, D)),
+    Row(aten.complex.default, (REAL, floats("m"))),
+    Row(aten.polar.default, (REAL, floats("n", "m"))),
+    Row(aten.view_as_real.default, (C,)),
+    Row(aten.view_as_complex.default, (floats("n", "m", 2),)),
+    Row(aten.eq.Tensor, (C, C)),
+    Row(aten.ne.Tensor, (C, D)),
+    Row(aten.eq.Scalar, (C, 1.0)),
+    Row(aten.logical_and.default, (C, D)),
+    Row(aten.prod.dim_int, (C, 1, True)),
+    Row(aten.sum.dim_IntList, (C, [0])),
+    Row(aten.cumsum.default, (C, 1)),
+    Row(aten.var_mean.correction, (numbers(4, 6), [1]), {"correction": 0}),
+    Row(aten.std_mean.correction, (numbers(4, 6), [1]), {"correction": 1}),
+    Row(aten.linalg_vector_norm.default, (C, 2, [1])),
+    Row(aten.to.dtype, (C, torch.complex128)),
+    Row(aten.to.dtype, (REAL, torch.complex64), name="from real"),
+    Row(aten.to.dtype, (C, torch.bool), name="to bool"),
+    Row(aten.cat.default, ([C, REAL],)),
+    Row(aten.stack.default, ([C, D], 1)),
+    Row(aten.where.self, (bools("n", "m"), C, REAL)),
+    Row(aten.masked_fill.Scalar, (C, bools("n", "m"), 2.5)),
+    Row(aten.index.Tensor, (C, [ints("k", low=0, high=1)])),
+    Row(aten.permute.default, (C, [1, 0])),
+    Row(aten.reshape.default, (C, [-1])),
+    Row(aten.unbind.int, (numbers(3, "m"),)),
+    Row(aten.pad.default, (C, [1, 2], "constant", 1.5)),
+    Row(aten.ones_like.default, (C,)),
+    Row(aten.zeros_like.default, (C,)),
+    Row(aten.full.default, ([2, 3], 2 + 1j)),
+    Row(aten.matmul.default, (numbers("n", "m"), numbers("m", "k"))),
+    Row(aten.linear.default, (numbers("n", 4), numbers(3, 4), numbers(3))),
+    Row(aten.conv1d.default, (numbers("n", 2, "h"), numbers(3, 2, 3), numbers(3))),
+    Row(
+        aten.conv2d.default,
+        (floats(2, 2, 6, 6), numbers(3, 2, 3, 3)),
+        call=lambda x, w: torch.nn.functional.conv2d(x.to(torch.complex64), w),
+    ),
+]
+
+
+@parametrize(ROWS)
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+def test_rows(row: Row) -> None:
+    check(row)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.sqrt,
+        torch.abs,
+        torch.exp,
+        torch.log,
+        torch.asin,
+        torch.acos,
+        torch.atan,
+        torch.tanh,
+        torch.sgn,
+        torch.reciprocal,
+        lambda x: x * (1 / x),
+    ],
+)
+def test_axes_branch_cuts_and_sizes(function: Callable[[Tensor], Tensor]) -> None:
+    """Numbers on the axes and far from 0."""
+    parts = torch.tensor([-30.0, -2.0, -0.5, 0.5, 2.0, 30.0, 1e-3])
+    x = torch.cat([parts + 0j, parts * 1j, (parts[:, None] + 1j * parts).flatten()])
+    program = onnx_aot.export(function, (x,), verify=True)
+    assert program.model.graph.inputs[0].shape == [len(x), 2]
+
+
+def test_no_overflow() -> None:
+    """Squares of these numbers are infinite in single precision, or zero."""
+    x = torch.tensor([3e30 + 4e30j, 3e-30 + 4e-30j, 0j, complex(float("inf"), 1)])
+    (size,) = onnx_aot.export(torch.abs, (x,))(x)
+    torch.testing.assert_close(size, torch.tensor([5e30, 5e-30, 0.0, float("inf")]))
+    (ratio,) = onnx_aot.export(lambda x: x / x, (x[:2],))(x[:2])
+    torch.testing.assert_close(ratio, torch.ones(2, dtype=torch.complex64))
+
+
+class Rotation(torch.nn.Module):
+    """Rotary embedding as LLaMA's first code wrote it, with a complex buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(16.0), 1e4 ** -(torch.arange(4.0) / 4))
+        self.register_buffer("rotations", torch.polar(torch.ones_like(angles), angles))
+
+    def forward(self, x: Tensor) -> Tensor:
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        turned = pairs * self.rotations[: x.shape[1]]
+        return torch.view_as_real(turned).flatten(-2)
+
+
+def test_rotary_embedding() -> None:
+    model, x = Rotation(), torch.randn(2, 5, 8)
+    program = onnx_aot.export(model, (x,), dynamic_shapes=({0: "batch", 1: "sequence"},))
+    (weight,) = (v for v in program.model.graph.initializers.values() if "rotations" in v.name)
+    assert weight.shape == [16, 4, 2]
+    longer = torch.randn(3, 11, 8)
+    torch.testing.assert_close(program(longer)[0], model(longer))
+
+
+def test_inputs_and_outputs() -> None:
+    """The model has parts; calls take and give complex tensors, and refuse other types."""
+    x = torch.randn(3, dtype=torch.complex64)
+    program = onnx_aot.export(lambda x: (x * 2j, x.imag), (x,))
+    inputs, outputs = program.model.graph.inputs, program.model.graph.outputs
+    assert [list(v.shape) for v in (*inputs, *outputs)] == [[3, 2], [3, 2], [3]]
+    assert inputs[0].metadata_props["pkg.onnx_aot.complex"] == "complex64"
+    doubled, imaginary = program(x)
+    torch.testing.assert_close(doubled, x * 2j)
+    torch.testing.assert_close(imaginary, x.imag)
+    with pytest.raises(InferenceError, match=r"input x is torch.complex64 in the model"):
+        program(x.to(torch.complex128))
+
+
+def test_real_graphs_have_no_parts() -> None:
+    def model(x: Tensor) -> Any:
+        return torch.complex(x, x.exp()).real * 2
+
+    x = torch.randn(3)
+    program = onnx_aot.export(model, (x,))
+    assert [node.op_type for node in program.model.graph] == ["Mul"]

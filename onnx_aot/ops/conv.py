@@ -7,15 +7,20 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.builder import Builder, Size
+from onnx_aot.ops.movement import reshaped
 from onnx_aot.ops.registry import register
-from onnx_aot.ops.windows import batched, per_axis
+from onnx_aot.ops.sizes import minus, plus, product, times
+from onnx_aot.ops.windows import batched, gathered, padded, per_axis
 
 __all__: list[str] = []
 
 aten = torch.ops.aten
 Value = ir.Value
 Ints = Sequence[int]
+
+# What ONNX Runtime convolves, the others by way of FLOAT without a loss.
+CONVOLVED = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
 def convolved(
@@ -24,27 +29,37 @@ def convolved(
     weight: Value,
     bias: Value | None,
     stride: Ints,
-    pads: Ints,
+    pads: Sequence[Size],
     dilation: Ints,
     groups: int,
 ) -> Value:
-    """``pads`` are all befores, then all afters."""
+    """``pads`` are all befores, then all afters.
+
+    ONNX has no Conv of integers, and ONNX Runtime none of DOUBLE: these are matrix products with
+    the windows. Pads that are not known now are a Pad of their own.
+    """
     spatial = op.rank(weight) - 2
-    return batched(
-        op,
-        input,
-        spatial,
-        lambda x: op.Conv(
+    strides, dilations = per_axis(stride, spatial), per_axis(dilation, spatial)
+    by_windows = input.dtype not in CONVOLVED
+    known = [size for size in pads if isinstance(size, int)]
+
+    def apply(x: Value) -> Value:
+        if by_windows or len(known) < len(pads):
+            x = padded(op, x, pads[:spatial], pads[spatial:])
+        if by_windows:
+            return _window_products(op, x, weight, bias, strides, dilations, groups)
+        return op.Conv(
             x,
             weight,
             bias,
             kernel_shape=_kernel(weight),
-            strides=per_axis(stride, spatial),
-            pads=pads,
-            dilations=per_axis(dilation, spatial),
+            strides=strides,
+            pads=known if len(known) == len(pads) else [0] * len(pads),
+            dilations=dilations,
             group=groups,
-        ),
-    )
+        )
+
+    return batched(op, input, spatial, apply)
 
 
 def _kernel(weight: Value) -> list[int] | None:
@@ -53,6 +68,35 @@ def _kernel(weight: Value) -> list[int] | None:
     sizes = weight.shape.dims[2:]
     known = [size for size in sizes if isinstance(size, int)]
     return known if len(known) == len(sizes) else None
+
+
+def _window_products(
+    op: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None,
+    strides: Ints,
+    dilations: Ints,
+    groups: int,
+) -> Value:
+    """Per group ``[outputs, channels * kernel]`` times the windows of all images as columns."""
+    outputs, channels, *kernel = op.all_sizes(weight)
+    windows = gathered(op, input, kernel, strides, dilations)
+    spatial = len(kernel)
+    batch, counts = op.size(input, 0), op.all_sizes(windows)[2 + spatial :]
+    length = product(op, [channels, *kernel])
+    first = op.Transpose(
+        windows, perm=[*range(1, 2 + spatial), 0, *range(2 + spatial, 2 + 2 * spatial)]
+    )
+    columns = reshaped(op, first, [groups, length, product(op, [batch, *counts])])
+    rows = reshaped(op, weight, [groups, _divided(op, outputs, groups), length])
+    value = reshaped(op, op.MatMul(rows, columns), [outputs, batch, *counts])
+    value = op.Transpose(value, perm=[1, 0, *range(2, 2 + spatial)])
+    return value if bias is None else op.Add(value, op.Reshape(bias, [-1] + [1] * spatial))
+
+
+def _divided(op: Builder, size: Size, divisor: int) -> Size:
+    return size // divisor if isinstance(size, int) else op.Div(size, divisor)
 
 
 @register(aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
@@ -86,11 +130,12 @@ def aten_conv_padding(
     spatial = op.rank(weight) - 2
     if padding == "valid":
         return convolved(op, input, weight, bias, stride, [0] * 2 * spatial, dilation, groups)
-    assert weight.shape is not None
     steps = per_axis(dilation, spatial)
-    total = [step * (int(k) - 1) for step, k in zip(steps, weight.shape[2:], strict=True)]  # type: ignore[arg-type]
-    pads = [t // 2 for t in total] + [t - t // 2 for t in total]
-    return convolved(op, input, weight, bias, stride, pads, dilation, groups)
+    kernel = op.all_sizes(weight)[2:]
+    total = [times(op, step, plus(op, k, -1)) for step, k in zip(steps, kernel, strict=True)]
+    before = [_divided(op, size, 2) for size in total]
+    after = [minus(op, size, half) for size, half in zip(total, before, strict=True)]
+    return convolved(op, input, weight, bias, stride, [*before, *after], dilation, groups)
 
 
 @register(aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.conv_transpose3d.input)
@@ -105,23 +150,76 @@ def aten_conv_transpose(
     groups: int = 1,
     dilation: Ints = (1,),
 ) -> Value:
+    """ONNX ConvTranspose, or for other types a convolution of the input with zeros in between."""
     spatial = op.rank(weight) - 2
-    return batched(
-        op,
-        input,
-        spatial,
-        lambda x: op.ConvTranspose(
+    strides, dilations = per_axis(stride, spatial), per_axis(dilation, spatial)
+    pads, more = per_axis(padding, spatial), per_axis(output_padding, spatial)
+
+    def apply(x: Value) -> Value:
+        # torch takes an output padding below the stride or the dilation, ONNX Runtime below the
+        # stride
+        beyond = any(extra >= stride for extra, stride in zip(more, strides, strict=True) if extra)
+        if beyond or x.dtype not in CONVOLVED:
+            return _transposed(op, x, weight, bias, strides, pads, more, groups, dilations)
+        return op.ConvTranspose(
             x,
             weight,
             bias,
             kernel_shape=_kernel(weight),
-            strides=per_axis(stride, spatial),
-            pads=per_axis(padding, spatial) * 2,
-            output_padding=per_axis(output_padding, spatial),
-            dilations=per_axis(dilation, spatial),
+            strides=strides,
+            pads=[*pads, *pads],
+            output_padding=more,
+            dilations=dilations,
             group=groups,
-        ),
-    )
+        )
+
+    return batched(op, input, spatial, apply)
+
+
+def _transposed(
+    op: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None,
+    strides: Ints,
+    pads: Ints,
+    more: Ints,
+    groups: int,
+    dilations: Ints,
+) -> Value:
+    """Zeros between the elements and around them, then windows with the kernel reversed."""
+    spatial = len(strides)
+    value = input
+    for axis, stride in enumerate(strides):
+        value = _spaced(op, value, axis + 2, stride)
+    inputs, channels, *kernel = op.all_sizes(weight)
+    reach = [times(op, d, plus(op, k, -1)) for d, k in zip(dilations, kernel, strict=True)]
+    before = [plus(op, size, -pad) for size, pad in zip(reach, pads, strict=True)]
+    after = [plus(op, size, extra) for size, extra in zip(before, more, strict=True)]
+    value = padded(op, value, before, after)
+    # [groups * inputs, channels, ...] to [groups * channels, inputs, ...]
+    each = _divided(op, inputs, groups)
+    rows = reshaped(op, weight, [groups, each, channels, *kernel])
+    order = [0, 2, 1, *range(3, spatial + 3)]
+    rows = op.Transpose(rows, perm=order)
+    rows = reshaped(op, rows, [times(op, channels, groups), each, *kernel])
+    for axis, size in enumerate(kernel, 2):
+        backwards = op.Sub(plus(op, size, -1), op.Range(0, size, 1))
+        rows = op.Gather(rows, backwards, axis=axis)
+    return _window_products(op, value, rows, bias, [1] * spatial, dilations, groups)
+
+
+def _spaced(op: Builder, value: Value, axis: int, stride: int) -> Value:
+    """``stride - 1`` zeros between neighbours of an axis."""
+    if stride == 1:
+        return value
+    sizes = op.all_sizes(value)
+    apart = op.Unsqueeze(value, [axis + 1])
+    rest = [0] * (op.rank(value) - axis - 1)
+    apart = padded(op, apart, [0, *rest], [stride - 1, *rest])
+    wide = times(op, sizes[axis], stride)
+    value = reshaped(op, apart, [*sizes[:axis], wide, *sizes[axis + 1 :]])
+    return padded(op, value, [0, *rest], [1 - stride, *rest])
 
 
 @register(aten.convolution.default)

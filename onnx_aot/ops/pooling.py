@@ -10,12 +10,11 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.dtypes import is_floating
-from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder, Size
-from onnx_aot.ops.movement import swapped
+from onnx_aot.ops.movement import reshaped
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import plus, product, times
-from onnx_aot.ops.windows import batched, per_axis
+from onnx_aot.ops.windows import along_axis, batched, gathered, in_float, padded, per_axis
 from onnx_aot.torch_compat import OpOverload
 
 __all__: list[str] = []
@@ -96,15 +95,49 @@ def _settled(value: Value, windows: dict[str, Any]) -> dict[str, Any]:
 def _largest(op: Builder, value: Value, windows: dict[str, Any], outputs: int) -> list[Value]:
     """The largest of each window and, as the second output, where it is.
 
-    ONNX Runtime has no MaxPool of integers, which are exact as DOUBLE up to ``2^53``. ONNX counts
-    positions through the whole tensor, torch within each channel.
+    ONNX has no MaxPool of the larger integers: those of up to 32 bits are exact as DOUBLE. ONNX
+    counts positions through the whole tensor, torch within each channel.
     """
+    if value.dtype == ir.DataType.INT64:
+        return _largest_gathered(op, value, windows)[:outputs]
     number = value if is_floating(value.dtype) else op.cast(value, ir.DataType.DOUBLE)
     pooled = op.MaxPool(number, **_settled(value, windows), _outputs=outputs)
     if outputs == 1:
         return [op.cast(pooled, op.result_dtype)]
     channel = product(op, op.all_sizes(value)[2:])
     return [op.cast(pooled[0], op.result_dtype), op.Mod(pooled[1], channel)]
+
+
+def _largest_gathered(op: Builder, value: Value, windows: dict[str, Any]) -> list[Value]:
+    """The same of integers that no float holds, from the windows' elements."""
+    batch, channels, *sizes = op.all_sizes(value)
+    numbers = reshaped(op, op.Range(0, product(op, sizes), 1), [1, 1, *sizes])
+    lowest = torch.iinfo(torch.int64).min
+    elements, _ = _elements(op, value, windows, lowest)
+    places, counts = _elements(op, numbers, windows, 0)
+    elements = reshaped(op, elements, [batch, channels, -1, *counts])
+    places = reshaped(op, places, [1, 1, -1, *counts])
+    largest = op.reduce("ReduceMax", elements, [2], False)
+    where = op.ArgMax(elements, axis=2, keepdims=1)
+    places = op.Expand(places, op.Shape(elements))
+    return [largest, op.Squeeze(op.GatherElements(places, where, axis=2), [2])]
+
+
+def _elements(
+    op: Builder, value: Value, windows: dict[str, Any], fill: int
+) -> tuple[Value, list[Size]]:
+    """What each window holds, ``[N, C, *kernel, *windows]``, and how many windows there are."""
+    kernel = windows["kernel_shape"]
+    spatial = len(kernel)
+    dilations = windows.get("dilations", [1] * spatial)
+    pads: list[Size] = list(windows["pads"][:spatial])
+    after = pads
+    if windows["ceil_mode"]:
+        missing = [_missing(op, op.size(value, axis + 2), windows, axis) for axis in range(spatial)]
+        after = [plus(op, pad, more) for pad, more in zip(pads, missing, strict=True)]
+    wide = padded(op, value, pads, after, fill)
+    gathering = gathered(op, wide, kernel, windows["strides"], dilations)
+    return gathering, op.all_sizes(gathering)[2 + spatial :]
 
 
 _register_max_pool(1, aten.max_pool1d.default, aten.max_pool1d_with_indices.default)
@@ -123,13 +156,11 @@ def _register_avg_pool(spatial: int, target: OpOverload) -> None:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Value:
-        if not is_floating(self.dtype):
-            raise ConversionError(
-                f"{target} of {self.dtype} has no ONNX form: AveragePool takes floats. Convert the "
-                "input to float32 and round what comes out"
-            )
         windows = _windows(spatial, kernel_size, stride, padding, (1,), ceil_mode)
         del windows["dilations"]  # torch has none, and ONNX only since opset 19
+        if self.dtype == ir.DataType.DOUBLE or not is_floating(self.dtype):
+            counted = divisor_override if divisor_override is not None else count_include_pad
+            return batched(op, self, spatial, lambda x: _averages(op, x, windows, counted))
         if divisor_override is not None:
             return batched(op, self, spatial, lambda x: _sums(op, x, windows, divisor_override))
         windows["count_include_pad"] = int(count_include_pad)
@@ -154,6 +185,30 @@ def _sums(op: Builder, value: Value, windows: dict[str, Any], divisor: int) -> V
     return op.Mul(means, math.prod(kernel) / divisor)
 
 
+def _averages(op: Builder, value: Value, windows: dict[str, Any], counted: bool | int) -> Value:
+    """Sums of the windows' elements over how many they are, for what AveragePool does not take.
+
+    Integers are divided toward zero. ``counted`` is the divisor, or whether padding counts.
+    """
+    spatial = len(windows["kernel_shape"])
+    elements, counts = _elements(op, value, windows, 0)
+    sums = op.reduce("ReduceSum", elements, list(range(2, spatial + 2)), False)
+    if not isinstance(counted, bool):
+        return op.Div(sums, counted)
+    divisor: Value | None = None
+    for axis, count in enumerate(counts):
+        size, pad = op.size(value, axis + 2), windows["pads"][axis]
+        start = op.Sub(op.Mul(op.Range(0, count, 1), windows["strides"][axis]), pad)
+        end = op.Min(op.Add(start, windows["kernel_shape"][axis]), plus(op, size, pad))
+        if not counted:
+            start, end = op.Max(start, 0), op.Min(end, size)
+        length = op.Max(op.Sub(end, start), 1)
+        after = list(range(1, spatial - axis))
+        length = op.Unsqueeze(length, after) if after else length
+        divisor = length if divisor is None else op.Mul(divisor, length)
+    return op.Div(sums, op.cast(divisor, value.dtype))
+
+
 def _missing(op: Builder, size: Size, windows: dict[str, Any], axis: int) -> Size:
     """How many positions an axis lacks for its last window in ceil mode.
 
@@ -162,6 +217,7 @@ def _missing(op: Builder, size: Size, windows: dict[str, Any], axis: int) -> Siz
     """
     kernel, step = windows["kernel_shape"][axis], windows["strides"][axis]
     pad = windows["pads"][axis]
+    kernel = windows.get("dilations", [1] * (axis + 1))[axis] * (kernel - 1) + 1
     if isinstance(size, int):
         last = -(-(size + 2 * pad - kernel) // step) * step
         last = last - step if last >= size + pad else last
@@ -195,23 +251,26 @@ def aten_adaptive_avg_pool(op: Builder, self: Value, output_size: Sequence[Size]
     rank = op.rank(self)
     axes = range(rank - spatial, rank)
     if all(size == 1 for size in output_size):
-        if rank == spatial + 2:
+        if rank == spatial + 2 and self.dtype != ir.DataType.DOUBLE:
             return op.GlobalAveragePool(self)
         return op.reduce("ReduceMean", self, list(axes), True)
     kernel = _even_windows([op.size(self, axis) for axis in axes], output_size)
-    if kernel is not None:
-        if all(k == 1 for k in kernel):
-            return self
+    if kernel is not None and all(k == 1 for k in kernel):
+        return self
+    if kernel is not None and self.dtype != ir.DataType.DOUBLE:
         return batched(
             op,
             self,
             spatial,
             lambda x: op.AveragePool(x, kernel_shape=kernel, strides=kernel),
         )
-    value = self
-    for axis, wanted in zip(axes, output_size, strict=True):
-        value = _adaptive_axis(op, value, self, axis, wanted)
-    return value
+
+    def means(value: Value) -> Value:
+        for axis, wanted in zip(axes, output_size, strict=True):
+            value = _adaptive_axis(op, value, self, axis, wanted)
+        return value
+
+    return in_float(op, self, means)
 
 
 def _even_windows(sizes: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
@@ -229,20 +288,18 @@ def _adaptive_axis(op: Builder, value: Value, source: Value, axis: int, wanted: 
     size = op.size(source, axis)
     if size is wanted or (isinstance(size, int) and size == wanted):
         return value
-    rank = op.rank(source)
     if wanted == 1:
         return op.reduce("ReduceMean", value, [axis], True)
-    means = op.MatMul(swapped(op, value, axis, rank - 1), _window_weights(op, size, wanted))
-    return swapped(op, means, axis, rank - 1)
+    return along_axis(op, value, axis, _window_weights(op, size, wanted, value.dtype))
 
 
-def _window_weights(op: Builder, size: Size, wanted: Size) -> Value:
+def _window_weights(op: Builder, size: Size, wanted: Size, dtype: ir.DataType | None) -> Value:
     """``[size, wanted]``: one over the window's size inside it, 0 outside."""
     inside = _inside(op, size, wanted)
     literal = op.literal(inside)
     if literal is not None:
-        return op.constant(literal.to(torch.float64) / literal.sum(0), op.result_dtype)
-    member = op.cast(inside, op.result_dtype)
+        return op.constant(literal.to(torch.float64) / literal.sum(0), dtype)
+    member = op.cast(inside, dtype)
     return op.Div(member, op.reduce("ReduceSum", member, [0], True))
 
 

@@ -111,7 +111,9 @@ def _transpose(_: Op, shape: list[Any], __: Inputs, attributes: Any) -> Dimensio
 def _reshape(op: Op, shape: list[Any], inputs: Inputs, attributes: Any) -> Dimensions | None:
     target = _numbers(op, inputs, 1)
     if target is None:
-        return None
+        length = inputs[1].shape if inputs[1] is not None else None
+        count = length[0] if length is not None else None
+        return [UNKNOWN] * count if isinstance(count, int) else None
     copies = not attributes.get("allowzero")
     sizes: Dimensions = [
         shape[axis] if size == 0 and copies else size for axis, size in enumerate(target)

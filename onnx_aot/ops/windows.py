@@ -1,4 +1,4 @@
-"""What convolutions and pools share: arguments per spatial axis, and the batch dimension."""
+"""What convolutions and pools share: arguments per spatial axis, the batch dimension, windows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.builder import Builder, Size
+from onnx_aot.ops.sizes import minus, plus, times
 
-__all__ = ["batched", "per_axis"]
+__all__ = ["NARROW", "along_axis", "batched", "gathered", "in_float", "padded", "per_axis"]
+
+NARROW = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+"""Types that PyTorch computes with in float32, rounding once at the end."""
 
 
 def per_axis(values: Sequence[int], axes: int) -> list[int]:
@@ -28,3 +32,72 @@ def batched(op: Builder, value: ir.Value, spatial: int, apply: Callable[[ir.Valu
     if isinstance(results, list):
         return [op.Squeeze(result, [0]) for result in results]
     return op.Squeeze(results, [0])
+
+
+def in_float(op: Builder, value: ir.Value, apply: Callable[[ir.Value], ir.Value]) -> ir.Value:
+    """Applies a computation in float32 where the value has half of its precision."""
+    if value.dtype not in NARROW:
+        return apply(value)
+    return op.cast(apply(op.cast(value, ir.DataType.FLOAT)), value.dtype)
+
+
+def padded(
+    op: Builder,
+    value: ir.Value,
+    before: Sequence[Size],
+    after: Sequence[Size],
+    fill: float | None = None,
+) -> ir.Value:
+    """The last axes with that many elements more, or fewer where negative; zeros by default."""
+    if all(op.number(size) == 0 for size in (*before, *after)):
+        return value
+    rest = [0] * (op.rank(value) - len(before))
+    pads = op.sizes([*rest, *before, *rest, *after])
+    wide: ir.Value = op.Pad(value, pads) if fill is None else op.Pad(value, pads, fill)
+    sizes: list[int | ir.SymbolicDim] = list(value.shape or ())
+    for index, (first, last) in enumerate(zip(before, after, strict=True), len(rest)):
+        size, more, extra = sizes[index], op.number(first), op.number(last)
+        known = isinstance(size, int) and more is not None and extra is not None
+        sizes[index] = size + more + extra if known else ir.SymbolicDim(None)  # type: ignore[operator]
+    wide.shape = ir.Shape(sizes)
+    return wide
+
+
+def gathered(
+    op: Builder,
+    value: ir.Value,
+    kernel: Sequence[Size],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> ir.Value:
+    """The windows of ``[N, C, *sizes]``: ``[N, C, *kernel, *windows]``."""
+    spatial = len(kernel)
+    for axis in reversed(range(spatial)):
+        reach = times(op, dilations[axis], plus(op, kernel[axis], -1))
+        starts = op.Range(0, minus(op, op.size(value, axis + 2), reach), strides[axis])
+        within = op.Mul(op.Range(0, kernel[axis], 1), dilations[axis])
+        positions = op.Add(op.Unsqueeze(within, [1]), starts)
+        value = op.Gather(value, positions, axis=axis + 2)
+    places = [2 + 2 * axis for axis in range(spatial)]
+    return op.Transpose(value, perm=[0, 1, *places, *(place + 1 for place in places)])
+
+
+def along_axis(op: Builder, value: ir.Value, axis: int, matrix: ir.Value) -> ir.Value:
+    """An axis, as a vector, times ``[size, wanted]``.
+
+    ONNX Runtime's matrix product of an empty batch of transposed matrices fails, so a value that
+    may be empty is made a matrix.
+    """
+    last = op.rank(value) - 1
+    order = list(range(last + 1))
+    order[axis], order[last] = last, axis
+    moved = op.Transpose(value, perm=order)
+    sizes = list(value.shape or ())
+    if all(isinstance(size, int) and size for size in sizes):
+        return op.Transpose(op.MatMul(moved, matrix), perm=order)
+    rows = op.MatMul(op.Reshape(moved, op.sizes([-1, op.size(matrix, 0)])), matrix)
+    wanted = [op.size(value, place) for place in order[:-1]]
+    product = op.Reshape(rows, op.sizes([*wanted, op.size(matrix, 1)]), allowzero=1)
+    assert matrix.shape is not None
+    product.shape = ir.Shape([*(sizes[place] for place in order[:-1]), matrix.shape[1]])
+    return op.Transpose(product, perm=order)

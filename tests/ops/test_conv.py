@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tests.ops.rows import Row, T, check, floats, parametrize
+from tests.ops.rows import Row, T, check, floats, ints, parametrize
 
 aten = torch.ops.aten
 
@@ -140,7 +140,63 @@ GENERAL = [
     )
 ]
 
-ROWS = [*PLAIN, *STRINGS, *TRANSPOSED, *GENERAL]
+# Types that ONNX or ONNX Runtime does not convolve, and paddings that ONNX Runtime refuses.
+BY_WINDOWS = [
+    Row(
+        aten.conv2d.default,
+        (tensor("n", 4, "h", "w", **kind), tensor(6, 2, 2, 3, **kind), tensor(6, **kind)),
+        {"stride": [2, 1], "padding": [1, 2], "dilation": [1, 2], "groups": 2},
+        name=name,
+        sizes=EMPTY,
+    )
+    for name, tensor, kind in (
+        ("int64", ints, {}),
+        ("float64", floats, {"dtype": torch.float64}),
+    )
+] + [
+    Row(
+        aten.conv1d.padding,
+        (floats(2, 4, "h"), floats(3, 4, "k")),
+        {"padding": "same", "dilation": [3]},
+        name="dynamic kernel",
+    ),
+    Row(
+        aten.conv1d.padding,
+        (ints(4, "h"), ints(3, 4, 4)),
+        {"padding": "same"},
+        name="int64, unbatched",
+    ),
+    Row(
+        aten.conv_transpose2d.input,
+        (floats("n", 4, "h", "w"), floats(4, 3, 3, 2), floats(6)),
+        {
+            "stride": [3, 2],
+            "padding": [1, 2],
+            "output_padding": [2, 3],
+            "dilation": [4, 4],
+            "groups": 2,
+        },
+        name="output padding beyond the stride",
+    ),
+    Row(
+        aten.conv_transpose1d.default,
+        (ints("n", 4, "h"), ints(4, 3, "k"), ints(3)),
+        {"stride": [2], "padding": [1], "output_padding": [1]},
+        name="int64",
+    ),
+    Row(
+        aten.conv_transpose3d.input,
+        (
+            floats(4, "h", 3, 4, dtype=torch.float64),
+            floats(4, 3, 2, 1, 3, dtype=torch.float64),
+            floats(6, dtype=torch.float64),
+        ),
+        {"stride": [2, 1, 2], "padding": [3, 0, 1], "groups": 2},
+        name="float64, unbatched",
+    ),
+]
+
+ROWS = [*PLAIN, *STRINGS, *TRANSPOSED, *GENERAL, *BY_WINDOWS]
 
 
 @parametrize(ROWS)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 import torch
 
-import onnx_aot
 from tests.ops.rows import Row, T, check, floats, ints, parametrize
 
 aten = torch.ops.aten
@@ -160,18 +156,61 @@ ADAPTIVE = [
     ),
 ]
 
-ROWS = [*LARGEST, *AVERAGE, *ADAPTIVE]
+DOUBLE = {"dtype": torch.float64}
+HALF = {"dtype": torch.bfloat16}
+
+# Types that ONNX or ONNX Runtime does not pool.
+BY_WINDOWS = [
+    Row(
+        AVG_POOL[spatial],
+        (make, [3, 2, 2][:spatial], [2, 3, 1][:spatial], [1, 1, 0][:spatial]),
+        {"ceil_mode": ceil_mode, "count_include_pad": count, "divisor_override": divisor},
+        name=f"{make.dtype}, {ceil_mode}, {count}, {divisor}",
+        sizes=(*MANY, *EMPTY),
+    )
+    for spatial in (2, 3)
+    for ceil_mode, count, divisor in (
+        (False, True, None),
+        (True, True, None),
+        (True, False, None),
+        (True, False, 5),
+    )
+    for make in (
+        floats("n", 2, *("h", "w", 5)[:spatial], **DOUBLE),
+        ints(2, *("h", "w", 5)[:spatial], low=-90, high=90),
+    )
+] + [
+    Row(AVG_POOL[1], (ints("n", 2, "h"), [3]), {"padding": [1]}, name="int64"),
+    Row(AVG_POOL[1], (floats(2, "h", **DOUBLE), [3]), {"padding": [1]}, name="float64"),
+    Row(
+        MAX_POOL[2],
+        (
+            ints("n", 2, "h", "w", low=2**62, high=2**62 + 9),
+            [3, 2],
+            [2, 2],
+            [1, 1],
+            [2, 1],
+            True,
+        ),
+        name="large int64",
+        sizes=MANY,
+    ),
+    Row(
+        MAX_POOL_WITH_INDICES[2],
+        (ints(2, "h", "w", low=2**62, high=2**62 + 9), [3, 2], [2, 2], [1, 1], [2, 1], True),
+        name="large int64",
+        sizes=MANY,
+    ),
+    Row(ADAPTIVE_AVG_POOL[2], (floats("n", 2, "h", "w", **HALF), [3, 5]), name="bfloat16"),
+    Row(ADAPTIVE_AVG_POOL[2], (floats("n", 2, 6, 8, **DOUBLE), [3, 2]), name="even, float64"),
+    Row(ADAPTIVE_AVG_POOL[2], (floats("n", 2, 6, 8, **DOUBLE), [1, 1]), name="1, float64"),
+    Row(ADAPTIVE_AVG_POOL[3], (floats(0, 2, 6, 8, 5), [3, 5, 4]), name="empty"),
+    Row(ADAPTIVE_AVG_POOL[3], (floats("n", 2, "h", 8, 5), [3, 5, 4]), name="e", sizes=EMPTY),
+]
+
+ROWS = [*LARGEST, *AVERAGE, *ADAPTIVE, *BY_WINDOWS]
 
 
 @parametrize(ROWS)
 def test_row(row: Row) -> None:
     check(row)
-
-
-def test_average_of_integers_is_refused() -> None:
-    class Pool(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> Any:
-            return torch.nn.functional.avg_pool2d(x, 2)
-
-    with pytest.raises(onnx_aot.errors.ConversionError, match="AveragePool takes floats"):
-        onnx_aot.export(Pool(), (torch.ones(1, 1, 4, 4, dtype=torch.int64),))

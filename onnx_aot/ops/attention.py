@@ -9,6 +9,7 @@ import torch
 
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.movement import swapped
+from onnx_aot.ops.random import drop
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import as_value
 
@@ -47,7 +48,7 @@ def aten_scaled_dot_product_attention(
         scores = op.Add(scores, bias)
     weights = op.Softmax(scores, axis=-1)
     if dropout_p > 0.0:
-        weights = op.Dropout(weights, dropout_p, op.constant(True))
+        weights = drop(op, weights, dropout_p)
     attended: Value = op.MatMul(weights, value)
     if admitted is not None:
         attended = op.Where(admitted, attended, 0.0)

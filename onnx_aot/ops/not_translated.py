@@ -24,8 +24,6 @@ NOT_TRANSLATED.update(
         aten._pdist_forward.default: _MISSING,
         aten.avg_pool2d_backward.default: _GRADIENT,
         aten.convolution_backward.default: _GRADIENT,
-        aten.rand.default: _MISSING,
-        aten.randperm.default: _MISSING,
         aten.resize_.default: "changes the size of its storage, which has no functional form",
     }
 )

@@ -94,8 +94,9 @@ def _coin_flips(op: Builder, frame: Frame, dtype: ir.DataType) -> Value:
     kept = op.Dropout(coins, 0.5, op.constant(True), seed=op.random_seed(), _outputs=2)[1]
     known = _sizes(op, frame)
     numbers = op.cast(_shaped(kept, [*known, bits]), dtype)
-    weights = op.constant([2.0**-bit for bit in range(bits, 0, -1)], dtype)
-    return _shaped(op.MatMul(numbers, weights), known)
+    # a column: ONNX Runtime refuses the product of an empty tensor and a vector
+    weights = op.constant([[2.0**-bit] for bit in range(bits, 0, -1)], dtype)
+    return _shaped(op.Squeeze(op.MatMul(numbers, weights), [-1]), known)
 
 
 def _sizes(op: Builder, frame: Frame) -> list[Any]:
@@ -269,7 +270,7 @@ def aten_randint_like(op: Builder, self: Value, high: Size, dtype: Any = None) -
     return _integers(op, self, 0, high)
 
 
-@register(aten.randint_like.Tensor, aten.randint_like.Tensor_generator)
+@register(aten.randint_like.Tensor)
 def aten_randint_like_tensor(op: Builder, self: Value, high: Value, dtype: Any = None) -> Value:
     return _integers(op, self, 0, op.cast(high, INT64))
 
@@ -298,11 +299,6 @@ def aten_random(op: Builder, self: Value) -> Value:
 @register(aten.random.to)
 def aten_random_to(op: Builder, self: Value, to: int) -> Value:
     return _integers(op, self, 0, to)
-
-
-@register(getattr(aten.random, "from"))  # a keyword
-def aten_random_from(op: Builder, self: Value, from_: int, to: int | None) -> Value:
-    return _integers(op, self, from_, _past_highest(op.result.dtype) if to is None else to)
 
 
 @register(aten.randperm.default, aten.randperm.generator)

@@ -10,6 +10,7 @@ import torch
 
 from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.random import drop
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import OpOverload
 
@@ -172,7 +173,7 @@ def _recurrent(
         else:
             sequence = op.Reshape(op.Transpose(outputs[0], perm=[0, 2, 1, 3]), [0, 0, 2 * hidden])
         if dropout and layer + 1 < layers:
-            sequence = op.Dropout(sequence, dropout, op.constant(True))
+            sequence = drop(op, sequence, dropout)
     output = op.Transpose(sequence, perm=[1, 0, 2]) if batch_first else sequence
     return [output, *(op.Concat(*final, axis=0) for final in finals)]
 

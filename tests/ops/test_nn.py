@@ -1,13 +1,10 @@
-"""Normalization, dropout, embedding and pixel shuffling: ``onnx_aot/ops/nn.py``."""
+"""Normalization, embedding and pixel shuffling: ``onnx_aot/ops/nn.py``."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 import torch
 
-import onnx_aot
 from tests.ops.rows import Row, bools, check, floats, ints, parametrize, positive
 
 aten = torch.ops.aten
@@ -122,17 +119,6 @@ INSTANCE_NORM = [
     )
 ]
 
-DROPOUT = [
-    Row(target, (floats("n", 3, "m"), p, train), name=name, sizes=EMPTY)
-    for target in (
-        aten.dropout.default,
-        aten.alpha_dropout.default,
-        aten.feature_dropout.default,
-        aten.feature_alpha_dropout.default,
-    )
-    for name, p, train in (("evaluation", 0.5, False), ("0", 0.0, True), ("1", 1.0, True))
-]
-
 EMBEDDING = [
     Row(aten.embedding.default, args, kwargs, name=name, sizes=EMPTY)
     for name, args, kwargs in (
@@ -163,7 +149,6 @@ ROWS = [
     *GROUP_NORM,
     *BATCH_NORM,
     *INSTANCE_NORM,
-    *DROPOUT,
     *EMBEDDING,
     *PIXEL_SHUFFLE,
 ]
@@ -172,57 +157,3 @@ ROWS = [
 @parametrize(ROWS)
 def test_row(row: Row) -> None:
     check(row)
-
-
-class Dropped(torch.nn.Module):
-    """Drops in training mode, with probability one half."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x, 0.5, training=True)
-
-
-def trained(function: Any, x: torch.Tensor) -> torch.Tensor:
-    program = onnx_aot.export(Dropped(function), (x,))
-    (answer,) = program(x)
-    return answer
-
-
-class TestTraining:
-    """What is random cannot be compared number by number."""
-
-    def test_dropout_scales_what_it_keeps(self) -> None:
-        answer = trained(torch.nn.functional.dropout, torch.ones(100, 100))
-        assert set(answer.unique().tolist()) == {0.0, 2.0}
-        assert abs(float(answer.mean()) - 1.0) < 0.1
-
-    def test_feature_dropout_drops_whole_channels(self) -> None:
-        answer = trained(torch.nn.functional.dropout2d, torch.ones(20, 20, 3, 4))
-        channels = answer.flatten(2)
-        assert (channels == channels[..., :1]).all()
-        assert set(answer.unique().tolist()) == {0.0, 2.0}
-
-    @pytest.mark.parametrize("name", ["alpha_dropout", "feature_alpha_dropout"])
-    def test_alpha_dropout_keeps_mean_and_variance(self, name: str) -> None:
-        x = torch.randn(200, 500, 1, generator=torch.Generator().manual_seed(0))
-        answer = trained(getattr(torch.nn.functional, name), x)
-        # An element is replaced by SELU's negative limit, then all are scaled and shifted so that
-        # mean and variance stay (Klambauer et al. 2017, section 3).
-        limit, probability = -1.7580993408473766, 0.5
-        scale = (probability * (1.0 + (1.0 - probability) * limit**2)) ** -0.5
-        shift = -scale * limit * probability
-        dropped = torch.isclose(answer, torch.tensor(scale * limit + shift))
-        kept = torch.isclose(answer, scale * x + shift, atol=1e-6)
-        assert (dropped | kept).all()
-        assert abs(float(dropped.float().mean()) - probability) < 0.02
-        assert abs(float(answer.mean())) < 0.05
-        assert abs(float(answer.std()) - 1.0) < 0.05
-
-    def test_feature_alpha_dropout_drops_whole_channels(self) -> None:
-        answer = trained(torch.nn.functional.feature_alpha_dropout, torch.ones(20, 20, 3, 4))
-        channels = answer.flatten(2)
-        assert (channels == channels[..., :1]).all()
-        assert len(answer.unique()) == 2

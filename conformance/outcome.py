@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -31,6 +32,13 @@ OUTCOMES = (
     "wrong_value",
     "timeout",
     "crash",
+)
+
+
+# What ONNX Runtime says before it says what is wrong.
+RUNTIME_PREFIX = re.compile(
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : (Non-zero status code returned while running )?"
+    r"|\S+/onnxruntime/\S+ (\S* )?"
 )
 
 
@@ -270,6 +278,7 @@ def _described(error: BaseException) -> str:
         error = error.__cause__  # torch.onnx's messages begin with advice
     lines = str(error).strip().splitlines()
     text = " ".join(line.strip() for line in lines[:4] if line.strip())
+    text = RUNTIME_PREFIX.sub("", text).replace(" Status Message:", ":")
     return f"{type(error).__name__}: {text}"
 
 

@@ -19,6 +19,17 @@ SMALL = 4096
 """Largest number of elements of a constant that is cast when the model is made."""
 
 
+_BOOL, _INT64 = ir.DataType.BOOL, ir.DataType.INT64
+_RESULTS = {
+    **dict.fromkeys(("Equal", "Greater", "Less", "IsNaN", "IsInf"), _BOOL),
+    **dict.fromkeys(("Shape", "NonZero"), _INT64),
+}
+_POINTWISE = frozenset(
+    {"Abs", "Add", "Cast", "Cos", "Div", "Equal", "Exp", "Greater", "Less", "Log", "Max", "Min"}
+    | {"Mul", "Neg", "Reciprocal", "Sigmoid", "Sin", "Sqrt", "Sub", "Tanh", "Where"}
+)
+
+
 class Emitter:
     """Emits nodes before or after a node, with its metadata, and with names of their own."""
 
@@ -107,6 +118,69 @@ class Emitter:
         self._made.append(node)
         return values[0] if outputs == 1 else values
 
+    def __getattr__(self, name: str) -> Any:
+        """``e.CamelCase(...)`` emits a node with one output, named as in translations.
+
+        Numbers become constants of the type of the first value, lists become INT64.
+        """
+        if not name[:1].isupper():
+            raise AttributeError(name)
+
+        def emit(*inputs: Any, **attributes: Any) -> ir.Value:
+            first = next(value for value in inputs if isinstance(value, ir.Value))
+            assert first.dtype is not None
+            values = [self._operand(value, first.dtype) for value in inputs]
+            dtype: ir.DataType | None = _RESULTS.get(name, first.dtype)
+            if name == "Where":
+                dtype = values[1].dtype
+            if "to" in attributes:
+                dtype = attributes["to"]
+            result: ir.Value = self.op(name, values, attributes, dtype=dtype)
+            if name in _POINTWISE:
+                result.shape = _broadcast(values)
+            return result
+
+        self.__dict__[name] = emit
+        return emit
+
+    def _operand(self, value: Any, dtype: ir.DataType) -> ir.Value:
+        if isinstance(value, ir.Value):
+            return value
+        if isinstance(value, list):
+            return self.ints(value)
+        return self.constant(value, ir.DataType.DOUBLE if dtype == ir.DataType.BOOL else dtype)
+
+    def ints(self, values: Sequence[int]) -> ir.Value:
+        """A list of INT64."""
+        return self.constant(list(values), ir.DataType.INT64)
+
+    def dimension(self, value: ir.Value | None, axis: int) -> ir.Value:
+        """One size, as a list with one element."""
+        assert value is not None
+        size = None if value.shape is None else value.shape[axis]
+        if isinstance(size, int):
+            return self.ints([size])
+        found: ir.Value = self.Shape(value, start=axis, end=axis + 1)
+        return found
+
+    def reshaped(self, value: ir.Value | None, sizes: Sequence[ir.Value]) -> ir.Value:
+        """A value in a shape that is given by lists with one element."""
+        assert value is not None
+        shape = self.Concat(*sizes, axis=0)
+        reshaped: ir.Value = self.Reshape(value, shape, allowzero=1)
+        return reshaped
+
+    def reduced(self, op_type: str, value: ir.Value | None, axes: Sequence[int]) -> ir.Value:
+        """Along axes, which stay with size 1 and are an attribute before opset 18."""
+        if self.opset >= 18 or op_type == "ReduceSum":
+            return self.op(op_type, [value, self.ints(axes)], {"keepdims": 1})
+        return self.op(op_type, [value], {"axes": list(axes), "keepdims": 1})
+
+    def with_sign(self, sign: ir.Value, size: ir.Value) -> ir.Value:
+        """A number that is not negative, with the sign of another."""
+        signed: ir.Value = self.Where(self.Less(sign, 0.0), self.Neg(size), size)
+        return signed
+
     def constant(self, value: Any, dtype: ir.DataType) -> ir.Value:
         """A constant of the main graph; equal ones are one value."""
         tensor = torch.tensor(value, dtype=dtypes.to_torch(dtype), device="cpu")
@@ -178,6 +252,15 @@ class Emitter:
         new.shape = None if old.shape is None else old.shape.copy()
         new.metadata_props.update(old.metadata_props)
         old.metadata_props.clear()
+
+
+def _broadcast(values: Sequence[ir.Value]) -> ir.Shape | None:
+    """The shape that all have which are no scalars; None where they differ."""
+    shapes = [value.shape for value in values if value.shape is None or len(value.shape)]
+    if not shapes:
+        return ir.Shape([])
+    same = all(shape is not None and shape == shapes[0] for shape in shapes)
+    return shapes[0].copy() if same and shapes[0] is not None else None
 
 
 def _names(model: ir.Model) -> Iterator[str]:

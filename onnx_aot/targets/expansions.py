@@ -1,18 +1,174 @@
-"""Operators written exactly with others, for types that a target has no kernel for."""
+"""Operators written exactly with others, for types that a target has no kernel for.
+
+Pointwise functions of DOUBLE are in ``expansions_pointwise``, recurrent layers in
+``expansions_recurrent``; here is what moves, counts or normalizes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 import onnx_ir as ir
 
-if TYPE_CHECKING:
-    from onnx_aot.targets.emitter import Emitter
+from onnx_aot.targets import expansions_pointwise
+from onnx_aot.targets.emitter import Emitter
 
 __all__ = ["EXPANSIONS"]
 
-Expansion = Callable[["Emitter", ir.Node], Sequence[ir.Value] | None]
+Expansion = Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]
+_T = ir.DataType
 
 EXPANSIONS: dict[tuple[str, ir.DataType], Expansion] = {}
 """By operator and type; one that returns None cannot express the node, which is cast instead."""
+
+_INTEGERS = (_T.INT32, _T.INT64, _T.UINT32, _T.UINT64)
+_ANY = (
+    *_INTEGERS,
+    *(_T.BOOL, _T.INT8, _T.UINT8, _T.INT16, _T.UINT16),
+    *(_T.FLOAT16, _T.BFLOAT16, _T.DOUBLE),
+)
+
+
+def _expands(op_type: str, types: Iterable[ir.DataType]) -> Callable[[Expansion], Expansion]:
+    def enter(expansion: Expansion) -> Expansion:
+        for dtype in types:
+            EXPANSIONS[op_type, dtype] = expansion
+        return expansion
+
+    return enter
+
+
+for _op_type, _formula in expansions_pointwise.FORMULAS.items():
+
+    @_expands(_op_type, [_T.DOUBLE])
+    def _pointwise(
+        e: Emitter, node: ir.Node, formula: expansions_pointwise.Formula = _formula
+    ) -> Sequence[ir.Value]:
+        return [formula(e, node)]
+
+
+def _int(node: ir.Node, name: str, default: int) -> int:
+    attribute = node.attributes.get(name)
+    return default if attribute is None else attribute.as_int()
+
+
+def _float(node: ir.Node, name: str, default: float) -> float:
+    attribute = node.attributes.get(name)
+    return default if attribute is None else attribute.as_float()
+
+
+# --- counting ------------------------------------------------------------------------------------
+
+
+@_expands("Size", _ANY)
+def _size(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
+    """The product of the sizes; no element is read."""
+    return [e.ReduceProd(e.Shape(node.inputs[0]), keepdims=0)]
+
+
+@_expands("NonZero", _ANY)
+def _nonzero(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
+    """BOOL keeps what matters of every number, NaN included."""
+    return [e.op("NonZero", [e.Cast(node.inputs[0], to=_T.BOOL)], dtype=_T.INT64)]
+
+
+# --- moving --------------------------------------------------------------------------------------
+
+
+@_expands("DepthToSpace", _ANY)
+def _depth_to_space(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
+    value = node.inputs[0]
+    block = _int(node, "blocksize", 1)
+    mode = node.attributes.get("mode")
+    columns_first = mode is not None and mode.as_string() == "CRD"
+    batch, channels, height, width = (e.dimension(value, axis) for axis in range(4))
+    depth = e.Div(channels, [block * block])
+    side = e.ints([block])
+    if columns_first:
+        parts, perm = [batch, depth, side, side, height, width], [0, 1, 4, 2, 5, 3]
+    else:
+        parts, perm = [batch, side, side, depth, height, width], [0, 3, 4, 1, 5, 2]
+    apart = e.Transpose(e.reshaped(value, parts), perm=perm)
+    wanted = [batch, depth, e.Mul(height, [block]), e.Mul(width, [block])]
+    return [e.reshaped(apart, wanted)]
+
+
+@_expands("SpaceToDepth", _ANY)
+def _space_to_depth(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
+    value = node.inputs[0]
+    block = _int(node, "blocksize", 1)
+    batch, channels, height, width = (e.dimension(value, axis) for axis in range(4))
+    rows, columns = e.Div(height, [block]), e.Div(width, [block])
+    side = e.ints([block])
+    apart = e.reshaped(value, [batch, channels, rows, side, columns, side])
+    apart = e.Transpose(apart, perm=[0, 3, 5, 1, 2, 4])
+    wanted = [batch, e.Mul(channels, [block * block]), rows, columns]
+    return [e.reshaped(apart, wanted)]
+
+
+# --- arithmetic ----------------------------------------------------------------------------------
+
+
+@_expands("Relu", [_T.INT64, _T.INT32])
+def _relu(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
+    return [e.Max(node.inputs[0], 0)]
+
+
+@_expands("PRelu", _INTEGERS)
+def _prelu(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
+    value, slope = node.inputs
+    return [e.Where(e.Less(value, 0), e.Mul(value, slope), value)]
+
+
+@_expands("Mean", [_T.DOUBLE])
+def _mean(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
+    return [e.Div(e.Sum(*node.inputs), float(len(node.inputs)))]
+
+
+@_expands("Gemm", _INTEGERS)
+def _gemm(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
+    """Without factors, which are fractions, it is a product and a sum."""
+    if _float(node, "alpha", 1.0) != 1.0 or _float(node, "beta", 1.0) != 1.0:
+        return None
+    one, two = node.inputs[:2]
+    one = e.Transpose(one, perm=[1, 0]) if _int(node, "transA", 0) else one
+    two = e.Transpose(two, perm=[1, 0]) if _int(node, "transB", 0) else two
+    product = e.MatMul(one, two)
+    third = node.inputs[2] if len(node.inputs) > 2 else None
+    return [product if third is None else e.Add(product, third)]
+
+
+# --- pooling and normalization -------------------------------------------------------------------
+
+
+def _spatial_axes(value: ir.Value | None) -> list[int] | None:
+    if value is None or value.shape is None:
+        return None
+    return list(range(2, len(value.shape)))
+
+
+@_expands("GlobalAveragePool", [_T.DOUBLE])
+def _global_average(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
+    axes = _spatial_axes(node.inputs[0])
+    return None if axes is None else [e.reduced("ReduceMean", node.inputs[0], axes)]
+
+
+@_expands("GlobalMaxPool", [_T.DOUBLE])
+def _global_largest(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
+    axes = _spatial_axes(node.inputs[0])
+    return None if axes is None else [e.reduced("ReduceMax", node.inputs[0], axes)]
+
+
+@_expands("InstanceNormalization", [_T.DOUBLE])
+def _instance_normalization(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
+    """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` over the spatial axes."""
+    value, scale, bias = node.inputs
+    axes = _spatial_axes(value)
+    if axes is None:
+        return None
+    per_channel = e.ints([-1] + [1] * len(axes))
+    centered = e.Sub(value, e.reduced("ReduceMean", value, axes))
+    variance = e.reduced("ReduceMean", e.Mul(centered, centered), axes)
+    deviation = e.Sqrt(e.Add(variance, _float(node, "epsilon", 1e-5)))
+    scaled = e.Mul(e.Div(centered, deviation), e.Reshape(scale, per_channel))
+    return [e.Add(scaled, e.Reshape(bias, per_channel))]

@@ -22,7 +22,7 @@ from onnx_aot.ops.matrices import (
     shorter_side,
     transposed,
 )
-from onnx_aot.ops.movement import sliced
+from onnx_aot.ops.movement import shaped, sliced
 from onnx_aot.ops.registry import LIMITS, register
 
 __all__ = ["substituted"]
@@ -280,22 +280,13 @@ def _order(op: Builder, pivots: Value, size: Size) -> Value:
         exchange = op.Where(op.Equal(places, i), other, exchange)
         return (op.GatherElements(order, exchange, axis=-1),)
 
-    order = op.loop(op.size(pivots, -1), [start], step)[0]
-    return order
+    return op.loop(op.size(pivots, -1), [start], step)[0]
 
 
 def _permutation(op: Builder, pivots: Value, size: Size, dtype: ir.DataType | None) -> Value:
     """P of ``A = P L U``."""
     order = op.Unsqueeze(_order(op, pivots, size), [-2])
     return op.cast(op.Equal(row_numbers(op, size), order), dtype)
-
-
-def _inverse_permutation(
-    op: Builder, pivots: Value, size: Size, dtype: ir.DataType | None
-) -> Value:
-    """The transpose of P; ONNX Runtime fails at the product of an empty one and a matrix."""
-    order = op.Unsqueeze(_order(op, pivots, size), [-1])
-    return op.cast(op.Equal(order, counted(op, 0, size)), dtype)
 
 
 def _triangles(op: Builder, lu: Value) -> tuple[Value, Value]:
@@ -357,19 +348,25 @@ def aten_lu_unpack(
 def _lu_solved(
     op: Builder, lu: Value, pivots: Value, right: Value, left: bool, adjoint: bool
 ) -> Value:
-    """``A x = right`` for ``A = P L U``; adjoint: ``A^T x = right``; not left: from the right."""
+    """``A x = right`` for ``A = P L U``; adjoint: ``A^T x = right``; not left: from the right.
+
+    Rows are moved instead of multiplied by P: ONNX Runtime does not broadcast empty products.
+    """
     if not left:
         solution = _lu_solved(op, lu, pivots, transposed(op, right), True, not adjoint)
         return transposed(op, solution)
-    size = op.size(lu, -1)
+    right = as_batch(op, right, lu)
+    order = op.Unsqueeze(_order(op, pivots, op.size(lu, -1)), [-1])
+    order = op.Expand(order, op.Shape(right))
+    axis = op.rank(right) - 2
     if not adjoint:
-        right = op.MatMul(_inverse_permutation(op, pivots, size, lu.dtype), right)
+        right = shaped(op.GatherElements(right, order, axis=axis), right.shape or ())
         right = substituted(op, lu, right, upper=False, unit=True)
         return substituted(op, lu, right, upper=True)
     turned = transposed(op, lu)
     right = substituted(op, turned, right, upper=False)
     right = substituted(op, turned, right, upper=True, unit=True)
-    return op.MatMul(_permutation(op, pivots, size, lu.dtype), right)
+    return op.ScatterElements(right, order, right, axis=axis)
 
 
 @register(aten.linalg_lu_solve.default)

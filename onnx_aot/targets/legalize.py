@@ -164,7 +164,8 @@ class _Planner:
         first = next(iter(bound))
         if bound[first] in inlined:
             return None
-        candidates = [*known, *({first: frozenset([dtype])} for dtype in inlined)]
+        same = [variable for variable, dtype in bound.items() if dtype == bound[first]]
+        candidates = [*known, *(dict.fromkeys(same, frozenset([dtype])) for dtype in inlined)]
         best: tuple[tuple[int, int, int], tuple[_Change, ...]] | None = None
         for kernel in candidates:
             changes = _changes(node.op_type, kernel, bound)

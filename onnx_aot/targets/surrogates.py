@@ -21,7 +21,7 @@ SURROGATES: dict[ir.DataType, tuple[ir.DataType, ...]] = {
     _T.UINT8: _SMALL,
     _T.INT8: _SMALL,
     _T.INT16: _SMALL,
-    _T.UINT16: _SMALL,
+    _T.UINT16: (*_SMALL, _T.UINT32),
     _T.INT32: (_T.INT64, _T.DOUBLE, _T.FLOAT),
     _T.UINT32: (_T.INT64, _T.DOUBLE, _T.FLOAT),
     _T.INT64: (_T.DOUBLE, _T.INT32, _T.FLOAT),

@@ -15,6 +15,7 @@ from onnx_aot.ops.complex_values import (
     join,
     parts,
     real_function,
+    real_recorded,
     register_complex,
     split,
 )
@@ -390,6 +391,18 @@ def complex_prod_dim(
     if op.rank(value.real) == 0:
         return value
     return _product(op, value, [dim], keepdim)
+
+
+@register_complex(aten.cumprod.default)
+def complex_cumprod(op: Builder, self: Operand, dim: int, dtype: Any = None) -> Complex:
+    """In polar form, as the product."""
+    value = _converted(op, self)
+    recorded = op.result
+    op.result = real_recorded(recorded)
+    size = real_function(aten.cumprod.default)(op, absolute(op, value), dim, None)
+    turn = real_function(aten.cumsum.default)(op, angle(op, value), dim, None)
+    op.result = recorded
+    return Complex(op.Mul(size, op.Cos(turn)), op.Mul(size, op.Sin(turn)))
 
 
 @register_complex(aten.linalg_vector_norm.default)

@@ -16,7 +16,7 @@ from onnx_aot.ops.complex_arithmetic import absolute, angle, divide, multiply, r
 from onnx_aot.ops.complex_values import Complex, from_real, parts, real_function, register_complex
 from onnx_aot.ops.elementwise import aten_atan2, sign_bit
 
-__all__: list[str] = []
+__all__ = ["logarithm"]
 
 aten = torch.ops.aten
 Value = ir.Value
@@ -44,7 +44,8 @@ def _exp(op: Builder, value: Complex) -> Complex:
     return Complex(op.Mul(size, op.Cos(value.imag)), imag)
 
 
-def _log(op: Builder, value: Complex) -> Complex:
+def logarithm(op: Builder, value: Complex) -> Complex:
+    """``log |z| + i arg z``."""
     return Complex(op.Log(absolute(op, value)), angle(op, value))
 
 
@@ -85,17 +86,17 @@ def complex_expm1(op: Builder, self: Complex) -> Complex:
 
 @register_complex(aten.log.default)
 def complex_log(op: Builder, self: Complex) -> Complex:
-    return _log(op, self)
+    return logarithm(op, self)
 
 
 @register_complex(aten.log2.default)
 def complex_log2(op: Builder, self: Complex) -> Complex:
-    return multiply(op, _log(op, self), 1.0 / math.log(2.0))
+    return multiply(op, logarithm(op, self), 1.0 / math.log(2.0))
 
 
 @register_complex(aten.log10.default)
 def complex_log10(op: Builder, self: Complex) -> Complex:
-    return multiply(op, _log(op, self), 1.0 / math.log(10.0))
+    return multiply(op, logarithm(op, self), 1.0 / math.log(10.0))
 
 
 @register_complex(aten.log1p.default)
@@ -130,7 +131,7 @@ def complex_pow(op: Builder, self: Operand, exponent: Operand) -> Complex:
     base, power = from_real(op, self, dtype), from_real(op, exponent, dtype)
     zero = op.constant(0.0, base.real.dtype)
     one = op.constant(1.0, base.real.dtype)
-    answer = _exp(op, multiply(op, power, _log(op, base)))
+    answer = _exp(op, multiply(op, power, logarithm(op, base)))
     at_zero = op.And(op.Equal(base.real, zero), op.Equal(base.imag, zero))
     no_power = op.And(op.Equal(power.real, zero), op.Equal(power.imag, zero))
     vanishes = op.And(at_zero, op.Greater(power.real, zero))

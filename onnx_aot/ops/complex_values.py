@@ -31,6 +31,7 @@ __all__ = [
     "join",
     "parts",
     "real_function",
+    "real_recorded",
     "register_complex",
     "split",
     "zeros_like",
@@ -107,6 +108,15 @@ def real_function(target: Any) -> Callable[..., Any]:
         return translation.function(op, *arguments)
 
     return call
+
+
+def real_recorded(recorded: Any) -> Any:
+    """What would have been recorded for one part."""
+    if isinstance(recorded, (list, tuple)):
+        return [real_recorded(item) for item in recorded]
+    if isinstance(recorded, torch.Tensor) and recorded.dtype.is_complex:
+        return recorded.new_empty(recorded.shape, dtype=recorded.dtype.to_real())
+    return recorded
 
 
 def zeros_like(op: Builder, value: ir.Value) -> ir.Value:

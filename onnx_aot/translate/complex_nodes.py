@@ -19,13 +19,14 @@ from onnx_aot.ops.complex_values import (
     TRUTH,
     Complex,
     from_real,
+    real_recorded,
     zeros_like,
 )
 from onnx_aot.ops.registry import Argument, Translation
 from onnx_aot.torch_compat import OpOverload
 from onnx_aot.translate.promote import SELECTORS, common_dtype, promotes
 
-__all__ = ["call_complex", "complex_translation", "is_complex", "real_recorded"]
+__all__ = ["call_complex", "complex_translation", "is_complex"]
 
 Call = Callable[[list[Any]], Any]
 
@@ -70,7 +71,8 @@ def call_complex(
         _promote(op, node, bound, arguments)
 
     def call(values: list[Any]) -> Any:
-        return translation.function(op, *values)
+        returned = translation.function(op, *values)
+        return list(returned) if isinstance(returned, tuple) else returned
 
     if target in COMPLEX:
         return call(arguments)
@@ -90,7 +92,7 @@ def call_complex(
         imaginary = call(_part(op, arguments, numbers, imaginary=True))
     finally:
         op.result = recorded
-    if isinstance(real, (list, tuple)):
+    if isinstance(real, list):
         return [
             Complex(one, two) if _holds_complex(item) else one
             for one, two, item in zip(real, imaginary, recorded, strict=True)
@@ -127,15 +129,6 @@ def _truth(op: Builder, value: Any) -> Any:
         return value
     real, imag = (op.Cast(part, to=ir.DataType.BOOL) for part in (value.real, value.imag))
     return op.Or(real, imag)
-
-
-def real_recorded(recorded: Any) -> Any:
-    """What would have been recorded for one part."""
-    if isinstance(recorded, (list, tuple)):
-        return [real_recorded(item) for item in recorded]
-    if isinstance(recorded, torch.Tensor) and recorded.dtype.is_complex:
-        return recorded.new_empty(recorded.shape, dtype=recorded.dtype.to_real())
-    return recorded
 
 
 def _number_positions(target: Any, bound: Sequence[Argument]) -> frozenset[int]:

@@ -22,7 +22,7 @@ from onnx_aot.errors import (
 )
 from onnx_aot.fx_passes.custom_writes import FUNCTIONALIZED, original_call
 from onnx_aot.ops.builder import Builder
-from onnx_aot.ops.complex_values import Complex, join, split
+from onnx_aot.ops.complex_values import Complex, join, real_recorded, split
 from onnx_aot.ops.registry import (
     MEMORY_ARGUMENTS,
     NOT_TRANSLATED,
@@ -36,7 +36,6 @@ from onnx_aot.translate.complex_nodes import (
     call_complex,
     complex_translation,
     is_complex,
-    real_recorded,
 )
 from onnx_aot.translate.decompose import Decomposer, Pieces
 from onnx_aot.translate.dimensions import Dimensions

@@ -57,6 +57,7 @@ FAMILIES = (
     "movement",
     "nn",
     "not_translated",
+    "orthogonal",
     "polynomials",
     "pooling",
     "random",

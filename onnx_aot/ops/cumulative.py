@@ -16,7 +16,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder, Size
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import LIMITS, register
 
 __all__ = ["doublings"]
 
@@ -30,23 +30,23 @@ INT64 = ir.DataType.INT64
 
 @register(aten.cumprod.default)
 def aten_cumprod(op: Builder, self: Value, dim: int, dtype: Any = None) -> Value:
-    """One multiplication after the other, so that it overflows where eager does."""
+    """Eager multiplies floating numbers as DOUBLE."""
     value = op.cast(self, op.result_dtype)
     if op.rank(value) == 0:
         return value
+    wide = op.cast(value, DOUBLE) if dtypes.is_floating(value.dtype) else value
+
+    def join(earlier: Sequence[Value], later: Sequence[Value]) -> list[Value]:
+        return [op.Mul(earlier[0], later[0])]
+
     axis = op.axis(value, dim)
-    size = op.size(value, axis)
-    if isinstance(size, int) and size < 2:
-        return value
-    others = [s for position, s in enumerate(op.all_sizes(value)) if position != axis]
-    one = op.Expand(op.constant(1, value.dtype), op.sizes(others)) if others else None
-    start = op.constant(1, value.dtype) if one is None else one
+    products = _doubled(op, [wide], axis, join, neutral=op.constant(1, wide.dtype))[0]
+    return op.cast(products, value.dtype)
 
-    def step(product: Value, factor: Value) -> Sequence[Value]:
-        product = op.Mul(product, factor)
-        return [product, product]
 
-    return op.scan([start], [value], step, axis=axis)[1]
+LIMITS[aten.cumprod.default] = (
+    "NaN where a product within the sequence overflows DOUBLE and what is before it is 0"
+)
 
 
 @register(aten.cummax.default)
@@ -65,7 +65,6 @@ def _cumulative_extreme(op: Builder, value: Value, dim: int, compare: str) -> li
         return [value, op.constant(0, INT64)]
     axis = op.axis(value, dim)
     numbers = op.cast(value, INT32) if value.dtype == BOOL else value
-    worst = _worst(dtypes.to_torch(numbers.dtype or INT32), highest=compare == "LessOrEqual")
     floating = dtypes.is_floating(numbers.dtype)
 
     def join(earlier: Sequence[Value], later: Sequence[Value]) -> list[Value]:
@@ -78,16 +77,9 @@ def _cumulative_extreme(op: Builder, value: Value, dim: int, compare: str) -> li
     counted = op.Range(0, op.size(value, axis), 1)
     positions = op.Expand(op.Unsqueeze(counted, around) if around else counted, op.Shape(value))
     positions.shape = ir.Shape(value.shape or ())
-    values, indices = _doubled(op, [numbers, positions], [worst, 0], axis, join)
+    # the first element may join a result that it is part of already
+    values, indices = _doubled(op, [numbers, positions], axis, join)
     return [op.cast(values, value.dtype), indices]
-
-
-def _worst(dtype: torch.dtype, *, highest: bool) -> float:
-    """What every number is at least as good as."""
-    if dtype.is_floating_point:
-        return math.inf if highest else -math.inf
-    limits = torch.iinfo(dtype)
-    return limits.max if highest else limits.min
 
 
 @register(aten.logcumsumexp.default)
@@ -106,28 +98,35 @@ def aten_logcumsumexp(op: Builder, self: Value, dim: int) -> Value:
         return [op.Add(high, op.Log(op.Add(op.Exp(gap), 1)))]
 
     axis = op.axis(self, dim)
-    return _doubled(op, [self], [-math.inf], axis, join)[0]
+    return _doubled(op, [self], axis, join, neutral=op.constant(-math.inf, self.dtype))[0]
 
 
 Join = Callable[[Sequence[Value], Sequence[Value]], list[Value]]
 
 
 def _doubled(
-    op: Builder, values: list[Value], neutral: Sequence[float], axis: int, join: Join
+    op: Builder, values: list[Value], axis: int, join: Join, *, neutral: Value | None = None
 ) -> list[Value]:
-    """Joins each element with all that come before it along the axis."""
-    steps = doublings(op, op.size(values[0], axis))
+    """Joins each element with all that come before it along the axis.
+
+    Before the first element stand neutral ones, or the first element itself.
+    """
+    size = op.size(values[0], axis)
+    steps = doublings(op, size)
     if isinstance(steps, int) and steps == 0:
         return values
-    rank = op.rank(values[0])
-    shift = op.constant([(i == axis) - (i == rank + axis) for i in range(2 * rank)])
-    fills = [op.constant(fill, value.dtype) for fill, value in zip(neutral, values, strict=True)]
+    positions = op.Range(0, size, 1)
+    after = list(range(1, op.rank(values[0]) - axis))
 
     def step(_: Value, distance: Value, *current: Value) -> list[Value]:
-        pads = op.Mul(shift, distance)
-        earlier = [op.Pad(v, pads, fill) for v, fill in zip(current, fills, strict=True)]
-        for value, before in zip(current, earlier, strict=True):
-            before.shape = value.shape
+        before = op.Sub(positions, distance)
+        earlier = [op.Gather(value, op.Max(before, 0), axis=axis) for value in current]
+        if neutral is not None:
+            outside = op.Less(before, 0)
+            outside = op.Unsqueeze(outside, after) if after else outside
+            earlier = [op.Where(outside, neutral, value) for value in earlier]
+        for value, shifted in zip(current, earlier, strict=True):
+            shifted.shape = value.shape
         return [op.Mul(distance, 2), *join(earlier, current)]
 
     return op.loop(steps, [op.constant(1, INT64), *values], step)[1:]

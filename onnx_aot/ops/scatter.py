@@ -20,7 +20,7 @@ from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import INT64_MAX
 from onnx_aot.ops.sizes import plus, product
 
-__all__: list[str] = []
+__all__ = ["scatter_elements"]
 
 aten = torch.ops.aten
 Value = ir.Value
@@ -37,6 +37,13 @@ REDUCTIONS = {
     "prod": "mul",
     "amax": "max",
     "amin": "min",
+}
+
+# What a reduction is done in where the element type itself does not do.
+WIDE = {
+    ir.DataType.BFLOAT16: ir.DataType.FLOAT,
+    ir.DataType.FLOAT16: ir.DataType.FLOAT,
+    BOOL: ir.DataType.INT32,
 }
 
 
@@ -154,6 +161,8 @@ def _range(dtype: torch.dtype) -> tuple[float, float]:
     """The lowest and the highest number of a type."""
     if dtype.is_floating_point:
         return -math.inf, math.inf
+    if dtype == torch.bool:
+        return False, True
     return torch.iinfo(dtype).min, torch.iinfo(dtype).max
 
 
@@ -176,7 +185,19 @@ def _scattered(
     if source.shape is None or source.shape != index.shape:
         rank = op.rank(index)
         source = op.Slice(source, [0] * rank, op.Shape(index), list(range(rank)))
-    return op.ScatterElements(value, index, source, axis=dim, reduction=reduction)
+    return scatter_elements(op, value, index, source, dim, reduction)
+
+
+def scatter_elements(
+    op: Builder, value: Value, index: Value, source: Value, axis: int, reduction: str = "none"
+) -> Value:
+    """ScatterElements, which in ONNX Runtime reduces neither half precision nor booleans."""
+    wide = None if reduction == "none" else WIDE.get(value.dtype or op.result_dtype)
+    if wide is None:
+        return op.ScatterElements(value, index, source, axis=axis, reduction=reduction)
+    numbers, source = op.Cast(value, to=wide), op.Cast(source, to=wide)
+    written = op.ScatterElements(numbers, index, source, axis=axis, reduction=reduction)
+    return op.cast(written, value.dtype)
 
 
 def _as_vector(op: Builder, value: Value) -> Value:
@@ -265,7 +286,7 @@ def _written_along(
     around = [a for a in range(op.rank(value)) if a != axis]
     index = op.Unsqueeze(positions, around) if around else positions
     index = op.Expand(index, op.Shape(source)) if around else index
-    return op.ScatterElements(value, index, source, axis=axis, reduction=reduction)
+    return scatter_elements(op, value, index, source, axis, reduction)
 
 
 @register(aten.select_scatter.default)
@@ -369,7 +390,11 @@ def _put_at(op: Builder, front: Value, plan: IndexPlan, values: Value, reduction
     else:
         count = op.Shape(positions, start=0, end=1)
         values = op.Expand(values, _block(op, front, range(0), count, after))
-    return op.ScatterND(front, positions, values, reduction=reduction)
+    wide = None if reduction == "none" else WIDE.get(front.dtype or op.result_dtype)
+    if wide is None:
+        return op.ScatterND(front, positions, values, reduction=reduction)
+    numbers, values = op.Cast(front, to=wide), op.Cast(values, to=wide)
+    return op.cast(op.ScatterND(numbers, positions, values, reduction=reduction), front.dtype)
 
 
 def _add_at(op: Builder, front: Value, plan: IndexPlan, values: Value) -> Value:

@@ -13,6 +13,7 @@ from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.cumulative import doublings
 from onnx_aot.ops.movement import reshaped, shaped, sliced
 from onnx_aot.ops.registry import register
+from onnx_aot.ops.scatter import scatter_elements
 from onnx_aot.ops.simplify import INT64_MAX
 from onnx_aot.ops.sizes import minus, plus, times
 
@@ -155,7 +156,7 @@ def _summed(op: Builder, positions: Value, amounts: Value, length: Value) -> Val
     """The amounts added up in a vector, each at its position."""
     zeros = op.Expand(op.constant(0, amounts.dtype), length)
     shaped(zeros, [None])
-    return op.ScatterElements(zeros, positions, amounts, axis=0, reduction="add")
+    return scatter_elements(op, zeros, positions, amounts, 0, "add")
 
 
 @register(aten.histc.default)

@@ -6,6 +6,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot import dtypes
+from onnx_aot.errors import TranslationError
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.movement import move_axis, reshaped, shaped, sliced
 from onnx_aot.ops.registry import LIMITS, register
@@ -80,6 +81,12 @@ def aten_unique_consecutive(
     dim: int | None = None,
 ) -> list[Value]:
     """Each run of equal elements, or of equal slices along an axis, once."""
+    if dim is not None and op.rank(self) and op.result[0].dim() != op.rank(self):
+        raise TranslationError(
+            f"torch.export records a result of {op.result[0].dim()} dimensions for "
+            f"unique_consecutive of a tensor of {op.rank(self)} along dim {dim}; count the "
+            f"dimension from the front: dim={op.axis(self, dim)}"
+        )
     if dim is None or op.rank(self) == 0:
         flat = op.Reshape(self, [-1])
         starts = runs_start(op, flat, 0)
@@ -118,18 +125,17 @@ def aten_unique_dim(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> list[Value]:
-    """The different slices along an axis in lexicographic order."""
+    """The different slices along an axis in lexicographic order.
+
+    Torch returns positions and counts whether they are asked for or not.
+    """
     if op.rank(self) == 0:
         values, inverse, counts = _unique(op, op.Reshape(self, [1]))
         values = op.Reshape(values, op.constant([], INT64))
     else:
         axis = op.axis(self, dim)
         values, _, inverse, counts = op.Unique(self, sorted=1, axis=axis, _outputs=4)
-    return [
-        values,
-        inverse if return_inverse else nothing(op),
-        counts if return_counts else nothing(op),
-    ]
+    return [values, inverse, counts]
 
 
 LIMITS[aten.unique_dim.default] = "slices that hold NaN count as equal"

@@ -1,4 +1,4 @@
-"""Normalization, embedding and rearranging layers."""
+"""Normalization and rearranging layers."""
 
 from __future__ import annotations
 
@@ -209,18 +209,6 @@ def aten_instance_norm(
     if not use_input_stats and running_mean is not None and running_var is not None:
         return op.BatchNormalization(input, scale, shift, running_mean, running_var, epsilon=eps)
     return op.InstanceNormalization(input, scale, shift, epsilon=eps)
-
-
-@register(aten.embedding.default)
-def aten_embedding(
-    op: Builder,
-    weight: Value,
-    indices: Value,
-    padding_idx: int = -1,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Value:
-    return op.Gather(weight, indices, axis=0)
 
 
 @register(aten.pixel_shuffle.default)

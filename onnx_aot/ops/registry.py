@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from onnx_aot.ops.limits import MIN_OPSET
@@ -22,6 +22,7 @@ __all__ = [
     "TRANSLATIONS",
     "Translation",
     "find_translation",
+    "import_late_families",
     "make_translation",
     "register",
     "register_names",
@@ -45,14 +46,19 @@ FAMILIES = (
     "comparison",
     "complex_arithmetic",
     "complex_functions",
+    "complex_linalg",
     "complex_structure",
     "conv",
     "creation",
     "cumulative",
     "distributions",
     "elementwise",
+    "embedding",
     "fft",
+    "float_parts",
+    "fractional_pooling",
     "indexing",
+    "integers",
     "linalg",
     "movement",
     "nn",
@@ -60,6 +66,7 @@ FAMILIES = (
     "orthogonal",
     "polynomials",
     "pooling",
+    "quantized",
     "random",
     "reduction",
     "rnn",
@@ -74,6 +81,13 @@ FAMILIES = (
     "symbolic",
     "unique",
 )
+
+# Families of operators that exist only once their package is imported, by their namespace.
+LATE_FAMILIES = {
+    "quantized_decomposed": "quantized_decomposed",
+    "torchao": "torchao",
+    "torchvision": "vision",
+}
 
 NOT_TRANSLATED: dict[Any, str] = {}
 """Operators known to have no ONNX form, with the reason that an error gives."""
@@ -234,7 +248,17 @@ def find_translation(
 
 @functools.cache
 def translations() -> Mapping[Any, tuple[Translation, ...]]:
-    """The whole table; the families are imported the first time."""
+    """The whole table; the families are imported the first time.
+
+    What ``import_late_families`` imports afterwards is entered in the same table.
+    """
     for family in FAMILIES:
         importlib.import_module(f"onnx_aot.ops.{family}")
     return TRANSLATIONS
+
+
+def import_late_families(targets: Iterable[Any]) -> None:
+    """Imports the families of operators of other packages, where a graph has such operators."""
+    for namespace in {getattr(target, "namespace", None) for target in set(targets)}:
+        if namespace in LATE_FAMILIES:
+            importlib.import_module(f"onnx_aot.ops.{LATE_FAMILIES[namespace]}")

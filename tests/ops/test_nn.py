@@ -119,17 +119,6 @@ INSTANCE_NORM = [
     )
 ]
 
-EMBEDDING = [
-    Row(aten.embedding.default, args, kwargs, name=name, sizes=EMPTY)
-    for name, args, kwargs in (
-        ("", (floats(7, 3), ints("n", "m", low=0, high=7)), {}),
-        ("int32", (floats(7, 3), ints("n", low=0, high=7, dtype=torch.int32)), {}),
-        ("rank 0", (floats(7, 3), ints(low=0, high=7)), {}),
-        ("padding", (floats(7, 3), ints("n", low=0, high=7)), {"padding_idx": 0}),
-        ("dynamic table", (floats("k", 3), ints("n", 2, low=0, high=2)), {}),
-    )
-]
-
 PIXEL_SHUFFLE = [
     Row(aten.pixel_shuffle.default, (tensor, factor), name=name)
     for name, tensor, factor in (
@@ -149,7 +138,6 @@ ROWS = [
     *GROUP_NORM,
     *BATCH_NORM,
     *INSTANCE_NORM,
-    *EMBEDDING,
     *PIXEL_SHUFFLE,
 ]
 

@@ -399,10 +399,10 @@ def complex_linalg_lu(op: Builder, A: Complex, pivot: bool = True) -> tuple[Any,
     return from_real(op, p, op.result[1].dtype), left, upper
 
 
-def _lu_solved(op: Builder, lu: Complex, pivots: Value, right: Any) -> Complex:
+def _multiplied(op: Builder, lu: Complex, pivots: Value) -> Complex:
+    """The matrix that was factorized."""
     p, left, upper = _unpacked(op, lu, pivots, True, True)
-    matrix = _product(op, Complex(op.MatMul(p, left.real), op.MatMul(p, left.imag)), upper)
-    return _solution(op, matrix, right, True, op.rank(lu.real))[0]
+    return _product(op, Complex(op.MatMul(p, left.real), op.MatMul(p, left.imag)), upper)
 
 
 def _product(op: Builder, left: Complex, right: Complex) -> Complex:
@@ -414,7 +414,16 @@ def _product(op: Builder, left: Complex, right: Complex) -> Complex:
 
 @register_complex(aten.lu_solve.default)
 def complex_lu_solve(op: Builder, self: Any, LU_data: Complex, LU_pivots: Value) -> Complex:
-    return _lu_solved(op, LU_data, LU_pivots, self)
+    return _solution(op, _multiplied(op, LU_data, LU_pivots), self, True, op.rank(LU_data.real))[0]
+
+
+@register_complex(aten.linalg_lu_solve.default)
+def complex_linalg_lu_solve(
+    op: Builder, LU: Complex, pivots: Value, B: Any, left: bool = True, adjoint: bool = False
+) -> Complex:
+    matrix = _multiplied(op, LU, pivots)
+    matrix = _adjoint(op, matrix) if adjoint else matrix
+    return _solution(op, matrix, B, left, op.rank(LU.real))[0]
 
 
 def _adjoint(op: Builder, matrix: Complex) -> Complex:

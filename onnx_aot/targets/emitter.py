@@ -40,6 +40,7 @@ class Emitter:
         self._after = False
         self._made: list[ir.Node] = []
         self._constants: dict[Any, ir.Value] = {}
+        self._nodes: list[ir.Node] | None = None  # of the subgraph that is being made
         self.opset = 0
 
     # --- where -----------------------------------------------------------------------------------
@@ -55,6 +56,15 @@ class Emitter:
         """A node that is emitted inside goes after this one."""
         self._node, self._after, self._made = node, True, []
         yield
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[list[ir.Node]]:
+        """Nodes that are emitted inside are collected, for a subgraph."""
+        outer, self._nodes = self._nodes, []
+        try:
+            yield self._nodes
+        finally:
+            self._nodes = outer
 
     def take(self) -> list[ir.Node]:
         """What was emitted since the place was set."""
@@ -111,6 +121,9 @@ class Emitter:
             name=self.unique(f"node_{values[0].name}"),
             metadata_props=dict(served.metadata_props),
         )
+        if self._nodes is not None:
+            self._nodes.append(node)
+            return values[0] if outputs == 1 else values
         if self._after:
             served.append(node)
         else:
@@ -180,6 +193,13 @@ class Emitter:
         """A number that is not negative, with the sign of another."""
         signed: ir.Value = self.Where(self.Less(sign, 0.0), self.Neg(size), size)
         return signed
+
+    def value(self, name: str, dtype: ir.DataType, shape: ir.Shape | None) -> ir.Value:
+        """An input of a subgraph."""
+        type_ = ir.TensorType(dtype)
+        return ir.Value(
+            name=self.unique(name), type=type_, shape=None if shape is None else shape.copy()
+        )
 
     def constant(self, value: Any, dtype: ir.DataType) -> ir.Value:
         """A constant of the main graph; equal ones are one value."""

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from onnx_aot.targets import expansions_pointwise
 from onnx_aot.targets.emitter import Emitter
+from onnx_aot.targets.expansions_recurrent import RECURRENT
 
 __all__ = ["EXPANSIONS"]
 
@@ -45,6 +46,10 @@ for _op_type, _formula in expansions_pointwise.FORMULAS.items():
         e: Emitter, node: ir.Node, formula: expansions_pointwise.Formula = _formula
     ) -> Sequence[ir.Value]:
         return [formula(e, node)]
+
+
+for _op_type, _layer in RECURRENT.items():
+    _expands(_op_type, [_T.DOUBLE])(_layer)
 
 
 def _int(node: ir.Node, name: str, default: int) -> int:

@@ -37,9 +37,10 @@ AS_THEY_ARE = frozenset(
     }
 )
 
-ELEMENTWISE_FLOATS = frozenset(
-    {ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE}
-)
+_HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+
+# Kernels that load, and refuse these types when they run with a reduction.
+REFUSED_WHEN_REDUCING = {"ScatterElements": _HALVES, "ScatterND": _HALVES}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +146,8 @@ class _Planner:
         types = [None if value is None else value.dtype for value in node.inputs]
         types += [value.dtype for value in node.outputs]
         key = (node.op_type, opset, len(node.inputs), *map(id, types))
+        if node.op_type in REFUSED_WHEN_REDUCING and "reduction" in node.attributes:
+            key = (node.attributes["reduction"].as_string(), *key)
         try:
             return self._plans[key]
         except KeyError:
@@ -158,6 +161,13 @@ class _Planner:
         bound = _bound(types.inputs, node.inputs)
         bound |= _bound(types.outputs, node.outputs)
         known = self._table.by_operator.get((node.op_type, types.version), ())
+        reduction = node.attributes.get("reduction")
+        if reduction is not None and reduction.as_string() != "none":
+            refused = REFUSED_WHEN_REDUCING.get(node.op_type, frozenset())
+            known = tuple(
+                {variable: allowed - refused for variable, allowed in kernel.items()}
+                for kernel in known
+            )
         inlined = self._table.inlined.get((node.op_type, opset), frozenset())
         if not bound:
             return None
@@ -313,7 +323,7 @@ class _Legalizer:
         """A value in a type for a node, and whether it holds what the value does."""
         wide = self.wide.get(value)
         if wide is not None and wide.value.dtype == dtype:
-            floating = value.dtype in ELEMENTWISE_FLOATS
+            floating = value.dtype is not None and value.dtype.is_floating_point()
             same_origin = floating and wide.origin is not None and wide.origin == _origin(node)
             if wide.exact or same_origin:
                 return wide.value, wide.exact

@@ -1,0 +1,300 @@
+"""Models in types that ONNX Runtime lacks kernels for answer as PyTorch does."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+import onnx_aot
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.inspection.differences import compare_outputs
+from onnx_aot.inspection.verify import format_differences
+from onnx_aot.targets import legalize, unsupported_nodes
+
+TARGET = "onnxruntime"
+HALVES = (torch.bfloat16, torch.float16)
+FLOATS = (*HALVES, torch.float64)
+NARROW = (torch.uint8, torch.int8, torch.int16)
+EVERY = (*FLOATS, *NARROW, torch.bool)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A function of tensors of one type, and shapes of these."""
+
+    name: str
+    call: Callable[..., Any]
+    dtypes: tuple[torch.dtype, ...]
+    shapes: tuple[tuple[int, ...], ...] = ((3, 4),)
+
+
+X, XY = ((3, 4),), ((3, 4), (3, 4))
+IMAGE = ((2, 4, 6, 6),)
+
+ROWS = [
+    *(
+        Row(function.__name__, function, FLOATS)
+        for function in (
+            *(torch.abs, torch.atan, torch.asinh, torch.ceil, torch.cos, torch.cosh, torch.erf),
+            *(torch.exp, torch.floor, torch.neg, torch.round, torch.sigmoid, torch.sin, torch.sinh),
+            *(torch.sign, torch.tan, torch.tanh, F.elu, F.gelu, F.hardsigmoid, F.hardswish),
+            *(F.leaky_relu, F.mish, F.relu, F.selu, F.softplus, F.softsign, F.celu),
+            *(torch.isnan, torch.isinf, torch.nonzero),
+        )
+    ),
+    Row("bounded", lambda x: torch.asin(x / 4) + torch.acos(x / 4) + torch.atanh(x / 4), FLOATS),
+    Row("acosh", lambda x: torch.acosh(x.abs() + 1), FLOATS),
+    Row("gelu tanh", lambda x: F.gelu(x, approximate="tanh"), FLOATS),
+    Row("log sqrt", lambda x: torch.log(x.abs() + 1).sqrt(), FLOATS),
+    Row("softmax", lambda x: F.softmax(x, -1), FLOATS),
+    Row("layer_norm", lambda x: F.layer_norm(x, (4,)), FLOATS),
+    Row("instance_norm", F.instance_norm, FLOATS, IMAGE),
+    Row("group_norm", lambda x: F.group_norm(x, 2), FLOATS, IMAGE),
+    Row("avg_pool", lambda x: F.avg_pool2d(x, 2), FLOATS, IMAGE),
+    Row("global", lambda x: F.adaptive_avg_pool2d(x, 1), FLOATS, IMAGE),
+    Row("max_pool", lambda x: F.max_pool2d(x, 3), FLOATS, IMAGE),
+    Row("conv", F.conv2d, FLOATS, (*IMAGE, (2, 4, 3, 3))),
+    Row("conv transposed", F.conv_transpose2d, FLOATS, (*IMAGE, (4, 2, 3, 3))),
+    Row("prelu", F.prelu, FLOATS, (*IMAGE, (4,))),
+    Row("linear", F.linear, FLOATS, ((3, 4), (5, 4), (5,))),
+    Row("matmul", torch.matmul, (*FLOATS, *NARROW), ((3, 4), (4, 5))),
+    Row("attention", F.scaled_dot_product_attention, FLOATS, ((2, 4, 3, 8),) * 3),
+    Row("add", torch.add, (*FLOATS, *NARROW), XY),
+    Row("chain", lambda x, y: (x * y + x - y) * x, (*FLOATS, *NARROW), XY),
+    Row("pow", lambda x: x**2, (*FLOATS, *NARROW)),
+    Row("floor_divide", lambda x: x // 3, (*FLOATS, *NARROW)),
+    Row("where", lambda x, y: torch.where(x > y, x, y), EVERY, XY),
+    Row("maximum", torch.maximum, EVERY, XY),
+    Row("clamp", lambda x: x.clamp(1, 2), (*FLOATS, *NARROW)),
+    Row("equal", torch.eq, EVERY, XY),
+    Row("less", torch.lt, EVERY, XY),
+    Row("sum", lambda x: x.sum(1), EVERY),
+    Row("prod", lambda x: x.prod(1), EVERY),
+    Row("amax", lambda x: x.amax(1), EVERY),
+    Row("argmax", lambda x: x.flatten().argmax(), (*FLOATS, *NARROW)),
+    Row("cumsum", lambda x: x.cumsum(1), EVERY),
+    Row("sort", lambda x: x.sort(1).values, (*FLOATS, *NARROW)),
+    Row("mean var", lambda x: (x.mean(1), x.var(1)), FLOATS),
+    Row("expand", lambda x: x[:1].expand(3, 4) , EVERY),
+    Row("repeat", lambda x: x.repeat(2, 2), EVERY),
+    Row("pad", lambda x: F.pad(x, (1, 2)), EVERY),
+    Row("flip", lambda x: x.flip(0), EVERY),
+    Row("tril", torch.tril, EVERY),
+    Row("roll", lambda x: x.roll(1, 1), EVERY),
+    Row("cat", lambda x, y: torch.cat([x, y], 1), EVERY, XY),
+    Row("index", lambda x: x[[2, 0]], EVERY),
+    Row("gather", lambda x: x.gather(1, torch.tensor([[0], [1], [2]])), EVERY),
+    Row("index_add", lambda x, y: x.index_add(0, torch.tensor([0, 1, 0]), y), FLOATS, XY),
+    Row("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2), EVERY, IMAGE),
+    Row("pixel_unshuffle", lambda x: F.pixel_unshuffle(x, 2), EVERY, IMAGE),
+    Row("bits", lambda x, y: (x & y) | (x ^ ~y), (*NARROW, torch.bool), XY),
+    Row("einsum", lambda x, y: torch.einsum("ij,kj->ik", x, y), FLOATS, XY),
+]  # fmt: skip
+
+
+def example(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    if dtype == torch.bool:
+        return torch.rand(shape) > 0.4
+    if dtype.is_floating_point:
+        return (torch.rand(shape, dtype=torch.float64) * 6 - 3).to(dtype)
+    limits = torch.iinfo(dtype)
+    return torch.randint(limits.min, limits.max + 1, shape).to(dtype)
+
+
+class Call(torch.nn.Module):
+    def __init__(self, call: Callable[..., Any]) -> None:
+        super().__init__()
+        self.call = call
+
+    def forward(self, *args: Any) -> Any:
+        return self.call(*args)
+
+
+def check(
+    call: Callable[..., Any], args: tuple[torch.Tensor, ...], **options: Any
+) -> onnx_aot.ONNXProgram:
+    module = call if isinstance(call, torch.nn.Module) else Call(call)
+    program = onnx_aot.export(module, args, **options)
+    assert not unsupported_nodes(program.model, TARGET), program.model
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    expected = module(*args)
+    expected = list(expected) if isinstance(expected, tuple) else [expected]
+    names = [str(value.name) for value in program.model.graph.outputs]
+    differences = compare_outputs(names, expected, program(*args))
+    assert all(d.within for d in differences), f"{format_differences(differences)}\n{program.model}"
+    return program
+
+
+def operators(program: onnx_aot.ONNXProgram) -> list[str]:
+    return [node.op_type for node in program.model.graph]
+
+
+@pytest.mark.parametrize(
+    ("row", "dtype"),
+    [(row, dtype) for row in ROWS for dtype in row.dtypes],
+    ids=lambda p: getattr(p, "name", str(p)),
+)
+def test_types_without_kernels(row: Row, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    check(row.call, tuple(example(shape, dtype) for shape in row.shapes))
+
+
+@pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_recurrent_layers(layer: Any, dtype: torch.dtype) -> None:
+    module = layer(3, 4, num_layers=2, bidirectional=True).to(dtype).eval()
+    check(Call(lambda x: module(x)[0]), (example((5, 2, 3), dtype),), opset_version=17)
+    check(Call(lambda x: module(x)[0]), (example((5, 2, 3), dtype),), opset_version=23)
+
+
+# --- where casts stand ---------------------------------------------------------------------------
+
+
+def test_what_has_a_kernel_is_left_alone() -> None:
+    for dtype in (torch.float32, torch.int64):
+        x = torch.arange(3).to(dtype)
+        program = check(lambda x, y: (x + y) * x, (x, x + 1))
+        assert operators(program) == ["Add", "Mul"]
+
+
+def test_pure_graph() -> None:
+    x = example((3, 4), torch.bfloat16)
+    program = onnx_aot.export(Call(lambda x: torch.exp(x) + x), (x,), target=None)
+    assert operators(program) == ["Exp", "Add"]
+    assert unsupported_nodes(program.model, TARGET)
+
+
+def test_unknown_target() -> None:
+    with pytest.raises(InvalidOptionError, match="target is 'tensorrt'; it is one of"):
+        onnx_aot.export(Call(torch.sin), (torch.ones(2),), target="tensorrt")
+
+
+def test_a_value_is_cast_once() -> None:
+    x = example((3, 4), torch.bfloat16)
+    program = check(lambda x: (x + x, x * x, x - x), (x,))
+    assert operators(program).count("Cast") == 4
+
+
+def test_one_captured_operator_rounds_once() -> None:
+    """As its kernel in torch does; two operators round twice."""
+    x = example((3, 4), torch.bfloat16)
+    program = check(lambda x: x.remainder(0.7), (x,))
+    assert operators(program).count("Cast") == 2
+    program = check(lambda x, y: x * y * y, (x, x + 1))
+    assert operators(program).count("Cast") == 5
+
+
+def test_moved_elements_are_not_rounded_again() -> None:
+    """Tile and Where lack a kernel, and lose nothing: no cast stands between them."""
+    x, y = example((3, 4), torch.float16), example((6, 4), torch.float16)
+    program = check(lambda x, y, c: torch.where(c, x.repeat(2, 1), y), (x, y, y > 0))
+    assert operators(program) == ["Cast", "Tile", "Cast", "Where", "Cast"]
+
+
+def test_integers_wrap_around_between_operators() -> None:
+    x = torch.tensor([-32768, 32767, 255, -1], dtype=torch.int16)
+    y = torch.tensor([127, -127, 2, 3], dtype=torch.int16)
+    check(lambda x, y: (x.abs() * y, (x * y) // 3, torch.where(x > 0, x + y, y)), (x, y))
+
+
+def test_constants_are_cast_now_and_weights_by_the_model() -> None:
+    x = example((3, 4), torch.bfloat16)
+    linear = torch.nn.Linear(4, 4).to(torch.bfloat16)
+    program = check(linear, (x,))
+    weights = program.model.graph.initializers
+    assert weights["weight"].dtype == ir.DataType.BFLOAT16
+    program = check(lambda x: x * 3 + 0.5, (x,))
+    constants = program.model.graph.initializers.values()
+    assert {value.dtype for value in constants if value.uses()} == {ir.DataType.FLOAT}
+
+
+def test_inserted_nodes_belong_to_the_node_that_they_serve() -> None:
+    program = check(lambda x: torch.asinh(x) * x, (example((3, 4), torch.float64),))
+    stamped = {node.metadata_props["namespace"] for node in program.model.graph}
+    assert len(stamped) == 2
+    names = [node.name for node in program.model.graph]
+    values = [value.name for node in program.model.graph for value in node.outputs]
+    assert len(set(names)) == len(names)
+    assert len(set(values)) == len(values)
+    assert program.model.graph.outputs[0].name == "mul"
+
+
+def test_dynamic_sizes() -> None:
+    x = example((3, 4), torch.bfloat16)
+    program = onnx_aot.export(
+        Call(lambda x: torch.softmax(x, 1) + x), (x,), dynamic_shapes=({0: "n"},)
+    )
+    other = example((7, 4), torch.bfloat16)
+    expected = torch.softmax(other, 1) + other
+    assert torch.allclose(program(other)[0].float(), expected.float(), rtol=2e-2, atol=1e-2)
+    assert str(program.model.graph.outputs[0].shape) == "[n,4]"
+
+
+def _subgraph_model(dtype: ir.DataType) -> ir.Model:
+    """A loop in whose branch an outer value is read: ``y = x; 3 times: y = sinh(y) + x``."""
+    name = "bfloat16" if dtype == ir.DataType.BFLOAT16 else "double"
+    text = f"""
+        <ir_version: 10, opset_import: ["" : 20]>
+        loop ({name}[2] x, bool c) => ({name}[2] y) {{
+            n = Constant <value = int64 {{3}}> ()
+            t = Constant <value = bool {{1}}> ()
+            y = Loop (n, t, x) <body = step (int64 i, bool go, {name}[2] v)
+                => (bool on, {name}[2] w) {{
+                on = Identity (go)
+                w = If (c) <
+                    then_branch = yes () => ({name}[2] a) {{
+                        s = Sinh (v)
+                        a = Add (s, x)
+                    }},
+                    else_branch = no () => ({name}[2] b) {{ b = Neg (v) }}
+                >
+            }}>
+        }}
+    """
+    inferred = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text), strict_mode=True)
+    return ir.from_proto(inferred)
+
+
+@pytest.mark.parametrize("dtype", [ir.DataType.DOUBLE, ir.DataType.BFLOAT16])
+def test_subgraphs(dtype: ir.DataType) -> None:
+    from onnx_aot.program.session import create_session, run_session
+
+    model = _subgraph_model(dtype)
+    done = legalize(model, TARGET)
+    assert {adaptation.op_type for adaptation in done} >= {"Sinh"}
+    assert not unsupported_nodes(model, TARGET)
+    proto = ir.to_proto(model)
+    onnx.checker.check_model(proto, full_check=True)
+    session = create_session(proto.SerializeToString())
+    torch_type = torch.float64 if dtype == ir.DataType.DOUBLE else torch.bfloat16
+    x = torch.tensor([0.25, -0.5], dtype=torch_type)
+    expected = x
+    for _ in range(3):
+        expected = torch.sinh(expected) + x
+    (y,) = run_session(session, {"x": x, "c": torch.tensor(True)})
+    assert torch.allclose(y, expected, rtol=1e-2 if torch_type == torch.bfloat16 else 1e-12)
+    outer = [node.op_type for node in model.graph]
+    if dtype == ir.DataType.BFLOAT16:
+        assert "Cast" in outer  # of x, which no step has to cast again
+
+
+def test_report(tmp_path: Any) -> None:
+    x = example((3, 4), torch.float64)
+    onnx_aot.export(
+        Call(lambda x: torch.erf(x.to(torch.bfloat16)) + torch.asinh(x)),
+        (x,),
+        report=True,
+        artifacts_dir=tmp_path,
+    )
+    (report,) = tmp_path.glob("*.md")
+    text = report.read_text(encoding="utf-8")
+    assert "What the target needed" in text
+    assert "casts to FLOAT" in text
+    assert "other operators" in text

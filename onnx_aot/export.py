@@ -205,7 +205,7 @@ def _build(
     """The stages, in order."""
     from onnx_aot.capture.delivered import dimension_names
     from onnx_aot.ir_passes import run_passes
-    from onnx_aot.ops.registry import translations
+    from onnx_aot.ops.registry import import_late_families, translations
     from onnx_aot.program.program import ONNXProgram
     from onnx_aot.translate import Request, translate
 
@@ -217,6 +217,12 @@ def _build(
         captured = _run_fx_passes(captured, record)
     with _stage(record, "translate"):
         table = translations()
+        import_late_families(
+            node.target
+            for module in captured.graph_module.modules()
+            if isinstance(module, torch.fx.GraphModule)
+            for node in module.graph.nodes
+        )
         if options.custom_translation_table:
             from onnx_aot.ops.custom import custom_translations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from onnx_aot import dtypes
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.creation import filled_like
@@ -191,6 +193,30 @@ def aten_signbit(op: Builder, self: Value) -> Value:
     if self.dtype == BOOL:
         return filled_like(op, self, False)
     return sign_bit(op, self) if is_floating(self.dtype) else op.Less(self, 0)
+
+
+def common_type(*values: Value) -> ir.DataType:
+    """The type that torch promotes these tensors to."""
+    known = [dtypes.to_torch(value.dtype) for value in values if value.dtype is not None]
+    return dtypes.to_onnx(functools.reduce(torch.promote_types, known))
+
+
+@register(aten.isin.Tensor_Tensor)
+def aten_isin(
+    op: Builder,
+    elements: Value,
+    test_elements: Value,
+    assume_unique: bool = False,
+    invert: bool = False,
+) -> Value:
+    """Whether any test element, along a new last axis, equals an element."""
+    dtype = common_type(elements, test_elements)
+    rank = op.rank(elements)
+    tests = op.Reshape(op.cast(test_elements, dtype), [-1])
+    equal = op.Equal(op.Unsqueeze(op.cast(elements, dtype), [rank]), tests)
+    # a sum, which is 0 for no test elements
+    count = op.ReduceSum(op.cast(equal, ir.DataType.INT32), [rank], keepdims=0)
+    return op.Equal(count, 0) if invert else op.Greater(count, 0)
 
 
 @register(aten.any.default, aten.any.dim, aten.any.dims)

@@ -13,12 +13,15 @@ import torch
 
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.integers import integer_power
 from onnx_aot.ops.registry import register, register_names
+from onnx_aot.ops.series import polynomial
 
 __all__: list[str] = []
 
 aten = torch.ops.aten
 Value = ir.Value
+DOUBLE = ir.DataType.DOUBLE
 Scalar = Any
 """A Python number, or a 0-d value for a symbolic one."""
 
@@ -33,21 +36,49 @@ register_names(
         aten.atan.default: "Atan",
         aten.atanh.default: "Atanh",
         aten.cos.default: "Cos",
-        aten.cosh.default: "Cosh",
-        aten.erf.default: "Erf",
         aten.exp.default: "Exp",
         aten.log.default: "Log",
-        aten.neg.default: "Neg",
-        aten.negative.default: "Neg",
         aten.reciprocal.default: "Reciprocal",
         aten.sigmoid.default: "Sigmoid",
         aten.sin.default: "Sin",
-        aten.sinh.default: "Sinh",
         aten.sqrt.default: "Sqrt",
-        aten.tan.default: "Tan",
         aten.tanh.default: "Tanh",
     }
 )
+
+
+@register(aten.neg.default, aten.negative.default)
+def aten_neg(op: Builder, self: Value) -> Value:
+    """Neg takes no UINT8, whose numbers wrap around."""
+    return op.Sub(0, self) if self.dtype == ir.DataType.UINT8 else op.Neg(self)
+
+
+@register(aten.tan.default)
+def aten_tan(op: Builder, self: Value) -> Value:
+    """DOUBLE, for which ONNX Runtime has no Tan, as sine over cosine."""
+    return op.Div(op.Sin(self), op.Cos(self)) if self.dtype == DOUBLE else op.Tan(self)
+
+
+@register(aten.cosh.default)
+def aten_cosh(op: Builder, self: Value) -> Value:
+    """DOUBLE, for which ONNX Runtime has no Cosh, as ``(e^x + e^-x) / 2``."""
+    if self.dtype != DOUBLE:
+        return op.Cosh(self)
+    half = op.Exp(op.Sub(op.Abs(self), math.log(2.0)))
+    return op.Add(half, op.Div(0.25, half))
+
+
+@register(aten.sinh.default)
+def aten_sinh(op: Builder, self: Value) -> Value:
+    """DOUBLE, for which ONNX Runtime has no Sinh, as ``(e^x - e^-x) / 2``, near zero a series."""
+    if self.dtype != DOUBLE:
+        return op.Sinh(self)
+    half = op.Exp(op.Sub(op.Abs(self), math.log(2.0)))
+    large = op.Mul(op.Sub(half, op.Div(0.25, half)), op.Sign(self))
+    square = op.Mul(self, self)
+    series = [1.0 / math.factorial(2 * k + 1) for k in range(9)]
+    small = op.Mul(polynomial(op, square, series), self)
+    return op.Where(op.Less(op.Abs(self), 1.0), small, large)
 
 
 def _scaled(op: Builder, value: Value | Scalar, alpha: Scalar) -> Value | Scalar:
@@ -176,10 +207,9 @@ def aten_pow(op: Builder, self: Value | Scalar, exponent: Value | Scalar) -> Val
         integral = isinstance(self, ir.Value) and not is_floating(self.dtype)
         if integral and isinstance(exponent, int) and 1 < exponent < 64:
             return _repeated_product(op, self, exponent)
-        exponent = op.constant(exponent, op.result_dtype)
-    if not isinstance(self, ir.Value):
-        self = op.constant(self, op.result_dtype)
-    return op.Pow(self, exponent)
+    if not is_floating(op.result_dtype):
+        return integer_power(op, self, exponent)
+    return op.Pow(op.cast(self, op.result_dtype), op.cast(exponent, op.result_dtype))
 
 
 def _repeated_product(op: Builder, base: Value, exponent: int) -> Value:
@@ -308,6 +338,23 @@ def aten_minimum(op: Builder, self: Value, other: Value) -> Value:
     return op.Min(self, other)
 
 
+@register(aten.fmax.default)
+def aten_fmax(op: Builder, self: Value, other: Value) -> Value:
+    return _ignoring_nan(op, aten_maximum(op, self, other), self, other)
+
+
+@register(aten.fmin.default)
+def aten_fmin(op: Builder, self: Value, other: Value) -> Value:
+    return _ignoring_nan(op, aten_minimum(op, self, other), self, other)
+
+
+def _ignoring_nan(op: Builder, chosen: Value, left: Value, right: Value) -> Value:
+    """The other operand where one is NaN."""
+    if not is_floating(chosen.dtype):
+        return chosen
+    return op.Where(op.IsNaN(left), right, op.Where(op.IsNaN(right), left, chosen))
+
+
 @register(aten.clamp.default, aten.clip.default)
 def aten_clamp(
     op: Builder, self: Value, min: Scalar | None = None, max: Scalar | None = None
@@ -320,8 +367,8 @@ def aten_clamp_tensor(
     op: Builder, self: Value, min: Value | None = None, max: Value | None = None
 ) -> Value:
     if min is not None:
-        self = op.Max(self, min)
-    return self if max is None else op.Min(self, max)
+        self = aten_maximum(op, self, min)
+    return self if max is None else aten_minimum(op, self, max)
 
 
 @register(aten.clamp_min.default)
@@ -336,12 +383,12 @@ def aten_clamp_max(op: Builder, self: Value, max: Scalar) -> Value:
 
 @register(aten.clamp_min.Tensor)
 def aten_clamp_min_tensor(op: Builder, self: Value, min: Value) -> Value:
-    return op.Max(self, min)
+    return aten_maximum(op, self, min)
 
 
 @register(aten.clamp_max.Tensor)
 def aten_clamp_max_tensor(op: Builder, self: Value, max: Value) -> Value:
-    return op.Min(self, max)
+    return aten_minimum(op, self, max)
 
 
 @register(aten.atan2.default)

@@ -16,7 +16,7 @@ from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.series import log1p, polynomial
 
-__all__: list[str] = []
+__all__ = ["erf"]
 
 aten = torch.ops.aten
 Value = ir.Value
@@ -46,6 +46,11 @@ ERFCX = (
     8.526359817483033e-09,
     1.7552176307433927e-08,
 )
+
+# erf(x) / x in x^2 (DLMF 7.6.1)
+ERF_SERIES = [
+    2.0 / math.sqrt(math.pi) * (-1.0) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(12)
+]
 
 CENTRAL = 0.75
 # erfinv(y) / y in t = 2 (y / CENTRAL)^2 - 1; within 2e-14.
@@ -77,13 +82,39 @@ def _scaled(op: Builder, x: Value) -> Value:
     return op.Div(polynomial(op, t, ERFCX), op.Add(op.Mul(x, 2.0), 1.0))
 
 
+@register(aten.erf.default)
+def aten_erf(op: Builder, self: Value) -> Value:
+    return erf(op, self)
+
+
+def erf(op: Builder, x: Value) -> Value:
+    """Erf; DOUBLE, for which ONNX Runtime has none, from erfcx, and near zero from its series."""
+    if x.dtype != DOUBLE:
+        return op.Erf(x)
+    magnitude, square = op.Abs(x), op.Mul(x, x)
+    small = op.Mul(polynomial(op, square, ERF_SERIES), x)
+    tail = op.Mul(_scaled(op, magnitude), op.Exp(op.Neg(square)))
+    large = op.Mul(op.Sub(1.0, tail), op.Sign(x))
+    return op.Where(op.Less(magnitude, 0.5), small, large)
+
+
+@register(aten.special_ndtr.default)
+def aten_special_ndtr(op: Builder, self: Value) -> Value:
+    """``erfc(-x / sqrt 2) / 2``."""
+    x = op.cast(self, DOUBLE)
+    return op.cast(op.Mul(_erfc(op, op.Mul(x, -math.sqrt(0.5))), 0.5), op.result_dtype)
+
+
 @register(aten.erfc.default)
 def aten_erfc(op: Builder, self: Value) -> Value:
+    return op.cast(_erfc(op, op.cast(self, DOUBLE)), op.result_dtype)
+
+
+def _erfc(op: Builder, x: Value) -> Value:
     """``exp(-x^2) erfcx(x)``, below zero 2 less that of ``-x``: ``1 - erf(x)`` cancels."""
-    x = op.cast(self, DOUBLE)
     magnitude = op.Abs(x)
     upper = op.Mul(_scaled(op, magnitude), op.Exp(op.Neg(op.Mul(magnitude, magnitude))))
-    return op.cast(op.Where(op.Less(x, 0.0), op.Sub(2.0, upper), upper), op.result_dtype)
+    return op.Where(op.Less(x, 0.0), op.Sub(2.0, upper), upper)
 
 
 @register(aten.special_erfcx.default)

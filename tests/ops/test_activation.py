@@ -53,6 +53,7 @@ UNARY = [
 ]
 
 ARGUMENTS = [
+    Row(aten.gelu.default, (floats(9, dtype=torch.float64),), name="double"),
     Row(aten.gelu.default, (floats("n", 3),), {"approximate": "tanh"}, name="tanh"),
     Row(aten.gelu.default, (floats(),), {"approximate": "tanh"}, name="tanh rank0"),
     Row(aten.gelu.default, (EXTREMES,), {"approximate": "tanh"}, name="tanh extremes"),

@@ -306,6 +306,12 @@ PREDICATES = [
     )
 ]
 
+MEMBERS = [
+    Row(aten.isin.Tensor_Tensor, (ints("n", 3), ints("m")), sizes=({"m": 0},)),
+    Row(aten.isin.Tensor_Tensor, (ints("n"), floats(3)), {"invert": True}, name="not"),
+    Row(aten.isin.Tensor_Tensor, (ints(), ints(2, 3)), name="rank0"),
+]
+
 REDUCTIONS = [
     *(
         Row(target, (values,), sizes=sizes, name=name)
@@ -358,6 +364,7 @@ REDUCTIONS = [
 ]
 
 ROWS = [
+    *MEMBERS,
     *ALIASES,
     *COMPARISONS,
     *SCALARS,

@@ -30,8 +30,6 @@ ANY = (
     aten.ceil.default,
     aten.cos.default,
     aten.cosh.default,
-    aten.erf.default,
-    aten.erfc.default,
     aten.exp.default,
     aten.exp2.default,
     aten.expm1.default,
@@ -267,7 +265,41 @@ EXACT = [
     Row(aten.sign.default, (bools("n"),), name="bool"),
 ]
 
-ROWS = [*UNARY, *INTEGER, *BINARY, *DIVISIONS, *SCALARS, *OTHERS, *EXACT]
+DOUBLES = [
+    *(
+        Row(target, (floats(40, low=-30.0, high=30.0, dtype=torch.float64),), name="double")
+        for target in (aten.cosh.default, aten.sinh.default, aten.tan.default)
+    ),
+    Row(aten.sinh.default, (given(0.0, -1e-9, 1e-3, -0.99, dtype=torch.float64),), name="small"),
+]
+NAN_OPERANDS = [
+    row
+    for target in (aten.fmax.default, aten.fmin.default)
+    for row in (
+        Row(target, (floats("n", 3), floats(3))),
+        Row(target, (given(1.0, math.nan, math.nan), given(math.nan, 2.0, math.nan)), name="nan"),
+        Row(target, (ints("n"), ints("n")), name="int"),
+        Row(target, (bools("n"), bools("n")), name="bool"),
+    )
+]
+TRUTHS_AND_BYTES = [
+    Row(aten.clamp_min.Tensor, (bools("n"), bools("n")), name="bool"),
+    Row(aten.clamp_max.Tensor, (bools("n"), bools("n")), name="bool"),
+    Row(aten.neg.default, (ints("n", low=0, high=255, dtype=torch.uint8),), name="uint8"),
+]
+
+ROWS = [
+    *DOUBLES,
+    *NAN_OPERANDS,
+    *TRUTHS_AND_BYTES,
+    *UNARY,
+    *INTEGER,
+    *BINARY,
+    *DIVISIONS,
+    *SCALARS,
+    *OTHERS,
+    *EXACT,
+]
 
 
 @parametrize(ROWS)

@@ -12,7 +12,13 @@ aten = torch.ops.aten
 
 EDGES = given(0.0, -0.0, 1.0, -1.0, 5.0, -5.0, 20.0, -20.0, math.inf, -math.inf, math.nan)
 SHARES = given(0.0, 1.0, 0.5, 1e-30, 1e-3, 0.999, 2.0, -1.0, math.nan)
-ANY = (aten.erfc.default, aten.special_erfcx.default, aten.special_log_ndtr.default)
+ANY = (
+    aten.erf.default,
+    aten.erfc.default,
+    aten.special_erfcx.default,
+    aten.special_log_ndtr.default,
+    aten.special_ndtr.default,
+)
 
 ROWS = [
     *(Row(target, (floats("n", 3, low=-6.0, high=6.0),)) for target in ANY),

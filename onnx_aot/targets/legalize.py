@@ -37,6 +37,8 @@ AS_THEY_ARE = frozenset(
     }
 )
 
+WITH_SUBGRAPHS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+
 _HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 # Kernels that load, and refuse these types when they run with a reduction.
@@ -143,10 +145,16 @@ class _Planner:
         """None when the target runs the node as it is."""
         if node.domain:
             return None
-        types = [None if value is None else value.dtype for value in node.inputs]
-        types += [value.dtype for value in node.outputs]
-        key = (node.op_type, opset, len(node.inputs), *map(id, types))
-        if node.op_type in REFUSED_WHEN_REDUCING and "reduction" in node.attributes:
+        inputs, op_type = node.inputs, node.op_type
+        # members of an enumeration are told apart by identity faster than by their hash
+        key: tuple[object, ...] = (
+            op_type,
+            opset,
+            len(inputs),
+            *[0 if value is None else id(value.dtype) for value in inputs],
+            *[id(value.dtype) for value in node.outputs],
+        )
+        if op_type in REFUSED_WHEN_REDUCING and "reduction" in node.attributes:
             key = (node.attributes["reduction"].as_string(), *key)
         try:
             return self._plans[key]
@@ -259,9 +267,10 @@ class _Legalizer:
             self._adapt(node, opset, around)
 
     def _adapt(self, node: ir.Node, opset: int, around: list[ir.Node]) -> None:
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                self._visit(attribute.as_graph(), opset, [*around, node])
+        if node.op_type in WITH_SUBGRAPHS:
+            for attribute in node.attributes.values():
+                if attribute.type == ir.AttributeType.GRAPH:
+                    self._visit(attribute.as_graph(), opset, [*around, node])
         plan = self.planner.plan(node, opset)
         if plan is None:
             return

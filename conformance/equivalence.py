@@ -27,18 +27,35 @@ UNIT_RANGE = frozenset(
 )
 """Random operators whose values are from 0 to 1."""
 
+SEEDS = range(8)
 
-def flag(name: str, captured: torch.export.ExportedProgram) -> str:
+
+def flag(name: str, captured: torch.export.ExportedProgram, inputs: Tensors) -> str:
     """Why values of this program cannot be compared, or an empty string."""
     if name in UNINITIALIZED:
         return "uninitialized"
-    for module in captured.graph_module.modules():
-        if not isinstance(module, torch.fx.GraphModule):
-            continue
-        for node in module.graph.nodes:
-            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-                return "random"
-    return ""
+    draws = any(
+        torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        for module in captured.graph_module.modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for node in module.graph.nodes
+    )
+    return "random" if draws and _depends_on_seed(captured, inputs) else ""
+
+
+def _depends_on_seed(captured: torch.export.ExportedProgram, inputs: Tensors) -> bool:
+    """Whether the draws matter: dropout with a probability of 0 is not random."""
+    module = captured.module()
+    answers = []
+    for seed in SEEDS:
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            answers.append([torch.as_tensor(x) for x in module(*(x.clone() for x in inputs))])
+    return any(
+        not torch.equal(one.nan_to_num(), other.nan_to_num())
+        for answer in answers[1:]
+        for one, other in zip(answers[0], answer, strict=True)
+    )
 
 
 def out_of_range(targets: Sequence[str], expected: Tensors, actual: Tensors) -> str:
@@ -127,6 +144,8 @@ def _values_at_indices(position: int, last: bool = True) -> Unique:
 UNIQUE: dict[str, Unique] = {
     "svd": _svd,
     "linalg.svd": _linalg_svd,
+    "svd_lowrank": _svd,  # its samples have the rank that is asked for
+    "pca_lowrank": _svd,
     "qr": _qr,
     "linalg.qr": _qr,
     "linalg.eigh": _eigh,

@@ -93,7 +93,7 @@ def judge(case: Case, sample: Sample, exporter: str) -> Result:
 def _judge(case: Case, sample: Sample, exporter: str, result: Result) -> None:
     captured, expected = _capture(case, sample)
     result.targets = _targets(captured)
-    result.flag = equivalence.flag(case.name, captured)
+    result.flag = equivalence.flag(case.name, captured, sample.inputs)
     try:
         program = exporters.export(exporter, captured)
     except Exception as error:
@@ -189,7 +189,8 @@ def _compare(
             raise StopJudging(
                 "wrong_shape", f"output {i}: {list(other.shape)} instead of {list(one.shape)}"
             )
-    if result.flag in ("random", "uninitialized"):
+    unique = equivalence.unique_part(case.name)
+    if result.flag == "uninitialized" or (result.flag == "random" and unique is None):
         wrong = (
             equivalence.out_of_range(result.targets, right, ours) if result.flag == "random" else ""
         )
@@ -199,7 +200,6 @@ def _compare(
     wrong = _differences(right, ours)
     if not wrong:
         return
-    unique = equivalence.unique_part(case.name)
     if unique is not None:
         parts = unique(module, inputs, right), unique(module, inputs, ours)
         if not _differences(*parts):

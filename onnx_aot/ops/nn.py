@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from onnx_aot.dtypes import is_floating
+from onnx_aot.dtypes import is_floating, to_onnx
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.creation import filled
 from onnx_aot.ops.movement import reshaped
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import as_value, product, times
+from onnx_aot.ops.windows import NARROW
 
 __all__: list[str] = []
 
@@ -72,20 +73,74 @@ def aten_group_norm(
     batch, channels, *spatial = op.all_sizes(input)
     group = _divided(op, product(op, [channels, *spatial]), num_groups)
     grouped = reshaped(op, input, [batch, num_groups, group])
-    ones = filled(op, [num_groups], 1, op.result_dtype)
-    zeros = filled(op, [num_groups], 0, op.result_dtype)
-    value: Value = op.InstanceNormalization(grouped, ones, zeros, epsilon=eps)
+    if input.dtype == ir.DataType.DOUBLE:
+        value = _normalized(op, grouped, [2], eps)[0]
+    else:
+        ones = filled(op, [num_groups], 1, op.result_dtype)
+        zeros = filled(op, [num_groups], 0, op.result_dtype)
+        value = op.InstanceNormalization(grouped, ones, zeros, epsilon=eps)
     if isinstance(group, int):
         value.shape = ir.Shape([*(input.shape or ())[:1], num_groups, group])
         value = reshaped(op, value, [batch, channels, *spatial])
     else:
         value = op.Reshape(value, op.Shape(input), allowzero=1)
-    per_channel = [-1] + [1] * len(spatial)
+    return _affine_per_channel(op, value, weight, bias, len(spatial))
+
+
+@register(aten.native_group_norm.default)
+def aten_native_group_norm(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    N: Size,  # noqa: N803 - the schema's names
+    C: Size,  # noqa: N803
+    HxW: Size,  # noqa: N803
+    group: int,
+    eps: float,
+) -> list[Value]:
+    """With each group's mean and inverse deviation; half precision is widened in between."""
+    wide = op.cast(input, _wide(input.dtype))
+    each = times(op, _divided(op, C, group), HxW)
+    grouped = reshaped(op, wide, [N, group, each])
+    value, mean, inverse = _normalized(op, grouped, [2], eps)
+    value = op.Reshape(value, op.Shape(input), allowzero=1)
+    value.shape = input.shape
+    value = _affine_per_channel(op, value, weight, bias, op.rank(input) - 2)
+    return _as_recorded(op, [value, op.Squeeze(mean, [2]), op.Squeeze(inverse, [2])])
+
+
+def _wide(dtype: ir.DataType | None) -> ir.DataType | None:
+    """The type in which PyTorch computes statistics."""
+    return ir.DataType.FLOAT if dtype in NARROW else dtype
+
+
+def _normalized(
+    op: Builder, value: Value, axes: Sequence[int], eps: float
+) -> tuple[Value, Value, Value]:
+    """Normalized over axes; with the mean and the inverse deviation, of as many dimensions."""
+    mean = op.reduce("ReduceMean", value, axes, True)
+    centred = op.Sub(value, mean)
+    variance = op.reduce("ReduceMean", op.Mul(centred, centred), axes, True)
+    inverse = op.Reciprocal(op.Sqrt(op.Add(variance, eps)))
+    return op.Mul(centred, inverse), mean, inverse
+
+
+def _affine_per_channel(
+    op: Builder, value: Value, weight: Value | None, bias: Value | None, spatial: int
+) -> Value:
+    """Times the weight plus the bias, each one number per channel, in the value's type."""
+    per_channel = [-1] + [1] * spatial
     if weight is not None:
-        value = op.Mul(value, op.Reshape(weight, per_channel))
+        value = op.Mul(value, op.Reshape(op.cast(weight, value.dtype), per_channel))
     if bias is not None:
-        value = op.Add(value, op.Reshape(bias, per_channel))
+        value = op.Add(value, op.Reshape(op.cast(bias, value.dtype), per_channel))
     return value
+
+
+def _as_recorded(op: Builder, values: Sequence[Value]) -> list[Value]:
+    """The first results, or all, in the types that were recorded."""
+    return [op.cast(v, to_onnx(r.dtype)) for v, r in zip(values, op.result, strict=False)]
 
 
 def _divided(op: Builder, size: Size, divisor: int) -> Size:
@@ -107,22 +162,43 @@ def aten_batch_norm(
     cudnn_enabled: bool,
 ) -> Value:
     if training or running_mean is None or running_var is None:
-        return _normalized_by_batch(op, input, weight, bias, eps)[0]
+        wide = _by_batch(op, input, weight, bias, eps)[0]
+        return op.cast(wide, input.dtype)
+    return _by_running(op, input, weight, bias, running_mean, running_var, eps)
+
+
+def _by_running(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    eps: float,
+) -> Value:
+    """Normalized by given statistics, which may have a wider type than the input."""
+    if op.rank(input) < 2:
+        return input  # torch takes an empty one
     scale, shift = _affine(op, input, weight, bias)
-    return op.BatchNormalization(input, scale, shift, running_mean, running_var, epsilon=eps)
+    return op.BatchNormalization(input, scale, shift, mean, variance, epsilon=eps)
 
 
 def _affine(
     op: Builder, input: Value, weight: Value | None, bias: Value | None
 ) -> tuple[Value, Value]:
     channels = [op.size(input, 1)]
-    scale = filled(op, channels, 1, op.result_dtype) if weight is None else weight
-    shift = filled(op, channels, 0, op.result_dtype) if bias is None else bias
+    assert input.dtype is not None
+    if weight is None and bias is None:
+        return filled(op, channels, 1, input.dtype), filled(op, channels, 0, input.dtype)
+    dtype = (weight or bias).dtype  # type: ignore[union-attr]
+    assert dtype is not None
+    scale = filled(op, channels, 1, dtype) if weight is None else weight
+    shift = filled(op, channels, 0, dtype) if bias is None else bias
     return scale, shift
 
 
 @register(aten._native_batch_norm_legit_functional.default)
-def aten_batch_norm_training(
+def aten__native_batch_norm_legit_functional(
     op: Builder,
     input: Value,
     weight: Value | None,
@@ -133,28 +209,80 @@ def aten_batch_norm_training(
     momentum: float,
     eps: float,
 ) -> list[Value]:
-    """Output, saved mean and inverse deviation, and the running statistics after this batch.
-
-    Torch keeps the unbiased variance in ``running_var``; ONNX BatchNormalization in training mode
-    would keep the biased one, so the statistics are written out.
-    """
-    if not training:
-        return _with_running_statistics(op, input, weight, bias, running_mean, running_var, eps)
-    output, mean, variance = _normalized_by_batch(op, input, weight, bias, eps)
-    inverse = op.Reciprocal(op.Sqrt(op.Add(variance, eps)))
-    sizes = op.all_sizes(input)
-    count = op.cast(as_value(op, product(op, [sizes[0], *sizes[2:]])), op.result_dtype)
-    unbiased = op.Mul(variance, op.Div(count, op.Sub(count, 1.0)))
+    """Output, saved mean and inverse deviation, and the running statistics after this batch."""
+    if training:
+        results, running = _trained(
+            op, input, weight, bias, eps, (running_mean, running_var, momentum)
+        )
+        return _as_recorded(op, [*results, *running])
     return [
-        output,
-        mean,
-        inverse,
-        _moving(op, running_mean, mean, momentum),
-        _moving(op, running_var, unbiased, momentum),
+        *_not_trained(op, input, weight, bias, running_mean, running_var, eps),
+        running_mean,
+        running_var,
     ]
 
 
-def _with_running_statistics(
+@register(aten._batch_norm_with_update_functional.default)
+def aten__batch_norm_with_update_functional(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    momentum: float,
+    eps: float,
+) -> list[Value]:
+    """The same with a fourth result that CPUs leave empty."""
+    results, running = _trained(op, input, weight, bias, eps, (running_mean, running_var, momentum))
+    return _as_recorded(op, [*results, op.constant([], ir.DataType.UINT8), *running])
+
+
+@register(aten.native_batch_norm.default)
+def aten_native_batch_norm(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value | None,
+    running_var: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> list[Value]:
+    if training or running_mean is None or running_var is None:
+        return _as_recorded(op, _trained(op, input, weight, bias, eps, None)[0])
+    return _not_trained(op, input, weight, bias, running_mean, running_var, eps)
+
+
+@register(aten._native_batch_norm_legit.no_stats)
+def aten__native_batch_norm_legit_no_stats(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> list[Value]:
+    return _as_recorded(op, _trained(op, input, weight, bias, eps, None)[0])
+
+
+@register(aten._native_batch_norm_legit_no_training.default)
+def aten__native_batch_norm_legit_no_training(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    momentum: float,
+    eps: float,
+) -> list[Value]:
+    return _not_trained(op, input, weight, bias, running_mean, running_var, eps)
+
+
+def _not_trained(
     op: Builder,
     input: Value,
     weight: Value | None,
@@ -163,32 +291,60 @@ def _with_running_statistics(
     variance: Value,
     eps: float,
 ) -> list[Value]:
-    """Outside training nothing is saved and the statistics stay."""
-    scale, shift = _affine(op, input, weight, bias)
-    output = op.BatchNormalization(input, scale, shift, mean, variance, epsilon=eps)
-    nothing = op.constant([], op.result_dtype)
-    return [output, nothing, nothing, mean, variance]
+    """Outside training nothing is saved."""
+    nothing = op.constant([], ir.DataType.FLOAT)
+    output = _by_running(op, input, weight, bias, mean, variance, eps)
+    return _as_recorded(op, [output, nothing, nothing])
+
+
+def _trained(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    running: tuple[Value, Value, float] | None,
+) -> tuple[list[Value], list[Value]]:
+    """Output, mean and inverse deviation; and the mean and variance that are kept.
+
+    Torch keeps the unbiased variance; ONNX BatchNormalization in training mode would keep the
+    biased one, so the statistics are written out.
+    """
+    output, mean, variance = _by_batch(op, input, weight, bias, eps)
+    inverse = op.Reciprocal(op.Sqrt(op.Add(variance, eps)))
+    if running is None:
+        return [output, mean, inverse], []
+    sizes = op.all_sizes(input)
+    count = op.cast(as_value(op, product(op, [sizes[0], *sizes[2:]])), variance.dtype)
+    unbiased = op.Mul(variance, op.Div(count, op.Sub(count, 1.0)))
+    before_mean, before_variance, momentum = running
+    kept = [
+        _moving(op, before_mean, mean, momentum),
+        _moving(op, before_variance, unbiased, momentum),
+    ]
+    return [output, mean, inverse], kept
 
 
 def _moving(op: Builder, running: Value, current: Value, momentum: float) -> Value:
+    running = op.cast(running, current.dtype)
     return op.Add(op.Mul(running, 1.0 - momentum), op.Mul(current, momentum))
 
 
-def _normalized_by_batch(
+def _by_batch(
     op: Builder, input: Value, weight: Value | None, bias: Value | None, eps: float
 ) -> tuple[Value, Value, Value]:
-    """Normalized by the batch's own statistics; with the mean and the biased variance."""
+    """Normalized by the batch's own statistics; with the mean and the biased variance.
+
+    In float32 at least.
+    """
     rank = op.rank(input)
     axes = [axis for axis in range(rank) if axis != 1]
-    mean = op.reduce("ReduceMean", input, axes, True)
-    centred = op.Sub(input, mean)
+    wide = op.cast(input, _wide(input.dtype))
+    mean = op.reduce("ReduceMean", wide, axes, True)
+    centred = op.Sub(wide, mean)
     variance = op.reduce("ReduceMean", op.Mul(centred, centred), axes, True)
     value = op.Div(centred, op.Sqrt(op.Add(variance, eps)))
-    per_channel = [-1] + [1] * (rank - 2)
-    if weight is not None:
-        value = op.Mul(value, op.Reshape(weight, per_channel))
-    if bias is not None:
-        value = op.Add(value, op.Reshape(bias, per_channel))
+    value = _affine_per_channel(op, value, weight, bias, rank - 2)
     return value, op.Squeeze(mean, axes), op.Squeeze(variance, axes)
 
 
@@ -205,9 +361,13 @@ def aten_instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Value:
-    scale, shift = _affine(op, input, weight, bias)
     if not use_input_stats and running_mean is not None and running_var is not None:
-        return op.BatchNormalization(input, scale, shift, running_mean, running_var, epsilon=eps)
+        return _by_running(op, input, weight, bias, running_mean, running_var, eps)
+    if input.dtype == ir.DataType.DOUBLE:
+        spatial = op.rank(input) - 2
+        value = _normalized(op, input, list(range(2, spatial + 2)), eps)[0]
+        return _affine_per_channel(op, value, weight, bias, spatial)
+    scale, shift = (op.cast(value, input.dtype) for value in _affine(op, input, weight, bias))
     return op.InstanceNormalization(input, scale, shift, epsilon=eps)
 
 

@@ -119,6 +119,79 @@ INSTANCE_NORM = [
     )
 ]
 
+DOUBLE = {"dtype": torch.float64}
+HALF = {"dtype": torch.bfloat16}
+
+# Types that PyTorch widens, or that ONNX Runtime has no kernel for, and the other overloads.
+OTHERS = [
+    Row(
+        aten.group_norm.default,
+        (floats("n", 6, "h", 2, **DOUBLE), 3, floats(6, **DOUBLE), floats(6, **DOUBLE)),
+        name="float64",
+    ),
+    Row(
+        aten.instance_norm.default,
+        (floats("n", 3, "m", **DOUBLE), None, floats(3, **DOUBLE), None, None, True, 0.1, 1e-5, 0),
+        name="float64",
+    ),
+    Row(
+        aten.native_group_norm.default,
+        (floats(4, 6, 2, 5), floats(6), floats(6), 4, 6, 10, 3, 1e-5),
+    ),
+    Row(
+        aten.native_group_norm.default,
+        (floats(4, 6, 2, 5, **HALF), None, floats(6, **HALF), 4, 6, 10, 3, 1e-5),
+        name="bfloat16",
+    ),
+    Row(
+        aten.batch_norm.default,
+        (floats("n", 3, "m", **HALF), floats(3), floats(3), None, None, True, 0.1, 1e-3, False),
+        name="training, bfloat16",
+    ),
+    Row(
+        aten.batch_norm.default,
+        (floats(0), None, None, floats(0), positive(0), False, 0.1, 1e-3, False),
+        name="rank 1",
+    ),
+    Row(
+        aten._native_batch_norm_legit_functional.default,
+        (
+            floats("n", 3, "m", **HALF),
+            floats(3, **HALF),
+            None,
+            floats(3, **HALF),
+            positive(3, **HALF),
+            True,
+            0.1,
+            1e-3,
+        ),
+        call=lambda *args: aten._native_batch_norm_legit_functional.default(*args)[:3],
+        name="bfloat16",
+    ),
+    Row(
+        aten._batch_norm_with_update_functional.default,
+        (floats("n", 3, "m"), floats(3), floats(3), floats(3), positive(3), 0.1, 1e-3),
+    ),
+    Row(
+        aten.native_batch_norm.default,
+        (floats("n", 3, "m"), floats(3), floats(3), None, None, True, 0.1, 1e-3),
+        name="training",
+    ),
+    Row(
+        aten.native_batch_norm.default,
+        (floats("n", 3, "m"), floats(3), floats(3), floats(3), positive(3), False, 0.1, 1e-3),
+        name="evaluation",
+    ),
+    Row(
+        aten._native_batch_norm_legit.no_stats,
+        (floats("n", 3, "m"), floats(3), floats(3), True, 0.1, 1e-3),
+    ),
+    Row(
+        aten._native_batch_norm_legit_no_training.default,
+        (floats("n", 3, "m"), floats(3), floats(3), floats(3), positive(3), 0.1, 1e-3),
+    ),
+]
+
 PIXEL_SHUFFLE = [
     Row(aten.pixel_shuffle.default, (tensor, factor), name=name)
     for name, tensor, factor in (
@@ -138,6 +211,7 @@ ROWS = [
     *GROUP_NORM,
     *BATCH_NORM,
     *INSTANCE_NORM,
+    *OTHERS,
     *PIXEL_SHUFFLE,
 ]
 

@@ -71,7 +71,15 @@ def _max_pool1d(
     return aten.max_pool1d_with_indices.default(*arguments)[0]  # type: ignore[no-any-return]
 
 
+def _fake_quantized(self: Tensor, *parameters: Any) -> Tensor:
+    """Torch's kernel has no form for fake tensors, which refuses dynamic dimensions."""
+    return torch.empty_like(self)
+
+
 KERNELS: dict[Any, Any] = {
+    aten.fake_quantize_per_tensor_affine.default: _fake_quantized,
+    aten.fake_quantize_per_tensor_affine.tensor_qparams: _fake_quantized,
+    aten.fake_quantize_per_channel_affine.default: _fake_quantized,
     aten.max_pool1d.default: _max_pool1d,
     aten.lstm.input: _lstm,
     aten.gru.input: _gru_or_rnn,

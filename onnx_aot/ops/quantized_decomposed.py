@@ -346,3 +346,6 @@ LIMITS.update(
         AT_TIES,
     )
 )
+LIMITS[decomposed.choose_qparams.tensor] = LIMITS[decomposed.choose_qparams_symmetric.tensor] = (
+    "the scale of float16 and bfloat16 numbers is computed in float32"
+)

@@ -60,6 +60,7 @@ FAMILIES = (
     "indexing",
     "integers",
     "linalg",
+    "losses",
     "movement",
     "nn",
     "not_translated",

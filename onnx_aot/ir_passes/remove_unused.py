@@ -30,8 +30,7 @@ def remove_unused(model: ir.Model) -> int:
         for node in reversed(graph):
             if any(value.uses() or value.is_graph_output() for value in node.outputs):
                 continue
-            for index in range(len(node.inputs)):
-                node.replace_input_with(index, None)
+            _release(node)
             dead.append(node)
         graph.remove(dead)
         removed += len(dead)
@@ -43,3 +42,13 @@ def remove_unused(model: ir.Model) -> int:
     ]:
         del initializers[name]
     return removed
+
+
+def _release(node: ir.Node) -> None:
+    """Lets go of what a node reads, the nodes of its subgraphs included."""
+    for index in range(len(node.inputs)):
+        node.replace_input_with(index, None)
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            for inner in attribute.as_graph():
+                _release(inner)

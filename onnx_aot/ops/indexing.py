@@ -11,6 +11,7 @@ import torch
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.movement import reshaped, shaped
 from onnx_aot.ops.registry import register
+from onnx_aot.ops.simplify import FOLD_LIMIT
 from onnx_aot.ops.sizes import minus, plus, times
 
 __all__ = ["IndexPlan", "as_positions", "counted", "diagonal_length", "within"]
@@ -180,6 +181,26 @@ def aten_nonzero(op: Builder, self: Value) -> Value:
     return op.Transpose(op.NonZero(self), perm=[1, 0])
 
 
+@register(aten.tril_indices.default)
+def aten_tril_indices(op: Builder, row: int, col: int, offset: int = 0, dtype: Any = None) -> Value:
+    return _triangle(op, row, col, offset, upper=False)
+
+
+@register(aten.triu_indices.default)
+def aten_triu_indices(op: Builder, row: int, col: int, offset: int = 0, dtype: Any = None) -> Value:
+    return _triangle(op, row, col, offset, upper=True)
+
+
+def _triangle(op: Builder, rows: int, columns: int, offset: int, *, upper: bool) -> Value:
+    """Where a triangle of ones is not 0: rows, then columns; a constant where there are few."""
+    if rows * columns <= FOLD_LIMIT:
+        indices = torch.triu_indices if upper else torch.tril_indices
+        return op.constant(indices(rows, columns, offset, dtype=op.result.dtype))
+    ones = op.Expand(op.constant(1, INT64), op.constant([rows, columns]))
+    triangle = op.Trilu(ones, op.constant(offset, INT64), upper=int(upper))
+    return op.cast(op.NonZero(triangle), op.result_dtype)
+
+
 @register(aten.nonzero_static.default)
 def aten_nonzero_static(op: Builder, self: Value, size: Size, fill_value: int = -1) -> Value:
     """As many rows as asked for: the first ones, or rows of ``fill_value`` after the last one."""
@@ -193,11 +214,8 @@ def aten_unsafe_masked_index(
     op: Builder, self: Value, mask: Value, indices: Sequence[Value | None], fill: Any
 ) -> Value:
     """``x[indices]`` where the mask is true; elsewhere the indices may be out of range."""
-    number = op.constant(fill, self.dtype)
-    if self.shape is not None and 0 in self.shape:
-        return op.Expand(number, op.Shape(mask))
     taken = aten_index(op, self, within(op, self, indices))
-    return op.Where(mask, taken, number)
+    return op.Where(mask, taken, op.constant(fill, self.dtype))
 
 
 def within(op: Builder, value: Value, indices: Sequence[Value | None]) -> list[Value | None]:

@@ -225,6 +225,42 @@ CONDITIONS = [
     ),
 ]
 
+TRIANGLES = [
+    Row(target, args, call=call, name=f"{name}")
+    for target, call in (
+        (aten.tril_indices.default, lambda x, *a: x + torch.tril_indices(*a)[0, 0]),
+        (aten.triu_indices.default, lambda x, *a: x + torch.triu_indices(*a)[1, -1]),
+    )
+    for name, args in (
+        ("square", (ints(2), 4, 4)),
+        ("offset", (ints(2), 3, 5, -1)),
+        ("large", (ints(2), 60, 50, 2)),
+    )
+]
+
+
+CHECKED = [
+    *(
+        Row(aten.nonzero_static.default, (values,), kwargs, sizes=sizes, name=name)
+        for name, values, kwargs, sizes in (
+            ("some", ints("n", 3, low=0, high=2), {"size": 4}, NONE_N),
+            ("more", bools("n"), {"size": 20, "fill_value": -7}, NONE_N),
+            ("none", floats("n", 3), {"size": 0}, ()),
+            ("rank0", floats(), {"size": 3}, ()),
+        )
+    ),
+    *(
+        Row(aten._unsafe_masked_index.default, (values, mask, indices, fill), name=name)
+        for name, values, mask, indices, fill in (
+            ("one", floats("n", 4), bools(6), [None, below(9, 6)], 2.5),
+            ("two", floats(5, 4), bools(7, 3), [below(9, 7, 1), below(9, 3)], -1.0),
+        )
+    ),
+    Row(aten.gather.default, (floats(5), 0, ints(0, dtype=torch.uint8)), name="empty of any type"),
+    Row(aten.gather.default, (floats(5), 0, ints(2, 0)), name="empty of other rank"),
+]
+
+
 REPEATED = [
     *(
         Row(aten.repeat_interleave.Tensor, (repeats,), sizes=NONE_N, name=name)
@@ -273,7 +309,7 @@ DIAGONALS = [
     )
 ]
 
-ROWS = [*GATHERS, *INDICES, *CONDITIONS, *REPEATED, *DIAGONALS]
+ROWS = [*GATHERS, *INDICES, *CONDITIONS, *CHECKED, *TRIANGLES, *REPEATED, *DIAGONALS]
 
 
 @parametrize(ROWS)

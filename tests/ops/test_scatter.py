@@ -503,7 +503,71 @@ DIAGONALS = [
     for offset in (0, 2, -1)
 ]
 
-ROWS = [*ELEMENTS, *SLICES, *PUTS, *DIAGONALS]
+REDUCED = [
+    *(
+        Row(
+            aten.index_reduce.default,
+            args,
+            kwargs,
+            since=18 if reduce.startswith("a") else 17,
+            sizes=sizes,
+            name=f"{name} {reduce}",
+        )
+        for reduce in ("prod", "mean", "amax", "amin")
+        for name, args, kwargs, sizes in (
+            ("first", (floats("n", 3), 0, positions(1, "k"), floats("k", 3), reduce), {}, NONE_K),
+            (
+                "without",
+                (floats("n", 4), 1, positions(4, 6), floats("n", 6), reduce),
+                {"include_self": False},
+                NONE_N,
+            ),
+            ("rank0", (floats(), 0, positions(1, 1), floats(), reduce), {}, ()),
+            ("int", (ints(4), 0, positions(4, 6), ints(6), reduce), {}, ()),
+        )
+    ),
+    *(
+        Row(aten.put.default, args, sizes=sizes, name=name)
+        for name, args, sizes in (
+            ("places", (floats("n", 4), distinct(4, 3), floats(3)), ()),
+            ("added", (floats("n", 4), positions(4, "k", 2), floats("k", 2), True), NONE_K),
+            ("negative", (ints(4), ints(1, low=-4, high=0), ints(1)), ()),
+            ("nothing", (floats(3), positions(1, 0), floats(0)), ()),
+            ("rank0", (floats(), positions(1), floats(), True), ()),
+        )
+    ),
+    *(
+        Row(aten._unsafe_masked_index_put_accumulate.default, args, name=name)
+        for name, args in (
+            ("one", (floats("n", 4), bools(6), [None, positions(9, 6)], floats("n", 6))),
+            (
+                "two",
+                (floats(5, 4), bools(7, 3), [positions(9, 7, 1), positions(9, 3)], floats(7, 3)),
+            ),
+            ("nothing", (floats(0, 4), bools(7, 4), [positions(9, 7)], floats(7, 4))),
+        )
+    ),
+    *(
+        Row(
+            aten.scatter_reduce.two,
+            (bools(5), 0, positions(5, 9), bools(9), reduce),
+            {"include_self": include},
+            since=18 if reduce.startswith("a") else 17,
+            name=f"bool {reduce} {include}",
+        )
+        for reduce in ("sum", "prod", "amax", "amin")
+        for include in (True, False)
+    ),
+    *(
+        Row(aten.scatter_add.default, (values, 0, positions(5, 9), more), name=f"{values.dtype}")
+        for values, more in (
+            (floats(5, dtype=torch.float16), floats(9, dtype=torch.float16)),
+            (floats(5, dtype=torch.bfloat16), floats(9, dtype=torch.bfloat16)),
+        )
+    ),
+]
+
+ROWS = [*REDUCED, *ELEMENTS, *SLICES, *PUTS, *DIAGONALS]
 
 
 @parametrize(ROWS)

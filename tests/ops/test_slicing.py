@@ -312,7 +312,23 @@ PADS = [
     Row(aten.reflection_pad1d.default, (floats(2, 3), [2, 2]), name="up to the size"),
 ]
 
-ROWS = [*SLICES, *REPEATS, *PADS]
+EDGES = [
+    Row(aten.pad.default, (values, amounts, mode), sizes=sizes, name=f"{name} {mode}")
+    for mode in ("reflect", "replicate")
+    for name, values, amounts, sizes in (
+        ("cut off and added", floats("n", 4, 6), (-2, 3), ()),
+        ("added and cut off", floats("n", 4, 6), (1, -5, 0, 0), ()),
+        ("dynamic, cut off", floats(2, 3, "h"), (-1, 2), ()),
+    )
+] + [
+    Row(aten.pad.default, (floats(2, 4, 6), (-4, 5), "replicate"), name="all but the edge"),
+    Row(aten.pad.default, (floats(0, 3, 3), (1, 2), "circular"), name="circular, nothing"),
+    Row(aten.unfold.default, (floats(), 0, 1, 1), name="rank0"),
+    Row(aten.unfold.default, (floats(), 0, 0, 1), name="rank0 none"),
+]
+
+
+ROWS = [*SLICES, *REPEATS, *PADS, *EDGES]
 
 
 @parametrize(ROWS)

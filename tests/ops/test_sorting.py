@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
@@ -15,6 +17,20 @@ NONE_N = ({"n": 0},)
 def different(*sizes: int | str, dtype: torch.dtype = torch.int64) -> T:
     """Integers of which no two are equal, since torch does not say which of them comes first."""
     return T(sizes, dtype, lambda *s: torch.randperm(torch.Size(s).numel()).view(s) - 5)
+
+
+def one_nan(*_: int) -> torch.Tensor:
+    return torch.tensor([3.0, 1.0, torch.nan, 2.0, 5.0])
+
+
+def all_nan(*sizes: int) -> torch.Tensor:
+    return torch.full(sizes, torch.nan)
+
+
+def top_values(*args: Any, **kwargs: Any) -> torch.Tensor:
+    """Without the positions, of which eager does not say which of equal elements comes first."""
+    values: torch.Tensor = aten.topk.default(*args, **kwargs)[0]
+    return values
 
 
 TOPK = [
@@ -97,7 +113,91 @@ SORTS = [
     ),
 ]
 
-ROWS = [*TOPK, *SORTS]
+
+def mixed(*sizes: int | str) -> T:
+    """Numbers, infinities and NaN."""
+    values = torch.tensor([torch.nan, torch.inf, -torch.inf, 1.0, 2.0, 3.0, -1.0])
+    return T(sizes, torch.float32, lambda *s: values[torch.randint(0, 7, s)])
+
+
+def few(*sizes: int | str, dtype: torch.dtype = torch.int64) -> T:
+    """Of three kinds, so that some are equal."""
+    return T(sizes, dtype, lambda *s: torch.randint(0, 3, s))
+
+
+NANS = [
+    *(
+        Row(target, (mixed("n", 9),), kwargs, name=name)
+        for target in (aten.sort.stable, aten.argsort.stable)
+        for name, kwargs in (
+            ("nan", {"stable": True}),
+            ("nan descending", {"stable": True, "descending": True}),
+        )
+    ),
+    *(
+        Row(
+            aten.topk.default,
+            (mixed("n", 9), 5),
+            {"largest": largest},
+            call=top_values,
+            name=f"nan {name}",
+        )
+        for name, largest in (("largest", True), ("smallest", False))
+    ),
+]
+
+
+MIDDLE = [
+    *(
+        Row(aten.kthvalue.default, args, kwargs, sizes=sizes, name=name)
+        for name, args, kwargs, sizes in (
+            ("last", (floats("n", 6), 3), {}, NONE_N),
+            ("keepdim", (floats(6, "n"), 2, 0), {"keepdim": True}, NONE_N),
+            ("int", (different("n", 6), 1, -1), {}, ()),
+            ("dynamic", (floats("n", 3), 1, 0), {}, ()),
+            ("rank0", (floats(), 1), {}, ()),
+        )
+    ),
+    *(
+        Row(target, args, sizes=sizes, name=name)
+        for target in (aten.median.default, aten.nanmedian.default)
+        for name, args, sizes in (
+            ("numbers", (floats("n", 3),), ()),
+            ("nan", (mixed("n", 5),), ()),
+            ("int", (ints("n", 3),), ()),
+            ("rank0", (floats(),), ()),
+            ("nothing", (floats(0, 3),), ()),
+        )
+    ),
+    *(
+        Row(target, args, kwargs, sizes=sizes, name=name)
+        for target in (aten.median.dim, aten.nanmedian.dim)
+        for name, args, kwargs, sizes in (
+            ("last", (floats("n", 6), 1), {}, NONE_N),
+            ("odd", (floats("n", 5), -1), {"keepdim": True}, NONE_N),
+            ("dynamic", (floats("n", 3), 0), {}, ()),
+            ("int", (different("n", 6), 1), {}, NONE_N),
+            ("dynamic int", (different("n", 3), 0), {"keepdim": True}, ()),
+            ("one nan", (T((5,), torch.float32, one_nan), 0), {}, ()),
+            ("all nan", (T((2, 3), torch.float32, all_nan), 1), {}, ()),
+            ("rank0", (floats(), 0), {}, ()),
+        )
+    ),
+    *(
+        Row(aten.mode.default, args, kwargs, sizes=sizes, name=name)
+        for name, args, kwargs, sizes in (
+            ("last", (few("n", 9),), {}, NONE_N),
+            ("floats", (few("n", 9, dtype=torch.float32), 1), {"keepdim": True}, NONE_N),
+            ("dynamic", (few("n", 3), 0), {}, ()),
+            ("negative dim", (few(3, 9, "n"), -2), {}, NONE_N),
+            ("bool", (bools("n", 9),), {}, ()),
+            ("different", (different("n", 6),), {}, ()),
+            ("rank0", (floats(), 0), {}, ()),
+        )
+    ),
+]
+
+ROWS = [*TOPK, *SORTS, *NANS, *MIDDLE]
 
 
 @parametrize(ROWS)

@@ -57,6 +57,7 @@ FAMILIES = (
     "fft",
     "float_parts",
     "fractional_pooling",
+    "grid",
     "indexing",
     "integers",
     "linalg",

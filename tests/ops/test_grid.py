@@ -1,0 +1,62 @@
+"""Sampling at the places of a grid: ``onnx_aot/ops/grid.py``."""
+
+from __future__ import annotations
+
+import torch
+
+from tests.ops.rows import Row, check, floats, parametrize
+
+aten = torch.ops.aten
+
+DOUBLE = {"dtype": torch.float64}
+
+MODES = [
+    (mode, padding, align) for mode in (0, 1) for padding in (0, 1, 2) for align in (False, True)
+]
+
+ROWS = (
+    [
+        Row(
+            aten.grid_sampler.default,
+            (image, grid, mode, padding, align),
+            name=f"{image.dtype}, {mode}, {padding}, {align}",
+        )
+        for image, grid in (
+            (floats("n", 2, "h", "w"), floats("n", "m", "k", 2, low=-1.6, high=1.6)),
+            (floats("n", 2, "h", "w", **DOUBLE), floats("n", 3, "k", 2, low=-4, high=4, **DOUBLE)),
+        )
+        for mode, padding, align in [*MODES, *((2, p, a) for p in (0, 1, 2) for a in (False, True))]
+    ]
+    + [
+        Row(
+            aten.grid_sampler_3d.default,
+            (floats("n", 2, "h", "w", 3), floats("n", "m", 3, "k", 3, low=-2, high=2), *how),
+            name=f"{how}",
+        )
+        for how in MODES
+    ]
+    + [
+        Row(
+            aten.grid_sampler_2d.default,
+            (floats("n", 2, 1, "w"), floats("n", 2, 3, 2, low=-2, high=2), 0, 2, True),
+            name="one row",
+            sizes=({"n": 0},),
+        ),
+        Row(
+            aten.grid_sampler_3d.default,
+            (
+                floats(2, 2, 3, 4, 3, dtype=torch.float16),
+                floats(2, 2, 3, 3, 3, dtype=torch.float16),
+                0,
+                0,
+                False,
+            ),
+            name="float16",
+        ),
+    ]
+)
+
+
+@parametrize(ROWS)
+def test_row(row: Row) -> None:
+    check(row)

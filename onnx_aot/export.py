@@ -251,6 +251,7 @@ def _build(
 
         with _stage(record, "legalize"):
             record.adaptations = legalize(translated.model, options.target)
+            _note_lossy(record, options.target)
     program = ONNXProgram(translated.model, captured)
     with _stage(record, "check"):
         _check_delivered(program, requested, options, record)
@@ -381,6 +382,21 @@ def _check_delivered(
             record,
             "the model writes to buffers or inputs; their new values are extra outputs of the "
             f"ONNX model: {', '.join(state)}",
+        )
+
+
+def _note_lossy(record: ExportRecord, target: str) -> None:
+    """Says which types the target has only a less precise kernel for."""
+    lossy = [
+        f"{a.op_type} of {a.dtype} as {a.surrogate} ({a.count}x)"
+        for a in record.adaptations
+        if a.lossy
+    ]
+    if lossy:
+        _note(
+            record,
+            f"{target} has no kernel for the type of some nodes, which run in another and may be "
+            f"less precise: {', '.join(lossy)}. target=None leaves them as they are",
         )
 
 

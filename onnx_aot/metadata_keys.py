@@ -5,12 +5,16 @@ from __future__ import annotations
 __all__ = [
     "COMPLEX",
     "CONSTRAINTS",
+    "FX_NODE",
     "INPUT_KIND",
     "INPUT_PERSISTENT",
     "ORIGINAL_NAME",
     "OUTPUT_KIND",
     "SIGNATURE",
 ]
+
+FX_NODE = "fx_node"
+"""In ``Node.meta``, which is not saved: which FX node an ONNX node comes from."""
 
 INPUT_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 INPUT_PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"

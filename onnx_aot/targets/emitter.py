@@ -11,7 +11,7 @@ import torch
 from onnx_ir import tensor_adapters
 
 from onnx_aot import dtypes
-from onnx_aot.metadata_keys import INPUT_KIND
+from onnx_aot.metadata_keys import FX_NODE, INPUT_KIND
 
 __all__ = ["Emitter"]
 
@@ -121,6 +121,8 @@ class Emitter:
             name=self.unique(f"node_{values[0].name}"),
             metadata_props=dict(served.metadata_props),
         )
+        if FX_NODE in served.meta:
+            node.meta[FX_NODE] = served.meta[FX_NODE]
         if self._nodes is not None:
             self._nodes.append(node)
             return values[0] if outputs == 1 else values

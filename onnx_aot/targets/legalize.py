@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
+from onnx_aot.metadata_keys import FX_NODE
 from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions import EXPANSIONS
 from onnx_aot.targets.kernels import Kernels, kernels, signature
@@ -380,7 +381,8 @@ def _at(variables: Sequence[str | None], index: int) -> str | None:
 
 def _origin(node: ir.Node) -> str | None:
     """Which operator of the captured graph a node comes from."""
-    return node.metadata_props.get("namespace")
+    origin = node.meta.get(FX_NODE)
+    return None if origin is None else str(origin)
 
 
 def _change_attributes(node: ir.Node, plan: _Plan) -> None:

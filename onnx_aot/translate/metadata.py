@@ -16,6 +16,7 @@ import torch.fx
 from onnx_aot.metadata_keys import (
     COMPLEX,
     CONSTRAINTS,
+    FX_NODE,
     INPUT_KIND,
     INPUT_PERSISTENT,
     ORIGINAL_NAME,
@@ -46,12 +47,11 @@ class Metadata:
 
     def stamp(self, nodes: Iterable[ir.Node], fx_node: torch.fx.Node) -> None:
         """Writes the same properties on every ONNX node that an FX node became."""
-        if self._level == "none":
-            return
         properties: dict[str, str] | None = None
         for node in nodes:
+            node.meta[FX_NODE] = fx_node.name
             if properties is None:
-                properties = self._properties(fx_node)
+                properties = {} if self._level == "none" else self._properties(fx_node)
             node.metadata_props.update(properties)
             for graph in subgraphs(node):
                 self.stamp(graph, fx_node)

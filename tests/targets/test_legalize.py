@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 import onnx_aot
-from onnx_aot.errors import InvalidOptionError
+from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
 from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.inspection.verify import format_differences
 from onnx_aot.targets import legalize, unsupported_nodes
@@ -189,6 +189,26 @@ def test_one_captured_operator_rounds_once() -> None:
     assert operators(program).count("Cast") == 2
     program = check(lambda x, y: x * y * y, (x, x + 1))
     assert operators(program).count("Cast") == 5
+
+
+def test_rounding_does_not_depend_on_metadata() -> None:
+    x = example((3, 4), torch.bfloat16)
+    for metadata in ("full", "none"):
+        program = check(lambda x: x.remainder(0.7), (x,), metadata=metadata)
+        assert operators(program).count("Cast") == 2
+
+
+def test_a_loss_is_a_warning() -> None:
+    def determinant(op: Any, A: Any) -> Any:
+        return op.Det(A)
+
+    with pytest.warns(OnnxExporterWarning, match="Det of DOUBLE as FLOAT") as caught:
+        onnx_aot.export(
+            Call(torch.linalg.det),
+            (torch.eye(3, dtype=torch.float64),),
+            custom_translation_table={torch.ops.aten.linalg_det.default: determinant},
+        )
+    assert caught[0].filename == __file__
 
 
 def test_moved_elements_are_not_rounded_again() -> None:

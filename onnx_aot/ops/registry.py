@@ -52,6 +52,7 @@ FAMILIES = (
     "creation",
     "cumulative",
     "distributions",
+    "eigen",
     "elementwise",
     "embedding",
     "fft",

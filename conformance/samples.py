@@ -88,7 +88,8 @@ class Call(torch.nn.Module):
         """The tensors and numbers of the answer, flat."""
         args, kwargs = self.arguments(inputs)
         returned = self.function(*args, **kwargs)
-        numbers = (torch.Tensor, bool, int, float, complex, torch.SymInt, torch.SymFloat)
+        symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
+        numbers = (torch.Tensor, bool, int, float, complex, *symbolic)
         return tuple(x for x in pytree.tree_leaves(returned) if isinstance(x, numbers))
 
     def arguments(self, inputs: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -6,6 +6,7 @@ Each gives the capture what it needs and leaves the recorded operator as it is.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -96,13 +97,29 @@ def _is_causal_hint(mask: Any, is_causal: bool | None = None, size: int | None =
     return is_causal is True
 
 
+def _batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
+    """Torchvision's chooses by the number of boxes, which depends on what the model finds.
+
+    Here each class is moved to where no other is, whatever the number: one of the two ways.
+    """
+    ends = torch.cat([boxes.flatten(), boxes.new_zeros(1)])
+    moved = boxes + (idxs.to(boxes) * (ends.max() + 1))[:, None]
+    return torch.ops.torchvision.nms(moved, scores, iou_threshold)  # type: ignore[no-any-return]
+
+
+FUNCTIONS = (
+    ("torch.nn.modules.transformer", "_detect_is_causal_mask", _is_causal_hint),
+    ("torchvision.ops", "batched_nms", _batched_nms),
+    ("torchvision.ops.boxes", "batched_nms", _batched_nms),
+)
+
+
 @contextlib.contextmanager
 def stand_ins() -> Iterator[None]:
     """Puts the replacements in place for the duration."""
-    with (
-        torch_compat.override_composite_kernels(KERNELS),
-        torch_compat.override_module_function(
-            "torch.nn.modules.transformer", "_detect_is_causal_mask", _is_causal_hint
-        ),
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch_compat.override_composite_kernels(KERNELS))
+        for module, name, function in FUNCTIONS:
+            if module in sys.modules:
+                stack.enter_context(torch_compat.override_module_function(module, name, function))
         yield

@@ -180,3 +180,25 @@ def test_unread_positions_cost_nothing() -> None:
     inputs = (images(3).example({}), rois(4).example({}))
     program = onnx_aot.export(Pool(), inputs)
     assert [node.op_type for node in program.model.graph] == ["MaxRoiPool"]
+
+
+@needs_torchvision
+def test_suppression_per_class() -> None:
+    """torchvision asks whether there are more than a thousand boxes, the model may have any."""
+
+    class Keep(torch.nn.Module):
+        def forward(self, x: torch.Tensor, scores: torch.Tensor, classes: torch.Tensor) -> Any:
+            kept = scores > 0.5
+            x, scores, classes = x[kept], scores[kept], classes[kept]
+            return torchvision.ops.boxes.batched_nms(x, scores, classes, 0.3)  # type: ignore[union-attr]
+
+    def inputs(count: int) -> tuple[torch.Tensor, ...]:
+        return boxes(count).example({}), torch.rand(count), torch.randint(0, 3, (count,))
+
+    torch.manual_seed(0)
+    program = onnx_aot.export(Keep(), inputs(30), dynamic_shapes=({0: "n"},) * 3)
+    for count in (1, 80, 3000):
+        example = inputs(count)
+        assert torch.equal(program(*example)[0], Keep()(*example))
+    nothing = (boxes(9).example({}), torch.zeros(9), torch.zeros(9, dtype=torch.int64))
+    assert program(*nothing)[0].shape == (0,)

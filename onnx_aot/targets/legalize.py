@@ -256,11 +256,21 @@ class _Legalizer:
     def run(self) -> tuple[Adaptation, ...]:
         for graph, opset in _roots(self.model):
             self._visit(graph, opset, [])
-        for cast in reversed(self.inserted):
-            output = cast.outputs[0]
-            if not output.uses() and not output.is_graph_output() and cast.graph is not None:
-                cast.graph.remove(cast, safe=True)
+        self._remove_unread()
         return tuple(Adaptation(*what, count=count) for what, count in self.counts.most_common())
+
+    def _remove_unread(self) -> None:
+        """What was put in and nobody reads: casts back, outputs of expansions."""
+        inserted, pending = set(self.inserted), list(self.inserted)
+        while pending:
+            node = pending.pop()
+            if node.graph is None:
+                continue
+            if any(value.uses() or value.is_graph_output() for value in node.outputs):
+                continue
+            producers = [value.producer() for value in node.inputs if value is not None]
+            node.graph.remove(node, safe=True)
+            pending += [other for other in producers if other in inserted]
 
     def _visit(self, graph: ir.Graph | ir.Function, opset: int, around: list[ir.Node]) -> None:
         """``around`` are the nodes that the graph is inside of, outermost first."""
@@ -294,6 +304,7 @@ class _Legalizer:
         self, node: ir.Node, results: Sequence[ir.Value], opset: int, around: list[ir.Node]
     ) -> None:
         made = self.emitter.take()
+        self.inserted += made
         for old, new in zip(node.outputs, results, strict=False):
             self.emitter.take_place(old, new)
         assert node.graph is not None

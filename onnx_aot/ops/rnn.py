@@ -1,4 +1,4 @@
-"""Recurrent layers and cells: one ONNX LSTM, GRU or RNN per layer."""
+"""Recurrent layers and cells: one ONNX LSTM, GRU or RNN per layer, or a Scan where that fails."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.random import drop
+from onnx_aot.ops.recurrent_steps import Direction, by_steps, one_step
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import OpOverload
 
@@ -102,6 +102,10 @@ def _step(
     activation: str | None,
 ) -> list[Value]:
     """A layer over a sequence of length one; the final states."""
+    if input.dtype == ir.DataType.DOUBLE:
+        hidden = _hidden_size(op, w_hh)
+        cell = Direction(kind, activation, hidden, w_ih, w_hh, b_ih, b_hh, None)
+        return one_step(op, cell, input, states)
     biases = [bias for bias in (b_ih, b_hh) if bias is not None]
     _, *finals = _layer(
         op,
@@ -125,6 +129,13 @@ def _hidden_size(op: Builder, w_hh: Value) -> int:
     return hidden
 
 
+def _gate_size(op: Builder, w_hh: Value, kind: str) -> int:
+    """Rows of one gate, which are not the columns where the hidden state is projected."""
+    rows = op.size(w_hh, 0)
+    assert isinstance(rows, int), "the hidden size is fixed by the weights"
+    return rows // len(GATES[kind])
+
+
 def _recurrent(
     op: Builder,
     kind: str,
@@ -142,12 +153,9 @@ def _recurrent(
     directions = 2 if bidirectional else 1
     sequence: Value = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
     per_direction = len(params) // (layers * directions)
-    if per_direction > (4 if has_biases else 2):
-        raise ConversionError(
-            "aten.lstm with proj_size has no ONNX form: ONNX LSTM cannot project its hidden state. "
-            "Use proj_size=0, or write the time steps as a loop of torch.nn.LSTMCell and a Linear"
-        )
-    hidden = _hidden_size(op, params[1])
+    projected = per_direction > (4 if has_biases else 2)
+    width = _hidden_size(op, params[1])
+    hidden = _gate_size(op, params[1], kind)
     split = [_per_layer(op, state, layers, directions) for state in states]
     finals: list[list[Value]] = [[] for _ in states]
     for layer in range(layers):
@@ -155,7 +163,8 @@ def _recurrent(
             params[(layer * directions + d) * per_direction :][:per_direction]
             for d in range(directions)
         ]
-        outputs = _layer(
+        run = _layer_by_steps if projected or input.dtype == ir.DataType.DOUBLE else _layer
+        outputs = run(
             op,
             kind,
             sequence,
@@ -171,7 +180,7 @@ def _recurrent(
         if directions == 1:
             sequence = op.Squeeze(outputs[0], [1])
         else:
-            sequence = op.Reshape(op.Transpose(outputs[0], perm=[0, 2, 1, 3]), [0, 0, 2 * hidden])
+            sequence = op.Reshape(op.Transpose(outputs[0], perm=[0, 2, 1, 3]), [0, 0, 2 * width])
         if dropout and layer + 1 < layers:
             sequence = drop(op, sequence, dropout)
     output = op.Transpose(sequence, perm=[1, 0, 2]) if batch_first else sequence
@@ -217,6 +226,33 @@ def _layer(
         outputs=1 + len(states),
     )
     return list(outputs)
+
+
+def _layer_by_steps(
+    op: Builder,
+    kind: str,
+    sequence: Value,
+    states: Sequence[Value],
+    weights: Sequence[Sequence[Value]],
+    hidden: int,
+    has_biases: bool,
+    activation: str | None,
+) -> list[Value]:
+    """The same results as ``_layer``."""
+    results = []
+    for index, direction in enumerate(weights):
+        b_ih, b_hh = direction[2:4] if has_biases else (None, None)
+        rest = direction[4:] if has_biases else direction[2:]
+        projection = rest[0] if rest else None
+        layer = Direction(
+            kind, activation, hidden, direction[0], direction[1], b_ih, b_hh, projection
+        )
+        own = [op.Gather(state, index, axis=0) for state in states]
+        outputs, *last = by_steps(op, layer, sequence, own, reverse=index == 1)
+        results.append([op.Unsqueeze(outputs, [1]), *(op.Unsqueeze(value, [0]) for value in last)])
+    outputs = op.Concat(*(result[0] for result in results), axis=1)
+    finals = [op.Concat(*values, axis=0) for values in list(zip(*results, strict=True))[1:]]
+    return [outputs, *finals]
 
 
 def _reordered(op: Builder, weight: Value, kind: str, hidden: int) -> Value:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-import onnx_aot
 from tests.ops.rows import Row, check, floats, parametrize
 
 aten = torch.ops.aten
@@ -142,14 +141,51 @@ ROWS = [
     ),
 ]
 
+DOUBLE = {"dtype": torch.float64}
 
-@parametrize(ROWS)
+# What ONNX has no operator for, or ONNX Runtime none in this type.
+BY_STEPS = [
+    *(
+        Row(
+            target,
+            (floats("m", "n", WIDTH, **DOUBLE),),
+            call=layer(kind, num_layers=2, bidirectional=True, bias=bias, **options).double(),
+            name="float64" + ", no bias" * (not bias),
+        )
+        for target, kind, options in KINDS
+        for bias in (True, False)
+    ),
+    *(
+        Row(
+            aten.lstm.input,
+            (floats("m", "n", WIDTH),),
+            call=layer(torch.nn.LSTM, num_layers=layers, proj_size=2, **options),
+            name=f"projected, {layers}, {options}",
+        )
+        for layers in (1, 2)
+        for options in ({}, {"bidirectional": True}, {"bias": False}, {"batch_first": True})
+    ),
+    Row(
+        aten.lstm.input,
+        (floats("n", "m", WIDTH), floats(4, "n", 2), floats(4, "n", HIDDEN)),
+        call=with_states(
+            layer(torch.nn.LSTM, num_layers=2, proj_size=2, bidirectional=True, batch_first=True)
+        ),
+        name="projected, states",
+    ),
+    *(
+        Row(
+            target,
+            (floats("n", WIDTH, **DOUBLE),),
+            call=cell(WIDTH, HIDDEN, **options).double().requires_grad_(False),
+            name="float64",
+        )
+        for target, cell, options in CELLS
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+@parametrize([*ROWS, *BY_STEPS])
 def test_row(row: Row) -> None:
     check(row)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_projection_is_refused(bias: bool) -> None:
-    module = torch.nn.LSTM(WIDTH, HIDDEN, proj_size=2, bias=bias).eval()
-    with pytest.raises(onnx_aot.errors.ConversionError, match="proj_size"):
-        onnx_aot.export(module, (torch.rand(5, 2, WIDTH),))

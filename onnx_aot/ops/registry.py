@@ -63,6 +63,7 @@ FAMILIES = (
     "integers",
     "linalg",
     "losses",
+    "matrix_functions",
     "movement",
     "nn",
     "not_translated",

@@ -56,6 +56,7 @@ FAMILIES = (
     "elementwise",
     "embedding",
     "fft",
+    "gradient",
     "float_parts",
     "fractional_pooling",
     "grid",

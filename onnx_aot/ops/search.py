@@ -12,7 +12,7 @@ from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.cumulative import doublings
 from onnx_aot.ops.movement import reshaped, shaped, sliced
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.scatter import scatter_elements
 from onnx_aot.ops.simplify import INT64_MAX
 from onnx_aot.ops.sizes import minus, plus, times
@@ -177,6 +177,11 @@ def aten_histc(op: Builder, self: Value, bins: int = 100, min: Any = 0, max: Any
     place = op.Min(op.Cast(op.Where(inside, scaled, 0.0), to=INT64), bins - 1)
     weights = op.Cast(inside, to=self.dtype)
     return _summed(op, place, weights, op.sizes([bins]))
+
+
+LIMITS[aten.histc.default] = (
+    "float16 and bfloat16 numbers at the edge of a bin may be counted in the next one"
+)
 
 
 def _bounds(op: Builder, flat: Value, apart: float) -> tuple[Value, Value]:

@@ -29,11 +29,14 @@ class Pieces:
             ``inputs`` order, and whose output has the structure of the node's result.
         owner: Holds the tensors that the graph's ``get_attr`` nodes name.
         inputs: Positions of those arguments among the flattened arguments.
+        measured: Whether the graph has sizes that depend on contents, each with a symbol of its
+            own: two nodes must not share it.
     """
 
     graph: torch.fx.Graph
     owner: torch.fx.GraphModule
     inputs: tuple[int, ...]
+    measured: bool = False
 
     def arguments(self, node: torch.fx.Node) -> list[torch.fx.Node]:
         """The FX nodes of ``node`` that the placeholders stand for."""
@@ -56,9 +59,12 @@ class Decomposer:
             return None
         flat, structure = pytree.tree_flatten((node.args, node.kwargs))
         key = (node.target, structure, tuple(map(_identity, flat)))
-        if key not in self._cache:
-            self._cache[key] = _trace(rule, node.target, flat, structure)
-        return self._cache[key]
+        if key in self._cache:
+            return self._cache[key]
+        pieces = _trace(rule, node.target, flat, structure)
+        if pieces is None or not pieces.measured:
+            self._cache[key] = pieces
+        return pieces
 
 
 def has_decomposition(target: OpOverload) -> bool:
@@ -87,7 +93,19 @@ def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pi
     calls = [n.target for n in graph.nodes if n.op == "call_function"]
     if target in calls:
         return None  # the rule calls the operator itself
-    return Pieces(graph, module, positions)
+    results = [n.meta.get("val") for n in graph.nodes]
+    return Pieces(graph, module, positions, bool(_symbols(results) - _symbols(examples)))
+
+
+def _symbols(values: Any) -> set[str]:
+    """The symbols in the sizes of tensors, and in numbers."""
+    return {
+        str(symbol)
+        for leaf in pytree.tree_leaves(values)
+        for size in (leaf.shape if isinstance(leaf, torch.Tensor) else (leaf,))
+        if isinstance(size, torch.SymInt)
+        for symbol in getattr(torch_compat.symbolic_expression(size), "free_symbols", ())
+    }
 
 
 def _identity(argument: Any) -> Any:

@@ -56,6 +56,25 @@ def test_equal_calls_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(program(X)[0], many(X))
 
 
+def test_sizes_that_depend_on_contents_are_not_shared() -> None:
+    """Two calls alike have different sizes; ONNX Runtime reuses buffers of sizes of one name."""
+
+    def positions(x: Tensor) -> list[Tensor]:
+        return [x[torch.where(x[:, column] > limit)] for column, limit in ((0, 0), (1, 9), (2, -9))]
+
+    program = onnx_aot.export(positions, (X,))
+    names = [
+        str(size)
+        for node in program.model.graph
+        if node.op_type == "Transpose"
+        for size in node.outputs[0].shape or ()
+        if not isinstance(size, int)
+    ]
+    assert len(names) == len(set(names))
+    for actual, expected in zip(program(X), positions(X), strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
 def test_what_has_no_rule() -> None:
     program = torch.export.export(torch.nn.ReLU(), (X,))
     (relu,) = [node for node in program.graph.nodes if node.op == "call_function"]

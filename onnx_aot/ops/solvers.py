@@ -357,7 +357,9 @@ def _lu_solved(
         return transposed(op, solution)
     right = as_batch(op, right, lu)
     order = op.Unsqueeze(_order(op, pivots, op.size(lu, -1)), [-1])
-    order = op.Expand(order, op.Shape(right))
+    # the sum of zeros and indices: ONNX Runtime's Expand leaves empty indices as they are
+    nothing = op.ConstantOfShape(op.Shape(right), value=torch.zeros(1, dtype=torch.int64))
+    order = op.Add(order, shaped(nothing, right.shape or ()))
     axis = op.rank(right) - 2
     if not adjoint:
         right = shaped(op.GatherElements(right, order, axis=axis), right.shape or ())

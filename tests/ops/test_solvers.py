@@ -152,6 +152,8 @@ FACTORIZED = [
         ("right, adjoint", (3, 3), (3,), (2, 3), {"left": False, "adjoint": True}),
         ("batch", ("m", 3, 3), ("m", 3), (2, 1, 3, 4), {}),
         ("empty", (0, 0), (0,), (0, 2), {}),
+        ("empty batch", (0, 1, 1), (0, 1), (0, 0, 1), {"left": False, "adjoint": True}),
+        ("empty batch, right", (0, 1, 1), (0, 1), (0, 0, 1), {"left": False}),
     )
 ] + [
     Row(aten.lu_solve.default, (floats("n", 2), regular("n", "n"), pivots("n"))),

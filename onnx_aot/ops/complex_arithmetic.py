@@ -215,7 +215,11 @@ def complex_lerp(op: Builder, self: Operand, end: Operand, weight: Operand) -> C
 
 
 @register_complex(
-    aten._conj.default, aten._conj_physical.default, aten.conj.default, aten.conj_physical.default
+    aten._conj.default,
+    aten._conj_physical.default,
+    aten.conj.default,
+    aten.conj_physical.default,
+    prims.conj_physical.default,
 )
 def complex_conj(op: Builder, self: Complex) -> Complex:
     return Complex(self.real, op.Neg(self.imag))

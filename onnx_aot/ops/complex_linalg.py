@@ -36,6 +36,7 @@ from onnx_aot.ops.matrices import (
     transposed,
 )
 from onnx_aot.ops.movement import sliced
+from onnx_aot.ops.registry import LIMITS
 
 __all__: list[str] = []
 
@@ -193,18 +194,61 @@ def complex_linalg_svdvals(op: Builder, A: Complex, driver: str | None = None) -
     return _once(op, _called(op, aten.linalg_svdvals.default, _as_real(op, A), driver))
 
 
-@register_complex(aten.linalg_eigvalsh.default)
-def complex_linalg_eigvalsh(op: Builder, self: Complex, UPLO: str = "L") -> Value:
+@register_complex(aten._linalg_svd.default)
+def complex__linalg_svd(
+    op: Builder,
+    A: Complex,
+    full_matrices: bool = False,
+    compute_uv: bool = True,
+    driver: str | None = None,
+) -> tuple[Any, ...]:
+    """Without the vectors, which the real matrix has in pairs that may be turned."""
+    return None, complex_linalg_svdvals(op, A), None
+
+
+def _hermitian(op: Builder, value: Complex, upper: bool) -> Complex:
     """Of the half that is read and its conjugate, with a real diagonal."""
-    upper = UPLO == "U"
-    real, imag = (op.Trilu(part, upper=int(upper)) for part in (self.real, self.imag))
-    size = op.size(self.real, -1)
+    real, imag = (op.Trilu(part, upper=int(upper)) for part in (value.real, value.imag))
+    size = op.size(value.real, -1)
     strict = op.Where(on_diagonal(op, size, size), 0.0, real)
-    hermitian = Complex(
+    return Complex(
         op.Add(real, transposed(op, strict)),
         op.Where(on_diagonal(op, size, size), 0.0, op.Sub(imag, transposed(op, imag))),
     )
+
+
+@register_complex(aten.linalg_pinv.atol_rtol_tensor)
+def complex_linalg_pinv(
+    op: Builder, self: Complex, atol: Any = None, rtol: Any = None, hermitian: bool = False
+) -> Complex:
+    """The longer side, which the default tolerance is in proportion to, is twice as long."""
+    if rtol is None and atol is None:
+        sides = op.Shape(self.real, start=op.rank(self.real) - 2)
+        longer = op.cast(op.ReduceMax(sides, keepdims=0), ir.DataType.DOUBLE)
+        precision = torch.finfo(op.result.dtype).eps
+        rtol = op.Mul(longer, op.constant(precision, ir.DataType.DOUBLE))
+    target = aten.linalg_pinv.atol_rtol_tensor
+    if hermitian:
+        self = _hermitian(op, self, upper=False)
+    return _as_complex(op, _called(op, target, _as_real(op, self), atol, rtol, hermitian))
+
+
+@register_complex(aten._linalg_eigh.default)
+def complex__linalg_eigh(
+    op: Builder, A: Complex, UPLO: str = "L", compute_v: bool = True
+) -> tuple[Any, ...]:
+    """Without the vectors, as singular values are."""
+    return complex_linalg_eigvalsh(op, A, UPLO), None
+
+
+@register_complex(aten.linalg_eigvalsh.default)
+def complex_linalg_eigvalsh(op: Builder, self: Complex, UPLO: str = "L") -> Value:
+    hermitian = _hermitian(op, self, UPLO == "U")
     return _once(op, _called(op, aten.linalg_eigvalsh.default, _as_real(op, hermitian), "L"))
+
+
+for _target in (aten._linalg_svd.default, aten._linalg_eigh.default):
+    LIMITS[_target] = "complex matrices: singular values and eigenvalues only, no vectors"
 
 
 # --- elimination ---------------------------------------------------------------------------------

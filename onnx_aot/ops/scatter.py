@@ -16,7 +16,7 @@ from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.elementwise import floor_divide
 from onnx_aot.ops.indexing import IndexPlan, as_positions, counted, within
 from onnx_aot.ops.movement import expanded, reshaped, shaped, sliced
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.simplify import INT64_MAX
 from onnx_aot.ops.sizes import plus, product
 
@@ -141,6 +141,11 @@ def aten_put(
     reduction = "add" if accumulate else "none"
     written = _scattered(op, flat, 0, as_positions(op, index), source, reduction)
     return reshaped(op, written, op.all_sizes(self))
+
+
+LIMITS[aten.scatter_reduce.two] = LIMITS[aten.index_reduce.default] = (
+    "amax and amin may pass over NaN, as ONNX Runtime's ScatterElements does"
+)
 
 
 def _start(

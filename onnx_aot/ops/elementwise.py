@@ -285,7 +285,10 @@ def aten_relu(op: Builder, self: Value) -> Value:
 
 @register(aten.sign.default)
 def aten_sign(op: Builder, self: Value) -> Value:
-    return self if self.dtype == ir.DataType.BOOL else op.Sign(self)
+    """0 for NaN, of which ONNX does not say the sign."""
+    if not is_floating(self.dtype):
+        return self if self.dtype == ir.DataType.BOOL else op.Sign(self)
+    return op.Where(op.IsNaN(self), op.constant(0.0, self.dtype), op.Sign(self))
 
 
 @register(aten.ceil.default)
@@ -359,6 +362,9 @@ def _ignoring_nan(op: Builder, chosen: Value, left: Value, right: Value) -> Valu
 def aten_clamp(
     op: Builder, self: Value, min: Scalar | None = None, max: Scalar | None = None
 ) -> Value:
+    """NaN where a bound is, as torch has it; Clip leaves that bound out."""
+    if any(isinstance(bound, float) and math.isnan(bound) for bound in (min, max)):
+        return op.Mul(self, math.nan)
     return op.Clip(self, min, max)
 
 

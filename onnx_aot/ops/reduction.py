@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
+from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder, Size
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.sizes import as_value, minus, product
 
 __all__ = ["Axes", "axes_of"]
 
 aten = torch.ops.aten
 Value = ir.Value
+INT64 = ir.DataType.INT64
 Axes = int | Sequence[int] | None
 
 
@@ -27,11 +30,20 @@ def axes_of(dim: Axes) -> list[int] | None:
 
 
 def _reduced(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
-    """In the recorded type; a 0-d value is its own reduction."""
-    value = op.cast(value, op.result_dtype)
+    """In the recorded type; a 0-d value is its own reduction.
+
+    ONNX sums and multiplies no short integers and no booleans. Those are computed in INT64, of
+    which the short ones keep the low bits; a boolean is whether the result is not 0.
+    """
+    dtype = op.result_dtype
+    value = op.cast(value, dtype)
     if op.rank(value) == 0:
         return value
-    return op.reduce(name, value, axes_of(dim), keepdim)
+    wide = ir.DataType.INT64 if dtype in SHORT else dtype
+    return op.cast(op.reduce(name, op.cast(value, wide), axes_of(dim), keepdim), dtype)
+
+
+SHORT = frozenset({ir.DataType.BOOL, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8})
 
 
 def _element_count(op: Builder, value: Value, dim: Axes) -> Size:
@@ -108,13 +120,20 @@ def aten_aminmax(
 
 
 def _extreme(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
-    """Booleans, which ReduceMax and ReduceMin take since opset 20, as integers before."""
+    """NaN where there is one, which ONNX leaves open and ONNX Runtime passes over.
+
+    Booleans, which ReduceMax and ReduceMin take since opset 20, as integers before.
+    """
     if op.rank(value) == 0:
         return value
     if value.dtype == ir.DataType.BOOL and op.opset < 20:
         number = op.cast(value, ir.DataType.INT32)
         return op.cast(op.reduce(name, number, axes_of(dim), keepdim), ir.DataType.BOOL)
-    return op.reduce(name, value, axes_of(dim), keepdim)
+    extreme = op.reduce(name, value, axes_of(dim), keepdim)
+    if not is_floating(value.dtype):
+        return extreme
+    count = op.reduce("ReduceSum", op.cast(op.IsNaN(value), INT64), axes_of(dim), keepdim)
+    return op.Where(op.Greater(count, 0), op.constant(math.nan, value.dtype), extreme)
 
 
 @register(aten.max.dim)
@@ -150,6 +169,17 @@ def _position(op: Builder, name: str, value: Value, dim: int | None, keepdim: bo
         return op.call_op(name, [value], {"axis": op.axis(value, dim), "keepdims": int(keepdim)})
     flat = op.call_op(name, [op.Reshape(value, [-1])], {"axis": 0, "keepdims": 0})
     return op.Reshape(flat, [1] * rank) if keepdim else flat
+
+
+_POSITION = "the position of a NaN is not found: NaN is passed over unless it comes first"
+LIMITS.update(
+    {
+        aten.argmax.default: _POSITION,
+        aten.argmin.default: _POSITION,
+        aten.max.dim: f"indices: {_POSITION}",
+        aten.min.dim: f"indices: {_POSITION}",
+    }
+)
 
 
 @register(aten.logsumexp.default)

@@ -283,6 +283,9 @@ NAN_OPERANDS = [
     )
 ]
 TRUTHS_AND_BYTES = [
+    Row(aten.sign.default, (given(0.0, -0.0, 2.0, -INF, math.nan),), name="nan"),
+    Row(aten.clamp.default, (floats("n"), math.nan, 1.0), name="nan below"),
+    Row(aten.clamp.default, (floats("n"), 0.0, math.nan), name="nan above"),
     Row(aten.clamp_min.Tensor, (bools("n"), bools("n")), name="bool"),
     Row(aten.clamp_max.Tensor, (bools("n"), bools("n")), name="bool"),
     Row(aten.neg.default, (ints("n", low=0, high=255, dtype=torch.uint8),), name="uint8"),

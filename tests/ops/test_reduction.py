@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
 import torch
 
-from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
+from tests.ops.rows import Row, T, bools, check, floats, given, ints, parametrize
 
 aten = torch.ops.aten
 
@@ -80,6 +81,19 @@ PRODUCTS = [
     Row(aten.prod.dim_int, (floats("n", 3, "m"), 0), name="first", sizes=EMPTY),
     Row(aten.prod.dim_int, (floats("n", 3, "m"), -2, True), name="keepdim", sizes=EMPTY),
     Row(aten.prod.dim_int, (floats(), 0), name="rank 0"),
+]
+
+SHORT = [
+    Row(target, (make("n", 3),), {"dtype": dtype}, name=f"{str(dtype)[6:]} {make.__name__}")
+    for target in (aten.sum.default, aten.prod.default)
+    for dtype in (torch.bool, torch.int8, torch.uint8, torch.int32)
+    for make in (bools, ints)
+]
+NAN = given(1.0, math.nan, math.inf, -math.inf)
+NANS = [
+    *(Row(target, (NAN,), name="nan") for target in (aten.max.default, aten.min.default)),
+    *(Row(target, (NAN, [0]), name="nan") for target in (aten.amax.default, aten.amin.default)),
+    Row(aten.aminmax.default, (NAN,), {"dim": 0, "keepdim": True}, name="nan"),
 ]
 
 EXTREMES = [
@@ -211,6 +225,8 @@ SPREADS = [
 ]
 
 ROWS = [
+    *SHORT,
+    *NANS,
     *SUMS,
     *INTEGER_SUMS,
     *PRODUCTS,

@@ -11,6 +11,7 @@ __all__: list[str] = []
 aten = torch.ops.aten
 
 _GRADIENT = "computes a gradient; export the forward pass only"
+_BITS = "reads the bits of numbers, which ONNX can do since opset 26 (BitCast)"
 _MISSING = "has no translation in this version"
 
 NOT_TRANSLATED.update(
@@ -23,6 +24,8 @@ NOT_TRANSLATED.update(
         aten._pdist_forward.default: _MISSING,
         aten.avg_pool2d_backward.default: _GRADIENT,
         aten.convolution_backward.default: _GRADIENT,
+        aten.hash_tensor.default: _BITS,
+        aten.view.dtype: _BITS,
         aten.resize_.default: "changes the size of its storage, which has no functional form",
     }
 )

@@ -92,6 +92,7 @@ FAMILIES = (
 # Families of operators that exist only once their package is imported, by their namespace.
 LATE_FAMILIES = {
     "quantized_decomposed": "quantized_decomposed",
+    "torch_nn": "linear_cross_entropy",
     "torchao": "torchao",
     "torchvision": "vision",
 }

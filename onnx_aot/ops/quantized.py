@@ -293,6 +293,14 @@ def aten_fake_quantize_learnable_per_channel_affine(
     return _fake_quantized(op, self, scale, offset, quant_min, quant_max, axis)
 
 
+# --- products of integers -------------------------------------------------------------------------
+
+
+@register(aten._int_mm.default)
+def aten_int_mm(op: Builder, self: Value, mat2: Value) -> Value:
+    return op.MatMulInteger(self, mat2)
+
+
 LIMITS.update(
     dict.fromkeys(
         (

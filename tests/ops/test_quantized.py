@@ -356,7 +356,14 @@ FAKE = [
     ),
 ]
 
-ROWS = [*PER_TENSOR, *PER_CHANNEL, *PER_TOKEN, *PER_GROUP, *CHOSEN, *FAKE]
+PRODUCTS = [
+    Row(
+        aten._int_mm.default,
+        (stored(32, 16, dtype=torch.int8), stored(16, 8, dtype=torch.int8)),
+    )
+]
+
+ROWS = [*PER_TENSOR, *PER_CHANNEL, *PER_TOKEN, *PER_GROUP, *CHOSEN, *FAKE, *PRODUCTS]
 
 
 @parametrize(ROWS)

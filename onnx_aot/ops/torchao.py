@@ -1,0 +1,56 @@
+"""torchao's operators on small floating point numbers.
+
+Its other operators (``quantize_affine``, ``choose_qparams_affine``, ...) are expanded with rules of
+their own. They exist once torchao has been imported, and this family is imported when a graph has
+one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.registry import register
+
+__all__: list[str] = []
+
+torchao = torch.ops.torchao
+Value = ir.Value
+FLOAT = ir.DataType.FLOAT
+
+
+def _spread(op: Builder, scale: Value, like: Value) -> Value:
+    """The scale of each element: a scale belongs to a block of equally many along each axis."""
+    if op.rank(scale) != op.rank(like):
+        return scale  # one number
+    for axis in range(op.rank(scale)):
+        blocks, size = op.size(scale, axis), op.size(like, axis)
+        if blocks == 1 or (isinstance(blocks, ir.Value) and isinstance(size, ir.Value)):
+            continue  # one, or one per row of a dynamic number
+        assert isinstance(blocks, int), "the number of scales along a static axis must be known"
+        assert isinstance(size, int), "the size of an axis with several scales must be known"
+        if blocks != size:
+            index = [position // (size // blocks) for position in range(size)]
+            scale = op.Gather(scale, op.constant(index), axis=axis)
+    return scale
+
+
+@register(torchao.quantize_affine_float8_non_decomposed.default)
+def quantize_float8(
+    op: Builder, tensor: Value, scale: Value, float8_dtype: Any = torch.float8_e4m3fn
+) -> Value:
+    numbers = op.Div(op.cast(tensor, FLOAT), _spread(op, op.cast(scale, FLOAT), tensor))
+    most = torch.finfo(op.result.dtype).max
+    return op.cast(op.Clip(numbers, -most, most), op.result_dtype)
+
+
+@register(torchao.dequantize_affine_float8_non_decomposed.default)
+def dequantize_float8(
+    op: Builder, tensor: Value, scale: Value, output_dtype: Any = torch.float32
+) -> Value:
+    numbers = op.cast(tensor, FLOAT)
+    scaled = op.Mul(numbers, _spread(op, op.cast(scale, FLOAT), tensor))
+    return op.cast(scaled, op.result_dtype)

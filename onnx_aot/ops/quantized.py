@@ -15,7 +15,15 @@ from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import LIMITS, register
 
-__all__ = ["AT_TIES", "dequantize", "quantize", "scalar", "spread"]
+__all__ = [
+    "AT_TIES",
+    "dequantize",
+    "move_to_grid",
+    "quantize",
+    "scalar",
+    "spread",
+    "within_grid",
+]
 
 aten = torch.ops.aten
 Value = ir.Value
@@ -138,7 +146,7 @@ def dequantize(
 # --- fake quantization: to the grid and back -----------------------------------------------------
 
 
-def _fake_quantized(
+def move_to_grid(
     op: Builder,
     value: Value,
     scale: Any,
@@ -166,6 +174,13 @@ def _fake_quantized(
     return op.cast(op.Mul(steps, spread(op, op.cast(scale, work), rank, axis)), dtype)
 
 
+def within_grid(
+    op: Builder, value: Value, scale: Any, zero_point: Any, low: int, high: int, axis: int | None
+) -> Value:
+    """Which numbers the bounds do not move."""
+    return _on_grid(op, value, scale, zero_point, low, high, axis)[1]
+
+
 def _on_grid(
     op: Builder, value: Value, scale: Any, zero_point: Any, low: int, high: int, axis: int | None
 ) -> tuple[Value, Value]:
@@ -188,7 +203,7 @@ def _on_grid(
 def aten_fake_quantize_per_tensor_affine(
     op: Builder, self: Value, scale: float, zero_point: int, quant_min: int, quant_max: int
 ) -> Value:
-    return _fake_quantized(op, self, scale, zero_point, quant_min, quant_max)
+    return move_to_grid(op, self, scale, zero_point, quant_min, quant_max)
 
 
 @register(aten.fake_quantize_per_tensor_affine.tensor_qparams)
@@ -196,7 +211,7 @@ def aten_fake_quantize_per_tensor_affine_tensors(
     op: Builder, self: Value, scale: Value, zero_point: Value, quant_min: int, quant_max: int
 ) -> Value:
     factor, offset = scalar(op, scale, FLOAT), scalar(op, zero_point, INT64)
-    return _fake_quantized(op, self, factor, offset, quant_min, quant_max)
+    return move_to_grid(op, self, factor, offset, quant_min, quant_max)
 
 
 @register(aten.fake_quantize_per_tensor_affine_cachemask.default)
@@ -205,8 +220,8 @@ def aten_fake_quantize_per_tensor_affine_cachemask(
 ) -> list[Value]:
     """With which elements the bounds did not move."""
     return [
-        _fake_quantized(op, self, scale, zero_point, quant_min, quant_max),
-        _on_grid(op, self, scale, zero_point, quant_min, quant_max, None)[1],
+        move_to_grid(op, self, scale, zero_point, quant_min, quant_max),
+        within_grid(op, self, scale, zero_point, quant_min, quant_max, None),
     ]
 
 
@@ -222,8 +237,8 @@ def aten_fake_quantize_cachemask_tensors(
 ) -> list[Value]:
     factor, offset = scalar(op, scale, FLOAT), scalar(op, zero_point, INT64)
     enabled = scalar(op, fake_quant_enabled, BOOL)
-    quantized = _fake_quantized(op, self, factor, offset, quant_min, quant_max)
-    inside = _on_grid(op, self, factor, offset, quant_min, quant_max, None)[1]
+    quantized = move_to_grid(op, self, factor, offset, quant_min, quant_max)
+    inside = within_grid(op, self, factor, offset, quant_min, quant_max, None)
     return [op.Where(enabled, quantized, self), op.Or(inside, op.Not(enabled))]
 
 
@@ -238,7 +253,7 @@ def aten_fake_quantize_per_channel_affine(
     quant_max: int,
 ) -> Value:
     axis = op.axis(self, axis)
-    return _fake_quantized(op, self, scale, zero_point, quant_min, quant_max, axis)
+    return move_to_grid(op, self, scale, zero_point, quant_min, quant_max, axis)
 
 
 @register(aten.fake_quantize_per_channel_affine_cachemask.default)
@@ -253,8 +268,8 @@ def aten_fake_quantize_per_channel_affine_cachemask(
 ) -> list[Value]:
     axis = op.axis(self, axis)
     return [
-        _fake_quantized(op, self, scale, zero_point, quant_min, quant_max, axis),
-        _on_grid(op, self, scale, zero_point, quant_min, quant_max, axis)[1],
+        move_to_grid(op, self, scale, zero_point, quant_min, quant_max, axis),
+        within_grid(op, self, scale, zero_point, quant_min, quant_max, axis),
     ]
 
 
@@ -274,7 +289,7 @@ def aten_fake_quantize_learnable_per_tensor_affine(
     grad_factor: float = 1.0,
 ) -> Value:
     offset = _learnt_zero_point(op, scalar(op, zero_point, FLOAT), quant_min, quant_max)
-    return _fake_quantized(op, self, scalar(op, scale, FLOAT), offset, quant_min, quant_max)
+    return move_to_grid(op, self, scalar(op, scale, FLOAT), offset, quant_min, quant_max)
 
 
 @register(aten._fake_quantize_learnable_per_channel_affine.default)
@@ -290,7 +305,7 @@ def aten_fake_quantize_learnable_per_channel_affine(
 ) -> Value:
     offset = _learnt_zero_point(op, zero_point, quant_min, quant_max)
     axis = op.axis(self, axis)
-    return _fake_quantized(op, self, scale, offset, quant_min, quant_max, axis)
+    return move_to_grid(op, self, scale, offset, quant_min, quant_max, axis)
 
 
 # --- products of integers -------------------------------------------------------------------------

@@ -72,6 +72,7 @@ FAMILIES = (
     "polynomials",
     "pooling",
     "quantized",
+    "quantized_training",
     "random",
     "reduction",
     "resize",

@@ -9,7 +9,7 @@ import torch
 
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.matrices import on_diagonal
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import LIMITS, register
 
 __all__: list[str] = []
 
@@ -17,8 +17,8 @@ aten = torch.ops.aten
 Value = ir.Value
 INT64 = ir.DataType.INT64
 
-TERMS = {ir.DataType.FLOAT: 12, ir.DataType.DOUBLE: 20}
-"""Terms of the series that count for a matrix whose norm is at most 1."""
+SERIES = {ir.DataType.FLOAT: (3.0, 18), ir.DataType.DOUBLE: (1.0, 20)}
+"""Largest norm of a matrix that is put into the series, and how many terms count for it."""
 
 HALVINGS = 1100
 """More than the exponents of any type; infinite norms would ask for as many."""
@@ -27,18 +27,19 @@ HALVINGS = 1100
 def _exponential(op: Builder, matrix: Value) -> Value:
     """Scaling and squaring (Higham 2005), with Taylor's series as torch has it.
 
-    ``exp(A) = exp(A / 2^s)^(2^s)``, where s is for each matrix of a batch such that the norm is at
-    most 1. Squaring goes on as long as one of them needs it.
+    ``exp(A) = exp(A / 2^s)^(2^s)``, where s is for each matrix of a batch such that the norm is in
+    the series' range. Squaring goes on as long as one of them needs it.
     """
-    size = op.size(matrix, -1)
+    size, rank = op.size(matrix, -1), op.rank(matrix)
     one = op.cast(on_diagonal(op, size, size), matrix.dtype)
+    largest, terms = SERIES.get(matrix.dtype or ir.DataType.DOUBLE, SERIES[ir.DataType.DOUBLE])
     columns = op.reduce("ReduceSum", op.Abs(matrix), [-2], keepdims=True)
-    # the norm as a power mean: a maximum of nothing is an error
-    bound = op.reduce("ReduceL2", columns, [-1], keepdims=True)
-    halvings = op.Ceil(op.Div(op.Log(op.Max(bound, 1.0)), math.log(2)))
+    # with another column: a maximum of nothing is an error
+    columns = op.Pad(columns, [0] * (2 * rank - 1) + [1], largest)
+    bound = op.reduce("ReduceMax", columns, [-1], keepdims=True)
+    halvings = op.Ceil(op.Div(op.Log(op.Div(bound, largest)), math.log(2)))
     halvings = op.Min(halvings, float(HALVINGS))
     scaled = op.Mul(matrix, op.Pow(op.cast(0.5, matrix.dtype), halvings))
-    terms = TERMS.get(matrix.dtype or ir.DataType.FLOAT, 20)
 
     def add(i: Value, total: Value) -> tuple[Value]:
         divisor = op.cast(op.Sub(terms, i), matrix.dtype)
@@ -61,6 +62,11 @@ def _squared(op: Builder, series: Value, times: Value) -> Value:
 
     first = more(op.constant(0))
     return op.loop(HALVINGS, [series], square, condition=first)[0]
+
+
+LIMITS[aten.linalg_matrix_exp.default] = (
+    "elements that are small against the largest one differ by the rounding errors of that one"
+)
 
 
 @register(aten.linalg_matrix_exp.default)

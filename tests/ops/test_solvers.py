@@ -220,13 +220,13 @@ CHOLESKY = [
 ]
 
 COMPOSITE = [
-    Row(aten.linalg_matrix_power.default, (regular("n", "n"), -2), name="inverse", sizes=EMPTY),
     Row(
-        aten.linalg_tensorinv.default,
+        aten._linalg_check_errors.default,
         (regular(6, 6),),
         call=lambda x: torch.linalg.tensorinv(x.reshape(2, 3, 6)),
-        name="_linalg_check_errors",
+        captured=aten.linalg_tensorinv.default,
     ),
+    Row(aten.linalg_matrix_power.default, (regular("n", "n"), -2), name="inverse", sizes=EMPTY),
     Row(aten.linalg_tensorsolve.default, (floats(2, 3, 6), floats(2, 3))),
 ]
 

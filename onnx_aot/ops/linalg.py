@@ -191,6 +191,8 @@ def aten_cosine_similarity(
     op: Builder, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8
 ) -> Value:
     """``x1 x2 / (max(|x1|, eps) max(|x2|, eps))`` of what the two broadcast to."""
+    if op.rank(x1) == op.rank(x2) == 0:
+        x1, x2, dim = op.Unsqueeze(x1, [0]), op.Unsqueeze(x2, [0]), 0
     left, right, axes = x1, x2, [dim]
     if x1.shape != x2.shape:
         left, right = op.Expand(x1, op.Shape(x2)), op.Expand(x2, op.Shape(x1))

@@ -225,6 +225,7 @@ DISTANCES = [
         for name, args in (
             ("", (floats("n", 3), floats("n", 3))),
             ("negative", (floats("n", 3, "m"), floats("n", 3, "m"), -1)),
+            ("rank 0", (floats(), floats(), 0)),
             ("first", (floats("m", 3), floats("m", 3), 0)),
             ("broadcast", (floats("n", 3), floats(1, 3))),
             ("broadcast ranks", (floats("n", 2, 3), floats(3), -1)),

@@ -58,6 +58,7 @@ FAMILIES = (
     "fft",
     "float_parts",
     "fractional_pooling",
+    "fused_attention",
     "gradient",
     "grid",
     "indexing",

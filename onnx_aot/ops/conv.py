@@ -11,7 +11,7 @@ from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.movement import reshaped
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import minus, plus, product, times
-from onnx_aot.ops.windows import batched, gathered, padded, per_axis
+from onnx_aot.ops.windows import NARROW, batched, gathered, padded, per_axis
 
 __all__: list[str] = []
 
@@ -160,7 +160,11 @@ def aten_conv_transpose(
         # stride
         beyond = any(extra >= stride for extra, stride in zip(more, strides, strict=True) if extra)
         if beyond or x.dtype not in CONVOLVED:
-            return _transposed(op, x, weight, bias, strides, pads, more, groups, dilations)
+            wide = ir.DataType.FLOAT if x.dtype in NARROW else x.dtype
+            shift = None if bias is None else op.cast(bias, wide)
+            value, rows = op.cast(x, wide), op.cast(weight, wide)
+            value = _transposed(op, value, rows, shift, strides, pads, more, groups, dilations)
+            return op.cast(value, x.dtype)
         return op.ConvTranspose(
             x,
             weight,

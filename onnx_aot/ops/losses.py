@@ -54,6 +54,32 @@ def aten_hinge_embedding_loss(
     return _reduced(op, op.Add(apart, close), reduction)
 
 
+@register(aten.binary_cross_entropy_with_logits.default)
+def aten_binary_cross_entropy_with_logits(
+    op: Builder,
+    self: Value,
+    target: Value,
+    weight: Value | None = None,
+    pos_weight: Value | None = None,
+    reduction: int = MEAN,
+) -> Value:
+    """``w ((1 - y) x - (1 + (p - 1) y) logsigmoid(x))``, in float32 at least.
+
+    The logarithm is ``min(x, 0) - log(1 + exp(-|x|))``.
+    """
+    dtype = op.result_dtype
+    wide = ir.DataType.FLOAT if dtype in NARROW else dtype
+    x, y = op.cast(self, wide), op.cast(target, wide)
+    log = op.Sub(op.Min(x, 0.0), op.Log(op.Add(op.Exp(op.Neg(op.Abs(x))), 1.0)))
+    if pos_weight is not None:
+        positive = op.Sub(op.cast(pos_weight, wide), 1.0)
+        log = op.Mul(op.Add(op.Mul(positive, y), 1.0), log)
+    loss = op.Sub(op.Mul(op.Sub(1.0, y), x), log)
+    if weight is not None:
+        loss = op.Mul(loss, op.cast(weight, wide))
+    return op.cast(_reduced(op, loss, reduction), dtype)
+
+
 @register(aten.multilabel_margin_loss.default)
 def aten_multilabel_margin_loss(
     op: Builder, self: Value, target: Value, reduction: int = MEAN

@@ -72,7 +72,21 @@ LABELS = [
     Row(aten.multilabel_margin_loss_forward.default, (floats("n", 5), labels("n", 5), 0)),
 ]
 
-ROWS = [*RANKING, *HINGE, *LABELS]
+LOGITS = [
+    Row(
+        aten.binary_cross_entropy_with_logits.default,
+        (x, floats(*x.sizes, low=0, high=1, dtype=x.dtype), weight, positive, reduction),
+        name=f"{x.dtype}, {reduction}",
+    )
+    for x, weight, positive, reduction in (
+        (floats("n", 3, low=-90, high=90), None, None, 1),
+        (floats("n", 3), floats(3), floats(3), 0),
+        (floats("n", 3, dtype=torch.float64), None, floats(3, dtype=torch.float64), 2),
+        (floats("n", 3, **HALF), floats(3, **HALF), floats(3, **HALF), 1),
+    )
+]
+
+ROWS = [*LOGITS, *RANKING, *HINGE, *LABELS]
 
 
 @parametrize(ROWS)

@@ -268,12 +268,12 @@ def _atanh(op: Builder, value: Complex) -> Complex:
     return Complex(op.Mul(real, op.Sign(value.real)), op.Div(turn, two))
 
 
-@register_complex(aten.asin.default, aten.arcsin.default)
+@register_complex(aten.asin.default)
 def complex_asin(op: Builder, self: Complex) -> Complex:
     return _asin(op, self)
 
 
-@register_complex(aten.asinh.default, aten.arcsinh.default)
+@register_complex(aten.asinh.default)
 def complex_asinh(op: Builder, self: Complex) -> Complex:
     return _turned_back(_asin(op, _turned(self, op)), op)
 
@@ -286,12 +286,12 @@ def _acos(op: Builder, value: Complex) -> Complex:
     return Complex(real, real_function(aten.asinh.default)(op, crossed))
 
 
-@register_complex(aten.acos.default, aten.arccos.default)
+@register_complex(aten.acos.default)
 def complex_acos(op: Builder, self: Complex) -> Complex:
     return _acos(op, self)
 
 
-@register_complex(aten.acosh.default, aten.arccosh.default)
+@register_complex(aten.acosh.default)
 def complex_acosh(op: Builder, self: Complex) -> Complex:
     """``i acos(z)`` or its negative, whichever has a positive real part."""
     turned = _turned(_acos(op, self), op)
@@ -302,12 +302,12 @@ def complex_acosh(op: Builder, self: Complex) -> Complex:
     )
 
 
-@register_complex(aten.atanh.default, aten.arctanh.default)
+@register_complex(aten.atanh.default)
 def complex_atanh(op: Builder, self: Complex) -> Complex:
     return _atanh(op, self)
 
 
-@register_complex(aten.atan.default, aten.arctan.default)
+@register_complex(aten.atan.default)
 def complex_atan(op: Builder, self: Complex) -> Complex:
     return _turned_back(_atanh(op, _turned(self, op)), op)
 

@@ -85,8 +85,8 @@ def _evaluate(op: Builder, x: Any, n: Any, recurrence: Recurrence) -> Value:
     return op.loop(op.Sub(highest, 1), [one, first, value], advance)[2]
 
 
-def _register(name: str, recurrence: Recurrence, shifted: bool) -> None:
-    packet = getattr(aten, f"special_{'shifted_' if shifted else ''}{name}")
+def _register(name: str, shifted: bool, *targets: Any) -> None:
+    recurrence = FAMILIES[name]
 
     def translation(op: Builder, x: Any, n: Any) -> Value:
         if shifted:  # from 0 to 1
@@ -100,11 +100,91 @@ def _register(name: str, recurrence: Recurrence, shifted: bool) -> None:
         nan = op.constant(math.nan, op.result_dtype)
         return op.Where(op.Greater(degree, limit), nan, value)
 
-    translation.__name__ = f"aten_{packet.__name__}"
-    register(packet.default, packet.x_scalar, packet.n_scalar)(translation)
+    translation.__name__ = f"aten_special_{name}"
+    register(*targets)(translation)
 
 
-for _name, _recurrence in FAMILIES.items():
-    _register(_name, _recurrence, False)
-    if _name.startswith("chebyshev"):
-        _register(_name, _recurrence, True)
+_register(
+    "chebyshev_polynomial_t",
+    False,
+    aten.special_chebyshev_polynomial_t.default,
+    aten.special_chebyshev_polynomial_t.x_scalar,
+    aten.special_chebyshev_polynomial_t.n_scalar,
+)
+_register(
+    "chebyshev_polynomial_t",
+    True,
+    aten.special_shifted_chebyshev_polynomial_t.default,
+    aten.special_shifted_chebyshev_polynomial_t.x_scalar,
+    aten.special_shifted_chebyshev_polynomial_t.n_scalar,
+)
+_register(
+    "chebyshev_polynomial_u",
+    False,
+    aten.special_chebyshev_polynomial_u.default,
+    aten.special_chebyshev_polynomial_u.x_scalar,
+    aten.special_chebyshev_polynomial_u.n_scalar,
+)
+_register(
+    "chebyshev_polynomial_u",
+    True,
+    aten.special_shifted_chebyshev_polynomial_u.default,
+    aten.special_shifted_chebyshev_polynomial_u.x_scalar,
+    aten.special_shifted_chebyshev_polynomial_u.n_scalar,
+)
+_register(
+    "chebyshev_polynomial_v",
+    False,
+    aten.special_chebyshev_polynomial_v.default,
+    aten.special_chebyshev_polynomial_v.x_scalar,
+    aten.special_chebyshev_polynomial_v.n_scalar,
+)
+_register(
+    "chebyshev_polynomial_v",
+    True,
+    aten.special_shifted_chebyshev_polynomial_v.default,
+    aten.special_shifted_chebyshev_polynomial_v.x_scalar,
+    aten.special_shifted_chebyshev_polynomial_v.n_scalar,
+)
+_register(
+    "chebyshev_polynomial_w",
+    False,
+    aten.special_chebyshev_polynomial_w.default,
+    aten.special_chebyshev_polynomial_w.x_scalar,
+    aten.special_chebyshev_polynomial_w.n_scalar,
+)
+_register(
+    "chebyshev_polynomial_w",
+    True,
+    aten.special_shifted_chebyshev_polynomial_w.default,
+    aten.special_shifted_chebyshev_polynomial_w.x_scalar,
+    aten.special_shifted_chebyshev_polynomial_w.n_scalar,
+)
+_register(
+    "hermite_polynomial_h",
+    False,
+    aten.special_hermite_polynomial_h.default,
+    aten.special_hermite_polynomial_h.x_scalar,
+    aten.special_hermite_polynomial_h.n_scalar,
+)
+_register(
+    "hermite_polynomial_he",
+    False,
+    aten.special_hermite_polynomial_he.default,
+    aten.special_hermite_polynomial_he.x_scalar,
+    aten.special_hermite_polynomial_he.n_scalar,
+)
+_register(
+    "laguerre_polynomial_l",
+    False,
+    aten.special_laguerre_polynomial_l.default,
+    aten.special_laguerre_polynomial_l.x_scalar,
+    aten.special_laguerre_polynomial_l.n_scalar,
+)
+_register(
+    "legendre_polynomial_p",
+    False,
+    aten.special_legendre_polynomial_p.default,
+    aten.special_legendre_polynomial_p.x_scalar,
+    aten.special_legendre_polynomial_p.n_scalar,
+)

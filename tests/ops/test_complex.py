@@ -11,6 +11,7 @@ from onnx_aot.errors import InferenceError
 from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
 
 aten = torch.ops.aten
+prims = torch.ops.prims
 Tensor = torch.Tensor
 
 
@@ -99,6 +100,19 @@ ROWS = [
     Row(aten.polar.default, (REAL, floats("n", "m"))),
     Row(aten.view_as_real.default, (C,)),
     Row(aten.view_as_complex.default, (floats("n", "m", 2),)),
+    Row(aten.resolve_conj.default, (C,)),
+    Row(aten._conj.default, (C,), call=lambda x: x.conj() + 1),
+    Row(aten.conj.default, (C,), call=lambda x: aten.conj(x) + 1),
+    Row(aten.conj_physical.default, (C,)),
+    Row(prims.conj_physical.default, (C,)),
+    Row(prims.real.default, (C,)),
+    Row(prims.imag.default, (C,)),
+    Row(prims.convert_element_type.default, (C, torch.complex128)),
+    Row(aten.real.default, (C,)),
+    Row(aten.imag.default, (C,)),
+    Row(aten.view_as_real_copy.default, (C,)),
+    Row(aten.view_as_complex_copy.default, (floats("n", "m", 2),)),
+    Row(aten.isreal.default, (C,)),
     Row(aten.eq.Tensor, (C, C)),
     Row(aten.ne.Tensor, (C, D)),
     Row(aten.eq.Scalar, (C, 1.0)),

@@ -1,15 +1,13 @@
-"""Each function is a row; matrices are well conditioned."""
+"""Well conditioned matrices of complex numbers."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 
-import onnx_aot
+from tests.ops.rows import Row, T, check, parametrize
 
+aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
@@ -24,87 +22,155 @@ def hermitian(*batch: int) -> Tensor:
     return a @ a.mH + torch.eye(4)
 
 
-SQUARE = [
-    torch.linalg.inv,
-    torch.inverse,
-    torch.linalg.inv_ex,
-    torch.linalg.det,
-    torch.det,
-    torch.linalg.slogdet,
-    torch.slogdet,
-    torch.logdet,
-    torch.linalg.lu_factor,
-    torch.linalg.lu_factor_ex,
-    torch.linalg.lu,
-    lambda a: torch.lu_unpack(*torch.linalg.lu_factor(a)),
-    lambda a: torch.linalg.matrix_power(a, -2),
+def matrices(*batch: int, rows: int = 4, columns: int = 4) -> T:
+    return T(batch, torch.complex64, lambda *b: matrix(*b, rows=rows, columns=columns))
+
+
+def positive(*batch: int, scale: float = 1.0) -> T:
+    return T(batch, torch.complex64, lambda *b: hermitian(*b) * scale)
+
+
+def lu_factor(a: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.linalg.lu_factor(a)
+
+
+def _square(*batch: int) -> list[Row]:
+    a = (matrices(*batch),)
+    names = "x".join(map(str, batch))
+    return [
+        Row(aten.linalg_inv.default, a, name=names),
+        Row(aten.inverse.default, a, name=names),
+        Row(aten.linalg_inv_ex.default, a, name=names),
+        Row(aten.linalg_det.default, a, name=names),
+        Row(aten.det.default, a, name=names),
+        Row(aten._linalg_det.default, a, call=lambda a: aten._linalg_det(a)[0], name=names),
+        Row(aten.linalg_slogdet.default, a, name=names),
+        Row(aten.slogdet.default, a, name=names),
+        Row(
+            aten._linalg_slogdet.default, a, call=lambda a: aten._linalg_slogdet(a)[:2], name=names
+        ),
+        Row(aten.logdet.default, a, name=names),
+        Row(aten.linalg_lu_factor.default, a, name=names),
+        Row(aten.linalg_lu_factor_ex.default, a, name=names),
+        Row(aten._lu_with_info.default, a, name=names),
+        Row(aten.linalg_lu.default, a, name=names),
+        Row(aten.lu_unpack.default, a, call=lambda a: torch.lu_unpack(*lu_factor(a)), name=names),
+        Row(aten.linalg_matrix_power.default, (*a, -2), name=names),
+        Row(aten.linalg_pinv.atol_rtol_tensor, a, name=names),
+    ]
+
+
+def _pairs(*batch: int) -> list[Row]:
+    a, b = matrices(*batch), matrices(*batch, columns=3)
+    names = "x".join(map(str, batch))
+    wide = matrices(*batch, rows=3)
+    return [
+        Row(aten.linalg_solve.default, (a, b), name=names),
+        Row(aten.linalg_solve.default, (a, wide), {"left": False}, name=names + " right"),
+        Row(
+            aten.linalg_solve.default,
+            (a, b),
+            call=lambda a, b: torch.linalg.solve(a, b[..., 0]),
+            name=names + " vector",
+        ),
+        Row(aten.linalg_solve_ex.default, (a, b), name=names),
+        Row(
+            aten._linalg_solve_ex.default,
+            (a, b),
+            call=lambda a, b: aten._linalg_solve_ex(a, b)[0],
+            name=names,
+        ),
+        Row(aten.linalg_solve_triangular.default, (a, b), {"upper": True}, name=names),
+        Row(
+            aten.linalg_solve_triangular.default,
+            (a, b),
+            {"upper": False, "unitriangular": True},
+            name=names + " unit",
+        ),
+        Row(
+            aten.linalg_solve_triangular.default,
+            (a, wide),
+            {"upper": False, "left": False},
+            name=names + " right",
+        ),
+        Row(aten.triangular_solve.default, (b, a), {"transpose": True}, name=names),
+        Row(
+            aten.linalg_lu_solve.default,
+            (a, b),
+            call=lambda a, b: torch.linalg.lu_solve(*lu_factor(a), b),
+            name=names,
+        ),
+        Row(
+            aten.linalg_lu_solve.default,
+            (a, b),
+            call=lambda a, b: torch.linalg.lu_solve(*lu_factor(a), b, adjoint=True),
+            name=names + " adjoint",
+        ),
+        Row(
+            aten.lu_solve.default,
+            (a, b),
+            call=lambda a, b: torch.lu_solve(b, *lu_factor(a)),
+            name=names,
+        ),
+    ]
+
+
+def _hermitian(*batch: int) -> list[Row]:
+    a = (positive(*batch),)
+    names = "x".join(map(str, batch))
+    return [
+        Row(aten.linalg_cholesky.default, a, name=names),
+        Row(aten.cholesky.default, a, name=names),
+        Row(aten.linalg_cholesky.default, a, {"upper": True}, name=names + " upper"),
+        Row(aten.linalg_cholesky_ex.default, a, name=names),
+        Row(
+            aten.cholesky_inverse.default,
+            a,
+            call=lambda a: torch.cholesky_inverse(torch.linalg.cholesky(a)),
+            name=names,
+        ),
+        Row(
+            aten.cholesky_solve.default,
+            a,
+            call=lambda a: torch.cholesky_solve(a, torch.linalg.cholesky(a)),
+            name=names,
+        ),
+        Row(
+            aten.cholesky_solve.default,
+            a,
+            call=lambda a: torch.cholesky_solve(a, torch.linalg.cholesky(a, upper=True), True),
+            name=names + " upper",
+        ),
+        Row(aten.linalg_eigvalsh.default, a, name=names),
+        Row(aten.linalg_eigvalsh.default, a, {"UPLO": "U"}, name=names + " upper"),
+        Row(aten._linalg_eigh.default, a, call=lambda a: aten._linalg_eigh(a)[0], name=names),
+        Row(aten.linalg_svdvals.default, a, name=names),
+        Row(aten._linalg_svd.default, a, call=lambda a: aten._linalg_svd(a)[1], name=names),
+        Row(aten.linalg_pinv.atol_rtol_tensor, a, {"hermitian": True}, name=names + " hermitian"),
+        Row(aten.linalg_matrix_exp.default, (positive(*batch, scale=0.05),), name=names),
+        Row(aten.matrix_exp.default, (positive(*batch, scale=0.05),), name=names),
+    ]
+
+
+ROWS = [
+    *_square(),
+    *_square(2),
+    *_square(0),
+    *_pairs(),
+    *_pairs(2),
+    *_hermitian(),
+    *_hermitian(2),
+    Row(aten.linalg_lu.default, (matrices(rows=3, columns=5),), name="wide"),
+    Row(aten.linalg_lu.default, (matrices(rows=5, columns=3),), name="tall"),
+    Row(
+        aten.linalg_det.default,
+        (T((3, 3), torch.complex64, lambda *s: torch.ones(s) * (1 + 2j)),),
+        name="singular",
+    ),
 ]
 
-PAIRS = [
-    torch.linalg.solve,
-    lambda a, b: torch.linalg.solve(a, b, left=False),
-    lambda a, b: torch.linalg.solve(a, b[..., 0]),
-    torch.linalg.solve_ex,
-    lambda a, b: torch.linalg.solve_triangular(a, b, upper=True),
-    lambda a, b: torch.linalg.solve_triangular(a, b, upper=False, unitriangular=True),
-    lambda a, b: torch.linalg.solve_triangular(a, b, upper=False, left=False),
-    lambda a, b: torch.triangular_solve(b, a, transpose=True)[0],
-    lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b),
-    lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b, adjoint=True),
-    lambda a, b: torch.lu_solve(b, *torch.linalg.lu_factor(a)),
-]
 
-POSITIVE = [
-    torch.linalg.cholesky,
-    lambda a: torch.linalg.cholesky(a, upper=True),
-    torch.linalg.cholesky_ex,
-    lambda a: torch.cholesky_inverse(torch.linalg.cholesky(a)),
-    lambda a: torch.cholesky_solve(a, torch.linalg.cholesky(a)),
-    lambda a: torch.cholesky_solve(a, torch.linalg.cholesky(a, upper=True), upper=True),
-    torch.linalg.eigvalsh,
-    lambda a: torch.linalg.eigvalsh(a, UPLO="U"),
-    torch.linalg.svdvals,
-    torch.matrix_exp,
-]
-
-
-class Call(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Tensor) -> Any:
-        return self.function(*args)
-
-
-def check(function: Callable[..., Any], *args: Tensor) -> None:
-    onnx_aot.export(Call(function), args, verify=True)
-
-
-@pytest.mark.parametrize("batch", [(), (2,), (0,)], ids=str)
-@pytest.mark.parametrize("function", SQUARE)
-def test_one_matrix(function: Callable[..., Any], batch: tuple[int, ...]) -> None:
-    check(function, matrix(*batch))
-
-
-@pytest.mark.parametrize("batch", [(), (2,)], ids=str)
-@pytest.mark.parametrize("function", PAIRS)
-@pytest.mark.filterwarnings("ignore:torch.(triangular_solve|lu_solve) is deprecated")
-def test_two_matrices(function: Callable[..., Any], batch: tuple[int, ...]) -> None:
-    check(function, matrix(*batch), matrix(*batch))
-
-
-@pytest.mark.parametrize("batch", [(), (2,)], ids=str)
-@pytest.mark.parametrize("function", POSITIVE)
-def test_hermitian_matrices(function: Callable[..., Any], batch: tuple[int, ...]) -> None:
-    scale = 0.05 if function is torch.matrix_exp else 1.0
-    check(function, hermitian(*batch) * scale)
-
-
-@pytest.mark.parametrize("shape", [(3, 5), (5, 3)], ids=str)
-def test_oblong_matrices(shape: tuple[int, int]) -> None:
-    check(torch.linalg.lu, matrix(rows=shape[0], columns=shape[1]))
-
-
-def test_a_singular_matrix_has_no_determinant() -> None:
-    check(torch.linalg.det, torch.ones(3, 3, dtype=torch.complex64) * (1 + 2j))
+@parametrize(ROWS)
+@pytest.mark.filterwarnings("ignore:torch.(triangular_solve|lu_solve|cholesky) is deprecated")
+def test_rows(row: Row) -> None:
+    check(row)

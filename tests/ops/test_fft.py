@@ -1,15 +1,36 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
 from tests.ops.rows import Row, T, check, floats, parametrize, positive
 
 aten = torch.ops.aten
+prims = torch.ops.prims
 
 
 def numbers(*sizes: int | str, dtype: torch.dtype = torch.complex64) -> T:
     return T(sizes, dtype, lambda *s: torch.randn(s, dtype=torch.complex128))
+
+
+STFT = [
+    {"n_fft": 8},
+    {"n_fft": 8, "hop_length": 3},
+    {"n_fft": 9, "hop_length": 2, "win_length": 6},
+    {"n_fft": 8, "normalized": True},
+    {"n_fft": 8, "onesided": False},
+    {"n_fft": 8, "center": False},
+]
+
+
+def short_time(x: torch.Tensor, window: torch.Tensor, **options: int) -> torch.Tensor:
+    return torch.stft(x, window=window, return_complex=True, **options)
+
+
+def inverse_short_time(x: torch.Tensor, window: torch.Tensor, **options: int) -> torch.Tensor:
+    return torch.istft(x, window=window, **options)
 
 
 C = numbers("n", 6)
@@ -43,42 +64,50 @@ ROWS = [
     Row(aten.fft_fftshift.default, (C,)),
     Row(aten.fft_ifftshift.default, (REAL,)),
     Row(aten.fft_rfft.default, (floats(1),), name="one element"),
-]
-
-STFT = [
-    {"n_fft": 8},
-    {"n_fft": 8, "hop_length": 3},
-    {"n_fft": 9, "hop_length": 2, "win_length": 6},
-    {"n_fft": 8, "normalized": True},
-    {"n_fft": 8, "onesided": False},
-    {"n_fft": 8, "center": False},
+    Row(aten._fft_c2c.default, (C, [1], 1, True)),
+    Row(aten._fft_r2c.default, (REAL, [1], 2, False)),
+    Row(aten._fft_c2r.default, (C, [1], 0, 10)),
+    Row(prims.fft_c2c.default, (C,), {"dim": [1], "forward": False}),
+    Row(prims.fft_r2c.default, (REAL,), {"dim": [1], "onesided": True}),
+    Row(prims.fft_c2r.default, (C,), {"dim": [1], "last_dim_size": 10}),
+    *(
+        Row(
+            aten.stft.default,
+            (floats("n", 40), positive(options.get("win_length", options["n_fft"]))),
+            call=partial(short_time, **options),
+            name=str(options),
+        )
+        for options in STFT
+    ),
+    Row(
+        aten.stft.default,
+        (floats("n", 40),),
+        call=lambda x: torch.stft(x, 8, return_complex=True),
+        name="without a window",
+    ),
+    *(
+        Row(
+            aten.istft.default,
+            (
+                numbers(
+                    2,
+                    options["n_fft"] // 2 + 1
+                    if options.get("onesided", True)
+                    else options["n_fft"],
+                    12,
+                ),
+                positive(options.get("win_length", options["n_fft"])),
+            ),
+            call=partial(inverse_short_time, length=length, **options),
+            name=f"{options} {length}",
+        )
+        for options in (*STFT[:2], *STFT[3:-1])
+        for length in (None, 24)
+    ),
 ]
 
 
 @parametrize(ROWS)
+@pytest.mark.filterwarnings("ignore:A window was not provided")
 def test_rows(row: Row) -> None:
     check(row)
-
-
-@pytest.mark.filterwarnings("ignore:A window was not provided")
-@pytest.mark.parametrize("options", STFT, ids=str)
-@pytest.mark.parametrize("windowed", [True, False])
-def test_stft(options: dict[str, int], windowed: bool) -> None:
-    length = options.get("win_length", options["n_fft"])
-
-    def call(x: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
-        return torch.stft(x, window=window if windowed else None, return_complex=True, **options)
-
-    check(Row(aten.stft.default, (floats("n", 40), positive(length)), call=call))
-
-
-@pytest.mark.parametrize("options", [*STFT[:2], *STFT[3:-1]], ids=str)
-@pytest.mark.parametrize("length", [None, 24])
-def test_istft(options: dict[str, int], length: int | None) -> None:
-    window = options.get("win_length", options["n_fft"])
-    bins = options["n_fft"] // 2 + 1 if options.get("onesided", True) else options["n_fft"]
-
-    def call(x: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
-        return torch.istft(x, window=window, length=length, **options)
-
-    check(Row(aten.istft.default, (numbers(2, bins, 12), positive(window)), call=call))

@@ -15,7 +15,7 @@ import torch
 from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.random import Frame, exponentials, frame_of, normal, uniform, working_type
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import LIMITS, register
 
 __all__: list[str] = []
 
@@ -49,7 +49,8 @@ def aten_multinomial(
         keys = op.Div(weights, exponentials(op, weights, work))
         return op.TopK(keys, op.sizes([num_samples]), _outputs=2)[1]
     batched = op.rank(self) == 2
-    if count is not None and count > 0 and op.opset < 22:  # no kernel in ONNX Runtime since
+    drawable = count is not None and count > 0 and 0 not in (self.shape or ())
+    if drawable and op.opset < 22:  # Multinomial has no kernel in ONNX Runtime since
         logits = op.Log(op.cast(self, FLOAT))
         rows = logits if batched else op.Unsqueeze(logits, [0])
         drawn = op.Multinomial(rows, sample_size=count, dtype=int(INT64), seed=op.random_seed())
@@ -57,6 +58,11 @@ def aten_multinomial(
     sizes = [*op.all_sizes(self)[:-1], num_samples, op.size(self, -1)]
     keys = op.Div(op.Unsqueeze(weights, [-2]), exponentials(op, sizes, work))
     return op.ArgMax(keys, axis=op.rank(self), keepdims=0)
+
+
+LIMITS[aten.multinomial.default] = (
+    "with replacement, before opset 22, ONNX Runtime refuses a dynamic batch that turns out empty"
+)
 
 
 # --- rejection -----------------------------------------------------------------------------------

@@ -317,8 +317,10 @@ def aten_bernoulli(op: Builder, self: Value) -> Value:
 
 
 @register(aten.bernoulli.p)
-def aten_bernoulli_p(op: Builder, self: Value, p: float) -> Value:
-    return op.cast(op.Less(uniform(op, self, DOUBLE), float(p)), op.result_dtype)
+def aten_bernoulli_p(op: Builder, self: Value, p: float | None) -> Value:
+    """The in-place form, which becomes this one, may leave out its probability: one half."""
+    probability = 0.5 if p is None else float(p)
+    return op.cast(op.Less(uniform(op, self, DOUBLE), probability), op.result_dtype)
 
 
 @register(aten.bernoulli.Tensor)

@@ -21,29 +21,41 @@ def _made(op: Builder, compute: Any, *arguments: Any) -> ir.Value:
     return op.constant(compute(*arguments, dtype=dtype, device="cpu"))
 
 
-def _register(packet: Any) -> None:
-    """Registers the overloads that say no more than whether the window is periodic."""
-    compute = getattr(torch, packet.__name__)
+# By the overload; those that say no more than whether the window is periodic.
+PLAIN = {
+    aten.bartlett_window.default: torch.bartlett_window,
+    aten.blackman_window.default: torch.blackman_window,
+    aten.hamming_window.default: torch.hamming_window,
+    aten.hann_window.default: torch.hann_window,
+    aten.kaiser_window.default: torch.kaiser_window,
+}
+PERIODIC = {
+    aten.bartlett_window.periodic: torch.bartlett_window,
+    aten.blackman_window.periodic: torch.blackman_window,
+    aten.hamming_window.periodic: torch.hamming_window,
+    aten.hann_window.periodic: torch.hann_window,
+    aten.kaiser_window.periodic: torch.kaiser_window,
+}
 
-    @register(packet.default)
+
+def _register_plain(target: Any, compute: Any) -> None:
+    @register(target)
     def aten_window(op: Builder, window_length: int, dtype: Any = None) -> ir.Value:
         return _made(op, compute, window_length)
 
-    @register(packet.periodic)
+
+def _register_periodic(target: Any, compute: Any) -> None:
+    @register(target)
     def aten_window_periodic(
         op: Builder, window_length: int, periodic: bool, dtype: Any = None
     ) -> ir.Value:
         return _made(op, compute, window_length, periodic)
 
 
-for _packet in (
-    aten.bartlett_window,
-    aten.blackman_window,
-    aten.hamming_window,
-    aten.hann_window,
-    aten.kaiser_window,
-):
-    _register(_packet)
+for _target, _compute in PLAIN.items():
+    _register_plain(_target, _compute)
+for _target, _compute in PERIODIC.items():
+    _register_periodic(_target, _compute)
 
 
 @register(aten.hamming_window.periodic_alpha)

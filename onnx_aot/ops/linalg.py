@@ -11,7 +11,9 @@ import torch
 
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder
-from onnx_aot.ops.movement import swapped
+from onnx_aot.ops.indexing import counted
+from onnx_aot.ops.matrices import row_numbers
+from onnx_aot.ops.movement import shaped, swapped
 from onnx_aot.ops.reduction import Axes, axes_of
 from onnx_aot.ops.registry import register, register_names
 
@@ -111,8 +113,17 @@ def _plus_product(op: Builder, added: Value, product: Value, beta: Any, alpha: A
 
 @register(aten.einsum.default)
 def aten_einsum(op: Builder, equation: str, tensors: list[Value], path: Any = None) -> Value:
+    """Einsum of operands that have the result's type, to which integers that are only summed grow.
+
+    Where the output has no ellipsis, torch sums over the ellipsis' axes, which ONNX has no form of.
+    """
     equation = _spelled_out(equation)
-    operands = equation.partition("->")[0].split(",")
+    letters, _, output = equation.partition("->")
+    summed = "..." in letters and "..." not in output
+    if summed:
+        equation = f"{letters}->...{output}"
+    operands = letters.split(",")
+    tensors = [op.cast(tensor, op.result_dtype) for tensor in tensors]
     spread = [
         op.rank(tensor) - len(operand.replace("...", "")) if "..." in operand else 0
         for tensor, operand in zip(tensors, operands, strict=True)
@@ -124,7 +135,11 @@ def aten_einsum(op: Builder, equation: str, tensors: list[Value], path: Any = No
         else tensor
         for tensor, operand, rank in zip(tensors, operands, spread, strict=True)
     ]
-    return op.Einsum(*inputs, equation=equation)
+    result = op.Einsum(*inputs, equation=equation)
+    if not summed or not max(spread):
+        return result
+    result = shaped(result, [None] * (max(spread) + len(output)))
+    return op.reduce("ReduceSum", result, list(range(max(spread))), keepdims=False)
 
 
 def _spelled_out(equation: str) -> str:
@@ -202,12 +217,22 @@ def aten_cosine_similarity(
     return op.Div(product, op.Mul(*lengths))
 
 
-@register(aten.cdist.default)
+@register(aten.cdist.default, aten._cdist_forward.default)
 def aten_cdist(
     op: Builder, x1: Value, x2: Value, p: float = 2.0, compute_mode: int | None = None
 ) -> Value:
     """Norms of the differences between each row of one and each row of the other."""
     return _norm(op, op.Sub(op.Unsqueeze(x1, [-2]), op.Unsqueeze(x2, [-3])), p, [-1], False)
+
+
+@register(aten.pdist.default, aten._pdist_forward.default)
+def aten_pdist(op: Builder, self: Value, p: float = 2.0) -> Value:
+    """Norms of the differences between each row and each later one."""
+    count = op.size(self, 0)
+    later = op.Less(row_numbers(op, count), counted(op, 0, count))
+    pairs = op.NonZero(later)
+    first, second = (op.Gather(self, op.Gather(pairs, i, axis=0), axis=0) for i in (0, 1))
+    return _norm(op, op.Sub(first, second), p, [-1], False)
 
 
 @register(aten.bilinear.default)

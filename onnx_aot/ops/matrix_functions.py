@@ -32,7 +32,8 @@ def _exponential(op: Builder, matrix: Value) -> Value:
     """
     size, rank = op.size(matrix, -1), op.rank(matrix)
     one = op.cast(on_diagonal(op, size, size), matrix.dtype)
-    largest, terms = SERIES.get(matrix.dtype or ir.DataType.DOUBLE, SERIES[ir.DataType.DOUBLE])
+    assert matrix.dtype is not None
+    largest, terms = SERIES[matrix.dtype]
     columns = op.reduce("ReduceSum", op.Abs(matrix), [-2], keepdims=True)
     # with another column: a maximum of nothing is an error
     columns = op.Pad(columns, [0] * (2 * rank - 1) + [1], largest)
@@ -65,10 +66,14 @@ def _squared(op: Builder, series: Value, times: Value) -> Value:
 
 
 LIMITS[aten.linalg_matrix_exp.default] = (
-    "elements that are small against the largest one differ by the rounding errors of that one"
+    "elements that are small against the largest one differ by the rounding errors of that one; "
+    "float16 and bfloat16 are computed as float32, while torch's own series goes wrong for them"
 )
 
 
 @register(aten.linalg_matrix_exp.default)
 def aten_linalg_matrix_exp(op: Builder, self: Value) -> Value:
-    return _exponential(op, self)
+    """Halves as FLOAT: their powers overflow, and their series has few digits."""
+    if self.dtype in SERIES:
+        return _exponential(op, self)
+    return op.cast(_exponential(op, op.cast(self, ir.DataType.FLOAT)), self.dtype)

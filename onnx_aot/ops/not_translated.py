@@ -18,10 +18,8 @@ NOT_TRANSLATED.update(
     {
         aten._adaptive_avg_pool2d_backward.default: _GRADIENT,
         aten._adaptive_avg_pool3d.default: "adaptive_avg_pool3d is captured instead",
-        aten._cdist_forward.default: _MISSING,
         aten._fft_c2r.default: _MISSING,
         aten._fft_r2c.default: _MISSING,
-        aten._pdist_forward.default: _MISSING,
         aten.avg_pool2d_backward.default: _GRADIENT,
         aten.convolution_backward.default: _GRADIENT,
         aten.hash_tensor.default: _BITS,

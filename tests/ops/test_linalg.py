@@ -164,6 +164,10 @@ EINSUM = [
         ("bA,Ac", (floats("n", 3), floats(3, "m"))),
         ("...ij,...jk->...ik", (floats("n", 2, 3), floats("n", 3, "m"))),
         ("...ij,jk", (floats("n", 2, 3), floats(3, "m"))),
+        ("...ik,...j->ij", (floats("n", 2, 3), floats(4))),
+        ("...ik,...k->i", (floats(5, "n", 2, 3), floats("n", 3))),
+        ("...i,i...->", (floats("n", 3), floats(3, "n"))),
+        ("...i->i", (floats(3),)),
         ("i...,i...->...", (floats("n", 3), floats("n", 3))),
         ("ab,bc->ac", (floats("n", 1), floats(3, 4))),
         ("ij,jk,kl->il", (floats("n", 3), floats(3, 2), floats(2, "m"))),
@@ -171,6 +175,13 @@ EINSUM = [
     )
 ] + [
     Row(aten.einsum.default, (ints("n", 3), ints(3, 2)), call=einsum("ij,jk->ik"), name="int"),
+    Row(aten.einsum.default, (ints("n", dtype=INT32),), call=einsum("i->"), name="int32 sum"),
+    Row(
+        aten.einsum.default,
+        (ints(3, 3, low=0, dtype=torch.uint8),),
+        call=einsum("ij->j"),
+        name="uint8 sum",
+    ),
     Row(
         aten.einsum.default,
         (floats(2, "n", 4), floats(4, 5)),
@@ -243,6 +254,19 @@ DISTANCES = [
             ((floats("n", 3), floats("m", 3)), (3.0, 2), "3", ()),
             ((floats("n", "m", 3), floats("n", 4, 3)), (), "batch", EMPTY),
             ((floats(2, "m", 3), floats("k", 3)), (), "broadcast", ()),
+        )
+    ),
+    Row(aten._cdist_forward.default, (floats("n", 3), floats("m", 3), 2.0, None), sizes=EMPTY),
+    *(
+        Row(target, (rows, p), name=f"{p} {rows.sizes}")
+        for target, p, rows in (
+            (aten.pdist.default, 2.0, floats("m", 3)),
+            (aten.pdist.default, 1.0, floats("m", "n")),
+            (aten.pdist.default, inf, floats(4, 3)),
+            (aten.pdist.default, 0.0, floats(4, 3)),
+            (aten.pdist.default, 3.0, floats(1, 3)),
+            (aten.pdist.default, 2.0, floats(0, 3)),
+            (aten._pdist_forward.default, 2.0, floats("m", 3, dtype=torch.float64)),
         )
     ),
     *(

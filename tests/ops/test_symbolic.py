@@ -116,7 +116,7 @@ SHAPES = [
     *(
         Row(
             target,
-            (floats("n", "m"),),
+            (floats(3, "m"),),
             call=lambda x: torch.linalg.norm(x, -float("inf")),
             captured=aten.linalg_norm.default,
         )

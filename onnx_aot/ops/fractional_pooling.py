@@ -32,7 +32,7 @@ def aten_fractional_max_pool2d(
     random_samples: Value,
 ) -> list[Value]:
     """The samples are of the columns, then of the rows."""
-    samples = [op.Gather(random_samples, i, axis=2) for i in (1, 0)]
+    samples = _samples(op, self, random_samples, (1, 0))
     return batched(op, self, 2, lambda x: _pooled(op, x, kernel_size, output_size, samples))
 
 
@@ -44,8 +44,15 @@ def aten_fractional_max_pool3d(
     output_size: Sequence[int],
     random_samples: Value,
 ) -> list[Value]:
-    samples = [op.Gather(random_samples, i, axis=2) for i in (0, 1, 2)]
+    samples = _samples(op, self, random_samples, (0, 1, 2))
     return batched(op, self, 3, lambda x: _pooled(op, x, kernel_size, output_size, samples))
+
+
+def _samples(op: Builder, image: Value, samples: Value, order: Sequence[int]) -> list[Value]:
+    """``[N, C]`` for each axis; of an image without a batch torch reads the first of the batch."""
+    if op.rank(image) == len(order) + 1:
+        samples = op.Slice(samples, [0], [1], [0])
+    return [op.Gather(samples, index, axis=2) for index in order]
 
 
 def _pooled(

@@ -371,6 +371,18 @@ def aten_instance_norm(
     return op.InstanceNormalization(input, scale, shift, epsilon=eps)
 
 
+@register(aten.one_hot.default)
+def aten_one_hot(op: Builder, self: Value, num_classes: int = -1) -> Value:
+    """1 where a class equals the element; without a number there are as many as occur."""
+    classes: Size = num_classes
+    if num_classes == -1:
+        recorded = op.result.shape[-1]
+        largest = op.Add(op.reduce("ReduceMax", self, None, False), 1)
+        classes = recorded if isinstance(recorded, int) else largest
+    hit = op.Equal(op.Unsqueeze(self, [op.rank(self)]), op.Range(0, classes, 1))
+    return op.cast(hit, ir.DataType.INT64)
+
+
 @register(aten.pixel_shuffle.default)
 def aten_pixel_shuffle(op: Builder, self: Value, upscale_factor: int) -> Value:
     """DepthToSpace in column-row-depth order, which takes four dimensions of floats."""

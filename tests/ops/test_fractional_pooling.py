@@ -42,7 +42,7 @@ ROWS = [
     ),
     Row(
         aten.fractional_max_pool3d.default,
-        (floats(2, 9, 8, 5), [2, 3, 2], [4, 1, 2], floats(1, 2, 3, low=0, high=1)),
+        (floats(2, 9, 8, 5), [2, 3, 2], [4, 1, 2], floats(2, 2, 3, low=0, high=1)),
         name="unbatched",
     ),
 ]

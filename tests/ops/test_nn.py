@@ -192,6 +192,11 @@ OTHERS = [
     ),
 ]
 
+ONE_HOT = [
+    Row(aten.one_hot.default, (ints("n", "m", low=0, high=5), 5), sizes=EMPTY),
+    Row(aten.one_hot.default, (ints(low=0, high=5), 7), name="rank 0"),
+]
+
 PIXEL_SHUFFLE = [
     Row(aten.pixel_shuffle.default, (tensor, factor), name=name)
     for name, tensor, factor in (
@@ -212,6 +217,7 @@ ROWS = [
     *BATCH_NORM,
     *INSTANCE_NORM,
     *OTHERS,
+    *ONE_HOT,
     *PIXEL_SHUFFLE,
 ]
 

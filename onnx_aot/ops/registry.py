@@ -80,6 +80,7 @@ FAMILIES = (
     "rnn",
     "scatter",
     "search",
+    "segments",
     "signal_windows",
     "solvers",
     "sorting",

@@ -22,7 +22,7 @@ from onnx_aot.ops.complex_values import (
     real_recorded,
     zeros_like,
 )
-from onnx_aot.ops.registry import Argument, Translation
+from onnx_aot.ops.registry import TRANSLATIONS, Argument, Translation
 from onnx_aot.torch_compat import OpOverload
 from onnx_aot.translate.promote import SELECTORS, common_dtype, promotes
 
@@ -48,11 +48,18 @@ def _holds_complex(recorded: Any) -> bool:
 
 def complex_translation(target: Any, real: Translation | None) -> Translation | None:
     """The translation to use for complex numbers, given the one for real numbers; None: neither."""
+    if real is not None and _is_custom(target, real):
+        return real
     entry = COMPLEX.get(target)
     if entry is not None:
         return entry
     known = any(target in table for table in (PARTWISE, BILINEAR, REAL_PART, TRUTH))
     return real if known else None
+
+
+def _is_custom(target: Any, translation: Translation) -> bool:
+    """Whether a translation is the user's, who then gets and returns ``Complex``."""
+    return translation not in TRANSLATIONS.get(target, ())
 
 
 def call_complex(
@@ -74,7 +81,7 @@ def call_complex(
         returned = translation.function(op, *values)
         return list(returned) if isinstance(returned, tuple) else returned
 
-    if target in COMPLEX:
+    if target in COMPLEX or _is_custom(target, translation):
         return call(arguments)
     if target in TRUTH:
         return call([_truth(op, value) for value in arguments])

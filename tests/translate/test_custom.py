@@ -11,6 +11,7 @@ import torch
 from onnxscript import opset18
 
 import onnx_aot
+from onnx_aot.ops.complex_values import Complex
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -114,3 +115,14 @@ def test_dtypes_are_handed_over_as_onnx_numbers(dtype: torch.dtype) -> None:
     )
     assert seen == [{torch.float16: 10, torch.int64: 7}[dtype]]
     assert program(X)[0].dtype == dtype
+
+
+def test_complex_numbers_come_in_pairs() -> None:
+    def swapped(op: Any, self: Complex) -> Complex:
+        return Complex(self.imag, op.Neg(self.real))
+
+    x = torch.randn(3, dtype=torch.complex64)
+    program = onnx_aot.export(
+        torch.exp, (x,), custom_translation_table={torch.ops.aten.exp.default: swapped}
+    )
+    torch.testing.assert_close(program(x)[0], torch.complex(x.imag, -x.real))

@@ -61,6 +61,7 @@ FAMILIES = (
     "fused_attention",
     "gradient",
     "grid",
+    "indefinite",
     "indexing",
     "integers",
     "linalg",

@@ -84,6 +84,17 @@ def _svd(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
     return [s, product, u.mH @ u, v.mH @ v]
 
 
+def _lowrank(call: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
+    """The samples have the rank that is asked for, but for what ``M`` subtracts from them.
+
+    Of a higher rank the answer depends on what is drawn; that the vectors are orthonormal does not.
+    """
+    if call.arguments(inputs)[1].get("M") is None:
+        return _svd(call, inputs, outputs)
+    u, _values, v = outputs
+    return [u.mH @ u, v.mH @ v]
+
+
 def _linalg_svd(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
     u, s, vh = outputs
     return _svd(_, inputs, (u, s, vh.mH))
@@ -144,8 +155,8 @@ def _values_at_indices(position: int, last: bool = True) -> Unique:
 UNIQUE: dict[str, Unique] = {
     "svd": _svd,
     "linalg.svd": _linalg_svd,
-    "svd_lowrank": _svd,  # its samples have the rank that is asked for
-    "pca_lowrank": _svd,
+    "svd_lowrank": _lowrank,
+    "pca_lowrank": _lowrank,
     "qr": _qr,
     "linalg.qr": _qr,
     "linalg.eigh": _eigh,

@@ -196,6 +196,23 @@ def complex_addcdiv(
     return _typed(op, add, self, _scaled(op, _typed(op, divide, tensor1, tensor2), value))
 
 
+@register_complex(aten.addbmm.default)
+def complex_addbmm(
+    op: Builder,
+    self: Operand,
+    batch1: Complex,
+    batch2: Complex,
+    beta: complex = 1,
+    alpha: complex = 1,
+) -> Complex:
+    """``beta self + alpha sum(batch1 @ batch2)``."""
+    (a, b), (c, d) = parts(op, batch1), parts(op, batch2)
+    real = op.Sub(op.MatMul(a, c), op.MatMul(b, d))
+    imag = op.Add(op.MatMul(a, d), op.MatMul(b, c))
+    product = Complex(*(op.reduce("ReduceSum", part, [0], False) for part in (real, imag)))
+    return _typed(op, add, _scaled(op, self, beta), _scaled(op, product, alpha))
+
+
 @register_complex(aten.lerp.Scalar, aten.lerp.Tensor)
 def complex_lerp(op: Builder, self: Operand, end: Operand, weight: Operand) -> Complex:
     """From the nearer end, as torch does: that of the smaller of ``|weight|`` and 0.5."""
@@ -223,6 +240,11 @@ def complex_lerp(op: Builder, self: Operand, end: Operand, weight: Operand) -> C
 )
 def complex_conj(op: Builder, self: Complex) -> Complex:
     return Complex(self.real, op.Neg(self.imag))
+
+
+@register_complex(prims.conj.default)
+def complex_prims_conj(op: Builder, a: Complex) -> Complex:
+    return Complex(a.real, op.Neg(a.imag))
 
 
 @register_complex(aten.resolve_conj.default)

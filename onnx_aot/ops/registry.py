@@ -47,6 +47,7 @@ FAMILIES = (
     "complex_arithmetic",
     "complex_functions",
     "complex_linalg",
+    "complex_random",
     "complex_structure",
     "conv",
     "creation",

@@ -8,7 +8,7 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import InferenceError
-from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
+from tests.ops.rows import SIZES, Call, Row, T, bools, check, floats, ints, parametrize
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -90,6 +90,7 @@ ROWS = [
     Row(aten.rsub.Scalar, (C, 1.5 + 1j)),
     Row(aten.addcmul.default, (C, D, numbers("m")), {"value": 0.5}),
     Row(aten.addcdiv.default, (C, D, numbers("m"))),
+    Row(aten.addbmm.default, (C, numbers(3, "n", 4), numbers(3, 4, "m")), {"alpha": 2j}),
     Row(aten.lerp.Scalar, (C, D, 0.25)),
     Row(aten.lerp.Tensor, (C, D, numbers("m", size=0.5))),
     *(Row(aten.pow.Tensor_Scalar, (C, number)) for number in (0, 0.5, 2, -3, 1.7, 1 + 2j)),
@@ -104,6 +105,7 @@ ROWS = [
     Row(aten._conj.default, (C,), call=lambda x: x.conj() + 1),
     Row(aten.conj.default, (C,), call=lambda x: aten.conj(x) + 1),
     Row(aten.conj_physical.default, (C,)),
+    Row(prims.conj.default, (C,)),
     Row(prims.conj_physical.default, (C,)),
     Row(prims.real.default, (C,)),
     Row(prims.imag.default, (C,)),
@@ -232,3 +234,27 @@ def test_real_graphs_have_no_parts() -> None:
     x = torch.randn(3)
     program = onnx_aot.export(model, (x,))
     assert [node.op_type for node in program.model.graph] == ["Mul"]
+
+
+NORMAL = [
+    Row(aten.randn.default, (), call=lambda: torch.randn(200, 300, dtype=torch.complex64)),
+    Row(aten.randn_like.default, (numbers(200, 300),)),
+    Row(
+        aten.normal_functional.default,
+        (numbers(200, 300),),
+        call=lambda x: aten.normal_functional(x, 0.0, 1.0),
+    ),
+]
+
+
+@parametrize(NORMAL)
+def test_normal_numbers(row: Row) -> None:
+    """Variance 1, half of it in each part; 60,000 draws, so 0.02 is four deviations and more."""
+    module = Call(row)
+    inputs = row.examples(SIZES[0])
+    (drawn,) = onnx_aot.export(module, inputs, seed=1)(*inputs)
+    assert drawn.dtype == torch.complex64
+    assert drawn.mean().abs() < 0.02
+    for part in (drawn.real, drawn.imag):
+        assert abs(part.var() - 0.5) < 0.02
+    assert (drawn.real * drawn.imag).mean().abs() < 0.02

@@ -393,7 +393,19 @@ PRODUCTS = [
     )
 ]
 
-ROWS = [*PER_TENSOR, *PER_CHANNEL, *PER_TOKEN, *PER_GROUP, *CHOSEN, *FAKE, *OBSERVED, *PRODUCTS]
+CONVERTED = [Row(decomposed.convert_element_type.no_fuse, (floats("n", 3), torch.float16))]
+
+ROWS = [
+    *CONVERTED,
+    *PER_TENSOR,
+    *PER_CHANNEL,
+    *PER_TOKEN,
+    *PER_GROUP,
+    *CHOSEN,
+    *FAKE,
+    *OBSERVED,
+    *PRODUCTS,
+]
 
 
 @parametrize(ROWS)

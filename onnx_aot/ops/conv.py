@@ -10,7 +10,7 @@ import torch
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.movement import reshaped
 from onnx_aot.ops.registry import register
-from onnx_aot.ops.sizes import minus, plus, product, times
+from onnx_aot.ops.sizes import divided, minus, plus, product, times
 from onnx_aot.ops.windows import NARROW, batched, gathered, padded, per_axis
 
 __all__: list[str] = []
@@ -89,14 +89,10 @@ def _window_products(
         windows, perm=[*range(1, 2 + spatial), 0, *range(2 + spatial, 2 + 2 * spatial)]
     )
     columns = reshaped(op, first, [groups, length, product(op, [batch, *counts])])
-    rows = reshaped(op, weight, [groups, _divided(op, outputs, groups), length])
+    rows = reshaped(op, weight, [groups, divided(op, outputs, groups), length])
     value = reshaped(op, op.MatMul(rows, columns), [outputs, batch, *counts])
     value = op.Transpose(value, perm=[1, 0, *range(2, 2 + spatial)])
     return value if bias is None else op.Add(value, op.Reshape(bias, [-1] + [1] * spatial))
-
-
-def _divided(op: Builder, size: Size, divisor: int) -> Size:
-    return size // divisor if isinstance(size, int) else op.Div(size, divisor)
 
 
 @register(aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
@@ -133,7 +129,7 @@ def aten_conv_padding(
     steps = per_axis(dilation, spatial)
     kernel = op.all_sizes(weight)[2:]
     total = [times(op, step, plus(op, k, -1)) for step, k in zip(steps, kernel, strict=True)]
-    before = [_divided(op, size, 2) for size in total]
+    before = [divided(op, size, 2) for size in total]
     after = [minus(op, size, half) for size, half in zip(total, before, strict=True)]
     return convolved(op, input, weight, bias, stride, [*before, *after], dilation, groups)
 
@@ -202,7 +198,7 @@ def _transposed(
     after = [plus(op, size, extra) for size, extra in zip(before, more, strict=True)]
     value = padded(op, value, before, after)
     # [groups * inputs, channels, ...] to [groups * channels, inputs, ...]
-    each = _divided(op, inputs, groups)
+    each = divided(op, inputs, groups)
     rows = reshaped(op, weight, [groups, each, channels, *kernel])
     order = [0, 2, 1, *range(3, spatial + 3)]
     rows = op.Transpose(rows, perm=order)

@@ -12,7 +12,7 @@ from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.creation import filled
 from onnx_aot.ops.movement import reshaped
 from onnx_aot.ops.registry import register
-from onnx_aot.ops.sizes import as_value, product, times
+from onnx_aot.ops.sizes import as_value, divided, product, times
 from onnx_aot.ops.windows import NARROW
 
 __all__: list[str] = []
@@ -71,7 +71,7 @@ def aten_group_norm(
     GroupNormalization takes its scale per channel only since opset 21; this form runs everywhere.
     """
     batch, channels, *spatial = op.all_sizes(input)
-    group = _divided(op, product(op, [channels, *spatial]), num_groups)
+    group = divided(op, product(op, [channels, *spatial]), num_groups)
     grouped = reshaped(op, input, [batch, num_groups, group])
     if input.dtype == ir.DataType.DOUBLE:
         value = _normalized(op, grouped, [2], eps)[0]
@@ -101,7 +101,7 @@ def aten_native_group_norm(
 ) -> list[Value]:
     """With each group's mean and inverse deviation; half precision is widened in between."""
     wide = op.cast(input, _wide(input.dtype))
-    each = times(op, _divided(op, C, group), HxW)
+    each = times(op, divided(op, C, group), HxW)
     grouped = reshaped(op, wide, [N, group, each])
     value, mean, inverse = _normalized(op, grouped, [2], eps)
     value = op.Reshape(value, op.Shape(input), allowzero=1)
@@ -141,11 +141,6 @@ def _affine_per_channel(
 def _as_recorded(op: Builder, values: Sequence[Value]) -> list[Value]:
     """The first results, or all, in the types that were recorded."""
     return [op.cast(v, to_onnx(r.dtype)) for v, r in zip(values, op.result, strict=False)]
-
-
-def _divided(op: Builder, size: Size, divisor: int) -> Size:
-    """A size that is a multiple of the divisor, divided by it."""
-    return size // divisor if isinstance(size, int) else op.Div(size, divisor)
 
 
 @register(aten.batch_norm.default)
@@ -389,7 +384,7 @@ def aten_pixel_shuffle(op: Builder, self: Value, upscale_factor: int) -> Value:
     if op.rank(self) == 4 and is_floating(self.dtype):
         return op.DepthToSpace(self, blocksize=upscale_factor, mode="CRD")
     *batch, channels, height, width = op.all_sizes(self)
-    r, c = upscale_factor, _divided(op, channels, upscale_factor**2)
+    r, c = upscale_factor, divided(op, channels, upscale_factor**2)
     first = len(batch)
     split = reshaped(op, self, [*batch, c, r, r, height, width])
     order = [*range(first + 1), *(first + axis for axis in (3, 1, 4, 2))]

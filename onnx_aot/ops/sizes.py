@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from onnx_aot.ops.builder import Builder, Size
 
-__all__ = ["as_value", "minus", "plus", "product", "times"]
+__all__ = ["as_value", "divided", "minus", "plus", "product", "times"]
 
 
 def plus(op: Builder, left: Size, right: Size) -> Size:
@@ -31,6 +31,14 @@ def times(op: Builder, left: Size, right: Size) -> Size:
         return left * right
     result: ir.Value = op.Mul(left, right)
     return result
+
+
+def divided(op: Builder, size: Size, divisor: int) -> Size:
+    """``size // divisor`` of a size that is not negative."""
+    if isinstance(size, int):
+        return size // divisor
+    quotient: ir.Value = op.Div(size, divisor)
+    return quotient
 
 
 def product(op: Builder, sizes: list[Size]) -> Size:

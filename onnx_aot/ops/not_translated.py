@@ -11,19 +11,25 @@ __all__: list[str] = []
 aten = torch.ops.aten
 
 _GRADIENT = "computes a gradient; export the forward pass only"
-_BITS = "reads the bits of numbers, which ONNX can do since opset 26 (BitCast)"
-_MISSING = "has no translation in this version"
+_BITS = (
+    "reads the bits of the numbers, which needs BitCast of opset 26; opsets 17 to 25 are supported. "
+    "Compute it outside of the model"
+)
 
 NOT_TRANSLATED.update(
     {
         aten._adaptive_avg_pool2d_backward.default: _GRADIENT,
-        aten._adaptive_avg_pool3d.default: "adaptive_avg_pool3d is captured instead",
-        aten._fft_c2r.default: _MISSING,
-        aten._fft_r2c.default: _MISSING,
+        aten._adaptive_avg_pool3d.default: (
+            "is the inner form of adaptive_avg_pool3d, which is translated; call "
+            "torch.nn.functional.adaptive_avg_pool3d"
+        ),
         aten.avg_pool2d_backward.default: _GRADIENT,
         aten.convolution_backward.default: _GRADIENT,
         aten.hash_tensor.default: _BITS,
         aten.view.dtype: _BITS,
-        aten.resize_.default: "changes the size of its storage, which has no functional form",
+        aten.resize_.default: (
+            "changes the size of a tensor whose storage has other views, or is not known; make a "
+            "new tensor with reshape or slicing"
+        ),
     }
 )

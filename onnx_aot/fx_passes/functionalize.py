@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -238,6 +239,8 @@ class _Rewriter:
         if is_custom_write(called):
             self._rewrite_custom(node, called)
             return
+        if called in _RESIZES:
+            self._refuse_views(node, written[0])
         twin = functional_twin(called)
         count = len(twin._schema.arguments)
         names = {argument.name for argument in twin._schema.arguments}
@@ -256,6 +259,26 @@ class _Rewriter:
             self._write(target, self._in_type_of(target, value, node))
         if isinstance(node.meta.get("val"), torch.Tensor):
             self._current[node] = (self._version(node), self.read(written[0]))
+
+    def _refuse_views(self, node: Node, resized: Node) -> None:
+        """A view of a tensor keeps its own size when the tensor is resized.
+
+        Raises:
+            FunctionalizationError: The tensor is a view, or a view made before is read afterwards.
+        """
+        storage = self._storage(resized)
+        before = set(itertools.takewhile(lambda other: other is not node, self._captured.nodes))
+        for other in self._captured.nodes:
+            if other is node:
+                break
+            view = self._view(other) if self._storage(other) == storage else None
+            if view is None or other in self._writes or is_identity(other, view.parent):
+                continue
+            if other is resized or other.users.keys() - before - {node}:
+                raise FunctionalizationError(
+                    f"{node.target} changes the size of a tensor that shares its storage with a "
+                    f"view ({other.name}); make a new tensor with reshape or slicing instead"
+                )
 
     def _rewrite_custom(self, node: Node, target: OpOverload) -> None:
         """A custom operator without a twin becomes torch's form of it that writes nothing."""
@@ -386,6 +409,8 @@ _GIVES_BOOLEANS = frozenset(
         aten.logical_not.default,
     }
 )
+
+_RESIZES = frozenset({aten.resize_.default, aten.resize_as_.default})
 
 _KEEPS_TYPE = frozenset({aten.masked_fill_.Scalar, aten.masked_fill_.Tensor})
 

@@ -421,6 +421,41 @@ def test_an_inexpressible_write_falls_back_to_torch() -> None:
     torch.testing.assert_close(program(x)[0], through_hsplit(x))
 
 
+def _view_outlives_resize(x: Tensor) -> Tensor:
+    y = x.clone()
+    view = y[1:]
+    y.resize_(2)
+    return view + y[0]
+
+
+def _view_is_resized(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[1:].resize_(2)
+    return y + 1
+
+
+@pytest.mark.parametrize("function", [_view_outlives_resize, _view_is_resized])
+def test_views_keep_their_size_when_a_tensor_is_resized(function: Callable[..., Any]) -> None:
+    x = torch.arange(4.0)
+    with pytest.raises(FunctionalizationError, match=r"shares its storage with a view"):
+        functionalized(function, x)
+    with pytest.warns(OnnxExporterWarning, match="run_decompositions"):
+        program = onnx_aot.export(function, (x,))
+    torch.testing.assert_close(program(x)[0], function(x))
+
+
+def test_a_tensor_that_no_view_shares_is_resized() -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        y = x.clone()
+        before = y[1:] * 2
+        y.resize_(2)
+        return before, y.mul_(2)
+
+    x = torch.arange(4.0)
+    for actual, expected in zip(run(functionalized(function, x), x), function(x), strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
 def test_the_program_that_was_passed_in_is_not_changed() -> None:
     captured = torch.export.export(Function(whole), (torch.randn(4, 4),))
     before = str(captured)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ops.builder import Builder
-from onnx_aot.ops.registry import register, register_names
+from onnx_aot.ops.registry import LIMITS, register, register_names
 from onnx_aot.ops.special_error import erf
 
 __all__: list[str] = []
@@ -35,6 +35,9 @@ def aten_gelu(op: Builder, self: Value, approximate: str = "none") -> Value:
     else:
         inner = erf(op, op.Div(self, math.sqrt(2.0)))
     return op.Mul(op.Mul(self, 0.5), op.Add(inner, 1.0))
+
+
+LIMITS[aten.gelu.default] = "of infinity, approximate='none' gives infinity, eager gives NaN"
 
 
 @register(aten.silu.default)

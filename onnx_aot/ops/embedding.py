@@ -12,7 +12,7 @@ from onnx_aot.dtypes import to_onnx
 from onnx_aot.errors import OpsetError
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.creation import filled
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.sizes import minus, plus
 from onnx_aot.ops.windows import NARROW
 
@@ -143,6 +143,19 @@ def aten__embedding_bag(
     )
 
 
+for _target in (
+    aten.embedding_bag.default,
+    aten.embedding_bag.padding_idx,
+    aten._embedding_bag.default,
+    aten._embedding_bag_forward_only.default,
+):
+    LIMITS[_target] = (
+        "with include_last_offset=True bag_size and max_indices are as long as torch's shape "
+        "function says, which differs by one from eager: bag_size with mode='mean' and 'max', "
+        "max_indices with 'sum'"
+    )
+
+
 def _bags(
     op: Builder,
     weight: Value,
@@ -170,7 +183,6 @@ def _bags(
     sizes = _counts(op, bag, kept, bags)
     place = op.Unsqueeze(bag, [1])
     shape = [bags, op.size(weight, 1)]
-    largest = sizes
     if mode == MAX:
         output, largest = _largest(op, rows, indices, bag, kept, sizes, shape)
     else:
@@ -184,9 +196,9 @@ def _bags(
             count = op.cast(op.Max(sizes, 1), rows.dtype)
             output = op.Div(output, op.Unsqueeze(count, [1]))
         sizes = op.Mul(sizes, 0) if mode == SUM else sizes
+        largest = sizes
     if include_last_offset:  # as long as the offsets, says torch's shape function
         sizes = op.Concat(sizes, op.constant([0]), axis=0)
-    largest = sizes if mode != MAX else largest
     output = op.cast(output, weight.dtype)
     recorded = op.result[1].shape[0]
     nothing = isinstance(recorded, int) and recorded == 0

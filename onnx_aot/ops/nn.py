@@ -11,7 +11,7 @@ from onnx_aot.dtypes import is_floating, to_onnx
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.creation import filled
 from onnx_aot.ops.movement import reshaped
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.sizes import as_value, divided, product, times
 from onnx_aot.ops.windows import NARROW
 
@@ -215,6 +215,12 @@ def aten__native_batch_norm_legit_functional(
         running_mean,
         running_var,
     ]
+
+
+LIMITS[aten._native_batch_norm_legit_functional.default] = (
+    "of float16 and bfloat16 with float32 statistics, the saved mean and inverse deviation have "
+    "the input's type, as torch's shape function says; eager gives float32"
+)
 
 
 @register(aten._batch_norm_with_update_functional.default)

@@ -12,8 +12,8 @@ aten = torch.ops.aten
 
 _GRADIENT = "computes a gradient; export the forward pass only"
 _BITS = (
-    "reads the bits of the numbers, which needs BitCast of opset 26; opsets 17 to 25 are supported. "
-    "Compute it outside of the model"
+    "reads the bits of the numbers, which needs BitCast of opset 26; opsets up to 25 can be "
+    "exported. Compute it outside of the model"
 )
 
 NOT_TRANSLATED.update(

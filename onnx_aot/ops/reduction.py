@@ -253,6 +253,17 @@ def aten_std_mean_unbiased(
     return aten_std_mean(op, self, dim, int(unbiased), keepdim)
 
 
+for _target in (
+    aten.var_mean.correction,
+    aten.var_mean.default,
+    aten.var_mean.dim,
+    aten.std_mean.correction,
+    aten.std_mean.default,
+    aten.std_mean.dim,
+):
+    LIMITS[_target] = "the mean of numbers with an infinity is infinite, in eager it is NaN"
+
+
 def _variance(op: Builder, value: Value, dim: Axes, correction: Any, keepdim: bool) -> Value:
     """``sum((x - mean)^2) / max(0, n - correction)``, in two passes."""
     axes = axes_of(dim)

@@ -16,7 +16,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ops.builder import Builder, Size
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.resize_weights import index_of_nearest, weights_of_linear, weights_of_window
 from onnx_aot.ops.windows import along_axis, in_float
 from onnx_aot.torch_compat import OpOverload
@@ -129,6 +129,18 @@ _register(aten._upsample_bilinear2d_aa.default, "linear antialias")
 _register(aten._upsample_bilinear2d_aa.vec, "linear antialias")
 _register(aten._upsample_bicubic2d_aa.default, "cubic antialias")
 _register(aten._upsample_bicubic2d_aa.vec, "cubic antialias")
+
+for _target in (
+    aten.upsample_bilinear2d.default,
+    aten.upsample_bilinear2d.vec,
+    aten.upsample_bicubic2d.default,
+    aten.upsample_bicubic2d.vec,
+    aten._upsample_bilinear2d_aa.default,
+    aten._upsample_bilinear2d_aa.vec,
+    aten._upsample_bicubic2d_aa.default,
+    aten._upsample_bicubic2d_aa.vec,
+):
+    LIMITS[_target] = "uint8 numbers may be off by one where the sizes are dynamic"
 
 
 # --- the forms -----------------------------------------------------------------------------------

@@ -126,6 +126,17 @@ def _positions(op: Builder, size: Sequence[Size], stride: Sequence[Size], start:
     return position
 
 
+for _target in (
+    aten.as_strided.default,
+    aten.as_strided_copy.default,
+    aten.as_strided_scatter.default,
+):
+    LIMITS[_target] = (
+        "elements of the storage that are none of the tensor's own cannot be read: an error says "
+        "so, with dynamic sizes only when the model runs"
+    )
+
+
 @register(aten.resize.default)
 def aten_resize(op: Builder, self: Value, size: Sequence[Size]) -> Value:
     return _resized(op, self, size)

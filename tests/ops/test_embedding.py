@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -116,6 +118,19 @@ ROWS = [*EMBEDDING, *RENORM, *BAGS]
 @parametrize(ROWS)
 def test_row(row: Row) -> None:
     check(row)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_sizes_with_a_last_offset_are_what_the_capture_recorded(mode: int) -> None:
+    class Bags(torch.nn.Module):
+        def forward(self, x: torch.Tensor, index: torch.Tensor, offsets: torch.Tensor) -> Any:
+            more = (False, mode, False, None, True)
+            return aten.embedding_bag.default(x, index, offsets, *more)
+
+    inputs = (torch.ones(4, 2), torch.tensor([1, 2, 3]), torch.tensor([0, 2, 3]))
+    program = onnx_aot.export(Bags(), inputs)
+    recorded = [list(value.shape) for value in program.model.graph.outputs]
+    assert [list(output.shape) for output in program(*inputs)] == recorded
 
 
 def test_largest_needs_opset_18() -> None:

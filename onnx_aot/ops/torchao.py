@@ -12,6 +12,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import register
 
@@ -30,8 +31,11 @@ def _spread(op: Builder, scale: Value, like: Value) -> Value:
         blocks, size = op.size(scale, axis), op.size(like, axis)
         if blocks == 1 or (isinstance(blocks, ir.Value) and isinstance(size, ir.Value)):
             continue  # one, or one per row of a dynamic number
-        assert isinstance(blocks, int), "the number of scales along a static axis must be known"
-        assert isinstance(size, int), "the size of an axis with several scales must be known"
+        if isinstance(blocks, ir.Value) or isinstance(size, ir.Value):
+            raise ConversionError(
+                f"several scales along axis {axis} need a static size, of the tensor and of the "
+                "scales; make the axis static in dynamic_shapes"
+            )
         if blocks != size:
             index = [position // (size // blocks) for position in range(size)]
             scale = op.Gather(scale, op.constant(index), axis=axis)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import onnx_ir as ir
 import torch
 
+from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.sizes import as_value
@@ -236,7 +237,11 @@ def _by_position(
 
 def _outputs(op: Builder, input: Value, height: int, width: int) -> int:
     channels = op.size(input, 1)
-    assert isinstance(channels, int), "the number of channels must be known"
+    if not isinstance(channels, int):
+        raise ConversionError(
+            "pooling by position divides the channels among the bins, and needs their number when "
+            "the model is exported; make axis 1 of the input static in dynamic_shapes"
+        )
     return channels // (height * width)
 
 

@@ -95,9 +95,9 @@ def _lowrank(call: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor
     return [u.mH @ u, v.mH @ v]
 
 
-def _linalg_svd(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
+def _linalg_svd(call: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
     u, s, vh = outputs
-    return _svd(_, inputs, (u, s, vh.mH))
+    return _svd(call, inputs, (u, s, vh.mH))
 
 
 def _qr(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
@@ -112,11 +112,11 @@ def _eigh(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
     return [values, (vectors * values.unsqueeze(-2)) @ vectors.mH, vectors.mH @ vectors]
 
 
-def _eig(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
+def _eig(call: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
     """Eigenvalues come in any order, eigenvectors with any phase."""
     values, vectors = outputs
     residual = inputs[0].to(vectors.dtype) @ vectors - vectors * values.unsqueeze(-2)
-    return [*_eigvals(_, inputs, [values]), residual, vectors.norm(dim=-2)]
+    return [*_eigvals(call, inputs, [values]), residual, vectors.norm(dim=-2)]
 
 
 def _eigvals(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:

@@ -52,16 +52,6 @@ for _op_type, _layer in RECURRENT.items():
     _expands(_op_type, [_T.DOUBLE])(_layer)
 
 
-def _int(node: ir.Node, name: str, default: int) -> int:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else attribute.as_int()
-
-
-def _float(node: ir.Node, name: str, default: float) -> float:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else attribute.as_float()
-
-
 # --- counting ------------------------------------------------------------------------------------
 
 
@@ -83,9 +73,8 @@ def _nonzero(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
 @_expands("DepthToSpace", _ANY)
 def _depth_to_space(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
     value = node.inputs[0]
-    block = _int(node, "blocksize", 1)
-    mode = node.attributes.get("mode")
-    columns_first = mode is not None and mode.as_string() == "CRD"
+    block = node.attributes.get_int("blocksize", 1)
+    columns_first = node.attributes.get_string("mode") == "CRD"
     batch, channels, height, width = (e.dimension(value, axis) for axis in range(4))
     depth = e.Div(channels, [block * block])
     side = e.ints([block])
@@ -101,7 +90,7 @@ def _depth_to_space(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
 @_expands("SpaceToDepth", _ANY)
 def _space_to_depth(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
     value = node.inputs[0]
-    block = _int(node, "blocksize", 1)
+    block = node.attributes.get_int("blocksize", 1)
     batch, channels, height, width = (e.dimension(value, axis) for axis in range(4))
     rows, columns = e.Div(height, [block]), e.Div(width, [block])
     side = e.ints([block])
@@ -133,11 +122,14 @@ def _mean(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
 @_expands("Gemm", _INTEGERS)
 def _gemm(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
     """Without factors, which are fractions, it is a product and a sum."""
-    if _float(node, "alpha", 1.0) != 1.0 or _float(node, "beta", 1.0) != 1.0:
+    if (
+        node.attributes.get_float("alpha", 1.0) != 1.0
+        or node.attributes.get_float("beta", 1.0) != 1.0
+    ):
         return None
     one, two = node.inputs[:2]
-    one = e.Transpose(one, perm=[1, 0]) if _int(node, "transA", 0) else one
-    two = e.Transpose(two, perm=[1, 0]) if _int(node, "transB", 0) else two
+    one = e.Transpose(one, perm=[1, 0]) if node.attributes.get_int("transA", 0) else one
+    two = e.Transpose(two, perm=[1, 0]) if node.attributes.get_int("transB", 0) else two
     product = e.MatMul(one, two)
     third = node.inputs[2] if len(node.inputs) > 2 else None
     return [product if third is None else e.Add(product, third)]
@@ -174,6 +166,6 @@ def _instance_normalization(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | N
     per_channel = e.ints([-1] + [1] * len(axes))
     centered = e.Sub(value, e.reduced("ReduceMean", value, axes))
     variance = e.reduced("ReduceMean", e.Mul(centered, centered), axes)
-    deviation = e.Sqrt(e.Add(variance, _float(node, "epsilon", 1e-5)))
+    deviation = e.Sqrt(e.Add(variance, node.attributes.get_float("epsilon", 1e-5)))
     scaled = e.Mul(e.Div(centered, deviation), e.Reshape(scale, per_channel))
     return [e.Add(scaled, e.Reshape(bias, per_channel))]

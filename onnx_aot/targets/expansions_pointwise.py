@@ -30,11 +30,6 @@ def _argument(node: ir.Node) -> Value:
     return value
 
 
-def _attribute(node: ir.Node, name: str, default: float) -> float:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else attribute.as_float()
-
-
 def _polynomial(e: Emitter, x: Value, coefficients: Sequence[float]) -> Value:
     """By Horner's rule, the highest power first."""
     value: Value = e.Mul(x, coefficients[0])
@@ -197,8 +192,7 @@ def _erf_formula(e: Emitter, node: ir.Node) -> Value:
 def _gelu(e: Emitter, node: ir.Node) -> Value:
     """``x (1 + erf(x / sqrt(2))) / 2``, or the approximation with tanh."""
     x = _argument(node)
-    approximate = node.attributes.get("approximate")
-    if approximate is not None and approximate.as_string() == "tanh":
+    if node.attributes.get_string("approximate") == "tanh":
         cube = e.Mul(e.Mul(x, x), x)
         inner = e.Mul(e.Add(x, e.Mul(cube, 0.044715)), math.sqrt(2 / math.pi))
         return e.Mul(e.Mul(x, 0.5), e.Add(e.Tanh(inner), 1.0))
@@ -229,18 +223,18 @@ def _exponential(e: Emitter, x: Value, alpha: float) -> Value:
 
 
 def _elu(e: Emitter, node: ir.Node) -> Value:
-    return _exponential(e, _argument(node), _attribute(node, "alpha", 1.0))
+    return _exponential(e, _argument(node), node.attributes.get_float("alpha", 1.0))
 
 
 def _selu(e: Emitter, node: ir.Node) -> Value:
-    alpha = _attribute(node, "alpha", 1.67326319217681884765625)
-    gamma = _attribute(node, "gamma", 1.05070102214813232421875)
+    alpha = node.attributes.get_float("alpha", 1.67326319217681884765625)
+    gamma = node.attributes.get_float("gamma", 1.05070102214813232421875)
     return e.Mul(_exponential(e, _argument(node), alpha), gamma)
 
 
 def _leaky_relu(e: Emitter, node: ir.Node) -> Value:
     x = _argument(node)
-    return e.Where(e.Less(x, 0.0), e.Mul(x, _attribute(node, "alpha", 0.01)), x)
+    return e.Where(e.Less(x, 0.0), e.Mul(x, node.attributes.get_float("alpha", 0.01)), x)
 
 
 def _prelu(e: Emitter, node: ir.Node) -> Value:
@@ -250,7 +244,7 @@ def _prelu(e: Emitter, node: ir.Node) -> Value:
 
 def _thresholded_relu(e: Emitter, node: ir.Node) -> Value:
     x = _argument(node)
-    return e.Where(e.Greater(x, _attribute(node, "alpha", 1.0)), x, 0.0)
+    return e.Where(e.Greater(x, node.attributes.get_float("alpha", 1.0)), x, 0.0)
 
 
 def _hard_sigmoid(e: Emitter, x: Value, alpha: float, beta: float) -> Value:
@@ -258,7 +252,7 @@ def _hard_sigmoid(e: Emitter, x: Value, alpha: float, beta: float) -> Value:
 
 
 def _hard_sigmoid_formula(e: Emitter, node: ir.Node) -> Value:
-    alpha, beta = _attribute(node, "alpha", 0.2), _attribute(node, "beta", 0.5)
+    alpha, beta = node.attributes.get_float("alpha", 0.2), node.attributes.get_float("beta", 0.5)
     return _hard_sigmoid(e, _argument(node), alpha, beta)
 
 

@@ -33,14 +33,12 @@ def _layer(e: Emitter, node: ir.Node) -> Sequence[Value] | None:
         return None
     if any(name in attributes for name in ("clip", "input_forget", "layout", "activation_alpha")):
         return None
-    direction = attributes["direction"].as_string() if "direction" in attributes else "forward"
+    direction = attributes.get_string("direction", "forward")
     reverse = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
-    given = attributes["activations"].as_strings() if "activations" in attributes else None
+    given = attributes.get_strings("activations")
     names = list(given or DEFAULT_ACTIVATIONS[node.op_type] * len(reverse))
     per_direction = len(names) // len(reverse)
-    after_reset = "linear_before_reset" in attributes and bool(
-        attributes["linear_before_reset"].as_int()
-    )
+    after_reset = bool(attributes.get_int("linear_before_reset", 0))
     hidden = attributes["hidden_size"].as_int()
     states = 2 if node.op_type == "LSTM" else 1
     results: list[list[Value]] = [[] for _ in range(states + 1)]

@@ -77,15 +77,59 @@ def _fake_quantized(self: Tensor, *parameters: Any) -> Tensor:
     return torch.empty_like(self)
 
 
+def _stft(
+    self: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Tensor:
+    """A spectrum of the right shape; torch's kernel refuses a dynamic length."""
+    hop = n_fft // 4 if hop_length is None else hop_length
+    given_complex = self.is_complex() or (window is not None and window.is_complex())
+    half = not given_complex if onesided is None else onesided
+    bins = n_fft // 2 + 1 if half else n_fft
+    frames = (self.shape[-1] - n_fft) // hop + 1
+    dtype = self.dtype.to_complex()
+    spectrum = self.new_empty([*self.shape[:-1], bins, frames], dtype=dtype)
+    return spectrum if return_complex else torch.view_as_real(spectrum)
+
+
+def _istft(
+    self: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Tensor:
+    """A signal of the right shape, likewise."""
+    hop = n_fft // 4 if hop_length is None else hop_length
+    if length is None:
+        length = n_fft + hop * (self.shape[-1] - 1) - (n_fft // 2 * 2 if center else 0)
+    dtype = self.dtype if return_complex else self.dtype.to_real()
+    return self.new_empty([*self.shape[:-2], length], dtype=dtype)
+
+
 KERNELS: dict[Any, Any] = {
     aten.fake_quantize_per_tensor_affine.default: _fake_quantized,
     aten.fake_quantize_per_tensor_affine.tensor_qparams: _fake_quantized,
     aten.fake_quantize_per_channel_affine.default: _fake_quantized,
     aten.max_pool1d.default: _max_pool1d,
+    aten.istft.default: _istft,
     aten.lstm.input: _lstm,
     aten.gru.input: _gru_or_rnn,
     aten.rnn_tanh.input: _gru_or_rnn,
     aten.rnn_relu.input: _gru_or_rnn,
+    aten.stft.default: _stft,
 }
 
 

@@ -85,6 +85,18 @@ ROWS = [
         call=lambda x: torch.stft(x, 8, return_complex=True),
         name="without a window",
     ),
+    Row(
+        aten.stft.default,
+        (floats(2, "w"), positive(6)),
+        call=partial(short_time, n_fft=6, hop_length=2),
+        name="of any length",
+    ),
+    Row(
+        aten.istft.default,
+        (numbers(2, 4, "k"), positive(6)),
+        call=partial(inverse_short_time, n_fft=6, hop_length=2),
+        name="of any length",
+    ),
     *(
         Row(
             aten.istft.default,

@@ -205,12 +205,10 @@ def aten_eye_m(op: Builder, n: Size, m: Size, dtype: Any = None) -> Value:
 
 
 def _eye(op: Builder, rows: Size, columns: Size) -> Value:
-    """EyeLike makes no booleans in ONNX Runtime."""
     dtype = op.result_dtype
     if isinstance(rows, int) and isinstance(columns, int) and rows * columns <= FOLD_LIMIT:
         return op.constant(torch.eye(rows, columns, dtype=dtypes.to_torch(dtype), device="cpu"))
-    made = ir.DataType.INT32 if dtype == ir.DataType.BOOL else dtype
-    return op.cast(op.EyeLike(filled(op, [rows, columns], 0, made)), dtype)
+    return op.EyeLike(filled(op, [rows, columns], 0, dtype))
 
 
 def _triangle(op: Builder, value: Value, diagonal: Any, upper: int) -> Value:

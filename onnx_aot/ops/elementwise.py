@@ -15,7 +15,6 @@ from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.integers import integer_power
 from onnx_aot.ops.registry import register, register_names
-from onnx_aot.ops.series import polynomial
 
 __all__: list[str] = []
 
@@ -36,12 +35,17 @@ register_names(
         aten.atan.default: "Atan",
         aten.atanh.default: "Atanh",
         aten.cos.default: "Cos",
+        aten.cosh.default: "Cosh",
+        aten.erf.default: "Erf",
         aten.exp.default: "Exp",
         aten.log.default: "Log",
         aten.reciprocal.default: "Reciprocal",
+        aten.relu.default: "Relu",
         aten.sigmoid.default: "Sigmoid",
         aten.sin.default: "Sin",
+        aten.sinh.default: "Sinh",
         aten.sqrt.default: "Sqrt",
+        aten.tan.default: "Tan",
         aten.tanh.default: "Tanh",
     }
 )
@@ -51,34 +55,6 @@ register_names(
 def aten_neg(op: Builder, self: Value) -> Value:
     """Neg takes no UINT8, whose numbers wrap around."""
     return op.Sub(0, self) if self.dtype == ir.DataType.UINT8 else op.Neg(self)
-
-
-@register(aten.tan.default)
-def aten_tan(op: Builder, self: Value) -> Value:
-    """DOUBLE, for which ONNX Runtime has no Tan, as sine over cosine."""
-    return op.Div(op.Sin(self), op.Cos(self)) if self.dtype == DOUBLE else op.Tan(self)
-
-
-@register(aten.cosh.default)
-def aten_cosh(op: Builder, self: Value) -> Value:
-    """DOUBLE, for which ONNX Runtime has no Cosh, as ``(e^x + e^-x) / 2``."""
-    if self.dtype != DOUBLE:
-        return op.Cosh(self)
-    half = op.Exp(op.Sub(op.Abs(self), math.log(2.0)))
-    return op.Add(half, op.Div(0.25, half))
-
-
-@register(aten.sinh.default)
-def aten_sinh(op: Builder, self: Value) -> Value:
-    """DOUBLE, for which ONNX Runtime has no Sinh, as ``(e^x - e^-x) / 2``, near zero a series."""
-    if self.dtype != DOUBLE:
-        return op.Sinh(self)
-    half = op.Exp(op.Sub(op.Abs(self), math.log(2.0)))
-    large = op.Mul(op.Sub(half, op.Div(0.25, half)), op.Sign(self))
-    square = op.Mul(self, self)
-    series = [1.0 / math.factorial(2 * k + 1) for k in range(9)]
-    small = op.Mul(polynomial(op, square, series), self)
-    return op.Where(op.Less(op.Abs(self), 1.0), small, large)
 
 
 def _scaled(op: Builder, value: Value | Scalar, alpha: Scalar) -> Value | Scalar:
@@ -275,12 +251,6 @@ def _log(op: Builder, value: Value, base: float) -> Value:
     nearest = op.Round(quotient)
     is_power = op.Equal(op.Pow(op.constant(base, dtype), nearest), value)
     return op.Where(is_power, nearest, quotient)
-
-
-@register(aten.relu.default)
-def aten_relu(op: Builder, self: Value) -> Value:
-    """ONNX Runtime has Relu for floating types and int32."""
-    return op.Relu(self) if is_floating(self.dtype) else op.Max(self, 0)
 
 
 @register(aten.sign.default)

@@ -173,8 +173,6 @@ def _placed(op: Builder, value: Value, rank: int, kept: int, position: int) -> V
 @register(aten.nonzero.default)
 def aten_nonzero(op: Builder, self: Value) -> Value:
     """One row per element that is not 0; a 0-d tensor has rows of no columns."""
-    if self.dtype == ir.DataType.DOUBLE:  # which ONNX Runtime's NonZero does not take
-        self = op.Cast(self, to=ir.DataType.BOOL)
     if op.rank(self) == 0:
         rows = op.Transpose(op.NonZero(op.Reshape(self, [1])), perm=[1, 0])
         return op.Slice(rows, [0], [0], [1])

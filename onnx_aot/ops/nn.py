@@ -73,12 +73,9 @@ def aten_group_norm(
     batch, channels, *spatial = op.all_sizes(input)
     group = divided(op, product(op, [channels, *spatial]), num_groups)
     grouped = reshaped(op, input, [batch, num_groups, group])
-    if input.dtype == ir.DataType.DOUBLE:
-        value = _normalized(op, grouped, [2], eps)[0]
-    else:
-        ones = filled(op, [num_groups], 1, op.result_dtype)
-        zeros = filled(op, [num_groups], 0, op.result_dtype)
-        value = op.InstanceNormalization(grouped, ones, zeros, epsilon=eps)
+    ones = filled(op, [num_groups], 1, op.result_dtype)
+    zeros = filled(op, [num_groups], 0, op.result_dtype)
+    value = op.InstanceNormalization(grouped, ones, zeros, epsilon=eps)
     if isinstance(group, int):
         value.shape = ir.Shape([*(input.shape or ())[:1], num_groups, group])
         value = reshaped(op, value, [batch, channels, *spatial])
@@ -364,10 +361,6 @@ def aten_instance_norm(
 ) -> Value:
     if not use_input_stats and running_mean is not None and running_var is not None:
         return _by_running(op, input, weight, bias, running_mean, running_var, eps)
-    if input.dtype == ir.DataType.DOUBLE:
-        spatial = op.rank(input) - 2
-        value = _normalized(op, input, list(range(2, spatial + 2)), eps)[0]
-        return _affine_per_channel(op, value, weight, bias, spatial)
     scale, shift = (op.cast(value, input.dtype) for value in _affine(op, input, weight, bias))
     return op.InstanceNormalization(input, scale, shift, epsilon=eps)
 

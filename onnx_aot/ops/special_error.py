@@ -1,4 +1,4 @@
-"""The error function and its relatives: erfc, erfcx, erfinv, log_ndtr, ndtri.
+"""Relatives of the error function: erfc, erfcx, erfinv, log_ndtr, ndtr, ndtri.
 
 All of them come from ``erfcx(x) = exp(x^2) erfc(x)`` for ``x >= 0``, which neither overflows nor
 underflows, and are computed in DOUBLE: their differences cancel in FLOAT. The coefficients are
@@ -16,7 +16,7 @@ from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.series import log1p, polynomial
 
-__all__ = ["erf"]
+__all__: list[str] = []
 
 aten = torch.ops.aten
 Value = ir.Value
@@ -47,11 +47,6 @@ ERFCX = (
     1.7552176307433927e-08,
 )
 
-# erf(x) / x in x^2 (DLMF 7.6.1)
-ERF_SERIES = [
-    2.0 / math.sqrt(math.pi) * (-1.0) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(12)
-]
-
 CENTRAL = 0.75
 # erfinv(y) / y in t = 2 (y / CENTRAL)^2 - 1; within 2e-14.
 ERFINV = (
@@ -80,22 +75,6 @@ def _scaled(op: Builder, x: Value) -> Value:
     """``erfcx(x)`` for ``x >= 0``; 0 at infinity."""
     t = op.Sub(1.0, op.Div(7.5, op.Add(x, 3.75)))
     return op.Div(polynomial(op, t, ERFCX), op.Add(op.Mul(x, 2.0), 1.0))
-
-
-@register(aten.erf.default)
-def aten_erf(op: Builder, self: Value) -> Value:
-    return erf(op, self)
-
-
-def erf(op: Builder, x: Value) -> Value:
-    """Erf; DOUBLE, for which ONNX Runtime has none, from erfcx, and near zero from its series."""
-    if x.dtype != DOUBLE:
-        return op.Erf(x)
-    magnitude, square = op.Abs(x), op.Mul(x, x)
-    small = op.Mul(polynomial(op, square, ERF_SERIES), x)
-    tail = op.Mul(_scaled(op, magnitude), op.Exp(op.Neg(square)))
-    large = op.Mul(op.Sub(1.0, tail), op.Sign(x))
-    return op.Where(op.Less(magnitude, 0.5), small, large)
 
 
 @register(aten.special_ndtr.default)

@@ -181,17 +181,11 @@ def _bags(
     # ONNX Runtime adds up, and compares, no shorter floats in ScatterND
     rows = op.cast(rows, ir.DataType.FLOAT) if rows.dtype in NARROW else rows
     sizes = _counts(op, bag, kept, bags)
-    place = op.Unsqueeze(bag, [1])
     shape = [bags, op.size(weight, 1)]
     if mode == MAX:
         output, largest = _largest(op, rows, indices, bag, kept, sizes, shape)
     else:
-        if per_sample_weights is not None:
-            factors = op.cast(per_sample_weights, rows.dtype)
-            rows = op.Mul(rows, op.Unsqueeze(factors, [1]))
-        if kept is not None:
-            rows = op.Where(op.Unsqueeze(kept, [1]), rows, 0.0)
-        output = op.ScatterND(filled(op, shape, 0, rows.dtype), place, rows, reduction="add")
+        output = _added(op, rows, bag, kept, per_sample_weights, shape)
         if mode == MEAN:
             count = op.cast(op.Max(sizes, 1), rows.dtype)
             output = op.Div(output, op.Unsqueeze(count, [1]))
@@ -205,6 +199,24 @@ def _bags(
     others = [op.constant([], INT64) if nothing else bag, sizes, largest]
     types = [to_onnx(tensor.dtype) for tensor in op.result[1:]]
     return [output, *(op.cast(value, dtype) for value, dtype in zip(others, types, strict=True))]
+
+
+def _added(
+    op: Builder,
+    rows: Value,
+    bag: Value,
+    kept: Value | None,
+    weights: Value | None,
+    shape: Sequence[Size],
+) -> Value:
+    """The sum of each bag's rows that are kept, weighted."""
+    if weights is not None:
+        rows = op.Mul(rows, op.Unsqueeze(op.cast(weights, rows.dtype), [1]))
+    if kept is not None:
+        rows = op.Where(op.Unsqueeze(kept, [1]), rows, 0.0)
+    assert rows.dtype is not None
+    zeros = filled(op, shape, 0, rows.dtype)
+    return op.ScatterND(zeros, op.Unsqueeze(bag, [1]), rows, reduction="add")
 
 
 def _bag_of_each(op: Builder, starts: Value, count: Size) -> Value:

@@ -13,6 +13,7 @@ from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.complex_arithmetic import multiply
 from onnx_aot.ops.complex_values import Complex, join, register_complex, split
+from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import minus, plus, times
 
 __all__: list[str] = []
@@ -166,6 +167,7 @@ def _frame_positions(op: Builder, count: Size, hop: int, size: int) -> Value:
     return op.Add(op.Unsqueeze(starts, [1]), op.constant(list(range(size))))
 
 
+@register(aten.stft.default)  # of real numbers, with return_complex=False
 @register_complex(aten.stft.default)
 def complex_stft(
     op: Builder,

@@ -87,6 +87,12 @@ ROWS = [
     ),
     Row(
         aten.stft.default,
+        (floats("n", 40), positive(8)),
+        call=lambda x, window: aten.stft(x, 8, window=window, return_complex=False),
+        name="parts",
+    ),
+    Row(
+        aten.stft.default,
         (floats(2, "w"), positive(6)),
         call=partial(short_time, n_fft=6, hop_length=2),
         name="of any length",

@@ -33,7 +33,7 @@ __all__ = [
     "copy_node",
     "copy_program",
     "core_aten_operators",
-    "decomposition",
+    "decompositions",
     "example_size",
     "fake_mode_of",
     "functionalized_by_torch",
@@ -44,6 +44,7 @@ __all__ = [
     "override_composite_kernels",
     "override_module_function",
     "pytree",
+    "refuse_fixed_sizes",
     "root_symbol",
     "set_graph_signature",
     "size_conditions",
@@ -294,20 +295,47 @@ def trace_fake(
         return make_fx(function, _allow_non_fake_inputs=True)(*arguments)
 
 
-def decomposition(target: OpOverload) -> Callable[..., Any] | None:
-    """Torch's own rule that expands an operator into simpler ones, or None.
+def decompositions(target: OpOverload) -> list[Callable[..., Any]]:
+    """Torch's own rules that expand an operator into simpler ones, the preferred one first.
 
     Sources: ``torch._decomp.decomposition_table``, then the operator's CompositeImplicitAutograd
     kernel. Without them only operators with a translation can be exported.
     """
     table = _private("torch._decomp", "decomposition_table") or {}
-    if target in table:
-        return table[target]  # type: ignore[no-any-return]
+    rules = [table[target]] if target in table else []
     can_decompose = getattr(target, "_can_decompose", None)
     with contextlib.suppress(RuntimeError):  # operators of TorchScript have no dispatch table
         if can_decompose is not None and can_decompose():
-            return target.decompose
-    return None
+            rules.append(target.decompose)
+    return rules
+
+
+@contextlib.contextmanager
+def refuse_fixed_sizes() -> Iterator[None]:
+    """Raises ``ValueError`` where code reads a symbolic size as a number, which would fix it.
+
+    Without ``SymNode.guard_int`` a decomposition that computes with an example's size goes
+    unnoticed, and is wrong at other sizes.
+    """
+    node = _private("torch.fx.experimental.sym_node", "SymNode")
+    names = [name for name in ("guard_int", "guard_float") if hasattr(node, name)]
+    originals = {name: getattr(node, name) for name in names}
+
+    def refusing(read: Callable[..., Any]) -> Callable[..., Any]:
+        def guard(self: Any, *where: Any) -> Any:
+            if getattr(self.expr, "free_symbols", ()):
+                raise ValueError(f"the size {self.expr} is read as a number")
+            return read(self, *where)
+
+        return guard
+
+    for name, read in originals.items():
+        setattr(node, name, refusing(read))
+    try:
+        yield
+    finally:
+        for name, read in originals.items():
+            setattr(node, name, read)
 
 
 def core_aten_operators() -> list[OpOverload]:

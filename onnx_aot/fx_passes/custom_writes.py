@@ -35,7 +35,7 @@ def is_custom_write(target: OpOverload) -> bool:
     """
     if FUNCTIONALIZED is None:
         return False
-    if target.namespace == "aten" or torch_compat.decomposition(target) is not None:
+    if target.namespace == "aten" or torch_compat.decompositions(target):
         return False
     returned = target._schema.returns
     if len(returned) > 1 and any(result.alias_info is not None for result in returned):

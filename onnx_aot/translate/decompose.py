@@ -54,14 +54,15 @@ class Decomposer:
         """The pieces of a node; None when torch has no rule, or its rule fails on fake tensors."""
         if not isinstance(node.target, OpOverload):
             return None
-        rule = torch_compat.decomposition(node.target)
-        if rule is None:
+        rules = torch_compat.decompositions(node.target)
+        if not rules:
             return None
         flat, structure = pytree.tree_flatten((node.args, node.kwargs))
         key = (node.target, structure, tuple(map(_identity, flat)))
         if key in self._cache:
             return self._cache[key]
-        pieces = _trace(rule, node.target, flat, structure)
+        traced = (_trace(rule, node.target, flat, structure) for rule in rules)
+        pieces = next((pieces for pieces in traced if pieces is not None), None)
         if pieces is None or not pieces.measured:
             self._cache[key] = pieces
         return pieces
@@ -69,7 +70,7 @@ class Decomposer:
 
 def has_decomposition(target: OpOverload) -> bool:
     """Whether torch has a rule for an operator; it may still fail on given arguments."""
-    return torch_compat.decomposition(target) is not None
+    return bool(torch_compat.decompositions(target))
 
 
 def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pieces | None:
@@ -85,7 +86,8 @@ def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pi
 
     mode = torch_compat.fake_mode_of(examples)
     try:
-        module = torch_compat.trace_fake(run, examples, mode)
+        with torch_compat.refuse_fixed_sizes():
+            module = torch_compat.trace_fake(run, examples, mode)
         # torch's own kernels of some composite operators write in place
         graph = functionalize_graph(module.graph)
     except Exception:  # a rule may refuse anything; the operator then counts as unsupported

@@ -310,6 +310,9 @@ class Builder(SubgraphBuilder, BuilderBase):
             return dtypes.to_onnx(value.dtype) if isinstance(value, torch.Tensor) else None
         if not operator.outputs:
             return None
+        if operator.name == "DequantizeLinear" and not attributes.get("output_dtype"):
+            scale = inputs[1]  # since opset 23 the output has a type variable of its own
+            return None if scale is None else scale.dtype
         rule = operator.outputs[min(index, len(operator.outputs) - 1)]
         if rule.fixed is not None:
             return rule.fixed

@@ -2,8 +2,8 @@
 
 A row is exported with static sizes at its lowest and its highest opset, and, where sizes have
 names, once with these dynamic. Each model passes ``onnx.checker`` with shape inference, loads in
-ONNX Runtime, and answers as eager PyTorch does in value, type and shape: the static ones at the
-example, the dynamic one at several sizes.
+ONNX Runtime, and answers as eager PyTorch does in value, type and shape, which is the one that the
+model declares: the static ones at the example, the dynamic one at several sizes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import onnx
+import onnx_ir as ir
 import pytest
 import torch
 from torch.utils import _pytree as pytree
@@ -189,11 +190,21 @@ def _compare(program: Any, module: Call, inputs: tuple[torch.Tensor, ...]) -> No
     actual = program(*inputs)
     names = [str(value.name) for value in program.model.graph.outputs]
     differences = compare_outputs(names, expected, actual)
+    for value, output in zip(program.model.graph.outputs, actual, strict=True):
+        _check_declared(value, output)
     shapes = [list(tensor.shape) for tensor in inputs]
     assert all(d.within for d in differences), (
         f"inputs {shapes}, opset {program.model.opset_imports['']}:\n"
         f"{format_differences(differences)}\n{program.model}"
     )
+
+
+def _check_declared(value: ir.Value, output: torch.Tensor) -> None:
+    """The sizes that the model says an output has are those that it has."""
+    assert value.shape is not None
+    sizes = list(torch.view_as_real(output).shape if output.is_complex() else output.shape)
+    declared = [n if isinstance(n, int) else sizes[i] for i, n in enumerate(value.shape)]
+    assert declared == sizes, f"{value.name} has {sizes}, the model says {value.shape}"
 
 
 def parametrize(rows: Iterable[Row]) -> Any:

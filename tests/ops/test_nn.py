@@ -140,6 +140,14 @@ OTHERS = [
     ),
     Row(
         aten.native_group_norm.default,
+        (floats("n", 6, "w"), floats(6), floats(6)),
+        call=lambda x, *affine: aten.native_group_norm(
+            x, *affine, x.shape[0], 6, x.shape[2], 3, 1e-5
+        ),
+        name="of any size",
+    ),
+    Row(
+        aten.native_group_norm.default,
         (floats(4, 6, 2, 5, **HALF), None, floats(6, **HALF), 4, 6, 10, 3, 1e-5),
         name="bfloat16",
     ),

@@ -390,7 +390,12 @@ PRODUCTS = [
     Row(
         aten._int_mm.default,
         (stored(32, 16, dtype=torch.int8), stored(16, 8, dtype=torch.int8)),
-    )
+    ),
+    Row(
+        aten._int_mm.default,
+        (stored("h", 16, dtype=torch.int8), stored(16, 8, dtype=torch.int8)),
+        name="of any height",
+    ),
 ]
 
 CONVERTED = [Row(decomposed.convert_element_type.no_fuse, (floats("n", 3), torch.float16))]
@@ -452,13 +457,18 @@ class Quantized(torch.nn.Module):
         return self.around(x, 0.0625, 128)
 
 
-def test_quantized_model() -> None:
+@pytest.mark.parametrize("opset", [17, 20, 23])
+def test_quantized_model(opset: int) -> None:
     torch.manual_seed(0)
     model, x = Quantized().eval(), torch.randn(2, 3, 8, 8)
-    program = onnx_aot.export(model, (x,), dynamic_shapes=({0: "batch"},))
+    program = onnx_aot.export(model, (x,), dynamic_shapes=({0: "batch"},), opset_version=opset)
     types = [node.op_type for node in program.model.graph]
     assert types.count("QuantizeLinear") == 3
     assert types.count("DequantizeLinear") == 5
+    for node in program.model.graph:  # a cast in between would hide the pattern from a runtime
+        made_from = node.inputs[0].producer() if node.inputs[0] is not None else None
+        dequantized = made_from is not None and made_from.op_type == "DequantizeLinear"
+        assert not (dequantized and node.op_type == "Cast")
     for batch in (1, 5):
         x = torch.randn(batch, 3, 8, 8)
         # integer kernels may round a sum to the neighbouring step

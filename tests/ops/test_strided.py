@@ -63,6 +63,24 @@ ROWS = [
         )
     ),
     Row(aten.resize_as.default, (floats("n", 6), floats("n", 3, 2))),
+    Row(
+        aten.as_strided_copy.default,
+        (floats("n", 6),),
+        call=lambda x: aten.as_strided_copy(x, (x.shape[0], 2), (6, 3), 0),
+        name="of any size",
+    ),
+    Row(
+        aten.as_strided_scatter.default,
+        (floats("n", 6), floats("n", 2)),
+        call=lambda x, y: torch.as_strided_scatter(x, y, (x.shape[0], 2), (6, 3), 0),
+        name="of any size",
+    ),
+    Row(
+        aten.resize.default,
+        (floats("n", 6),),
+        call=lambda x: aten.resize(x, (x.shape[0], 3)),
+        name="of any size",
+    ),
 ]
 
 

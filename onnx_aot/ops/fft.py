@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -11,7 +11,7 @@ import torch
 
 from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder, Size
-from onnx_aot.ops.complex_arithmetic import multiply
+from onnx_aot.ops.complex_arithmetic import divide, multiply
 from onnx_aot.ops.complex_values import Complex, join, register_complex, split
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import minus, plus, times
@@ -244,36 +244,42 @@ def complex_istft(
     frames: Any
     if return_complex:
         frames = multiply(op, complex_fft_c2c(op, spectrum, [rank - 1], mode, False), weight)
-        square = _square(op, weight)
     else:
         frames = op.Mul(complex_fft_c2r(op, spectrum, [rank - 1], mode, n_fft), weight)
-        square = op.Mul(weight, weight)
+    windowed = isinstance(weight, Complex)
+    square = multiply(op, weight, weight) if windowed else op.Mul(weight, weight)
     count = op.size(self.real, rank - 1)
     positions = op.Reshape(_frame_positions(op, count, hop, n_fft), [-1])
     total = plus(op, times(op, minus(op, count, 1), hop), n_fft)
-    weights = op.Expand(square, op.sizes([count, n_fft]))
-    envelope = _overlap_add(op, weights, positions, total)
+
+    def added(part: Value) -> Value:
+        return _overlap_add(op, part, positions, total)
+
+    def envelope(part: Value) -> Value:
+        return added(op.Expand(part, op.sizes([count, n_fft])))
+
+    weights = _each(square, envelope)
+    signal = _each(frames, added)
+    signal = divide(op, signal, weights) if isinstance(signal, Complex) else op.Div(signal, weights)
     start = n_fft // 2 if center else 0
     stop = start + length if length is not None else minus(op, total, start)
 
-    def finished(part: Value) -> Value:
-        added = op.Div(_overlap_add(op, part, positions, total), envelope)
-        cut = op.Slice(added, [start], op.sizes([stop]), [-1])
+    def cut(part: Value) -> Value:
+        kept = op.Slice(part, [start], op.sizes([stop]), [-1])
         if length is None:
-            return cut
-        missing = op.Sub(length, op.Shape(cut, start=rank - 2, end=rank - 1))
+            return kept
+        missing = op.Sub(length, op.Shape(kept, start=rank - 2, end=rank - 1))
         pads = op.Concat([0] * (rank - 1 + rank - 2), missing, axis=0)
-        return op.Pad(cut, pads, op.constant(0.0, cut.dtype))
+        return op.Pad(kept, pads, op.constant(0.0, kept.dtype))
 
-    if isinstance(frames, Complex):
-        return Complex(finished(frames.real), finished(frames.imag))
-    return finished(frames)
+    return _each(signal, cut)
 
 
-def _square(op: Builder, weight: Any) -> Value:
-    """``|w|^2``, which torch takes for complex windows as the square of the real part."""
-    part = weight.real if isinstance(weight, Complex) else weight
-    return op.Mul(part, part)
+def _each(value: Any, function: Callable[[Value], Value]) -> Any:
+    """A function of a real value, or of both parts of a complex one."""
+    if isinstance(value, Complex):
+        return Complex(function(value.real), function(value.imag))
+    return function(value)
 
 
 def _overlap_add(op: Builder, frames: Value, positions: Value, total: Size) -> Value:

@@ -11,6 +11,7 @@ import torch.fx
 
 from onnx_aot.errors import TranslationError
 from onnx_aot.ops.complex_values import Complex
+from onnx_aot.ops.registry import LIMITS
 
 __all__ = ["refuse_other_results"]
 
@@ -36,8 +37,13 @@ def refuse_other_results(
             f"the translation of {target} returned {_describe(returned)}; the operator gives "
             f"{_describe_recorded(recorded)}. A translation returns a value for a tensor "
             "(op.constant makes one of numbers), and for several results a list or tuple of as "
-            "many, None for one that is not used"
+            f"many, None for one that is not used{_limit(target)}"
         )
+
+
+def _limit(target: Any) -> str:
+    limit = LIMITS.get(target)
+    return "" if limit is None else f". Limits of the translation that comes with it: {limit}"
 
 
 def _fits(returned: Any, recorded: Any, node: torch.fx.Node | None = None) -> bool:

@@ -343,4 +343,7 @@ def _tolerance(op: Builder, matrix: Value, sizes: Value, atol: Any, rtol: Any) -
 
 
 for _target in (aten.linalg_eig.default, aten.linalg_eigvals.default, aten._linalg_eigvals.default):
-    NOT_TRANSLATED[_target] = "finds complex eigenvalues by an iteration that ONNX does not have"
+    NOT_TRANSLATED[_target] = (
+        "finds complex eigenvalues by an iteration that ONNX does not have; torch.linalg.eigvalsh "
+        "and eigh take symmetric matrices, those of others have to be found outside of the model"
+    )

@@ -227,10 +227,12 @@ class ONNXProgram:
         of_module = self.exported_program.state_dict if self.exported_program is not None else {}
         wrong: list[str] = []
         replaced: dict[str, tuple[str, torch.Tensor]] = {}
-        for given, tensor in state_dict.items():
+        for given, value in state_dict.items():
             name = names.get(given)
             if name is None:
                 continue
+            # of complex numbers the model holds the parts
+            tensor = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
             old = initializers[name].const_value
             dtype, shape = dtypes.to_onnx(tensor.dtype), ir.Shape(tensor.shape)
             if old is not None and (old.dtype != dtype or old.shape != shape):

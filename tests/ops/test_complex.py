@@ -211,6 +211,9 @@ def test_rotary_embedding() -> None:
     assert weight.shape == [16, 4, 2]
     longer = torch.randn(3, 11, 8)
     torch.testing.assert_close(program(longer)[0], model(longer))
+    model.rotations = model.rotations.conj()
+    program.apply_weights({"rotations": model.rotations})
+    torch.testing.assert_close(program(longer)[0], model(longer))
 
 
 def test_inputs_and_outputs() -> None:

@@ -39,6 +39,9 @@ def main() -> None:
     pattern = re.compile(arguments.match)
     cases = [case for case in all_cases(dtypes, groups) if pattern.search(case.name)]
     if not cases:
+        if arguments.modules:  # the session asks for operators and modules by one expression
+            print("no module matches")
+            return
         sys.exit("no operator matches")
     settings = Settings(arguments.exporter, arguments.samples, arguments.limit)
     rows: list[dict[str, Any]] = []

@@ -150,13 +150,7 @@ def refused_type(operator: OnnxOperator, position: int, dtype: ir.DataType) -> C
     for later in range(opset + 1, MAX_OPSET + 1):
         if not domain and _takes(name, later, position, dtype):
             return OpsetError(f"{message}Opset {later} does: pass opset_version={later}")
-    if dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
-        advice = (
-            "ONNX computes with real numbers: pass torch.view_as_real(x) to the model, and let it "
-            "compute with the real and imaginary parts, which are the last dimension"
-        )
-    else:
-        advice = "Convert the operand where the model computes this, for instance with x.float()"
+    advice = "Convert the operand where the model computes this, for instance with x.float()"
     return TranslationError(message + advice)
 
 

@@ -268,10 +268,15 @@ class Walker:
                 self._record(piece)
             elif piece.op == "get_attr":
                 constant = operator.attrgetter(piece.target)(pieces.owner)
-                self.values[piece] = self.op.constant(constant)
+                self.values[piece] = self._constant(constant)
             elif piece.op == "output":
                 return self._argument(piece.args[0])
         raise AssertionError("a graph ends with its output")
+
+    def _constant(self, tensor: torch.Tensor) -> ir.Value | Complex:
+        if tensor.is_complex():
+            return Complex(self.op.constant(tensor.real), self.op.constant(tensor.imag))
+        return self.op.constant(tensor)
 
     def _bind(self, args: Any, kwargs: Any, arguments: Sequence[Argument]) -> list[Any]:
         """The translation's arguments in order, with the schema's defaults filled in."""

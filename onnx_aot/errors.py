@@ -23,6 +23,9 @@ A message says what was found, where in the user's code, what is accepted and wh
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
+import warnings
 
 __all__ = [
     "CaptureError",
@@ -39,7 +42,10 @@ __all__ = [
     "UnsupportedOperator",
     "UnsupportedOperatorError",
     "VerificationError",
+    "warn",
 ]
+
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class OnnxExporterError(RuntimeError):
@@ -48,6 +54,20 @@ class OnnxExporterError(RuntimeError):
 
 class OnnxExporterWarning(UserWarning):
     """Category of every warning issued by onnx_aot."""
+
+
+def warn(message: str) -> None:
+    """Issues an ``OnnxExporterWarning`` that names the user's line, which called this package."""
+    depth = 1
+    while depth < 50:  # of the interpreter's frames; a call is never nested so deep in here
+        try:
+            frame = sys._getframe(depth)
+        except ValueError:  # nothing but this package is on the stack
+            break
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            break
+        depth += 1
+    warnings.warn(message, OnnxExporterWarning, stacklevel=depth + 1)
 
 
 class InvalidOptionError(OnnxExporterError, ValueError):

@@ -1,15 +1,83 @@
-"""Options of ``export`` that are refused, or accepted with advice, by name."""
+"""Options of ``export``: what goes down the pipeline, and what is refused or retired."""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
-import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
-from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
+from onnx_aot.errors import InvalidOptionError, warn
 
-__all__ = ["check_choice", "check_retired"]
+__all__ = [
+    "DEFAULT_OPSET",
+    "Options",
+    "check_choice",
+    "check_options",
+    "check_retired",
+    "names_given",
+]
+
+DEFAULT_OPSET = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What goes down the pipeline; ``onnx_aot.export`` describes each."""
+
+    input_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
+    opset: int = DEFAULT_OPSET
+    dynamic_shapes: Any = None
+    dynamic_axes: Any = None
+    on_specialized: Literal["error", "warn", "allow"] = "error"
+    runtime_checks: bool = False
+    state: Literal["outputs", "drop", "io"] = "outputs"
+    weights_as_inputs: bool | Sequence[str] = False
+    custom_translation_table: Mapping[Any, Any] | None = None
+    optimize: bool = True
+    target: str | None = "onnxruntime"
+    metadata: Literal["full", "light", "none"] = "full"
+    stack_trace_root: str | None = None
+    seed: int | None = None
+
+
+def names_given(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
+    """Names as a tuple.
+
+    Raises:
+        InvalidOptionError: They are not a list of names.
+    """
+    names = tuple(given or ())
+    if isinstance(given, str) or not all(isinstance(name, str) and name for name in names):
+        raise InvalidOptionError(f"{option} is {given!r}; it is a list of names")
+    return names
+
+
+def check_options(options: Options) -> None:
+    """Refuses values that are not accepted.
+
+    Raises:
+        InvalidOptionError: There is one.
+    """
+    from onnx_aot.ops.limits import MAX_OPSET, MIN_OPSET
+
+    if options.dynamic_shapes is not None and options.dynamic_axes is not None:
+        raise InvalidOptionError(
+            "dynamic_shapes and dynamic_axes are two ways to say the same; give one of them"
+        )
+    check_choice("metadata", options.metadata, ("full", "light", "none"))
+    check_choice("target", options.target, ("onnxruntime", None))
+    check_choice("on_specialized", options.on_specialized, ("error", "warn", "allow"))
+    check_choice("state", options.state, ("outputs", "drop", "io"))
+    if not isinstance(options.opset, int) or not MIN_OPSET <= options.opset <= MAX_OPSET:
+        raise InvalidOptionError(
+            f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are emitted"
+        )
+    if options.seed is not None and (
+        not isinstance(options.seed, int) or isinstance(options.seed, bool)
+    ):
+        raise InvalidOptionError(f"seed is {options.seed!r}; it is an int or None")
 
 
 class Retired(NamedTuple):
@@ -67,11 +135,7 @@ def check_retired(given: Mapping[str, Any], accepted: list[str]) -> None:
             raise InvalidOptionError(
                 f"the option {name}={value!r} is retired and cannot be honoured: {retired.advice}"
             )
-        warnings.warn(
-            f"the option {name} is retired and has no effect: {retired.advice}",
-            OnnxExporterWarning,
-            stacklevel=4,
-        )
+        warn(f"the option {name} is retired and has no effect: {retired.advice}")
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:

@@ -34,8 +34,12 @@ LAYERS: dict[str, set[str]] = {
     "translate": {"ops", "fx_passes"},
     "inspection": set(),
     "program": {"inspection", "ir_passes"},
-    "options": set(),
+    "options": {"ops"},
+    "recording": {"options", "inspection", "program"},
+    "delivery": {"options", "recording", "capture", "inspection", "program"},
     "export": {
+        "delivery",
+        "recording",
         "capture",
         "fx_passes",
         "translate",

@@ -1,0 +1,39 @@
+"""What the caller of the stage wants of the model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnx_aot.ops.registry import Translation
+from onnx_aot.translate.metadata import MetadataLevel
+
+__all__ = ["Request"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What the caller wants of the model.
+
+    Attributes:
+        opset: Operator set version of the model.
+        table: Translations by operator.
+        input_names: Names for the first inputs, in order; the others keep the capture's.
+        output_names: Likewise for outputs.
+        dimension_names: The user's names by the capture's symbols.
+        metadata: How much metadata nodes get.
+        relative_to: Folder that stack traces are made relative to, or None.
+        producer_version: Version of this package, recorded in the model.
+        seed: What the seeds of random nodes are derived from; None: they have no seed.
+    """
+
+    opset: int
+    table: Mapping[Any, tuple[Translation, ...]]
+    input_names: Sequence[str] = ()
+    output_names: Sequence[str] = ()
+    dimension_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    metadata: MetadataLevel = "full"
+    relative_to: str | None = None
+    producer_version: str = ""
+    seed: int | None = None

@@ -20,6 +20,7 @@ from torch.export.graph_signature import (
 
 from onnx_aot import torch_compat
 from onnx_aot.errors import FunctionalizationError
+from onnx_aot.fx_passes.aliased_placeholders import merge_aliased_placeholders
 from onnx_aot.fx_passes.custom_writes import (
     FUNCTIONALIZED,
     is_custom_write,
@@ -75,6 +76,8 @@ def functionalize(program: torch.export.ExportedProgram) -> torch.export.Exporte
     writes = _writes(captured)
     if not writes:
         return program
+    if merge_aliased_placeholders(captured, _written_storages(writes)):
+        writes = _writes(captured)
     rewriter = _Rewriter(captured, writes)
     state, returned = rewriter.run()
     _set_outputs(program, rewriter.graph, state, returned)
@@ -100,6 +103,16 @@ def functionalize_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
 
 def _writes(graph: torch.fx.Graph) -> dict[Node, list[Node]]:
     return {node: written for node in graph.nodes if (written := written_nodes(node))}
+
+
+def _written_storages(writes: dict[Node, list[Node]]) -> set[int]:
+    written = {node for nodes in writes.values() for node in nodes}
+    values = (node.meta.get("val") for node in written if not _is_literal(node))
+    return {
+        value.untyped_storage()._cdata
+        for value in values
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided
+    }
 
 
 class _View(NamedTuple):

@@ -1,0 +1,75 @@
+"""Buffers and parameters that are one tensor under several names."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+import torch
+import torch.fx
+
+from onnx_aot.errors import FunctionalizationError
+
+__all__ = ["merge_aliased_placeholders"]
+
+
+def merge_aliased_placeholders(graph: torch.fx.Graph, written: Set[int]) -> bool:
+    """Makes the graph read a tensor that is written under one name only.
+
+    Modules may register one tensor twice. A write under one name is seen under the other, which
+    functionalization follows best when there is only one. The other placeholders stay, unread.
+
+    Before::
+
+        %a : placeholder        the same tensor as b
+        %b : placeholder
+        add_ = add_(%a, 1)
+        y = relu(%b)
+
+    After::
+
+        add_ = add_(%a, 1)
+        y = relu(%a)
+
+    Args:
+        graph: Edited in place.
+        written: Addresses of the storages that are written somewhere.
+
+    Returns:
+        Whether there were such tensors.
+
+    Raises:
+        FunctionalizationError: A tensor is written that shares memory with another one of another
+            shape, such as a buffer that is a slice of another buffer.
+    """
+    first: dict[int, torch.fx.Node] = {}
+    merged = False
+    for node in graph.nodes:
+        if node.op != "placeholder":
+            break
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+            continue
+        storage = value.untyped_storage()._cdata
+        if storage not in written:
+            continue
+        other = first.setdefault(storage, node)
+        if other is node:
+            continue
+        if not _same(value, other.meta["val"]):
+            raise FunctionalizationError(
+                f"the model writes to {other.name} or {node.name}, which share memory without "
+                "being the same tensor. Register one tensor, and take the view of it in forward"
+            )
+        node.replace_all_uses_with(other)
+        node.meta["val"] = torch.empty_like(value)  # what is unread shares memory with nothing
+        merged = True
+    return merged
+
+
+def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return (
+        left.dtype == right.dtype
+        and left.shape == right.shape
+        and left.stride() == right.stride()
+        and left.storage_offset() == right.storage_offset()
+    )

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 
-import onnx
-import onnx.helper
 import onnx_ir as ir
 import torch
 
 from onnx_aot.ops.builder import Builder
 from onnx_aot.translate.dimensions import Dimensions
 from onnx_aot.translate.interface import Interface
+from onnx_aot.translate.ir_version import ir_version
 from onnx_aot.translate.metadata import Metadata
 from onnx_aot.translate.names import Names
 from onnx_aot.translate.request import Request
 from onnx_aot.translate.walker import Statistics, Walker
 
 __all__ = ["Translated", "translate"]
-
-# metadata_props of nodes and values exist since IR version 10.
-METADATA_IR_VERSION = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,16 +64,12 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
         name="main_graph",
     )
     metadata.describe_graph(main, program)
+    functions = list(op.functions.values())
     model = ir.Model(
         main,
-        ir_version=_ir_version(request.opset),
+        ir_version=ir_version(main, functions),
         producer_name="onnx_aot",
         producer_version=request.producer_version,
-        functions=list(op.functions.values()),
+        functions=functions,
     )
     return Translated(model, walker.statistics)
-
-
-def _ir_version(opset: int) -> int:
-    least = onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)])
-    return max(int(least), METADATA_IR_VERSION)

@@ -1,0 +1,47 @@
+"""The version of the file format that a model needs: the lowest, so that older runtimes load it.
+
+Parsers skip fields that they do not know. The metadata of nodes and values, which appeared in
+version 10, is written to older versions too and is not read there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx.helper
+import onnx_ir as ir
+
+__all__ = ["ir_version"]
+
+# Element types that a file of version 8, which is opset 17's, cannot hold.
+_SINCE: dict[ir.DataType, int] = {
+    ir.DataType.FLOAT8E4M3FN: 9,
+    ir.DataType.FLOAT8E4M3FNUZ: 9,
+    ir.DataType.FLOAT8E5M2: 9,
+    ir.DataType.FLOAT8E5M2FNUZ: 9,
+    ir.DataType.INT4: 10,
+    ir.DataType.UINT4: 10,
+    ir.DataType.FLOAT4E2M1: 11,
+    ir.DataType.FLOAT8E8M0: 12,
+    ir.DataType.INT2: 13,
+    ir.DataType.UINT2: 13,
+}
+
+
+def ir_version(graph: ir.Graph, functions: Iterable[ir.Function]) -> int:
+    """The lowest IR version that has the opsets and the element types of a model.
+
+    Values inside of the graph have types that the opset's operators take; only inputs, outputs,
+    weights and what operators of other domains give can be of a type that came later.
+    """
+    opsets = dict(graph.opset_imports)
+    for function in functions:  # one that is written for another opset keeps it
+        for domain, version in function.opset_imports.items():
+            opsets[domain] = max(version, opsets.get(domain, version))
+    ids = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    least = int(onnx.helper.find_min_ir_version_for(ids, ignore_unknown=True))
+    values = [*graph.inputs, *graph.outputs, *graph.initializers.values()]
+    if len(graph.opset_imports) > 1:
+        values += [value for node in graph if node.domain for value in node.outputs]
+    types = {value.dtype for value in values}
+    return max([least, *(version for dtype, version in _SINCE.items() if dtype in types)])

@@ -4,9 +4,11 @@
     python -m conformance --output conformance/results/onnx_aot.json
     python -m conformance --dynamic --dtype float32
     python -m conformance --modules --exporter torch
+    python -m conformance --opset 17 --opset 25 --samples 2 --dtype float32
 
 Prints what fails and a summary. With --output the results are put into a JSON file, in the place of
-older results of the same operators; what the run does not concern stays.
+older results of the same operators; what the run does not concern stays. Results by opset have a
+file of their own.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from conformance.exporters import EXPORTERS
+from conformance.opsets import opset_row, opset_table, write_opsets
 from conformance.outcome import Result
 from conformance.report import row_of, summarize, table, write_results
 from conformance.samples import DTYPES, Case, all_cases
@@ -43,30 +46,38 @@ def main() -> None:
             print("no module matches")
             return
         sys.exit("no operator matches")
-    settings = Settings(arguments.exporter, arguments.samples, arguments.limit)
+    opsets = tuple(arguments.opset or ())
+    settings = Settings(arguments.exporter, arguments.samples, arguments.limit, opsets or (None,))
     rows: list[dict[str, Any]] = []
     written = time.monotonic()
+
+    def keep() -> None:
+        if arguments.output and opsets:
+            write_opsets(arguments.output, settings.samples, rows)
+        elif arguments.output:
+            write_results(arguments.output, settings.exporter, settings.samples, rows)
 
     with _progress(len(cases)) as advance:
 
         def done(case: Case, results: list[Result]) -> None:
             nonlocal written
-            rows.append(row_of(case, results))
+            rows.append(opset_row(case, results, opsets) if opsets else row_of(case, results))
             advance(case.name)
             for index, result in enumerate(results):
                 shown = arguments.verbose and arguments.not_captured
                 if result.outcome not in ("pass", "not_captured") or (
                     shown and result.outcome == "not_captured"
                 ):
-                    _print_failure(case, index, result, arguments.verbose)
-            if arguments.output and time.monotonic() - written > KEEP_EVERY:
-                write_results(arguments.output, settings.exporter, settings.samples, rows)
+                    sample, at = divmod(index, len(settings.opsets))
+                    where = f"[{sample}]" + (f" opset {opsets[at]}" if opsets else "")
+                    _print_failure(case, where, result, arguments.verbose)
+            if time.monotonic() - written > KEEP_EVERY:
+                keep()
                 written = time.monotonic()
 
         run_cases(cases, settings, arguments.jobs, done)
-    if arguments.output:
-        write_results(arguments.output, settings.exporter, settings.samples, rows)
-    print(table(summarize(rows)))
+    keep()
+    print(opset_table(rows) if opsets else table(summarize(rows)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--dtype", action="append", choices=DTYPES, help="may be repeated; all by default")
     add("--dynamic", action="store_true", help="every dimension of 2 and more is dynamic")
     add("--modules", action="store_true", help="torch.nn's modules instead of operators")
+    add("--opset", action="append", type=int, help="may be repeated; the default one otherwise")
     add("--samples", type=int, default=3, help="samples of each operator and data type")
     add("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     add("--limit", type=float, default=60.0, help="seconds for one sample")
@@ -88,9 +100,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _print_failure(case: Case, index: int, result: Result, verbose: bool) -> None:
+def _print_failure(case: Case, which: str, result: Result, verbose: bool) -> None:
     where = f"{case.name} {case.dtype}{'' if case.group == 'static' else ' ' + case.group}"
-    print(f"{where} [{index}] {result.outcome}: {result.reason}", flush=True)
+    print(f"{where} {which} {result.outcome}: {result.reason}", flush=True)
     print(f"    {result.sample}", flush=True)
     if verbose and result.detail:
         print("    " + result.detail.replace("\n", "\n    "), flush=True)

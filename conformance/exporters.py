@@ -16,11 +16,13 @@ __all__ = ["EXPORTERS", "as_complex", "export", "is_unsupported", "load", "run"]
 EXPORTERS = ("onnx_aot", "torch")
 
 
-def export(exporter: str, captured: torch.export.ExportedProgram) -> Any:
-    """An ``ONNXProgram`` of the exporter's own kind."""
+def export(exporter: str, captured: torch.export.ExportedProgram, opset: int | None = None) -> Any:
+    """An ``ONNXProgram`` of the exporter's own kind, at its default opset unless one is given."""
     if exporter == "onnx_aot":
-        return onnx_aot.export(captured)
-    return torch.onnx.export(captured, dynamo=True, optimize=True, verbose=False)
+        return onnx_aot.export(captured, opset_version=opset)
+    return torch.onnx.export(
+        captured, opset_version=opset, dynamo=True, optimize=True, verbose=False
+    )
 
 
 def is_unsupported(error: BaseException) -> bool:

@@ -14,7 +14,7 @@ import torch
 
 from conformance import equivalence, exporters
 from conformance.samples import Call, Case, Sample
-from onnx_aot.errors import UnsupportedOperatorError
+from onnx_aot.errors import OpsetError, UnsupportedOperatorError
 from onnx_aot.inspection.differences import compare_outputs
 
 __all__ = ["OUTCOMES", "Result", "judge"]
@@ -23,6 +23,7 @@ OUTCOMES = (
     "pass",
     "not_captured",
     "unsupported_operator",
+    "opset_error",
     "conversion_error",
     "checker_error",
     "ort_load_error",
@@ -73,11 +74,14 @@ class StopJudging(Exception):  # noqa: N818 - an outcome, not always an error
         self.outcome = outcome
 
 
-def judge(case: Case, sample: Sample, exporter: str) -> Result:
-    """Captures, exports, checks, loads, runs and compares one sample."""
+def judge(case: Case, sample: Sample, exporter: str, opset: int | None = None) -> Result:
+    """Captures, exports, checks, loads, runs and compares one sample.
+
+    A sample that is judged again, at another opset, is not captured again.
+    """
     result = Result("pass", sample=sample.describe())
     try:
-        _judge(case, sample, exporter, result)
+        _judge(case, sample, exporter, opset, result)
     except StopJudging as stop:
         cause = stop.__cause__
         result.outcome = stop.outcome
@@ -90,14 +94,17 @@ def judge(case: Case, sample: Sample, exporter: str) -> Result:
     return result
 
 
-def _judge(case: Case, sample: Sample, exporter: str, result: Result) -> None:
-    captured, expected = _capture(case, sample)
+def _judge(case: Case, sample: Sample, exporter: str, opset: int | None, result: Result) -> None:
+    if sample.captured is None:
+        sample.captured = _capture(case, sample)
+    captured, expected = sample.captured
     result.targets = _targets(captured)
     result.flag = equivalence.flag(case.name, captured, sample.inputs)
     try:
-        program = exporters.export(exporter, captured)
+        program = exporters.export(exporter, captured, opset)
     except Exception as error:
         kind = "unsupported_operator" if exporters.is_unsupported(error) else "conversion_error"
+        kind = "opset_error" if isinstance(error, OpsetError) else kind
         raise StopJudging(kind, _described(error)) from error
     try:
         onnx.checker.check_model(program.model_proto, full_check=True)

@@ -17,6 +17,7 @@ from conformance.samples import Case
 __all__ = [
     "Row",
     "captured",
+    "heading",
     "is_right",
     "read_results",
     "row_of",
@@ -85,6 +86,17 @@ def read_results(path: str) -> dict[str, Any]:
     return content
 
 
+def heading(exporter: str, samples: int) -> dict[str, Any]:
+    """What a file of results was made with."""
+    return {
+        "exporter": exporter,
+        "samples": samples,
+        "python": platform.python_version(),
+        "date": datetime.date.today().isoformat(),
+        "packages": {package: metadata.version(package) for package in PACKAGES},
+    }
+
+
 def write_results(path: str, exporter: str, samples: int, rows: Iterable[Row]) -> None:
     """Puts rows into the file, in the place of older ones of the same case."""
     rows = list(rows)
@@ -94,14 +106,7 @@ def write_results(path: str, exporter: str, samples: int, rows: Iterable[Row]) -
     targets = {name: set(used) for name, used in kept.get("targets", {}).items()}
     for row in rows:
         targets.setdefault(row["op"], set()).update(row.pop("targets", ()))
-    head = {
-        "exporter": exporter,
-        "samples": samples,
-        "python": platform.python_version(),
-        "date": datetime.date.today().isoformat(),
-        "packages": {package: metadata.version(package) for package in PACKAGES},
-        "totals": summarize(ordered),
-    }
+    head = {**heading(exporter, samples), "totals": summarize(ordered)}
     lines = [f' "{key}": {json.dumps(value)}' for key, value in head.items()]
     of_operator = [
         f"  {json.dumps(name)}: {json.dumps(sorted(targets[name]))}"

@@ -55,12 +55,14 @@ class Sample:
         inputs: The tensors, in the order in which they occur in the call.
         constants: Description of everything else that is in the call.
         others: Tensors of at most two other samples that differ in sizes only.
+        captured: What ``torch.export`` made of it and eager's answer, once it has been judged.
     """
 
     module: Call
     inputs: tuple[torch.Tensor, ...]
     constants: str
     others: list[tuple[torch.Tensor, ...]] = dataclasses.field(default_factory=list)
+    captured: tuple[torch.export.ExportedProgram, list[torch.Tensor | complex]] | None = None
 
     def is_empty(self) -> bool:
         """Whether a tensor has no elements."""

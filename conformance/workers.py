@@ -31,11 +31,13 @@ class Settings:
         exporter: One of ``exporters.EXPORTERS``.
         samples: How many samples of each case.
         limit: Seconds for one sample.
+        opsets: Each sample is judged at each of these; None is the exporter's default.
     """
 
     exporter: str = "onnx_aot"
     samples: int = 3
     limit: float = 60.0
+    opsets: tuple[int | None, ...] = (None,)
 
 
 # --- in the worker -------------------------------------------------------------------------------
@@ -70,10 +72,11 @@ def _work_on(connection: Connection, case: Case, first: int, settings: Settings)
         reason = f"no samples: {type(error).__name__}: {error}"
         connection.send((0, Result("not_captured", reason[:200])))
         samples = []
-    for index, sample in enumerate(samples):
+    judged = [(sample, opset) for sample in samples for opset in settings.opsets]
+    for index, (sample, opset) in enumerate(judged):
         if index >= first:
             connection.send((index, None))
-            connection.send((index, judge(case, sample, settings.exporter)))
+            connection.send((index, judge(case, sample, settings.exporter, opset)))
     connection.send((None, _memory()))
 
 

@@ -11,6 +11,7 @@ __all__ = [
     "ORIGINAL_NAME",
     "OUTPUT_KIND",
     "SIGNATURE",
+    "STATE",
 ]
 
 FX_NODE = "fx_node"
@@ -24,4 +25,7 @@ SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
 COMPLEX = "pkg.onnx_aot.complex"
 """On inputs and outputs that are complex in PyTorch: real and imaginary part are the last dimension
 of two; the value is PyTorch's type, ``complex64``."""
+STATE = "pkg.onnx_aot.state"
+"""On outputs that are new values of state: the name of the input that holds the present value. A
+caller that loops feeds such outputs to these inputs of the next call."""
 CONSTRAINTS = "pkg.torch.export.ExportedProgram.range_constraints"

@@ -336,11 +336,11 @@ def test_a_name_that_an_inner_value_has_is_the_user_s(taken: str) -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"input_names": ["a", "b", "c"]}, "3 names, the model has 2 inputs: a, b"),
+        ({"input_names": ["a", "b", "c", "d"]}, "4 names, the model has 2 inputs: a, b. .* weight"),
         ({"output_names": ["a", "b", "c"]}, "3 names, the model returns 2 values: a, b"),
         ({"input_names": ["a", "a"]}, "give a name twice: a"),
         ({"output_names": ["a", "a"]}, "give a name twice: a"),
-        ({"input_names": ["a"], "output_names": ["a"]}, "give a name twice: a"),
+        ({"input_names": ["a"], "output_names": ["a"]}, "both give a.* call the output a_out"),
         ({"input_names": "data"}, "input_names is 'data'; it is a list of names"),
         ({"output_names": [1]}, r"output_names is \[1\]; it is a list of names"),
     ],

@@ -1,4 +1,4 @@
-"""Inputs, weights and outputs of the main graph, from the program's signature."""
+"""Inputs, weights, state and outputs of the main graph, from the program's signature."""
 
 from __future__ import annotations
 
@@ -13,18 +13,35 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from onnx_aot import dtypes
 from onnx_aot.errors import ConversionError, InvalidOptionError
+from onnx_aot.metadata_keys import INPUT_KIND, ORIGINAL_NAME
 from onnx_aot.ops.complex_values import Complex
 from onnx_aot.translate.dimensions import Dimensions
 from onnx_aot.translate.metadata import Metadata
 from onnx_aot.translate.names import Names
 from onnx_aot.translate.request import Request
 from onnx_aot.translate.walker import Walker
+from onnx_aot.translate.weights import memory_of, mutated_targets, tensor_of, weights_asked
 
 __all__ = ["Interface"]
 
+NAMES_SHOWN = 12
+
+TENSOR_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
 
 class Interface:
-    """Inputs, weights and outputs of the main graph, from the program's signature."""
+    """What the main graph takes and gives.
+
+    ``enter`` comes before the nodes are translated, ``finish`` after.
+
+    Attributes:
+        inputs: The user's inputs, then state, then weights that are inputs.
+        outputs: What the model returns, then new values of mutated state.
+        weights: Parameters, buffers and constants that are initializers.
+        state: With ``state="io"`` the present values of mutated parameters and buffers, by the
+            names of the inputs that they are.
+        weight_inputs: The values of other parameters and buffers that are inputs, likewise.
+    """
 
     def __init__(
         self,
@@ -41,34 +58,44 @@ class Interface:
         self.names = names
         self.metadata = metadata
         self.dimensions = dimensions
+        self.inputs: list[ir.Value] = []
+        self.outputs: list[ir.Value] = []
         self.weights: list[ir.Value] = []
+        self.state: dict[str, torch.Tensor] = {}
+        self.weight_inputs: dict[str, torch.Tensor] = {}
+        self._user_inputs: list[ir.Value] = []
+        self._state: dict[ir.Value, torch.Tensor] = {}
+        self._fed: dict[ir.Value, torch.Tensor] = {}
+        self._entered: dict[Any, tuple[torch.fx.Node, ir.Value]] = {}
+        self._by_target: dict[tuple[bool, str], ir.Value] = {}
+        self._state_names: list[str] = []
         _refuse_repeated(request.input_names, request.output_names)
 
-    def enter_inputs(self) -> list[ir.Value]:
-        """Gives every placeholder its value; returns the graph inputs."""
+    def enter(self) -> None:
+        """Gives every placeholder its value."""
         placeholders = [n for n in self.program.graph_module.graph.nodes if n.op == "placeholder"]
-        specs = self.program.graph_signature.input_specs
-        pairs = list(zip(placeholders, specs, strict=True))
-        inputs: list[ir.Value] = []
+        signature = self.program.graph_signature
+        pairs = list(zip(placeholders, signature.input_specs, strict=True))
         for node, spec in pairs:
             if spec.kind != InputKind.USER_INPUT:
                 continue
             if isinstance(spec.arg, ConstantArgument):
                 self.walker.values[node] = spec.arg.value
                 continue
-            inputs.append(self._enter_user_input(node, spec, len(inputs)))
-        if len(self.request.input_names) > len(inputs):
-            raise InvalidOptionError(
-                f"input_names has {len(self.request.input_names)} names, the model has "
-                f"{len(inputs)} inputs: {', '.join(str(i.name) for i in inputs)}"
-            )
+            self._user_inputs.append(self._enter_user_input(node, spec))
+        looped = mutated_targets(self.program) if self.request.state == "io" else set()
+        asked = weights_asked(self.program, self.request.weights_as_inputs) - looped
         for node, spec in pairs:
-            if spec.kind != InputKind.USER_INPUT:
-                self._enter_weight(node, spec)
-        return inputs
+            if spec.kind != InputKind.USER_INPUT and (node.users or spec.target in looped):
+                self._enter_weight(node, spec, looped, asked)
+        for spec in signature.output_specs:
+            if spec.kind != OutputKind.USER_OUTPUT:
+                of_user = self._by_target.get((True, spec.target))
+                written = spec.target if _is_weight(spec) or of_user is None else of_user.name
+                self._state_names.append(self.names.unique(f"{written}_out"))
 
-    def _enter_user_input(self, node: torch.fx.Node, spec: Any, index: int) -> ir.Value:
-        asked = self.request.input_names
+    def _enter_user_input(self, node: torch.fx.Node, spec: Any) -> ir.Value:
+        asked, index = self.request.input_names, len(self._user_inputs)
         name = asked[index] if index < len(asked) else self.names.unique(node.name)
         value = ir.Value(name=name)
         recorded = node.meta["val"]
@@ -88,77 +115,139 @@ class Interface:
         self.metadata.describe_input(value, spec.kind, spec.persistent)
         self.metadata.describe_renamed(value, node.name)
         self.walker.values[node] = value
+        self._by_target[True, node.name] = value
         if complex_input:
             self.metadata.describe_complex(value, recorded.dtype)
             self.walker.enter_complex(node, value)
         return value
 
-    def _enter_weight(self, node: torch.fx.Node, spec: Any) -> None:
-        if spec.kind not in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
-            if node.users:
-                raise ConversionError(
-                    f"the model uses {spec.target!r}, a {spec.kind.name}, which ONNX cannot hold; "
-                    "tensors, parameters and buffers can be used"
-                )
-            return
-        if not node.users:
-            return
-        program = self.program
-        held = program.state_dict.get(spec.target)
-        tensor = program.constants[spec.target] if held is None else held
+    def _enter_weight(
+        self, node: torch.fx.Node, spec: Any, looped: set[str], asked: set[str]
+    ) -> None:
+        """An input where its name is in one of the sets, else an initializer."""
+        if spec.kind not in TENSOR_KINDS:
+            raise ConversionError(
+                f"the model uses {spec.target!r}, a {spec.kind.name}, which ONNX cannot hold; "
+                "tensors, parameters and buffers can be used"
+            )
+        tensor = tensor_of(self.program, spec.target)
         _refuse_unknown_kind(f"weight {spec.target}", tensor)
-        tensor = tensor.detach()
-        complex_weight = tensor.is_complex()
-        if complex_weight:
-            tensor = torch.view_as_real(tensor.resolve_conj()).contiguous()
-        data = tensor_adapters.TorchTensor(tensor)
+        memory = memory_of(tensor)
+        if memory in self._entered:  # a tied weight is one value
+            first, value = self._entered[memory]
+            self.walker.values[node] = self.walker.values[first]
+            self._by_target[False, spec.target] = value
+            return
+        held = tensor
+        if tensor.is_complex():
+            held = torch.view_as_real(tensor.resolve_conj()).contiguous()
+        data = tensor_adapters.TorchTensor(held)
         value = ir.Value(
             name=self.names.unique(spec.target),
             type=ir.TensorType(data.dtype),
             shape=ir.Shape(data.shape),
-            const_value=data,
         )
-        data.name = value.name
+        is_input = spec.target in looped or spec.target in asked
+        if is_input:
+            (self._state if spec.target in looped else self._fed)[value] = tensor
+        else:
+            value.const_value = data
+            data.name = value.name
+            self.weights.append(value)
+        self._entered[memory] = (node, value)
+        self._by_target[False, spec.target] = value
         self.metadata.describe_input(value, spec.kind, spec.persistent)
         self.metadata.describe_renamed(value, node.name)
         self.walker.values[node] = value
-        if complex_weight:
+        if tensor.is_complex():
+            if is_input:
+                self.metadata.describe_complex(value, tensor.dtype)
             self.walker.enter_complex(node, value)
-        self.weights.append(value)
 
-    def collect_outputs(self) -> list[ir.Value]:
-        """User outputs in order, then mutated state; each a value of its own with its name."""
-        graph = self.program.graph_module.graph
-        returned = next(iter(reversed(graph.nodes))).args[0]
-        specs = self.program.graph_signature.output_specs
-        pairs = list(zip(returned, specs, strict=True))
-        user = [pair for pair in pairs if pair[1].kind == OutputKind.USER_OUTPUT]
-        state = [pair for pair in pairs if pair[1].kind != OutputKind.USER_OUTPUT]
-        outputs: list[ir.Value] = []
-        for argument, spec in user:
-            if argument is None:
-                continue
-            asked = self.request.output_names
-            name = asked[len(outputs)] if len(outputs) < len(asked) else None
-            outputs.append(self._output(argument, spec, name, outputs))
-        if len(self.request.output_names) > len(outputs):
-            raise InvalidOptionError(
-                f"output_names has {len(self.request.output_names)} names, the model returns "
-                f"{len(outputs)} values: {', '.join(str(o.name) for o in outputs)}"
-            )
-        for argument, spec in state:
-            name = self.names.unique(f"{spec.target}_out")
-            outputs.append(self._output(argument, spec, name, outputs))
-        return outputs
+    # --- outputs, and names that are known only now ----------------------------------------------
 
-    def _output(
-        self, argument: Any, spec: Any, name: str | None, before: list[ir.Value]
-    ) -> ir.Value:
+    def finish(self) -> None:
+        """Collects outputs and gives the names that go beyond the user's inputs and outputs.
+
+        Raises:
+            InvalidOptionError: There are more names than values to name.
+        """
+        returned = next(iter(reversed(self.program.graph_module.graph.nodes))).args[0]
+        pairs = list(zip(returned, self.program.graph_signature.output_specs, strict=True))
+        user = [pair for pair in pairs if _is_user(pair[1]) and pair[0] is not None]
+        state = [pair for pair in pairs if not _is_user(pair[1])]
+        asked = self.request.output_names
+        for index, (argument, spec) in enumerate(user):
+            self._add_output(argument, spec, asked[index] if index < len(asked) else None)
+        if len(asked) > len(user) + len(state):
+            raise InvalidOptionError(self._surplus_outputs())
+        for index, (argument, spec) in enumerate(state):
+            at = len(user) + index
+            name = asked[at] if at < len(asked) else self._state_names[index]
+            self._add_output(argument, spec, name)
+        self._finish_inputs()
+        for (_, spec), output in zip(state, self.outputs[len(user) :], strict=True):
+            self._pair(spec, output)
+
+    def _finish_inputs(self) -> None:
+        """Leaves out weights that nothing reads; names the others as far as names were given."""
+        state = list(self._state)
+        fed = [value for value in self._fed if value.uses()]
+        self.weights = [value for value in self.weights if value.uses()]
+        rest = [*state, *fed, *(value for value in self.weights if _is_named(value))]
+        given = self.request.input_names[len(self._user_inputs) :]
+        if len(given) > len(rest):
+            raise InvalidOptionError(self._surplus_inputs(rest))
+        for value, name in zip(rest, given, strict=False):
+            original = value.metadata_props.get(ORIGINAL_NAME, str(value.name))
+            value.name = name
+            if value.const_value is not None:
+                value.const_value.name = name
+            self.metadata.describe_renamed(value, original)
+        self.inputs = [*self._user_inputs, *state, *fed]
+        self.state = {str(value.name): self._state[value] for value in state}
+        self.weight_inputs = {str(value.name): self._fed[value] for value in fed}
+
+    def _pair(self, spec: Any, output: ir.Value) -> None:
+        """Records which input holds what a state output is the new value of, if there is one."""
+        source = self._by_target.get((not _is_weight(spec), spec.target))
+        if source is None or source not in self.inputs:
+            return
+        if source.name in self.request.input_names and output.name in self._state_names:
+            wanted = f"{source.name}_out"
+            output.name = output.name if output.name == wanted else self.names.unique(wanted)
+        self.metadata.describe_state(output, str(source.name))
+
+    def _surplus_inputs(self, rest: Sequence[ir.Value]) -> str:
+        message = (
+            f"input_names has {len(self.request.input_names)} names, the model has "
+            f"{len(self._user_inputs)} inputs: {_listed(self._user_inputs)}"
+        )
+        if not rest:
+            return f"{message}. Its graph uses no weights that further names could be for"
+        return (
+            f"{message}. Further names are for its {len(rest)} weights, in order: {_listed(rest)}"
+        )
+
+    def _surplus_outputs(self) -> str:
+        message = (
+            f"output_names has {len(self.request.output_names)} names, the model returns "
+            f"{len(self.outputs)} values: {_listed(self.outputs)}"
+        )
+        if not self._state_names:
+            return message
+        return (
+            f"{message}. Further names are for new values of state: {', '.join(self._state_names)}"
+        )
+
+    def _add_output(self, argument: Any, spec: Any, name: str | None) -> None:
+        """``name`` is reserved; None: the capture's, or one like it."""
         node = argument if isinstance(argument, torch.fx.Node) else None
         value = self.walker.values[node] if node is not None else argument
         if isinstance(value, Complex):
             assert node is not None
-            return self._complex_output(node, value, spec, name)
+            self.outputs.append(self._complex_output(node, value, spec, name))
+            return
         if not isinstance(value, (ir.Value, int, float)):
             raise ConversionError(
                 f"the model returns {value!r}; outputs of an ONNX model are tensors and numbers"
@@ -166,25 +255,25 @@ class Interface:
         if not isinstance(value, ir.Value):
             value = self.walker.op.constant(value)
         original = node.name if node is not None else None
-        shared = value.producer() is None or value in before
-        if shared:
-            value = self._hand_on(value, name or original or "output", node)
+        if value.producer() is None or value in self.outputs:
+            value = self._hand_on(value, name or self.names.unique(original or "output"), node)
         elif name is not None:
             value.name = name
         if original is not None:
             self.metadata.describe_renamed(value, original)
         self.metadata.describe_output(value, spec.kind)
-        return value
+        self.outputs.append(value)
 
     def _complex_output(
         self, node: torch.fx.Node, value: Complex, spec: Any, name: str | None
     ) -> ir.Value:
         joined = self.walker.leave_complex(node, value)
         recorded = node.meta["val"]
+        name = name or self.names.unique(node.name)
         if joined.producer() is None:
-            joined = self._hand_on(joined, name or node.name, node)
+            joined = self._hand_on(joined, name, node)
         else:
-            joined.name = name or self.names.unique(node.name)
+            joined.name = name
         self.dimensions.describe(joined, _joined(recorded))
         self.metadata.describe_complex(joined, recorded.dtype)
         self.metadata.describe_renamed(joined, node.name)
@@ -193,8 +282,7 @@ class Interface:
 
     def _hand_on(self, source: ir.Value, name: str, node: torch.fx.Node | None) -> ir.Value:
         """An output that is an input, a constant or another output needs a node of its own."""
-        reserved = name in self.request.output_names
-        output = ir.Value(name=name if reserved else self.names.unique(name))
+        output = ir.Value(name=name)
         output.type = source.type
         output.shape = None if source.shape is None else source.shape.copy()
         identity = ir.Node("", "Identity", [source], outputs=[output], name=f"node_{output.name}")
@@ -222,10 +310,35 @@ def _refuse_unknown_kind(what: str, tensor: torch.Tensor) -> None:
 
 
 def _refuse_repeated(input_names: Sequence[str], output_names: Sequence[str]) -> None:
-    counts = collections.Counter((*input_names, *output_names))
-    repeated = [name for name, count in counts.items() if count > 1]
-    if repeated:
+    for option, given in (("input_names", input_names), ("output_names", output_names)):
+        repeated = [name for name, count in collections.Counter(given).items() if count > 1]
+        if repeated:
+            raise InvalidOptionError(
+                f"{option} give a name twice: {', '.join(repeated)}. In an ONNX graph every value "
+                "has a name of its own"
+            )
+    both = [name for name in input_names if name in output_names]
+    if both:
         raise InvalidOptionError(
-            f"input_names and output_names give a name twice: {', '.join(repeated)}. In an ONNX "
-            "graph every value has a name of its own"
+            f"input_names and output_names both give {', '.join(both)}. In an ONNX graph every "
+            f"value has a name of its own: call the output {both[0]}_out, for example"
         )
+
+
+def _is_user(spec: Any) -> bool:
+    return bool(spec.kind == OutputKind.USER_OUTPUT)
+
+
+def _is_weight(spec: Any) -> bool:
+    return bool(spec.kind != OutputKind.USER_INPUT_MUTATION)
+
+
+def _is_named(value: ir.Value) -> bool:
+    """Whether names may be for an initializer: parameters and buffers have names in the module."""
+    kinds = (InputKind.PARAMETER.name, InputKind.BUFFER.name)
+    return value.metadata_props[INPUT_KIND] in kinds
+
+
+def _listed(values: Sequence[ir.Value]) -> str:
+    shown = [str(value.name) for value in values[:NAMES_SHOWN]]
+    return ", ".join(shown) + (", ..." if len(values) > NAMES_SHOWN else "")

@@ -22,6 +22,7 @@ from onnx_aot.metadata_keys import (
     ORIGINAL_NAME,
     OUTPUT_KIND,
     SIGNATURE,
+    STATE,
 )
 from onnx_aot.ops.subgraphs import subgraphs
 from onnx_aot.translate.provenance import stack_trace
@@ -105,6 +106,10 @@ class Metadata:
     def describe_output(self, value: ir.Value, kind: Any) -> None:
         """Writes the kind of an output: USER_OUTPUT, BUFFER_MUTATION, ..."""
         value.metadata_props[OUTPUT_KIND] = kind.name
+
+    def describe_state(self, value: ir.Value, source: str) -> None:
+        """Writes which input an output is the new value of."""
+        value.metadata_props[STATE] = source
 
     def describe_complex(self, value: ir.Value, dtype: torch.dtype) -> None:
         """Says that a value's last dimension holds the parts of complex numbers."""

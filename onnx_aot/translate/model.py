@@ -21,10 +21,19 @@ __all__ = ["Translated", "translate"]
 
 @dataclasses.dataclass(frozen=True)
 class Translated:
-    """The model and how it came about."""
+    """The model and how it came about.
+
+    Attributes:
+        model: The model.
+        statistics: How operators were translated.
+        state: Present values of state that is an input, by the inputs' names.
+        weights: Values of parameters and buffers that are inputs, likewise.
+    """
 
     model: ir.Model
     statistics: Statistics
+    state: dict[str, torch.Tensor]
+    weights: dict[str, torch.Tensor]
 
 
 def translate(program: torch.export.ExportedProgram, request: Request) -> Translated:
@@ -33,7 +42,8 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
     Raises:
         UnsupportedOperatorError: Operators that cannot be translated, all of them.
         TranslationError: A translation failed on a node.
-        InvalidOptionError: More names than inputs or outputs, or a name given twice.
+        InvalidOptionError: More names than there are values to name, a name given twice, or a
+            name in ``weights_as_inputs`` that fits no weight.
     """
     names = Names(reserved=(*request.input_names, *request.output_names))
     op = Builder(request.opset, request.seed)
@@ -46,20 +56,19 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
     walker.check_supported(graph)
 
     interface = Interface(program, request, walker, names, metadata, dimensions)
-    inputs = interface.enter_inputs()
+    interface.enter()
     walker.translate_nodes(graph)
-    outputs = interface.collect_outputs()
+    interface.finish()
 
     for constant in op.constants:
         if constant.uses():
             constant.name = names.unique(constant.name or "const")
-    weights = [value for value in interface.weights if value.uses()]
     constants = [value for value in op.constants if value.uses()]
     main = ir.Graph(
-        inputs,
-        outputs,
+        interface.inputs,
+        interface.outputs,
         nodes=op.nodes,
-        initializers=[*weights, *constants],
+        initializers=[*interface.weights, *constants],
         opset_imports={"": request.opset, **op.imports},
         name="main_graph",
     )
@@ -72,4 +81,4 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
         producer_version=request.producer_version,
         functions=functions,
     )
-    return Translated(model, walker.statistics)
+    return Translated(model, walker.statistics, interface.state, interface.weight_inputs)

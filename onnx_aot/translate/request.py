@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from onnx_aot.ops.registry import Translation
 from onnx_aot.translate.metadata import MetadataLevel
@@ -19,8 +19,12 @@ class Request:
     Attributes:
         opset: Operator set version of the model.
         table: Translations by operator.
-        input_names: Names for the first inputs, in order; the others keep the capture's.
-        output_names: Likewise for outputs.
+        input_names: Names for the first inputs, in order; the others keep the capture's. Names
+            beyond the user's inputs are for weights: state and others that are inputs, then
+            parameters and buffers that the graph uses.
+        output_names: Likewise for outputs; names beyond them are for new values of state.
+        state: What becomes of written buffers and parameters: with ``"io"`` they are inputs.
+        weights_as_inputs: Names of parameters and buffers that are inputs, with ``*``, or True.
         dimension_names: The user's names by the capture's symbols.
         metadata: How much metadata nodes get.
         relative_to: Folder that stack traces are made relative to, or None.
@@ -32,6 +36,8 @@ class Request:
     table: Mapping[Any, tuple[Translation, ...]]
     input_names: Sequence[str] = ()
     output_names: Sequence[str] = ()
+    state: Literal["outputs", "drop", "io"] = "outputs"
+    weights_as_inputs: bool | Sequence[str] = False
     dimension_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     metadata: MetadataLevel = "full"
     relative_to: str | None = None

@@ -1,0 +1,97 @@
+"""Which parameters and buffers become inputs, and which of them are one tensor."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputKind, OutputKind
+
+from onnx_aot.errors import InvalidOptionError
+
+__all__ = ["memory_of", "mutated_targets", "tensor_of", "weights_asked"]
+
+NAMES_SHOWN = 5
+
+STATE_KINDS = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
+
+
+def tensor_of(program: torch.export.ExportedProgram, target: str) -> torch.Tensor:
+    """The parameter, buffer or constant of a name, without its gradient."""
+    held = program.state_dict.get(target)
+    tensor: torch.Tensor = program.constants[target] if held is None else held
+    return tensor.detach()
+
+
+def memory_of(tensor: torch.Tensor) -> Any:
+    """Equal for tensors that are one: the same elements in the same memory, as tied weights are."""
+    if tensor.layout != torch.strided or tensor.numel() == 0:
+        return id(tensor)
+    place = (tensor.untyped_storage()._cdata, tensor.storage_offset())
+    return (*place, tensor.dtype, tensor.is_conj(), tuple(tensor.shape), tensor.stride())
+
+
+def mutated_targets(program: torch.export.ExportedProgram) -> set[str]:
+    """Names of the parameters and buffers that the program writes to, and of those tied to them."""
+    specs = program.graph_signature.output_specs
+    return _with_tied(program, {str(s.target) for s in specs if s.kind in STATE_KINDS})
+
+
+def weights_asked(
+    program: torch.export.ExportedProgram, patterns: bool | Sequence[str]
+) -> set[str]:
+    """Names of the parameters and buffers that are meant, and of those tied to them.
+
+    Args:
+        program: What was captured.
+        patterns: Names as in the module, which may hold ``*``; True for all, False for none.
+
+    Raises:
+        InvalidOptionError: A pattern fits none of the program's parameters and buffers.
+    """
+    if patterns is False:
+        return set()
+    named = _named(program)
+    if patterns is True:
+        return set(named)
+    meant: set[str] = set()
+    for pattern in patterns:
+        found = fnmatch.filter(named, pattern)
+        if not found:
+            raise InvalidOptionError(_unknown(pattern, named))
+        meant.update(found)
+    return _with_tied(program, meant)
+
+
+def _named(program: torch.export.ExportedProgram) -> list[str]:
+    """Parameters and buffers; those that are not persistent are in the signature only."""
+    specs = program.graph_signature.input_specs
+    kinds = (InputKind.PARAMETER, InputKind.BUFFER)
+    found = dict.fromkeys(str(spec.target) for spec in specs if spec.kind in kinds)
+    return list(found | dict.fromkeys(program.state_dict))
+
+
+def _with_tied(program: torch.export.ExportedProgram, names: set[str]) -> set[str]:
+    if not names:
+        return set()
+    memories = {memory_of(tensor_of(program, name)) for name in names}
+    return {n for n in _named(program) if memory_of(tensor_of(program, n)) in memories}
+
+
+def _unknown(pattern: str, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(pattern, names, n=NAMES_SHOWN, cutoff=0.5)
+    ends = [name for name in names if name.rpartition(".")[2] == pattern.rpartition(".")[2]]
+    near = list(dict.fromkeys([*close, *ends]))[:NAMES_SHOWN]
+    if near:
+        hint = f"did you mean {', '.join(near)}?"
+    elif names:
+        shown = ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
+        hint = f"it has {len(names)}: {shown}"
+    else:
+        hint = "it has none"
+    return (
+        f"weights_as_inputs has {pattern!r}, which fits no parameter or buffer of the model; {hint}"
+    )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from onnx_aot.dtypes import TOLERANCES, Tolerance
 
-__all__ = ["OutputDifference", "compare_outputs"]
+__all__ = ["OutputDifference", "SizeResult", "compare_outputs", "compare_types"]
 
 EXACT = Tolerance(0.0, 0.0)
+
+WIDER_THAN_DOUBLE = (torch.int64, torch.uint64)
+"""Types with values that a double cannot tell apart."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +27,7 @@ class OutputDifference:
         max_absolute: Largest ``|a - b|``; ``max_relative`` largest ``|a - b| / |b|`` where b is
             not 0. NaN against a number counts as infinite, NaN against NaN as equal.
         within: Whether type and shape agree and every element is within the type's tolerance.
+        remark: How many elements are not, and the worst of them; or why values were not compared.
     """
 
     name: str
@@ -32,6 +36,41 @@ class OutputDifference:
     max_absolute: float
     max_relative: float
     within: bool
+    remark: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeResult:
+    """What came of comparing at one set of sizes.
+
+    Attributes:
+        sizes: By name of the dimension; empty where every dimension is static.
+        is_example: Whether these are the example inputs.
+        differences: One entry per output.
+        torch_refuses: Why PyTorch does not run at these sizes, if so; nothing was compared then.
+        runtime_refuses: Why ONNX Runtime does not, where PyTorch does.
+    """
+
+    sizes: Mapping[str, int]
+    is_example: bool
+    differences: tuple[OutputDifference, ...] = ()
+    torch_refuses: str = ""
+    runtime_refuses: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a size is 0."""
+        return 0 in self.sizes.values()
+
+    @property
+    def failed(self) -> bool:
+        """Whether an output differs, or ONNX Runtime refuses sizes of which none is 0.
+
+        That a runtime refuses empty tensors is loud when it happens, and few models are meant for
+        them.
+        """
+        refused = bool(self.runtime_refuses) and not self.is_empty
+        return refused or not all(difference.within for difference in self.differences)
 
 
 def compare_outputs(
@@ -41,25 +80,65 @@ def compare_outputs(
     return [_compare(*triple) for triple in zip(names, expected, actual, strict=True)]
 
 
+def compare_types(
+    name: str, expected: torch.Tensor, actual: torch.Tensor, remark: str
+) -> OutputDifference:
+    """Compares type and shape of one output whose values cannot be compared, for the remark."""
+    described = _describe(expected), _describe(actual)
+    infinite = float("inf")
+    if described[0] != described[1]:
+        return OutputDifference(name, *described, infinite, infinite, False, remark)
+    return OutputDifference(name, *described, 0.0, 0.0, True, remark)
+
+
 def _compare(name: str, expected: torch.Tensor, actual: torch.Tensor) -> OutputDifference:
     expected, actual = expected.detach().cpu(), actual.detach().cpu()
     described = _describe(expected), _describe(actual)
     if described[0] != described[1]:
-        infinite = float("inf")
-        return OutputDifference(name, *described, infinite, infinite, False)
+        return compare_types(name, expected, actual, "type or shape differs")
     if expected.numel() == 0:
         return OutputDifference(name, *described, 0.0, 0.0, True)
     tolerance = TOLERANCES.get(expected.dtype, EXACT)
+    close, absolute, relative = _distances(expected, actual, tolerance)
+    if expected.is_complex():  # next to an infinite part the other one is a number of its own
+        parts = torch.view_as_real(expected.resolve_conj()), torch.view_as_real(actual)
+        close |= _distances(*parts, tolerance)[0].all(-1)
+    within = bool(close.all())
+    remark = "" if within else _worst(expected, actual, absolute, close)
+    return OutputDifference(
+        name, *described, float(absolute.max()), float(relative.max()), within, remark
+    )
+
+
+def _distances(
+    expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Per element whether it is within the tolerance, its absolute and its relative distance."""
     wide = torch.complex128 if expected.is_complex() else torch.float64
     a, b = actual.to(wide), expected.to(wide)
     same = (a == b) | (a.isnan() & b.isnan())
+    if expected.dtype in WIDER_THAN_DOUBLE:
+        same = actual.view(torch.int64) == expected.view(torch.int64)
     absolute = torch.where(same, 0.0, (a - b).abs())
     absolute = torch.where(absolute.isnan(), float("inf"), absolute)
     size = b.abs()
-    relative = torch.where(size > 0, absolute / size, 0.0)
-    relative = torch.where(relative.isnan(), 0.0, relative)
-    within = bool((same | (absolute <= tolerance.absolute + tolerance.relative * size)).all())
-    return OutputDifference(name, *described, float(absolute.max()), float(relative.max()), within)
+    relative = torch.where(same | (size == 0), 0.0, absolute / size)
+    relative = torch.where(relative.isnan(), float("inf"), relative)
+    bound = tolerance.absolute + tolerance.relative * size
+    close = same | ((absolute <= bound) & size.isfinite() & (tolerance != EXACT))
+    return close, absolute, relative
+
+
+def _worst(
+    expected: torch.Tensor, actual: torch.Tensor, absolute: torch.Tensor, close: torch.Tensor
+) -> str:
+    """How many elements differ, and the one that does by most."""
+    flat = int(torch.where(close, -1.0, absolute).argmax())
+    index = [int(i) for i in torch.unravel_index(torch.tensor(flat), absolute.shape)]
+    values = [tensor.reshape(-1)[flat].item() for tensor in (expected, actual)]
+    shown = [f"{v:.6g}" if isinstance(v, float) else str(v) for v in values]
+    count = f"{int((~close).sum())} of {close.numel()} elements differ"
+    return f"{count}, most at {index}: PyTorch {shown[0]}, ONNX {shown[1]}"
 
 
 def _describe(tensor: torch.Tensor) -> str:

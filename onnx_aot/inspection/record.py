@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from onnx_aot.inspection.differences import OutputDifference
+from onnx_aot.inspection.differences import SizeResult
 
 __all__ = ["ExportRecord", "Stage"]
 
@@ -54,7 +54,7 @@ class ExportRecord:
         adaptations: What the target needed: entries with ``op_type``, ``dtype``, ``surrogate``,
             ``lossy`` and ``count``.
         notes: What the user should know, such as a fallback that was taken.
-        verification: Outputs compared, when asked for.
+        verification: What came of comparing with PyTorch, per set of sizes, when asked for.
         profile: Call profile as text, when asked for.
         error: The exception that ended the export.
         traceback: Its traceback as text.
@@ -70,7 +70,7 @@ class ExportRecord:
     conditions: list[str] = dataclasses.field(default_factory=list)
     adaptations: Sequence[Any] = ()
     notes: list[str] = dataclasses.field(default_factory=list)
-    verification: list[OutputDifference] = dataclasses.field(default_factory=list)
+    verification: list[SizeResult] = dataclasses.field(default_factory=list)
     profile: str = ""
     error: BaseException | None = None
     traceback: str = ""

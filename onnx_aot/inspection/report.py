@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import Any
 
 from onnx_aot.inspection.record import ExportRecord
+from onnx_aot.inspection.verify import describe_sizes
 
 __all__ = ["render_report"]
 
@@ -144,19 +145,21 @@ def _adaptations(record: ExportRecord) -> str:
 def _verification(record: ExportRecord) -> str:
     if not record.verification:
         return ""
-    rows = [
-        (
-            f"`{d.name}`",
-            "ok" if d.within else "FAILED",
-            f"{d.max_absolute:.3g}",
-            f"{d.max_relative:.3g}",
-            d.expected,
-            d.actual,
-        )
-        for d in record.verification
-    ]
-    header = ("Output", "Status", "Max abs", "Max rel", "PyTorch", "ONNX Runtime")
-    return "## Verification on the example inputs\n\n" + _table(header, rows)
+    rows = []
+    for result in record.verification:
+        sizes = describe_sizes(result)
+        refused = result.torch_refuses or result.runtime_refuses
+        if refused:
+            status = "FAILED" if result.failed else "not run"
+            who = "PyTorch" if result.torch_refuses else "ONNX Runtime"
+            rows.append((sizes, "", status, "", "", "", f"{who} refuses: {refused}"))
+        for d in result.differences:
+            status = "ok" if d.within else "FAILED"
+            types = d.expected if d.expected == d.actual else f"{d.expected}, ONNX {d.actual}"
+            distances = f"{d.max_absolute:.3g}", f"{d.max_relative:.3g}"
+            rows.append((sizes, f"`{d.name}`", status, *distances, types, d.remark))
+    header = ("Sizes", "Output", "Status", "Max abs", "Max rel", "PyTorch", "")
+    return "## Verification against PyTorch\n\n" + _table(header, rows)
 
 
 def _profile(record: ExportRecord) -> str:

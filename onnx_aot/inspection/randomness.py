@@ -1,0 +1,65 @@
+"""Which outputs of a captured program are drawn at random, and so cannot be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.torch_compat import OpOverload
+
+__all__ = ["random_outputs"]
+
+FLAGS = ("train", "training")
+PROBABILITIES = ("p", "dropout", "dropout_p")
+
+
+def random_outputs(program: torch.export.ExportedProgram) -> list[bool]:
+    """Per output of the captured graph, whether a random operator has a part in it."""
+    drawn: set[torch.fx.Node] = set()
+    results: tuple[Any, ...] = ()
+    for node in program.graph.nodes:
+        if node.op == "output":
+            results = node.args[0]
+        elif _is_random(node, program.graph_module) or any(
+            source in drawn for source in node.all_input_nodes
+        ):
+            drawn.add(node)
+    return [result in drawn for result in results]
+
+
+def _is_random(node: torch.fx.Node, owner: torch.nn.Module) -> bool:
+    if isinstance(node.target, OpOverload):
+        return _draws(node, node.target)
+    bodies = [
+        getattr(owner, str(source.target), None)
+        for source in node.all_input_nodes
+        if source.op == "get_attr"
+    ]
+    return any(
+        _is_random(inner, body)
+        for body in bodies
+        if isinstance(body, torch.fx.GraphModule)
+        for inner in body.graph.nodes
+    )
+
+
+def _draws(node: torch.fx.Node, target: OpOverload) -> bool:
+    """Whether an operator draws random numbers as it is called here.
+
+    Not every operator with dropout in it is tagged as random, and those that are may have it off.
+    """
+    given = {}
+    for position, argument in enumerate(target._schema.arguments):
+        default = argument.default_value if argument.has_default_value() else None
+        value = node.args[position] if position < len(node.args) else default
+        given[argument.name] = node.kwargs.get(argument.name, value)
+    name = target._schema.name
+    may = torch.Tag.nondeterministic_seeded in target.tags or (
+        "dropout" in name or "rrelu" in name or "dropout_p" in given
+    )
+    if not may or any(given.get(flag) is False for flag in FLAGS):
+        return False
+    probabilities = [given[name] for name in PROBABILITIES if name in given]
+    return not any(isinstance(p, (int, float)) and p == 0 for p in probabilities)

@@ -111,7 +111,7 @@ def aten_div_mode(
     if rounding_mode == "floor":
         return floor_divide(op, self, other)
     if not is_floating(self.dtype):
-        return op.Div(self, other)
+        return op.Div(self, _divisor(op, self, other))
     quotient = op.Div(self, other)
     return op.Where(op.Less(quotient, 0.0), op.Ceil(quotient), op.Floor(quotient))
 
@@ -138,10 +138,23 @@ def floor_divide(op: Builder, left: Value, right: Value | Scalar) -> Value:
             op.Greater(op.Sub(quotient, floored), 0.5), op.Add(floored, 1.0), floored
         )
         return op.Where(op.Equal(divisor, 0.0), op.Div(left, divisor), floored)
+    divisor = _divisor(op, left, divisor)
     quotient = op.Div(left, divisor)
     inexact = op.Not(op.Equal(op.Mul(quotient, divisor), left))
     adjust = op.And(inexact, _opposite_signs(op, left, divisor))
     return op.Sub(quotient, op.cast(adjust, left.dtype))
+
+
+def _divisor(op: Builder, left: Value, right: Value | Scalar) -> Value | Scalar:
+    """ONNX Runtime refuses an integer zero for divisor also where there is nothing to divide.
+
+    So a size, which can be zero where the dividend is empty, is repeated for every element.
+    """
+    if not isinstance(right, ir.Value) or right.const_value is not None or op.rank(right) > 0:
+        return right
+    if left.shape is None or not any(not isinstance(d, int) or d == 0 for d in left.shape):
+        return right
+    return op.Expand(op.cast(right, left.dtype), op.Shape(left))
 
 
 def _opposite_signs(op: Builder, left: Value, right: Value) -> Value:
@@ -153,7 +166,7 @@ def aten_remainder(op: Builder, self: Value | Scalar, other: Value | Scalar) -> 
     if not isinstance(self, ir.Value):
         self = op.constant(self, op.result_dtype)
     if not is_floating(self.dtype):
-        return op.Mod(self, other)
+        return op.Mod(self, _divisor(op, self, other))
     divisor = op.cast(other, self.dtype)
     remainder = op.Mod(self, divisor, fmod=1)
     adjust = op.And(op.Not(op.Equal(remainder, 0.0)), _opposite_signs(op, remainder, divisor))
@@ -165,7 +178,7 @@ def aten_fmod(op: Builder, self: Value, other: Value | Scalar) -> Value:
     """ONNX Runtime's Mod goes through double where fmod=1, which does not hold every integer."""
     if is_floating(self.dtype):
         return op.Mod(self, other, fmod=1)
-    divisor = op.cast(other, self.dtype)
+    divisor = _divisor(op, self, op.cast(other, self.dtype))
     return op.Sub(self, op.Mul(op.Div(self, divisor), divisor))
 
 

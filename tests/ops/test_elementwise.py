@@ -249,6 +249,15 @@ EXACT = [
     ),
     Row(aten.floor_divide.default, (7, given(2, -2, 7, -3, dtype=I64)), name="number first"),
     Row(aten.floor_divide.default, (7.5, given(2.0, -2.0)), name="float first"),
+    *(
+        Row(target, (ints("n", 3),), call=call, sizes=({"n": 0},), name="size of nothing")
+        for target, call in (
+            (aten.remainder.Scalar, lambda x: x % x.shape[0]),
+            (aten.floor_divide.default, lambda x: x // x.shape[0]),
+            (aten.fmod.Scalar, lambda x: torch.fmod(x, x.shape[0])),
+            (aten.div.Tensor_mode, lambda x: torch.div(x, x.shape[0], rounding_mode="trunc")),
+        )
+    ),
     Row(aten.fmod.Scalar, (given(2**53 + 1, -(2**53) - 1, 5, dtype=I64), 7), name="large"),
     Row(
         aten.erfc.default,

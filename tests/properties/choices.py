@@ -1,0 +1,222 @@
+"""What instructions choose from: variables that fit, axes, sizes, numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from tests.properties.scope import Scope, Value
+
+__all__ = ["Choices", "DoesNotFitError", "shares"]
+
+X = TypeVar("X")
+INTEGERS = (torch.int64, torch.int32, torch.int8, torch.uint8)
+
+
+class DoesNotFitError(Exception):
+    """There is no variable that the instruction could use."""
+
+
+class Choices:
+    """Chooses the parts of one instruction; remembers which variables it uses."""
+
+    def __init__(self, random: random.Random, scope: Scope) -> None:
+        self._random = random
+        self.scope = scope
+        self.used: list[Value] = []
+
+    def of(self, *options: X) -> X:
+        return self._random.choice(options)
+
+    def int(self, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+    def maybe(self) -> bool:
+        return self._random.random() < 0.5
+
+    # --- variables -------------------------------------------------------------------------------
+
+    def tensor(
+        self,
+        accept: Callable[[Value], bool] = lambda v: True,
+        *,
+        rank: int = 0,
+        unbacked: bool = False,
+        exact: bool = False,
+    ) -> Value:
+        """One of the tensors, later ones first.
+
+        Args:
+            accept: What else it has to fulfil.
+            rank: It has at least this rank.
+            unbacked: Its shape may depend on data.
+            exact: Its numbers are exact.
+        """
+        fitting = [
+            v
+            for v in reversed(self.scope.values)
+            if v.is_tensor
+            and v.rank >= rank
+            and (unbacked or not v.unbacked)
+            and (v.exact or not exact)
+            and accept(v)
+        ]
+        if self.int(0, 30) == 0:
+            kept = [self.scope.read_state(n) for n in ("self.memory", "self.weight")]
+            fitting = [v for v in kept if v.rank >= rank and accept(v)] or fitting
+        return self._take(fitting)
+
+    def floats(self, **options: Any) -> Value:
+        return self.tensor(lambda v: v.floating, **options)
+
+    def integers(self, **options: Any) -> Value:
+        return self.tensor(lambda v: v.dtype in INTEGERS, exact=True, **options)
+
+    def numbers(self, **options: Any) -> Value:
+        """A tensor of anything but bool."""
+        return self.tensor(lambda v: v.dtype != torch.bool, **options)
+
+    def mask(self, like: Value, *, selects: bool = False) -> str:
+        """A boolean tensor that has the shape of another: a variable, or a comparison.
+
+        torch.export cannot select with a single one of which it does not know the value.
+        """
+        if selects and like.rank == 0:
+            raise DoesNotFitError
+        masks = [
+            v
+            for v in reversed(self.scope.values)
+            if v.is_tensor and v.dtype == torch.bool and v.shape() == like.shape()
+        ]
+        if masks and self.maybe():
+            return self._take(masks).name
+        if not like.exact:
+            raise DoesNotFitError
+        if like.dtype == torch.bool:
+            return f"~{like.name}"
+        return f"({like.name} {self.of('>', '<', '==', '!=', '<=')} {self.int(-2, 3)})"
+
+    def fitting(self, other: Value, accept: Callable[[Value], bool] = lambda v: True) -> Value:
+        """A tensor that broadcasts with another at every size."""
+        return self.tensor(lambda v: _broadcast(v, other) and accept(v))
+
+    def alike(self, other: Value, accept: Callable[[Value], bool] = lambda v: True) -> Value:
+        """A tensor of the same shape, which may be the same tensor."""
+        return self.tensor(
+            lambda v: v.rank == other.rank and v.shape() == other.shape() and accept(v)
+        )
+
+    def into(self, target: Value, accept: Callable[[Value], bool] = lambda v: True) -> Value:
+        """A tensor that can be written to another: broadcasts to its shape, is no view of it."""
+        return self.tensor(
+            lambda v: (
+                v.rank <= target.rank
+                and _broadcast(v, target)
+                and all(
+                    of_v == of_t or set(of_v) == {1}
+                    for of_v, of_t in zip(
+                        reversed(v.shape()), reversed(target.shape()), strict=False
+                    )
+                )
+                and (v.exact or not target.exact)
+                and not shares(v, target)
+                and _castable(v.dtype, target.dtype)
+                and accept(v)
+            )
+        )
+
+    def writable(self, **options: Any) -> Value:
+        """A tensor that may be written to."""
+        return self.tensor(lambda v: not shares(v, None), unbacked=False, **options)
+
+    def _take(self, fitting: Sequence[Value]) -> Value:
+        if not fitting:
+            raise DoesNotFitError
+        # later ones twice as often
+        chosen = fitting[min(self.int(0, len(fitting) - 1) for _ in range(self.int(1, 2)))]
+        self.used.append(chosen)
+        return chosen
+
+    # --- parts of an expression ------------------------------------------------------------------
+
+    def axis(self, value: Value, beyond: int = 0) -> int:
+        """An axis, counted from the front or the back."""
+        rank = value.rank + beyond
+        if rank == 0:
+            raise DoesNotFitError
+        drawn = self.int(0, 2 * rank - 1)
+        return drawn if drawn < rank else drawn - 2 * rank
+
+    def size(self) -> str:
+        """A number that follows from the inputs' sizes, or a small one."""
+        atom = self._size_atom()
+        form = self.int(0, 11)
+        if form < 5:
+            return atom
+        k = self.int(1, 3)
+        if form == 5:
+            return str(k)
+        if form == 6:
+            return f"({atom} + {k})"
+        if form == 7:
+            return f"({atom} * {k})"
+        if form == 8:
+            return f"({atom} // {k})"
+        if form == 9:
+            return f"({atom} - {k})"
+        if form == 10:
+            return f"(-(-{atom} // {k + 1}))"
+        return f"({atom} % {k} + 1)"
+
+    def _size_atom(self) -> str:
+        numbers = [v for v in self.scope.values if not v.is_tensor and not v.unbacked]
+        if numbers and self.int(0, 2) == 2:
+            return self._take(list(reversed(numbers))).name
+        value = self.tensor(lambda v: any(len(set(s)) > 1 for s in v.shape()))
+        axes = [a for a, s in enumerate(value.shape()) if len(set(s)) > 1]
+        return f"{value.name}.shape[{self.of(*axes)}]"
+
+    def number(self, like: Value) -> str:
+        """A Python number for arithmetic with a tensor, a size among them."""
+        form = self.int(0, 5)
+        if form == 0:
+            return self.size()
+        if form == 1 and like.exact and like.dtype in (torch.float32, torch.float64):
+            return self.of("0.5", "-1.5", "2.0")
+        if form == 2:
+            return self.of("True", "False")
+        return str(self.int(-3, 3))
+
+    def bound(self) -> str:
+        """One end of a slice."""
+        form = self.int(0, 5)
+        if form == 0:
+            return ""
+        if form == 1:
+            return self.size()
+        if form == 2:
+            return f"-{self.size()}"
+        return str(self.int(-3, 4))
+
+
+def shares(value: Value, other: Value | None) -> bool:
+    """Whether two tensors share memory; with None, whether a tensor repeats elements."""
+    if other is None:
+        return any(
+            stride == 0 and size > 1
+            for stride, size in zip(value.example.stride(), value.example.shape, strict=True)
+        )
+    storages = (value.example.untyped_storage(), other.example.untyped_storage())
+    return bool(storages[0]._cdata == storages[1]._cdata)
+
+
+def _broadcast(left: Value, right: Value) -> bool:
+    pairs = zip(reversed(left.shape()), reversed(right.shape()), strict=False)
+    return all(a == b or set(a) == {1} or set(b) == {1} for a, b in pairs)
+
+
+def _castable(source: torch.dtype, target: torch.dtype) -> bool:
+    return torch.can_cast(source, target)

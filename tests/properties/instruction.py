@@ -1,0 +1,65 @@
+"""One kind of statement."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import torch
+
+from tests.properties.choices import Choices, DoesNotFitError
+from tests.properties.scope import Value
+
+__all__ = ["Instruction", "always", "keeps", "never"]
+
+
+def keeps(used: Sequence[Value]) -> bool:
+    """The result is exact where the operands are."""
+    return all(value.exact for value in used)
+
+
+def always(used: Sequence[Value]) -> bool:
+    """The result is exact."""
+    return True
+
+
+def never(used: Sequence[Value]) -> bool:
+    """The result is rounded."""
+    return False
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+    """A kind of expression, or of a statement that writes.
+
+    Attributes:
+        name: Shown in statistics.
+        write: Makes its text from choices.
+        exact: Whether the result is exact.
+        unbacked: Whether the result's shape depends on data.
+        rounds: Whether it computes, which rounded half precision is not used for: errors of one
+            unit in the last place would add up to more than the tolerance.
+    """
+
+    name: str
+    write: Callable[[Choices], str]
+    exact: Callable[[Sequence[Value]], bool] = keeps
+    unbacked: bool = False
+    computes: bool = False
+
+    def apply(self, choices: Choices) -> bool:
+        """Adds one to the program; False where it does not fit."""
+        try:
+            text = self.write(choices)
+        except DoesNotFitError:
+            return False
+        used = choices.used
+        if self.computes and any(_rounded_half(value) for value in used):
+            return False
+        unbacked = self.unbacked or any(value.unbacked for value in used)
+        return choices.scope.assign(text, self.exact(used), unbacked) is not None
+
+
+def _rounded_half(value: Value) -> bool:
+    halves = (torch.float16, torch.bfloat16)
+    return value.is_tensor and not value.exact and value.dtype in halves

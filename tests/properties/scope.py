@@ -1,0 +1,187 @@
+"""The variables of a program while it is being written.
+
+Every statement is run by eager PyTorch at the example's sizes and at all others as soon as it is
+there. One that eager refuses at the example, or whose numbers get too large to be exact, is left
+out; a size at which it is refused is not looked at again. A size of a value is what it is at all of
+these sizes, so that two dimensions are the same when they agree everywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from tests.properties.programs import OTHER_SIZES, Input, Sizes, new_state
+
+__all__ = ["Scope", "Value"]
+
+# Whole numbers up to here, and their sums, are exact in the type.
+LARGEST = {
+    torch.float16: 1000,
+    torch.bfloat16: 120,
+    torch.float32: 1e5,
+    torch.float64: 1e6,
+    torch.int32: 1e8,
+    torch.int64: 1e9,
+    torch.int8: 100,
+    torch.uint8: 100,
+}
+LARGEST_INEXACT = 100.0
+MOST_ELEMENTS = 4000
+
+
+@dataclasses.dataclass
+class Value:
+    """A variable.
+
+    Attributes:
+        name: Of the variable.
+        held: What it holds, by the index of the sizes.
+        exact: Whether all its numbers are exact, so that they may decide something.
+        unbacked: Whether its shape depends on data.
+    """
+
+    name: str
+    held: dict[int, Any]
+    exact: bool = True
+    unbacked: bool = False
+
+    @property
+    def example(self) -> Any:
+        return self.held[0]
+
+    @property
+    def is_tensor(self) -> bool:
+        return isinstance(self.example, torch.Tensor)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        dtype: torch.dtype = self.example.dtype
+        return dtype
+
+    @property
+    def rank(self) -> int:
+        rank: int = self.example.dim()
+        return rank
+
+    @property
+    def floating(self) -> bool:
+        return self.dtype.is_floating_point
+
+    def sizes(self, axis: int) -> tuple[int, ...]:
+        """A dimension at the example and at all other sizes that are left."""
+        return tuple(tensor.shape[axis] for tensor in self.held.values())
+
+    def shape(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(map(self.sizes, range(self.rank)))
+
+
+class Scope:
+    """Variables by size, and the statements that made them."""
+
+    def __init__(self, inputs: Sequence[Input], example: Sizes) -> None:
+        self.lines: list[str] = []
+        self.values: list[Value] = []
+        self._spaces: dict[int, dict[str, Any]] = {}
+        for index, sizes in enumerate((example, *OTHER_SIZES)):
+            self._spaces[index] = {"torch": torch, "F": torch.nn.functional, "self": new_state()}
+            self._spaces[index] |= {given.name: given.make(sizes) for given in inputs}
+        for given in inputs:
+            self._add(given.name)
+
+    def _add(self, name: str, exact: bool = True, unbacked: bool = False) -> Value:
+        held = {i: eval(name, space) for i, space in self._spaces.items()}
+        self.values.append(Value(name, held, exact, unbacked))
+        return self.values[-1]
+
+    def read_state(self, name: str) -> Value:
+        """A parameter or a buffer of the module becomes one of the values."""
+        for value in self.values:
+            if value.name == name:
+                return value
+        return self._add(name)
+
+    def assign(self, expression: str, exact: bool, unbacked: bool) -> Value | None:
+        """Adds ``v = expression``, unless eager refuses it."""
+        name = f"v{sum(1 for line in self.lines if line.startswith('v') and ' = ' in line)}"
+        results = self._run(expression, eval, lambda r: _acceptable(r, exact))
+        if results is None:
+            return None
+        for index, result in results.items():
+            self._spaces[index][name] = result
+        self.lines.append(f"{name} = {expression}")
+        for value in self.values:
+            value.held = {i: value.held[i] for i in self._spaces}
+        ranks = {r.dim() if isinstance(r, torch.Tensor) else -1 for r in results.values()}
+        assert len(ranks) == 1, f"{expression} has several ranks"
+        return self._add(name, exact, unbacked and ranks != {0})
+
+    def write(self, statement: str, target: Value) -> bool:
+        """Adds a statement that writes to a variable, unless eager refuses it."""
+        shared = {i: self._aliases(target, i) for i in self._spaces}
+        before = {i: value.clone() for i, value in target.held.items() if i in self._spaces}
+        for index in [i for i, names in shared.items() if names != shared[0]]:
+            del self._spaces[index]  # a reshape that copies there, and does not at the example
+        results = self._run(
+            statement,
+            exec,
+            lambda _, i: _acceptable(target.held[i], target.exact),
+            indexed=True,
+        )
+        if results is None:
+            for index, tensor in before.items():
+                with torch.no_grad():
+                    target.held[index].copy_(tensor)
+            return False
+        self.lines.append(statement)
+        for value in self.values:
+            value.held = {i: value.held[i] for i in self._spaces}
+        return True
+
+    def _aliases(self, target: Value, index: int) -> set[str]:
+        storage = target.held[index].untyped_storage()._cdata
+        return {
+            v.name
+            for v in self.values
+            if v.is_tensor and v.held[index].untyped_storage()._cdata == storage
+        }
+
+    def _run(
+        self, text: str, run: Callable[..., Any], accept: Callable[..., bool], indexed: bool = False
+    ) -> dict[int, Any] | None:
+        """What a piece of code gives at every size; None when it cannot be used."""
+        code = compile(text, "<program>", "eval" if run is eval else "exec")
+        results: dict[int, Any] = {}
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for index, space in list(self._spaces.items()):
+                try:
+                    result = run(code, space)
+                    accepted = accept(result, index) if indexed else accept(result)
+                except (RuntimeError, ValueError, IndexError, ZeroDivisionError, TypeError):
+                    accepted = False
+                if accepted:
+                    results[index] = result
+                elif index == 0:
+                    return None
+        if len(results) < min(3, len(self._spaces)):
+            return None
+        self._spaces = {i: self._spaces[i] for i in results}
+        return results
+
+
+def _acceptable(result: Any, exact: bool) -> bool:
+    if not isinstance(result, torch.Tensor):
+        return isinstance(result, (int, float)) and abs(result) < 1e6
+    if result.dtype not in LARGEST and result.dtype != torch.bool:
+        return False
+    if result.numel() > MOST_ELEMENTS or result.dim() > 5:
+        return False
+    if result.dtype == torch.bool or result.numel() == 0:
+        return True
+    limit = LARGEST[result.dtype] if exact else LARGEST_INEXACT
+    return bool((result.to(torch.float64).abs() <= limit).all())  # also refuses NaN

@@ -1,0 +1,142 @@
+"""Random programs, exported once, give what eager PyTorch gives at every size."""
+
+from __future__ import annotations
+
+import collections
+import random
+import warnings
+from typing import Any
+
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from torch.export.graph_signature import OutputKind
+
+import onnx_aot
+from onnx_aot.errors import CaptureError, DynamicShapeError
+from onnx_aot.inspection.differences import compare_outputs
+from onnx_aot.inspection.verify import format_differences
+from onnx_aot.torch_compat import condition_holds, size_conditions
+from tests.properties.generate import generate
+from tests.properties.programs import Program, Sizes
+from tests.properties.reduce import reduced
+
+OUTCOMES: collections.Counter[str] = collections.Counter()
+"""What became of the programs, for the summary at the end of the run."""
+
+
+@settings(
+    phases=(Phase.explicit, Phase.generate),  # programs are made smaller by leaving lines out
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(st.randoms(use_true_random=True))
+def test_programs_equal_eager(random: random.Random) -> None:
+    program = generate(random)
+    try:
+        outcomes = check(program)
+    except Exception as error:
+        OUTCOMES["failures"] += 1
+        kind = type(error)
+        check(reduced(program, lambda smaller: _fails(smaller, kind)))  # shows the smaller one
+        raise
+    OUTCOMES.update(programs=1, **outcomes)
+
+
+def _fails(program: Program, error: type[Exception]) -> bool:
+    """Whether a program that eager takes fails in the same way."""
+    if _eager(program, program.example_inputs(program.example)) is None:
+        return False
+    try:
+        check(program)
+    except error:
+        return True
+    except Exception:
+        return False
+    return False
+
+
+def check(program: Program) -> collections.Counter[str]:
+    """Exports a program and compares it with eager at every size that both are for.
+
+    Returns:
+        What was compared, and what was not and why.
+    """
+    try:
+        exported = _exported(program)
+    except (CaptureError, DynamicShapeError) as error:
+        return collections.Counter({f"refused with {type(error).__name__}": 1})
+    outcomes: collections.Counter[str] = collections.Counter()
+    for sizes in program.every_size():
+        inputs = program.example_inputs(sizes)
+        expected = _eager(program, inputs)
+        if expected is None:
+            outcomes["sizes that eager refuses"] += 1
+        elif not _inside(program, exported, inputs):
+            outcomes["sizes that the capture is not for"] += 1
+        else:
+            _compare(program, exported, sizes, inputs, expected)
+            outcomes["sizes compared"] += 1
+    return outcomes
+
+
+def _exported(program: Program) -> Any:
+    """The ONNX program.
+
+    Raises:
+        CaptureError, DynamicShapeError: torch.export cannot keep its dimensions dynamic.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return onnx_aot.export(
+            program.module(),
+            program.example_inputs(program.example),
+            dynamic_shapes=program.dynamic_shapes(),
+        )
+
+
+def _inside(program: Program, exported: Any, inputs: tuple[torch.Tensor, ...]) -> bool:
+    """Whether the capture holds for inputs of these sizes; conditions are in the report."""
+    given = {i.name: tensor for i, tensor in zip(program.inputs, inputs, strict=True)}
+    conditions = size_conditions(exported.exported_program)
+    return all(condition_holds(c, {"L": given}) is not False for c in conditions)
+
+
+def _eager(
+    program: Program, inputs: tuple[torch.Tensor, ...]
+) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]] | None:
+    """What the module returns, and inputs and buffers afterwards; None where it raises."""
+    module = program.module()
+    copies = tuple(tensor.clone() for tensor in inputs)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            returned = module(*copies)
+    except (RuntimeError, IndexError, ValueError, ZeroDivisionError):
+        return None
+    results = [leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in returned]
+    state = {i.name: tensor for i, tensor in zip(program.inputs, copies, strict=True)}
+    return results, {**state, **module.state_dict()}
+
+
+def _compare(
+    program: Program,
+    exported: Any,
+    sizes: Sizes,
+    inputs: tuple[torch.Tensor, ...],
+    expected: tuple[list[torch.Tensor], dict[str, torch.Tensor]],
+) -> None:
+    results, state = expected
+    mutated = [
+        spec.target
+        for spec in exported.exported_program.graph_signature.output_specs
+        if spec.kind != OutputKind.USER_OUTPUT
+    ]
+    wanted = [*results, *(state[str(name)] for name in mutated)]
+    actual = exported(*inputs)
+    names = [*program.returned, *(f"{name} afterwards" for name in mutated)]
+    differences = compare_outputs(names, wanted, actual)
+    if not all(difference.within for difference in differences):
+        raise AssertionError(
+            f"at {dict(sizes)}, exported with {dict(program.example)}:\n{program!r}\n"
+            f"{program.source()}\n{format_differences(differences)}\n{exported.model}"
+        )

@@ -1,0 +1,123 @@
+"""Instructions that write in place, through views too."""
+
+from __future__ import annotations
+
+import torch
+
+from tests.properties.choices import Choices, DoesNotFitError
+from tests.properties.scope import Value
+
+__all__ = ["WRITES", "write"]
+
+
+def _with_number(c: Choices, x: Value) -> str:
+    k = c.int(0, 3)
+    if x.dtype == torch.bool:
+        return c.of(f"{x.name}.fill_({bool(k)})", f"{x.name}.zero_()", f"{x.name}.logical_not_()")
+    return c.of(
+        f"{x.name}.add_({k})",
+        f"{x.name}.sub_({k})",
+        f"{x.name}.mul_({k - 2})",
+        f"{x.name} += {k}",
+        f"{x.name}.fill_({k})",
+        f"{x.name}.zero_()",
+        f"{x.name}.neg_()",
+        f"{x.name}.relu_()",
+        f"{x.name}.clamp_(-1, {k})",
+        f"{x.name}.add_({c.size()})",
+    )
+
+
+def _with_tensor(c: Choices, x: Value) -> str:
+    y = c.into(x).name
+    if x.dtype == torch.bool:
+        return c.of(f"{x.name}.copy_({y})", f"{x.name} &= {y}", f"{x.name}.logical_xor_({y})")
+    return c.of(
+        f"{x.name}.copy_({y})",
+        f"{x.name}.add_({y})",
+        f"{x.name}.mul_({y})",
+        f"{x.name} -= {y}",
+        f"{x.name}.add_({y}, alpha=2)",
+        f"{x.name}[:] = {y}",
+        f"{x.name}[...] = {y}",
+    )
+
+
+def _mask(c: Choices, x: Value) -> str:
+    mask = c.mask(x, selects=True)
+    k = c.int(0, 3) if x.dtype != torch.bool else c.of("True", "False")
+    return c.of(
+        f"{x.name}[{mask}] = {k}",
+        f"{x.name}.masked_fill_({mask}, {k})",
+        f"{x.name}[{mask}] *= 2",
+        f"{x.name}.copy_(torch.where({mask}, {x.name}, {k}))",
+    )
+
+
+def _item(c: Choices, x: Value) -> str:
+    if x.rank == 0:
+        raise DoesNotFitError
+    axis = c.int(0, x.rank - 1)
+    start = ":, " * axis
+    where = c.of(
+        "0", "-1", f"{c.bound()}:{c.bound()}", "::2", "1:", ":-1", f"{c.bound()}:{c.bound()}:2"
+    )
+    k = c.int(0, 3) if x.dtype != torch.bool else c.of("True", "False")
+    form = c.int(0, 3)
+    if form == 0 and x.dtype != torch.bool:
+        return f"{x.name}[{start}{where}] += {k}"
+    if form == 1:
+        y = c.into(x).name
+        return f"{x.name}[{start}{where}] = {y}"
+    if form == 2:
+        return f"{x.name}[{start}{where}].fill_({k})"
+    return f"{x.name}[{start}{where}] = {k}"
+
+
+def _indexed(c: Choices, x: Value) -> str:
+    """Writes at indices; repeated ones get one value, or are summed."""
+    if x.rank == 0:
+        raise DoesNotFitError
+    axis = c.int(0, x.rank - 1)
+    index = c.integers().name
+    fits = f"({index}.long() % {x.name}.shape[{axis}])"
+    k = c.int(0, 3) if x.dtype != torch.bool else c.of("True", "False")
+    form = c.int(0, 4)
+    if form == 0:
+        return f"{x.name}[{':, ' * axis}{fits}] = {k}"
+    if form == 1:
+        return f"{x.name}.index_fill_({axis}, {fits}.flatten(), {k})"
+    if x.dtype == torch.bool:
+        raise DoesNotFitError
+    if form == 2:
+        ones = f"torch.ones_like({fits}, dtype={x.name}.dtype)"
+        return f"{x.name}.index_put_(({', '.join([fits] * x.rank)},), {ones}, accumulate=True)"
+    y = c.alike(x, lambda v: v.dtype in (torch.int64, torch.int32) and v.exact)
+    fits = f"({y.name}.long() % {x.name}.shape[{axis}])"
+    if form == 3:
+        return f"{x.name}.scatter_({axis}, {fits}, {k})"
+    z = c.alike(x, lambda v: v.dtype == x.dtype and v.exact)
+    return c.of(
+        f"{x.name}.scatter_add_({axis}, {fits}, {z.name}.clone())",
+        f"{x.name}.scatter_reduce_({axis}, {fits}, {z.name}.clone(), 'amax')",
+    )
+
+
+WRITES = {
+    "number": _with_number,
+    "tensor": _with_tensor,
+    "mask": _mask,
+    "item": _item,
+    "slice": _item,
+    "indices": _indexed,
+}
+
+
+def write(c: Choices, name: str) -> bool:
+    """Adds a statement that writes; False where it does not fit."""
+    try:
+        target = c.writable()
+        statement = WRITES[name](c, target)
+    except DoesNotFitError:
+        return False
+    return c.scope.write(statement, target)

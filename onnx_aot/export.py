@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -205,6 +206,13 @@ class _Reference:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
+    @property
+    def forward(self) -> inspect.Signature | None:
+        """The signature of a module; an ExportedProgram has none."""
+        if isinstance(self.model, torch.export.ExportedProgram):
+            return None
+        return inspect.signature(self.model.forward)
+
 
 def _build(
     model: Any,
@@ -233,7 +241,7 @@ def _build(
         with stage(record, "legalize"):
             record.adaptations = legalize(onnx_model, options.target)
             note_lossy(record, options.target)
-    program = ONNXProgram(onnx_model, captured)
+    program = ONNXProgram(onnx_model, captured, reference.forward)
     with stage(record, "check"):
         check_delivered(program, requested, options, record)
     return program, reference
@@ -298,6 +306,7 @@ def _capture(
     )
     from onnx_aot.capture.strategies import capture
     from onnx_aot.capture.training import training_operators
+    from onnx_aot.containers import unwrapped
 
     asked = (
         options.dynamic_shapes,
@@ -327,7 +336,7 @@ def _capture(
             f"the model was captured in training mode: {', '.join(training)} behave as they do in "
             "training. Call model.eval() first for inference",
         )
-    return program, requested, _Reference(model, inputs.args, inputs.kwargs)
+    return program, requested, _Reference(model, *unwrapped((inputs.args, inputs.kwargs)))
 
 
 def _run_fx_passes(

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 
+from onnx_aot.containers import constants_held, registered
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.torch_compat import pytree
 
@@ -28,7 +29,10 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """Example inputs as ``torch.export`` takes them."""
+    """Example inputs as ``torch.export`` takes them.
+
+    Values that it does not take, such as a dtype or an enum, are held by a ``Constant``.
+    """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -40,8 +44,11 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
     As in ``torch.onnx.export``, a dict that ends ``args`` holds keyword arguments, unless its keys
     are not names of parameters of ``forward``, in which case it is the last positional argument.
 
+    Classes of containers that torch does not know are registered.
+
     Raises:
-        InvalidOptionError: The inputs do not fit ``forward``.
+        InvalidOptionError: The inputs do not fit ``forward``, or one is of a class that is not
+            understood, a NumPy array or a sparse tensor.
     """
     positional = _positional(args)
     named = dict(kwargs or {})
@@ -49,13 +56,18 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
     if ends_with_dict and not named and _names_parameters(model, positional):
         named = dict(positional[-1])
         positional = positional[:-1]
+    signature = _signature(model)
     try:
-        _signature(model).bind(*positional, **named)
+        bound = signature.bind(*positional, **named)
     except TypeError as error:
         raise InvalidOptionError(
-            f"the example inputs do not fit forward{_signature(model)}: {error}"
+            f"the example inputs do not fit forward{signature}: {error}"
         ) from None
-    return Inputs(*_distinct(positional, named))
+    for name, value in bound.arguments.items():
+        collects = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+        for path, given in value.items() if collects else [(name, value)]:
+            registered(given, path, "example inputs")
+    return Inputs(*constants_held(_distinct(positional, named)))
 
 
 def _positional(args: Any) -> tuple[Any, ...]:

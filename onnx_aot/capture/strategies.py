@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.boundary import observed
 from onnx_aot.capture.delivered import SIZE_TERM
 from onnx_aot.capture.inputs import Inputs, name_collected
 from onnx_aot.capture.module_state import preserved_state
@@ -63,6 +64,7 @@ def capture(
                 capture_conditions(lazy=not strict),
                 torch_compat.keep_frames_of(module.forward),
                 preserved_state(module),
+                observed(module, strict),
             ):
                 name_collected(module, collected)
                 program = torch.export.export(

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import OutputKind
 
+from onnx_aot.containers import constants_held
 from onnx_aot.errors import VerificationError
 from onnx_aot.inspection.differences import (
     OutputDifference,
@@ -187,7 +188,7 @@ def _run_model(
         written = _written(program.exported_program, model, args, kwargs)
         leaves = [
             leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
-            for leaf in pytree.tree_leaves(returned)
+            for leaf in pytree.tree_leaves(constants_held(returned))
         ]
     return leaves, written
 

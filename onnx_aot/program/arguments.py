@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import collections
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.export.graph_signature import ConstantArgument, InputKind, SymIntArgument
 
+from onnx_aot.containers import Constant, Rest, registered, same_constant
 from onnx_aot.errors import InferenceError
 from onnx_aot.torch_compat import pytree
 
-__all__ = ["graph_inputs"]
+__all__ = ["argument_names", "graph_inputs"]
+
+NUMBERS = (int, float, bool, torch.SymInt)
 
 
 def graph_inputs(
-    program: torch.export.ExportedProgram | None, args: Sequence[Any], kwargs: Mapping[str, Any]
+    program: torch.export.ExportedProgram | None,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    forward: inspect.Signature | None = None,
 ) -> list[Any]:
     """The tensors and numbers among the arguments, in the order of the graph's inputs.
 
@@ -26,101 +34,243 @@ def graph_inputs(
         program: What was captured; None takes the leaves as they come.
         args: Positional arguments.
         kwargs: Keyword arguments.
+        forward: The signature of the model, by which defaults stand in for what is left out; None
+            where it is not known.
 
     Raises:
         InferenceError: An argument is missing or unknown, is built otherwise than the captured
             one, or is a Python constant with another value.
     """
     if program is None or program.call_spec.in_spec is None:
+        registered((tuple(args), dict(kwargs)), "", "arguments")
         leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
-        return [leaf for leaf in leaves if isinstance(leaf, (torch.Tensor, int, float, bool))]
-    leaves = []
-    for name, value, spec in _bound(program, args, kwargs):
-        leaves += _leaves(value, spec, name)
-    inputs = []
+        return [leaf for leaf in leaves if isinstance(leaf, (torch.Tensor, *NUMBERS))]
+    found: list[tuple[str, Any]] = []
+    for name, value, spec in _bound(program, args, kwargs, forward):
+        found += _leaves(value, spec, name)
     specs = [s for s in program.graph_signature.input_specs if s.kind == InputKind.USER_INPUT]
-    for leaf, spec in zip(leaves, specs, strict=True):
-        if not isinstance(spec.arg, ConstantArgument):
+    inputs = []
+    for (path, leaf), spec in zip(found, specs, strict=True):
+        if isinstance(spec.arg, ConstantArgument):
+            _check_constant(path, leaf, spec.arg.value)
+        else:
+            _check_variable(path, leaf, spec.arg)
             inputs.append(leaf)
-        elif isinstance(leaf, torch.Tensor) or leaf != spec.arg.value:
-            raise InferenceError(
-                f"{spec.arg.name} was {spec.arg.value!r} when the model was captured, which is "
-                f"now part of it; {leaf!r} was given. Export the model anew with {leaf!r}"
-            )
     return inputs
 
 
+def argument_names(program: torch.export.ExportedProgram) -> tuple[list[str], list[str]]:
+    """Names of the arguments that were captured by position, and of those by keyword."""
+    if program.call_spec.in_spec is None:
+        return [], []
+    args_spec, kwargs_spec = program.call_spec.in_spec.children()
+    count = args_spec.num_children
+    signature = program.module_call_graph[0].signature
+    names = list(getattr(signature, "forward_arg_names", None) or ())[:count]
+    names += [f"args[{i}]" for i in range(len(names), count)]
+    return names, list(kwargs_spec.context or ())
+
+
+# --- which argument is which ---------------------------------------------------------------------
+
+
 def _bound(
-    program: torch.export.ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any]
+    program: torch.export.ExportedProgram,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    forward: inspect.Signature | None,
 ) -> list[tuple[str, Any, Any]]:
     """Name, value and structure of every captured argument, in the captured order."""
-    args_spec, kwargs_spec = program.call_spec.in_spec.children()
-    by_position, by_name = args_spec.children(), kwargs_spec.children()
-    keywords = list(kwargs_spec.context or ())
-    signature = program.module_call_graph[0].signature
-    names = list(getattr(signature, "forward_arg_names", None) or ())[: len(by_position)]
-    names += [f"args[{i}]" for i in range(len(names), len(by_position))]
-    order = [*names, *keywords]
-    values = dict(zip(names, args, strict=False))
-    surplus = list(args[len(names) :])
-    if len(surplus) == 1 and len(keywords) == 1 and keywords[0] not in kwargs:
-        values[keywords[0]] = surplus.pop()  # only one argument can be meant
-    repeated = [name for name in kwargs if name in values]
-    values.update(kwargs)
-    missing = [name for name in order if name not in values]
-    unknown = [name for name in kwargs if name not in order]
-    if surplus or repeated or missing or unknown:
+    names, keywords = argument_names(program)
+    values = _values_by_signature(forward, args, kwargs, names, keywords)
+    if values is None:
+        values = _values_by_name(args, kwargs, names, keywords)
+    if values is None:
         given = [*(["..."] * len(args)), *(f"{name}=..." for name in kwargs)]
         taken = [*names, *(f"{name}=..." for name in keywords)]
         raise InferenceError(
             f"the model was captured with ({', '.join(taken)}); it was called with "
             f"({', '.join(given)})"
         )
-    return [
-        (name, values[name], spec)
-        for name, spec in zip(order, [*by_position, *by_name], strict=True)
-    ]
+    args_spec, kwargs_spec = program.call_spec.in_spec.children()
+    specs = [*args_spec.children(), *kwargs_spec.children()]
+    return list(zip([*names, *keywords], values, specs, strict=True))
 
 
-def _leaves(value: Any, spec: Any, path: str) -> list[Any]:
-    """The leaves of a value that has the structure of ``spec``, dicts in its order of keys."""
+def _values_by_signature(
+    forward: inspect.Signature | None,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    names: Sequence[str],
+    keywords: Sequence[str],
+) -> list[Any] | None:
+    """The captured arguments in their order as Python binds them; None where they do not fit.
+
+    Raises:
+        InferenceError: An argument that was left at its default has another value.
+    """
+    if forward is None:
+        return None
+    try:
+        bound = forward.bind(*args, **kwargs)
+    except TypeError:
+        return None
+    given = list(bound.arguments)
+    bound.apply_defaults()
+    by_name, collected = _spread(forward, bound.arguments)
+    in_order = [name for name in by_name if name in _positional(forward)]
+    labels = [*in_order[: len(names)], *range(len(names) - len(in_order)), *keywords]
+    values = by_name | dict(enumerate(collected))
+    if any(label not in values for label in labels):
+        return None
+    for name in [name for name in values if name not in labels]:
+        if name not in by_name or name not in forward.parameters:
+            return None  # more than what was captured for *args or **kwargs
+        default = forward.parameters[name].default
+        if name in given and not same_constant(values[name], default):
+            raise InferenceError(
+                f"{name} was left at its default {default!r} when the model was captured, which "
+                f"is now part of it; {_shown(values[name])} was given. Export the model anew with "
+                f"{name} among the example inputs"
+            )
+    return [values[label] for label in labels]
+
+
+def _spread(
+    forward: inspect.Signature, arguments: Mapping[str, Any]
+) -> tuple[dict[Any, Any], tuple[Any, ...]]:
+    """Arguments by name, those of ``**kwargs`` among them, and what ``*args`` took."""
+    by_name: dict[Any, Any] = {}
+    collected: tuple[Any, ...] = ()
+    for name, value in arguments.items():
+        kind = forward.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            collected = value
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            by_name |= value
+        else:
+            by_name[name] = value
+    return by_name, collected
+
+
+def _positional(forward: inspect.Signature) -> list[str]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [name for name, parameter in forward.parameters.items() if parameter.kind in kinds]
+
+
+def _values_by_name(
+    args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], keywords: Sequence[str]
+) -> list[Any] | None:
+    """The same by the names that the capture recorded."""
+    values = dict(zip(names, args, strict=False))
+    surplus = list(args[len(names) :])
+    if len(surplus) == 1 and len(keywords) == 1 and keywords[0] not in kwargs:
+        values[keywords[0]] = surplus.pop()  # only one argument can be meant
+    if surplus or any(name in values for name in kwargs):
+        return None
+    values.update(kwargs)
+    order = [*names, *keywords]
+    return [values[name] for name in order] if values.keys() == set(order) else None
+
+
+# --- from arguments to leaves --------------------------------------------------------------------
+
+
+def _check_constant(path: str, leaf: Any, captured: Any) -> None:
+    if not same_constant(leaf, captured):
+        raise InferenceError(
+            f"{path} was {captured!r} when the model was captured, which is now part of it; "
+            f"{_shown(leaf)} was given. Export the model anew with {_shown(leaf)}"
+        )
+
+
+def _check_variable(path: str, leaf: Any, captured: Any) -> None:
+    if isinstance(captured, SymIntArgument):
+        integral = isinstance(leaf, (int, torch.SymInt)) and not isinstance(leaf, bool)
+        scalar = isinstance(leaf, torch.Tensor) and leaf.dim() == 0
+        if not integral and not (scalar and not leaf.is_floating_point()):
+            raise InferenceError(f"{path} is a whole number; {_shown(leaf)} was given")
+    elif not isinstance(leaf, (torch.Tensor, *NUMBERS)):
+        raise InferenceError(
+            f"{path} was a tensor when the model was captured; {_shown(leaf)} was given"
+        )
+
+
+def _shown(value: Any) -> str:
+    """A value in a message; of tensors and objects only what they are."""
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"an object of {type(value).__name__}"
+
+
+def _leaves(value: Any, spec: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Path and value of each leaf of a value that has the structure of ``spec``.
+
+    Dicts come in its order of keys.
+    """
     if spec.is_leaf():
-        return [value]
-    node = pytree.SUPPORTED_NODES.get(spec.type)
+        yield path, value
+        return
+    if spec.type is Constant:
+        _check_constant(path, value, spec.context)
+        return
     keys = _keys(spec)
-    if keys is not None and isinstance(value, Mapping):
-        same = set(keys) == set(value)
-        children = [value[key] for key in keys] if same else []
-    elif isinstance(value, (list, tuple)) and (spec.type in (list, tuple) or _fields(value)):
-        children = list(value)
-        same = len(children) == spec.num_children
-    else:
-        same = node is not None and isinstance(spec.type, type) and isinstance(value, spec.type)
-        children = list(node.flatten_fn(value)[0]) if node is not None and same else []
-        same = same and len(children) == spec.num_children
-    if not same:
+    children = _children(value, spec, keys, path)
+    if children is None or len(children) != spec.num_children:
         raise InferenceError(
             f"{path} is built otherwise than when the model was captured: "
             f"{_outline(value)} was given, it was {_name(spec)} of {keys or spec.num_children}"
         )
-    found = []
-    for index, (child, below) in enumerate(zip(children, spec.children(), strict=True)):
-        found += _leaves(child, below, f"{path}[{keys[index] if keys else index!r}]")
-    return found
+    if isinstance(spec.context, Rest) and keys is None:
+        accessors = [f".{n}" if isinstance(n, str) else f"[{n}]" for n in spec.context.names]
+    else:
+        accessors = [f"[{key!r}]" for key in (keys or range(len(children)))]
+    for child, below, accessor in zip(children, spec.children(), accessors, strict=True):
+        yield from _leaves(child, below, path + accessor)
+
+
+def _children(value: Any, spec: Any, keys: list[Any] | None, path: str) -> list[Any] | None:
+    """What a container holds, in the order of ``spec``; None where it is another container."""
+    if keys is not None and isinstance(value, Mapping):
+        return [value[key] for key in keys] if set(keys) == set(value) else None
+    if isinstance(value, tuple) and spec.type is collections.namedtuple:
+        same = getattr(value, "_fields", None) == spec.context._fields
+        return list(value) if same else None
+    if isinstance(value, (list, tuple)) and spec.type in (list, tuple):
+        return list(value)
+    node = pytree.SUPPORTED_NODES.get(spec.type)
+    if node is None or not isinstance(spec.type, type) or not isinstance(value, spec.type):
+        return None
+    children, context = node.flatten_fn(value)
+    if isinstance(spec.context, Rest):
+        _check_rest(path, value, context, spec.context)
+    elif not same_constant(context, spec.context):
+        return None
+    return list(children)
+
+
+def _check_rest(path: str, value: Any, given: Rest, captured: Rest) -> None:
+    if given.names != captured.names:
+        raise InferenceError(
+            f"{path} is built otherwise than when the model was captured: a "
+            f"{type(value).__name__} with {', '.join(map(str, given.names)) or 'nothing'} was "
+            f"given, it had {', '.join(map(str, captured.names)) or 'nothing'}"
+        )
+    for name in {**captured.constants, **given.constants}:
+        _check_constant(f"{path}.{name}", given.constants.get(name), captured.constants.get(name))
 
 
 def _keys(spec: Any) -> list[Any] | None:
     """The keys of a captured dict, None for what is none."""
-    if not isinstance(spec.type, type) or not issubclass(spec.type, dict):
+    if not isinstance(spec.type, type) or not issubclass(spec.type, (dict, collections.UserDict)):
         return None
     context = spec.context
+    if isinstance(context, Rest):
+        return list(context.names)
     if len(context) == 2 and isinstance(context[1], list):  # a defaultdict, after its factory
         context = context[1]
     return list(context)
-
-
-def _fields(value: Any) -> bool:
-    return hasattr(value, "_fields")
 
 
 def _name(spec: Any) -> str:

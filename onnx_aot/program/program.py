@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import tempfile
 import warnings
@@ -18,7 +19,7 @@ from torch.export.graph_signature import InputKind
 from onnx_aot import dtypes
 from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
 from onnx_aot.metadata_keys import ORIGINAL_NAME
-from onnx_aot.program.arguments import graph_inputs
+from onnx_aot.program.arguments import argument_names, graph_inputs
 from onnx_aot.program.serialize import (
     EXTERNAL_THRESHOLD,
     ExternalData,
@@ -44,10 +45,15 @@ class ONNXProgram:
     """
 
     def __init__(
-        self, model: ir.Model, exported_program: torch.export.ExportedProgram | None = None
+        self,
+        model: ir.Model,
+        exported_program: torch.export.ExportedProgram | None = None,
+        forward: inspect.Signature | None = None,
     ) -> None:
+        """``forward`` is the signature of the model, by which calls get their defaults."""
         self.model = model
         self.exported_program = exported_program
+        self._forward = forward
         self._session: onnxruntime.InferenceSession | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -65,24 +71,54 @@ class ONNXProgram:
 
     # --- running ---------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model in ONNX Runtime with the arguments that the PyTorch module takes.
 
+        Args:
+            *args: Positional arguments.
+            **kwargs: Keyword arguments. ``structured=True`` among them, where the captured model
+                has no argument of that name, gives what ``unflatten`` makes of the outputs.
+
         Returns:
-            Its outputs, flat, as torch tensors; mutated buffers and inputs come last. Complex
-            tensors are taken and given as such, though the model holds their parts.
+            Its outputs, flat, as a tuple of torch tensors; mutated buffers and inputs come last.
+            Complex tensors are taken and given as such, though the model holds their parts.
 
         Raises:
             InferenceError: The arguments are not those that were captured, an input's type or
                 shape does not fit the model, or a Python constant differs from the captured one.
+            InvalidOptionError: ``structured=True`` without an exported program.
         """
         from onnx_aot.program.session import joined_parts, run_session
 
+        structured = self._takes_structured() and kwargs.pop("structured", False)
         inputs = self._inputs(args, kwargs)
         if self._session is None:
             self.initialize_inference_session()
         assert self._session is not None
-        return joined_parts(self.model.graph.outputs, run_session(self._session, inputs))
+        outputs = joined_parts(self.model.graph.outputs, run_session(self._session, inputs))
+        return self.unflatten(outputs) if structured else outputs
+
+    def unflatten(self, outputs: Sequence[Any]) -> Any:
+        """Gives outputs the structure that the captured module returns.
+
+        Args:
+            outputs: What a call of the program returned.
+
+        Returns:
+            What the module returns, with None, strings and Python numbers in their places; the new
+            values of mutated buffers and inputs are left out.
+
+        Raises:
+            InvalidOptionError: The program has no exported program, or other outputs.
+        """
+        from onnx_aot.program.structure import structured
+
+        if self.exported_program is None:
+            raise InvalidOptionError(
+                "the program has no exported_program, which holds the structure of the outputs; "
+                "programs that onnx_aot.export returns have one"
+            )
+        return structured(self.exported_program, outputs)
 
     def call_reference(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
         """The same with ONNX's reference implementation, which is slow and written in Python."""
@@ -159,11 +195,17 @@ class ONNXProgram:
             self._folder.cleanup()
             self._folder = None
 
+    def _takes_structured(self) -> bool:
+        """Whether ``structured`` in a call is meant for the program, not for the model."""
+        if self.exported_program is None:
+            return True
+        return not any("structured" in names for names in argument_names(self.exported_program))
+
     def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         """The graph's inputs by name."""
         from onnx_aot.program.session import checked_inputs
 
-        given = graph_inputs(self.exported_program, args, kwargs)
+        given = graph_inputs(self.exported_program, args, kwargs, self._forward)
         return checked_inputs(self.model.graph.inputs, given)
 
     # --- saving ----------------------------------------------------------------------------------

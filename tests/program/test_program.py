@@ -103,8 +103,8 @@ def test_compute_values_gives_memory_of_its_own(program: onnx_aot.ONNXProgram, n
     ("inputs", "message"),
     [
         ((), r"was captured with \(x\); it was called with \(\)"),
-        ((X, X), r"was captured with \(x\); it was called with \(\.\.\., \.\.\.\)"),
-        (("a",), "input x takes a tensor or a number; str was given"),
+        ((X, X, X), r"was captured with \(x\); it was called with \(\.\.\., \.\.\., \.\.\.\)"),
+        (("a",), "x was a tensor when the model was captured; 'a' was given"),
         ((X.to(torch.float64),), "input x is torch.float32 in the model; torch.float64 was given"),
         ((X[0],), r"input x has shape \[batch,3\] in the model; \[3\] was given"),
         ((X[:, :2],), r"input x has shape \[batch,3\] in the model; \[4, 2\] was given"),

@@ -1,0 +1,412 @@
+"""Classes that hold tensors, made known to torch's pytree on the user's behalf.
+
+``torch.export`` takes inputs and outputs apart with ``torch.utils._pytree``, which knows tuples,
+lists, dicts and named tuples, and refuses every other class that was not registered. ``registered``
+looks through a value and registers, once per process:
+
+* dataclasses and ``SimpleNamespace``: the fields that hold data, in their order;
+* subclasses of dict, ``UserDict``, list and tuple: their entries;
+* key-value caches, recognized by what they have: ``layers`` with ``keys`` and ``values``, a pair of
+  such caches, or lists ``key_cache`` and ``value_cache``. The tensors of every layer are data.
+
+Objects are rebuilt attribute by attribute, without calling ``__init__``: what it worked out when
+the user made the object stands in the attributes already. What is no data (a type, a flag of a
+cache) is kept beside the structure, and compared when a program is called. Classes that are
+registered, by the user or a library, stay as they are.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import math
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.torch_compat import pytree
+
+__all__ = ["Constant", "Rest", "constants_held", "registered", "same_constant", "unwrapped"]
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+PLAIN = (torch.Tensor, int, float, bool, str, type(None), *SYMBOLIC)
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+BY_TORCH = (torch.nn.Module, torch.ScriptObject)  # torch.export says itself what it makes of them
+
+
+class Constant:
+    """A value that ``torch.export`` takes no note of, such as a dtype or an enum, as a container.
+
+    It has no leaves; the value stands in its place in the structure.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rest:
+    """What an object has besides its data.
+
+    Attributes:
+        names: Attributes or keys that hold the data, in order.
+        constants: The other attributes by name, which are compared.
+        hidden: Attributes whose names begin with an underscore, which are not.
+    """
+
+    names: tuple[Any, ...]
+    constants: dict[str, Any] = dataclasses.field(default_factory=dict)
+    hidden: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Rest):
+            return NotImplemented
+        return self.names == other.names and same_constant(self.constants, other.constants)
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+
+def same_constant(left: Any, right: Any) -> bool:
+    """Whether two Python values are the same to a model: 1 is neither True nor 1.0, NaN is NaN."""
+    if left is right:
+        return True
+    for kind in (bool, int, float, complex, str):  # subclasses of these are as good
+        if isinstance(left, kind) or isinstance(right, kind):
+            if not (isinstance(left, kind) and isinstance(right, kind)):
+                return False
+            break
+    if isinstance(left, float):
+        signs = math.copysign(1, left) == math.copysign(1, right)
+        return (left == right and signs) or (math.isnan(left) and math.isnan(right))
+    if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
+        return False  # tensors are data
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(same_constant(left[k], right[k]) for k in left)
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        same = type(left) is type(right) and len(left) == len(right)
+        return same and all(map(same_constant, left, right))
+    try:
+        return bool(left == right)
+    except Exception:  # objects that cannot be compared
+        return False
+
+
+# --- looking through values ----------------------------------------------------------------------
+
+
+def registered(value: Any, path: str, what: str) -> None:
+    """Registers the classes of all containers in a value.
+
+    Args:
+        value: An input or output.
+        path: How the user would write it, such as ``batch`` or ``args[0]``.
+        what: ``"example inputs"`` or ``"outputs"``, for messages.
+
+    Raises:
+        InvalidOptionError: An object of a class that is not understood, a NumPy array or a sparse
+            tensor.
+    """
+    node = pytree.SUPPORTED_NODES.get(type(value))
+    if node is None and not _is_named_tuple(value):
+        if isinstance(value, torch.Tensor):
+            _refuse_sparse(value, path, what)
+            return
+        if isinstance(value, (*PLAIN, *BY_TORCH)):
+            return
+        if not _register(value):
+            if not _is_constant(value):
+                raise InvalidOptionError(_not_understood(value, path, what))
+            return
+    for below, child in _children(value):
+        registered(child, path + below, what)
+
+
+def _children(value: Any) -> Iterable[tuple[str, Any]]:
+    """Accessors such as ``[0]`` and ``.keys``, and children, of a registered container."""
+    if _is_named_tuple(value):
+        return [(f".{name}", getattr(value, name)) for name in value._fields]
+    node = pytree.SUPPORTED_NODES[type(value)]
+    if node.flatten_with_keys_fn is None:
+        return [(f"[{i}]", child) for i, child in enumerate(node.flatten_fn(value)[0])]
+    return [(pytree.keystr((key,)), child) for key, child in node.flatten_with_keys_fn(value)[0]]
+
+
+def constants_held(value: Any) -> Any:
+    """The value with a ``Constant`` around each leaf that ``torch.export`` does not take."""
+    if all(map(_is_plain, pytree.tree_leaves(value))):
+        return value
+    return pytree.tree_map(lambda leaf: leaf if _is_plain(leaf) else Constant(leaf), value)
+
+
+def unwrapped(value: Any) -> Any:
+    """The inverse of ``constants_held``."""
+    is_constant = _is_kind(Constant)
+    if not any(map(is_constant, pytree.tree_leaves(value, is_leaf=is_constant))):
+        return value
+    return pytree.tree_map(
+        lambda leaf: leaf.value if is_constant(leaf) else leaf, value, is_leaf=is_constant
+    )
+
+
+def _is_plain(leaf: Any) -> bool:
+    return isinstance(leaf, (*PLAIN, *BY_TORCH)) and not isinstance(leaf, enum.Enum)
+
+
+def _is_kind(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+def _is_named_tuple(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_fields")
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether a value that is no container cannot change: it compares by what it is."""
+    if type(value).__module__ == "numpy":
+        return _hashable(value)  # a dtype or a number; arrays can change
+    known = (enum.Enum, type, torch.dtype, torch.device, torch.layout, slice, *FUNCTIONS)
+    if isinstance(value, known):
+        return True
+    compares = "__eq__" in {name for cls in type(value).__mro__[:-1] for name in vars(cls)}
+    return compares and _hashable(value) and not _has_tensors(value)
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _has_tensors(value: Any) -> bool:
+    """Whether an object has tensors in its attributes or elements."""
+    held = list(getattr(value, "__dict__", {}).values())
+    if isinstance(value, (set, frozenset)):
+        held += value
+    return any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(held))
+
+
+def _refuse_sparse(tensor: torch.Tensor, path: str, what: str) -> None:
+    if tensor.layout != torch.strided:
+        raise InvalidOptionError(
+            f"{path} of the {what} has the layout {tensor.layout}; ONNX has dense tensors: pass "
+            "to_dense() of it"
+        )
+
+
+def _not_understood(value: Any, path: str, what: str) -> str:
+    cls = type(value)
+    if cls.__module__ == "numpy":
+        return f"{path} of the {what} is a NumPy array; pass torch.from_numpy of it"
+    names = list(getattr(value, "__dict__", {})) or list(getattr(cls, "__slots__", ()))
+    short = cls.__name__
+    attributes = ", ".join(f"value.{name}" for name in names) or "..."
+    return (
+        f"{path} of the {what} is a {cls.__module__}.{cls.__qualname__}, a class that "
+        "torch.export cannot look into. Tensors, numbers, strings, None, tuples, lists, dicts, "
+        "dataclasses and key-value caches are understood. Say before the export how to take one "
+        "apart and put it together:\n\n"
+        "    from torch.utils import _pytree as pytree\n\n"
+        "    pytree.register_pytree_node(\n"
+        f"        {short},\n"
+        f"        lambda value: ([{attributes}], None),\n"
+        f"        lambda children, context: {short}(*children),\n"
+        f'        serialized_type_name="{cls.__module__}.{cls.__qualname__}",\n'
+        "    )"
+    )
+
+
+# --- registering ---------------------------------------------------------------------------------
+
+
+def _register(value: Any) -> bool:
+    """Registers the class of a value; whether it is one of those that are understood."""
+    cls = type(value)
+    if isinstance(value, (dict, collections.UserDict)):
+        _register_class(cls, _mapping_parts, _rebuilt_mapping, pytree.MappingKey)
+    elif isinstance(value, (list, tuple)):
+        _register_class(cls, _sequence_parts, _rebuilt_sequence, pytree.SequenceKey)
+    elif dataclasses.is_dataclass(value) or isinstance(value, types.SimpleNamespace):
+        _register_class(cls, _object_parts, _rebuilt_object, pytree.GetAttrKey)
+    elif _is_cache(value) or _is_cache_layer(value):
+        _register_class(cls, _cache_parts, _rebuilt_object, pytree.GetAttrKey)
+    else:
+        return False
+    return True
+
+
+def _is_cache(value: Any) -> bool:
+    if isinstance(value, (type, *BY_TORCH)):
+        return False
+    if hasattr(value, "self_attention_cache") and hasattr(value, "cross_attention_cache"):
+        return True
+    if all(isinstance(getattr(value, name, None), list) for name in ("key_cache", "value_cache")):
+        return True
+    layers = getattr(value, "layers", None)
+    if not isinstance(layers, (list, tuple)) or not hasattr(value, "update"):
+        return False
+    return all(map(_is_cache_layer, layers))
+
+
+def _is_cache_layer(value: Any) -> bool:
+    """One layer of attention, or of recurrent states, of a cache."""
+    if isinstance(value, (type, *BY_TORCH)) or not hasattr(value, "__dict__"):
+        return False
+    attributes = value.__dict__
+    return {"keys", "values"} <= attributes.keys() or "recurrent_states" in attributes
+
+
+Parts = tuple[list[Any], Rest]
+
+
+def _register_class(
+    cls: type,
+    parts: Callable[[Any], Parts],
+    rebuilt: Callable[[type, list[Any], Rest], Any],
+    key: Callable[[Any], Any],
+) -> None:
+    def with_keys(value: Any) -> tuple[list[tuple[Any, Any]], Rest]:
+        children, rest = parts(value)
+        return [(key(name), child) for name, child in zip(rest.names, children, strict=True)], rest
+
+    pytree.register_pytree_node(
+        cls,
+        parts,
+        lambda children, rest: rebuilt(cls, list(children), rest),
+        serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
+        to_dumpable_context=_dumpable,
+        from_dumpable_context=_from_dumpable,
+        flatten_with_keys_fn=with_keys,
+    )
+
+
+def _dumpable(rest: Rest) -> Any:
+    """For ``torch.export.save``; JSON refuses constants that it cannot hold."""
+    return [list(rest.names), rest.constants]
+
+
+def _from_dumpable(dumped: Any) -> Rest:
+    names, constants = dumped
+    return Rest(tuple(names), constants)
+
+
+def _mapping_parts(value: Any) -> Parts:
+    attributes = {k: v for k, v in getattr(value, "__dict__", {}).items() if k != "data"}
+    return list(value.values()), _rest(tuple(value.keys()), attributes)
+
+
+def _rebuilt_mapping(cls: type, children: list[Any], rest: Rest) -> Any:
+    made: Any = cls.__new__(cls)  # type: ignore[call-overload]
+    _restore(made, rest)
+    entries = dict(zip(rest.names, children, strict=True))
+    if isinstance(made, collections.UserDict):
+        made.data = entries
+    else:
+        dict.update(made, entries)
+    return made
+
+
+def _sequence_parts(value: Any) -> Parts:
+    return list(value), _rest(tuple(range(len(value))), getattr(value, "__dict__", {}))
+
+
+def _rebuilt_sequence(cls: type, children: list[Any], rest: Rest) -> Any:
+    made: Any
+    if issubclass(cls, tuple):
+        made = tuple.__new__(cls, children)
+    else:
+        made = cls.__new__(cls)
+        list.extend(made, children)
+    _restore(made, rest)
+    return made
+
+
+def _object_parts(value: Any) -> Parts:
+    """Fields that hold data or plain values; any other is a constant."""
+    attributes = _attributes(value)
+    names = tuple(name for name, held in attributes.items() if _is_field(held))
+    others = {name: held for name, held in attributes.items() if name not in names}
+    return [attributes[name] for name in names], _rest(names, others)
+
+
+def _is_field(held: Any) -> bool:
+    return (
+        _is_plain(held)
+        or type(held) in pytree.SUPPORTED_NODES
+        or _is_named_tuple(held)
+        or not _is_constant(held)
+    )
+
+
+def _cache_parts(value: Any) -> Parts:
+    """Tensors, what holds tensors, and lengths; flags, sizes and types are constants."""
+    attributes = _attributes(value)
+    names = tuple(name for name, held in attributes.items() if _is_state(name, held))
+    others = {name: held for name, held in attributes.items() if name not in names}
+    return [attributes[name] for name in names], _rest(names, others)
+
+
+def _is_state(name: str, held: Any) -> bool:
+    if name.startswith("_"):
+        return False
+    if name in ("keys", "values") or name.startswith("cumulative_length"):
+        return True  # None before the first use; a number that grows with each call
+    return _holds_tensors(held)
+
+
+def _holds_tensors(held: Any) -> bool:
+    if isinstance(held, (torch.Tensor, *SYMBOLIC)) or _is_cache(held) or _is_cache_layer(held):
+        return True
+    if isinstance(held, Mapping):
+        return any(map(_holds_tensors, held.values()))
+    return isinstance(held, (list, tuple)) and any(map(_holds_tensors, held))
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """Fields in their order, then what else has been set."""
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    held = {
+        field.name: getattr(value, field.name) for field in fields if hasattr(value, field.name)
+    }
+    return held | getattr(value, "__dict__", {})
+
+
+def _rebuilt_object(cls: type, children: list[Any], rest: Rest) -> Any:
+    made: Any = object.__new__(cls)
+    _restore(made, rest)
+    for name, child in zip(rest.names, children, strict=True):
+        object.__setattr__(made, name, child)
+    return made
+
+
+def _rest(names: tuple[Any, ...], attributes: Mapping[str, Any]) -> Rest:
+    constants = {k: _copied(v) for k, v in attributes.items() if not k.startswith("_")}
+    hidden = {k: v for k, v in attributes.items() if k.startswith("_")}
+    return Rest(names, constants, hidden)
+
+
+def _restore(made: Any, rest: Rest) -> None:
+    for name, held in (rest.hidden | rest.constants).items():
+        object.__setattr__(made, name, _copied(held))
+
+
+def _copied(held: Any) -> Any:
+    """Containers that a model may write to are not shared by two objects."""
+    if type(held) is dict:
+        return {key: _copied(value) for key, value in held.items()}
+    return [_copied(item) for item in held] if type(held) is list else held
+
+
+pytree.register_pytree_node(
+    Constant,
+    lambda constant: ([], constant.value),
+    lambda _, value: Constant(value),
+    serialized_type_name="onnx_aot.Constant",
+    flatten_with_keys_fn=lambda constant: ([], constant.value),
+)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from onnx_aot.metadata_keys import OUTPUT_KIND
+from onnx_aot.metadata_keys import OUTPUT_KIND, STATE
 from onnx_aot.options import Options
 from onnx_aot.recording import note
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from onnx_aot.inspection.record import ExportRecord
     from onnx_aot.program.program import ONNXProgram
 
-__all__ = ["check_delivered", "note_lossy"]
+__all__ = ["check_delivered", "note_dropped", "note_lossy"]
 
 
 def check_delivered(
@@ -47,16 +49,59 @@ def check_delivered(
         )
     delivered = program.model.opset_imports.get("")
     assert delivered == options.opset, f"opset {delivered} instead of {options.opset}"
+    _note_state(program, options, record)
+    _note_weights(program, options, record)
+
+
+def _note_state(program: ONNXProgram, options: Options, record: ExportRecord) -> None:
+    """Says which outputs are new values of what the model writes to."""
     state = [
         str(value.name)
         for value in program.model.graph.outputs
         if value.metadata_props.get(OUTPUT_KIND) not in (None, "USER_OUTPUT")
     ]
-    if state:
+    if not state:
+        return
+    if options.state == "io":  # as it was asked for
+        pairs = [
+            f"{value.metadata_props[STATE]} -> {value.name}"
+            for value in program.model.graph.outputs
+            if STATE in value.metadata_props
+        ]
+        record.notes.append(f"state is input and output: {', '.join(pairs)}")
+        return
+    note(
+        record,
+        "the model writes to buffers or inputs; their new values are extra outputs of the "
+        f'ONNX model: {", ".join(state)}. state="io" makes such buffers inputs too, for a caller '
+        'that loops; state="drop" leaves the outputs out',
+    )
+
+
+def _note_weights(program: ONNXProgram, options: Options, record: ExportRecord) -> None:
+    """Says which names for weights as inputs gave none, as the graph does not use the weight."""
+    if isinstance(options.weights_as_inputs, bool):
+        return
+    from onnx_aot.program.weights import weights_by_target
+
+    held = {*program.weights, *program.state}
+    targets = weights_by_target(program.model.graph, program.exported_program, held)
+    inputs = [name for name, value in targets.items() if value.name in held]
+    without = [p for p in options.weights_as_inputs if not fnmatch.filter(inputs, p)]
+    if without:
         note(
             record,
-            "the model writes to buffers or inputs; their new values are extra outputs of the "
-            f"ONNX model: {', '.join(state)}",
+            f"weights_as_inputs has {', '.join(map(repr, without))}, of which the graph uses "
+            "nothing; there is no input for it",
+        )
+
+
+def note_dropped(record: ExportRecord, dropped: Sequence[str]) -> None:
+    """Lists what ``state="drop"`` left out."""
+    if dropped:
+        record.notes.append(
+            f"the model writes to {', '.join(dropped)}; the new values were left out, as asked "
+            'with state="drop"'
         )
 
 

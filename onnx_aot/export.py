@@ -32,11 +32,10 @@ from onnx_aot.recording import (
 )
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from onnx_aot.capture.dynamic_shapes import DynamicShapes
     from onnx_aot.inspection.record import ExportRecord
     from onnx_aot.program.program import ONNXProgram
+    from onnx_aot.translate import Translated
 
 __all__ = ["export"]
 
@@ -88,8 +87,11 @@ def export(
         f: Where to save the model: a path or a binary file object. None: only return it.
         kwargs: Example keyword inputs.
         verbose: True prints a line per stage to stderr.
-        input_names: Names for the graph's inputs, in order; there may be fewer than inputs.
+        input_names: Names for the graph's inputs, in order; there may be fewer than inputs. Names
+            beyond the model's own inputs are for weights: those that are inputs, then the
+            parameters and the buffers that the graph uses.
         output_names: Names for the graph's outputs, in order; there may be fewer than outputs.
+            Names beyond what the model returns are for the new values of its state.
         opset_version: ONNX operator set, 17 to 25; 20 by default.
         dynamo: Accepted for compatibility; False warns, because there is one exporter.
         external_data: ``"auto"``: weights go to ``<f>.data`` when they exceed 1.5 GB; True: always;
@@ -125,10 +127,13 @@ def export(
         runtime_checks: True adds nodes that make the runtime fail where an input's size does not
             fulfil what the model was captured for.
         state: What becomes of buffers and inputs that the model writes to: ``"outputs"``: their new
-            values are extra outputs; ``"drop"``: they are left out; ``"io"``: each such buffer is
-            an input and an output, so that a caller can loop.
-        weights_as_inputs: True makes every parameter and buffer an input of the graph; a list of
-            names, which may hold ``*``, those.
+            values are extra outputs, ``<name>_out``; ``"drop"``: they are left out; ``"io"``: each
+            such buffer is also an input, and every such output names its input in its metadata
+            (``pkg.onnx_aot.state``), so that a caller can loop, as the program itself does with
+            the values in ``ONNXProgram.state``.
+        weights_as_inputs: True makes every parameter and buffer that the graph uses an input of it,
+            after the model's own; a list of names, which may hold ``*``, those. The program feeds
+            the values in ``ONNXProgram.weights`` by itself.
         **retired: Options of earlier exporters: accepted with a warning where they change nothing.
 
     Returns:
@@ -222,7 +227,8 @@ def _build(
     record: ExportRecord,
 ) -> tuple[ONNXProgram, _Reference]:
     """The stages, in order."""
-    from onnx_aot.delivery import check_delivered, note_lossy
+    from onnx_aot.delivery import check_delivered, note_dropped, note_lossy
+    from onnx_aot.fx_passes.drop_state import drop_state
     from onnx_aot.ir_passes import run_passes
     from onnx_aot.program.program import ONNXProgram
 
@@ -230,8 +236,11 @@ def _build(
         captured, requested, reference = _capture(model, args, kwargs, options, record)
     with stage(record, "fx_passes"):
         captured = _run_fx_passes(captured, record)
+        if options.state == "drop":
+            note_dropped(record, drop_state(captured))
     with stage(record, "translate"):
-        onnx_model = _translate(captured, requested, options, record)
+        translated = _translate(captured, requested, options, record)
+        onnx_model = translated.model
     if options.optimize:
         with stage(record, "ir_passes"):
             run_passes(onnx_model)
@@ -241,7 +250,13 @@ def _build(
         with stage(record, "legalize"):
             record.adaptations = legalize(onnx_model, options.target)
             note_lossy(record, options.target)
-    program = ONNXProgram(onnx_model, captured, reference.forward)
+    program = ONNXProgram(
+        onnx_model,
+        captured,
+        reference.forward,
+        state=translated.state,
+        weights=translated.weights,
+    )
     with stage(record, "check"):
         check_delivered(program, requested, options, record)
     return program, reference
@@ -252,7 +267,7 @@ def _translate(
     requested: DynamicShapes,
     options: Options,
     record: ExportRecord,
-) -> ir.Model:
+) -> Translated:
     from onnx_aot.capture.delivered import dimension_names
     from onnx_aot.ops.registry import import_late_families, translations
     from onnx_aot.translate import Request, translate
@@ -281,11 +296,13 @@ def _translate(
             relative_to=options.stack_trace_root,
             producer_version=__version__,
             seed=options.seed,
+            state=options.state,
+            weights_as_inputs=options.weights_as_inputs,
         ),
     )
     record.direct = translated.statistics.direct
     record.decomposed = translated.statistics.decomposed
-    return translated.model
+    return translated
 
 
 def _capture(

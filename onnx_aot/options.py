@@ -70,6 +70,7 @@ def check_options(options: Options) -> None:
     check_choice("target", options.target, ("onnxruntime", None))
     check_choice("on_specialized", options.on_specialized, ("error", "warn", "allow"))
     check_choice("state", options.state, ("outputs", "drop", "io"))
+    _check_weights(options.weights_as_inputs)
     if not isinstance(options.opset, int) or not MIN_OPSET <= options.opset <= MAX_OPSET:
         raise InvalidOptionError(
             f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are emitted"
@@ -78,6 +79,15 @@ def check_options(options: Options) -> None:
         not isinstance(options.seed, int) or isinstance(options.seed, bool)
     ):
         raise InvalidOptionError(f"seed is {options.seed!r}; it is an int or None")
+
+
+def _check_weights(given: Any) -> None:
+    is_list = isinstance(given, Sequence) and not isinstance(given, str)
+    if not isinstance(given, bool) and not (is_list and all(isinstance(n, str) for n in given)):
+        raise InvalidOptionError(
+            f"weights_as_inputs is {given!r}; it is True, False, or a list of names of parameters "
+            'and buffers such as ["head.weight", "encoder.*"]'
+        )
 
 
 class Retired(NamedTuple):

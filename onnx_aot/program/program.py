@@ -14,12 +14,10 @@ import onnx
 import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
-from torch.export.graph_signature import InputKind
 
-from onnx_aot import dtypes
 from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
-from onnx_aot.metadata_keys import ORIGINAL_NAME
 from onnx_aot.program.arguments import argument_names, graph_inputs
+from onnx_aot.program.held import fed_values, new_state
 from onnx_aot.program.serialize import (
     EXTERNAL_THRESHOLD,
     ExternalData,
@@ -27,6 +25,7 @@ from onnx_aot.program.serialize import (
     save_model,
     weights_of,
 )
+from onnx_aot.program.weights import fitting_weights, real_parts, weights_by_target
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -42,6 +41,18 @@ class ONNXProgram:
     Attributes:
         model: The ``onnx_ir.Model``. It may be edited; call ``release`` before running it again.
         exported_program: The captured program that the model was translated from, or None.
+        state: With ``state="io"``, what the next call feeds to inputs that are state (buffers that
+            the module writes to), by input name. A call replaces it by the new values, as a call
+            of the module does with its buffers; ``reset_state`` makes it what it was first. Set
+            an entry to go on from another value.
+        weights: With ``weights_as_inputs``, what calls feed to inputs that are parameters and
+            buffers of the module, by input name; the module's own tensors, until
+            ``apply_weights`` or an assignment replaces them.
+
+    Either can be given in a call instead, as a keyword argument of the input's name
+    (``program(x, **{"linear.weight": weight})``), for this call alone: state that was given is
+    not replaced in ``state``; its new value is among the outputs. A saved model has neither; who
+    runs it feeds these inputs by name.
     """
 
     def __init__(
@@ -49,11 +60,20 @@ class ONNXProgram:
         model: ir.Model,
         exported_program: torch.export.ExportedProgram | None = None,
         forward: inspect.Signature | None = None,
+        *,
+        state: Mapping[str, torch.Tensor] | None = None,
+        weights: Mapping[str, torch.Tensor] | None = None,
     ) -> None:
-        """``forward`` is the signature of the model, by which calls get their defaults."""
+        """``forward`` is the signature of the model, by which calls get their defaults.
+
+        ``state`` and ``weights`` are the first values of the attributes; state is copied.
+        """
         self.model = model
         self.exported_program = exported_program
         self._forward = forward
+        self.weights = dict(weights or {})
+        self._first_state = _copies(state or {})
+        self.state = _copies(self._first_state)
         self._session: onnxruntime.InferenceSession | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -65,7 +85,7 @@ class ONNXProgram:
             f"ONNXProgram(opset {self.model.opset_imports.get('')}, {len(graph)} nodes, "
             f"{len(graph.initializers)} initializers, {_megabytes(size)})"
         ]
-        lines += [f"  in   {_describe(value)}" for value in graph.inputs]
+        lines += [f"  in   {_describe(value)}{self._role(value)}" for value in graph.inputs]
         lines += [f"  out  {_describe(value)}" for value in graph.outputs]
         return "\n".join(lines)
 
@@ -88,15 +108,18 @@ class ONNXProgram:
                 shape does not fit the model, or a Python constant differs from the captured one.
             InvalidOptionError: ``structured=True`` without an exported program.
         """
+        structured = self._takes_structured() and kwargs.pop("structured", False)
+        outputs = self._run(self._inputs(args, kwargs))
+        self._take_state(outputs, kwargs)
+        return self.unflatten(outputs) if structured else outputs
+
+    def _run(self, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
         from onnx_aot.program.session import joined_parts, run_session
 
-        structured = self._takes_structured() and kwargs.pop("structured", False)
-        inputs = self._inputs(args, kwargs)
         if self._session is None:
             self.initialize_inference_session()
         assert self._session is not None
-        outputs = joined_parts(self.model.graph.outputs, run_session(self._session, inputs))
-        return self.unflatten(outputs) if structured else outputs
+        return joined_parts(self.model.graph.outputs, run_session(self._session, inputs))
 
     def unflatten(self, outputs: Sequence[Any]) -> Any:
         """Gives outputs the structure that the captured module returns.
@@ -120,6 +143,19 @@ class ONNXProgram:
             )
         return structured(self.exported_program, outputs)
 
+    def reset_state(self) -> None:
+        """Makes ``state`` what it was when the model was exported, or last in ``apply_weights``."""
+        self.state = _copies(self._first_state)
+
+    @contextlib.contextmanager
+    def state_kept(self) -> Iterator[None]:
+        """A context after which ``state`` is what it was before, whatever was called."""
+        before = dict(self.state)
+        try:
+            yield
+        finally:
+            self.state = before
+
     def call_reference(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
         """The same with ONNX's reference implementation, which is slow and written in Python."""
         import onnx.reference
@@ -128,8 +164,10 @@ class ONNXProgram:
 
         evaluator = onnx.reference.ReferenceEvaluator(self.model_proto)
         feeds = {name: to_numpy(tensor) for name, tensor in self._inputs(args, kwargs).items()}
-        outputs: Any = evaluator.run(None, feeds)
-        return joined_parts(self.model.graph.outputs, tuple(map(from_numpy, outputs)))
+        returned: Any = evaluator.run(None, feeds)
+        outputs = joined_parts(self.model.graph.outputs, tuple(map(from_numpy, returned)))
+        self._take_state(outputs, kwargs)
+        return outputs
 
     def compute_values(
         self,
@@ -138,6 +176,8 @@ class ONNXProgram:
         kwargs: Mapping[str, Any] | None = None,
     ) -> tuple[torch.Tensor, ...]:
         """Runs the model and returns inner values by name, in the order asked for.
+
+        ``state`` stays as it is.
 
         Raises:
             InvalidOptionError: The main graph has no value of a name.
@@ -159,7 +199,7 @@ class ONNXProgram:
             self.release()
             with _outputs_replaced(graph, [inner[name] for name in wanted]):
                 try:
-                    computed = self(*args, **(kwargs or {}))
+                    computed = self._run(inputs)
                 finally:
                     self.release()
             known |= dict(zip(wanted, computed, strict=True))
@@ -202,11 +242,38 @@ class ONNXProgram:
         return not any("structured" in names for names in argument_names(self.exported_program))
 
     def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-        """The graph's inputs by name."""
+        """The graph's inputs by name: the arguments, and what the program holds."""
         from onnx_aot.program.session import checked_inputs
 
-        given = graph_inputs(self.exported_program, args, kwargs, self._forward)
-        return checked_inputs(self.model.graph.inputs, given)
+        held = {**self.weights, **self.state}
+        own = [value for value in self.model.graph.inputs if value.name in held]
+        others = [value for value in self.model.graph.inputs if value.name not in held]
+        given = self._given(kwargs)
+        rest = {name: value for name, value in kwargs.items() if name not in given}
+        fed = checked_inputs(own, fed_values(own, held, given))
+        return (
+            checked_inputs(others, graph_inputs(self.exported_program, args, rest, self._forward))
+            | fed
+        )
+
+    def _given(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Keyword arguments that are state or weights; an argument of the model goes first."""
+        if not kwargs or not (self.state or self.weights):
+            return {}
+        held = {*self.weights, *self.state}
+        for names in argument_names(self.exported_program) if self.exported_program else ():
+            held.difference_update(names)
+        return {name: value for name, value in kwargs.items() if name in held}
+
+    def _take_state(self, outputs: Sequence[torch.Tensor], kwargs: Mapping[str, Any]) -> None:
+        names = set(self.state) - set(self._given(kwargs))
+        if names:
+            self.state.update(new_state(self.model.graph.outputs, outputs, names))
+
+    def _role(self, value: ir.Value) -> str:
+        if value.name in self.state:
+            return " (state)"
+        return " (weight)" if value.name in self.weights else ""
 
     # --- saving ----------------------------------------------------------------------------------
 
@@ -254,7 +321,7 @@ class ONNXProgram:
         self.release()
 
     def apply_weights(self, state_dict: Mapping[str, torch.Tensor]) -> None:
-        """Replaces weights by their names in the PyTorch module.
+        """Replaces weights by their names in the PyTorch module, state and inputs among them.
 
         Args:
             state_dict: Tensors of the shapes and types that the model's weights have. Weights of
@@ -264,35 +331,18 @@ class ONNXProgram:
             InvalidOptionError: Shapes or types differ, or tied weights get different values;
                 nothing has been replaced.
         """
-        initializers = self.model.graph.initializers
-        names = self._initializer_names()
+        held = {*self.weights, *self.state}
+        values = weights_by_target(self.model.graph, self.exported_program, held)
+        for value, tensor in fitting_weights(values, state_dict):
+            name = str(value.name)
+            if name in self.state:
+                self._first_state[name], self.state[name] = tensor.clone(), tensor.clone()
+            elif name in self.weights:
+                self.weights[name] = tensor
+            else:
+                value.const_value = tensor_adapters.TorchTensor(real_parts(tensor), name=name)
         of_module = self.exported_program.state_dict if self.exported_program is not None else {}
-        wrong: list[str] = []
-        replaced: dict[str, tuple[str, torch.Tensor]] = {}
-        for given, value in state_dict.items():
-            name = names.get(given)
-            if name is None:
-                continue
-            # of complex numbers the model holds the parts
-            tensor = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
-            old = initializers[name].const_value
-            dtype, shape = dtypes.to_onnx(tensor.dtype), ir.Shape(tensor.shape)
-            if old is not None and (old.dtype != dtype or old.shape != shape):
-                wrong.append(
-                    f"{given} is {old.dtype.name}{old.shape} in the model, "
-                    f"{dtype.name}{shape} was given"
-                )
-            elif name in replaced and not _equal(replaced[name][1], tensor):
-                wrong.append(
-                    f"{given} and {replaced[name][0]} are one weight in the model, two different "
-                    "ones were given"
-                )
-            replaced.setdefault(name, (given, tensor))
-        if wrong:
-            raise InvalidOptionError("weights do not fit the model: " + "; ".join(wrong))
-        for name, (_, tensor) in replaced.items():
-            initializers[name].const_value = tensor_adapters.TorchTensor(tensor.detach(), name=name)
-        unknown = [given for given in state_dict if given not in names and given not in of_module]
+        unknown = [given for given in state_dict if given not in values and given not in of_module]
         if unknown:
             warnings.warn(
                 f"the model has no weight {', '.join(map(repr, unknown))}; not applied",
@@ -301,37 +351,9 @@ class ONNXProgram:
             )
         self.release()
 
-    def _initializer_names(self) -> dict[str, str]:
-        """Initializers by the names that their weights, also tied ones, have in the module."""
-        initializers = self.model.graph.initializers
-        program = self.exported_program
-        if program is None:
-            return {name: name for name in initializers}
-        targets = {
-            spec.arg.name: spec.target
-            for spec in program.graph_signature.input_specs
-            if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER)
-        }
-        names = {}
-        for name, value in initializers.items():
-            target = targets.get(value.metadata_props.get(ORIGINAL_NAME, name))
-            if target is not None:
-                names[str(target)] = name
-        held = {
-            _memory(program.state_dict[t]): n for t, n in names.items() if t in program.state_dict
-        }
-        for target, tensor in program.state_dict.items():
-            if _memory(tensor) in held:
-                names.setdefault(target, held[_memory(tensor)])
-        return names
 
-
-def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return (id(tensor) if tensor.is_meta else tensor.data_ptr(), tensor.shape, tensor.stride())
-
-
-def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return left is right or (not left.is_meta and not right.is_meta and torch.equal(left, right))
+def _copies(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
 def _weight(initializer: ir.Value) -> torch.Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 
+from onnx_aot.containers import constants_held, unwrapped
 from onnx_aot.torch_compat import (
     condition_holds,
     pytree,
@@ -93,7 +94,8 @@ def flat_inputs(
     specs = [
         spec for spec in captured.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT
     ]
-    leaves = pytree.tree_leaves((tuple(args), _in_order(captured, kwargs)))
+    held = constants_held((tuple(args), _in_order(captured, kwargs)))
+    leaves = pytree.tree_leaves(held)
     if len(leaves) != len(specs):
         return None
     names = ["" if isinstance(spec.arg, ConstantArgument) else spec.arg.name for spec in specs]
@@ -207,7 +209,7 @@ class _Inputs:
 
     def _stand_ins(self, shapes: Sequence[Any]) -> dict[str, Any]:
         """The arguments by name, with tensors that have sizes and no elements."""
-        leaves, structure = pytree.tree_flatten((self.args, self.kwargs))
+        leaves, structure = pytree.tree_flatten(constants_held((self.args, self.kwargs)))
         args, kwargs = pytree.tree_unflatten(
             [
                 torch.empty(shape, dtype=leaf.dtype, device="meta")
@@ -230,12 +232,12 @@ class _Inputs:
 
     def sample(self, sizes: dict[str, int]) -> Sample:
         assignment = self._assignment(sizes)
-        leaves, structure = pytree.tree_flatten((self.args, self.kwargs))
+        leaves, structure = pytree.tree_flatten(constants_held((self.args, self.kwargs)))
         resized = [
             _resized(leaf, self._concrete(shape, assignment))
             for leaf, shape in zip(leaves, self.shapes, strict=True)
         ]
-        args, kwargs = pytree.tree_unflatten(resized, structure)
+        args, kwargs = unwrapped(pytree.tree_unflatten(resized, structure))
         return Sample(sizes, args, kwargs)
 
 

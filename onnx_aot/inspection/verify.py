@@ -19,7 +19,8 @@ from onnx_aot.inspection.differences import (
     compare_types,
 )
 from onnx_aot.inspection.randomness import random_outputs
-from onnx_aot.inspection.sizes import flat_inputs, other_sizes, sizes_of
+from onnx_aot.inspection.sizes import Sample, flat_inputs, other_sizes, sizes_of
+from onnx_aot.inspection.trial import crash
 from onnx_aot.torch_compat import pytree
 
 __all__ = [
@@ -75,15 +76,25 @@ def verify_sizes(
         except Exception as error:
             results.append(SizeResult(sample.sizes, False, torch_refuses=_first_line(error)))
             continue
-        try:
-            found = _run_program(program, sample.args, sample.kwargs, expected)
-        except VerificationError:
-            raise
-        except Exception as error:
-            results.append(SizeResult(sample.sizes, False, runtime_refuses=_first_line(error)))
-        else:
-            results.append(SizeResult(sample.sizes, False, tuple(found)))
+        results.append(_at_size(program, sample, expected))
     return results
+
+
+def _at_size(
+    program: Any, sample: Sample, expected: tuple[list[Any], dict[str, torch.Tensor]]
+) -> SizeResult:
+    """Runs the ONNX model at a size that PyTorch takes."""
+    try:
+        if 0 in sample.sizes.values():
+            crashed = crash(program, program._inputs(*_copied(sample.args, sample.kwargs)))
+            if crashed:
+                return SizeResult(sample.sizes, False, runtime_refuses=crashed)
+        found = _run_program(program, sample.args, sample.kwargs, expected)
+    except VerificationError:
+        raise
+    except Exception as error:
+        return SizeResult(sample.sizes, False, runtime_refuses=_first_line(error))
+    return SizeResult(sample.sizes, False, tuple(found))
 
 
 def verify_against(
@@ -220,8 +231,7 @@ def _run_program(
 ) -> list[OutputDifference]:
     """Runs the ONNX model and compares what it returns, then what it writes."""
     ours_args, ours_kwargs = _copied(args, kwargs)
-    with program.state_kept():
-        actual = program(*ours_args, **ours_kwargs)
+    actual = program(*ours_args, **ours_kwargs)
     names = [str(value.name) for value in program.model.graph.outputs]
     leaves, written = expected
     random = _random_by_position(program.exported_program, len(leaves))

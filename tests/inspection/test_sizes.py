@@ -56,12 +56,11 @@ def test_conditions_of_the_model() -> None:
 
 def test_numbers_among_the_inputs() -> None:
     class Plus(nn.Module):
-        def forward(self, xs: dict[str, Tensor], k: int, flag: bool) -> Tensor:
-            return xs["a"] + k
+        def forward(self, xs: dict[str, Tensor], k: int, flag: bool, dtype: torch.dtype) -> Tensor:
+            return (xs["a"] + k).to(dtype)
 
-    found = tried(
-        Plus(), ({"a": torch.rand(3)}, 5, True), {"xs": {"a": {0: "n"}}, "k": Dim.DYNAMIC}
-    )
+    args = ({"a": torch.rand(3)}, 5, True, torch.float64)
+    found = tried(Plus(), args, {"xs": {"a": {0: "n"}}, "k": Dim.DYNAMIC})
     assert {"n": 1, "k": 1} in found
 
 

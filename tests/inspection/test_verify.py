@@ -87,6 +87,23 @@ def test_that_the_runtime_refuses_only_empty_inputs_is_a_warning() -> None:
         )
 
 
+def test_a_runtime_that_ends_the_process_on_empty_inputs() -> None:
+    def heads(q: Tensor, k: Tensor) -> Tensor:
+        return torch.einsum("bhqd,bhkd->bhqk", q, k)
+
+    args = (torch.rand(2, 1, 3, 4), torch.rand(2, 1, 5, 4))
+    with pytest.warns(
+        OnnxExporterWarning, match="refuses empty inputs that PyTorch takes: batch=0"
+    ):
+        program = onnx_aot.export(
+            heads, args, dynamic_shapes=({0: "batch"}, {0: "batch"}), verify=True
+        )
+    results = verify_sizes(program, heads, args, {})
+    assert "batch=0: ONNX Runtime refuses, PyTorch does not: it ends the process with SIG" in (
+        format_results(results)
+    )
+
+
 def test_sizes_that_torch_refuses_are_passed_over() -> None:
     def largest(x: Tensor) -> Tensor:
         return x.amax(0)

@@ -9,7 +9,7 @@
     |-- ConversionError               the captured graph could not become ONNX
     |   |-- UnsupportedOperatorError  operators without a translation, all of them at once
     |   |-- FunctionalizationError    an in-place write without a functional form
-    |   |-- OpsetError                an operator, or a type of it, that the opset does not have
+    |   |-- OpsetError                operators, or types of them, that the opset does not have
     |   `-- TranslationError          one node could not be translated
     |-- SaveError                     the file could not be written; nothing was changed on disk
     |-- InferenceError                the inputs do not fit the ONNX model
@@ -34,6 +34,7 @@ __all__ = [
     "FunctionalizationError",
     "InferenceError",
     "InvalidOptionError",
+    "MissingInOpset",
     "OnnxExporterError",
     "OnnxExporterWarning",
     "OpsetError",
@@ -90,8 +91,41 @@ class FunctionalizationError(ConversionError):
     """An in-place write has no functional form that this exporter knows."""
 
 
+@dataclasses.dataclass(frozen=True)
+class MissingInOpset:
+    """An ONNX operator, or a form of it, that the opset asked for does not have.
+
+    Attributes:
+        operator: The ONNX operator, such as ``"BitwiseAnd"``.
+        problem: What is missing, and which opset has it.
+        since: The lowest opset that has it; None when no opset that is emitted does.
+        targets: The model's operators that need it, with how many nodes call each.
+        locations: Where in the user's code, as ``"file:line in function"``, without repetition.
+    """
+
+    operator: str
+    problem: str
+    since: int | None = None
+    targets: tuple[tuple[str, int], ...] = ()
+    locations: tuple[str, ...] = ()
+
+
 class OpsetError(ConversionError):
-    """An ONNX operator does not exist in the opset asked for, or not for a type of input."""
+    """ONNX operators that do not exist in the opset asked for, or not for a type of input.
+
+    An export collects all of them in one error.
+
+    Attributes:
+        missing: One entry per operator and what is missing of it.
+        lowest: The lowest opset that has all of it; None when no opset that is emitted does.
+    """
+
+    def __init__(self, *missing: MissingInOpset) -> None:
+        self.missing = missing
+        sinces = [entry.since for entry in missing]
+        known = [since for since in sinces if since is not None]
+        self.lowest = max(known) if len(known) == len(sinces) else None
+        super().__init__(_describe_missing(missing, self.lowest))
 
 
 class TranslationError(ConversionError):
@@ -159,6 +193,20 @@ def _describe_unsupported(operators: tuple[UnsupportedOperator, ...]) -> str:
         if operator.schema:  # what has none is no operator of torch.ops
             lines += _stub(operator)
             break
+    return "\n".join(lines)
+
+
+def _describe_missing(missing: tuple[MissingInOpset, ...], lowest: int | None) -> str:
+    lines = []
+    if len(missing) > 1:
+        lines.append(f"the opset asked for lacks {len(missing)} things that the model needs:")
+    for entry in missing:
+        lines.append(entry.problem)
+        if entry.targets:
+            lines.append("    for " + ", ".join(f"{name} ({n}x)" for name, n in entry.targets))
+        lines += [f"    at {location}" for location in entry.locations]
+    if lowest is not None:
+        lines.append(f"Pass opset_version={lowest} or higher")
     return "\n".join(lines)
 
 

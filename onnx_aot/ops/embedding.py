@@ -9,7 +9,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.dtypes import to_onnx
-from onnx_aot.errors import OpsetError
+from onnx_aot.errors import MissingInOpset, OpsetError
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.creation import filled
 from onnx_aot.ops.registry import LIMITS, register
@@ -245,10 +245,10 @@ def _largest(
 ) -> tuple[Value, Value]:
     """The largest of each column of a bag and the first index that has it; 0 of an empty bag."""
     if op.opset < 18:
-        raise OpsetError(
-            f"ONNX operator ScatterND has no reduction 'max' in opset {op.opset}: it exists since "
-            "opset 18. Pass opset_version=18 or higher"
+        problem = (
+            f"ONNX ScatterND has no reduction 'max' in opset {op.opset}: it exists since opset 18"
         )
+        raise OpsetError(MissingInOpset("ScatterND", problem, 18))
     assert rows.dtype is not None
     place = op.Unsqueeze(bag, [1])
     lowest = filled(op, shape, -math.inf, rows.dtype)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import onnx
 import onnx.defs
 import onnx_ir as ir
 
-from onnx_aot.errors import ConversionError, OpsetError, TranslationError
+from onnx_aot.errors import ConversionError, MissingInOpset, OpsetError, TranslationError
 from onnx_aot.ops.limits import MAX_OPSET
 
-__all__ = ["OnnxOperator", "OutputType", "onnx_operator", "refused_type"]
+__all__ = ["OnnxOperator", "OutputType", "onnx_operator", "refused_form", "refused_type"]
 
 _PARAMETER = onnx.defs.OpSchema.FormalParameterOption
 
@@ -65,9 +65,9 @@ def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | Non
     except onnx.defs.SchemaError:
         if domain not in ("", "ai.onnx.ml"):
             return None
-        raise OpsetError(_absent(name, opset, domain)) from None
+        raise _absent(name, opset, domain) from None
     if schema.deprecated:
-        raise OpsetError(_absent(name, opset, domain))
+        raise _absent(name, opset, domain)
     allowed = {
         constraint.type_param_str: _dtypes(constraint.allowed_type_strs)
         for constraint in schema.type_constraints
@@ -147,27 +147,62 @@ def refused_type(operator: OnnxOperator, position: int, dtype: ir.DataType) -> C
         f"ONNX {name} takes no {dtype} in opset {opset}: its input {parameter} takes "
         f"{', '.join(accepted)}. "
     )
-    for later in range(opset + 1, MAX_OPSET + 1):
-        if not domain and _takes(name, later, position, dtype):
-            return OpsetError(f"{message}Opset {later} does: pass opset_version={later}")
+    for later in () if domain else range(opset + 1, MAX_OPSET + 1):
+        if _takes(name, later, position, dtype):
+            return OpsetError(MissingInOpset(name, f"{message}Opset {later} does", later))
     advice = "Convert the operand where the model computes this, for instance with x.float()"
     return TranslationError(message + advice)
 
 
 def _takes(name: str, opset: int, position: int, dtype: ir.DataType) -> bool:
-    try:
-        operator = onnx_operator(name, opset)
-    except OpsetError:  # deprecated by then
-        return False
+    operator = _in_opset(name, opset)
     types = operator.accepted[position : position + 1] if operator is not None else ()
     return any(dtype in accepted for accepted in types if accepted is not None)
 
 
-def _absent(name: str, opset: int, domain: str) -> str:
-    versions = sorted(
-        schema.since_version
+def refused_form(
+    operator: OnnxOperator, what: str, later: Callable[[OnnxOperator], bool]
+) -> Exception:
+    """The error for a form of an operator, such as an attribute, that the opset does not have.
+
+    Args:
+        operator: As it stands in the opset.
+        what: What is not taken, such as ``"no attribute 'axes'"``.
+        later: Whether the operator as it stands in another opset has the form.
+    """
+    message = f"ONNX {operator.name} takes {what} in opset {operator.opset}"
+    for opset in () if operator.domain else range(operator.opset + 1, MAX_OPSET + 1):
+        other = _in_opset(operator.name, opset)
+        if other is not None and later(other):
+            problem = f"{message}: it does since opset {opset}"
+            return OpsetError(MissingInOpset(operator.name, problem, opset))
+    return TypeError(message)
+
+
+def _in_opset(name: str, opset: int) -> OnnxOperator | None:
+    try:
+        return onnx_operator(name, opset)
+    except OpsetError:
+        return None
+
+
+def _absent(name: str, opset: int, domain: str) -> OpsetError:
+    history = {
+        schema.since_version: schema.deprecated
         for schema in onnx.defs.get_all_schemas_with_history()
-        if schema.name == name and schema.domain == domain and not schema.deprecated
-    )
-    known = f"it exists since opset {versions[0]}" if versions else "no opset has it"
-    return f"ONNX operator {name} does not exist in opset {opset}: {known}"
+        if schema.name == name and schema.domain == domain
+    }
+    since = min((v for v, gone in history.items() if v > opset and not gone), default=None)
+    gone = min((version for version, deprecated in history.items() if deprecated), default=None)
+    problem = f"ONNX operator {name} does not exist in opset {opset}: "
+    if domain:
+        problem = f"operator {name} of {domain} does not exist in its version {opset}: "
+    if since is not None:
+        problem += f"it exists since opset {since}"
+    else:
+        problem += f"it was removed in opset {gone}" if gone is not None else "no opset has it"
+    if since is not None and not domain and since > MAX_OPSET:
+        problem += f", which is later than {MAX_OPSET}, the last that is emitted"
+    if domain or since is None or since > MAX_OPSET:
+        since = None
+    return OpsetError(MissingInOpset(name, problem, since))

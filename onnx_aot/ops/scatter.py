@@ -11,7 +11,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.dtypes import is_floating
-from onnx_aot.errors import OpsetError
+from onnx_aot.errors import MissingInOpset, OpsetError
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.elementwise import floor_divide
 from onnx_aot.ops.indexing import IndexPlan, as_positions, counted, within
@@ -94,10 +94,11 @@ def aten_scatter_reduce(
     """Where the tensor's own elements do not count, those that are written start as neutral."""
     reduction = REDUCTIONS[reduce]
     if reduction in ("max", "min") and op.opset < 18:
-        raise OpsetError(
-            f"ONNX operator ScatterElements has no reduction {reduction!r} in opset {op.opset}: it "
-            "exists since opset 18"
+        problem = (
+            f"ONNX ScatterElements has no reduction {reduction!r} in opset {op.opset}: it exists "
+            "since opset 18"
         )
+        raise OpsetError(MissingInOpset("ScatterElements", problem, 18))
     reduced = _scattered(
         op, _start(op, self, dim, index, reduction, include_self), dim, index, src, reduction
     )

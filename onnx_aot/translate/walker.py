@@ -16,6 +16,7 @@ import torch.fx
 from onnx_aot.errors import (
     ConversionError,
     OnnxExporterError,
+    OpsetError,
     TranslationError,
     UnsupportedOperator,
     UnsupportedOperatorError,
@@ -40,6 +41,7 @@ from onnx_aot.translate.complex_nodes import (
 from onnx_aot.translate.decompose import Decomposer, Pieces
 from onnx_aot.translate.dimensions import Dimensions
 from onnx_aot.translate.metadata import Metadata
+from onnx_aot.translate.missing_in_opset import MissingForms
 from onnx_aot.translate.names import Names
 from onnx_aot.translate.promote import promote, promotes
 from onnx_aot.translate.provenance import location
@@ -157,15 +159,24 @@ class Walker:
     # --- translation -----------------------------------------------------------------------------
 
     def translate_nodes(self, graph: torch.fx.Graph) -> None:
-        """Translates every ``call_function`` node in order."""
+        """Translates every ``call_function`` node in order.
+
+        Raises:
+            OpsetError: The opset lacks what nodes need; the error lists all of it.
+            TranslationError: A translation failed on a node.
+        """
         stamped = len(self.op.functions)
+        missing = MissingForms(self.op)
         for node in graph.nodes:
             if node.op == "call_function":
                 start = len(self.op.nodes)
                 try:
-                    self.values[node] = self._translate(node)
-                    self._record(node)
+                    self._translate_node(node)
+                except OpsetError as error:
+                    missing.collect(error, node, self._translate_node)
+                    continue
                 except Exception as error:
+                    missing.check()
                     raise _located(error, node) from error
                 self._name(node, start)
                 self._metadata.stamp(self.op.nodes[start:], node)
@@ -173,6 +184,12 @@ class Walker:
                     for function in list(self.op.functions.values())[stamped:]:
                         self._metadata.stamp(function, node)
                     stamped = len(self.op.functions)
+
+        missing.check()
+
+    def _translate_node(self, node: torch.fx.Node) -> None:
+        self.values[node] = self._translate(node)
+        self._record(node)
 
     def enter_complex(self, node: torch.fx.Node, joined: ir.Value) -> None:
         """Splits an input or weight that holds complex numbers as ``torch.view_as_real`` does."""

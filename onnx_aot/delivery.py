@@ -6,16 +6,103 @@ import fnmatch
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from onnx_aot.errors import DynamicShapeError
 from onnx_aot.metadata_keys import OUTPUT_KIND, STATE
 from onnx_aot.options import Options
 from onnx_aot.recording import note
 
 if TYPE_CHECKING:
+    import torch
+
     from onnx_aot.capture.dynamic_shapes import DynamicShapes
+    from onnx_aot.capture.strategies import Captured
     from onnx_aot.inspection.record import ExportRecord
     from onnx_aot.program.program import ONNXProgram
 
-__all__ = ["check_delivered", "note_dropped", "note_lossy"]
+__all__ = ["check_delivered", "check_dimensions", "note_dimensions", "note_dropped", "note_lossy"]
+
+
+def note_dimensions(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    options: Options,
+    record: ExportRecord,
+    captured: Captured | None = None,
+) -> None:
+    """Says which dimensions are otherwise than asked, right after the capture.
+
+    Args:
+        program: The captured program.
+        requested: What was asked, less what was given up.
+        options: What was asked otherwise.
+        record: Gets the notes.
+        captured: How it was captured, with the user's lines; None: by the user.
+    """
+    from onnx_aot.capture.specialization import limits, relations
+
+    decisions = () if captured is None else captured.decisions
+    if captured is not None and captured.given_up:
+        _note_given_up(captured.given_up, options, record)
+    near = limits(program, requested, decisions)
+    if near:
+        note(
+            record,
+            "the model chooses between sizes, and was captured as it is around the example's; it "
+            f"may answer wrongly outside of {'; '.join(near)}. The report lists the conditions",
+        )
+    others = relations(program, requested, decisions)
+    if others:
+        note(record, f"dimensions have other names than were asked for: {'; '.join(others)}")
+
+
+def check_dimensions(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    options: Options,
+    record: ExportRecord,
+) -> None:
+    """Compares the sizes of a program with what was asked.
+
+    Raises:
+        DynamicShapeError: A dimension is static, or bound to the example's size, and
+            ``on_specialized`` is ``"error"``.
+    """
+    from onnx_aot.capture.specialization import describe, findings
+
+    found = findings(program, requested, ())
+    if found and options.on_specialized == "error":
+        raise DynamicShapeError(describe(found))
+    if found:
+        _note_given_up([str(finding) for finding in found], options, record)
+
+
+def _note_given_up(sentences: Sequence[str], options: Options, record: ExportRecord) -> None:
+    message = (
+        "dimensions that were asked to be dynamic are exported as the model needs them: "
+        + "; ".join(sentences)
+    )
+    if options.on_specialized == "allow":
+        record.notes.append(message)
+    else:
+        note(record, message)
+
+
+def _check_output_axes(program: ONNXProgram, options: Options) -> None:
+    """The outputs' part of ``dynamic_axes`` changes nothing, but may be mistaken."""
+    from onnx_aot.capture.dynamic_shapes import axes_of_dynamic_axes
+
+    shapes = {value.name: value.shape for value in program.model.graph.outputs}
+    for name, given in (options.dynamic_axes or {}).items():
+        shape = shapes.get(name)
+        if shape is None or name not in options.output_names:
+            continue
+        for axis in axes_of_dynamic_axes(name, given):
+            if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+                raise DynamicShapeError(
+                    f"dynamic_axes names axis {axis!r} of the output {name!r}, whose shape is "
+                    f"{[d if isinstance(d, int) else d.value for d in shape]}. Outputs need no "
+                    "entries: their dimensions follow from the inputs'"
+                )
 
 
 def check_delivered(
@@ -24,23 +111,13 @@ def check_delivered(
     """Compares what was asked with what came out.
 
     Raises:
-        DynamicShapeError: A dimension is static, or bound to the example's size.
+        DynamicShapeError: A dimension became static after the capture, or ``dynamic_axes`` names
+            an axis that an output does not have.
     """
-    from onnx_aot.capture.delivered import bound_dimensions, refuse_static, renamed
-
     captured = program.exported_program
     assert captured is not None
-    refuse_static(captured, requested)
-    bound = bound_dimensions(captured, requested, record.conditions)
-    if bound:
-        note(
-            record,
-            "the model chooses between sizes, and was captured as it is around the example's; it "
-            f"may answer wrongly outside of {'; '.join(bound)}. The report lists the conditions",
-        )
-    others = renamed(captured, requested)
-    if others:
-        note(record, f"dimensions have other names than were asked for: {'; '.join(others)}")
+    check_dimensions(captured, requested, options, record)
+    _check_output_axes(program, options)
     unused = [str(t) for t in options.custom_translation_table or () if str(t) not in record.direct]
     if unused:
         record.notes.append(

@@ -324,6 +324,7 @@ def _capture(
     from onnx_aot.capture.strategies import capture
     from onnx_aot.capture.training import training_operators
     from onnx_aot.containers import unwrapped
+    from onnx_aot.delivery import check_dimensions, note_dimensions
 
     asked = (
         options.dynamic_shapes,
@@ -336,14 +337,17 @@ def _capture(
         arguments = arguments_of_program(model)
         requested = resolve_dynamic_shapes(arguments, *asked)
         program = torch_compat.copy_program(model)
+        check_dimensions(program, requested, options, record)
+        note_dimensions(program, requested, options, record)
         record.strategy = "ExportedProgram"
     else:
         model = as_module(model)
         inputs = normalize_inputs(model, args, kwargs)
         arguments = bind_arguments(model, inputs)
         requested = resolve_dynamic_shapes(arguments, *asked)
-        captured = capture(model, inputs, requested.spec, arguments.collected)
-        program = captured.program
+        captured = capture(model, inputs, requested, arguments.collected, options.on_specialized)
+        program, requested = captured.program, captured.requested
+        note_dimensions(program, requested, options, record, captured)
         record.strategy = captured.strategy
     record.conditions = torch_compat.size_conditions(program)
     training = training_operators(program.graph)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.fx
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
-from onnx_aot.capture.dynamic_shapes import DynamicShapes, RequestedDim
-from onnx_aot.errors import DynamicShapeError
+from onnx_aot.capture.requested import SIZE_TERM, DynamicShapes, RequestedDim
 from onnx_aot.torch_compat import (
     condition_holds,
     example_size,
@@ -20,10 +20,16 @@ from onnx_aot.torch_compat import (
     symbolic_expression,
 )
 
-__all__ = ["bound_dimensions", "dimension_names", "keeps_dimensions", "refuse_static", "renamed"]
-
-# How torch writes one dimension of an input, in conditions and in messages.
-SIZE_TERM = re.compile(r"L\['(\w+)'\]((?:\['?\w+'?\])*)\.size\(\)\[(\d+)\]")
+__all__ = [
+    "Binding",
+    "bindings",
+    "conditions_by_dimension",
+    "dimension_names",
+    "keeps_dimensions",
+    "renamed",
+    "sizes_of",
+    "static_dimensions",
+]
 
 Size = int | torch.SymInt
 
@@ -41,73 +47,103 @@ def dimension_names(
         input_names: Names that the tensors among the inputs get, in order.
     """
     given: dict[str, str] = {}
-    for dim, size in _sizes(program, requested):
+    for dim, size in sizes_of(program, requested):
         symbol = root_symbol(size)
-        if symbol is not None and dim.name is not None and (dim.derived or _is_symbol(size)):
-            given.setdefault(symbol, dim.name)
+        # A derived dimension has its root in it, unless its relation was given up.
+        named = dim.name is not None and dim.derived != (symbol is not None and _is_symbol(size))
+        if symbol is not None and named:
+            given.setdefault(symbol, str(dim.name))
     taken = set(given.values())
     derived: dict[str, str] = {}
-    tensors = [leaf for leaf in _user_inputs(program) if leaf is not None]
-    for index, (name, shape) in enumerate(tensors):
-        shown = input_names[index] if index < len(input_names) else name
-        for axis, size in enumerate(shape):
+    inputs = [leaf for leaf in _user_inputs(program) if leaf and type(leaf.number) is not int]
+    for index, leaf in enumerate(inputs):
+        shown = input_names[index] if index < len(input_names) else leaf.name
+        labelled = [(f"{shown}_dim_{axis}", size) for axis, size in enumerate(leaf.shape)]
+        if leaf.number is not None:
+            labelled.append((shown, leaf.number))
+        for label, size in labelled:
             symbol = root_symbol(size)
             if symbol is not None and symbol not in given and symbol not in derived:
-                derived[symbol] = _unique(f"{shown}_dim_{axis}", taken)
+                derived[symbol] = _unique(label, taken)
     return derived | given
 
 
-def bound_dimensions(
-    program: torch.export.ExportedProgram, requested: DynamicShapes, conditions: Sequence[str]
-) -> list[str]:
-    """Looks for conditions that only sizes around the example's fulfil.
+@dataclasses.dataclass(frozen=True)
+class Binding:
+    """Conditions that only sizes around the example's fulfil, on one requested dimension.
 
-    The capture holds a dimension to be dynamic under such a condition, but answers with what it
+    The capture holds the dimension to be dynamic under such a condition, but answers with what it
     worked out from the example, such as half of the size in Python numbers, or a branch.
 
-    Returns:
-        A sentence for every such condition on a dimension that was asked to be dynamic.
-
-    Raises:
-        DynamicShapeError: The example's size is the only one that fulfils it, as for ``n == 1``.
+    Attributes:
+        dim: The dimension.
+        smallest: The smallest size that fulfils them; ``largest`` the largest.
+        condition: The first of them, as the user would write it.
     """
-    examples = {
-        (dim.path, dim.axis): example_size(size)
-        for dim, size in _sizes(program, requested)
-        if not dim.may_be_static
-    }
-    by_dimension: dict[tuple[str, int], list[tuple[str, str]]] = {}
+
+    dim: RequestedDim
+    smallest: int
+    largest: int
+    condition: str
+
+    @property
+    def fixes(self) -> bool:
+        """Whether the example's size is the only one."""
+        return self.smallest == self.largest
+
+    def __str__(self) -> str:
+        if self.fixes:
+            return f"{self.dim.place} to {self.smallest}"
+        return f"{self.dim.place} to {self.smallest} to {self.largest}"
+
+
+def bindings(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, conditions: Sequence[str]
+) -> list[Binding]:
+    """The dimensions that conditions bind to sizes around the example's."""
+    found = []
+    for dim, entries in conditions_by_dimension(requested, conditions).items():
+        example = _example(program, dim)
+        if dim.may_be_static or example is None:
+            continue
+        near = [entry for entry in entries if _only_near(entry.on_n, example)]
+        if near:
+            sizes = [n for n in range(_limit(example)) if all(_holds(e.on_n, n) for e in near)]
+            found.append(
+                Binding(
+                    dim, min(sizes, default=example), max(sizes, default=example), near[0].shown
+                )
+            )
+    return found
+
+
+class Condition(NamedTuple):
+    """A condition on one dimension: on ``n``, and as the user would write it."""
+
+    on_n: str
+    shown: str
+
+
+def conditions_by_dimension(
+    requested: DynamicShapes, conditions: Sequence[str]
+) -> dict[RequestedDim, list[Condition]]:
+    """The conditions on one requested dimension alone."""
+    found: dict[RequestedDim, list[Condition]] = {}
     for condition in conditions:
-        terms = {match[0]: match for match in SIZE_TERM.finditer(condition)}
-        if len(terms) == 1:
-            ((term, match),) = terms.items()
-            path, axis = match[1] + match[2], int(match[3])
-            shown = condition.replace(term, f"{path}.shape[{axis}]")
-            entry = (condition.replace(term, "n"), shown)
-            by_dimension.setdefault((path, axis), []).append(entry)
-    pinned, bound = [], []
-    for (path, axis), found in by_dimension.items():
-        example = examples.get((path, axis))
-        if example is None:
+        terms = {match[0] for match in SIZE_TERM.finditer(condition)}
+        if len(terms) != 1:
             continue
-        near = [entry for entry in found if _only_near(entry[0], example)]
-        if not near:
-            continue
-        sizes = [n for n in range(_limit(example)) if all(_holds(on_n, n) for on_n, _ in near)]
-        if len(sizes) > 1:
-            bound.append(f"{path}, axis {axis}: {min(sizes)} to {max(sizes)}")
-        else:
-            pinned.append(f"  {path}, axis {axis}: captured for {near[0][1]}")
-    if pinned:
-        raise DynamicShapeError(
-            "dimensions that were asked to be dynamic are bound to the example's size by "
-            "conditions in the model:\n"
-            + "\n".join(pinned)
-            + "\nMake the model compute with tensors or x.shape there instead of Python numbers, "
-            "give an example of another size where it is 0 or 1, or leave these dimensions out of "
-            "dynamic_shapes."
-        )
-    return bound
+        (term,) = terms
+        dim = requested.at(term)
+        if dim is not None:
+            entry = Condition(condition.replace(term, "n"), condition.replace(term, dim.size))
+            found.setdefault(dim, []).append(entry)
+    return found
+
+
+def _example(program: torch.export.ExportedProgram, dim: RequestedDim) -> int | None:
+    leaf = list(_user_inputs(program))[dim.leaf]
+    return None if leaf is None else example_size(leaf.size(dim.axis))
 
 
 def _only_near(condition: str, example: int) -> bool:
@@ -140,7 +176,7 @@ def keeps_dimensions(
 def _count_dynamic(program: torch.export.ExportedProgram) -> list[int]:
     results = next(iter(reversed(program.graph.nodes))).args[0]
     specs = program.graph_signature.output_specs
-    shapes = [leaf[1] for leaf in _user_inputs(program) if leaf is not None]
+    shapes = [leaf.shape for leaf in _user_inputs(program) if leaf is not None]
     for result, spec in zip(results, specs, strict=True):
         value = result.meta.get("val") if isinstance(result, torch.fx.Node) else None
         if spec.kind == OutputKind.USER_OUTPUT and isinstance(value, torch.Tensor):
@@ -148,46 +184,35 @@ def _count_dynamic(program: torch.export.ExportedProgram) -> list[int]:
     return [sum(map(_is_expression, shape)) for shape in shapes]
 
 
-def renamed(program: torch.export.ExportedProgram, requested: DynamicShapes) -> list[str]:
-    """A sentence for every dimension whose name is another than the one asked for."""
+def renamed(
+    program: torch.export.ExportedProgram, requested: DynamicShapes
+) -> Iterator[tuple[RequestedDim, str]]:
+    """Every dimension whose name is another than the one asked for, with a sentence."""
     names = dimension_names(program, requested)
-    found = []
-    for dim, size in _sizes(program, requested):
+    for dim, size in sizes_of(program, requested):
         symbol = root_symbol(size)
-        if dim.name is None or dim.derived or symbol is None:
+        if dim.name is None or symbol is None or (dim.derived and not _is_symbol(size)):
             continue
-        where = f"{dim.path}, axis {dim.axis} ({dim.name!r})"
         if not _is_symbol(size):
-            found.append(f"{where} is a multiple or sum of {names[symbol]!r}")
+            yield dim, f"{dim} is a multiple or sum of {names[symbol]!r}"
+        elif dim.derived:
+            yield dim, f"{dim} is a size of its own and is called {names[symbol]!r}"
         elif names[symbol] != dim.name:
-            found.append(f"{where} always equals {names[symbol]!r} and is called so")
-    return found
+            yield dim, f"{dim} always equals {names[symbol]!r} and is called so"
 
 
-def refuse_static(program: torch.export.ExportedProgram, requested: DynamicShapes) -> None:
-    """Compares the captured sizes with what was asked.
-
-    Raises:
-        DynamicShapeError: Dimensions that were asked to be dynamic are static.
-    """
-    static = [
-        f"  {dim.path}, axis {dim.axis}"
-        + (f" ({dim.name!r})" if dim.name else "")
-        + f": fixed at {size}"
-        for dim, size in _sizes(program, requested)
+def static_dimensions(
+    program: torch.export.ExportedProgram, requested: DynamicShapes
+) -> list[tuple[RequestedDim, int]]:
+    """The dimensions that were asked to be dynamic and are not, with their sizes."""
+    return [
+        (dim, example_size(size) or 0)
+        for dim, size in sizes_of(program, requested)
         if not dim.may_be_static and not _is_expression(size)
     ]
-    if static:
-        raise DynamicShapeError(
-            "dimensions that were asked to be dynamic came out static, because the model computes "
-            "with their example values, or was captured with them fixed:\n"
-            + "\n".join(static)
-            + "\nMake the model use x.shape there instead of Python numbers, or leave these "
-            "dimensions out of dynamic_shapes, or give them as Dim.AUTO to accept either."
-        )
 
 
-def _sizes(
+def sizes_of(
     program: torch.export.ExportedProgram, requested: DynamicShapes
 ) -> Iterator[tuple[RequestedDim, Size]]:
     """Each requested dimension with the size that the capture recorded."""
@@ -195,22 +220,38 @@ def _sizes(
     for dim in requested.requested:
         leaf = leaves[dim.leaf]
         if leaf is not None:
-            yield dim, leaf[1][dim.axis]
+            yield dim, leaf.size(dim.axis)
 
 
-def _user_inputs(
-    program: torch.export.ExportedProgram,
-) -> Iterator[tuple[str, Sequence[Size]] | None]:
-    """Per leaf of the inputs its name and shape; numbers have no shape, constants are None."""
+class _Input(NamedTuple):
+    """A leaf of the inputs: its name in the graph, and its shape or its value as a number."""
+
+    name: str
+    shape: tuple[Size, ...]
+    number: Size | None = None
+
+    def size(self, axis: int | None) -> Size:
+        if axis is None:
+            assert self.number is not None
+            return self.number
+        return self.shape[axis]
+
+
+def _user_inputs(program: torch.export.ExportedProgram) -> Iterator[_Input | None]:
+    """Per leaf of the inputs what the capture recorded; constants are None."""
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     for spec in program.graph_signature.input_specs:
         if spec.kind != InputKind.USER_INPUT:
             continue
         if isinstance(spec.arg, ConstantArgument):
-            yield None
+            value = spec.arg.value
+            yield _Input(spec.arg.name, (), value) if type(value) is int else None
             continue
         value = nodes[spec.arg.name].meta["val"]
-        yield spec.arg.name, tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+        if isinstance(value, torch.Tensor):
+            yield _Input(spec.arg.name, tuple(value.shape))
+        else:
+            yield _Input(spec.arg.name, (), value)
 
 
 def _unique(name: str, taken: set[str]) -> str:

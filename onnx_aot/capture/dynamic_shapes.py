@@ -6,7 +6,6 @@ specification that ``torch.export`` takes and the names that the ONNX model gets
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,50 +13,20 @@ import torch
 from torch.export import Dim
 
 from onnx_aot.capture.inputs import Arguments
+from onnx_aot.capture.requested import DynamicShapes, RequestedDim, refuse_contradictions
+from onnx_aot.capture.structure import (
+    Leaf,
+    children_of,
+    count_leaves,
+    is_registered,
+    leaves_of,
+)
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.torch_compat import example_size, pytree
 
-__all__ = ["DynamicShapes", "RequestedDim", "resolve_dynamic_shapes"]
+__all__ = ["DynamicShapes", "RequestedDim", "axes_of_dynamic_axes", "resolve_dynamic_shapes"]
 
 _HINTS = (type(Dim.DYNAMIC),)
-
-
-@dataclasses.dataclass(frozen=True)
-class RequestedDim:
-    """One dimension that was asked to be dynamic.
-
-    Attributes:
-        leaf: Which leaf of the flattened inputs.
-        path: The leaf as the user would write it, such as ``inputs[0]['x']``.
-        axis: Which of its dimensions, not negative.
-        name: The user's name for it, or None. A derived ``Dim`` such as ``2*n`` has its root's.
-        derived: Whether it is such a ``Dim``.
-        may_be_static: Whether the user left the decision to the capture (``Dim.AUTO``).
-    """
-
-    leaf: int
-    path: str
-    axis: int
-    name: str | None
-    derived: bool
-    may_be_static: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class DynamicShapes:
-    """The request in the form that ``torch.export`` takes, and dimension by dimension."""
-
-    spec: dict[str, Any] | None
-    requested: tuple[RequestedDim, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Leaf:
-    """One leaf of the inputs: its path, the name torch gives it, and its value."""
-
-    path: str
-    name: str
-    value: Any
 
 
 def resolve_dynamic_shapes(
@@ -83,29 +52,25 @@ def resolve_dynamic_shapes(
     Raises:
         DynamicShapeError: The request does not fit the inputs.
     """
-    bound = arguments.values
-    leaves = list(_leaves(bound))
-    names = _tensor_names(leaves, input_names)
-    dimensions: list[dict[int, Any]] = [{} for _ in leaves]
-    scalars: dict[int, Any] = {}
-    if dynamic_shapes is not None:
-        if isinstance(dynamic_shapes, (list, tuple)):
-            dynamic_shapes = _by_name(arguments.signature_order, dynamic_shapes)
-        for index, given in _by_leaf(bound, leaves, names, dynamic_shapes):
-            if type(leaves[index].value) is int and isinstance(given, _HINTS):
-                scalars[index] = given
-            else:
-                dimensions[index] = _axes(leaves[index], given)
-    elif dynamic_axes is not None:
-        for name, given in dynamic_axes.items():
-            if name in names:
-                index = names[name]
-                dimensions[index] = _axes(leaves[index], _axes_of_dynamic_axes(name, given))
-            elif name not in output_names:
-                raise DynamicShapeError(
-                    f"dynamic_axes names {name!r}, which is neither an input nor an output; "
-                    f"inputs are {', '.join(names)}"
-                )
+    leaves = list(leaves_of(arguments.values))
+    numbers: set[int] = set()
+    while True:  # numbers that become inputs take names of input_names too
+        names = _input_names(leaves, input_names, numbers)
+        if dynamic_shapes is not None:
+            given = dict(_by_leaf(arguments, leaves, names, dynamic_shapes))
+        else:
+            given = dict(_by_axes(dynamic_axes or {}, names, output_names))
+        dynamic = {i for i, wanted in given.items() if _is_dynamic_number(leaves[i], wanted)}
+        if dynamic <= numbers:
+            break
+        numbers |= dynamic
+    dimensions = [
+        {} if i in numbers else _axes(leaf, given.get(i)) for i, leaf in enumerate(leaves)
+    ]
+    asked: list[tuple[int, int | None, Any]] = [
+        (i, axis, dim) for i, axes in enumerate(dimensions) for axis, dim in axes.items()
+    ]
+    asked += [(i, None, given[i]) for i in sorted(numbers) if type(leaves[i].value) is int]
     requested = tuple(
         RequestedDim(
             leaf=index,
@@ -114,26 +79,66 @@ def resolve_dynamic_shapes(
             name=_name(dim),
             derived=hasattr(dim, "root"),
             may_be_static=_may_be_static(dim),
+            given=dim,
         )
-        for index, axes in enumerate(dimensions)
-        for axis, dim in axes.items()
+        for index, axis, dim in sorted(asked, key=lambda entry: entry[0])
         if _is_dynamic(dim)
     )
-    if not requested and not scalars:
-        return DynamicShapes(None, ())
-    _refuse_unequal(requested, leaves)
-    remaining = iter(
-        scalars.get(index)
-        or {axis: Dim.DYNAMIC if isinstance(dim, str) else dim for axis, dim in axes.items()}
-        or None
-        for index, axes in enumerate(dimensions)
+    refuse_contradictions(
+        [(dim, example_size(_size_of(leaves[dim.leaf].value, dim.axis))) for dim in requested]
     )
-    spec = {name: _mirror(value, remaining) for name, value in bound.items()}
-    return DynamicShapes(spec, requested)
+    return DynamicShapes(
+        arguments.values,
+        tuple(_hints(leaf, dimensions[i], given.get(i)) for i, leaf in enumerate(leaves)),
+        requested,
+        tuple(i for i in sorted(numbers) if type(leaves[i].value) is float),
+    )
 
 
-def _by_name(order: Sequence[str], given: Sequence[Any]) -> dict[str, Any]:
+def _hints(leaf: Leaf, axes: Mapping[int, Any], given: Any) -> Any:
+    """What ``torch.export`` is told about one leaf; it has no names, and no Dims for numbers."""
+    if isinstance(leaf.value, torch.Tensor):
+        return {a: Dim.DYNAMIC if isinstance(d, str) else d for a, d in axes.items()} or None
+    if type(leaf.value) is not int or not _is_dynamic_number(leaf, given):
+        return None
+    if isinstance(given, Dim):
+        return Dim.DYNAMIC(min=given.min, max=given.max)
+    return Dim.DYNAMIC if isinstance(given, str) else given
+
+
+def _is_dynamic_number(leaf: Leaf, given: Any) -> bool:
+    """Whether a leaf is a number that was asked to be an input of the model.
+
+    Raises:
+        DynamicShapeError: It is a bool, or another value that no model has for an input.
+    """
+    value = leaf.value
+    if given is None or isinstance(value, torch.Tensor) or not _is_dynamic(given):
+        return False
+    if not isinstance(given, (str, Dim, *_HINTS)):
+        return False  # refused with the dimensions
+    if type(value) in (int, float) and not hasattr(given, "root"):
+        return True
+    if type(value) is bool:
+        raise DynamicShapeError(
+            f"dynamic_shapes asks for {leaf.path} to be dynamic, which is the bool {value}: it "
+            "decides what is captured. Pass torch.tensor(" + str(value) + ") and choose with "
+            "torch.where or torch.cond, or export once for each value"
+        )
+    return False
+
+
+def _size_of(value: Any, axis: int | None) -> Any:
+    return value if axis is None else value.shape[axis]
+
+
+def _by_name(
+    order: Sequence[str], given: Sequence[Any], values: Mapping[str, Any]
+) -> dict[str, Any]:
     if len(given) > len(order):
+        only = values[order[0]] if len(order) == 1 else None
+        if isinstance(only, tuple) and len(only) == len(given):
+            return {order[0]: given}  # what *args takes, one by one
         raise DynamicShapeError(
             f"dynamic_shapes has {len(given)} entries, the model got {len(order)} arguments: "
             f"{', '.join(order)}"
@@ -141,89 +146,39 @@ def _by_name(order: Sequence[str], given: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(order, given, strict=False))
 
 
-def _refuse_unequal(requested: Sequence[RequestedDim], leaves: Sequence[Leaf]) -> None:
-    """A name stands for one size, so the example must not contradict it."""
-    first: dict[str, tuple[str, int]] = {}
-    for dim in requested:
-        size = example_size(leaves[dim.leaf].value.shape[dim.axis])
-        if dim.name is None or dim.derived or size is None:
-            continue
-        where, other = first.setdefault(dim.name, (f"{dim.path}, axis {dim.axis}", size))
-        if other != size:
-            raise DynamicShapeError(
-                f"dynamic_shapes gives the name {dim.name!r} to dimensions of different sizes: "
-                f"{where} is {other}, {dim.path}, axis {dim.axis} is {size}. A name stands for one "
-                "size; give them two names"
-            )
-
-
 # --- leaves and their names ----------------------------------------------------------------------
 
 
-def _leaves(bound: Mapping[str, Any]) -> Iterator[Leaf]:
-    found, _ = pytree.tree_flatten_with_path(dict(bound))
-    for path, value in found:
-        parts = [_key(entry) for entry in path]
-        yield Leaf(parts[0] + pytree.keystr(path[1:]), "_".join(parts), value)
-
-
-def _key(entry: Any) -> str:
-    for attribute in ("key", "idx", "name"):
-        if hasattr(entry, attribute):
-            return str(getattr(entry, attribute))
-    return str(entry)
-
-
-def _tensor_names(leaves: Sequence[Leaf], input_names: Sequence[str]) -> dict[str, int]:
-    """Every name by which a user may mean a tensor: torch's, the path, and the one in the model."""
+def _input_names(
+    leaves: Sequence[Leaf], input_names: Sequence[str], numbers: set[int]
+) -> dict[str, int]:
+    """Every name by which a user may mean a leaf: torch's, the path, and the one in the model."""
     names: dict[str, int] = {}
-    tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf.value, torch.Tensor)]
-    for index in tensors:
-        names.setdefault(leaves[index].name, index)
-        names.setdefault(leaves[index].path, index)
-    return names | dict(zip(input_names, tensors, strict=False))
-
-
-def _mirror(value: Any, remaining: Iterator[Any]) -> Any:
-    """The leaves' specifications in containers of the inputs' structure."""
-    children = _children(value)
-    if children is None:
-        return next(remaining)
-    mirrored = [_mirror(child, remaining) for _, child in children]
-    if _is_named_tuple(value):
-        return type(value)(*mirrored)
-    if type(value) not in pytree.BUILTIN_TYPES:
-        return mirrored  # what a registered class flattens to
-    node = pytree.SUPPORTED_NODES[type(value)]
-    return node.unflatten_fn(mirrored, node.flatten_fn(value)[1])
-
-
-def _children(value: Any) -> list[tuple[Any, Any]] | None:
-    """Keys and children of a container, one level deep; None for a leaf."""
-    if _is_named_tuple(value):
-        return list(enumerate(value))
-    node = pytree.SUPPORTED_NODES.get(type(value))
-    if node is None:
-        return None
-    children = node.flatten_fn(value)[0]
-    return list(
-        zip(value if isinstance(value, dict) else range(len(children)), children, strict=True)
-    )
-
-
-def _is_named_tuple(value: Any) -> bool:
-    return isinstance(value, tuple) and hasattr(value, "_fields")
+    for index, leaf in enumerate(leaves):
+        if isinstance(leaf.value, (torch.Tensor, int, float)):
+            names.setdefault(leaf.name, index)
+            names.setdefault(leaf.path, index)
+    inputs = [
+        i for i, leaf in enumerate(leaves) if i in numbers or isinstance(leaf.value, torch.Tensor)
+    ]
+    return names | dict(zip(input_names, inputs, strict=False))
 
 
 # --- reading the request -------------------------------------------------------------------------
 
 
 def _by_leaf(
-    bound: Mapping[str, Any], leaves: Sequence[Leaf], names: Mapping[str, int], given: Any
+    arguments: Arguments, leaves: Sequence[Leaf], names: Mapping[str, int], given: Any
 ) -> Iterator[tuple[int, Any]]:
     """Which leaves get which specification."""
+    bound = arguments.values
+    if isinstance(given, (list, tuple)):
+        given = _by_name(arguments.signature_order, given, bound)
     if isinstance(given, str):
-        given = dict.fromkeys(bound, given)
+        for index, leaf in enumerate(leaves):
+            if _has_dimensions(leaf.value):
+                yield index, given
+        return
     if not isinstance(given, Mapping):
         raise DynamicShapeError(
             f"dynamic_shapes is {type(given).__name__}; it is a dict by argument name, or a tuple "
@@ -233,8 +188,8 @@ def _by_leaf(
     position = 0
     for name, value in bound.items():
         first[name] = position
-        position += _count(value)
-    for name, specification in given.items():
+        position += count_leaves(value)
+    for name, specification in _named_collected(arguments, names, given):
         if name in bound:
             yield from _descend(bound[name], specification, first[name], name)
         elif name in names:
@@ -247,31 +202,52 @@ def _by_leaf(
             )
 
 
-def _count(value: Any) -> int:
-    children = _children(value)
-    return 1 if children is None else sum(_count(child) for _, child in children)
+def _named_collected(
+    arguments: Arguments, names: Mapping[str, int], given: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """The entries; one for ``**kwargs`` as a whole, as ``torch.export`` has it, is taken apart."""
+    for name, specification in given.items():
+        known = name in arguments.values or name in names
+        if known or not isinstance(specification, Mapping) or not arguments.collected:
+            yield name, specification
+        elif all(key in arguments.collected for key in specification):
+            yield from specification.items()
+        else:
+            yield name, specification
+
+
+def _has_dimensions(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() > 0
 
 
 def _descend(value: Any, given: Any, position: int, path: str) -> Iterator[tuple[int, Any]]:
     """Pairs the leaves below a value with their part of the specification."""
     if given is None:
         return
-    children = _children(value)
+    children = children_of(value)
     if children is None:
-        if not (isinstance(given, str) and not isinstance(value, torch.Tensor)):
-            yield position, given
+        yield position, given
+        return
+    leaves = pytree.tree_leaves(value)
+    if isinstance(given, str):  # the name of the first dimension of every tensor in it
+        yield from (
+            (position + order, given) for order, leaf in enumerate(leaves) if _has_dimensions(leaf)
+        )
+        return
+    registered = is_registered(value)
+    per_leaf = isinstance(given, (list, tuple)) and len(given) == len(leaves) != len(children)
+    if registered and per_leaf:
+        yield from enumerate(given, position)
         return
     for order, (key, child) in enumerate(children):
-        yield from _descend(
-            child, _child_of(given, key, order, len(children), path), position, f"{path}[{key!r}]"
-        )
-        position += _count(child)
+        below = f".{key}" if registered and isinstance(key, str) else f"[{key!r}]"
+        part = _child_of(given, key, order, len(children), path)
+        yield from _descend(child, part, position, path + below)
+        position += count_leaves(child)
     _refuse_unknown_keys(given, [key for key, _ in children], path)
 
 
 def _child_of(given: Any, key: Any, order: int, count: int, path: str) -> Any:
-    if isinstance(given, str):
-        return given
     if isinstance(given, Mapping):
         return given.get(key)
     if isinstance(given, (list, tuple)):
@@ -307,7 +283,12 @@ def _axes(leaf: Leaf, given: Any) -> dict[int, Any]:
         )
     rank = leaf.value.dim()
     if isinstance(given, str):
-        given = {0: given} if rank else {}
+        if not rank:
+            raise DynamicShapeError(
+                f"dynamic_shapes gives {given!r} for {leaf.path}, a tensor without dimensions; "
+                "leave it out: its value is an input of the model anyway"
+            )
+        given = {0: given}
     if isinstance(given, (list, tuple)):
         if len(given) != rank:
             raise DynamicShapeError(
@@ -338,7 +319,28 @@ def _axes(leaf: Leaf, given: Any) -> dict[int, Any]:
     return axes
 
 
-def _axes_of_dynamic_axes(name: str, given: Any) -> dict[int, Any]:
+def _by_axes(
+    dynamic_axes: Mapping[str, Any], names: Mapping[str, int], output_names: Sequence[str]
+) -> Iterator[tuple[int, Any]]:
+    """The inputs' part of ``dynamic_axes``; that of outputs is checked when the model is there."""
+    for name, given in dynamic_axes.items():
+        axes = axes_of_dynamic_axes(name, given)
+        if name in names:
+            yield names[name], axes
+        elif name not in output_names:
+            known = ", ".join(dict.fromkeys((*names, *output_names)))
+            raise DynamicShapeError(
+                f"dynamic_axes names {name!r}, which is neither an input nor an output in "
+                f"output_names; known are {known}"
+            )
+
+
+def axes_of_dynamic_axes(name: str, given: Any) -> dict[Any, Any]:
+    """``{axis: dimension}`` of one entry.
+
+    Raises:
+        DynamicShapeError: The entry is neither a dict nor a list.
+    """
     if isinstance(given, Mapping):
         return dict(given)
     if isinstance(given, (list, tuple)):

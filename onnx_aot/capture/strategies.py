@@ -5,28 +5,41 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import os
-import re
+import tempfile
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Literal
 
 import torch
 
 from onnx_aot import torch_compat
 from onnx_aot.capture.boundary import observed
-from onnx_aot.capture.delivered import SIZE_TERM
+from onnx_aot.capture.data_dependent import depends_on_data, describe_data_dependent
+from onnx_aot.capture.decisions import (
+    Decision,
+    decisions_observed,
+    location_of_error,
+    with_line,
+)
 from onnx_aot.capture.inputs import Inputs, name_collected
 from onnx_aot.capture.module_state import preserved_state
+from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
+from onnx_aot.capture.requested import DynamicShapes
+from onnx_aot.capture.specialization import (
+    describe,
+    describe_torch,
+    findings,
+    only_relations,
+    relaxed,
+)
 from onnx_aot.capture.stand_ins import stand_ins
+from onnx_aot.capture.torch_compat import log_folder, missing_fake_kernels, quiet_failures
 from onnx_aot.capture.tracing import tracing
 from onnx_aot.errors import CaptureError, DynamicShapeError
 
-__all__ = ["STRATEGIES", "Captured", "capture"]
+__all__ = ["STRATEGIES", "Captured", "capture", "capture_conditions"]
 
 logger = logging.getLogger(__name__)
-
-TORCH_FOLDER = os.path.dirname(torch.__file__)
 
 STRATEGIES: tuple[tuple[str, bool], ...] = (
     ("torch.export.export(strict=False)", False),  # traces through Python, refuses least
@@ -36,52 +49,132 @@ STRATEGIES: tuple[tuple[str, bool], ...] = (
 
 @dataclasses.dataclass(frozen=True)
 class Captured:
-    """The captured program and how it was obtained."""
+    """The captured program and how it was obtained.
+
+    Attributes:
+        program: The captured program.
+        strategy: Which call of torch gave it.
+        requested: What was asked, less what the model does not deliver and the user accepts.
+        decisions: What the capture decided about sizes, with the user's lines.
+        given_up: A sentence for every dimension that came out otherwise than asked.
+    """
 
     program: torch.export.ExportedProgram
     strategy: str
+    requested: DynamicShapes
+    decisions: tuple[Decision, ...]
+    given_up: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Model:
+    """What is captured, again and again where it has to be."""
+
+    module: torch.nn.Module
+    inputs: Inputs
+    collected: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Failure:
+    """One strategy that failed."""
+
+    strategy: str
+    error: Exception
+    decisions: tuple[Decision, ...]
 
 
 def capture(
-    module: torch.nn.Module, inputs: Inputs, dynamic_shapes: Any, collected: tuple[str, ...] = ()
+    module: torch.nn.Module,
+    inputs: Inputs,
+    requested: DynamicShapes,
+    collected: tuple[str, ...] = (),
+    on_specialized: Literal["error", "warn", "allow"] = "error",
 ) -> Captured:
     """Captures ``module(*args, **kwargs)`` as a graph of ATen operators.
 
     Args:
         module: It is the same afterwards.
         inputs: Example inputs.
-        dynamic_shapes: As ``torch.export`` takes them, by parameter name.
+        requested: What is to be dynamic.
         collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
+        on_specialized: ``"error"``: a dimension that the model fixes, or limits to less than a
+            ``Dim`` says, is an error; otherwise it is captured as the model needs it, and
+            ``given_up`` says so.
 
     Raises:
         DynamicShapeError: The model is not free in a dimension that was asked to be dynamic.
         CaptureError: Every strategy failed otherwise; the first failure is chained.
     """
-    failures: list[tuple[str, Exception]] = []
+    model = _Model(module, inputs, collected)
+    captured = _captured(model, requested)
+    if isinstance(captured, Captured):
+        found = findings(captured.program, requested, captured.decisions)
+        if not found:
+            return captured
+        if on_specialized == "error":
+            raise DynamicShapeError(describe(found))
+        given_up = tuple(map(str, found))
+        again = _captured(model, relaxed(requested, found))
+    else:
+        first = captured[0]
+        if not _violates_constraints(first.error):
+            raise CaptureError(_describe(model, requested, captured)) from first.error
+        free = _captured(model, relaxed(requested))
+        if not isinstance(free, Captured):
+            raise DynamicShapeError(
+                describe_torch(first.error, requested, first.decisions)
+            ) from first.error
+        found = findings(free.program, requested, free.decisions, refused=True)
+        given_up = tuple(map(str, found))
+        if not found and not only_relations(first.error):
+            given_up = (describe_torch(first.error, requested, first.decisions),)
+        if given_up and on_specialized == "error":
+            raise DynamicShapeError(describe(found) if found else given_up[0]) from first.error
+        again = _captured(model, relaxed(requested, found, first.error))
+        if not isinstance(again, Captured):
+            again = free
+    if not isinstance(again, Captured):
+        raise DynamicShapeError(describe(found)) from again[0].error
+    return dataclasses.replace(again, given_up=given_up)
+
+
+def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failure]:
+    """What the first strategy that succeeds gives, or why each failed."""
+    failures = []
+    spec = requested.spec
+    inputs = floats_as_tensors(model.inputs, requested.floats)
     for name, strict in STRATEGIES:
-        try:
-            with (
-                capture_conditions(lazy=not strict),
-                torch_compat.keep_frames_of(module.forward),
-                preserved_state(module),
-                observed(module, strict),
-            ):
-                name_collected(module, collected)
-                program = torch.export.export(
-                    module,
-                    inputs.args,
-                    inputs.kwargs,
-                    dynamic_shapes=dynamic_shapes,
-                    strict=strict,
-                )
-        except Exception as error:
-            logger.info("%s failed: %s", name, _first_line(error))
-            failures.append((name, error))
-            continue
-        return Captured(program, name)
-    if str(failures[0][1]).startswith("Constraints violated"):
-        raise DynamicShapeError(_describe_violations(failures)) from failures[0][1]
-    raise CaptureError(_describe(failures)) from failures[0][1]
+        with decisions_observed() as decisions:
+            try:
+                with _prepared(model, requested, strict):
+                    program = torch.export.export(
+                        model.module,
+                        inputs.args,
+                        inputs.kwargs,
+                        dynamic_shapes=spec,
+                        strict=strict,
+                    )
+            except Exception as error:
+                logger.info("%s failed: %s", name, _first_line(error))
+                failures.append(_Failure(name, error, tuple(decisions)))
+                continue
+        return Captured(program, name, requested, tuple(decisions))
+    return failures
+
+
+@contextlib.contextmanager
+def _prepared(model: _Model, requested: DynamicShapes, strict: bool) -> Iterator[None]:
+    with (
+        capture_conditions(lazy=not strict),
+        quiet_failures(),
+        torch_compat.keep_frames_of(model.module.forward),
+        preserved_state(model.module),
+        observed(model.module, strict),
+    ):
+        name_collected(model.module, model.collected)
+        take_floats_from_tensors(model.module, model.inputs, requested.floats)
+        yield
 
 
 @contextlib.contextmanager
@@ -103,45 +196,73 @@ def capture_conditions(lazy: bool = True) -> Iterator[None]:
         yield
 
 
-def _describe(failures: list[tuple[str, Exception]]) -> str:
+def _violates_constraints(error: Exception) -> bool:
+    return str(error).startswith("Constraints violated")
+
+
+def _describe(model: _Model, requested: DynamicShapes, failures: list[_Failure]) -> str:
+    """Why a model could not be captured: what, where in the user's code, and the edit to make."""
+    first = failures[0]
+    if depends_on_data(first.error):
+        described = _draft(model, requested, first)
+        if described is not None:
+            return f"the model could not be captured: {described}"
     lines = ["the model could not be captured:"]
-    for name, error in failures:
-        lines += ["", f"  {name}", f"    {type(error).__name__}: {error}".rstrip()]
+    said: set[str] = set()
+    for failure in failures:
+        message = _short(failure.error)
+        if message in said:
+            continue
+        said.add(message)
+        lines += ["", f"  {failure.strategy}", f"    {message}"]
+        lines += with_line(location_of_error(failure.error), "      ")
     lines += [
         "",
-        "Run torch.export.export(model, args) for the full story; torch.export.draft_export lists "
-        "every place that needs a change.",
+        "The failure of torch.export is chained, with its traceback. torch.export.draft_export "
+        "lists every place that needs a change.",
     ]
     return "\n".join(lines)
 
 
-_FIXED = re.compile(
-    r"You marked (.+) as dynamic but your code specialized it to be a constant \((.+?)\)"
+def _draft(model: _Model, requested: DynamicShapes, first: _Failure) -> str | None:
+    """All places that need the value of data, found by draft export where it gets through."""
+    inputs = floats_as_tensors(model.inputs, requested.floats)
+    with decisions_observed() as decisions, tempfile.TemporaryDirectory() as folder:
+        try:
+            with _prepared(model, requested, strict=False), log_folder(folder):
+                program = torch.export.draft_export(
+                    model.module, inputs.args, inputs.kwargs, dynamic_shapes=requested.spec
+                )
+        except Exception as error:
+            logger.info("torch.export.draft_export failed: %s", _first_line(error))
+        else:
+            missing = missing_fake_kernels(program)
+            described = describe_data_dependent(decisions, missing, complete=True)
+            if described is not None:
+                return described
+    return describe_data_dependent(first.decisions, (), complete=False)
+
+
+# Of what torch writes into a message: advice that is given better here, and traces.
+_NOISE = (
+    "\n\nThe error above occurred when calling torch.export.export",
+    "\nFor more information, run with TORCH_LOGS",
+    "\nSet TORCHDYNAMO_VERBOSE=1",
+    "\n  Developer debug context:",
+    "\n\nThe following call raised this error",
+    "\n\nfrom user code:",
+    "\n\nWhile executing %",
 )
-_FRAME = re.compile(r'File "(.+)", line (\d+), in (\S+)')
 
 
-def _describe_violations(failures: list[tuple[str, Exception]]) -> str:
-    """What torch found, by the user's names, and the user's line where strict capture saw it."""
-    text = str(failures[0][1])
-    found, _, suggested = text.partition("Suggested fixes:\n")
-    lines = ["the model is not free in dimensions that were asked to be dynamic:"]
-    for line in found.splitlines():
-        if line.startswith("  - "):
-            finding = SIZE_TERM.sub(r"\1\2, axis \3", line[4:])
-            fixed = _FIXED.match(finding)
-            lines.append(f"  {fixed[1]}: fixed at {fixed[2]}" if fixed else f"  {finding}")
-    frames = [frame for _, error in failures for frame in _FRAME.findall(str(error))]
-    of_user = [f for f in frames if not f[0].startswith((TORCH_FOLDER, "<"))]
-    if of_user:
-        file, number, function = of_user[-1]
-        lines.append(f"  at {file}:{number} in {function}")
-    lines += [f"  torch suggests {line.strip()}" for line in suggested.splitlines() if "=" in line]
-    lines.append(
-        "Make the model use x.shape there instead of Python numbers, narrow the dimension with "
-        "torch.export.Dim(name, min=..., max=...), or leave it out of dynamic_shapes."
-    )
-    return "\n".join(lines)
+def _short(error: Exception) -> str:
+    """An error in a few lines."""
+    text = str(error)
+    for noise in _NOISE:
+        text = text.partition(noise)[0]
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    shown = "\n    ".join(lines[:8]) + (" ..." if len(lines) > 8 else "")
+    return f"{type(error).__name__}: {shown}".rstrip()
 
 
 def _first_line(error: Exception) -> str:

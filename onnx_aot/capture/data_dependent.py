@@ -1,0 +1,124 @@
+"""Captures that fail because the model asks for the value of its data: all places, and the edits.
+
+A graph has no values while it is captured, so ``if x.sum() > 0`` cannot be followed. Draft export
+goes on with the values that the example gives, and so comes to every such place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from onnx_aot.capture.decisions import Decision, Location, with_line
+
+__all__ = ["depends_on_data", "describe_data_dependent"]
+
+
+def depends_on_data(error: BaseException | None) -> bool:
+    """Whether a capture failed because it needs the value of data, or a fake kernel.
+
+    Draft export can say more about these.
+    """
+    while error is not None:
+        name = type(error).__name__
+        if name in ("GuardOnDataDependentSymNode", "UnsupportedOperatorException"):
+            return True
+        if "fake impl" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def describe_data_dependent(
+    decisions: Sequence[Decision], missing: Sequence[str], complete: bool
+) -> str | None:
+    """Every place with its edit, or None where no place is known.
+
+    Args:
+        decisions: What the captures decided.
+        missing: Custom operators without a fake kernel.
+        complete: Whether draft export came to the end of the model.
+    """
+    wanted = "assumed" if complete else "undecided"
+    places: dict[tuple[Location, str], Decision] = {}
+    for decision in decisions:
+        if decision.kind == wanted and decision.location is not None:
+            places.setdefault((decision.location, decision.text), decision)
+    if not complete:  # the last is the one that the capture failed at
+        places = dict(list(places.items())[-1:])
+    if not places and not missing:
+        return None
+    lines = []
+    if places:
+        count = f"in {len(places)} places" if len(places) > 1 else "in one place"
+        lines.append(
+            f"the model needs the values of its data while it is captured, {count}, and a graph "
+            "has none then:"
+        )
+        for decision in places.values():
+            lines += [*with_line(decision.location, "  "), f"      cure: {_cure(decision)}"]
+    if missing:
+        lines.append("custom operators have no fake kernel, which says what shape they return:")
+        for operator in missing:
+            lines += [f"  {operator}", f"      cure: @torch.library.register_fake({operator!r})"]
+    if not complete:
+        lines.append("There may be more places behind this one.")
+    return "\n".join(lines)
+
+
+_BRANCH = re.compile(r"^(if|elif|assert)\b|\bif\b.*\belse\b|\b(and|or|not)\b")
+_WHILE = re.compile(r"^while\b")
+_LOOP = re.compile(r"\bfor\b.*\bin\b|\brange\(")
+_WHOLE = re.compile(r"\bint\(")
+_ITEM = re.compile(r"\.(item|tolist)\(\)")
+WHERE = (
+    "choose with torch.where(condition, a, b), or with torch.cond(condition, f, g, operands) "
+    "where f and g compute"
+)
+
+
+def _cure(decision: Decision) -> str:
+    """The edit that helps at one line, judged by what it is and what is asked."""
+    text = "" if decision.location is None else decision.location.text
+    asks = bool(getattr(decision.expression, "is_Boolean", False))
+    if _WHILE.search(text):
+        return (
+            "loop with torch.ops.higher_order.while_loop(condition, body, operands), or a fixed "
+            "number of times"
+        )
+    if _LOOP.search(text) and not asks:
+        return (
+            "how often Python loops must not depend on data: compute on whole tensors with a mask "
+            "(torch.arange(limit) < n), or loop with torch.ops.higher_order.while_loop"
+        )
+    if not asks and _WHOLE.search(text):
+        return (
+            "convert while it is a tensor, int(t) becomes t.to(torch.int64).item(), and "
+            "torch.floor(t) what math.floor(t) was"
+        )
+    if not asks:
+        return (
+            "a Python number is needed there: keep the value a tensor, without .item(), or make "
+            "it an argument of forward"
+        )
+    holds = _check(decision)
+    if _BRANCH.search(text):
+        always = "" if holds is None else f"; if it always goes the same way, write {holds} above"
+        return WHERE + always
+    if holds is None:
+        made = next(iter(decision.made_at.values()), None)
+        where = "" if made is None or _ITEM.search(text) else f", made at {made}"
+        return (
+            f"give the value a name (n = ....item()){where}, and say what always holds for it "
+            "before this line, such as torch._check(n > 0); " + WHERE
+        )
+    return f"say above this line what always holds: {holds}"
+
+
+def _check(decision: Decision) -> str | None:
+    """``torch._check`` of what the example showed, where the line has names for all values."""
+    if not set(decision.symbols) <= set(decision.names):
+        return None
+    if decision.kind == "undecided":
+        return f"torch._check({decision.text}), or of its opposite"
+    return f"torch._check({decision.text})"

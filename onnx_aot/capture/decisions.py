@@ -1,0 +1,186 @@
+"""Where in the user's code the capture decided about a size: the lines that errors name."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import linecache
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Any
+
+import torch
+
+from onnx_aot.capture import torch_compat
+from onnx_aot.errors import PACKAGE
+from onnx_aot.torch_compat import pytree, symbolic_expression
+
+__all__ = ["Decision", "Location", "decisions_observed", "location_of_error", "with_line"]
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Location:
+    """A line of code that is neither torch's nor this package's.
+
+    Attributes:
+        file: Its file.
+        line: Its number, from 1.
+        function: The function it is in.
+        caller: The nearest line around it that is not in an installed package, where it is in one.
+    """
+
+    file: str
+    line: int
+    function: str
+    caller: Location | None = None
+
+    def __str__(self) -> str:
+        called = "" if self.caller is None else f", called from {self.caller}"
+        return f"{self.file}:{self.line} in {self.function}{called}"
+
+    @property
+    def text(self) -> str:
+        """The line itself, or an empty string where its source is not at hand."""
+        return linecache.getline(self.file, self.line).strip()
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """One thing that the capture assumes about symbolic sizes or values.
+
+    Attributes:
+        kind: ``"guard"``, ``"assumed"`` or ``"undecided"``, see ``observe_decisions``.
+        expression: What holds, over symbols; or the number that is needed.
+        symbols: Per symbol the sources that it comes from (``L['x'].size()[0]``) and its value in
+            the example, which data-dependent symbols do not have.
+        location: The user's line.
+        names: What that line's function calls the symbols, where it has names for them.
+        made_at: Where data-dependent symbols were made.
+    """
+
+    kind: str
+    expression: Any
+    symbols: Mapping[str, tuple[tuple[str, ...], int | None]]
+    location: Location | None
+    names: Mapping[str, str]
+    made_at: Mapping[str, Location]
+
+    def holds(self, values: Mapping[str, int]) -> bool | None:
+        """Whether it holds when some symbols have other values and the rest those of the example.
+
+        None: that cannot be told.
+        """
+        examples = {s: hint for s, (_, hint) in self.symbols.items() if hint is not None}
+        return torch_compat.decided_at(self.expression, {**examples, **values})
+
+    @property
+    def text(self) -> str:
+        """The expression as Python in the names of the user's function."""
+        return torch_compat.python_expression(self.expression, self.names)
+
+
+@contextlib.contextmanager
+def decisions_observed() -> Iterator[list[Decision]]:
+    """Collects what a capture decides about sizes, for the duration."""
+    found: list[Decision] = []
+    boundary = sys._getframe(2)  # whoever entered the context manager
+
+    def seen(kind: str, env: Any, expression: Any) -> None:
+        frame, location = _user_frame(sys._getframe(2), boundary)
+        symbols = torch_compat.decision_symbols(env, expression)
+        names: dict[str, str] = {}
+        made_at: dict[str, Location] = {}
+        if kind != "guard":
+            names = {} if frame is None else _names_of_symbols(frame)
+            for symbol, (sources, _) in symbols.items():
+                made = None if sources else _innermost(torch_compat.creation_stack(env, symbol))
+                if made is not None:
+                    made_at[symbol] = made
+        found.append(Decision(kind, expression, symbols, location, names, made_at))
+
+    with torch_compat.observe_decisions(seen):
+        yield found
+
+
+def location_of_error(error: BaseException) -> Location | None:
+    """The user's innermost line in the traceback of an error, above the call of this package."""
+    places = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        places.append(Location(code.co_filename, traceback.tb_lineno, code.co_name))
+        traceback = traceback.tb_next
+    return _with_caller([place for place in reversed(places) if _is_users(place.file)])
+
+
+def with_line(location: Location | None, indent: str = "      ") -> list[str]:
+    """The line and where it stands, as lines of a message."""
+    if location is None:
+        return []
+    shown = [f"{indent}{location.text}"] if location.text else []
+    return [*shown, f"{indent}at {location}"]
+
+
+def _user_frame(
+    frame: FrameType | None, boundary: FrameType
+) -> tuple[FrameType | None, Location | None]:
+    """The innermost frame of the user's between here and the capture, and where it is."""
+    places: list[Location] = []
+    innermost = None
+    while frame is not None and frame is not boundary:
+        file = frame.f_code.co_filename
+        if _is_users(file):
+            innermost = innermost or frame
+            places.append(Location(file, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    if innermost is None:  # the user's code is not running while its bytecode is analysed
+        return None, _innermost(torch_compat.dynamo_stack())
+    return innermost, _with_caller(places)
+
+
+def _innermost(stack: list[Any]) -> Location | None:
+    places = [Location(f.filename, f.lineno or 0, f.name) for f in reversed(stack)]
+    return _with_caller([place for place in places if _is_users(place.file)])
+
+
+def _with_caller(places: list[Location]) -> Location | None:
+    """The innermost of the user's lines, with the first outside of installed packages."""
+    if not places:
+        return None
+    own = next((place for place in places if not _is_installed(place.file)), None)
+    return places[0] if own in (None, places[0]) else dataclasses.replace(places[0], caller=own)
+
+
+def _is_users(file: str) -> bool:
+    if file.startswith((_TORCH, PACKAGE, "<")):
+        return False
+    return not file.startswith(_PYTHON) or _is_installed(file)
+
+
+def _is_installed(file: str) -> bool:
+    return any(folder in file for folder in _INSTALLED)
+
+
+def _names_of_symbols(frame: FrameType) -> dict[str, str]:
+    """What a function's variables call the symbols that they hold."""
+    names: dict[str, str] = {}
+    for variable, value in frame.f_locals.items():
+        with contextlib.suppress(Exception):  # containers that cannot be flattened
+            for path, leaf in pytree.tree_flatten_with_path(value)[0]:
+                shown = variable + pytree.keystr(path)
+                if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                    names.setdefault(str(symbolic_expression(leaf)), shown)
+                elif isinstance(leaf, torch.Tensor):
+                    sizes: list[Any] = list(leaf.shape)
+                    for axis, size in enumerate(sizes):
+                        if isinstance(size, torch.SymInt):
+                            symbol = str(symbolic_expression(size))
+                            names.setdefault(symbol, f"{shown}.shape[{axis}]")
+    return names

@@ -1,0 +1,384 @@
+"""Dimensions that the model fixes or limits against what was asked: which, by which line, what now.
+
+Everything here runs when a capture did not deliver what was asked, and may take its time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.export import Dim
+
+from onnx_aot.capture.decisions import Decision, Location, with_line
+from onnx_aot.capture.delivered import (
+    bindings,
+    conditions_by_dimension,
+    renamed,
+    sizes_of,
+    static_dimensions,
+)
+from onnx_aot.capture.requested import SIZE_TERM, DynamicShapes, RequestedDim
+from onnx_aot.torch_compat import condition_holds, example_size, size_conditions
+
+__all__ = [
+    "Finding",
+    "describe",
+    "describe_torch",
+    "findings",
+    "limits",
+    "only_relations",
+    "relations",
+    "relaxed",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One requested dimension that is not as free as it was asked to be.
+
+    Attributes:
+        dim: The dimension.
+        what: What is the matter with it, such as ``fixed at 4``.
+        lines: The user's lines that made it so, where they are known.
+        cure: The edit to make, or an empty string for what helps in general.
+        static: Whether only the example's size is right.
+    """
+
+    dim: RequestedDim
+    what: str
+    lines: tuple[Location, ...]
+    cure: str = ""
+    static: bool = True
+
+    def __str__(self) -> str:
+        """In one line, for a warning."""
+        by = "; ".join(f"`{line.text}` at {line}" for line in self.lines)
+        return f"{self.dim} is {self.what}" + (f" by {by}" if by else "")
+
+
+def findings(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    decisions: Sequence[Decision],
+    refused: bool = False,
+) -> list[Finding]:
+    """What the model takes from the requested dimensions.
+
+    Args:
+        program: The capture; where torch refused the request, the one with ``Dim.AUTO``.
+        requested: What was asked.
+        decisions: What the capture decided.
+        refused: Whether torch refused the request. Where it did not, every ``Dim`` has its range.
+    """
+    conditions = size_conditions(program)
+    found = []
+    for dim, size in static_dimensions(program, requested):
+        lines = _lines_fixing(_symbol(dim, requested, decisions), decisions)
+        found.append(Finding(dim, f"fixed at {size}", lines, _cure_by_line(lines, dim, size)))
+    static = {finding.dim for finding in found}
+    for binding in bindings(program, requested, conditions):
+        if binding.fixes and binding.dim not in static:
+            static.add(binding.dim)
+            lines = _lines_on(binding.dim, requested, decisions, binding.condition)
+            what = f"fixed at {binding.smallest}: captured for {binding.condition}"
+            cure = _cure_by_line(lines, binding.dim, None)
+            if binding.smallest in (0, 1):
+                cure = "give an example of another size; 0 and 1 broadcast, larger sizes do not"
+            found.append(Finding(binding.dim, what, lines, cure))
+    if refused:
+        found += _limited(program, requested, decisions, static)
+    return found
+
+
+def _limited(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    decisions: Sequence[Decision],
+    static: set[RequestedDim],
+) -> Iterator[Finding]:
+    """Dimensions whose ``Dim`` promises more than the model takes; a name promises nothing."""
+    examples = {dim: example_size(size) for dim, size in sizes_of(program, requested)}
+    for dim, entries in conditions_by_dimension(requested, size_conditions(program)).items():
+        if dim in static or not hasattr(dim.given, "__name__"):
+            continue
+        violated = next((e for e in entries if not _holds_in_limits(e.on_n, dim)), None)
+        if violated is None:
+            continue
+        lines = _lines_on(dim, requested, decisions, violated.shown)
+        smallest, largest = dim.limits
+        upper = "on" if largest == math.inf else f"to {largest}"
+        what = f"limited to {violated.shown}; {dim.given.__name__} is from {smallest} {upper}"
+        cure = _narrower(dim, [entry.on_n for entry in entries], examples.get(dim) or 1)
+        yield Finding(dim, what, lines, cure, static=False)
+
+
+def describe(found: Sequence[Finding]) -> str:
+    """All findings, each with the user's line and the edit to make."""
+    lines = ["the model is not free in dimensions that were asked to be dynamic:"]
+    for finding in found:
+        lines.append(f"  {finding.dim}: {finding.what}")
+        for line in finding.lines:
+            lines += with_line(line)
+        if finding.cure:
+            lines.append(f"      cure: {finding.cure}")
+    names = ", ".join(dict.fromkeys(finding.dim.place for finding in found))
+    lines.append(
+        "Where a size is no matter of choice, leave it out of dynamic_shapes or write Dim.AUTO "
+        f'for it ({names}); on_specialized="warn" exports it as the model needs it, with a warning.'
+    )
+    return "\n".join(lines)
+
+
+_MESSAGE = re.compile(r"^  - (.+)$", re.MULTILINE)
+
+
+def describe_torch(
+    error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]
+) -> str:
+    """Torch's own words on violated constraints, in the user's names, with the lines at hand."""
+    text, _, suggested = str(error).partition("Suggested fixes:\n")
+    lines = ["the model is not free in dimensions that were asked to be dynamic:"]
+    for sentence in _MESSAGE.findall(text):
+        terms = {match[0] for match in SIZE_TERM.finditer(sentence)}
+        dims = [dim for dim in map(requested.at, sorted(terms)) if dim is not None]
+        shown = re.sub(r" and [^ ]+ <= IntInfinity\(\)", "", sentence)
+        for term in terms:
+            dim = requested.at(term)
+            shown = shown.replace(term, term if dim is None else dim.size)
+        lines.append(f"  {shown}")
+        places = [place for dim in dims for place in _lines_on(dim, requested, decisions)]
+        for place in list(dict.fromkeys(places))[:3]:
+            lines += with_line(place)
+    fixes = [line.strip() for line in suggested.splitlines() if "=" in line]
+    if fixes:
+        lines.append("cure: give dynamic_shapes what the model needs, " + "; ".join(fixes))
+    lines.append(
+        "Or leave these dimensions out of dynamic_shapes, or write Dim.AUTO or names for them."
+    )
+    return "\n".join(lines)
+
+
+def only_relations(error: Exception) -> bool:
+    """Whether torch complains only of sizes that depend on each other, and stay dynamic."""
+    sentences = _MESSAGE.findall(str(error))
+    known = ("must always be equal", "was inferred to be equal to")
+    return bool(sentences) and all(any(k in text for k in known) for text in sentences)
+
+
+def relaxed(
+    requested: DynamicShapes, found: Sequence[Finding] | None = None, error: Exception | None = None
+) -> DynamicShapes:
+    """The request as the model can deliver it.
+
+    Args:
+        requested: What was asked.
+        found: What the model takes from it: fixed dimensions become static, limited ones are left
+            to the capture. None: all are left to it.
+        error: Torch's complaint; the dimensions that it names are left to the capture.
+    """
+    hints: dict[RequestedDim, Any] = {}
+    named = {match[0] for match in SIZE_TERM.finditer(str(error))} if error else set()
+    violated = {requested.at(term) for term in named} | {f.dim for f in found or ()}
+    names = {dim.name for dim in violated if dim is not None} - {None}
+    for dim in requested.requested:
+        if found is None or dim in violated or dim.name in names:
+            smallest, largest = dim.limits
+            largest_given = None if largest == math.inf else int(largest)
+            limited = (smallest or None, largest_given) != (None, None) and not dim.derived
+            hints[dim] = Dim.AUTO(min=smallest or None, max=largest_given) if limited else Dim.AUTO
+    for finding in found or ():
+        if finding.static:
+            hints[finding.dim] = Dim.STATIC
+    return requested.replaced(hints)
+
+
+def relations(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, decisions: Sequence[Decision]
+) -> list[str]:
+    """Sentences on dimensions that turned out to depend on others, with the line that says so."""
+    found = []
+    for dim, sentence in renamed(program, requested):
+        symbol = _symbol(dim, requested, decisions)
+        line = next(
+            (
+                decision.location
+                for decision in decisions
+                if decision.kind == "guard" and decision.location is not None
+                if symbol in decision.symbols and len(decision.symbols) > 1
+            ),
+            None,
+        )
+        found.append(sentence + (f", by `{line.text}` at {line}" if line else ""))
+    return found
+
+
+def limits(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, decisions: Sequence[Decision]
+) -> list[str]:
+    """Sentences on dimensions that are right only for sizes around the example's."""
+    found = []
+    for binding in bindings(program, requested, size_conditions(program)):
+        if binding.fixes:
+            continue
+        lines = _lines_on(binding.dim, requested, decisions, binding.condition)
+        by = "".join(f", by `{line.text}` at {line}" for line in lines)
+        found.append(f"{binding.dim.place}: {binding.smallest} to {binding.largest}{by}")
+    return found
+
+
+# --- lines ---------------------------------------------------------------------------------------
+
+
+def _symbol(
+    dim: RequestedDim, requested: DynamicShapes, decisions: Sequence[Decision]
+) -> str | None:
+    """What the decisions call a dimension."""
+    for decision in decisions:
+        for symbol, (sources, _) in decision.symbols.items():
+            if any(requested.at(source) == dim for source in sources):
+                return symbol
+    return None
+
+
+def _lines_on(
+    dim: RequestedDim,
+    requested: DynamicShapes,
+    decisions: Sequence[Decision],
+    condition: str | None = None,
+) -> tuple[Location, ...]:
+    """The lines that decided something about a dimension: where they can be told, a condition."""
+    symbol = _symbol(dim, requested, decisions)
+    about = [d for d in decisions if d.kind == "guard" and symbol in d.symbols]
+    if condition is not None and symbol is not None:
+        on_n = condition.replace(dim.size, "n")
+        about = [d for d in about if _says_the_same(d, symbol, on_n)] or about
+    places = [decision.location for decision in about if decision.location is not None]
+    return tuple(dict.fromkeys(places))[: 1 if condition is not None else 3]
+
+
+def _says_the_same(decision: Decision, symbol: str, condition: str) -> bool:
+    if set(decision.symbols) != {symbol}:
+        return False
+    return all(
+        bool(decision.holds({symbol: n})) == bool(condition_holds(condition, {"n": n}))
+        for n in range(64)
+    )
+
+
+def _lines_fixing(
+    symbol: str | None, decisions: Sequence[Decision], seen: frozenset[str] = frozenset()
+) -> tuple[Location, ...]:
+    """The line after which a symbol can only be the example's size.
+
+    Where it equals another symbol by one line, and that one is fixed by a second, both.
+    """
+    if symbol is None or symbol in seen:
+        return ()
+    guards = [d for d in decisions if d.kind == "guard" and symbol in d.symbols and d.location]
+    alone = [d for d in guards if len(d.symbols) == 1 and _fixes(d, symbol)]
+    for decision in alone:
+        return (decision.location,) if decision.location else ()
+    for decision in guards:
+        for other in decision.symbols:
+            if other != symbol and _fixes(decision, symbol):
+                further = _lines_fixing(other, decisions, seen | {symbol})
+                if further and decision.location:
+                    return tuple(dict.fromkeys((decision.location, *further)))
+    return ()
+
+
+def _fixes(decision: Decision, symbol: str) -> bool:
+    """Whether no other size than the example's is accepted, for the other examples' sizes."""
+    example = decision.symbols[symbol][1]
+    if example is None:
+        return False
+    others = {0, 1, 2, 3, example // 2, example - 1, example + 1, 2 * example, 3 * example + 2}
+    tried = [n for n in others if n >= 0 and n != example]
+    return all(decision.holds({symbol: n}) is False for n in tried)
+
+
+# --- cures ---------------------------------------------------------------------------------------
+
+_CURES = (
+    (
+        re.compile(r"\brange\(|\bfor\b.*\bin\b"),
+        "a Python loop is unrolled for the example's size; compute on the whole dimension with "
+        "tensor operators, or loop with torch.ops.higher_order.scan or while_loop",
+    ),
+    (
+        re.compile(r"\b(np|numpy)\.|\.numpy\("),
+        "NumPy turns the size into a number; use torch functions, which keep it open",
+    ),
+    (
+        re.compile(r"\b(int|float|round)\(|\bmath\."),
+        "the size becomes a Python number there; use // and * on {size}, or torch functions",
+    ),
+    (
+        re.compile(r"(view|reshape|expand|repeat|unflatten|split|chunk)\w*\(.*\d"),
+        "write {size}, or -1, in place of the number",
+    ),
+    (
+        re.compile(r"\b(linspace|arange|ones|zeros|full|randn?|empty|eye|tensor)\("),
+        "make that tensor with {size}, or of size 1 so that it broadcasts",
+    ),
+)
+
+
+def _cure_by_line(lines: Sequence[Location], dim: RequestedDim, size: int | None) -> str:
+    if not lines:
+        return ""
+    text = lines[-1].text
+    for pattern, cure in _CURES:
+        if pattern.search(text):
+            return cure.format(size=dim.size)
+    number = "a number" if size is None else f"{size}, or of a tensor of that size,"
+    return f"write that line with {dim.size} in place of {number}"
+
+
+def _holds_in_limits(condition: str, dim: RequestedDim) -> bool:
+    """Whether a condition holds in the range that a ``Dim`` gives, as far as samples tell.
+
+    Sizes 0 and 1 are left out, as torch does.
+    """
+    smallest, largest = dim.limits
+    first = max(smallest, 2)
+    last = 65537 if largest == math.inf else int(largest)
+    samples = itertools.chain(range(first, first + 256), (1023, 4096, last))
+    return all(
+        condition_holds(condition, {"n": n}) is not False for n in samples if first <= n <= last
+    )
+
+
+def _narrower(dim: RequestedDim, conditions: Sequence[str], example: int) -> str:
+    """The ``Dim`` that the model has, where one can say it."""
+    smallest, largest = dim.limits
+    far = 4 * example + 256
+    inside = [
+        n
+        for n in range(max(smallest, 2), int(min(largest, far)) + 1)
+        if all(condition_holds(condition, {"n": n}) is not False for condition in conditions)
+    ]
+    steps = {after - before for before, after in itertools.pairwise(inside)}
+    if len(steps) != 1 or dim.derived:
+        return ""
+    (step,) = steps
+    name = dim.name or "n"
+    if step > 1:
+        rest = inside[0] % step
+        derived = f"{step}*torch.export.Dim('_{name}')" + (f" + {rest}" if rest else "")
+        return f"write {derived} for it, which is what the model accepts"
+    limits = []
+    if max(inside[0], smallest) > 2:
+        limits.append(f"min={inside[0]}")
+    if inside[-1] < min(largest, far):  # else it was not looked at further
+        limits.append(f"max={inside[-1]}")
+    elif largest != math.inf:
+        limits.append(f"max={int(largest)}")
+    given = ", ".join([repr(name), *limits])
+    return f"write torch.export.Dim({given}) for it, which is what the model accepts"

@@ -20,7 +20,13 @@ from onnx_ir import tensor_adapters
 from onnxscript import BuilderBase
 
 from onnx_aot import dtypes
-from onnx_aot.ops.onnx_schemas import OnnxOperator, onnx_operator, refused_type
+from onnx_aot.ops.onnx_schemas import (
+    OnnxOperator,
+    onnx_operator,
+    refused_attribute,
+    refused_inputs,
+    refused_type,
+)
 from onnx_aot.ops.simplify import SIMPLIFICATIONS
 from onnx_aot.ops.subgraphs import SubgraphBuilder
 from onnx_aot.ops.value_shapes import output_shape
@@ -153,7 +159,7 @@ class Builder(SubgraphBuilder, BuilderBase):
             domain,
             op_type,
             inputs,
-            attributes=self._convert_attributes(op_type, operator, kwargs),
+            attributes=self._convert_attributes(operator, kwargs),
             outputs=values,
             name=name,
         )
@@ -232,8 +238,8 @@ class Builder(SubgraphBuilder, BuilderBase):
             return [v if v is None or isinstance(v, ir.Value) else self.constant(v) for v in inputs]
         variables = operator.input_types
         last = len(variables) - 1
-        if len(inputs) > len(variables) and not operator.variadic:
-            raise TypeError(f"{op_type} takes {len(variables)} inputs, {len(inputs)} were given")
+        if not operator.takes_inputs(len(inputs)):
+            raise refused_inputs(operator, len(inputs))
         bound: dict[str, ir.DataType] = {}
         pending = False
         for index, value in enumerate(inputs):
@@ -266,7 +272,7 @@ class Builder(SubgraphBuilder, BuilderBase):
         return inputs
 
     def _convert_attributes(
-        self, op_type: str, operator: OnnxOperator | None, attributes: dict[str, Any]
+        self, operator: OnnxOperator | None, attributes: dict[str, Any]
     ) -> list[ir.Attr]:
         if not attributes:
             return []
@@ -281,7 +287,7 @@ class Builder(SubgraphBuilder, BuilderBase):
             if operator is not None:
                 kind = operator.attributes.get(name)
                 if kind is None:
-                    raise TypeError(f"{op_type} has no attribute {name!r} in opset {self.opset}")
+                    raise refused_attribute(operator, name)
             converted.append(self._attribute(name, kind, value))
         return converted
 

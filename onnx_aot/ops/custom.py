@@ -157,8 +157,8 @@ def _adopt_opset(function: ir.Function, opset: int) -> None:
         except OpsetError:
             return
         assert operator is not None
-        too_many = len(node.inputs) > len(operator.input_types) and not operator.variadic
-        if too_many or not node.attributes.keys() <= operator.attributes.keys():
+        takes_inputs = operator.takes_inputs(len(node.inputs))
+        if not takes_inputs or not node.attributes.keys() <= operator.attributes.keys():
             return
     function.opset_imports[""] = opset
 

@@ -13,7 +13,14 @@ import onnx_ir as ir
 from onnx_aot.errors import ConversionError, MissingInOpset, OpsetError, TranslationError
 from onnx_aot.ops.limits import MAX_OPSET
 
-__all__ = ["OnnxOperator", "OutputType", "onnx_operator", "refused_form", "refused_type"]
+__all__ = [
+    "OnnxOperator",
+    "OutputType",
+    "onnx_operator",
+    "refused_attribute",
+    "refused_inputs",
+    "refused_type",
+]
 
 _PARAMETER = onnx.defs.OpSchema.FormalParameterOption
 
@@ -51,6 +58,10 @@ class OnnxOperator:
     attributes: dict[str, ir.AttributeType]
     outputs: tuple[OutputType, ...]
     deterministic: bool
+
+    def takes_inputs(self, count: int) -> bool:
+        """Whether that many inputs can be given."""
+        return self.variadic or count <= len(self.input_types)
 
 
 @functools.cache
@@ -160,23 +171,30 @@ def _takes(name: str, opset: int, position: int, dtype: ir.DataType) -> bool:
     return any(dtype in accepted for accepted in types if accepted is not None)
 
 
-def refused_form(
-    operator: OnnxOperator, what: str, later: Callable[[OnnxOperator], bool]
-) -> Exception:
-    """The error for a form of an operator, such as an attribute, that the opset does not have.
+def refused_inputs(operator: OnnxOperator, count: int) -> Exception:
+    """The error for more inputs than the operator takes."""
+    most = len(operator.input_types)
+    problem = f"takes {most} inputs in opset {operator.opset}, {count} were given"
+    return _refused_form(operator, problem, lambda form: form.takes_inputs(count))
 
-    Args:
-        operator: As it stands in the opset.
-        what: What is not taken, such as ``"no attribute 'axes'"``.
-        later: Whether the operator as it stands in another opset has the form.
-    """
-    message = f"ONNX {operator.name} takes {what} in opset {operator.opset}"
-    for opset in () if operator.domain else range(operator.opset + 1, MAX_OPSET + 1):
-        other = _in_opset(operator.name, opset)
-        if other is not None and later(other):
-            problem = f"{message}: it does since opset {opset}"
-            return OpsetError(MissingInOpset(operator.name, problem, opset))
-    return TypeError(message)
+
+def refused_attribute(operator: OnnxOperator, name: str) -> Exception:
+    """The error for an attribute that the operator does not have."""
+    problem = f"has no attribute {name!r} in opset {operator.opset}"
+    return _refused_form(operator, problem, lambda form: name in form.attributes)
+
+
+def _refused_form(
+    operator: OnnxOperator, problem: str, has_form: Callable[[OnnxOperator], bool]
+) -> Exception:
+    """The error for what the operator takes in a later opset, or in none."""
+    problem = f"ONNX {operator.name} {problem}"
+    for later in () if operator.domain else range(operator.opset + 1, MAX_OPSET + 1):
+        other = _in_opset(operator.name, later)
+        if other is not None and has_form(other):
+            problem = f"{problem}; opset {later} has this form"
+            return OpsetError(MissingInOpset(operator.name, problem, later))
+    return TypeError(problem)
 
 
 def _in_opset(name: str, opset: int) -> OnnxOperator | None:

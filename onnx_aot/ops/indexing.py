@@ -38,6 +38,33 @@ def aten_gather(
     return op.GatherElements(self, index, axis=dim)
 
 
+@register(aten.take_along_dim.default)
+def aten_take_along_dim(op: Builder, self: Value, indices: Value, dim: int | None = None) -> Value:
+    """Both are broadcast to each other everywhere else; without a dim both are flat."""
+    if dim is None:
+        return op.GatherElements(op.Reshape(self, [-1]), op.Reshape(indices, [-1]), axis=0)
+    axis = op.axis(self, dim)
+    return op.GatherElements(
+        _widened(op, self, indices, axis), _widened(op, indices, self, axis), axis=axis
+    )
+
+
+def _widened(op: Builder, value: Value, other: Value, but: int) -> Value:
+    """A value broadcast to another in all axes but one."""
+    same = [
+        axis == but or (mine == theirs and (isinstance(mine, int) or mine.value is not None))
+        for axis, (mine, theirs) in enumerate(
+            zip(value.shape or (), other.shape or (), strict=True)
+        )
+    ]
+    if all(same):
+        return value
+    sizes = op.all_sizes(other)
+    return op.Expand(
+        value, op.sizes([1 if s else size for s, size in zip(same, sizes, strict=True)])
+    )
+
+
 def as_positions(op: Builder, index: Value) -> Value:
     """An index in a type that ONNX takes; torch takes an empty one of any type."""
     return index if index.dtype in (INT32, INT64) else op.Cast(index, to=INT64)

@@ -407,12 +407,17 @@ def _add_at(op: Builder, front: Value, plan: IndexPlan, values: Value) -> Value:
     """Several indices become one into their merged axes, see ``_written_along``."""
     count = len(plan.axes)
     sizes = op.all_sizes(front)
-    index = op.Mod(plan.indices[0], sizes[0])
+    index = op.Mod(plan.indices[0], _at_least_one(op, sizes[0]))
     for size, other in zip(sizes[1:count], plan.indices[1:], strict=True):
-        index = op.Add(op.Mul(index, size), op.Mod(other, size))
+        index = op.Add(op.Mul(index, size), op.Mod(other, _at_least_one(op, size)))
     merged = reshaped(op, front, [product(op, sizes[:count]), *sizes[count:]])
     merged = shaped(merged, [None, *(front.shape or ())[count:]])
     return reshaped(op, _put_along(op, merged, 0, index, values, accumulate=True), sizes)
+
+
+def _at_least_one(op: Builder, size: Size) -> Size:
+    """ONNX Runtime refuses to divide by a zero even where there is nothing to divide."""
+    return op.Max(size, 1) if isinstance(size, ir.Value) else max(size, 1)
 
 
 def _spread(

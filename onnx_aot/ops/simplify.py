@@ -176,7 +176,22 @@ def expand(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
         return op.constant(torch.empty(wide, dtype=dtypes.to_torch(source.dtype)))
     if target == static or (len(target) <= len(source.shape) and all(size == 1 for size in target)):
         return source
+    if len(target) <= len(source.shape):
+        for axis, size in enumerate(reversed(target), start=1):
+            if size == 0 and source.shape[-axis] == 1:
+                return _expand_from_nothing(op, source, target, len(source.shape) - axis)
     return None
+
+
+def _expand_from_nothing(op: Op, source: ir.Value, target: list[int], axis: int) -> ir.Value:
+    """A dimension of 1 that becomes 0 is cut away before the others are expanded."""
+    bounds = [op.constant(torch.tensor([bound])) for bound in (0, 0, axis)]
+    nothing = op.call_op("Slice", [source, *bounds], {})
+    target = [
+        1 if i == axis - len(source.shape or ()) + len(target) else s for i, s in enumerate(target)
+    ]
+    expanded: ir.Value = op.call_op("Expand", [nothing, op.constant(torch.tensor(target))], {})
+    return expanded
 
 
 def slice_(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:

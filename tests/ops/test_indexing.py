@@ -257,6 +257,22 @@ CHECKED = [
         )
     ),
     Row(aten.gather.default, (floats(5), 0, ints(0, dtype=torch.uint8)), name="empty of any type"),
+    *(
+        Row(aten.take_along_dim.default, args, sizes=sizes, name=name)
+        for name, args, sizes in (
+            ("same", (floats(5, 4), positions(4, 5, 3), 1), ()),
+            ("broadcast", (floats(1, 4, 2), positions(4, 5, 3, 1), -2), ()),
+            ("flat", (floats("n", 3), positions(3, "m", 2)), ()),
+        )
+    ),
+    Row(  # torch itself fixes the sizes of inputs
+        aten.take_along_dim.default,
+        (floats("n"),),
+        call=lambda x: torch.arange(1, x.shape[0] % 2 + 3).take_along_dim(
+            torch.arange(x.shape[0] % 2 + 2), 0
+        ),
+        name="sizes",
+    ),
     Row(aten.gather.default, (floats(5), 0, ints(2, 0)), name="empty of other rank"),
 ]
 

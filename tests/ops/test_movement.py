@@ -188,6 +188,13 @@ EXPANSIONS = [
     ),
     Row(
         aten.expand.default,
+        (floats("n", "m", 1),),
+        call=lambda x: torch.cat([x.neg().expand(-1, -1, 0), x], 2),
+        sizes=NONE_N + NONE_M,
+        name="to zero, with a neighbour",
+    ),
+    Row(
+        aten.expand.default,
         (floats("n", 1), floats("m", 2)),
         call=lambda x, y: x.expand(-1, y.shape[0]),
         sizes=NONE_N + NONE_M,

@@ -470,6 +470,13 @@ PUTS = [
         sizes=({"n": 1_000_000},),
         name="many duplicates",
     ),
+    Row(
+        aten.index_put.default,
+        (floats(3, "n"), ints("n", low=0, high=1)),
+        call=lambda x, i: x.index_put((i, i), i.to(x.dtype), accumulate=True),
+        sizes=NONE_N,
+        name="two, of nothing",
+    ),
 ]
 
 DIAGONALS = [

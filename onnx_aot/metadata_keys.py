@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "COMPLEX",
     "CONSTRAINTS",
+    "DROPPED_STATE",
     "FX_NODE",
     "INPUT_KIND",
     "INPUT_PERSISTENT",
@@ -16,6 +17,9 @@ __all__ = [
 
 FX_NODE = "fx_node"
 """In ``Node.meta``, which is not saved: which FX node an ONNX node comes from."""
+
+DROPPED_STATE = "onnx_aot.dropped_state"
+"""In ``GraphModule.meta`` of a captured program: what ``state="drop"`` took from its signature."""
 
 INPUT_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 INPUT_PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"

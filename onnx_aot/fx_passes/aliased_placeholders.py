@@ -7,7 +7,7 @@ from collections.abc import Set
 import torch
 import torch.fx
 
-from onnx_aot.errors import FunctionalizationError
+from onnx_aot.errors import ConversionError
 
 __all__ = ["merge_aliased_placeholders"]
 
@@ -38,7 +38,7 @@ def merge_aliased_placeholders(graph: torch.fx.Graph, written: Set[int]) -> bool
         Whether there were such tensors.
 
     Raises:
-        FunctionalizationError: A tensor is written that shares memory with another one of another
+        ConversionError: A tensor is written that shares memory with another one of another
             shape, such as a buffer that is a slice of another buffer.
     """
     first: dict[int, torch.fx.Node] = {}
@@ -56,7 +56,7 @@ def merge_aliased_placeholders(graph: torch.fx.Graph, written: Set[int]) -> bool
         if other is node:
             continue
         if not _same(value, other.meta["val"]):
-            raise FunctionalizationError(
+            raise ConversionError(
                 f"the model writes to {other.name} or {node.name}, which share memory without "
                 "being the same tensor. Register one tensor, and take the view of it in forward"
             )

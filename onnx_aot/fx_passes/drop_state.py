@@ -9,6 +9,7 @@ import torch.fx
 from torch.export.graph_signature import ExportGraphSignature, OutputKind
 
 from onnx_aot import torch_compat
+from onnx_aot.metadata_keys import DROPPED_STATE
 
 __all__ = ["drop_state"]
 
@@ -53,6 +54,7 @@ def drop_state(program: torch.export.ExportedProgram) -> list[str]:
         list(program.graph_signature.input_specs), [spec for _, spec in kept]
     )
     torch_compat.set_graph_signature(program, signature)
+    program.graph_module.meta[DROPPED_STATE] = dropped
     return dropped
 
 

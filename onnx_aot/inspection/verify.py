@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from onnx_aot.inspection.differences import (
 from onnx_aot.inspection.randomness import random_outputs
 from onnx_aot.inspection.sizes import Sample, flat_inputs, other_sizes, sizes_of
 from onnx_aot.inspection.trial import crash
+from onnx_aot.metadata_keys import DROPPED_STATE
 from onnx_aot.torch_compat import pytree
 
 __all__ = [
@@ -194,7 +196,7 @@ def _run_model(
 ) -> tuple[list[Any], dict[str, torch.Tensor]]:
     """The leaves that the model returns, and what it wrote, by target in the signature."""
     args, kwargs = _copied(args, kwargs)
-    with isolated(), _buffers_kept(model), torch.no_grad():
+    with isolated(), _tensors_kept(model, program.exported_program), torch.no_grad():
         returned = model(*args, **kwargs)
         written = _written(program.exported_program, model, args, kwargs)
         leaves = [
@@ -214,7 +216,9 @@ def _written(
     if captured is None:
         return {}
     inputs = dict(flat_inputs(captured, args, kwargs) or ())
-    tensors = dict(model.named_buffers()) if isinstance(model, torch.nn.Module) else {}
+    tensors: dict[str, torch.Tensor] = {}
+    if isinstance(model, torch.nn.Module):
+        tensors.update(itertools.chain(model.named_buffers(), model.named_parameters()))
     found = {}
     for spec in captured.graph_signature.output_specs:
         held = inputs if spec.kind == OutputKind.USER_INPUT_MUTATION else tensors
@@ -296,17 +300,23 @@ def _copied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 @contextlib.contextmanager
-def _buffers_kept(model: Any) -> Iterator[None]:
+def _tensors_kept(model: Any, captured: torch.export.ExportedProgram | None) -> Iterator[None]:
+    """Buffers, and those parameters that the program says are written, are as before afterwards."""
     if not isinstance(model, torch.nn.Module):
         yield
         return
-    saved = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    written: set[str] = set()
+    if captured is not None:
+        written.update(captured.graph_module.meta.get(DROPPED_STATE, ()))
+        written.update(str(spec.target) for spec in captured.graph_signature.output_specs)
+    parameters = [tensor for name, tensor in model.named_parameters() if name in written]
+    saved = [(tensor, tensor.detach().clone()) for tensor in (*model.buffers(), *parameters)]
     try:
         yield
     finally:
         with torch.no_grad():
-            for buffer, before in saved:
-                buffer.copy_(before)
+            for tensor, before in saved:
+                tensor.copy_(before)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,8 +1,10 @@
-"""Removes nodes and initializers that no output depends on."""
+"""Removes nodes, initializers and inputs that are weights, where no output depends on them."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
+
+from onnx_aot.metadata_keys import INPUT_KIND, STATE
 
 __all__ = ["remove_unused"]
 
@@ -41,7 +43,17 @@ def remove_unused(model: ir.Model) -> int:
         if not value.uses() and not value.is_graph_output() and not value.is_graph_input()
     ]:
         del initializers[name]
+    _remove_unread_weights(model.graph)
     return removed
+
+
+def _remove_unread_weights(graph: ir.Graph) -> None:
+    """Inputs of the user stay, and state, whose new value an output is."""
+    state = {value.metadata_props.get(STATE) for value in graph.outputs}
+    for value in list(graph.inputs):
+        is_weight = value.metadata_props.get(INPUT_KIND) in ("PARAMETER", "BUFFER")
+        if is_weight and not value.uses() and value.name not in state:
+            graph.inputs.remove(value)
 
 
 def _release(node: ir.Node) -> None:

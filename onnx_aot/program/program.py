@@ -71,7 +71,8 @@ class ONNXProgram:
         self.model = model
         self.exported_program = exported_program
         self._forward = forward
-        self.weights = dict(weights or {})
+        inputs = {value.name for value in model.graph.inputs}
+        self.weights = {name: t for name, t in (weights or {}).items() if name in inputs}
         self._first_state = _copies(state or {})
         self.state = _copies(self._first_state)
         self._session: onnxruntime.InferenceSession | None = None

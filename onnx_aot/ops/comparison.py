@@ -135,7 +135,13 @@ _register_bitwise(
 
 @register(aten.bitwise_not.default)
 def aten_bitwise_not(op: Builder, self: Value) -> Value:
-    return op.Not(self) if self.dtype == BOOL else op.BitwiseNot(self)
+    if self.dtype == BOOL:
+        return op.Not(self)
+    if op.opset >= 18:
+        return op.BitwiseNot(self)
+    assert self.dtype is not None
+    limits = torch.iinfo(dtypes.to_torch(self.dtype))
+    return op.Sub(limits.max + limits.min, self)  # -1 where the type has a sign
 
 
 def where(op: Builder, condition: Value, yes: Value, no: Value) -> Value:

@@ -199,8 +199,11 @@ BITWISE = [
         )
     ),
     Row(aten.bitwise_not.default, (bools("n", 3),), name="bool"),
-    Row(aten.bitwise_not.default, (ints("n", 3),), since=18, name="int"),
-    Row(aten.bitwise_not.default, (ints(dtype=INT32),), since=18, name="int32 rank0"),
+    Row(aten.bitwise_not.default, (ints("n", 3),), name="int"),
+    Row(aten.bitwise_not.default, (ints(dtype=INT32),), name="int32 rank0"),
+    Row(
+        aten.bitwise_not.default, (ints("n", 3, low=0, high=256, dtype=torch.uint8),), name="uint8"
+    ),
 ]
 
 WHERE = [

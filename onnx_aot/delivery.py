@@ -52,7 +52,11 @@ def note_dimensions(
         )
     others = relations(program, requested, decisions)
     if others:
-        note(record, f"dimensions have other names than were asked for: {'; '.join(others)}")
+        note(
+            record,
+            f"dimensions have other names than were asked for: {'; '.join(others)}. Give what is "
+            "always equal one name",
+        )
 
 
 def check_dimensions(

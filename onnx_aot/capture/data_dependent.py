@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from onnx_aot.capture.decisions import Decision, Location, with_line
+from onnx_aot.capture.torch_compat import is_question
 
 __all__ = ["depends_on_data", "describe_data_dependent"]
 
@@ -40,29 +41,29 @@ def describe_data_dependent(
         complete: Whether draft export came to the end of the model.
     """
     wanted = "assumed" if complete else "undecided"
-    places: dict[tuple[Location, str], Decision] = {}
+    places: dict[Location, Decision] = {}
     for decision in decisions:
         if decision.kind == wanted and decision.location is not None:
-            places.setdefault((decision.location, decision.text), decision)
+            places.setdefault(decision.location, decision)
     if not complete:  # the last is the one that the capture failed at
         places = dict(list(places.items())[-1:])
     if not places and not missing:
         return None
     lines = []
     if places:
-        count = f"in {len(places)} places" if len(places) > 1 else "in one place"
-        lines.append(
-            f"the model needs the values of its data while it is captured, {count}, and a graph "
-            "has none then:"
-        )
-        for decision in places.values():
-            lines += [*with_line(decision.location, "  "), f"      cure: {_cure(decision)}"]
+        count = f"{len(places)} places" if len(places) > 1 else "one place"
+        lines.append(f"it needs values of its data, which a graph does not have, in {count}:")
+        for number, decision in enumerate(places.values(), 1):
+            where = with_line(decision.location, "     ")
+            lines += [f"  {number}. {where[0].strip()}", *where[1:]]
+            lines.append(f"     cure: {_cure(decision)}")
+        if not complete:
+            lines.append("There may be more places behind this one.")
     if missing:
         lines.append("custom operators have no fake kernel, which says what shape they return:")
         for operator in missing:
-            lines += [f"  {operator}", f"      cure: @torch.library.register_fake({operator!r})"]
-    if not complete:
-        lines.append("There may be more places behind this one.")
+            name = "::".join(operator.split(".")[:2])
+            lines += [f"  {name}", f"     cure: write one, @torch.library.register_fake({name!r})"]
     return "\n".join(lines)
 
 
@@ -80,7 +81,7 @@ WHERE = (
 def _cure(decision: Decision) -> str:
     """The edit that helps at one line, judged by what it is and what is asked."""
     text = "" if decision.location is None else decision.location.text
-    asks = bool(getattr(decision.expression, "is_Boolean", False))
+    asks = is_question(decision.expression)
     if _WHILE.search(text):
         return (
             "loop with torch.ops.higher_order.while_loop(condition, body, operands), or a fixed "
@@ -98,8 +99,8 @@ def _cure(decision: Decision) -> str:
         )
     if not asks:
         return (
-            "a Python number is needed there: keep the value a tensor, without .item(), or make "
-            "it an argument of forward"
+            "a Python number is needed there, which becomes part of the graph: compute with "
+            "tensors instead, or pass it to forward and leave it out of dynamic_shapes"
         )
     holds = _check(decision)
     if _BRANCH.search(text):

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import linecache
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -83,7 +84,8 @@ class Decision:
     @property
     def text(self) -> str:
         """The expression as Python in the names of the user's function."""
-        return torch_compat.python_expression(self.expression, self.names)
+        shown = torch_compat.python_expression(self.expression, self.names)
+        return re.sub(r"(\.\d+?)0+\b", r"\1", shown)  # 0.50000 is 0.5
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 
-from onnx_aot.containers import constants_held, registered
+from onnx_aot.containers import INPUTS, constants_held, registered
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.torch_compat import pytree
 
@@ -66,7 +66,7 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
     for name, value in bound.arguments.items():
         collects = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
         for path, given in value.items() if collects else [(name, value)]:
-            registered(given, path, "example inputs")
+            registered(given, path, INPUTS)
     return Inputs(*constants_held(_distinct(positional, named)))
 
 

@@ -45,7 +45,7 @@ class RequestedDim:
     given: Any = dataclasses.field(default=None, compare=False)
 
     def __str__(self) -> str:
-        if not self.name:
+        if not self.name or self.name == self.place:
             return self.place
         shown = self.given.__name__ if self.derived else repr(self.name)
         return f"{self.place} ({shown})"

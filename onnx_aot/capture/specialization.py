@@ -127,10 +127,11 @@ def describe(found: Sequence[Finding]) -> str:
             lines += with_line(line)
         if finding.cure:
             lines.append(f"      cure: {finding.cure}")
-    names = ", ".join(dict.fromkeys(finding.dim.place for finding in found))
+    places = list(dict.fromkeys(finding.dim.place for finding in found))
     lines.append(
-        "Where a size is no matter of choice, leave it out of dynamic_shapes or write Dim.AUTO "
-        f'for it ({names}); on_specialized="warn" exports it as the model needs it, with a warning.'
+        f"Or, if {' and '.join(places)} need not vary that far: leave it out of dynamic_shapes, or "
+        'write Dim.AUTO, which takes what the model gives. on_specialized="warn" does so for every '
+        "dimension, with a warning."
     )
     return "\n".join(lines)
 
@@ -157,9 +158,9 @@ def describe_torch(
             lines += with_line(place)
     fixes = [line.strip() for line in suggested.splitlines() if "=" in line]
     if fixes:
-        lines.append("cure: give dynamic_shapes what the model needs, " + "; ".join(fixes))
+        lines.append("  cure: give dynamic_shapes what the model needs: " + "; ".join(fixes))
     lines.append(
-        "Or leave these dimensions out of dynamic_shapes, or write Dim.AUTO or names for them."
+        "Or write names or Dim.AUTO for these dimensions, which take what the model gives."
     )
     return "\n".join(lines)
 
@@ -228,7 +229,9 @@ def limits(
             continue
         lines = _lines_on(binding.dim, requested, decisions, binding.condition)
         by = "".join(f", by `{line.text}` at {line}" for line in lines)
-        found.append(f"{binding.dim.place}: {binding.smallest} to {binding.largest}{by}")
+        cure = _cure_by_line(lines, binding.dim, None)
+        place = f"{binding.dim.place}: {binding.smallest} to {binding.largest}{by}"
+        found.append(f"{place} ({cure})" if cure else place)
     return found
 
 
@@ -316,6 +319,11 @@ _CURES = (
         "NumPy turns the size into a number; use torch functions, which keep it open",
     ),
     (
+        re.compile(r"^(if|elif|while|assert)\b|\bif\b.*\belse\b|==|!="),
+        "one branch is captured, for the example's value; compute without asking for {size}, or "
+        "choose with torch.where or torch.cond",
+    ),
+    (
         re.compile(r"\b(int|float|round)\(|\bmath\."),
         "the size becomes a Python number there; use // and * on {size}, or torch functions",
     ),
@@ -333,12 +341,16 @@ _CURES = (
 def _cure_by_line(lines: Sequence[Location], dim: RequestedDim, size: int | None) -> str:
     if not lines:
         return ""
-    text = lines[-1].text
+    last = lines[-1]
+    text = last.text if last.caller is None else last.caller.text
     for pattern, cure in _CURES:
         if pattern.search(text):
             return cure.format(size=dim.size)
-    number = "a number" if size is None else f"{size}, or of a tensor of that size,"
-    return f"write that line with {dim.size} in place of {number}"
+    if size is None:
+        return f"use {dim.size} there"
+    return (
+        f"whatever has the size {size} there (a number, a tensor, a table) must follow {dim.size}"
+    )
 
 
 def _holds_in_limits(condition: str, dim: RequestedDim) -> bool:

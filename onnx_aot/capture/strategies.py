@@ -206,20 +206,15 @@ def _describe(model: _Model, requested: DynamicShapes, failures: list[_Failure])
     if depends_on_data(first.error):
         described = _draft(model, requested, first)
         if described is not None:
-            return f"the model could not be captured: {described}"
-    lines = ["the model could not be captured:"]
-    said: set[str] = set()
-    for failure in failures:
-        message = _short(failure.error)
-        if message in said:
-            continue
-        said.add(message)
-        lines += ["", f"  {failure.strategy}", f"    {message}"]
-        lines += with_line(location_of_error(failure.error), "      ")
+            return f"the model could not be captured; {described}"
+    lines = ["the model could not be captured:", "", f"  {first.strategy}"]
+    lines += [f"    {_short(first.error, 8)}", *with_line(location_of_error(first.error))]
+    for failure in failures[1:]:
+        lines += ["", f"  {failure.strategy}", f"    {_short(failure.error, 2)}"]
     lines += [
         "",
-        "The failure of torch.export is chained, with its traceback. torch.export.draft_export "
-        "lists every place that needs a change.",
+        "The first failure is chained, with its traceback. Run the model on the example inputs "
+        "first; torch.export.export(model, args) shows the failure without this package.",
     ]
     return "\n".join(lines)
 
@@ -255,13 +250,13 @@ _NOISE = (
 )
 
 
-def _short(error: Exception) -> str:
+def _short(error: Exception, most: int) -> str:
     """An error in a few lines."""
     text = str(error)
     for noise in _NOISE:
         text = text.partition(noise)[0]
     lines = [line for line in text.strip().splitlines() if line.strip()]
-    shown = "\n    ".join(lines[:8]) + (" ..." if len(lines) > 8 else "")
+    shown = "\n    ".join(lines[:most]) + (" ..." if len(lines) > most else "")
     return f"{type(error).__name__}: {shown}".rstrip()
 
 

@@ -7,6 +7,7 @@ up guarded, and the docstring of the function that uses it says what is lost wit
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ __all__ = [
     "decided_at",
     "decision_symbols",
     "dynamo_stack",
+    "is_question",
     "log_folder",
     "missing_fake_kernels",
     "observe_decisions",
@@ -72,7 +74,7 @@ def decision_symbols(env: Any, expression: Any) -> dict[str, tuple[tuple[str, ..
 
     Sources look like ``L['x'].size()[0]``. Without ``ShapeEnv.var_to_sources`` there are none.
     """
-    hints = getattr(env, "backed_var_to_val", None) or getattr(env, "var_to_val", {})
+    hints = vars(env).get("backed_var_to_val", vars(env).get("var_to_val", {}))
     origins = getattr(env, "var_to_sources", {})
     found = {}
     for symbol in getattr(expression, "free_symbols", ()):
@@ -95,6 +97,13 @@ def creation_stack(env: Any, symbol: str) -> list[Any]:
             with contextlib.suppress(Exception):  # a stack that was cleaned up
                 return list(stack.summary())
     return []
+
+
+def is_question(expression: Any) -> bool:
+    """Whether an expression is true or false, not a number."""
+    from sympy.logic.boolalg import Boolean  # type: ignore[import-untyped]
+
+    return isinstance(expression, Boolean) and not expression.is_Symbol
 
 
 def decided_at(expression: Any, values: Mapping[str, int]) -> bool | None:
@@ -151,11 +160,15 @@ def quiet_failures() -> Iterator[None]:
             "torch._guards",
             "torch.fx.experimental.symbolic_shapes",
             "torch.export._draft_export",
+            "torch.export._trace",
             "torch._dynamo.utils",
+            "torch._subclasses.fake_tensor",
         )
     ]
     silenced = [log for log in loggers if not log.isEnabledFor(logging.INFO) and not log.disabled]
-    trace = _private("torch.export", "_trace")
+    trace: Any = None
+    with contextlib.suppress(ImportError):
+        trace = importlib.import_module("torch.export._trace")
     prints = trace is not None and "print" not in vars(trace)
     if prints:
         trace.print = lambda *args, **kwargs: None

@@ -30,8 +30,17 @@ import torch
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.torch_compat import pytree
 
-__all__ = ["Constant", "Rest", "constants_held", "registered", "same_constant", "unwrapped"]
+__all__ = [
+    "INPUTS",
+    "Constant",
+    "Rest",
+    "constants_held",
+    "registered",
+    "same_constant",
+    "unwrapped",
+]
 
+INPUTS = "example inputs"
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 PLAIN = (torch.Tensor, int, float, bool, str, type(None), *SYMBOLIC)
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
@@ -105,7 +114,7 @@ def registered(value: Any, path: str, what: str) -> None:
     Args:
         value: An input or output.
         path: How the user would write it, such as ``batch`` or ``args[0]``.
-        what: ``"example inputs"`` or ``"outputs"``, for messages.
+        what: ``INPUTS`` or ``"outputs"``, for messages.
 
     Raises:
         InvalidOptionError: An object of a class that is not understood, a NumPy array or a sparse
@@ -113,15 +122,20 @@ def registered(value: Any, path: str, what: str) -> None:
     """
     node = pytree.SUPPORTED_NODES.get(type(value))
     if node is None and not _is_named_tuple(value):
-        if isinstance(value, torch.Tensor):
-            _refuse_sparse(value, path, what)
-            return
         if isinstance(value, (*PLAIN, *BY_TORCH)):
+            if isinstance(value, torch.Tensor) and what == INPUTS:
+                _refuse_sparse(value, path, what)
             return
         if not _register(value):
             if not _is_constant(value):
                 raise InvalidOptionError(_not_understood(value, path, what))
             return
+    if node is not None and node.flatten_with_keys_fn is None and what == INPUTS:
+        raise InvalidOptionError(
+            f"{path} of the {what} is a {_full_name(type(value))}, which is registered with "
+            "torch's pytree without flatten_with_keys_fn; torch.export needs that to name what is "
+            "in it. It returns [(pytree.GetAttrKey(name), child), ...] and the context"
+        )
     for below, child in _children(value):
         registered(child, path + below, what)
 
@@ -206,20 +220,26 @@ def _not_understood(value: Any, path: str, what: str) -> str:
         return f"{path} of the {what} is a NumPy array; pass torch.from_numpy of it"
     names = list(getattr(value, "__dict__", {})) or list(getattr(cls, "__slots__", ()))
     short = cls.__name__
-    attributes = ", ".join(f"value.{name}" for name in names) or "..."
     return (
-        f"{path} of the {what} is a {cls.__module__}.{cls.__qualname__}, a class that "
-        "torch.export cannot look into. Tensors, numbers, strings, None, tuples, lists, dicts, "
-        "dataclasses and key-value caches are understood. Say before the export how to take one "
-        "apart and put it together:\n\n"
+        f"{path} of the {what} is a {_full_name(cls)}, a class that torch.export cannot look into. "
+        "Tensors, numbers, strings, None, tuples, lists, dicts, dataclasses and key-value caches "
+        "are understood. Say before the export how to take one apart and put it together:\n\n"
         "    from torch.utils import _pytree as pytree\n\n"
+        f"    NAMES = {names}\n\n"
         "    pytree.register_pytree_node(\n"
         f"        {short},\n"
-        f"        lambda value: ([{attributes}], None),\n"
+        "        lambda value: ([getattr(value, name) for name in NAMES], None),\n"
         f"        lambda children, context: {short}(*children),\n"
-        f'        serialized_type_name="{cls.__module__}.{cls.__qualname__}",\n'
+        f'        serialized_type_name="{_full_name(cls)}",\n'
+        "        flatten_with_keys_fn=lambda value: (\n"
+        "            [(pytree.GetAttrKey(name), getattr(value, name)) for name in NAMES], None\n"
+        "        ),\n"
         "    )"
     )
+
+
+def _full_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 # --- registering ---------------------------------------------------------------------------------
@@ -279,7 +299,7 @@ def _register_class(
         cls,
         parts,
         lambda children, rest: rebuilt(cls, list(children), rest),
-        serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
+        serialized_type_name=_full_name(cls),
         to_dumpable_context=_dumpable,
         from_dumpable_context=_from_dumpable,
         flatten_with_keys_fn=with_keys,
@@ -378,7 +398,8 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def _rebuilt_object(cls: type, children: list[Any], rest: Rest) -> Any:
-    made: Any = object.__new__(cls)
+    namespace = issubclass(cls, types.SimpleNamespace)
+    made: Any = types.SimpleNamespace.__new__(cls) if namespace else object.__new__(cls)
     _restore(made, rest)
     for name, child in zip(rest.names, children, strict=True):
         object.__setattr__(made, name, child)

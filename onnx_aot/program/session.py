@@ -104,6 +104,9 @@ def _scalar(declared: ir.Value, number: Any) -> torch.Tensor:
             f"input {declared.name} takes a tensor or a number; {type(number).__name__} was given"
         )
     dtype = None if declared.dtype is None else dtypes.to_torch(declared.dtype)
+    holds = dtype is None or dtype.is_floating_point or dtype.is_complex
+    if isinstance(number, float) and not holds:
+        raise InferenceError(f"input {declared.name} is {dtype} in the model; {number!r} was given")
     return torch.tensor(number, dtype=dtype)
 
 

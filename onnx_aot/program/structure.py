@@ -64,4 +64,6 @@ def _rebuilt(spec: Any, leaves: Iterator[Any]) -> Any:
     if spec.type is Constant:
         return spec.context
     children = [_rebuilt(child, leaves) for child in spec.children()]
+    if spec.type is torch.Size:
+        return torch.Size(children)  # torch makes a tuple of it
     return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)

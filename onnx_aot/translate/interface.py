@@ -174,7 +174,7 @@ class Interface:
         """
         returned = next(iter(reversed(self.program.graph_module.graph.nodes))).args[0]
         pairs = list(zip(returned, self.program.graph_signature.output_specs, strict=True))
-        user = [pair for pair in pairs if _is_user(pair[1]) and pair[0] is not None]
+        user = [pair for pair in pairs if _is_user(pair[1]) and self._is_output(pair[0])]
         state = [pair for pair in pairs if not _is_user(pair[1])]
         asked = self.request.output_names
         for index, (argument, spec) in enumerate(user):
@@ -188,6 +188,12 @@ class Interface:
         self._finish_inputs()
         for (_, spec), output in zip(state, self.outputs[len(user) :], strict=True):
             self._pair(spec, output)
+
+    def _is_output(self, returned: Any) -> bool:
+        """Whether a returned value becomes an output: None and strings stay in Python."""
+        if isinstance(returned, torch.fx.Node):
+            returned = self.walker.values[returned]
+        return returned is not None and not isinstance(returned, str)
 
     def _finish_inputs(self) -> None:
         """Leaves out weights that nothing reads; names the others as far as names were given."""

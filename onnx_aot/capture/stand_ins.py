@@ -6,6 +6,7 @@ Each gives the capture what it needs and leaves the recorded operator as it is.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -72,6 +73,21 @@ def _max_pool1d(
     return aten.max_pool1d_with_indices.default(*arguments)[0]  # type: ignore[no-any-return]
 
 
+def _tensor_split(self: Tensor, sections: int, dim: int = 0) -> list[Tensor]:
+    """Torch's kernel asks per piece whether it has one element more, which fixes the remainder."""
+    size = self.shape[dim]
+    each, more = size // sections, size % sections
+    least: Any = torch.sym_min
+    starts = [each * index + least(more, index) for index in range(sections + 1)]
+    pieces = []
+    for start, end in itertools.pairwise(starts):
+        shape = list(self.shape)
+        shape[dim] = end - start
+        offset = self.storage_offset() + start * self.stride(dim)
+        pieces.append(self.as_strided(shape, self.stride(), offset))
+    return pieces
+
+
 def _fake_quantized(self: Tensor, *parameters: Any) -> Tensor:
     """Torch's kernel has no form for fake tensors, which refuses dynamic dimensions."""
     return torch.empty_like(self)
@@ -130,6 +146,7 @@ KERNELS: dict[Any, Any] = {
     aten.rnn_tanh.input: _gru_or_rnn,
     aten.rnn_relu.input: _gru_or_rnn,
     aten.stft.default: _stft,
+    aten.tensor_split.sections: _tensor_split,
 }
 
 

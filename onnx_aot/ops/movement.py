@@ -295,6 +295,22 @@ def aten_chunk(op: Builder, self: Value, chunks: int, dim: int = 0) -> list[Valu
     return _pieces(op, self, [each] * (count - 1), dim)
 
 
+@register(aten.tensor_split.sections)
+def aten_tensor_split(op: Builder, self: Value, sections: Size, dim: int = 0) -> list[Value]:
+    """The first ``size % sections`` pieces have one element more than the others."""
+    count, size = len(op.result), op.size(self, dim)
+    if isinstance(size, int):
+        each, more = divmod(size, count)
+        return op.split(self, [each + (index < more) for index in range(count)], dim)
+    quotient, rest = op.Div(size, count), op.Mod(size, count)
+    starts: list[Size] = [
+        op.Add(op.Mul(quotient, index), op.Min(rest, index)) if index else 0
+        for index in range(count)
+    ]
+    ends = [*starts[1:], INT64_MAX]
+    return [sliced(op, self, dim, *piece) for piece in zip(starts, ends, strict=True)]
+
+
 def _pieces(op: Builder, value: Value, sizes: list[Size], dim: int) -> list[Value]:
     """Consecutive pieces; the last, whose size is not given, takes what remains."""
     whole = op.size(value, dim)

@@ -310,8 +310,9 @@ def _inside(op: Builder, size: Size, wanted: Size) -> Value:
         end = ((index + 1) * size + wanted - 1) // wanted
         return op.constant((index * size // wanted <= place) & (place < end))
     index = op.Range(0, wanted, 1)
-    first = op.Div(op.Mul(index, size), wanted)
-    end = op.Div(op.Add(op.Mul(op.Add(index, 1), size), plus(op, wanted, -1)), wanted)
+    divisor = wanted if isinstance(wanted, int) else op.Max(wanted, 1)  # there may be no window
+    first = op.Div(op.Mul(index, size), divisor)
+    end = op.Div(op.Add(op.Mul(op.Add(index, 1), size), plus(op, wanted, -1)), divisor)
     place = op.Unsqueeze(op.Range(0, size, 1), [1])
     return op.And(op.GreaterOrEqual(place, first), op.Less(place, end))
 

@@ -285,6 +285,8 @@ JOINS = [
     Row(aten.stack.default, ([bools("n")], 1), name="one"),
 ]
 
+REMAINDERS = tuple({"n": n} for n in (0, 2, 3, 5, 6, 8))
+
 SPLITS = [
     *(
         Row(aten.split.Tensor, args, name=name)
@@ -370,6 +372,15 @@ SPLITS = [
         (floats(2, "n"),),
         call=lambda x: torch.cat([x, x, x, x], -1).chunk(4, -1),
         name="dynamic last",
+    ),
+    *(
+        Row(aten.tensor_split.sections, args, sizes=REMAINDERS, name=name)
+        for name, args in (
+            ("", (floats("n", 7), 3)),
+            ("static, negative dim", (floats("n", 7), 3, -1)),
+            ("last", (floats(2, "n"), 4, 1)),
+            ("more than elements", (floats(2, 2), 3)),
+        )
     ),
     *(
         Row(aten.unbind.int, args, sizes=sizes, name=name)

@@ -252,13 +252,24 @@ def _register(value: Any) -> bool:
         _register_class(cls, _mapping_parts, _rebuilt_mapping, pytree.MappingKey)
     elif isinstance(value, (list, tuple)):
         _register_class(cls, _sequence_parts, _rebuilt_sequence, pytree.SequenceKey)
-    elif dataclasses.is_dataclass(value) or isinstance(value, types.SimpleNamespace):
+    elif _is_record(value):
         _register_class(cls, _object_parts, _rebuilt_object, pytree.GetAttrKey)
     elif _is_cache(value) or _is_cache_layer(value):
         _register_class(cls, _cache_parts, _rebuilt_object, pytree.GetAttrKey)
     else:
         return False
     return True
+
+
+def has_parts(value: Any) -> bool:
+    """Whether a value is an object whose attributes are understood: a record or a cache."""
+    return _is_record(value) or _is_cache(value) or _is_cache_layer(value)
+
+
+def _is_record(value: Any) -> bool:
+    if isinstance(value, type):
+        return False
+    return dataclasses.is_dataclass(value) or isinstance(value, types.SimpleNamespace)
 
 
 def _is_cache(value: Any) -> bool:

@@ -145,7 +145,7 @@ def test_a_class_that_is_not_understood() -> None:
 
 
 def test_an_output_of_a_class_that_is_not_understood() -> None:
-    with pytest.raises(onnx_aot.OnnxExporterError, match=r"the result\['box'\] of the outputs is"):
+    with pytest.raises(InvalidOptionError, match=r"^the result\['box'\] of the outputs is"):
         onnx_aot.export(lambda x: {"box": Box(x)}, (X,))
 
 
@@ -181,6 +181,28 @@ def test_an_argument_that_gets_a_tensor_is_named() -> None:
     program = onnx_aot.export(returning, (given,))
     assert given.y is Y
     torch.testing.assert_close(program(given, structured=True).y, X + 1)
+
+
+class Remembering(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.batch = Batch(X.clone(), created=datetime.date(2021, 1, 1))
+        self.deep = [types.SimpleNamespace(batch=Batch(X.clone(), scale=1.0))]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.batch.y = self.batch.x + x
+        self.deep[0].batch.scale += 1
+        self.deep[0].more = x
+        return self.batch.y * self.deep[0].batch.scale
+
+
+def test_objects_that_a_module_holds_are_as_before() -> None:
+    model = Remembering()
+    program = onnx_aot.export(model, (Y,), verify=True)
+    torch.testing.assert_close(program(Y)[0], (X + Y) * 2)
+    assert model.batch.y is None
+    assert model.deep[0].batch.scale == 1.0
+    assert not hasattr(model.deep[0], "more")
 
 
 def test_the_rest_of_an_object() -> None:

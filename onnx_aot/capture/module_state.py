@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from onnx_aot.containers import has_parts
+
 __all__ = ["preserved_state"]
 
 # Where a module keeps what it registers. Parameters, buffers and submodules are not looked into.
@@ -20,8 +22,9 @@ def preserved_state(module: torch.nn.Module) -> Iterator[None]:
 
     Tracing runs ``forward``, which may count calls, fill caches or replace attributes, and leaves
     fake tensors in them. Parameters and buffers themselves are never written during a capture;
-    tensors that are plain attributes are, and get their elements back. So do lists, dicts and sets,
-    nested ones too. What other objects hold stays as the tracing left it.
+    tensors that are plain attributes are, and get their elements back. So do lists, dicts, sets,
+    dataclasses and key-value caches, nested ones too. What other objects hold stays as the tracing
+    left it.
     """
     saved = [(owner, _Snapshot(owner)) for owner in module.modules()]
     try:
@@ -58,6 +61,8 @@ class _Snapshot:
             self._containers[id(value)] = (value, value.copy())
             for item in value.values() if isinstance(value, dict) else value:
                 self._keep(item)
+        elif has_parts(value) and hasattr(value, "__dict__"):
+            self._keep(value.__dict__)
 
     def restore(self, owner: torch.nn.Module) -> None:
         present = owner.__dict__

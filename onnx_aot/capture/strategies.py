@@ -35,7 +35,7 @@ from onnx_aot.capture.specialization import (
 from onnx_aot.capture.stand_ins import stand_ins
 from onnx_aot.capture.torch_compat import log_folder, missing_fake_kernels, quiet_failures
 from onnx_aot.capture.tracing import tracing
-from onnx_aot.errors import CaptureError, DynamicShapeError
+from onnx_aot.errors import CaptureError, DynamicShapeError, InvalidOptionError
 
 __all__ = ["STRATEGIES", "Captured", "capture", "capture_conditions"]
 
@@ -104,6 +104,7 @@ def capture(
 
     Raises:
         DynamicShapeError: The model is not free in a dimension that was asked to be dynamic.
+        InvalidOptionError: The model returns an object of a class that is not understood.
         CaptureError: Every strategy failed otherwise; the first failure is chained.
     """
     model = _Model(module, inputs, collected)
@@ -117,9 +118,10 @@ def capture(
         given_up = tuple(map(str, found))
         again = _captured(model, relaxed(requested, found))
     else:
-        first = captured[0]
-        if not _violates_constraints(first.error):
-            raise CaptureError(_describe(model, requested, captured)) from first.error
+        first = next((f for f in captured if _violates_constraints(f.error)), None)
+        if first is None:
+            message = _describe(model, requested, captured)
+            raise CaptureError(message) from captured[0].error
         free = _captured(model, relaxed(requested))
         if not isinstance(free, Captured):
             raise DynamicShapeError(
@@ -155,6 +157,8 @@ def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failu
                         dynamic_shapes=spec,
                         strict=strict,
                     )
+            except InvalidOptionError:  # what the model returns is not understood
+                raise
             except Exception as error:
                 logger.info("%s failed: %s", name, _first_line(error))
                 failures.append(_Failure(name, error, tuple(decisions)))

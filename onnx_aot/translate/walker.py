@@ -374,10 +374,18 @@ class Walker:
         if onnx_node.name is None:
             onnx_node.name = f"node_{onnx_node.outputs[0].name}"
         for graph in subgraphs(onnx_node):
-            for value in graph.inputs:
-                value.name = self._names.unique(f"{prefix}.{graph.name}.input")
-            for inner in graph:
-                self._name_inner(inner, prefix)
+            self._name_body(graph, prefix)
+
+    def _name_body(self, graph: ir.Graph, prefix: str) -> None:
+        """Names everything in a subgraph anew: what onnx_ir called it is unique in it alone."""
+        for value in graph.inputs:
+            value.name = self._names.unique(f"{prefix}.{graph.name}.input")
+        for onnx_node in graph:
+            for value in onnx_node.outputs:
+                value.name = self._names.unique(f"{prefix}.{onnx_node.op_type}")
+            onnx_node.name = f"node_{onnx_node.outputs[0].name}"
+            for inner in subgraphs(onnx_node):
+                self._name_body(inner, prefix)
 
 
 def _recorded(argument: Any) -> Any:

@@ -32,10 +32,16 @@ class Inputs:
     """Example inputs as ``torch.export`` takes them.
 
     Values that it does not take, such as a dtype or an enum, are held by a ``Constant``.
+
+    Attributes:
+        args: Positional inputs.
+        kwargs: Keyword inputs.
+        separated: Which of them are copies, because they shared elements with one before them.
     """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    separated: tuple[str, ...] = ()
 
 
 def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Inputs:
@@ -67,7 +73,8 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
         collects = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
         for path, given in value.items() if collects else [(name, value)]:
             registered(given, path, INPUTS)
-    return Inputs(*constants_held(_distinct(positional, named)))
+    distinct, separated = _distinct((positional, named))
+    return Inputs(*constants_held(distinct), separated)
 
 
 def _positional(args: Any) -> tuple[Any, ...]:
@@ -80,17 +87,43 @@ def _positional(args: Any) -> tuple[Any, ...]:
     return tuple(args)
 
 
-def _distinct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """A tensor that is passed twice is copied, so that each input has its own dimensions."""
-    seen: set[int] = set()
+def _distinct(inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[str, ...]]:
+    """The inputs with copies of tensors that share memory with one before them.
 
-    def separate(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
-            seen.add(id(leaf))
+    Each input of a graph has dimensions and elements of its own. The paths are of those that share
+    elements, such as ``[0][1]`` for the second positional input.
+    """
+    seen: dict[int, list[range]] = {}
+    shared: list[str] = []
+
+    def separate(path: Any, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
             return leaf
+        others = seen.setdefault(_storage(leaf), [])
+        extent = _extent(leaf)
+        others.append(extent)
+        if len(others) == 1:
+            return leaf
+        if any(max(extent.start, o.start) < min(extent.stop, o.stop) for o in others[:-1]):
+            shared.append(pytree.keystr(path[1:]))
         return leaf.detach().clone()
 
-    return pytree.tree_map(separate, (args, kwargs))  # type: ignore[no-any-return]
+    return pytree.tree_map_with_path(separate, inputs), tuple(shared)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    """What tensors of one memory have in common; fake ones and those of a subclass are alone."""
+    if tensor.is_meta or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return id(tensor)
+    return tensor.untyped_storage().data_ptr() or id(tensor)
+
+
+def _extent(tensor: torch.Tensor) -> range:
+    """The bytes of its memory between a tensor's first and last element."""
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    size = tensor.element_size()
+    start = tensor.storage_offset() * size
+    return range(start, start + (last + 1) * size) if tensor.numel() else range(0)
 
 
 def _names_parameters(model: torch.nn.Module, positional: tuple[Any, ...]) -> bool:

@@ -165,11 +165,22 @@ def describe_torch(
     return "\n".join(lines)
 
 
+_BOUND = re.compile(
+    rf"satisfy the generated guard (\d+ <= )?{SIZE_TERM.pattern}"
+    rf"( and {SIZE_TERM.pattern})?( <= (\d+|IntInfinity\(\)))?$"
+)
+
+
 def only_relations(error: Exception) -> bool:
-    """Whether torch complains only of sizes that depend on each other, and stay dynamic."""
-    sentences = _MESSAGE.findall(str(error))
-    known = ("must always be equal", "was inferred to be equal to")
-    return bool(sentences) and all(any(k in text for k in known) for text in sentences)
+    """Whether torch complains only of sizes that depend on each other, and stay dynamic.
+
+    Bounds beside that are those that the other size has.
+    """
+    sentences = [sentence.rstrip(".") for sentence in _MESSAGE.findall(str(error))]
+    related = ("must always be equal", "was inferred to be equal to")
+    relations = [s for s in sentences if any(words in s for words in related)]
+    others = [s for s in sentences if s not in relations]
+    return bool(relations) and all(_BOUND.search(sentence) for sentence in others)
 
 
 def relaxed(

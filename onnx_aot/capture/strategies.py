@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import tempfile
 import warnings
 from collections.abc import Iterator
 from typing import Literal
@@ -33,7 +32,7 @@ from onnx_aot.capture.specialization import (
     relaxed,
 )
 from onnx_aot.capture.stand_ins import stand_ins
-from onnx_aot.capture.torch_compat import log_folder, missing_fake_kernels, quiet_failures
+from onnx_aot.capture.torch_compat import missing_fake_kernels, quiet_failures, without_log_file
 from onnx_aot.capture.tracing import tracing
 from onnx_aot.errors import CaptureError, DynamicShapeError, InvalidOptionError
 
@@ -226,9 +225,9 @@ def _describe(model: _Model, requested: DynamicShapes, failures: list[_Failure])
 def _draft(model: _Model, requested: DynamicShapes, first: _Failure) -> str | None:
     """All places that need the value of data, found by draft export where it gets through."""
     inputs = floats_as_tensors(model.inputs, requested.floats)
-    with decisions_observed() as decisions, tempfile.TemporaryDirectory() as folder:
+    with decisions_observed() as decisions:
         try:
-            with _prepared(model, requested, strict=False), log_folder(folder):
+            with _prepared(model, requested, strict=False), without_log_file():
                 program = torch.export.draft_export(
                     model.module, inputs.args, inputs.kwargs, dynamic_shapes=requested.spec
                 )

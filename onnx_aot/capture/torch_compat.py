@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -23,11 +23,11 @@ __all__ = [
     "decision_symbols",
     "dynamo_stack",
     "is_question",
-    "log_folder",
     "missing_fake_kernels",
     "observe_decisions",
     "python_expression",
     "quiet_failures",
+    "without_log_file",
 ]
 
 
@@ -40,6 +40,7 @@ def observe_decisions(seen: Callable[[str, Any, Any], None]) -> Iterator[None]:
     and the capture fails). Without these methods of ``ShapeEnv`` errors name no line.
     """
     env = _private("torch.fx.experimental.symbolic_shapes", "ShapeEnv")
+    skipped = _private("torch.fx.experimental.symbolic_shapes", "uninteresting_files")
     kinds = {
         "_log_guard": ("guard", 1),
         "_log_real_tensor_propagation": ("assumed", 0),
@@ -54,6 +55,8 @@ def observe_decisions(seen: Callable[[str, Any, Any], None]) -> Iterator[None]:
             held = args[position]
             if kind == "assumed" and str(args[1]) == "False":
                 held = ~held
+            if kind == "undecided" and skipped is not None:
+                skipped().add(__file__)  # torch's message names the first file that is not in it
             if "suppressed" not in str(args[0]):  # such a guard is not relied on
                 seen(kind, self, held)
             return original(self, *args, **kwargs)
@@ -183,21 +186,33 @@ def quiet_failures() -> Iterator[None]:
             del trace.print
 
 
-@contextlib.contextmanager
-def log_folder(folder: str) -> Iterator[None]:
-    """Where draft export writes its log, which it otherwise leaves in the temporary folder.
+class _Nowhere(io.StringIO):
+    """A stream with a name, as a log file has."""
 
-    Without ``DTRACE_ENV_VAR`` it stays there.
+    name = ""
+
+
+@contextlib.contextmanager
+def without_log_file() -> Iterator[None]:
+    """Keeps draft export from leaving its log in the temporary folder.
+
+    Without ``LazyTraceHandler`` it does.
     """
-    variable = _private("torch._logging._internal", "DTRACE_ENV_VAR")
-    if variable is None or variable in os.environ:
+    handler = _private("torch._logging._internal", "LazyTraceHandler")
+    if handler is None or not hasattr(handler, "emit"):
         yield
         return
-    os.environ[variable] = folder
+    original = handler.emit
+
+    def emit(self: Any, record: Any) -> None:
+        if getattr(self, "stream", None) is None:
+            self.stream = _Nowhere()  # draft export asks for its name
+
+    handler.emit = emit
     try:
         yield
     finally:
-        os.environ.pop(variable, None)
+        handler.emit = original
 
 
 def missing_fake_kernels(program: torch.export.ExportedProgram) -> list[str]:

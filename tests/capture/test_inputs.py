@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.testing._internal.two_tensor import TwoTensor
 
 import onnx_aot
-from onnx_aot.errors import InferenceError, InvalidOptionError
+from onnx_aot.errors import ConversionError, InferenceError, InvalidOptionError
 
 X = torch.arange(6.0).reshape(2, 3)
 Y = X + 10
@@ -106,6 +107,11 @@ def test_tensors_of_every_kind(tensor: Tensor) -> None:
     torch.testing.assert_close(program(tensor.detach().clone())[0], expected)
 
 
+def test_none_is_no_output() -> None:
+    with pytest.raises(ConversionError, match="the model returns no tensor and no number"):
+        onnx_aot.export(lambda x: None, (X,))
+
+
 class Quiet(Tensor):
     """A subclass without behavior of its own."""
 
@@ -130,12 +136,31 @@ def test_tensors_that_share_memory() -> None:
     torch.testing.assert_close(program(Y[:1], X[1:])[0], Y[:1] - 2 * X[1:])
 
 
+def writing(x: Tensor, y: Tensor) -> Tensor:
+    x.add_(1)
+    return x - 2 * y
+
+
+def test_a_write_to_one_of_two_inputs_that_share_memory() -> None:
+    """Inputs of an ONNX model are apart, and the program is right for inputs that are."""
+    whole = X.clone()
+    with pytest.warns(onnx_aot.OnnxExporterWarning) as caught:
+        program = onnx_aot.export(writing, (whole, whole[1:]))
+    assert any("writes to x, and example inputs share" in str(w.message) for w in caught)
+    torch.testing.assert_close(program(X, Y[:1])[0], X + 1 - 2 * Y[:1])
+    with pytest.warns(onnx_aot.OnnxExporterWarning) as caught:  # side by side is not shared
+        onnx_aot.export(writing, (whole[:1], whole[1:]))
+    assert not any("share" in str(w.message) for w in caught)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         (np.ones(3, np.float32), r"y of the example inputs is a NumPy array; .* torch.from_numpy"),
         ([X, np.ones(3)], r"y\[1\] of the example inputs is a NumPy array"),
         (X.to_sparse(), r"y of the example inputs has the layout torch.sparse_coo; .* to_dense"),
+        (X.to_mkldnn(), r"y of the example inputs has the layout torch._mkldnn; .* to_dense"),
+        (TwoTensor(X, X), r"y of the example inputs is a .*TwoTensor, a tensor that is made of"),
         (object(), r"y of the example inputs is a builtins.object, a class that torch.export"),
         ({X}, r"y of the example inputs is a builtins.set"),
     ],

@@ -1,0 +1,130 @@
+"""Models that no capture gets through: every place, the user's line, and the edit to make."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import onnx_aot
+from onnx_aot.errors import CaptureError
+
+Tensor = torch.Tensor
+X = torch.arange(12.0).reshape(4, 3)
+
+
+def place(function: Callable[..., Any], text: str) -> str:
+    """A line of a function and where it stands, as messages have it."""
+    lines, first = inspect.getsourcelines(function)
+    number = next(i for i, line in enumerate(lines) if text in line)
+    return f"{lines[number].strip()}\n     at {__file__}:{first + number} in {function.__name__}\n"
+
+
+def failure(function: Any, *args: Any, **options: Any) -> CaptureError:
+    with pytest.raises(CaptureError) as caught:
+        onnx_aot.export(function, args, **options)
+    assert len(str(caught.value).splitlines()) < 30  # one screen
+    assert isinstance(caught.value.__cause__, Exception)  # torch's own
+    return caught.value
+
+
+def branches(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        x = x * 2
+    n = x.max().to(torch.int64).item()
+    if n > 3:
+        x = x + 1
+    return x
+
+
+def test_every_place_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    message = str(failure(branches, X, dynamic_shapes=({0: "n"},)))
+    assert "it needs values of its data, which a graph does not have, in 2 places:" in message
+    assert "  1. " + place(branches, "if x.sum()") in message
+    assert "  2. " + place(branches, "if n > 3") in message
+    assert message.count("cure: choose with torch.where(condition, a, b)") == 2
+    assert "if it always goes the same way, write torch._check(n > 3) above" in message
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_cure_helps() -> None:
+    def cured(x: Tensor) -> Tensor:
+        x = torch.where(x.sum() > 0, x * 2, x)
+        n = x.max().to(torch.int64).item()
+        torch._check(n > 3)
+        if n > 3:
+            x = x + 1
+        return x
+
+    program = onnx_aot.export(cured, (X,), dynamic_shapes=({0: "n"},))
+    torch.testing.assert_close(program(X[2:])[0], branches(X[2:]))
+
+
+def repeated(x: Tensor, k: Tensor) -> Tensor:
+    n = k.item()
+    for step in range(n):
+        x = x + step
+    return x
+
+
+def doubled(x: Tensor) -> Tensor:
+    while x.sum() < 100:
+        x = x * 2
+    return x
+
+
+def empty(x: Tensor) -> Tensor:
+    y = x[x > 2]
+    if y.shape[0] == 0:
+        return x.sum()
+    return y.sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "text", "cure"),
+    [
+        (repeated, (X, torch.tensor(3)), "for step in", "how often Python loops must not depend"),
+        (doubled, (X,), "while x.sum()", "loop with torch.ops.higher_order.while_loop("),
+        (empty, (X,), "if y.shape[0] == 0", "choose with torch.where("),
+    ],
+)
+def test_places_that_need_values(function: Any, args: Any, text: str, cure: str) -> None:
+    message = str(failure(function, *args))
+    assert "in one place:\n" in message
+    assert "  1. " + place(function, text) + f"     cure: {cure}" in message
+
+
+def test_a_float_that_decides() -> None:
+    def scaled(x: Tensor, scale: float) -> Tensor:
+        if scale > 0.5:
+            return x * scale
+        return x
+
+    message = str(failure(scaled, X, 0.7, dynamic_shapes={"scale": "scale"}))
+    assert place(scaled, "if scale > 0.5") in message
+    assert "write torch._check(scale > 0.5) above" in message
+
+
+def test_a_custom_operator_without_a_fake_kernel() -> None:
+    @torch.library.custom_op("onnx_aot_tests::unfaked", mutates_args=())
+    def unfaked(x: Tensor) -> Tensor:
+        return x * 2
+
+    message = str(failure(lambda x: unfaked(x) + 1, X))
+    assert "  onnx_aot_tests::unfaked\n" in message
+    assert "@torch.library.register_fake('onnx_aot_tests::unfaked')" in message
+
+
+def test_an_error_of_the_model_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    def wrong(x: Tensor) -> Tensor:
+        y = x + 1
+        return y @ torch.ones(4, 4)
+
+    message = str(failure(wrong, X))
+    assert "a and b must have same reduction dim, but got [4, 3] X [4, 4]" in message
+    lines, first = inspect.getsourcelines(wrong)
+    assert f"      {lines[2].strip()}\n      at {__file__}:{first + 2} in wrong\n" in message
+    assert capfd.readouterr() == ("", "")

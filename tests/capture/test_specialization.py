@@ -1,0 +1,320 @@
+"""Dimensions that a model fixes or limits: by which line, the cure, and ``on_specialized``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.export import Dim
+
+import onnx_aot
+from onnx_aot.errors import DynamicShapeError, OnnxExporterWarning
+
+Tensor = torch.Tensor
+X = torch.arange(12.0).reshape(4, 3)
+
+
+def shapes(program: onnx_aot.ONNXProgram) -> list[list[Any]]:
+    return [
+        [d if isinstance(d, int) else d.value for d in value.shape]
+        for value in program.model.graph.inputs
+    ]
+
+
+def line_of(function: Callable[..., Any], text: str) -> str:
+    """Where a line of a function stands, as messages have it."""
+    lines, first = inspect.getsourcelines(function)
+    number = next(i for i, line in enumerate(lines) if text in line)
+    return f"{lines[number].strip()}\n      at {__file__}:{first + number} in {function.__name__}\n"
+
+
+def fixed_view(x: Tensor) -> Tensor:
+    y = x * 2
+    return y.view(4, 3)
+
+
+def fixed_table(x: Tensor) -> Tensor:
+    table = torch.ones(4, 3)
+    return x + table
+
+
+def unrolled(x: Tensor) -> Tensor:
+    y = x[0]
+    for row in range(x.shape[0]):
+        y = y + x[row]
+    return y
+
+
+def with_numpy(x: Tensor) -> Tensor:
+    steps = np.linspace(0, 1, x.shape[0])
+    return x + torch.from_numpy(steps)[:, None]
+
+
+def branch(x: Tensor) -> Tensor:
+    if x.shape[0] == 4:
+        return x * 2
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "cure", "dimension"),
+    [
+        (fixed_view, "y.view(", "write x.shape[0], or -1, in place of the number", "n"),
+        (fixed_view, "y.view(", "write x.shape[0], or -1, in place of the number", Dim("n", max=9)),
+        (fixed_table, "x + table", "has the size 4 there", "n"),
+        (unrolled, "range(", "a Python loop is unrolled", Dim("n")),
+        (with_numpy, "np.linspace", "NumPy turns the size into a number", "n"),
+        (branch, "== 4", "one branch is captured", "n"),
+    ],
+    ids=str,
+)
+def test_the_line_that_fixes_a_dimension(
+    function: Any, text: str, cure: str, dimension: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(function, (X,), dynamic_shapes=({0: dimension},))
+    message = str(caught.value)
+    assert "  x, axis 0 ('n'): fixed at 4\n" in message
+    where = line_of(function, text)
+    if function is with_numpy:  # the line is NumPy's, and it is said who called it
+        assert "in linspace, called from " + where.splitlines()[1].strip()[3:] in message
+    else:
+        assert where in message
+    assert f"      cure: {cure}" in message.replace("whatever ", "")
+    assert "leave it out of dynamic_shapes" in message
+    assert len(message) < 1500
+    assert capfd.readouterr() == ("", "")
+
+
+def test_every_dimension_and_both_lines_where_one_follows_from_another() -> None:
+    def fixes(x: Tensor, y: Tensor) -> Tensor:
+        total = x + y
+        return total + y.reshape(4, 3)
+
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(fixes, (X, X), dynamic_shapes=({0: "a"}, {0: "b"}))
+    message = str(caught.value)
+    assert "  x, axis 0 ('a'): fixed at 4\n" in message
+    assert "  y, axis 0 ('b'): fixed at 4\n" in message
+    assert line_of(fixes, "total = x + y") in message
+    assert message.count(line_of(fixes, "y.reshape(4, 3)")) == 2
+
+
+def test_the_torch_error_is_chained() -> None:
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(fixed_view, (X,), dynamic_shapes=({0: "n"},))
+    assert "Constraints violated" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("dimension", ["n", Dim("n", min=2, max=9)], ids=str)
+def test_warn_and_allow_export_a_fixed_dimension(dimension: Any, tmp_path: Path) -> None:
+    with pytest.warns(
+        OnnxExporterWarning,
+        match=r"x, axis 0 \('n'\) is fixed at 4 by `return y\.view\(4, 3\)` at .+\.py:\d+ in fixed",
+    ):
+        program = onnx_aot.export(
+            fixed_view, (X,), dynamic_shapes=({0: dimension},), on_specialized="warn"
+        )
+    assert shapes(program) == [[4, 3]]
+    torch.testing.assert_close(program(X)[0], fixed_view(X))
+    program = onnx_aot.export(  # warnings are errors here
+        fixed_view,
+        (X,),
+        dynamic_shapes=({0: dimension},),
+        on_specialized="allow",
+        report=True,
+        artifacts_dir=tmp_path,
+    )
+    assert shapes(program) == [[4, 3]]
+    (report,) = tmp_path.glob("*.md")
+    assert "is fixed at 4 by `return y.view(4, 3)`" in report.read_text(encoding="utf-8")
+
+
+def test_other_dimensions_stay_as_they_were_asked() -> None:
+    def mixed(x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        return x.view(4, 3), y[1:] + z
+
+    n = Dim("n")
+    with pytest.warns(OnnxExporterWarning, match="x, axis 0 .+ is fixed at 4"):
+        program = onnx_aot.export(
+            mixed,
+            (X, torch.ones(6, 3), torch.ones(5, 3)),
+            dynamic_shapes=({0: Dim("k")}, {0: n + 1}, {0: n}),
+            on_specialized="warn",
+        )
+    assert shapes(program) == [[4, 3], ["n + 1", 3], ["n", 3]]
+    inputs = (X, torch.ones(3, 3), torch.ones(2, 3))
+    for got, wanted in zip(program(*inputs), mixed(*inputs), strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+def rounds(x: Tensor) -> Tensor:
+    return x[: int(x.shape[0] * 1.5)] * int(x.shape[0] * 1.5)
+
+
+def test_what_a_condition_binds_to_the_example_becomes_static() -> None:
+    """The capture calls it dynamic, and is right for the example alone."""
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(rounds, (X,), dynamic_shapes=({0: "n"},))
+    assert "x, axis 0 ('n'): fixed at 4: captured for math.trunc(" in str(caught.value)
+    assert line_of(rounds, "int(x.shape[0]") in str(caught.value)
+    assert "cure: the size becomes a Python number there; use // and * on" in str(caught.value)
+    with pytest.warns(OnnxExporterWarning, match="is fixed at 4: captured for"):
+        program = onnx_aot.export(rounds, (X,), dynamic_shapes=({0: "n"},), on_specialized="warn")
+    assert shapes(program) == [[4, 3]]
+
+
+def test_an_exported_program_that_is_static() -> None:
+    captured = torch.export.export(torch.nn.Linear(3, 2), (X,))
+    with pytest.raises(DynamicShapeError, match=r"input, axis 0 \('n'\): fixed at 4"):
+        onnx_aot.export(captured, dynamic_shapes={"input": {0: "n"}})
+    with pytest.warns(OnnxExporterWarning, match=r"input, axis 0 \('n'\) is fixed at 4"):
+        program = onnx_aot.export(
+            captured, dynamic_shapes={"input": {0: "n"}}, on_specialized="warn"
+        )
+    assert shapes(program) == [[4, 3]]
+
+
+def test_a_static_number() -> None:
+    def times(x: Tensor, k: int) -> Tensor:
+        if k == 3:
+            return x
+        return x * k
+
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(times, (X, 3), dynamic_shapes={"k": "k"})
+    assert "  k: fixed at 3\n" in str(caught.value)
+    assert line_of(times, "if k == 3") in str(caught.value)
+    with pytest.warns(OnnxExporterWarning, match="k is fixed at 3 by `if k == 3:`"):
+        program = onnx_aot.export(times, (X, 3), dynamic_shapes={"k": "k"}, on_specialized="warn")
+    assert shapes(program) == [[4, 3]]
+
+
+# --- ranges and relations ------------------------------------------------------------------------
+
+
+def above_three(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] > 3 else x
+
+
+def below_nine(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] < 9 else x
+
+
+def pairs(x: Tensor) -> Tensor:
+    return x.reshape(-1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "dimension", "cure"),
+    [
+        (above_three, Dim("n"), "write torch.export.Dim('n', min=4) for it"),
+        (above_three, Dim("n", max=64), "write torch.export.Dim('n', min=4, max=64) for it"),
+        (below_nine, Dim("n"), "write torch.export.Dim('n', max=8) for it"),
+        (pairs, Dim("n"), "write 2*torch.export.Dim('_n') for it"),
+    ],
+    ids=str,
+)
+def test_a_dim_that_promises_more_than_the_model_takes(
+    function: Any, dimension: Any, cure: str
+) -> None:
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(function, (X,), dynamic_shapes=({0: dimension},))
+    message = str(caught.value)
+    assert "x, axis 0 ('n'): limited to " in message
+    assert line_of(function, "return") in message
+    assert f"      cure: {cure}, which is what the model accepts\n" in message
+    text = cure.removeprefix("write ").removesuffix(" for it")
+    written = eval(text, {"torch": torch})  # the cure, taken literally
+    program = onnx_aot.export(function, (X,), dynamic_shapes=({0: written},))
+    torch.testing.assert_close(program(X[:4])[0], function(X[:4]))
+    with pytest.warns(OnnxExporterWarning, match=r"x, axis 0 \('n'\) is limited to"):
+        program = onnx_aot.export(
+            function, (X,), dynamic_shapes=({0: dimension},), on_specialized="warn"
+        )
+    assert shapes(program) == [["n", 3]]
+    more = torch.ones(6, 3)
+    torch.testing.assert_close(program(more)[0], function(more))
+
+
+def test_dims_that_are_always_equal_are_one() -> None:
+    def add(x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+    for given in (({0: "a"}, {0: "b"}), ({0: Dim("a")}, {0: Dim("b", max=99)})):
+        with pytest.warns(
+            OnnxExporterWarning,
+            match=r"y, axis 0 \('b'\) always equals 'a' and is called so, by `return x \+ y` at ",
+        ):
+            program = onnx_aot.export(add, (X, X), dynamic_shapes=given)
+        assert shapes(program) == [["a", 3], ["a", 3]]
+        torch.testing.assert_close(program(X[:2], X[2:])[0], X[:2] + X[2:])
+
+
+def test_a_dim_that_is_a_multiple_of_another() -> None:
+    def every_second(x: Tensor, y: Tensor) -> Tensor:
+        return x.reshape(-1, 6)[:, :3] + y
+
+    n = Dim("n")
+    program = onnx_aot.export(
+        every_second, (torch.ones(8, 3), X), dynamic_shapes=({0: 2 * n}, {0: n})
+    )
+    assert shapes(program) == [["2*n", 3], ["n", 3]]
+
+
+def test_a_derived_dim_that_the_model_contradicts() -> None:
+    def shifted(x: Tensor, y: Tensor) -> Tensor:
+        return x[4:] + y
+
+    n = Dim("n")
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(shifted, (torch.ones(8, 3), X), dynamic_shapes=({0: 2 * n}, {0: n}))
+    assert "n = y.shape[0] in the specified range" in str(caught.value)
+    assert line_of(shifted, "x[4:]") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (({0: Dim("n", min=8)}, None), r"x, axis 0 \('n'\) is 4 in the example.+ 8 to no upper"),
+        (({0: Dim("n", max=3)}, None), r"is 4 in the example inputs, .+ limits it to 0 to 3"),
+        (({0: Dim.DYNAMIC(max=3)}, None), r"x, axis 0 is 4 in the example inputs"),
+        (({0: 2 * Dim("n")}, {0: Dim("n")}), r"x, axis 0 is 2\*n; n is 4 .+ is 4 instead of 8"),
+        (({0: 3 * Dim("n")}, None), r"x, axis 0 is 3\*n, and it is 4 .+ which no n gives"),
+        (({0: "n + m"}, {0: "n", 1: "m"}), r"x, axis 0 is n \+ m; m is 3, n is 4 .+ of 7"),
+    ],
+)
+def test_examples_that_contradict_the_request(given: Any, message: str) -> None:
+    with pytest.raises(DynamicShapeError, match=message):
+        onnx_aot.export(lambda x, y: x.sum() + y.sum(), (X, X), dynamic_shapes=given)
+
+
+def test_sizes_around_the_example_name_their_line() -> None:
+    def tenth(x: Tensor) -> Tensor:
+        return x[: int(x.shape[0] * 0.1)]
+
+    with pytest.warns(
+        OnnxExporterWarning, match=r"x, axis 0: 20 to 29, by `return x\[: int\(.+ in tenth \(the"
+    ):
+        onnx_aot.export(tenth, (torch.ones(25, 2),), dynamic_shapes=({0: "n"},))
+
+
+def test_a_strict_capture_names_lines_too() -> None:
+    """Only strict capture gets through the dtype of a string; its line comes from the bytecode."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if not torch.compiler.is_dynamo_compiling():
+                raise ValueError("only when bytecode is analysed")
+            y = x + 1
+            return y.view(4, 3)
+
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(Model(), (X,), dynamic_shapes=({0: Dim.DYNAMIC},))
+    assert "x, axis 0" in str(caught.value)
+    assert "y.view(4, 3)" in str(caught.value)

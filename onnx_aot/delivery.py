@@ -6,6 +6,8 @@ import fnmatch
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from torch.export.graph_signature import OutputKind
+
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.metadata_keys import OUTPUT_KIND, STATE
 from onnx_aot.options import Options
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
     from onnx_aot.inspection.record import ExportRecord
     from onnx_aot.program.program import ONNXProgram
 
-__all__ = ["check_delivered", "check_dimensions", "note_dimensions", "note_dropped", "note_lossy"]
+__all__ = [
+    "check_delivered",
+    "check_dimensions",
+    "note_dimensions",
+    "note_dropped",
+    "note_lossy",
+    "note_separated",
+]
 
 
 def note_dimensions(
@@ -38,7 +47,9 @@ def note_dimensions(
         record: Gets the notes.
         captured: How it was captured, with the user's lines; None: by the user.
     """
+    from onnx_aot.capture.delivered import dimension_names
     from onnx_aot.capture.specialization import limits, relations
+    from onnx_aot.capture.squeezes import dynamic_squeezes
 
     decisions = () if captured is None else captured.decisions
     if captured is not None and captured.given_up:
@@ -56,6 +67,14 @@ def note_dimensions(
             record,
             f"dimensions have other names than were asked for: {'; '.join(others)}. Give what is "
             "always equal one name",
+        )
+    squeezed = dynamic_squeezes(program, dimension_names(program, requested))
+    if squeezed:
+        note(
+            record,
+            "squeeze takes away dimensions that are 1, and the ONNX model keeps dynamic ones at "
+            f"every size: {'; '.join(squeezed)}. Name the dimension that is to go, as in "
+            "squeeze(1), or exclude 1 with torch.export.Dim(name, min=2)",
         )
 
 
@@ -183,6 +202,24 @@ def note_dropped(record: ExportRecord, dropped: Sequence[str]) -> None:
         record.notes.append(
             f"the model writes to {', '.join(dropped)}; the new values were left out, as asked "
             'with state="drop"'
+        )
+
+
+def note_separated(
+    record: ExportRecord, captured: torch.export.ExportedProgram, separated: Sequence[str]
+) -> None:
+    """Says that a write to one input is not seen in another, where the example shared memory."""
+    written = [
+        str(spec.target)
+        for spec in captured.graph_signature.output_specs
+        if spec.kind == OutputKind.USER_INPUT_MUTATION
+    ]
+    if written and separated:
+        note(
+            record,
+            f"the model writes to {', '.join(written)}, and example inputs share memory "
+            f"({', '.join(separated)} with one before); inputs of an ONNX model do not, so that a "
+            "write to one is not seen in another",
         )
 
 

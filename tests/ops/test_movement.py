@@ -143,8 +143,16 @@ VIEWS = [
 ]
 
 ONES = [
-    Row(aten.squeeze.default, (floats("m", 1, "k", 1),), sizes=NONE_M),
-    Row(aten.squeeze.default, (floats("m", 3),), name="nothing"),
+    *(
+        Row(
+            aten.squeeze.default,
+            args,
+            call=lambda x: torch.cat([x, x]).squeeze(),  # 2 * m, which is never 1
+            sizes=NONE_M,
+            name=name,
+        )
+        for name, args in (("dynamic", (floats("m", 1, 4, 1),)), ("nothing", (floats("m", 3),)))
+    ),
     Row(aten.squeeze.default, (floats(),), name="rank0"),
     Row(aten.squeeze.default, (ints(1, 1),), name="to rank0"),
     Row(aten.squeeze.dim, (floats("n", 1), 1), sizes=NONE_N),

@@ -12,6 +12,7 @@ from torch.export.graph_signature import InputKind
 from onnx_aot import dtypes
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.metadata_keys import ORIGINAL_NAME
+from onnx_aot.torch_compat import FakeTensor
 
 __all__ = ["fitting_weights", "real_parts", "weights_by_target"]
 
@@ -94,7 +95,9 @@ def _type_of(value: ir.Value) -> str:
 
 
 def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return (id(tensor) if tensor.is_meta else tensor.data_ptr(), tensor.shape, tensor.stride())
+    empty = tensor.is_meta or isinstance(tensor, FakeTensor)  # these share a storage, if anything
+    place = tensor.untyped_storage()._cdata if empty else tensor.data_ptr()
+    return (place, tensor.shape, tensor.stride())
 
 
 def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:

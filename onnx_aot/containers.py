@@ -124,7 +124,7 @@ def registered(value: Any, path: str, what: str) -> None:
     if node is None and not _is_named_tuple(value):
         if isinstance(value, (*PLAIN, *BY_TORCH)):
             if isinstance(value, torch.Tensor) and what == INPUTS:
-                _refuse_sparse(value, path, what)
+                _refuse_kind(value, path)
             return
         if not _register(value):
             if not _is_constant(value):
@@ -206,12 +206,22 @@ def _has_tensors(value: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(held))
 
 
-def _refuse_sparse(tensor: torch.Tensor, path: str, what: str) -> None:
-    if tensor.layout != torch.strided:
-        raise InvalidOptionError(
-            f"{path} of the {what} has the layout {tensor.layout}; ONNX has dense tensors: pass "
-            "to_dense() of it"
-        )
+def _refuse_kind(tensor: torch.Tensor, path: str) -> None:
+    """ONNX has dense tensors of plain types."""
+    if tensor.is_nested:
+        found, cure = "is a nested tensor", "to_padded_tensor(0.0) of it and a mask"
+    elif hasattr(type(tensor), "__tensor_flatten__"):
+        found = f"is a {_full_name(type(tensor))}, a tensor that is made of others"
+        cure = "these, and make it in forward"
+    elif tensor.layout != torch.strided:
+        found, cure = f"has the layout {tensor.layout}", "to_dense() of it"
+    elif tensor.is_quantized:
+        found, cure = f"is {tensor.dtype}", "int_repr() of it"
+    else:
+        return
+    raise InvalidOptionError(
+        f"{path} of the {INPUTS} {found}; inputs of an ONNX model are dense tensors. Pass {cure}"
+    )
 
 
 def _not_understood(value: Any, path: str, what: str) -> str:

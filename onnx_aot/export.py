@@ -210,6 +210,7 @@ class _Reference:
     model: torch.nn.Module | torch.export.ExportedProgram
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    separated: tuple[str, ...]
 
     @property
     def forward(self) -> inspect.Signature | None:
@@ -227,7 +228,7 @@ def _build(
     record: ExportRecord,
 ) -> tuple[ONNXProgram, _Reference]:
     """The stages, in order."""
-    from onnx_aot.delivery import check_delivered, note_dropped, note_lossy
+    from onnx_aot.delivery import check_delivered, note_dropped, note_lossy, note_separated
     from onnx_aot.fx_passes.drop_state import drop_state
     from onnx_aot.ir_passes import run_passes
     from onnx_aot.program.program import ONNXProgram
@@ -236,6 +237,7 @@ def _build(
         captured, requested, reference = _capture(model, args, kwargs, options, record)
     with stage(record, "fx_passes"):
         captured = _run_fx_passes(captured, record)
+        note_separated(record, captured, reference.separated)
         if options.state == "drop":
             note_dropped(record, drop_state(captured))
     with stage(record, "translate"):
@@ -357,7 +359,8 @@ def _capture(
             f"the model was captured in training mode: {', '.join(training)} behave as they do in "
             "training. Call model.eval() first for inference",
         )
-    return program, requested, _Reference(model, *unwrapped((inputs.args, inputs.kwargs)))
+    given_args, given_kwargs = unwrapped((inputs.args, inputs.kwargs))
+    return program, requested, _Reference(model, given_args, given_kwargs, inputs.separated)
 
 
 def _run_fx_passes(

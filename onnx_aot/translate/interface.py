@@ -171,6 +171,7 @@ class Interface:
 
         Raises:
             InvalidOptionError: There are more names than values to name.
+            ConversionError: The model returns neither a tensor nor a number.
         """
         returned = next(iter(reversed(self.program.graph_module.graph.nodes))).args[0]
         pairs = list(zip(returned, self.program.graph_signature.output_specs, strict=True))
@@ -185,6 +186,10 @@ class Interface:
             at = len(user) + index
             name = asked[at] if at < len(asked) else self._state_names[index]
             self._add_output(argument, spec, name)
+        if not self.outputs:
+            raise ConversionError(
+                "the model returns no tensor and no number; an ONNX model has at least one output"
+            )
         self._finish_inputs()
         for (_, spec), output in zip(state, self.outputs[len(user) :], strict=True):
             self._pair(spec, output)

@@ -74,7 +74,8 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
         for path, given in value.items() if collects else [(name, value)]:
             registered(given, path, INPUTS)
     distinct, separated = _distinct((positional, named))
-    return Inputs(*constants_held(distinct), separated)
+    positional, named = constants_held(distinct)
+    return Inputs(positional, named, separated)
 
 
 def _positional(args: Any) -> tuple[Any, ...]:

@@ -305,6 +305,38 @@ def test_a_plain_session_loops_by_the_metadata(kind: type[torch.nn.Module], tmp_
     assert {kinds[name] for name in state} <= {"BUFFER", "PARAMETER"}
 
 
+class Ring(torch.nn.Module):
+    """A buffer that is assigned anew and written where another one says; views of a third."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.register_buffer("ring", torch.zeros(5, 3, dtype=dtype))
+        self.register_buffer("hidden", torch.zeros(4, 3, dtype=dtype))
+        self.register_buffer("index", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.hidden.copy_(self.hidden.logical_xor(x) if x.dtype == torch.bool else self.hidden + x)
+        self.ring = torch.roll(self.ring, 1, 0)
+        self.ring.index_put_((self.index.reshape(1) % 5,), self.hidden[1:2])
+        self.ring[0] = self.hidden[0]
+        self.hidden[:, 1:].masked_fill_(x[:, 1:] != 0, 1)
+        self.index.add_(1)
+        return self.ring + self.hidden[3]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, torch.float64, torch.int8, torch.bool, torch.complex64]
+)
+def test_state_of_every_type(dtype: torch.dtype) -> None:
+    model = Ring(dtype)
+    program = onnx_aot.export(model, (torch.ones(4, 3).to(dtype),), state="io")
+    for _ in range(STEPS):
+        x = (torch.randn(4, 3) * 2).to(dtype)
+        actual, returned = program(x), eager_step(model, (x,))[0]
+        torch.testing.assert_close(actual[:1], returned)
+        torch.testing.assert_close(program.state, held(model))
+
+
 def test_state_may_be_given_read_and_set() -> None:
     program = onnx_aot.export(Counter(), (X,), state="io")
     assert "  in   count: INT32[] (state)" in repr(program).splitlines()

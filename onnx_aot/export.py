@@ -83,8 +83,8 @@ def export(
     Args:
         model: A module, a function, or an ``ExportedProgram``, which is used as it is.
         args: Example positional inputs, or one tensor. A dict at the end holds keyword inputs when
-            its keys are parameter names of ``forward``. Tensors may stand in containers, dataclasses
-            and key-value caches; Python values are constants of the model.
+            its keys are parameter names of ``forward``. Tensors may stand in containers,
+            dataclasses and key-value caches; Python values are constants of the model.
         f: Where to save the model: a path or a binary file object. None: only return it.
         kwargs: Example keyword inputs.
         verbose: True prints a line per stage to stderr.

@@ -62,6 +62,7 @@ class Decision:
         symbols: Per symbol the sources that it comes from (``L['x'].size()[0]``) and its value in
             the example, which data-dependent symbols do not have.
         location: The user's line.
+        direct: Whether that line asks, as ``if x.shape[0] == 1`` does, and not an operator in it.
         names: What that line's function calls the symbols, where it has names for them.
         made_at: Where data-dependent symbols were made.
     """
@@ -70,6 +71,7 @@ class Decision:
     expression: Any
     symbols: Mapping[str, tuple[tuple[str, ...], int | None]]
     location: Location | None
+    direct: bool
     names: Mapping[str, str]
     made_at: Mapping[str, Location]
 
@@ -105,7 +107,8 @@ def decisions_observed() -> Iterator[list[Decision]]:
                 made = None if sources else _innermost(torch_compat.creation_stack(env, symbol))
                 if made is not None:
                     made_at[symbol] = made
-        found.append(Decision(kind, expression, symbols, location, names, made_at))
+        direct = _asks(sys._getframe(2), frame)
+        found.append(Decision(kind, expression, symbols, location, direct, names, made_at))
 
     with torch_compat.observe_decisions(seen):
         yield found
@@ -145,6 +148,26 @@ def _user_frame(
     if innermost is None:  # the user's code is not running while its bytecode is analysed
         return None, _innermost(torch_compat.dynamo_stack())
     return innermost, _with_caller(places)
+
+
+# Between a line that asks and the decision lie only these.
+_SYMBOLS = (
+    "symbolic_shapes.py",
+    "recording.py",
+    "sym_node.py",
+    "torch_compat.py",
+    "non_strict_utils.py",
+    "proxy_tensor.py",
+    os.path.join("torch", "__init__.py"),
+)
+
+
+def _asks(frame: FrameType | None, users: FrameType | None) -> bool:
+    while frame is not None and frame is not users:
+        if not frame.f_code.co_filename.endswith(_SYMBOLS):
+            return False
+        frame = frame.f_back
+    return frame is not None
 
 
 def _innermost(stack: list[Any]) -> Location | None:

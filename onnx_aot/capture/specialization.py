@@ -31,8 +31,8 @@ __all__ = [
     "describe",
     "describe_torch",
     "findings",
+    "is_delivered",
     "limits",
-    "only_relations",
     "relations",
     "relaxed",
 ]
@@ -107,7 +107,9 @@ def _limited(
     for dim, entries in conditions_by_dimension(requested, size_conditions(program)).items():
         if dim in static or not hasattr(dim.given, "__name__"):
             continue
-        violated = next((e for e in entries if not _holds_in_limits(e.on_n, dim)), None)
+        violated = next(
+            (e for e in entries if not _promised(e.on_n, dim, requested, decisions)), None
+        )
         if violated is None:
             continue
         lines = _lines_on(dim, requested, decisions, violated.shown)
@@ -165,22 +167,38 @@ def describe_torch(
     return "\n".join(lines)
 
 
-_BOUND = re.compile(
-    rf"satisfy the generated guard (\d+ <= )?{SIZE_TERM.pattern}"
-    rf"( and {SIZE_TERM.pattern})?( <= (\d+|IntInfinity\(\)))?$"
-)
+_GUARD = re.compile(r"satisfy the generated guard (.+)$")
 
 
-def only_relations(error: Exception) -> bool:
-    """Whether torch complains only of sizes that depend on each other, and stay dynamic.
+def is_delivered(error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]) -> bool:
+    """Whether torch complains only of what is as good as asked.
 
-    Bounds beside that are those that the other size has.
+    These are sizes that depend on each other and stay dynamic, with the bounds that the other one
+    has, and sizes 0 and 1, which operators treat as special where ONNX's do not.
     """
     sentences = [sentence.rstrip(".") for sentence in _MESSAGE.findall(str(error))]
     related = ("must always be equal", "was inferred to be equal to")
     relations = [s for s in sentences if any(words in s for words in related)]
-    others = [s for s in sentences if s not in relations]
-    return bool(relations) and all(_BOUND.search(sentence) for sentence in others)
+    return bool(sentences) and all(
+        sentence in relations
+        or _is_harmless(sentence, requested, decisions, bounds=bool(relations))
+        for sentence in sentences
+    )
+
+
+def _is_harmless(
+    sentence: str, requested: DynamicShapes, decisions: Sequence[Decision], bounds: bool
+) -> bool:
+    guard = _GUARD.search(sentence)
+    terms = {match[0] for match in SIZE_TERM.finditer(guard[1])} if guard else set()
+    if guard is None or len(terms) != 1:
+        return False
+    (term,) = terms
+    dim = requested.at(term)
+    condition = guard[1].replace(term, "n").replace("IntInfinity()", "math.inf")
+    if bounds and re.fullmatch(r"(\d+ <= )?n( and n)?( <= (\d+|math\.inf))?", condition):
+        return True
+    return dim is not None and _promised(condition, dim, requested, decisions)
 
 
 def relaxed(
@@ -364,18 +382,28 @@ def _cure_by_line(lines: Sequence[Location], dim: RequestedDim, size: int | None
     )
 
 
-def _holds_in_limits(condition: str, dim: RequestedDim) -> bool:
-    """Whether a condition holds in the range that a ``Dim`` gives, as far as samples tell.
+def _promised(
+    condition: str, dim: RequestedDim, requested: DynamicShapes, decisions: Sequence[Decision]
+) -> bool:
+    """Whether a condition on ``n`` holds in the range that a ``Dim`` gives, as far as samples tell.
 
-    Sizes 0 and 1 are left out, as torch does.
+    Sizes 0 and 1 are looked at where the user's code asks for them; torch's operators do as well.
     """
+    symbol = _symbol(dim, requested, decisions)
+    asked = symbol is not None and any(
+        decision.direct and _says_the_same(decision, symbol, condition) for decision in decisions
+    )
     smallest, largest = dim.limits
-    first = max(smallest, 2)
+    first = smallest if asked else max(smallest, 2)
     last = 65537 if largest == math.inf else int(largest)
     samples = itertools.chain(range(first, first + 256), (1023, 4096, last))
     return all(
         condition_holds(condition, {"n": n}) is not False for n in samples if first <= n <= last
     )
+
+
+def _steps(sizes: Sequence[int]) -> set[int]:
+    return {after - before for before, after in itertools.pairwise(sizes)}
 
 
 def _narrower(dim: RequestedDim, conditions: Sequence[str], example: int) -> str:
@@ -384,10 +412,13 @@ def _narrower(dim: RequestedDim, conditions: Sequence[str], example: int) -> str
     far = 4 * example + 256
     inside = [
         n
-        for n in range(max(smallest, 2), int(min(largest, far)) + 1)
+        for n in range(smallest, int(min(largest, far)) + 1)
         if all(condition_holds(condition, {"n": n}) is not False for condition in conditions)
     ]
-    steps = {after - before for before, after in itertools.pairwise(inside)}
+    steps = _steps(inside)
+    if len(steps) != 1:  # a hole at 0 or 1
+        inside = [n for n in inside if n >= 2]
+        steps = _steps(inside)
     if len(steps) != 1 or dim.derived:
         return ""
     (step,) = steps
@@ -397,7 +428,7 @@ def _narrower(dim: RequestedDim, conditions: Sequence[str], example: int) -> str
         derived = f"{step}*torch.export.Dim('_{name}')" + (f" + {rest}" if rest else "")
         return f"write {derived} for it, which is what the model accepts"
     limits = []
-    if max(inside[0], smallest) > 2:
+    if inside[0] > 0:
         limits.append(f"min={inside[0]}")
     if inside[-1] < min(largest, far):  # else it was not looked at further
         limits.append(f"max={inside[-1]}")

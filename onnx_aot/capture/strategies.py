@@ -28,7 +28,7 @@ from onnx_aot.capture.specialization import (
     describe,
     describe_torch,
     findings,
-    only_relations,
+    is_delivered,
     relaxed,
 )
 from onnx_aot.capture.stand_ins import stand_ins
@@ -128,7 +128,7 @@ def capture(
             ) from first.error
         found = findings(free.program, requested, free.decisions, refused=True)
         given_up = tuple(map(str, found))
-        if not found and not only_relations(first.error):
+        if not found and not is_delivered(first.error, requested, first.decisions):
             given_up = (describe_torch(first.error, requested, first.decisions),)
         if given_up and on_specialized == "error":
             raise DynamicShapeError(describe(found) if found else given_up[0]) from first.error

@@ -206,6 +206,10 @@ def below_nine(x: Tensor) -> Tensor:
     return x * 2 if x.shape[0] < 9 else x
 
 
+def not_one(x: Tensor) -> Tensor:
+    return x if x.shape[0] == 1 else x * 2
+
+
 def pairs(x: Tensor) -> Tensor:
     return x.reshape(-1, 2, 3)
 
@@ -216,6 +220,7 @@ def pairs(x: Tensor) -> Tensor:
         (above_three, Dim("n"), "write torch.export.Dim('n', min=4) for it"),
         (above_three, Dim("n", max=64), "write torch.export.Dim('n', min=4, max=64) for it"),
         (below_nine, Dim("n"), "write torch.export.Dim('n', max=8) for it"),
+        (not_one, Dim("n"), "write torch.export.Dim('n', min=2) for it"),
         (pairs, Dim("n"), "write 2*torch.export.Dim('_n') for it"),
     ],
     ids=str,
@@ -240,6 +245,22 @@ def test_a_dim_that_promises_more_than_the_model_takes(
     assert shapes(program) == [["n", 3]]
     more = torch.ones(6, 3)
     torch.testing.assert_close(program(more)[0], function(more))
+
+
+def test_operators_that_treat_the_sizes_0_and_1_as_special() -> None:
+    """Broadcasting asks whether a size is 1; ONNX's operators do so when they run."""
+
+    def attend(x: Tensor, mask: Tensor) -> Tensor:
+        return torch.softmax(x @ x.transpose(1, 2) + mask[:, None], dim=-1)
+
+    n = Dim("n", max=512)
+    program = onnx_aot.export(
+        attend, (torch.randn(2, 8, 4), torch.zeros(2, 8)), dynamic_shapes=({1: n}, {1: n})
+    )
+    assert shapes(program) == [[2, "n", 4], [2, "n"]]
+    for size in (1, 2, 5):
+        inputs = (torch.randn(2, size, 4), torch.randn(2, size))
+        torch.testing.assert_close(program(*inputs)[0], attend(*inputs))
 
 
 def test_dims_that_are_always_equal_are_one() -> None:

@@ -98,8 +98,9 @@ def export(
         external_data: ``"auto"``: weights go to ``<f>.data`` when they exceed 1.5 GB; True: always;
             False: never.
         dynamic_shapes: Which dimensions vary: per argument ``{axis: dimension}``, nested as the
-            inputs are, keyed by parameter name or name in ``input_names``, or in order. A dimension
-            is a string, which names it, a ``torch.export.Dim``, ``Dim.AUTO`` or ``Dim.DYNAMIC``.
+            inputs are, keyed by parameter name, name in ``input_names`` or flattened name, or in
+            order. A dimension is a string, which names it, a ``torch.export.Dim``, ``Dim.AUTO`` or
+            ``Dim.DYNAMIC``. An int or float with a string or hint for it is an input of the model.
             What is not mentioned is static.
         custom_translation_table: Functions by operator, which take precedence over the table.
         report: True writes a markdown report to ``artifacts_dir``, also when the export fails.
@@ -122,8 +123,9 @@ def export(
         stack_trace_root: Folder that stack traces name files relative to; None: absolute paths.
         seed: Gives every random node a seed of its own derived from this one, so that each new
             session draws the same numbers. None: the runtime chooses.
-        on_specialized: What happens when a dimension that was asked to be dynamic comes out static:
-            ``"error"``: ``DynamicShapeError``; ``"warn"``: it is exported static, with a warning;
+        on_specialized: What happens when the model fixes a dimension that was asked to be dynamic,
+            or takes fewer sizes than a ``Dim`` says: ``"error"``: ``DynamicShapeError`` with the
+            line that does it; ``"warn"``: it is exported as the model needs it, with a warning;
             ``"allow"``: with a line in the report.
         runtime_checks: True adds nodes that make the runtime fail where an input's size does not
             fulfil what the model was captured for.

@@ -45,6 +45,20 @@ MODELS = """
             return x + 1 if x.sum() > 0 else x
 
     branches = Branches()
+
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+            self.scale = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self, x):
+            self.count += 1
+            y = x * self.scale + self.count
+            return y + 1 if x.shape[0] == 2 else y
+
+    def counter():
+        return Counter(), (torch.zeros(4, 3),)
 """
 
 
@@ -89,6 +103,21 @@ def test_export_with_inputs_on_the_command_line(folder: Path) -> None:
     assert output.shape == (4, 5, 8)
     (report,) = (folder / "reports").iterdir()
     assert report.name.endswith("_success.md")
+
+
+def test_options_about_sizes_state_and_weights(folder: Path) -> None:
+    arguments = ["export", "my_models:counter", "--input", "x:float32[rows,3]", "-o", "m.onnx"]
+    arguments += ["--state", "io", "--weight-as-input", "sc*", "--runtime-checks"]
+    refused = run(folder, *arguments)
+    assert refused.returncode == 1
+    assert "x, axis 0" in refused.stderr
+    assert "my_models.py" in refused.stderr
+    done = run(folder, *arguments, "--on-specialized", "warn")
+    assert done.returncode == 0, done.stderr
+    assert "x, axis 0" in done.stderr
+    model = onnx.load(folder / "m.onnx")
+    assert [value.name for value in model.graph.input] == ["x", "count", "scale"]
+    assert model.graph.output[1].name == "count_out"
 
 
 @pytest.mark.parametrize("factory", ["with_inputs", "with_keywords"])

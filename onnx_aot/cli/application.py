@@ -64,6 +64,24 @@ def export(
     verify: Annotated[
         bool, typer.Option(help="Compare with PyTorch on the example inputs.")
     ] = False,
+    on_specialized: Annotated[
+        str,
+        typer.Option(help="When a dynamic size comes out fixed: error, warn or allow."),
+    ] = "error",
+    runtime_checks: Annotated[
+        bool, typer.Option(help="Make the runtime fail at sizes the model was not captured for.")
+    ] = False,
+    state: Annotated[
+        str,
+        typer.Option(help="What becomes of buffers that the model writes: outputs, drop or io."),
+    ] = "outputs",
+    weights_as_inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--weight-as-input",
+            help="A parameter or buffer, or several by *, that becomes an input. May be repeated.",
+        ),
+    ] = None,
     report: Annotated[
         str | None, typer.Option(help="Folder for a markdown report, also of a failure.")
     ] = None,
@@ -90,6 +108,10 @@ def export(
                 optimize=optimize,
                 target=None if target == "none" else target,  # type: ignore[arg-type]
                 verify=verify,
+                on_specialized=on_specialized,  # type: ignore[arg-type]
+                runtime_checks=runtime_checks,
+                state=state,  # type: ignore[arg-type]
+                weights_as_inputs=weights_as_inputs or False,
                 report=report is not None,
                 artifacts_dir=report or ".",
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import nox
 
 nox.options.default_venv_backend = "venv"
@@ -68,15 +70,23 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def properties(session: nox.Session) -> None:
-    """Ten times as many random programs as the tests run, from a random seed."""
+    """Ten times as many random programs as the tests run, from a random seed.
+
+    Arguments go to pytest: ``--hypothesis-seed=7``.
+    """
     _install(session, "dev", "demo")
+    _random_programs(session, *session.posargs)
+
+
+def _random_programs(session: nox.Session, *arguments: str) -> None:
+    """Prints how many there were, from which seed, and what became of them."""
     session.run(
         "python",
         "-m",
         "pytest",
         "tests/properties",
-        "--hypothesis-show-statistics",
-        *session.posargs,
+        f"--hypothesis-seed={random.randrange(2**32)}",
+        *arguments,
         env={"HYPOTHESIS_PROFILE": "conformance"},
     )
 
@@ -85,9 +95,12 @@ def properties(session: nox.Session) -> None:
 def conformance(session: nox.Session) -> None:
     """Export and compare PyTorch's operator database; writes conformance/results. Takes long.
 
-    Arguments go to ``python -m conformance``: ``--match sort``, ``--exporter torch``.
+    Without arguments random programs come first. Arguments go to ``python -m conformance``:
+    ``--match sort``, ``--exporter torch``.
     """
     _install(session, "dev")
+    if not session.posargs:
+        _random_programs(session)
     name = "torch_onnx" if "torch" in session.posargs else "onnx_aot"
     output = f"conformance/results/{name}.json"
     for group in ((), ("--dynamic",), ("--modules",)):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import hypothesis
 import pytest
@@ -18,6 +19,20 @@ hypothesis.settings.register_profile(
     "conformance", max_examples=2000, deadline=None, print_blob=True
 )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Says how many random programs were run, from which seed, and what became of them."""
+    module = sys.modules.get("tests.properties.test_programs")
+    outcomes = dict(module.OUTCOMES) if module is not None else {}
+    if outcomes:
+        count, failures = outcomes.pop("programs", 0), outcomes.pop("failures", 0)
+        seed = config.getoption("--hypothesis-seed", default=None)
+        more = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
+        drawn = "fixed" if seed is None else seed
+        terminalreporter.write_line(f"{count} programs, seed {drawn}, {failures} failures: {more}")
 
 
 @pytest.fixture(autouse=True)

@@ -190,7 +190,7 @@ def _product(c: Choices) -> str:
     if form == 2:
         y = c.tensor(lambda v: v.dtype == x.dtype and v.rank == 1 and v.sizes(0) == x.sizes(-1))
         return f"torch.matmul({x.name}, {y.name})"
-    if form == 3 and x.rank == 2:
+    if form == 3 and x.rank == 2 and not x.name.startswith("v"):
         return f"torch.einsum('ij,kj->ik', {x.name}, {x.name})"
     if form == 4 and x.rank == 3:
         return f"torch.bmm({x.name}, {x.name}.mT)"

@@ -58,7 +58,7 @@ def _unsqueeze(c: Choices) -> str:
 
 
 def _squeeze(c: Choices) -> str:
-    x = c.tensor(lambda v: any(set(s) == {1} for s in v.shape()))
+    x = c.tensor(lambda v: any(set(s) == {1} for s in v.shape()) and len(v.held) > 5)
     axes = [axis for axis, size in enumerate(x.shape()) if set(size) == {1}]
     return f"{x.name}.squeeze({c.of(*axes)})"
 

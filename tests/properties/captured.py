@@ -1,0 +1,76 @@
+"""What torch.export itself makes of a program, to tell its limits from this package's faults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.capture.strategies import capture_conditions
+from onnx_aot.inspection.differences import compare_outputs
+from onnx_aot.torch_compat import is_symbol, pytree, symbolic_expression
+from tests.properties.programs import Program
+
+__all__ = ["Eager", "captured_differs"]
+
+Eager = tuple[list[torch.Tensor], dict[str, torch.Tensor]]
+"""What a module returns, and its inputs and state afterwards by name."""
+
+
+def captured_differs(program: Program, inputs: tuple[torch.Tensor, ...], expected: Eager) -> bool:
+    """Whether already the captured program answers otherwise, or is wrong about a size.
+
+    torch.export reasons about sizes as though they were two or more: that of ``x[1:]`` is ``n - 1``
+    for it, which is -1 where ``n`` is 0, and that of ``x[m:1]`` is 0.
+    """
+    dynamic = pytree.tree_map(
+        lambda dim: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim,
+        program.dynamic_shapes(),
+    )
+    example = program.example_inputs(program.example)
+    with capture_conditions(), torch.no_grad():
+        captured = torch.export.export(program.module(), example, dynamic_shapes=dynamic)
+        module: Any = captured.module(check_guards=False)
+    copies = tuple(tensor.clone() for tensor in inputs)
+    run = _Measured(module)
+    try:
+        returned = run.run(*copies)
+    except Exception:
+        return True
+    results, state = expected
+    after = {i.name: tensor for i, tensor in zip(program.inputs, copies, strict=True)}
+    after |= module.state_dict()
+    names = [name for name in after if name in state]
+    wanted = [*results, *(state[name] for name in names)]
+    actual = [*map(torch.as_tensor, returned), *(after[name] for name in names)]
+    same = compare_outputs(list(map(str, range(len(wanted)))), wanted, actual)
+    return run.wrong or not all(difference.within for difference in same)
+
+
+class _Measured(torch.fx.Interpreter):
+    """Runs a captured program; ``wrong``: whether a tensor had another shape than was recorded."""
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        super().__init__(module)
+        self.wrong = False
+        self._sizes: dict[Any, int] = {}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        result = super().run_node(n)
+        recorded = n.meta.get("val")
+        if isinstance(recorded, torch.Tensor) and isinstance(result, torch.Tensor):
+            for size, there in zip(recorded.shape, result.shape, strict=True):
+                self._check(size, there)
+        return result
+
+    def _check(self, recorded: int | torch.SymInt, there: int) -> None:
+        if not isinstance(recorded, torch.SymInt):
+            self.wrong |= recorded != there
+            return
+        expression: Any = symbolic_expression(recorded)
+        if is_symbol(recorded):
+            self._sizes.setdefault(expression, there)
+        worked_out = expression.xreplace(self._sizes)
+        if worked_out.is_number:
+            self.wrong |= int(worked_out) != there

@@ -1,0 +1,55 @@
+"""Programs that once were wrong, as small as they could be made."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.properties.programs import Input, Program
+from tests.properties.test_programs import check
+
+EXAMPLE = {"n": 4, "m": 6}
+
+COUNTEREXAMPLES = {
+    "remainder by a size, of nothing": Program(
+        (Input("z", "int64", ("n",)),),
+        EXAMPLE,
+        "z.index_fill_(0, z.long() % z.shape[0], 3)",
+        ("z",),
+    ),
+    "write to an empty slice": Program(
+        (Input("x", "int32", ("n", "m")),),
+        EXAMPLE,
+        """
+        v0 = x.unflatten(-1, (-1, 1))
+        v1 = v0.any(-1, keepdim=True)
+        v0[:, :, :-1] = v1
+        """,
+        ("v1",),
+    ),
+    "sums at indices of nothing": Program(
+        (Input("x", "int64", ("n", "m")), Input("y", "float32", (3, "n"))),
+        EXAMPLE,
+        """
+        v0 = x.long() % y.shape[0]
+        v1 = x.long() % y.shape[1]
+        v2 = torch.ones_like(v0, dtype=y.dtype)
+        y.index_put_((v0, v1), v2, accumulate=True)
+        """,
+        ("y",),
+    ),
+    "indices along a dimension of unknown size": Program(
+        (Input("y", "int64", (3, "n")),),
+        EXAMPLE,
+        """
+        v0 = torch.arange(1, y.shape[1] % 2 + 1, 2)
+        v1 = torch.take_along_dim(v0, v0 % v0.shape[0], 0)
+        """,
+        ("v1",),
+    ),
+}
+
+
+@pytest.mark.parametrize("program", COUNTEREXAMPLES.values(), ids=COUNTEREXAMPLES)
+def test_counterexample(program: Program) -> None:
+    outcomes = check(program)
+    assert outcomes["sizes compared"] > 1, outcomes

@@ -17,6 +17,7 @@ __all__ = [
     "OnnxOperator",
     "OutputType",
     "onnx_operator",
+    "refuse_type",
     "refused_attribute",
     "refused_inputs",
     "refused_type",
@@ -41,7 +42,7 @@ class OnnxOperator:
     Attributes:
         input_types: Per formal input its type variable, or None where any type may stand.
         input_dtypes: Per formal input the only element type it takes, or None.
-        accepted: Per formal input the element types it takes, None if it takes more than tensors.
+        accepted: Per formal input the element types it takes, None if it takes no tensors.
         variadic: Whether the last formal input repeats; ``homogeneous`` whether with one type.
         attributes: Attribute types by name.
         outputs: How each output's element type follows.
@@ -120,9 +121,9 @@ def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | Non
 
 
 def _dtypes(types: Sequence[str]) -> frozenset[ir.DataType] | None:
-    """``["tensor(int64)"]`` gives INT64; None where a sequence or an optional is among them."""
+    """``["tensor(int64)"]`` gives INT64; None where no tensor is among them."""
     inner = [text[len("tensor(") : -1] for text in types if text.startswith("tensor(")]
-    if len(inner) != len(types):
+    if not inner:
         return None
     names = ir.DataType.__members__
     return frozenset(names[name.upper()] for name in inner if name.upper() in names)
@@ -147,6 +148,18 @@ def _output_type(
         if attributes.get(name) == ir.AttributeType.INT:
             return OutputType(attribute=name)
     return OutputType()
+
+
+def refuse_type(operator: OnnxOperator | None, position: int, dtype: ir.DataType) -> None:
+    """Refuses an element type that an operator does not take as the input at a position.
+
+    Raises:
+        OpsetError: A later opset takes it.
+        TranslationError: No opset does.
+    """
+    accepted = None if operator is None else operator.accepted[position]
+    if operator is not None and accepted is not None and dtype not in accepted:
+        raise refused_type(operator, position, dtype)
 
 
 def refused_type(operator: OnnxOperator, position: int, dtype: ir.DataType) -> ConversionError:

@@ -15,6 +15,7 @@ from onnx_aot import dtypes
 from onnx_aot.errors import ConversionError, InvalidOptionError
 from onnx_aot.metadata_keys import INPUT_KIND, ORIGINAL_NAME
 from onnx_aot.ops.complex_values import Complex
+from onnx_aot.ops.onnx_schemas import onnx_operator, refuse_type
 from onnx_aot.translate.dimensions import Dimensions
 from onnx_aot.translate.metadata import Metadata
 from onnx_aot.translate.names import Names
@@ -296,6 +297,8 @@ class Interface:
         output = ir.Value(name=name)
         output.type = source.type
         output.shape = None if source.shape is None else source.shape.copy()
+        if source.dtype is not None:
+            refuse_type(onnx_operator("Identity", self.request.opset), 0, source.dtype)
         identity = ir.Node("", "Identity", [source], outputs=[output], name=f"node_{output.name}")
         self.walker.op.nodes.append(identity)
         if node is not None:

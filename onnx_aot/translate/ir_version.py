@@ -11,10 +11,10 @@ from collections.abc import Iterable
 import onnx.helper
 import onnx_ir as ir
 
-__all__ = ["ir_version"]
+__all__ = ["ELEMENT_TYPES_SINCE", "ir_version"]
 
 # Element types that a file of version 8, which is opset 17's, cannot hold.
-_SINCE: dict[ir.DataType, int] = {
+ELEMENT_TYPES_SINCE: dict[ir.DataType, int] = {
     ir.DataType.FLOAT8E4M3FN: 9,
     ir.DataType.FLOAT8E4M3FNUZ: 9,
     ir.DataType.FLOAT8E5M2: 9,
@@ -44,4 +44,6 @@ def ir_version(graph: ir.Graph, functions: Iterable[ir.Function]) -> int:
     if len(graph.opset_imports) > 1:
         values += [value for node in graph if node.domain for value in node.outputs]
     types = {value.dtype for value in values}
-    return max([least, *(version for dtype, version in _SINCE.items() if dtype in types)])
+    return max(
+        [least, *(version for dtype, version in ELEMENT_TYPES_SINCE.items() if dtype in types)]
+    )

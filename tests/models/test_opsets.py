@@ -1,0 +1,274 @@
+"""The opset asked for is emitted, what it lacks is said at once, the file's version fits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import onnxscript
+import pytest
+import torch
+from onnx import helper
+from onnxscript import opset17, opset23
+
+import onnx_aot
+from onnx_aot.errors import InvalidOptionError, OpsetError
+from onnx_aot.ops.limits import MAX_OPSET, MIN_OPSET
+from onnx_aot.ops.registry import translations
+from onnx_aot.translate.ir_version import ELEMENT_TYPES_SINCE
+
+OPSETS = range(MIN_OPSET, MAX_OPSET + 1)
+
+Tensor = torch.Tensor
+
+
+class Forms(torch.nn.Module):
+    """Operators whose ONNX form depends on the opset."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(8)
+        self.root = torch.nn.RMSNorm(8)
+        self.groups = torch.nn.GroupNorm(2, 4)
+        self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+        self.recurrent = torch.nn.LSTM(8, 4, batch_first=True)
+
+    def forward(self, x: Tensor, images: Tensor, grid: Tensor) -> tuple[Tensor, ...]:
+        y = torch.nn.functional.gelu(self.norm(x), approximate="tanh")
+        y = torch.nn.functional.silu(torch.nn.functional.mish(self.root(y)))
+        attended, _ = self.attention(y, y, y, need_weights=False)
+        hidden, _ = self.recurrent(attended)
+        sampled = torch.nn.functional.grid_sample(self.groups(images), grid, align_corners=False)
+        larger = torch.nn.functional.interpolate(sampled, scale_factor=2.0, mode="bilinear")
+        padded = torch.nn.functional.pad(larger, (1, 2, 0, 1), mode="reflect").flatten(2)
+        spectrum = torch.fft.rfft(x).abs()
+        first, second = torch.split(x, [3, 5], dim=-1)
+        return (
+            hidden.logsumexp(-1),
+            padded.amax((-1, -2)) + padded.var(),
+            spectrum.cumsum(1).isinf().any(-1),
+            torch.softmax(first.norm(dim=-1), -1) + second.prod(-1).clamp(-1, 1),
+            (x > 0).all(1).any(-1),
+            x.argmax(-1),
+        )
+
+
+FORMS = (torch.randn(2, 3, 8), torch.randn(2, 4, 6, 6), torch.rand(2, 5, 5, 2) * 2 - 1)
+
+
+@pytest.fixture(scope="module")
+def forms() -> tuple[Forms, torch.export.ExportedProgram]:
+    torch.manual_seed(0)
+    module = Forms().eval()
+    return module, onnx_aot.export(module, FORMS).exported_program
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_every_opset_is_emitted(
+    opset: int, forms: tuple[Forms, torch.export.ExportedProgram]
+) -> None:
+    module, captured = forms
+    program = onnx_aot.export(captured, opset_version=opset)
+    proto = program.model_proto
+    onnx.checker.check_model(proto, full_check=True)
+    assert [(entry.domain, entry.version) for entry in proto.opset_import] == [("", opset)]
+    assert proto.ir_version == helper.find_min_ir_version_for([helper.make_opsetid("", opset)])
+    for actual, expected in zip(program(*FORMS), module(*FORMS), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_every_operator_of_the_table_has_a_form_in_the_lowest_opset() -> None:
+    """What is registered for later opsets only would be taken for an operator of no opset."""
+    late = [t for t, forms in translations().items() if min(f.since for f in forms) > MIN_OPSET]
+    assert not late
+
+
+@pytest.mark.parametrize("opset", [16, 26, 0, "20", 20.0, True])
+def test_opsets_that_are_not_emitted(opset: Any) -> None:
+    with pytest.raises(InvalidOptionError, match=r"opset_version is .* 17 to 25"):
+        onnx_aot.export(torch.nn.ReLU(), (torch.ones(2),), opset_version=opset)
+
+
+# --- what an opset lacks -------------------------------------------------------------------------
+
+
+def several(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    low = x & 3
+    reduced = torch.zeros(4).scatter_reduce(0, low, y, reduce="amax")
+    return low | x, reduced + 1, (x & 1) - 1
+
+
+SEVERAL = (torch.arange(4), torch.rand(4))
+
+
+def test_all_that_is_missing_is_said_at_once() -> None:
+    with pytest.raises(OpsetError) as caught:
+        onnx_aot.export(several, SEVERAL, opset_version=17)
+    error = caught.value
+    assert [(entry.operator, entry.since) for entry in error.missing] == [
+        ("BitwiseAnd", 18),
+        ("ScatterElements", 18),
+        ("BitwiseOr", 18),
+    ]
+    assert error.missing[0].targets == (("aten.__and__.Scalar", 2),)
+    first, second = error.missing[0].locations
+    assert re.search(r"test_opsets\.py:\d+ in several: low = x & 3$", first)
+    assert second.endswith("return low | x, reduced + 1, (x & 1) - 1")
+    message = str(error)
+    assert "BitwiseAnd does not exist in opset 17: it exists since opset 18" in message
+    assert "has no reduction 'max' in opset 17" in message
+    assert all(line in message for line in (first, second, "aten.scatter_reduce.two (1x)"))
+    assert message.endswith("Pass opset_version=18 or higher")
+    assert error.lowest == 18
+    program = onnx_aot.export(several, SEVERAL, opset_version=error.lowest)
+    for actual, expected in zip(program(*SEVERAL), several(*SEVERAL), strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+def _of_neg(translation: Any, opset: int) -> Any:
+    return onnx_aot.export(
+        lambda x: torch.neg(x).exp(),
+        (torch.ones(2, 4),),
+        opset_version=opset,
+        custom_translation_table={torch.ops.aten.neg.default: translation},
+    )
+
+
+@pytest.mark.parametrize(
+    ("translation", "opset", "problem", "lowest"),
+    [
+        (lambda op, self: op.Swish(self), 20, "Swish does not exist in opset 20", 24),
+        (lambda op, self: op.Swish(op.Gelu(self)), 18, "Gelu does not exist in opset 18", 24),
+        (lambda op, self: op.ReduceMax(self, [0]), 17, "takes 1 inputs in opset 17, 2 were", 18),
+        (lambda op, self: op.Cast(self, to=10, saturate=1), 18, "no attribute 'saturate'", 19),
+        (lambda op, self: op.BitCast(self, to=6), 25, "since opset 26, which is later", None),
+        (lambda op, self: op.Upsample(self, [2.0]), 20, "was removed in opset 10", None),
+        (lambda op, self: op.Gadget(self), 20, "no opset has it", None),
+    ],
+    ids=["operator", "operators", "inputs", "attribute", "too late", "removed", "unknown"],
+)
+def test_the_lowest_opset_that_has_a_form(
+    translation: Any, opset: int, problem: str, lowest: int | None
+) -> None:
+    with pytest.raises(OpsetError, match=problem) as caught:
+        _of_neg(translation, opset)
+    assert caught.value.lowest == lowest
+    assert ("Pass opset_version=" in str(caught.value)) == (lowest is not None)
+
+
+def test_what_no_opset_has_is_not_a_matter_of_opsets() -> None:
+    with pytest.raises(onnx_aot.errors.TranslationError, match="no attribute 'axes' in opset 20"):
+        _of_neg(lambda op, self: op.ReduceMax(self, axes=[0]), 20)
+
+
+def test_types_that_a_later_opset_takes() -> None:
+    with pytest.raises(OpsetError, match="Opset 19 does") as caught:
+        onnx_aot.export(
+            lambda x: x.to(torch.float8_e4m3fn).float(), (torch.ones(2),), opset_version=18
+        )
+    assert caught.value.lowest == 19
+
+
+# --- the version of the file ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opset", [17, 20])
+def test_metadata_is_written_to_files_whose_version_has_none(opset: int, tmp_path: Path) -> None:
+    """``metadata_props`` of nodes and values appeared in IR version 10; parsers skip them."""
+    path = tmp_path / "model.onnx"
+    onnx_aot.export(torch.nn.Linear(40, 8), (torch.ones(1, 40),), path, opset_version=opset)
+    model = onnx.load(path)
+    assert model.ir_version < 10
+    assert all(node.metadata_props for node in model.graph.node)
+    assert any(value.metadata_props for value in model.graph.input)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "version"),
+    [
+        (torch.float32, 8),
+        (torch.bfloat16, 8),
+        (torch.float8_e5m2, 9),
+        (torch.float8_e8m0fnu, 12),
+    ],
+)
+def test_element_types_of_later_versions(dtype: torch.dtype, version: int) -> None:
+    """Operators of other domains take types that the opset's own do not."""
+
+    def handled(op: Any, self: Any) -> Any:
+        return op.call_op("Handle", [self], {}, domain="my.domain", version=3)
+
+    program = onnx_aot.export(
+        lambda x: x.clone(),
+        (torch.ones(3).to(dtype),),
+        opset_version=17,
+        target=None,
+        custom_translation_table={torch.ops.aten.clone.default: handled},
+    )
+    onnx.checker.check_model(program.model_proto)
+    assert program.model.opset_imports == {"": 17, "my.domain": 3}
+    assert program.model.ir_version == version
+
+
+def test_outputs_that_are_inputs_of_a_later_type() -> None:
+    with pytest.raises(OpsetError, match="Identity takes no FLOAT8E5M2 in opset 17") as caught:
+        onnx_aot.export(lambda x: x, (torch.ones(3).to(torch.float8_e5m2),), opset_version=17)
+    assert caught.value.lowest == 19
+
+
+def test_versions_of_element_types_are_those_of_the_opsets_that_take_them() -> None:
+    """An opset's models can hold what its operators take."""
+    casts = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == "Cast"]
+    checked = set()
+    for cast in sorted(casts, key=lambda schema: schema.since_version):
+        version = helper.find_min_ir_version_for([helper.make_opsetid("", cast.since_version)])
+        for dtype in ir.DataType:
+            taken = f"tensor({dtype.name.lower()})" in cast.type_constraints[0].allowed_type_strs
+            if taken and dtype not in checked and cast.since_version <= MAX_OPSET:
+                assert ELEMENT_TYPES_SINCE.get(dtype, 8) == max(version, 8), dtype
+                checked.add(dtype)
+    assert checked > ELEMENT_TYPES_SINCE.keys()
+
+
+def test_a_function_in_a_file_that_has_no_types_for_its_values() -> None:
+    """Before IR version 10 types of a function's values are not part of the file."""
+    domain = onnxscript.values.Opset("my.domain", 1)
+
+    @onnxscript.script(domain)
+    def Doubled(x):  # noqa: N802
+        return opset17.Add(x, x)
+
+    x, linear = torch.randn(3, 4), torch.nn.Linear(4, 4)
+    program = onnx_aot.export(
+        torch.nn.Sequential(torch.nn.ReLU(), linear),
+        (x,),
+        opset_version=17,
+        custom_translation_table={torch.ops.aten.relu.default: Doubled},
+    )
+    assert program.model.ir_version == 8
+    assert len(program.model.functions) == 1
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    torch.testing.assert_close(program(x)[0], linear(x + x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_function_that_is_written_for_a_later_opset() -> None:
+    """It keeps its opset where the model's does not have its operators; the file has both."""
+    domain = onnxscript.values.Opset("my.domain", 1)
+
+    @onnxscript.script(domain)
+    def Bits(x):  # noqa: N802
+        return opset23.BitwiseAnd(x, x)
+
+    program = onnx_aot.export(
+        lambda x: x.clone() + 1,
+        (torch.arange(3),),
+        opset_version=17,
+        target=None,
+        custom_translation_table={torch.ops.aten.clone.default: Bits},
+    )
+    (function,) = program.model.functions.values()
+    assert function.opset_imports[""] == 23
+    assert program.model.ir_version == 11

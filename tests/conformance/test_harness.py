@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from conformance import exporters
+from conformance.opsets import opset_row, opset_table, read_opsets, totals, write_opsets
 from conformance.outcome import Result, judge
 from conformance.report import read_results, row_of, summarize, write_results
 from conformance.samples import Call, Case, Sample, all_cases, samples_of
@@ -190,3 +191,44 @@ def test_what_is_captured_in_part_counts_by_what_is() -> None:
     nothing = row_of(case, [Result("not_captured")])
     assert summarize([nothing])["static float32"]["captured"] == 0
     assert summarize([nothing])["static float32"]["right"] == 0
+
+
+def test_a_sample_is_captured_once_for_all_opsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    captures = []
+    export = torch.export.export
+    monkeypatch.setattr(
+        torch.export,
+        "export",
+        lambda *args, **kwargs: captures.append(1) or export(*args, **kwargs),
+    )
+    opsets = (17, 18, 25)
+    case = Case("bitwise_and", "int64", "static")
+    x = torch.arange(3)
+    sample = _sample(torch.bitwise_and, x, x + 1)
+    results = [judge(case, sample, "onnx_aot", opset) for opset in opsets]
+    assert [result.outcome for result in results] == ["opset_error", "pass", "pass"]
+    assert len(captures) == 1
+    sample = _sample(torch.bitwise_and, x.bool(), x > 1)
+    results += [judge(case, sample, "onnx_aot", opset) for opset in opsets]
+    results += [Result("not_captured")] * 3
+    row = opset_row(case, results, opsets)
+    assert row["samples"] == 2
+    ((first, outcome, reason, at),) = row["others"]
+    assert (first, outcome, at) == (0, "opset_error", [17])
+    assert "BitwiseAnd" in reason
+    counts = totals([row])["int64"]
+    assert dict(counts[17]) == {"captured": 1, "refused": 1}
+    assert dict(counts[25]) == {"captured": 1, "right": 1}
+
+
+def test_results_by_opset_replace_theirs_only(tmp_path: Path) -> None:
+    path = str(tmp_path / "opsets.json")
+    one, two = Case("one", "float32", "static"), Case("two", "float32", "static")
+    wrong = opset_row(one, [Result("pass"), Result("wrong_value", "far off")], (17, 25))
+    write_opsets(path, 1, [wrong, opset_row(two, [Result("pass")] * 2, (17, 25))])
+    assert read_opsets(path)[0]["others"] == [[0, "wrong_value", "far off", [25]]]
+    write_opsets(path, 1, [opset_row(one, [Result("pass")] * 2, (17, 25))])
+    assert opset_table(read_opsets(path)).splitlines()[2:] == [
+        "| float32 | 17 | 2 | 100.0 % | 0 | 0 |",
+        "| float32 | 25 | 2 | 100.0 % | 0 | 0 |",
+    ]

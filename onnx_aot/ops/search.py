@@ -36,15 +36,17 @@ FEW = 64
 def aten_searchsorted(
     op: Builder,
     sorted_sequence: Value,
-    self: Value,
+    self: Any,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
     sorter: Value | None = None,
 ) -> Value:
+    """The types may differ, and are promoted."""
     if sorter is not None:
         sorted_sequence = op.GatherElements(sorted_sequence, sorter, axis=-1)
-    return op.cast(_places(op, sorted_sequence, self, right or side == "right"), op.result_dtype)
+    sequence, values = _common(op, sorted_sequence, self)
+    return op.cast(_places(op, sequence, values, right or side == "right"), op.result_dtype)
 
 
 @register(aten.searchsorted.Scalar)
@@ -57,8 +59,7 @@ def aten_searchsorted_scalar(
     side: str | None = None,
     sorter: Value | None = None,
 ) -> Value:
-    sequence, number = _common(op, sorted_sequence, self)
-    return aten_searchsorted(op, sequence, number, out_int32, right, side, sorter)
+    return aten_searchsorted(op, sorted_sequence, self, out_int32, right, side, sorter)
 
 
 @register(aten.bucketize.Tensor)

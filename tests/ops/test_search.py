@@ -34,6 +34,7 @@ PLACES = [
             ("side", (in_order(6), whole("n", 3)), {"side": "right"}, ()),
             ("left", (in_order(6), whole("n", 3)), {"side": "left"}, ()),
             ("int32", (in_order(6), whole("n", 3)), {"out_int32": True}, ()),
+            ("types", (in_order(6, dtype=torch.int64), floats("n", 3)), {}, NONE_N),
             ("dynamic", (in_order("k"), whole("n", 3)), {}, NONE_N + NONE_K),
             ("dynamic right", (in_order("k"), whole("n", 3)), {"right": True}, NONE_K),
             ("many", (in_order(300), whole("n", 3)), {}, NONE_N),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from tests.properties.choices import Choices
+from tests.properties.functions import FUNCTIONS, SCATTERS
 from tests.properties.programs import Input, Program
 from tests.properties.scope import Scope
 from tests.properties.values import COMPUTATIONS, CREATIONS, NUMBERS, REDUCTIONS
@@ -36,7 +37,10 @@ DIMS: tuple[tuple[int | str, ...], ...] = (
     (),
 )
 DTYPES = ("float32", "int64", "bool", "int32", "float64", "float16", "bfloat16")
-FAMILIES = (VIEWS, VIEWS, COMPUTATIONS, COMPUTATIONS, WRITES, WRITES, REDUCTIONS, MOVES, CREATIONS)
+FAMILIES = (
+    *(VIEWS, VIEWS, COMPUTATIONS, COMPUTATIONS, WRITES, WRITES, REDUCTIONS, MOVES),
+    *(CREATIONS, NUMBERS, FUNCTIONS, FUNCTIONS, SCATTERS),
+)
 
 
 def generate(random: random.Random) -> Program:
@@ -60,7 +64,7 @@ def generate(random: random.Random) -> Program:
 def _add_statement(random: random.Random, scope: Scope) -> None:
     """One of a kind that fits; a few attempts."""
     for _ in range(8):
-        family = random.choice((*FAMILIES, NUMBERS))
+        family = random.choice(FAMILIES)
         choices = Choices(random, scope)
         if isinstance(family, dict):
             added = write(choices, random.choice(sorted(WRITES)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tests.properties.choices import Choices, DoesNotFitError
+from tests.properties.choices import Choices, DoesNotFitError, shares
 from tests.properties.scope import Value
 
 __all__ = ["WRITES", "write"]
@@ -103,7 +103,28 @@ def _indexed(c: Choices, x: Value) -> str:
     )
 
 
+def _whole(c: Choices, x: Value) -> str:
+    """Writes that change all of a tensor: results given to ``out=``, changes of shape alone."""
+    form = c.int(0, 3)
+    if form == 0 and x.name.startswith("v") and x.rank > 0:
+        axes = f"{c.axis(x)}, {c.axis(x)}"
+        return f"{x.name}.{c.of(f'transpose_({axes})', 'unsqueeze_(0)', 'swapaxes_(0, -1)')}"
+    y = c.alike(x, lambda v: v.dtype == x.dtype and (v.exact or not x.exact) and not shares(v, x))
+    if x.dtype == torch.bool:
+        return f"torch.logical_or({x.name}, {y.name}, out={x.name})"
+    return c.of(
+        f"torch.add({y.name}, {y.name}, out={x.name})",
+        f"torch.mul({x.name}, {y.name}, out={x.name})",
+        f"{x.name}.addcmul_({y.name}, {y.name})",
+        f"{x.name}.index_add_(0, torch.arange({x.name}.shape[0]), {y.name})",
+        f"{x.name}.masked_scatter_({x.name} > 0, {y.name})",
+        f"{x.name}.copy_({y.name}.flip(0))",
+        f"{x.name}.cumsum_(0)",
+    )
+
+
 WRITES = {
+    "whole": _whole,
     "number": _with_number,
     "tensor": _with_tensor,
     "mask": _mask,

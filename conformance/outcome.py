@@ -281,6 +281,8 @@ def _clones(inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
 def _described(error: BaseException) -> str:
     if isinstance(error, UnsupportedOperatorError):
         return ", ".join(operator.target for operator in error.operators)
+    if isinstance(error, OpsetError):
+        return "; ".join(entry.problem for entry in error.missing)
     while error.__cause__ is not None and str(error).startswith(("Failed to", "Error when")):
         error = error.__cause__  # torch.onnx's messages begin with advice
     lines = str(error).strip().splitlines()

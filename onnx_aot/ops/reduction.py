@@ -89,7 +89,41 @@ def _average(
 def aten_prod(
     op: Builder, self: Value, dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Value:
-    return _reduced(op, "ReduceProd", self, dim, keepdim)
+    if (
+        op.result_dtype != ir.DataType.INT64
+        or op.rank(self) == 0
+        or _product_is_small(op, self, dim)
+    ):
+        return _reduced(op, "ReduceProd", self, dim, keepdim)
+    return _product_of_integers(op, op.cast(self, ir.DataType.INT64), dim, keepdim)
+
+
+EXACT_BITS = 53
+"""ONNX Runtime's ReduceProd of INT64 computes in double, which holds so many."""
+
+
+def _product_is_small(op: Builder, value: Value, dim: Axes) -> bool:
+    if value.dtype in (None, ir.DataType.BOOL):
+        return True
+    count = _element_count(op, value, dim)
+    return isinstance(count, int) and count * value.dtype.bitwidth <= EXACT_BITS
+
+
+def _product_of_integers(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
+    """One multiplication after the other, which keeps the low bits of what overflows."""
+    rank = op.rank(value)
+    if dim is None:
+        value = op.Reshape(value, [-1])
+    axis = 0 if dim is None else (axes_of(dim) or [0])[0] % rank
+    sizes = op.all_sizes(value)
+    one = op.Expand(
+        op.constant(1, ir.DataType.INT64), op.sizes([*sizes[:axis], *sizes[axis + 1 :]])
+    )
+    several = op.Concat(op.Unsqueeze(one, [axis]), value, axis=axis)  # there may be no element
+    (total,) = op.scan([one], [several], lambda total, each: [op.Mul(total, each)], axis=axis)
+    if not keepdim:
+        return total
+    return op.Unsqueeze(total, list(range(rank)) if dim is None else [axis])
 
 
 @register(aten.amax.default)

@@ -81,6 +81,17 @@ PRODUCTS = [
     Row(aten.prod.dim_int, (floats("n", 3, "m"), 0), name="first", sizes=EMPTY),
     Row(aten.prod.dim_int, (floats("n", 3, "m"), -2, True), name="keepdim", sizes=EMPTY),
     Row(aten.prod.dim_int, (floats(), 0), name="rank 0"),
+    *(
+        Row(target, (ints("n", 5, "m", low=-32768, high=32767, dtype=dtype), *args), name=name)
+        for dtype in (torch.int64, torch.int16)
+        for target, args, name in (
+            (aten.prod.default, (), f"{dtype} beyond double"),
+            (aten.prod.dim_int, (1,), f"{dtype} beyond double"),
+            (aten.prod.dim_int, (-1, True), f"{dtype} beyond double, keepdim"),
+        )
+    ),
+    Row(aten.prod.dim_int, (ints("n", 3, "m"), 0), name="integers first", sizes=EMPTY),
+    Row(aten.prod.default, (ints("n", 3),), name="integers", sizes=EMPTY),
 ]
 
 SHORT = [

@@ -49,6 +49,7 @@ __all__ = [
     "root_symbol",
     "set_graph_signature",
     "size_conditions",
+    "size_function",
     "symbolic_expression",
     "trace_fake",
     "without_fake_mode",
@@ -397,3 +398,18 @@ def root_symbol(size: Any) -> str | None:
         return None
     symbols = getattr(symbolic_expression(size), "free_symbols", ())
     return str(next(iter(symbols))) if len(symbols) == 1 else None
+
+
+_SIZE_FUNCTIONS = {"max": "Max", "min": "Min", "floordiv": "FloorDiv", "mod": "Mod"}
+
+
+def size_function(name: str) -> Callable[[Any, Any], Any] | None:
+    """Arithmetic on the sympy expressions of sizes: ``add``, ``sub``, ``mul``, ``max``, ...
+
+    Without ``torch.utils._sympy.functions`` inner values whose size is a quotient, a maximum or a
+    minimum have no expression for it.
+    """
+    torch_name = _SIZE_FUNCTIONS.get(name)
+    if torch_name is None:
+        return _private("operator", name)  # type: ignore[no-any-return]
+    return _private("torch.utils._sympy.functions", torch_name)  # type: ignore[no-any-return]

@@ -28,8 +28,9 @@ from onnx_aot.ops.onnx_schemas import (
     refused_type,
 )
 from onnx_aot.ops.simplify import SIMPLIFICATIONS
+from onnx_aot.ops.size_contents import SizeContents
 from onnx_aot.ops.subgraphs import SubgraphBuilder
-from onnx_aot.ops.value_shapes import output_shape
+from onnx_aot.ops.value_shapes import output_shapes
 
 __all__ = ["Builder", "Size"]
 
@@ -63,7 +64,7 @@ _ATTRIBUTE_FORMS: dict[ir.AttributeType, Any] = {
 }
 
 
-class Builder(SubgraphBuilder, BuilderBase):
+class Builder(SizeContents, SubgraphBuilder, BuilderBase):
     """Collects the nodes that translations emit.
 
     Attributes:
@@ -154,7 +155,10 @@ class Builder(SubgraphBuilder, BuilderBase):
                 if dtype is not None:
                     value.type = ir.TensorType(dtype)
         if not domain:
-            values[0].shape = output_shape(self, op_type, inputs, kwargs)
+            shapes = output_shapes(self, op_type, inputs, kwargs, count)
+            for value, shape in zip(values, shapes, strict=False):
+                value.shape = shape
+                self.carry(value)
         node = ir.Node(
             domain,
             op_type,
@@ -481,6 +485,7 @@ class Builder(SubgraphBuilder, BuilderBase):
     def remember_size(self, name: str, value: ir.Value) -> None:
         """Says that a 0-d INT64 value holds the dimension of this name."""
         self._sizes.setdefault(name, value)
+        self._contents.setdefault(value, [ir.SymbolicDim(name)])
 
     def known_size(self, name: str) -> ir.Value | None:
         """The value that holds a dimension, taken from a graph input where one carries it."""

@@ -37,12 +37,6 @@ def _dft(
         answer = op.DFT(batched, None, op.constant(axis + 1, ir.DataType.INT64), **options)
     else:
         answer = op.DFT(batched, axis=axis + 1, **options)
-    if batched.shape is not None:
-        sizes = list(batched.shape)
-        sizes[-1] = 2
-        if onesided:
-            sizes[axis + 1] = ir.SymbolicDim(None)
-        answer.shape = ir.Shape(sizes)
     return op.Squeeze(answer, [0])
 
 
@@ -287,9 +281,7 @@ def _overlap_add(op: Builder, frames: Value, positions: Value, total: Size) -> V
     rank = op.rank(frames)
     batch = [op.size(frames, axis) for axis in range(rank - 2)]
     flat = op.Reshape(frames, op.sizes([*batch, -1]))
-    flat.shape = ir.Shape([*list(frames.shape or ())[: rank - 2], ir.SymbolicDim(None)])
     zeros = op.Expand(op.constant(0.0, frames.dtype), op.sizes([*batch, total]))
-    zeros.shape = flat.shape
     return op.ScatterElements(
         zeros, op.Expand(positions, op.Shape(flat)), flat, axis=rank - 2, reduction="add"
     )

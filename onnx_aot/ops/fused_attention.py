@@ -66,7 +66,6 @@ def aten__native_multi_head_attention(
         split = reshaped(op, projected, [batch, op.size(source, 1), num_head, width])
         heads.append(op.Transpose(split, perm=[0, 2, 1, 3]))
     scaled = op.Mul(heads[0], 1.0 / math.sqrt(width))
-    heads[1].shape = ir.Shape([None] * 4)
     scores = op.MatMul(scaled, swapped(op, heads[1], -2, -1))
     if mask is not None:
         if mask_type == PADDING:
@@ -79,7 +78,6 @@ def aten__native_multi_head_attention(
     if not need_weights:
         return [output, None]
     if average_attn_weights:
-        attention.shape = ir.Shape([None] * 4)
         attention = op.reduce("ReduceMean", attention, [1], False)
     return [output, attention]
 

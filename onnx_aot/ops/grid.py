@@ -128,7 +128,6 @@ class _Image:
         index = op.Reshape(index, self.index_shape, allowzero=1)
         pixels = op.GatherElements(self.flat, op.Expand(index, self.all_shape), axis=2)
         found = reshaped(op, pixels, self.shape)
-        found.shape = ir.Shape([None] * self.rank)
         if inside:
             return found
         kept: Value | None = None

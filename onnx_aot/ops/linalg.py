@@ -211,7 +211,6 @@ def aten_cosine_similarity(
     left, right, axes = x1, x2, [dim]
     if x1.shape != x2.shape:
         left, right = op.Expand(x1, op.Shape(x2)), op.Expand(x2, op.Shape(x1))
-        left.shape = right.shape = ir.Shape([None] * max(op.rank(x1), op.rank(x2)))
     lengths = [op.Max(_norm(op, value, 2, axes, False), eps) for value in (left, right)]
     product = op.reduce("ReduceSum", op.Mul(left, right), axes, False)
     return op.Div(product, op.Mul(*lengths))

@@ -79,13 +79,7 @@ def as_batch(op: Builder, matrix: Value, other: Value) -> Value:
     if op.rank(other) <= 2 or list(matrix.shape or ())[:-2] == list(other.shape or ())[:-2]:
         return matrix
     batch = op.Concat(op.Shape(other, start=0, end=-2), [1, 1], axis=0)
-    return _of_rank(op.Expand(matrix, batch), max(op.rank(matrix), op.rank(other)))
-
-
-def _of_rank(value: Value, rank: int) -> Value:
-    if value.shape is None or len(value.shape) != rank:
-        value.shape = ir.Shape([None] * rank)
-    return value
+    return op.Expand(matrix, batch)
 
 
 def first_failure(op: Builder, failed: Any) -> Value:

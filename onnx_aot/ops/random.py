@@ -73,12 +73,6 @@ def _draw(op: Builder, name: str, frame: Frame, dtype: ir.DataType, **attributes
         if like.dtype == BFLOAT16:  # not among the types that the operator takes
             like = op.cast(like, FLOAT)
         value = op.call_op(f"{name}Like", [like], attributes)
-    return _shaped(value, sizes)
-
-
-def _shaped(value: Value, sizes: Sequence[Any]) -> Value:
-    known = [size if isinstance(size, int) else ir.SymbolicDim(None) for size in sizes]
-    value.shape = ir.Shape(known)
     return value
 
 
@@ -92,11 +86,10 @@ def _coin_flips(op: Builder, frame: Frame, dtype: ir.DataType) -> Value:
     bits = 53 if dtype == DOUBLE else 24
     coins = op.Expand(op.constant(1.0), op.Concat(sizes, op.constant([bits]), axis=0))
     kept = op.Dropout(coins, 0.5, op.constant(True), seed=op.random_seed(), _outputs=2)[1]
-    known = _sizes(op, frame)
-    numbers = op.cast(_shaped(kept, [*known, bits]), dtype)
+    numbers = op.cast(kept, dtype)
     # a column: ONNX Runtime refuses the product of an empty tensor and a vector
     weights = op.constant([[2.0**-bit] for bit in range(bits, 0, -1)], dtype)
-    return _shaped(op.Squeeze(op.MatMul(numbers, weights), [-1]), known)
+    return op.Squeeze(op.MatMul(numbers, weights), [-1])
 
 
 def _sizes(op: Builder, frame: Frame) -> list[Any]:

@@ -46,8 +46,6 @@ def by_steps(
 ) -> list[Value]:
     """The hidden states of all steps, ``[time, batch, size]``, and the last states."""
     inputs = _products(op, sequence, layer.w_ih, layer.b_ih)
-    if inputs.shape is None:
-        inputs.shape = ir.Shape([None, None, None])
 
     def body(*values: Value) -> list[Value]:
         after = _cell(op, layer, values[-1], values[:-1])

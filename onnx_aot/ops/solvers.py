@@ -272,7 +272,6 @@ def _order(op: Builder, pivots: Value, size: Size) -> Value:
     places = counted(op, 0, size)
     batch = op.Shape(pivots, start=0, end=-1)
     start = op.Expand(places, op.Concat(batch, op.sizes([size]), axis=0))
-    start.shape = ir.Shape([*list(pivots.shape or ())[:-1], None])
 
     def step(i: Value, order: Value) -> tuple[Value]:
         other = op.Gather(exchanges, op.Unsqueeze(i, [0]), axis=op.rank(exchanges) - 1)

@@ -85,15 +85,8 @@ def ordered(
     values, positions = op.TopK(
         ranks, wanted, axis=axis, largest=int(largest), sorted=1, _outputs=2
     )
-    dims = list(value.shape or ())
-    if count is not None:
-        number = op.number(count)
-        dims[axis] = ir.SymbolicDim(None) if number is None else number
-    for output in (values, positions):
-        output.shape = ir.Shape(dims)
     if ranks is not value:
         values = op.GatherElements(value, positions, axis=axis)
-        values.shape = ir.Shape(dims)
     return [values, positions]
 
 

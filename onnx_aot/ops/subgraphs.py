@@ -16,12 +16,13 @@ import onnx_ir as ir
 
 if TYPE_CHECKING:
     from onnx_aot.ops.builder import Builder
+    from onnx_aot.ops.size_contents import Dimension
+
+from onnx_aot.ops.size_contents import UNKNOWN
 
 __all__ = ["SubgraphBuilder", "subgraphs"]
 
 Body = Callable[..., Sequence[Any]]
-
-UNKNOWN = ir.SymbolicDim(None)
 
 
 class SubgraphBuilder:
@@ -51,6 +52,7 @@ class SubgraphBuilder:
                 if producer not in own or value in results:
                     # an output is a value of the subgraph's own, and each a different one
                     copy = ir.Value(type=value.type, shape=value.shape)
+                    self.carry(copy)
                     nodes.append(ir.Node("", "Identity", [value], outputs=[copy]))
                     value = copy
                 results.append(value)
@@ -82,7 +84,7 @@ class SubgraphBuilder:
         before = [v if isinstance(v, ir.Value) else self.constant(v) for v in carried]
         step = ir.Value(type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
         proceed = ir.Value(type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
-        inner = [ir.Value(type=value.type, shape=value.shape) for value in before]
+        inner = [self._inner_value(value) for value in before]
 
         def run() -> Sequence[Any]:
             returned = list(body(step, *inner))
@@ -91,9 +93,11 @@ class SubgraphBuilder:
         graph = self._subgraph("loop_body", [step, proceed, *inner], run)
         after = graph.outputs[1:]
         collected = after[len(before) :]
-        outputs = [_like(inside, first) for inside, first in zip(after, before, strict=False)]
-        outputs += [_like(value, None, collected=True) for value in collected]
         trips = None if count is None else self.constant(count) if isinstance(count, int) else count
+        outputs = self._after_steps(before, inner, after)
+        count_known = self.contents(trips) if condition is None else None
+        steps = count_known[0] if count_known else self.fresh()
+        outputs += [self._collected(value, steps, 0) for value in collected]
         self._add_node(
             ir.Node(
                 "",
@@ -130,18 +134,20 @@ class SubgraphBuilder:
             The carried values after the last step, then the collected ones.
         """
         before = [v if isinstance(v, ir.Value) else self.constant(v) for v in carried]
-        inner = [ir.Value(type=value.type, shape=value.shape) for value in before]
+        inner = [self._inner_value(value) for value in before]
         slices = []
         for value in sequences:
             assert value.shape is not None, "the rank of a sequence must be known"
             shape = [size for index, size in enumerate(value.shape) if index != axis]
             slices.append(ir.Value(type=value.type, shape=ir.Shape(shape)))
+            self.carry(slices[-1])
         inputs = [*inner, *slices]
         graph = self._subgraph("scan_body", inputs, lambda: body(*inputs))
         after = graph.outputs
         collected = after[len(before) :]
-        outputs = [_like(inside, first) for inside, first in zip(after, before, strict=False)]
-        outputs += [_like(value, None, collected=True, axis=axis) for value in collected]
+        outputs = self._after_steps(before, inner, after)
+        steps = sequences[0].shape[axis] if sequences[0].shape is not None else self.fresh()
+        outputs += [self._collected(value, steps, axis) for value in collected]
         attributes = [
             ir.AttrGraph("body", graph),
             ir.AttrInt64("num_scan_inputs", len(slices)),
@@ -175,7 +181,7 @@ class SubgraphBuilder:
         """
         branches = [self._subgraph("then", [], then), self._subgraph("else", [], otherwise)]
         outputs = [
-            _like(one, other)
+            self._like(one, other)
             for one, other in zip(branches[0].outputs, branches[1].outputs, strict=True)
         ]
         attributes = [
@@ -185,25 +191,54 @@ class SubgraphBuilder:
         self._add_node(ir.Node("", "If", [condition], attributes=attributes, outputs=outputs))
         return outputs
 
+    # --- shapes ----------------------------------------------------------------------------------
 
-def _like(
-    value: ir.Value, other: ir.Value | None, *, collected: bool = False, axis: int = 0
-) -> ir.Value:
-    """A value of the type of two, with the sizes in which they agree."""
-    shape = None
-    if value.shape is not None and (other is None or other.shape is not None):
-        sizes = list(value.shape)
-        if other is not None and other.shape is not None:
-            if len(sizes) != len(other.shape):
-                return ir.Value(type=value.type)
-            sizes = [
-                one if one == two and one != UNKNOWN else UNKNOWN
-                for one, two in zip(sizes, other.shape, strict=True)
-            ]
-        if collected:
-            sizes.insert(axis, UNKNOWN)
-        shape = ir.Shape(sizes)
-    return ir.Value(type=value.type, shape=shape)
+    def _inner_value(self: Builder, value: ir.Value) -> ir.Value:  # type: ignore[misc]
+        """What a body sees of a carried value; unknown sizes may differ from step to step."""
+        shape = None
+        if value.shape is not None:
+            sizes = [self.fresh() if self.is_unknown(size) else size for size in value.shape.dims]
+            shape = ir.Shape(sizes)
+        inner = ir.Value(type=value.type, shape=shape)
+        self.carry(inner)
+        return inner
+
+    def _after_steps(  # type: ignore[misc]
+        self: Builder,
+        before: Sequence[ir.Value],
+        inner: Sequence[ir.Value],
+        after: Sequence[ir.Value],
+    ) -> list[ir.Value]:
+        """The carried values after the last step: sizes that a step keeps are those before it."""
+        outputs = []
+        for first, seen, last in zip(before, inner, after, strict=False):
+            one, two, three = first.shape, seen.shape, last.shape
+            if one is not None and two is not None and three is not None and len(two) == len(three):
+                sizes = zip(one.dims, two.dims, three.dims, strict=True)
+                self.learn(two, ir.Shape([a if b == c else b for a, b, c in sizes]))
+            outputs.append(self._like(last, first))
+        return outputs
+
+    def _like(self: Builder, value: ir.Value, other: ir.Value) -> ir.Value:  # type: ignore[misc]
+        """A value of the type of two, with the sizes in which they agree."""
+        shape, one, two = None, value.shape, other.shape
+        if one is not None and two is not None and len(one) == len(two):
+            pairs = zip(one.dims, two.dims, strict=True)
+            shape = ir.Shape([a if a == b and a != UNKNOWN else self.fresh() for a, b in pairs])
+        alike = ir.Value(type=value.type, shape=shape)
+        self.carry(alike)
+        return alike
+
+    def _collected(  # type: ignore[misc]
+        self: Builder, value: ir.Value, steps: Dimension, axis: int
+    ) -> ir.Value:
+        """A value with one slice per step."""
+        shape = None
+        if value.shape is not None:
+            shape = ir.Shape([*value.shape.dims[:axis], steps, *value.shape.dims[axis:]])
+        collected = ir.Value(type=value.type, shape=shape)
+        self.carry(collected)
+        return collected
 
 
 def subgraphs(node: ir.Node) -> list[ir.Graph]:

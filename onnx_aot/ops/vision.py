@@ -355,13 +355,11 @@ def _largest(op: Builder, width: Value, image: Value, rows: Value, columns: Valu
     nothing = op.constant(-math.inf, image.dtype)
     # [channels, height, columns, width]
     choice = op.Where(op.Unsqueeze(columns, [0, 1]), op.Unsqueeze(image, [2]), nothing)
-    choice.shape = ir.Shape([ir.SymbolicDim(None)] * 4)
     across = op.reduce("ReduceMax", choice, [3], False)
     column = op.ArgMax(choice, axis=3, keepdims=0)
     # [channels, rows, columns, height]
     across = op.Unsqueeze(op.Transpose(across, perm=[0, 2, 1]), [1])
     choice = op.Where(op.Unsqueeze(rows, [0, 2]), across, nothing)
-    choice.shape = ir.Shape([ir.SymbolicDim(None)] * 4)
     largest = op.reduce("ReduceMax", choice, [3], False)
     row = op.ArgMax(choice, axis=3, keepdims=1)
     column = op.Unsqueeze(op.Transpose(column, perm=[0, 2, 1]), [1])

@@ -53,13 +53,7 @@ def padded(
         return value
     rest = [0] * (op.rank(value) - len(before))
     pads = op.sizes([*rest, *before, *rest, *after])
-    wide: ir.Value = op.Pad(value, pads) if fill is None else op.Pad(value, pads, fill)
-    sizes: list[int | ir.SymbolicDim] = list(value.shape or ())
-    for index, (first, last) in enumerate(zip(before, after, strict=True), len(rest)):
-        size, more, extra = sizes[index], op.number(first), op.number(last)
-        known = isinstance(size, int) and more is not None and extra is not None
-        sizes[index] = size + more + extra if known else ir.SymbolicDim(None)  # type: ignore[operator]
-    wide.shape = ir.Shape(sizes)
+    wide: ir.Value = op.Pad(value, pads, fill)
     return wide
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,49 +11,158 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot import dtypes
-from onnx_aot.torch_compat import symbolic_expression
+from onnx_aot.torch_compat import size_function, symbolic_expression
+from onnx_aot.translate.expressions import Texts, is_identifier
 
 __all__ = ["Dimensions", "scalar_dtype"]
+
+Dimension = int | ir.SymbolicDim
+
+# Symbols that the capture makes for sizes and numbers that depend on contents.
+CONTENT_SIZE = re.compile(r"(u|zuf)\d+")
 
 
 class Dimensions:
     """Turns recorded sizes into ints or ``ir.SymbolicDim``, with the names the user gave.
 
-    ``s77`` becomes ``batch`` and ``2*s27 + 1`` becomes ``2*seq + 1`` everywhere.
+    ``s77`` becomes ``batch`` and ``2*s27 + 1`` becomes ``2*seq + 1`` everywhere. A dimension whose
+    name is no identifier, such as ``batch size``, is called so where it stands alone, and
+    ``batch_size`` in expressions. Sizes that depend on contents keep the capture's names, ``u0``.
     """
 
-    def __init__(self, names: Mapping[str, str]) -> None:
-        """``names`` maps the capture's symbols to the user's names."""
+    def __init__(self, names: Mapping[str, str], ranges: Mapping[Any, Any] | None = None) -> None:
+        """``names`` maps the capture's symbols to the user's names, ``ranges`` to their ranges."""
         self._names = dict(names)
+        self._ranges = dict(ranges or {})
         self._taken = set(names.values())
-        self._known: dict[Any, ir.SymbolicDim] = {}
+        self._in_expressions: dict[str, str] = {}
+        self._known: dict[Any, Dimension] = {}
+        self._expressions: dict[str, Any] = {}
+        self._smallest: dict[Any, float] = {}
+        self._texts = Texts(self.written)
 
-    def dimension(self, size: int | torch.SymInt) -> int | ir.SymbolicDim:
+    def dimension(self, size: int | torch.SymInt) -> Dimension:
         """One recorded size."""
-        if isinstance(size, int):
-            return size
-        expression = symbolic_expression(size)
+        return size if isinstance(size, int) else self.of_expression(symbolic_expression(size))
+
+    def of_expression(self, expression: Any) -> Dimension:
+        """A size given as a sympy expression over the capture's symbols."""
         known = self._known.get(expression)
-        if known is not None:
-            return known
-        if getattr(expression, "is_number", False):
-            return int(expression)
-        renaming = {}
-        for symbol in getattr(expression, "free_symbols", ()):
-            name = str(symbol)
-            if name not in self._names and name in self._taken:
-                self._names[name] = self._unique(name)  # the user calls another dimension so
-            if name in self._names:
-                renaming[symbol] = self._names[name]
-        known = ir.SymbolicDim(_render(expression, renaming))
-        self._known[expression] = known
+        if known is None:
+            known = self._known[expression] = self._make(expression)
         return known
 
-    def _unique(self, name: str) -> str:
+    def _make(self, expression: Any) -> Dimension:
+        if isinstance(expression, (int, str)):
+            return expression if isinstance(expression, int) else ir.SymbolicDim(expression)
+        if not expression.is_Symbol:
+            expression = expression.expand()  # 2*(n + 1) and 2*n + 2 are one size
+        if expression.is_number:
+            return int(expression)
+        text = self.text(expression)
+        self._expressions[text] = expression
+        return ir.SymbolicDim(text)
+
+    def text(self, expression: Any) -> str:
+        """An expression or condition in the user's names."""
+        if expression.is_Symbol:
+            return self._name_of(str(expression))
+        return self._texts.text(expression)
+
+    def _name_of(self, symbol: str) -> str:
+        name = self._names.get(symbol)
+        if name is None:  # of the capture's own making; the user may call another dimension so
+            name = self._names[symbol] = self.unique(
+                symbol if CONTENT_SIZE.fullmatch(symbol) else f"size_{len(self._names)}"
+            )
+        return name
+
+    def written(self, symbol: str) -> str:
+        """What a symbol is called inside an expression, always an identifier."""
+        name = self._name_of(symbol)
+        if is_identifier(name):
+            return name
+        written = self._in_expressions.get(symbol)
+        if written is None:
+            written = re.sub(r"\W", "_", name)
+            written = written if is_identifier(written) else f"{written}_"
+            written = self.unique(written if is_identifier(written) else f"_{written}")
+            self._in_expressions[symbol] = written
+        return written
+
+    def suggest(self, size: Any, name: str) -> None:
+        """Names a recorded symbolic number that has no name yet."""
+        if isinstance(size, torch.SymInt):
+            expression = symbolic_expression(size)
+            if getattr(expression, "is_Symbol", False) and str(expression) not in self._names:
+                self._names[str(expression)] = self.unique(name)
+
+    def unique(self, name: str) -> str:
+        """The name, or with underscores behind it, such that no other dimension has it."""
         while name in self._taken:
             name += "_"
         self._taken.add(name)
         return name
+
+    # --- arithmetic, for sizes inside of a translation -------------------------------------------
+
+    def combine(self, function: str, *operands: Dimension) -> Dimension | None:
+        """A size computed from others; None where one of them is no recorded size.
+
+        Args:
+            function: ``add``, ``sub``, ``mul``, ``max``, ``min``, ``floordiv`` or ``mod``.
+            operands: Two sizes.
+        """
+        left, right = (
+            operand if isinstance(operand, int) else self._expressions.get(str(operand.value))
+            for operand in operands
+        )
+        compute = size_function(function)
+        if left is None or right is None or compute is None:
+            return None
+        return self.of_expression(compute(left, right))
+
+    def at_least(self, dimension: Dimension, number: int) -> bool:
+        """Whether the ranges of the sizes say that one is never smaller than a number."""
+        if isinstance(dimension, int):
+            return dimension >= number
+        expression = self._expressions.get(str(dimension.value))
+        return expression is not None and self._least(expression) >= number
+
+    def _least(self, expression: Any) -> float:
+        """A number that an expression is never smaller than, minus infinity where none is known."""
+        least = self._smallest.get(expression)
+        if least is None:
+            least = self._smallest[expression] = self._find_least(expression)
+        return least
+
+    def _find_least(self, expression: Any) -> float:
+        if expression.is_Integer:
+            return int(expression)
+        if expression.is_Symbol:
+            return _end(self._ranges.get(expression), "lower", -math.inf)
+        arguments = expression.args
+        if expression.is_Add:
+            return sum(map(self._least, arguments))
+        coefficient, rest = expression.as_coeff_Mul()
+        if coefficient.is_negative:  # of a symbol with a largest value
+            most = _end(self._ranges.get(rest), "upper", math.inf)
+            return math.floor(coefficient * most) if most < math.inf else -math.inf
+        if not all(argument.is_integer for argument in arguments):
+            return -math.inf
+        if expression.is_Mul:
+            factors = [self._least(argument) for argument in arguments]
+            return math.prod(factors) if min(factors) >= 0 else -math.inf
+        kind = type(expression).__name__
+        if kind == "Max":
+            return max(map(self._least, arguments))
+        if kind == "Min":
+            return min(map(self._least, arguments))
+        if kind in ("FloorDiv", "CleanDiv") and arguments[1].is_Integer and arguments[1] > 0:
+            return self._least(arguments[0]) // int(arguments[1])
+        return -math.inf
+
+    # --- values ----------------------------------------------------------------------------------
 
     def name(self, size: Any) -> str | None:
         """The name of a recorded symbolic size, or None when it is a number."""
@@ -76,6 +187,12 @@ class Dimensions:
                 value.shape = ir.Shape([])
 
 
+def _end(interval: Any, side: str, infinite: float) -> float:
+    """The lower or upper end of a range that the capture recorded."""
+    end: Any = getattr(interval, side, None)
+    return int(end) if getattr(end, "is_Integer", isinstance(end, int)) else infinite
+
+
 def scalar_dtype(recorded: Any) -> ir.DataType | None:
     """The ONNX type that a recorded Python or symbolic number is held in.
 
@@ -88,15 +205,3 @@ def scalar_dtype(recorded: Any) -> ir.DataType | None:
     if isinstance(recorded, (float, torch.SymFloat)):
         return ir.DataType.DOUBLE
     return None
-
-
-def _render(expression: Any, renaming: Mapping[Any, str]) -> str:
-    """The expression as text, with the given symbols renamed; a lone symbol costs no sympy."""
-    if not renaming:
-        return str(expression)
-    if expression in renaming:
-        return renaming[expression]
-    import sympy  # type: ignore[import-untyped]
-
-    renamed = {symbol: sympy.Symbol(name) for symbol, name in renaming.items()}
-    return str(expression.xreplace(renamed))

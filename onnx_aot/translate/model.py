@@ -48,7 +48,8 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
     names = Names(reserved=(*request.input_names, *request.output_names))
     op = Builder(request.opset, request.seed)
     metadata = Metadata(request.metadata, request.relative_to)
-    dimensions = Dimensions(request.dimension_names)
+    dimensions = Dimensions(request.dimension_names, program.range_constraints)
+    op.algebra = dimensions
     walker = Walker(
         op=op, table=request.table, dimensions=dimensions, names=names, metadata=metadata
     )
@@ -59,6 +60,7 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
     interface.enter()
     walker.translate_nodes(graph)
     interface.finish()
+    op.name_unknown_sizes(dimensions.unique)
 
     for constant in op.constants:
         if constant.uses():

@@ -336,18 +336,21 @@ class Walker:
         if value.producer() is None or (value.shape is not None and value.name):
             return  # an input, a constant, or another FX node's value handed on
         before = value.dtype
-        rank = None if value.shape is None else len(value.shape)
+        made = value.shape
         self._dimensions.describe(value, recorded)
         if before is not None and value.dtype != before:
             raise TranslationError(
                 f"the translation of {node.target} gives {before}, the capture recorded "
                 f"{value.dtype}"
             )
-        if rank is not None and value.shape is not None and rank != len(value.shape):
+        if made is None or value.shape is None:
+            return
+        if len(made) != len(value.shape):
             raise TranslationError(
-                f"the translation of {node.target} gives rank {rank}, the capture recorded "
+                f"the translation of {node.target} gives rank {len(made)}, the capture recorded "
                 f"{len(value.shape)}"
             )
+        self.op.learn(made, value.shape)
 
     def _name(self, node: torch.fx.Node, start: int) -> None:
         """Results are named after their FX node, inner values after it and their operator."""

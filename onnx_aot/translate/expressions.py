@@ -1,0 +1,165 @@
+"""Expressions over sizes as readable text: ``2*seq + 1``, ``(n + 1)//2``, ``max(1, n)``.
+
+The text is Python over the names of dimensions; ``/`` divides to a fraction, ``ceil``, ``floor``
+and ``trunc`` are those of ``math``. Two expressions that differ in value have different texts.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Texts", "is_identifier"]
+
+# How tightly Python binds what an expression ends up as.
+CHOICE, OR, AND, NOT, COMPARISON, BITS, SHIFT, SUM, PRODUCT, UNARY, POWER, ATOM = range(12)
+
+# What the classes of the capture's expressions, and of sympy's, are written as.
+OPERATORS = {
+    "FloorDiv": ("//", PRODUCT),
+    "CleanDiv": ("//", PRODUCT),
+    "IntTrueDiv": ("/", PRODUCT),
+    "FloatTrueDiv": ("/", PRODUCT),
+    "Mod": (" % ", PRODUCT),
+    "PythonMod": (" % ", PRODUCT),
+    "LShift": (" << ", SHIFT),
+    "RShift": (" >> ", SHIFT),
+    "PowByNatural": ("**", POWER),
+    "FloatPow": ("**", POWER),
+    "Pow": ("**", POWER),
+    "BitwiseFn_bitwise_and": (" & ", BITS),
+    "BitwiseFn_bitwise_or": (" | ", BITS),
+    "BitwiseFn_bitwise_xor": (" ^ ", BITS),
+    "Equality": (" == ", COMPARISON),
+    "Unequality": (" != ", COMPARISON),
+    "StrictLessThan": (" < ", COMPARISON),
+    "LessThan": (" <= ", COMPARISON),
+    "StrictGreaterThan": (" > ", COMPARISON),
+    "GreaterThan": (" >= ", COMPARISON),
+}
+FUNCTIONS = {
+    "Abs": "abs",
+    "CeilToInt": "ceil",
+    "ceiling": "ceil",
+    "FloorToInt": "floor",
+    "floor": "floor",
+    "TruncToInt": "trunc",
+    "TruncToFloat": "trunc",
+    "RoundToInt": "round",
+    "RoundDecimal": "round",
+}
+SYMMETRIC = {"Max": "max", "Min": "min"}
+UNCHANGED = frozenset({"Identity", "ToFloat"})
+
+FUNCTION_NAMES = frozenset({*FUNCTIONS.values(), *SYMMETRIC.values(), "sqrt"})
+"""Names that mean something in an expression, and so are no names of dimensions there."""
+
+
+def is_identifier(name: str) -> bool:
+    """Whether a name can stand in an expression."""
+    return name.isidentifier() and not keyword.iskeyword(name) and name not in FUNCTION_NAMES
+
+
+class Texts:
+    """Writes sympy expressions; what occurs in several is worked out once."""
+
+    def __init__(self, name_of: Callable[[str], str]) -> None:
+        """``name_of`` gives the name of a symbol, an identifier."""
+        self._name_of = name_of
+        self._known: dict[Any, tuple[str, int]] = {}
+
+    def text(self, expression: Any) -> str:
+        """An expression of the capture: arithmetic, comparisons, torch's functions of sizes."""
+        return self._bound(expression)[0]
+
+    def _bound(self, expression: Any) -> tuple[str, int]:
+        """The text and how tightly it binds."""
+        known = self._known.get(expression)
+        if known is None:
+            known = self._known[expression] = self._write(expression)
+        return known
+
+    def _enclosed(self, expression: Any, level: int) -> str:
+        """In parentheses unless it binds more tightly than the level."""
+        text, binds = self._bound(expression)
+        return text if binds > level else f"({text})"
+
+    def _write(self, expression: Any) -> tuple[str, int]:
+        if expression.is_Symbol:
+            return self._name_of(str(expression)), ATOM
+        if getattr(expression, "is_number", False) and not expression.args:
+            return _number(expression)
+        kind = type(expression).__name__
+        if expression.is_Add:
+            return self._sum(expression), SUM
+        if expression.is_Mul:
+            return self._product(expression)
+        arguments = expression.args
+        if kind in UNCHANGED:
+            return self._bound(arguments[0])
+        if kind in SYMMETRIC:
+            texts = sorted((self.text(a) for a in arguments), key=lambda t: (len(t), t))
+            return f"{SYMMETRIC[kind]}({', '.join(texts)})", ATOM
+        if kind in OPERATORS and len(arguments) == 2:
+            sign, level = OPERATORS[kind]
+            above = BITS if level <= SHIFT else PRODUCT
+            left, right = (self._enclosed(a, above) for a in arguments)
+            return f"{left}{sign}{right}", level
+        return self._other(kind, arguments)
+
+    def _other(self, kind: str, arguments: Any) -> tuple[str, int]:
+        if kind in ("And", "Or"):
+            level = AND if kind == "And" else OR
+            parts = sorted(self._enclosed(a, level) for a in arguments)
+            return f" {kind.lower()} ".join(parts), level
+        if kind == "Not":
+            return f"not {self._enclosed(arguments[0], NOT)}", NOT
+        if kind in ("BooleanTrue", "BooleanFalse"):
+            return kind.removeprefix("Boolean"), ATOM
+        if kind == "Where":
+            condition, then, otherwise = (self._enclosed(a, CHOICE) for a in arguments)
+            return f"{then} if {condition} else {otherwise}", CHOICE
+        if kind == "ModularIndexing":
+            base, divisor, modulus = (self._enclosed(a, PRODUCT) for a in arguments)
+            return f"({base}//{divisor}) % {modulus}", PRODUCT
+        name = FUNCTIONS.get(kind, kind.removeprefix("OpaqueUnaryFn_"))
+        return f"{name}({', '.join(map(self.text, arguments))})", ATOM
+
+    def _sum(self, expression: Any) -> str:
+        """Positive terms first, those of higher degree before others, the number at the end."""
+        terms = []
+        for term in expression.args:
+            coefficient, rest = term.as_coeff_Mul()
+            negative = bool(coefficient.is_negative)
+            text = self._enclosed(-term if negative else term, SUM)
+            degree = len(rest.args) if rest.is_Mul else 1
+            terms.append((negative, term.is_number, -degree, text))
+        terms.sort()
+        first, *others = terms
+        parts = [f"-{first[-1]}" if first[0] else first[-1]]
+        parts += [f" - {text}" if negative else f" + {text}" for negative, *_, text in others]
+        return "".join(parts)
+
+    def _product(self, expression: Any) -> tuple[str, int]:
+        coefficient, rest = expression.as_coeff_Mul()
+        factors = sorted(
+            self._enclosed(f, PRODUCT) for f in (rest.args if rest.is_Mul else (rest,))
+        )
+        product = "*".join(factors)
+        if coefficient == 1:
+            return product, PRODUCT
+        if coefficient == -1:
+            return f"-{product}", PRODUCT
+        if coefficient.is_Rational and not coefficient.is_Integer:
+            above = product if abs(coefficient.p) == 1 else f"{abs(coefficient.p)}*{product}"
+            sign = "-" if coefficient.is_negative else ""
+            return f"{sign}{above}/{coefficient.q}", PRODUCT
+        return f"{_number(coefficient)[0]}*{product}", PRODUCT
+
+
+def _number(number: Any) -> tuple[str, int]:
+    if number.is_Rational and not number.is_Integer:
+        return f"{number.p}/{number.q}", PRODUCT
+    text = str(int(number)) if number.is_Integer else repr(float(number))
+    return text, UNARY if text.startswith("-") else ATOM

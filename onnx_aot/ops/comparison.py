@@ -15,7 +15,7 @@ from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.creation import filled_like
 from onnx_aot.ops.elementwise import sign_bit
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import LIMITS, register
 
 __all__: list[str] = []
 
@@ -102,6 +102,7 @@ def _register_bitwise(logical: str, bitwise: str, *targets: Any) -> None:
 
     translation.__name__ = f"aten_as_{bitwise}"
     register(*targets)(translation)
+    LIMITS.update(dict.fromkeys(targets, "integers since opset 18, booleans in all"))
 
 
 _register_bitwise(

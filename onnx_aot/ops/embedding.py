@@ -152,7 +152,7 @@ for _target in (
     LIMITS[_target] = (
         "with include_last_offset=True bag_size and max_indices are as long as torch's shape "
         "function says, which differs by one from eager: bag_size with mode='mean' and 'max', "
-        "max_indices with 'sum'"
+        "max_indices with 'sum'; mode='max' since opset 18"
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.opsets import read_opsets, totals
 from conformance.report import captured, is_right, read_results, share, summarize
 from conformance.samples import DTYPES
 
@@ -34,6 +35,10 @@ where the database has some for which the captured program holds. torch.onnx is
 `torch.onnx.export(dynamo=True, optimize=True)` of torch {torch}, given the same captured programs.
 """
 
+OPSETS = """Up to {samples} static samples of each variant are captured once and exported at each
+opset. The shares are of variants that are right.
+"""
+
 FLAGS = {
     "random": "Drawn at random; types and shapes are compared, and ranges where they are known",
     "uninitialized": "Memory that nobody has written; types and shapes are compared",
@@ -58,6 +63,7 @@ def conformance() -> str:
         torch=packages.get("torch"),
     )
     parts = [head, "## Shares\n", summary(), "", "## What fails\n", _failures(ours["rows"])]
+    parts += ["## Opsets\n", _opsets(str(RESULTS / "opsets.json"))]
     parts += ["## What is compared in part\n", _flags(ours["rows"])]
     parts += ["## What torch.export does not capture\n", _not_captured(ours["rows"])]
     return "\n".join(parts)
@@ -106,6 +112,43 @@ def _failures(rows: Iterable[Mapping[str, Any]]) -> str:
         reason = next(iter(reasons.values()))
         lines.append(f"| `{name}` | {outcome} | {', '.join(reasons)} | {reason} |")
     return "\n".join(lines) + "\n"
+
+
+def _opsets(path: str) -> str:
+    """Shares by data type and opset, and which variants an opset lacks something for."""
+    rows = read_opsets(path)
+    by_dtype = totals(rows)
+    opsets = sorted({opset for counts in by_dtype.values() for opset in counts})
+    lines = [
+        OPSETS.format(samples=max((row["samples"] for row in rows), default=0)),
+        "| | " + " | ".join(map(str, opsets)) + " |",
+        "| --- |" + " ---: |" * len(opsets),
+    ]
+    for dtype in (dtype for dtype in DTYPES if dtype in by_dtype):
+        counts = by_dtype[dtype]
+        cells = [share(counts[o]["right"], counts[o]["captured"]) for o in opsets]
+        lines.append(f"| {dtype} | {' | '.join(cells)} |")
+    refused: dict[str, dict[str, None]] = defaultdict(dict)
+    others: dict[str, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        for _, outcome, _, at in row.get("others", ()):
+            if outcome == "opset_error":
+                refused[_span(at)][f"`{row['op']}`"] = None
+            elif len(at) < len(row["opsets"]):  # what fails at every opset is listed above
+                others[f"{outcome} at opset {_span(at)}"][f"`{row['op']}` ({row['dtype']})"] = None
+    lines.append("")
+    for at, names in sorted(refused.items()):
+        lines.append(
+            "The export says which ONNX operator is missing, and the lowest opset that has it, at "
+            f"opset {at} for: {', '.join(sorted(names))}.\n"
+        )
+    lines += [f"{what}: {', '.join(sorted(names))}.\n" for what, names in sorted(others.items())]
+    return "\n".join(lines)
+
+
+def _span(opsets: Sequence[int]) -> str:
+    first, last = min(opsets), max(opsets)
+    return str(first) if first == last else f"{first} to {last}"
 
 
 def _flags(rows: Iterable[Mapping[str, Any]]) -> str:

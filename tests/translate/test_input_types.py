@@ -74,11 +74,19 @@ def test_accepted_types(name: str, position: int, dtype: ir.DataType, taken: boo
     assert (dtype in accepted) == taken
 
 
-@pytest.mark.parametrize("name", ["SequenceLength", "Identity"])
-def test_inputs_that_may_be_sequences_are_not_checked(name: str) -> None:
-    operator = onnx_operator(name, 20)
+def test_inputs_that_are_sequences_are_not_checked() -> None:
+    operator = onnx_operator("SequenceLength", 20)
     assert operator is not None
     assert operator.accepted == (None,)
+
+
+@pytest.mark.parametrize(("opset", "taken"), [(18, False), (19, True)])
+def test_tensors_are_checked_where_sequences_may_stand_too(opset: int, taken: bool) -> None:
+    operator = onnx_operator("Identity", opset)
+    assert operator is not None
+    accepted = operator.accepted[0]
+    assert accepted is not None
+    assert (ir.DataType.FLOAT8E5M2 in accepted) == taken
 
 
 def test_operators_of_unknown_domains_are_not_checked() -> None:

@@ -1,4 +1,6 @@
-"""Running products, extremes and log-sums along an axis; running sums are in ``reduction``.
+"""Running products, extremes and log-sums along an axis, and differences.
+
+Running sums are in ``reduction``.
 
 Where the order of the steps makes no difference, they are done by doubling: after step k every
 element stands for the ``2^k`` elements that end with it (W. D. Hillis and G. L. Steele, "Data
@@ -16,6 +18,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder, Size
+from onnx_aot.ops.movement import sliced
 from onnx_aot.ops.registry import LIMITS, register
 
 __all__ = ["doublings"]
@@ -26,6 +29,28 @@ BOOL = ir.DataType.BOOL
 DOUBLE = ir.DataType.DOUBLE
 INT32 = ir.DataType.INT32
 INT64 = ir.DataType.INT64
+
+INT64_MAX = 2**63 - 1
+
+
+@register(aten.diff.default)
+def aten_diff(
+    op: Builder,
+    self: Value,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Value | None = None,
+    append: Value | None = None,
+) -> Value:
+    """Each element less the one before it; booleans differ or do not."""
+    axis = op.axis(self, dim)
+    parts = [op.cast(p, op.result_dtype) for p in (prepend, self, append) if p is not None]
+    value: Value = op.Concat(*parts, axis=axis)
+    for _ in range(n):
+        later = sliced(op, value, axis, 1, INT64_MAX)
+        earlier = sliced(op, value, axis, 0, -1)
+        value = op.Xor(later, earlier) if value.dtype == BOOL else op.Sub(later, earlier)
+    return value
 
 
 @register(aten.cumprod.default)

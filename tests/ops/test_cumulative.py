@@ -1,4 +1,4 @@
-"""Running products, extremes and log-sums: ``onnx_aot/ops/cumulative.py``."""
+"""Running products, extremes, log-sums and differences: ``onnx_aot/ops/cumulative.py``."""
 
 from __future__ import annotations
 
@@ -79,6 +79,33 @@ ROWS = [
 
 @parametrize(ROWS)
 def test_row(row: Row) -> None:
+    check(row)
+
+
+DIFFERENCES = [
+    Row(aten.diff.default, (values, *more), sizes=sizes, name=name)
+    for name, values, more, sizes in (
+        ("vector", floats("h"), (), ({"h": 1},)),
+        ("first axis", ints("h", 3), (1, 0), ({"h": 1},)),
+        ("twice", floats("n", 5), (2, -1), NONE_N),
+        ("none", floats("n", 5), (0,), NONE_N),
+        ("more than there are", floats("n", 2), (3,), NONE_N),
+        ("bool", bools("n", 5), (), NONE_N),
+        ("int32", ints("n", 5, dtype=torch.int32), (), ()),
+        ("with ends", floats("n", 3), (1, 1, floats("n", 1), floats("n", 2)), NONE_N),
+    )
+] + [
+    Row(
+        aten.diff.default,
+        (floats(3, "k"),),
+        call=lambda x: x[2 : -(-x.shape[1] // 3)].diff(dim=0),
+        name="nothing in the example",
+    )
+]
+
+
+@parametrize(DIFFERENCES)
+def test_difference(row: Row) -> None:
     check(row)
 
 

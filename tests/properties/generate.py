@@ -38,7 +38,7 @@ DIMS: tuple[tuple[int | str, ...], ...] = (
 )
 DTYPES = ("float32", "int64", "bool", "int32", "float64", "float16", "bfloat16")
 FAMILIES = (
-    *(VIEWS, VIEWS, COMPUTATIONS, COMPUTATIONS, WRITES, WRITES, REDUCTIONS, MOVES),
+    *(VIEWS, VIEWS, COMPUTATIONS, COMPUTATIONS, REDUCTIONS, MOVES, *[WRITES] * 5),
     *(CREATIONS, NUMBERS, FUNCTIONS, FUNCTIONS, SCATTERS),
 )
 

@@ -10,6 +10,21 @@ from tests.properties.test_programs import check
 EXAMPLE = {"n": 4, "m": 6}
 
 COUNTEREXAMPLES = {
+    "differences of nothing": Program(
+        (Input("x", "float32", ("n", "m")),),
+        {"n": 3, "m": 5},
+        """
+        v0 = x[2 : -(-x.shape[1] // 3)]
+        v1 = v0.diff(dim=0)
+        """,
+        ("v1",),
+    ),
+    "search in other types": Program(
+        (Input("x", "bfloat16", ("n", "m")),),
+        EXAMPLE,
+        "v0 = torch.searchsorted(torch.tensor([-2, 0, 3]), x, right=True)",
+        ("v0",),
+    ),
     "remainder by a size, of nothing": Program(
         (Input("z", "int64", ("n",)),),
         EXAMPLE,

@@ -22,6 +22,8 @@ from onnx_aot.torch_compat import (
 
 __all__ = [
     "Binding",
+    "Condition",
+    "Size",
     "bindings",
     "conditions_by_dimension",
     "dimension_names",
@@ -79,12 +81,14 @@ class Binding:
         dim: The dimension.
         smallest: The smallest size that fulfils them; ``largest`` the largest.
         condition: The first of them, as the user would write it.
+        others: Dimensions that it binds together with this one.
     """
 
     dim: RequestedDim
     smallest: int
     largest: int
     condition: str
+    others: tuple[RequestedDim, ...] = ()
 
     @property
     def fixes(self) -> bool:
@@ -109,12 +113,66 @@ def bindings(
         near = [entry for entry in entries if _only_near(entry.on_n, example)]
         if near:
             sizes = [n for n in range(_limit(example)) if all(_holds(e.on_n, n) for e in near)]
-            found.append(
-                Binding(
-                    dim, min(sizes, default=example), max(sizes, default=example), near[0].shown
-                )
-            )
+            smallest, largest = min(sizes, default=example), max(sizes, default=example)
+            found.append(Binding(dim, smallest, largest, near[0].shown))
+    for condition in conditions:
+        found += _bound_together(program, requested, condition)
     return found
+
+
+def _bound_together(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, condition: str
+) -> Iterator[Binding]:
+    """The dimensions of a condition such as ``(h - 2)*(w - 2) == 36``, which few sizes fulfil.
+
+    ``h == 2*w + 1`` is none of these: every ``w`` has an ``h``.
+    """
+    terms = sorted({match[0] for match in SIZE_TERM.finditer(condition)})
+    if len(terms) < 2:
+        return
+    shown = on_n = condition
+    examples: dict[str, int] = {}
+    dims = []
+    for index, term in enumerate(terms):
+        dim = requested.at(term)
+        size = None if dim is None else _example(program, dim)
+        if dim is None or size is None:
+            return
+        shown, on_n = shown.replace(term, dim.size), on_n.replace(term, f"n{index}")
+        examples[f"n{index}"] = size
+        dims.append(dim)
+    if any(side.strip("() ") in examples for side in on_n.split(" == ")):
+        return  # it follows from the others
+    pairs = itertools.permutations(examples, 2)
+    if _holds_nearby(on_n, examples) or any(_has_far_solution(on_n, examples, *p) for p in pairs):
+        return
+    for dim, size in zip(dims, examples.values(), strict=True):
+        if not dim.may_be_static:
+            yield Binding(dim, size, size, shown, tuple(o for o in dims if o != dim))
+
+
+def _holds_nearby(condition: str, examples: dict[str, int]) -> bool:
+    """Whether other sizes, of one dimension or of all, fulfil a condition on several."""
+    changes = ((1, 1), (1, 2), (1, -1), (2, 0), (1, 32))
+    tried = [
+        {n: factor * size + more if n in changed else size for n, size in examples.items()}
+        for factor, more in changes
+        for changed in (*((name,) for name in examples), tuple(examples))
+    ]
+    return any(condition_holds(condition, sizes) is not False for sizes in tried)
+
+
+def _has_far_solution(condition: str, examples: dict[str, int], first: str, second: str) -> bool:
+    """Whether a size far above the example's goes with some other size of a second dimension.
+
+    Several are tried, because multiples have a second size for few.
+    """
+    far = max(map(_limit, examples.values()))
+    return any(
+        condition_holds(condition, {**examples, first: size, second: other}) is not False
+        for size in range(far, far + 64)
+        for other in range(far + 64)
+    )
 
 
 class Condition(NamedTuple):

@@ -14,7 +14,7 @@ from torch.export import Dim
 from onnx_aot.capture.structure import mirrored
 from onnx_aot.errors import DynamicShapeError
 
-__all__ = ["SIZE_TERM", "DynamicShapes", "RequestedDim", "refuse_contradictions"]
+__all__ = ["SIZE_TERM", "DynamicShapes", "RequestedDim", "is_unlimited", "refuse_contradictions"]
 
 # How torch writes one dimension of an input, or a number, in conditions and in messages.
 SIZE_TERM = re.compile(
@@ -65,7 +65,7 @@ class RequestedDim:
         """Smallest and largest size that the user's ``Dim`` or hint allows."""
         limits: list[Any] = [getattr(self.given, name, None) for name in ("min", "max")]
         smallest, largest = limits
-        return int(smallest or 0), math.inf if _is_unlimited(largest) else int(largest)
+        return int(smallest or 0), math.inf if is_unlimited(largest) else int(largest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,7 @@ class DynamicShapes:
         return dataclasses.replace(self, dimensions=tuple(dimensions), requested=tuple(requested))
 
 
-def _is_unlimited(largest: Any) -> bool:
+def is_unlimited(largest: Any) -> bool:
     """Torch has an infinity of its own, which does not become an int."""
     return largest is None or not -1 < largest < 2**62
 

@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 import math
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,13 +18,15 @@ from torch.export import Dim
 
 from onnx_aot.capture.decisions import Decision, Location, with_line
 from onnx_aot.capture.delivered import (
+    Condition,
+    Size,
     bindings,
     conditions_by_dimension,
     renamed,
     sizes_of,
     static_dimensions,
 )
-from onnx_aot.capture.requested import SIZE_TERM, DynamicShapes, RequestedDim
+from onnx_aot.capture.requested import SIZE_TERM, DynamicShapes, RequestedDim, is_unlimited
 from onnx_aot.torch_compat import condition_holds, example_size, size_conditions
 
 __all__ = [
@@ -86,9 +89,14 @@ def findings(
         if binding.fixes and binding.dim not in static:
             static.add(binding.dim)
             lines = _lines_on(binding.dim, requested, decisions, binding.condition)
-            what = f"fixed at {binding.smallest}: captured for {binding.condition}"
+            shown = textwrap.shorten(binding.condition, 120, placeholder=" ...")
+            what = f"fixed at {binding.smallest}: captured for {shown}"
             cure = _cure_by_line(lines, binding.dim, None)
-            if binding.smallest in (0, 1):
+            if binding.others:
+                cure = _TOGETHER.format(
+                    sizes=" and ".join(d.size for d in (binding.dim, *binding.others))
+                )
+            elif binding.smallest in (0, 1):
                 cure = "give an example of another size; 0 and 1 broadcast, larger sizes do not"
             found.append(Finding(binding.dim, what, lines, cure))
     if refused:
@@ -103,21 +111,36 @@ def _limited(
     static: set[RequestedDim],
 ) -> Iterator[Finding]:
     """Dimensions whose ``Dim`` promises more than the model takes; a name promises nothing."""
-    examples = {dim: example_size(size) for dim, size in sizes_of(program, requested)}
-    for dim, entries in conditions_by_dimension(requested, size_conditions(program)).items():
+    found = conditions_by_dimension(requested, size_conditions(program))
+    for dim, size in sizes_of(program, requested):
         if dim in static or not hasattr(dim.given, "__name__"):
             continue
-        violated = next(
-            (e for e in entries if not _promised(e.on_n, dim, requested, decisions)), None
-        )
-        if violated is None:
+        entries = [*_ranges(program, requested, size, dim), *found.get(dim, ())]
+        violated = [e for e in entries if not _promised(e.on_n, dim, requested, decisions)]
+        if not violated:
             continue
-        lines = _lines_on(dim, requested, decisions, violated.shown)
+        lines = _lines_on(dim, requested, decisions, violated[-1].shown)
         smallest, largest = dim.limits
         upper = "on" if largest == math.inf else f"to {largest}"
-        what = f"limited to {violated.shown}; {dim.given.__name__} is from {smallest} {upper}"
-        cure = _narrower(dim, [entry.on_n for entry in entries], examples.get(dim) or 1)
+        shown = textwrap.shorten(violated[-1].shown, 120, placeholder=" ...")
+        what = f"limited to {shown}; {dim.given.__name__} is from {smallest} {upper}"
+        cure = _narrower(dim, [entry.on_n for entry in violated], example_size(size) or 1)
         yield Finding(dim, what, lines, cure, static=False)
+
+
+def _ranges(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, size: Size, dim: RequestedDim
+) -> Iterator[Condition]:
+    """What the capture knows of a dimension that is a symbol, beyond what was asked of it."""
+    ranges = {str(symbol): limits for symbol, limits in program.range_constraints.items()}
+    if not isinstance(size, torch.SymInt) or str(size) not in ranges:
+        return
+    lower, upper = ranges[str(size)].lower, ranges[str(size)].upper
+    asked = [d.limits for d, other in sizes_of(program, requested) if str(other) == str(size)]
+    if lower not in [smallest for smallest, _ in asked]:
+        yield Condition(f"{lower} <= n", f"{lower} <= {dim.size}")
+    if not is_unlimited(upper) and upper not in [largest for _, largest in asked]:
+        yield Condition(f"n <= {upper}", f"{dim.size} <= {upper}")
 
 
 def describe(found: Sequence[Finding]) -> str:
@@ -289,7 +312,8 @@ def _lines_on(
     about = [d for d in decisions if d.kind == "guard" and symbol in d.symbols]
     if condition is not None and symbol is not None:
         on_n = condition.replace(dim.size, "n")
-        about = [d for d in about if _says_the_same(d, symbol, on_n)] or about
+        same = [d for d in about if _says_the_same(d, symbol, on_n)]
+        about = same or [d for d in about if _fixes(d, symbol)] or about
     places = [decision.location for decision in about if decision.location is not None]
     return tuple(dict.fromkeys(places))[: 1 if condition is not None else 3]
 
@@ -364,6 +388,12 @@ _CURES = (
         re.compile(r"\b(linspace|arange|ones|zeros|full|randn?|empty|eye|tensor)\("),
         "make that tensor with {size}, or of size 1 so that it broadcasts",
     ),
+)
+
+
+_TOGETHER = (
+    "what needs {sizes} together to be this (a Linear after flatten, a reshape) must follow them; "
+    "AdaptiveAvgPool2d before flatten gives one size whatever they are"
 )
 
 

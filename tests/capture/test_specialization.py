@@ -169,6 +169,58 @@ def test_what_a_condition_binds_to_the_example_becomes_static() -> None:
     assert shapes(program) == [[4, 3]]
 
 
+class Classifier(torch.nn.Module):
+    def __init__(self, pooled: bool) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+        self.pool = torch.nn.AdaptiveAvgPool2d(6) if pooled else torch.nn.Identity()
+        self.linear = torch.nn.Linear(4 * 6 * 6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.pool(self.conv(x))
+        return self.linear(features.flatten(1))
+
+
+@pytest.mark.parametrize("dims", [("h", "w"), (Dim("h", min=3), Dim("w", min=3))], ids=str)
+def test_what_a_condition_binds_together_becomes_static(dims: Any) -> None:
+    """Torch calls height and width dynamic where their product has to be that of the example."""
+    x = torch.randn(2, 3, 8, 8)
+    given = ({0: "b", 2: dims[0], 3: dims[1]},)
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(Classifier(pooled=False), (x,), dynamic_shapes=given)
+    message = str(caught.value)
+    assert "x, axis 2 ('h'): fixed at 8: captured for " in message
+    assert "x, axis 3 ('w'): fixed at 8: captured for " in message
+    assert "return self.linear(features.flatten(1))\n      at " in message
+    assert "AdaptiveAvgPool2d before flatten" in message
+    with pytest.warns(OnnxExporterWarning, match="is fixed at 8: captured for"):
+        program = onnx_aot.export(
+            Classifier(pooled=False), (x,), dynamic_shapes=given, on_specialized="warn"
+        )
+    assert shapes(program) == [["b", 3, 8, 8]]
+    cured = onnx_aot.export(Classifier(pooled=True), (x,), dynamic_shapes=({0: "b"},))
+    assert shapes(cured) == [["b", 3, 8, 8]]
+
+
+@pytest.mark.parametrize(
+    ("function", "sizes"),
+    [
+        (lambda x, y: x.repeat_interleave(300) + y, (2, 600)),
+        (lambda x, y: x.reshape(-1, 5)[:, 0] + y.reshape(-1, 7)[:, 0], (10, 14)),
+        (lambda x, y: torch.cat([x, y]).reshape(3, -1), (8, 4)),
+        (lambda x, y: x[::2] + y[1:], (9, 6)),
+    ],
+)
+def test_sizes_that_depend_on_each_other_are_free(
+    function: Any, sizes: tuple[int, int], recwarn: pytest.WarningsRecorder
+) -> None:
+    inputs = tuple(torch.randn(size) for size in sizes)
+    names = ({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC})
+    program = onnx_aot.export(function, inputs, dynamic_shapes=names)
+    assert not any(isinstance(d, int) for shape in shapes(program) for d in shape)
+    assert not recwarn
+
+
 def test_an_exported_program_that_is_static() -> None:
     captured = torch.export.export(torch.nn.Linear(3, 2), (X,))
     with pytest.raises(DynamicShapeError, match=r"input, axis 0 \('n'\): fixed at 4"):

@@ -152,24 +152,30 @@ class Choices:
 
     def size(self) -> str:
         """A number that follows from the inputs' sizes, or a small one."""
-        atom = self._size_atom()
-        form = self.int(0, 11)
-        if form < 5:
+        atom, k = self._size_atom(), self.int(1, 3)
+        if self.maybe():
             return atom
-        k = self.int(1, 3)
-        if form == 5:
-            return str(k)
-        if form == 6:
-            return f"({atom} + {k})"
-        if form == 7:
-            return f"({atom} * {k})"
-        if form == 8:
-            return f"({atom} // {k})"
-        if form == 9:
-            return f"({atom} - {k})"
-        if form == 10:
-            return f"(-(-{atom} // {k + 1}))"
-        return f"({atom} % {k} + 1)"
+        form = self.of(
+            "{k}",
+            "({atom} + {k})",
+            "({atom} * {k})",
+            "({atom} // {k})",
+            "({atom} - {k})",
+            "(-(-{atom} // {more}))",
+            "({atom} % {k} + 1)",
+            "(({atom} - 5) // {more})",
+            "(({atom} - 5) % {more})",
+            "((5 - {atom}) // -{more})",
+            "({atom} - {other})",
+            "({atom} * {other} // {more})",
+            "torch.sym_max({atom}, {more})",
+            "torch.sym_min({atom}, {other})",
+            "torch.sym_max({atom} - {more}, 0)",
+            "int({atom} / {more})",
+            "({atom} ** 2)",
+        )
+        other = self._size_atom() if "{other}" in form else ""
+        return form.format(atom=atom, other=other, k=k, more=k + 1)
 
     def _size_atom(self) -> str:
         numbers = [v for v in self.scope.values if not v.is_tensor and not v.unbacked]

@@ -147,6 +147,7 @@ def export(
         CaptureError: ``torch.export`` could not capture the model.
         DynamicShapeError: A dimension that was asked to be dynamic came out static.
         UnsupportedOperatorError: Operators without a translation, all of them in one error.
+        OpsetError: The opset lacks operators, or types or forms of them, all in one error.
         TranslationError: A translation failed on a node.
         SaveError: The file could not be written; what was there before is untouched.
         VerificationError: With ``verify=True``, an output differs by more than the tolerance, or

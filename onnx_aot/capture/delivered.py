@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -34,6 +35,9 @@ __all__ = [
 ]
 
 Size = int | torch.SymInt
+
+# The end of a condition that compares a size, or what was computed from it, with one number.
+NUMBER_COMPUTED = re.compile(r" == \(?-?\d+\)?$")
 
 
 def dimension_names(
@@ -205,7 +209,14 @@ def _example(program: torch.export.ExportedProgram, dim: RequestedDim) -> int | 
 
 
 def _only_near(condition: str, example: int) -> bool:
-    """Whether sizes far above the example and some below it do not fulfil a condition on ``n``."""
+    """Whether sizes far above the example and some below it do not fulfil a condition on ``n``.
+
+    That all below fulfil it tells a bound, such as ``n <= 50``, from the rest, but not where the
+    model computed a number: ``trunc(0.1*n) == 0`` binds as ``trunc(0.1*n) == 1`` does.
+    """
+    if NUMBER_COMPUTED.search(condition):
+        limit = _limit(example)
+        return not any(_holds(condition, n) for n in range(limit, 2 * limit + 512))
     for far in (2 * example + 1, 3 * example + 2, _limit(example)):
         if _holds(condition, far):
             return False  # nearly always, without looking at every size

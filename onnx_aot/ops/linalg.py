@@ -13,9 +13,10 @@ from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.indexing import counted
 from onnx_aot.ops.matrices import row_numbers
-from onnx_aot.ops.movement import shaped, swapped
+from onnx_aot.ops.movement import reshaped, shaped, swapped
 from onnx_aot.ops.reduction import Axes, axes_of
 from onnx_aot.ops.registry import register, register_names
+from onnx_aot.ops.sizes import times
 
 __all__: list[str] = []
 
@@ -29,6 +30,18 @@ register_names(
         aten.dot.default: "MatMul",
     }
 )
+
+
+@register(aten.kron.default)
+def aten_kron(op: Builder, self: Value, other: Value) -> Value:
+    """Every element of the first times all of the second, side by side."""
+    rank = max(op.rank(self), op.rank(other))
+    outer, inner = ([1] * (rank - op.rank(v)) + op.all_sizes(v) for v in (self, other))
+    spread = reshaped(op, op.cast(self, op.result_dtype), [s for size in outer for s in (size, 1)])
+    block = reshaped(op, op.cast(other, op.result_dtype), [s for size in inner for s in (1, size)])
+    multiply = op.And if op.result_dtype == ir.DataType.BOOL else op.Mul
+    sizes = [times(op, *pair) for pair in zip(outer, inner, strict=True)]
+    return reshaped(op, multiply(spread, block), sizes)
 
 
 @register(aten.matmul.default)

@@ -283,12 +283,15 @@ def test_a_condition_that_binds_a_dimension_to_the_example(
     onnx_aot.export(function, (x,), dynamic_shapes=({0: Dim.AUTO},))
 
 
-def test_a_condition_that_binds_a_dimension_to_sizes_around_the_example() -> None:
+@pytest.mark.parametrize(("size", "outside"), [(25, "20 to 29"), (4, "0 to 9")])
+def test_a_condition_that_binds_a_dimension_to_sizes_around_the_example(
+    size: int, outside: str
+) -> None:
     def tenth(x: Tensor) -> Tensor:
         return x[: int(x.shape[0] * 0.1)]
 
-    with pytest.warns(OnnxExporterWarning, match=r"wrongly outside of x, axis 0: 20 to 29"):
-        onnx_aot.export(tenth, (torch.ones(25, 2),), dynamic_shapes=({0: "n"},))
+    with pytest.warns(OnnxExporterWarning, match=rf"wrongly outside of x, axis 0: {outside}"):
+        onnx_aot.export(tenth, (torch.ones(size, 2),), dynamic_shapes=({0: "n"},))
 
 
 @pytest.mark.parametrize("size", [2, 6, 40])

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tests.ops.rows import Row, check, floats, ints, parametrize
+from tests.ops.rows import Row, bools, check, floats, ints, parametrize
 
 aten = torch.ops.aten
 
@@ -18,6 +18,18 @@ def einsum(equation: str) -> Any:
     """``torch.einsum``, through which a program calls the operator."""
     return lambda *tensors: torch.einsum(equation, *tensors)
 
+
+KRON = [
+    Row(aten.kron.default, (left, right), name=name)  # torch itself fixes all sizes
+    for name, left, right in (
+        ("2 2", floats(4, 3), floats(2, 5)),
+        ("2 1", ints(4, 3), floats(5)),
+        ("1 3", floats(5), floats(4, 1, 2)),
+        ("0 2", floats(), ints(0, 2, dtype=INT32)),
+        ("0 0", floats(), floats()),
+        ("bool", bools(4, 3), bools(5)),
+    )
+]
 
 MATMUL = [
     Row(aten.matmul.default, (left, right), name=name, sizes=sizes)
@@ -278,7 +290,7 @@ DISTANCES = [
     ),
 ]
 
-ROWS = [*MATMUL, *PRODUCTS, *LINEAR, *SUMS_WITH_PRODUCTS, *EINSUM, *NORMS, *DISTANCES]
+ROWS = [*KRON, *MATMUL, *PRODUCTS, *LINEAR, *SUMS_WITH_PRODUCTS, *EINSUM, *NORMS, *DISTANCES]
 
 
 @parametrize(ROWS)

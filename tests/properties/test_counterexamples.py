@@ -19,6 +19,15 @@ COUNTEREXAMPLES = {
         """,
         ("v1",),
     ),
+    "products with sizes from fractions": Program(
+        (Input("x", "float64", ("n", "m")),),
+        EXAMPLE,
+        """
+        v0 = torch.arange(x.shape[1] / 2)
+        v1 = torch.kron(v0, v0.reshape(v0.shape[0], -1))
+        """,
+        ("v1",),
+    ),
     "search in other types": Program(
         (Input("x", "bfloat16", ("n", "m")),),
         EXAMPLE,

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from onnx_aot.capture.decisions import Decision, Location, with_line
-from onnx_aot.capture.torch_compat import is_question
+from onnx_aot.capture.decisions import Decision, Location, is_question, with_line
 
 __all__ = ["depends_on_data", "describe_data_dependent"]
 

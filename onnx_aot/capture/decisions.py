@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.capture import torch_compat
+from onnx_aot import torch_compat
 from onnx_aot.errors import PACKAGE
 from onnx_aot.torch_compat import pytree, symbolic_expression
 
@@ -81,7 +81,7 @@ class Decision:
         None: that cannot be told.
         """
         examples = {s: hint for s, (_, hint) in self.symbols.items() if hint is not None}
-        return torch_compat.decided_at(self.expression, {**examples, **values})
+        return decided_at(self.expression, {**examples, **values})
 
     @property
     def text(self) -> str:
@@ -209,3 +209,23 @@ def _names_of_symbols(frame: FrameType) -> dict[str, str]:
                             symbol = str(symbolic_expression(size))
                             names.setdefault(symbol, f"{shown}.shape[{axis}]")
     return names
+
+
+def is_question(expression: Any) -> bool:
+    """Whether an expression is true or false, not a number."""
+    from sympy.logic.boolalg import Boolean
+
+    return isinstance(expression, Boolean) and not expression.is_Symbol
+
+
+def decided_at(expression: Any, values: Mapping[str, int]) -> bool | None:
+    """Whether a decision holds for other values of its symbols; None where that is not known."""
+    import sympy
+
+    symbols = getattr(expression, "free_symbols", ())
+    known = {s: sympy.Integer(values[str(s)]) for s in symbols if str(s) in values}
+    try:
+        decided = expression.xreplace(known)
+        return bool(decided) if getattr(decided, "is_Boolean", decided in (True, False)) else None
+    except Exception:  # whatever sympy cannot evaluate
+        return None

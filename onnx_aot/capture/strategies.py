@@ -32,9 +32,9 @@ from onnx_aot.capture.specialization import (
     relaxed,
 )
 from onnx_aot.capture.stand_ins import stand_ins
-from onnx_aot.capture.torch_compat import missing_fake_kernels, quiet_failures, without_log_file
 from onnx_aot.capture.tracing import tracing
 from onnx_aot.errors import CaptureError, DynamicShapeError, InvalidOptionError
+from onnx_aot.torch_compat import missing_fake_kernels, quiet_failures, without_log_file
 
 __all__ = ["STRATEGIES", "Captured", "capture", "capture_conditions"]
 

@@ -36,7 +36,7 @@ register_names(
 def aten_kron(op: Builder, self: Value, other: Value) -> Value:
     """Every element of the first times all of the second, side by side."""
     rank = max(op.rank(self), op.rank(other))
-    outer, inner = ([1] * (rank - op.rank(v)) + op.all_sizes(v) for v in (self, other))
+    outer, inner = ([*[1] * (rank - op.rank(v)), *op.all_sizes(v)] for v in (self, other))
     spread = reshaped(op, op.cast(self, op.result_dtype), [s for size in outer for s in (size, 1)])
     block = reshaped(op, op.cast(other, op.result_dtype), [s for size in inner for s in (1, size)])
     multiply = op.And if op.result_dtype == ir.DataType.BOOL else op.Mul

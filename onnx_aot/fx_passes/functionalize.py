@@ -140,7 +140,7 @@ class _Rewriter:
         self._mutated.discard(None)
         self._versions: dict[int | None, int] = {}
         self._current: dict[Node, tuple[int, Node]] = {}
-        self._made_at: dict[Node, int] = {}
+        self._made_at: dict[Node, tuple[int, ...]] = {}
         self._origin: Node | None = None
 
     def run(self) -> tuple[list[tuple[Node, Node]], Any]:
@@ -168,7 +168,7 @@ class _Rewriter:
         self._current[node] = (self._version(node), copied)
         for user in node.users:
             if user.target is operator.getitem:
-                self._made_at[node] = self._version(user)
+                self._made_at[node] = self._versions_read(node)
                 break
 
     def _copy(self, node: Node, mapping: Any) -> Node:
@@ -192,6 +192,10 @@ class _Rewriter:
 
     def _version(self, node: Node) -> int:
         return self._versions.get(self._storage(node), 0)
+
+    def _versions_read(self, node: Node) -> tuple[int, ...]:
+        """Of everything that a call takes: ``broadcast_tensors`` gives views of several tensors."""
+        return tuple(map(self._version, node.all_input_nodes))
 
     def _view(self, node: Node) -> _View | None:
         """The captured node that this one is a view of, when their storage is written somewhere."""
@@ -227,12 +231,12 @@ class _Rewriter:
             return parent  # an in-place operator returns the tensor that it wrote
         if view.item is None:
             return self._copy(view.via, lambda n: parent if n is view.parent else self.read(n))
-        if self._made_at.get(view.via) == self._version(node):
+        if self._made_at.get(view.via) == self._versions_read(view.via):
             pieces = self._copies[view.via]
         else:
             pieces = self._copy(view.via, lambda n: parent if n is view.parent else self.read(n))
             self._copies[view.via] = pieces
-            self._made_at[view.via] = self._version(node)
+            self._made_at[view.via] = self._versions_read(view.via)
         return self._call(operator.getitem, (pieces, view.item), {}, node)
 
     # --- writing ---------------------------------------------------------------------------------

@@ -21,6 +21,9 @@ RESHAPES = frozenset(
     {
         aten._reshape_alias.default,
         aten._unsafe_view.default,
+        aten.atleast_1d.default,
+        aten.atleast_2d.default,
+        aten.atleast_3d.default,
         aten.expand.default,  # only where it does not repeat elements, which eager code checks
         aten.expand_as.default,
         aten.flatten.using_ints,

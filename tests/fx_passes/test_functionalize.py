@@ -133,6 +133,23 @@ def chunk_and_unbind(x: Tensor) -> tuple[Tensor, ...]:
     return (y,)
 
 
+def views_of_several_tensors(x: Tensor) -> tuple[Tensor, ...]:
+    column, row = x[:, :1].clone(), x[:1].clone()
+    first, second = torch.broadcast_tensors(column, row)
+    column.add_(1)
+    before = first * 1
+    row.add_(1)
+    return before, second * 1
+
+
+def at_least(x: Tensor) -> tuple[Tensor, ...]:
+    row, scalar = x[0].clone(), x[0, 0].clone()
+    torch.atleast_2d(row).mul_(2)
+    torch.atleast_3d(row)[0, 0, 0] = 5
+    torch.atleast_1d(scalar).add_(1)
+    return row, scalar
+
+
 def reshape_that_views(x: Tensor) -> tuple[Tensor, ...]:
     y = x.clone()
     y.reshape(2, -1)[0] = 0
@@ -229,6 +246,8 @@ CASES = [
     two_views,
     split,
     chunk_and_unbind,
+    views_of_several_tensors,
+    at_least,
     reshape_that_views,
     reshape_that_copies,
     to_that_views,

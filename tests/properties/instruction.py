@@ -37,7 +37,8 @@ class Instruction:
         write: Makes its text from choices.
         exact: Whether the result is exact.
         unbacked: Whether the result's shape depends on data.
-        rounds: Whether it computes, which rounded half precision is not used for: errors of one
+        several: Whether there are two results.
+        computes: Whether it computes, which rounded half precision is not used for: errors of one
             unit in the last place would add up to more than the tolerance.
     """
 
@@ -45,6 +46,7 @@ class Instruction:
     write: Callable[[Choices], str]
     exact: Callable[[Sequence[Value]], bool] = keeps
     unbacked: bool = False
+    several: bool = False
     computes: bool = False
 
     def apply(self, choices: Choices) -> bool:
@@ -57,7 +59,7 @@ class Instruction:
         if self.computes and any(_rounded_half(value) for value in used):
             return False
         unbacked = self.unbacked or any(value.unbacked for value in used)
-        return choices.scope.assign(text, self.exact(used), unbacked) is not None
+        return choices.scope.assign(text, self.exact(used), unbacked, self.several)
 
 
 def _rounded_half(value: Value) -> bool:

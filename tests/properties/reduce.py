@@ -32,19 +32,15 @@ def _smaller(program: Program) -> Iterator[Program]:
             yield dataclasses.replace(program, returned=rest)
             yield dataclasses.replace(program, returned=(name,))
     for index in reversed(range(len(lines))):
-        name = lines[index].partition(" = ")[0]
+        left = lines[index].partition(" = ")[0]
+        assigns = re.fullmatch(r"v\d+(, v\d+)*", left)
+        named = set(re.findall(r"\w+", left)) if assigns else set()
         rest = lines[:index] + lines[index + 1 :]
-        used = re.findall(r"\w+", " ".join([*rest, *program.returned]))
-        if name not in used or not re.fullmatch(r"v\d+", name):
-            yield dataclasses.replace(program, body="\n".join(rest))
-        elif name in program.returned and len(program.returned) > 1:
-            used = re.findall(r"\w+", " ".join(rest))
-            if name not in used:
-                returned = tuple(other for other in program.returned if other != name)
-                yield dataclasses.replace(program, body="\n".join(rest), returned=returned)
+        returned = tuple(name for name in program.returned if name not in named)
+        if returned and not named & set(re.findall(r"\w+", " ".join(rest))):
+            yield dataclasses.replace(program, body="\n".join(rest), returned=returned)
     for given in program.inputs:
         others = tuple(other for other in program.inputs if other is not given)
-        if len(others) > 0 and not re.search(
-            rf"\b{given.name}\b", program.source()[20:].partition("\n")[2]
-        ):
+        used = re.findall(r"\w+", " ".join([*lines, *program.returned]))
+        if others and given.name not in used:
             yield dataclasses.replace(program, inputs=others)

@@ -86,6 +86,7 @@ class Scope:
     def __init__(self, inputs: Sequence[Input], example: Sizes) -> None:
         self.lines: list[str] = []
         self.values: list[Value] = []
+        self._count = 0
         self._spaces: dict[int, dict[str, Any]] = {}
         for index, sizes in enumerate((example, *OTHER_SIZES)):
             self._spaces[index] = {"torch": torch, "F": torch.nn.functional, "self": new_state()}
@@ -105,20 +106,25 @@ class Scope:
                 return value
         return self._add(name)
 
-    def assign(self, expression: str, exact: bool, unbacked: bool) -> Value | None:
-        """Adds ``v = expression``, unless eager refuses it."""
-        name = f"v{sum(1 for line in self.lines if line.startswith('v') and ' = ' in line)}"
+    def assign(self, expression: str, exact: bool, unbacked: bool, several: bool) -> bool:
+        """Adds ``v = expression``, or ``v, w = expression``, unless eager refuses it."""
         results = self._run(expression, eval, lambda r: _acceptable(r, exact))
         if results is None:
-            return None
-        for index, result in results.items():
-            self._spaces[index][name] = result
-        self.lines.append(f"{name} = {expression}")
+            return False
+        given = {i: result if several else (result,) for i, result in results.items()}
+        names = [f"v{self._count + i}" for i in range(len(given[0]))]
+        self._count += len(names)
+        for index, items in given.items():
+            self._spaces[index].update(zip(names, items, strict=True))
+        self.lines.append(f"{', '.join(names)} = {expression}")
         for value in self.values:
             value.held = {i: value.held[i] for i in self._spaces}
-        ranks = {r.dim() if isinstance(r, torch.Tensor) else -1 for r in results.values()}
-        assert len(ranks) == 1, f"{expression} has several ranks"
-        return self._add(name, exact, unbacked and ranks != {0})
+        for name in names:
+            made = self._add(name, exact)
+            ranks = {v.dim() if isinstance(v, torch.Tensor) else -1 for v in made.held.values()}
+            assert len(ranks) == 1, f"{expression} has several ranks"
+            made.unbacked = unbacked and ranks != {0}
+        return True
 
     def write(self, statement: str, target: Value) -> bool:
         """Adds a statement that writes to a variable, unless eager refuses it."""
@@ -175,6 +181,8 @@ class Scope:
 
 
 def _acceptable(result: Any, exact: bool) -> bool:
+    if isinstance(result, (list, tuple)):
+        return len(result) == 2 and all(_acceptable(item, exact) for item in result)
     if not isinstance(result, torch.Tensor):
         return isinstance(result, (int, float)) and abs(result) < 1e6
     if result.dtype not in LARGEST and result.dtype != torch.bool:

@@ -28,6 +28,19 @@ COUNTEREXAMPLES = {
         """,
         ("v1",),
     ),
+    "views of several tensors that are written one after the other": Program(
+        (Input("x", "float32", ("n", "m")), Input("y", "float32", (1, "m"))),
+        EXAMPLE,
+        """
+        v0 = x[:, :1]
+        v1, v2 = torch.broadcast_tensors(v0, y)
+        x.add_(1)
+        v3 = v1 * 1
+        y.add_(1)
+        v4 = v2 * 1
+        """,
+        ("v3", "v4"),
+    ),
     "search in other types": Program(
         (Input("x", "bfloat16", ("n", "m")),),
         EXAMPLE,

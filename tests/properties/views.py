@@ -247,7 +247,27 @@ def _compact(c: Choices) -> str:
     return f"torch.unique({x.name})"
 
 
+def _two_views(c: Choices) -> str:
+    """Two pieces of a tensor, or two tensors beside each other."""
+    x = c.tensor(rank=1)
+    axis, form = c.int(0, x.rank - 1), c.int(0, 4)
+    if form == 0:
+        return f"{x.name}.chunk(2, {axis})"
+    if form == 1:
+        return f"{x.name}.split([1, {x.name}.shape[{axis}] - 1], {axis})"
+    if form == 2:
+        return f"{x.name}.tensor_split([{c.of('1', '-1', c.size())}], {axis})"
+    if form == 3:
+        y = c.fitting(x)
+        return f"torch.broadcast_tensors({x.name}, {y.name})"
+    twos = [a for a, sizes in enumerate(x.shape()) if set(sizes) == {2}]
+    if not twos:
+        raise DoesNotFitError
+    return f"{x.name}.unbind({c.of(*twos)})"
+
+
 VIEWS = [
+    *[Instruction("two views", _two_views, keeps, several=True)] * 2,
     Instruction("slice", _slice, keeps),
     Instruction("slice", _slice, keeps),
     Instruction("select", _select, keeps),

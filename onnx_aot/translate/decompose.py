@@ -7,6 +7,7 @@ takes 10 to 15 ms; the pieces are cached by operator and argument metadata.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -85,6 +86,7 @@ def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pi
         return rule(*args, **kwargs)
 
     mode = torch_compat.fake_mode_of(examples)
+    examples = _distinct(examples, mode)
     try:
         with torch_compat.refuse_fixed_sizes():
             module = torch_compat.trace_fake(run, examples, mode)
@@ -97,6 +99,24 @@ def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pi
         return None  # the rule calls the operator itself
     results = [n.meta.get("val") for n in graph.nodes]
     return Pieces(graph, module, positions, bool(_symbols(results) - _symbols(examples)))
+
+
+def _distinct(examples: list[Any], mode: torch_compat.FakeTensorMode | None) -> list[Any]:
+    """Another tensor for each that is given twice; the trace knows them by their identity.
+
+    The expansion of ``op(x, x)`` is used for ``op(x, y)`` too.
+    """
+    seen: set[int] = set()
+    distinct = []
+    for example in examples:
+        if isinstance(example, torch.Tensor) and id(example) in seen:
+            with mode or contextlib.nullcontext():
+                example = torch.empty_strided(
+                    example.shape, example.stride(), dtype=example.dtype, device=example.device
+                )
+        seen.add(id(example))
+        distinct.append(example)
+    return distinct
 
 
 def _symbols(values: Any) -> set[str]:

@@ -110,12 +110,12 @@ def _distinct(examples: list[Any], mode: torch_compat.FakeTensorMode | None) -> 
     distinct = []
     for example in examples:
         if isinstance(example, torch.Tensor) and id(example) in seen:
+            like = {"dtype": example.dtype, "device": example.device}
             with mode or contextlib.nullcontext():
-                example = torch.empty_strided(
-                    example.shape, example.stride(), dtype=example.dtype, device=example.device
-                )
-        seen.add(id(example))
-        distinct.append(example)
+                distinct.append(torch.empty_strided(example.shape, example.stride(), **like))
+        else:
+            seen.add(id(example))
+            distinct.append(example)
     return distinct
 
 

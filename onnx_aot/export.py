@@ -240,7 +240,7 @@ def _build(
     with stage(record, "capture"):
         captured, requested, reference = _capture(model, args, kwargs, options, record)
     with stage(record, "fx_passes"):
-        captured = _run_fx_passes(captured, record)
+        captured = _run_fx_passes(captured, options, record)
         note_separated(record, captured, reference.separated)
         if options.state == "drop":
             note_dropped(record, drop_state(captured))
@@ -290,6 +290,10 @@ def _translate(
         from onnx_aot.ops.custom import custom_translations
 
         table = {**table, **custom_translations(options.custom_translation_table)}
+    if options.runtime_checks:
+        from onnx_aot.ops.assertions import assertions
+
+        table = {**table, **assertions()}
     translated = translate(
         captured,
         Request(
@@ -302,6 +306,7 @@ def _translate(
             relative_to=options.stack_trace_root,
             producer_version=__version__,
             seed=options.seed,
+            runtime_checks=options.runtime_checks,
             state=options.state,
             weights_as_inputs=options.weights_as_inputs,
         ),
@@ -368,16 +373,17 @@ def _capture(
 
 
 def _run_fx_passes(
-    program: torch.export.ExportedProgram, record: ExportRecord
+    program: torch.export.ExportedProgram, options: Options, record: ExportRecord
 ) -> torch.export.ExportedProgram:
     from onnx_aot import torch_compat
     from onnx_aot.capture.delivered import keeps_dimensions
     from onnx_aot.capture.strategies import capture_conditions
-    from onnx_aot.fx_passes import FX_PASSES
+    from onnx_aot.fx_passes import passes
 
+    fx_passes = passes(keep_assertions=options.runtime_checks)
     original = program
     try:
-        for fx_pass in FX_PASSES:
+        for fx_pass in fx_passes:
             program = fx_pass(program)
         return program
     except FunctionalizationError as error:
@@ -399,7 +405,7 @@ def _run_fx_passes(
             f"{refused}, and torch's run_decompositions makes dynamic dimensions static. Write it "
             "without the in-place operator, or make its dimensions static"
         )
-    for fx_pass in FX_PASSES:
+    for fx_pass in fx_passes:
         program = fx_pass(program)
     return program
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "COMPLEX",
     "CONSTRAINTS",
+    "DIMENSIONS",
     "DROPPED_STATE",
     "FX_NODE",
     "INPUT_KIND",
@@ -32,4 +33,8 @@ of two; the value is PyTorch's type, ``complex64``."""
 STATE = "pkg.onnx_aot.state"
 """On outputs that are new values of state: the name of the input that holds the present value. A
 caller that loops feeds such outputs to these inputs of the next call."""
+DIMENSIONS = "pkg.onnx_aot.dimensions"
+"""On the graph, as JSON: ``dimensions``: per name its ``min`` and ``max`` where it has them;
+``relations``: how sizes of inputs depend on others, such as ``y.shape[0] == 2 * x.shape[0]``;
+``conditions``: under which the model was captured, such as ``x.shape[1] % 2 == 0``."""
 CONSTRAINTS = "pkg.torch.export.ExportedProgram.range_constraints"

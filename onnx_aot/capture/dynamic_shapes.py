@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.export import Dim
 
+from onnx_aot.capture.ambiguous_names import refuse_ambiguous_names
 from onnx_aot.capture.inputs import Arguments
 from onnx_aot.capture.requested import DynamicShapes, RequestedDim, refuse_contradictions
 from onnx_aot.capture.structure import (
@@ -84,6 +85,7 @@ def resolve_dynamic_shapes(
         for index, axis, dim in sorted(asked, key=lambda entry: entry[0])
         if _is_dynamic(dim)
     )
+    refuse_ambiguous_names(requested)
     refuse_contradictions(
         [(dim, example_size(_size_of(leaves[dim.leaf].value, dim.axis))) for dim in requested]
     )

@@ -14,7 +14,7 @@ from onnx_aot.fx_passes.drop_assertions import drop_assertions
 from onnx_aot.fx_passes.functionalize import functionalize
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
 
-__all__ = ["FX_PASSES"]
+__all__ = ["FX_PASSES", "passes"]
 
 Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 
@@ -23,3 +23,8 @@ FX_PASSES: tuple[Pass, ...] = (
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
     functionalize,
 )
+
+
+def passes(*, keep_assertions: bool) -> tuple[Pass, ...]:
+    """The passes to run; assertions stay when they are to be checked in the model."""
+    return tuple(p for p in FX_PASSES if not (keep_assertions and p is drop_assertions))

@@ -20,6 +20,7 @@ from onnx_ir import tensor_adapters
 from onnxscript import BuilderBase
 
 from onnx_aot import dtypes
+from onnx_aot.ops.checks import Checks
 from onnx_aot.ops.onnx_schemas import (
     OnnxOperator,
     onnx_operator,
@@ -64,7 +65,7 @@ _ATTRIBUTE_FORMS: dict[ir.AttributeType, Any] = {
 }
 
 
-class Builder(SizeContents, SubgraphBuilder, BuilderBase):
+class Builder(Checks, SizeContents, SubgraphBuilder, BuilderBase):
     """Collects the nodes that translations emit.
 
     Attributes:

@@ -59,6 +59,9 @@ class Algebra(Protocol):
     def at_least(self, dimension: Dimension, number: int) -> bool:
         """Whether a size is known never to be smaller than a number."""
 
+    def text(self, expression: Any) -> str:
+        """An expression or condition in the user's names."""
+
 
 class Op(Protocol):
     """What a rule for shapes needs of the builder."""

@@ -244,6 +244,7 @@ class ONNXProgram:
 
     def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         """The graph's inputs by name: the arguments, and what the program holds."""
+        from onnx_aot.program.constraints import refuse_other_sizes
         from onnx_aot.program.session import checked_inputs
 
         held = {**self.weights, **self.state}
@@ -252,10 +253,10 @@ class ONNXProgram:
         given = self._given(kwargs)
         rest = {name: value for name, value in kwargs.items() if name not in given}
         fed = checked_inputs(own, fed_values(own, held, given))
-        return (
-            checked_inputs(others, graph_inputs(self.exported_program, args, rest, self._forward))
-            | fed
-        )
+        values = graph_inputs(self.exported_program, args, rest, self._forward)
+        inputs = checked_inputs(others, values) | fed
+        refuse_other_sizes(self.model.graph, inputs)
+        return inputs
 
     def _given(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Keyword arguments that are state or weights; an argument of the model goes first."""

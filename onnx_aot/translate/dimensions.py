@@ -14,9 +14,12 @@ from onnx_aot import dtypes
 from onnx_aot.torch_compat import size_function, symbolic_expression
 from onnx_aot.translate.expressions import Texts, is_identifier
 
-__all__ = ["Dimensions", "scalar_dtype"]
+__all__ = ["Dimensions", "range_of", "scalar_dtype"]
 
 Dimension = int | ir.SymbolicDim
+
+UNLIMITED = 2**62
+"""What the capture gives as the largest size when there is none, or above."""
 
 # Symbols that the capture makes for sizes and numbers that depend on contents.
 CONTENT_SIZE = re.compile(r"(u|zuf)\d+")
@@ -84,9 +87,8 @@ class Dimensions:
             return name
         written = self._in_expressions.get(symbol)
         if written is None:
-            written = re.sub(r"\W", "_", name)
-            written = written if is_identifier(written) else f"{written}_"
-            written = self.unique(written if is_identifier(written) else f"_{written}")
+            written = re.sub(r"\W|^(?=\d)", "_", name)
+            written = self.unique(written if is_identifier(written) else f"{written}_")
             self._in_expressions[symbol] = written
         return written
 
@@ -185,6 +187,14 @@ class Dimensions:
             if dtype is not None:
                 value.type = ir.TensorType(dtype)
                 value.shape = ir.Shape([])
+
+
+def range_of(interval: Any) -> dict[str, int]:
+    """``min`` and ``max`` of a range that the capture recorded, without what is unlimited."""
+    least = _end(interval, "lower", -math.inf)
+    most = _end(interval, "upper", math.inf)
+    found = {} if least == -math.inf else {"min": int(least)}
+    return found if most >= UNLIMITED else found | {"max": int(most)}
 
 
 def _end(interval: Any, side: str, infinite: float) -> float:

@@ -5,8 +5,9 @@ Formats are torch.onnx's (2.13), so that tools that read its models read ours.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import onnx_ir as ir
@@ -16,6 +17,7 @@ import torch.fx
 from onnx_aot.metadata_keys import (
     COMPLEX,
     CONSTRAINTS,
+    DIMENSIONS,
     FX_NODE,
     INPUT_KIND,
     INPUT_PERSISTENT,
@@ -97,6 +99,18 @@ class Metadata:
             return
         graph.metadata_props[SIGNATURE] = str(program.graph_signature)
         graph.metadata_props[CONSTRAINTS] = str(program.range_constraints)
+
+    def describe_dimensions(
+        self,
+        graph: ir.Graph,
+        ranges: Mapping[str, Mapping[str, int]],
+        relations: Sequence[str],
+        conditions: Sequence[str],
+    ) -> None:
+        """Writes what sizes of inputs have to fulfil, in the user's names, on the graph."""
+        if self._level != "none" and (ranges or relations or conditions):
+            written = {"dimensions": ranges, "relations": relations, "conditions": conditions}
+            graph.metadata_props[DIMENSIONS] = json.dumps(written)
 
     def describe_input(self, value: ir.Value, kind: Any, persistent: bool | None) -> None:
         """Writes the kind of an input or initializer: USER_INPUT, PARAMETER, BUFFER, ..."""

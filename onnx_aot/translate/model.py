@@ -14,6 +14,7 @@ from onnx_aot.translate.ir_version import ir_version
 from onnx_aot.translate.metadata import Metadata
 from onnx_aot.translate.names import Names
 from onnx_aot.translate.request import Request
+from onnx_aot.translate.runtime_checks import constraints, emit_checks
 from onnx_aot.translate.walker import Statistics, Walker
 
 __all__ = ["Translated", "translate"]
@@ -60,6 +61,10 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
     interface.enter()
     walker.translate_nodes(graph)
     interface.finish()
+    outputs = interface.outputs
+    wanted = constraints(program, interface.inputs, dimensions)
+    if request.runtime_checks:
+        outputs = emit_checks(op, wanted, interface.inputs, outputs, names)
     op.name_unknown_sizes(dimensions.unique)
 
     for constant in op.constants:
@@ -68,13 +73,14 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
     constants = [value for value in op.constants if value.uses()]
     main = ir.Graph(
         interface.inputs,
-        interface.outputs,
+        outputs,
         nodes=op.nodes,
         initializers=[*interface.weights, *constants],
         opset_imports={"": request.opset, **op.imports},
         name="main_graph",
     )
     metadata.describe_graph(main, program)
+    metadata.describe_dimensions(main, wanted.ranges, wanted.relations, wanted.conditions)
     functions = list(op.functions.values())
     model = ir.Model(
         main,

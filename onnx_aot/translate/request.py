@@ -26,6 +26,7 @@ class Request:
         state: What becomes of written buffers and parameters: with ``"io"`` they are inputs.
         weights_as_inputs: Names of parameters and buffers that are inputs, with ``*``, or True.
         dimension_names: The user's names by the capture's symbols.
+        runtime_checks: Whether nodes check the sizes of inputs and the model's assertions.
         metadata: How much metadata nodes get.
         relative_to: Folder that stack traces are made relative to, or None.
         producer_version: Version of this package, recorded in the model.
@@ -39,6 +40,7 @@ class Request:
     state: Literal["outputs", "drop", "io"] = "outputs"
     weights_as_inputs: bool | Sequence[str] = False
     dimension_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    runtime_checks: bool = False
     metadata: MetadataLevel = "full"
     relative_to: str | None = None
     producer_version: str = ""

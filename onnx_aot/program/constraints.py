@@ -1,0 +1,63 @@
+"""Refuses inputs of sizes that a model was not captured for, before it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot import conditions
+from onnx_aot.errors import InferenceError
+from onnx_aot.metadata_keys import DIMENSIONS
+
+__all__ = ["refuse_other_sizes"]
+
+# The capture asks whether a size is 0 or 1 wherever sizes are broadcast, and ONNX's operators ask
+# it again when they run, so a range from 2 on is not enforced here; runtime_checks=True does.
+HARMLESS_MINIMUM = 2
+
+
+def refuse_other_sizes(graph: ir.Graph, inputs: Mapping[str, torch.Tensor]) -> None:
+    """Compares the sizes of inputs with the ranges and relations in the graph's metadata.
+
+    The conditions there are those under which the capture took its decisions. Many do not matter to
+    the ONNX model, which is right where they do not hold; they are not enforced here.
+
+    Args:
+        graph: The main graph.
+        inputs: A tensor for each of its inputs, by name.
+
+    Raises:
+        InferenceError: A dimension is outside of its range, or sizes do not have the relation to
+            each other that was asked for.
+    """
+    written = graph.metadata_props.get(DIMENSIONS)
+    if written is None:
+        return
+    known = json.loads(written)
+    sizes: dict[str, int] = {}
+    for value in graph.inputs:
+        name, tensor = str(value.name), inputs[str(value.name)]
+        if tensor.dim() == 0 and tensor.dtype == torch.int64:
+            sizes[name] = int(tensor)
+        for axis, dimension in enumerate(value.shape or ()):
+            size = sizes[f"{name}.shape[{axis}]"] = tensor.shape[axis]
+            limits = known["dimensions"].get(str(dimension))
+            if limits is not None:
+                _refuse_outside(size, limits, f"dimension {dimension} (input {name}, axis {axis})")
+    for relation in known["relations"]:
+        if conditions.holds(relation, sizes) is False:
+            found = ", ".join(f"{t} is {size}" for t, size in sizes.items() if t in relation)
+            raise InferenceError(f"the model was exported with {relation}; {found}")
+
+
+def _refuse_outside(size: int, limits: Mapping[str, int], what: str) -> None:
+    least, most = limits.get("min", 0), limits.get("max")
+    if HARMLESS_MINIMUM < least > size or (most is not None and size > most):
+        accepted = f"{least} or more" if most is None else f"{least} to {most}"
+        raise InferenceError(
+            f"{what} is {size}; the model was captured for {accepted}. Export it with another "
+            "range of the dimension, or an example that does not narrow it"
+        )

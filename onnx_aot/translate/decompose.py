@@ -110,7 +110,7 @@ def _distinct(examples: list[Any], mode: torch_compat.FakeTensorMode | None) -> 
     distinct = []
     for example in examples:
         if isinstance(example, torch.Tensor) and id(example) in seen:
-            like = {"dtype": example.dtype, "device": example.device}
+            like: dict[str, Any] = {"dtype": example.dtype, "device": example.device}
             with mode or contextlib.nullcontext():
                 distinct.append(torch.empty_strided(example.shape, example.stride(), **like))
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from onnx_aot.capture.requested import RequestedDim
+from onnx_aot.capture.requested import RequestedDim, plain_names, same_expression
 from onnx_aot.errors import DynamicShapeError
 
 __all__ = ["refuse_ambiguous_names"]
@@ -18,18 +18,21 @@ WORDS = frozenset({"and", "else", "if", "not", "or"})
 def refuse_ambiguous_names(requested: Iterable[RequestedDim]) -> None:
     """A name must not look like a number or an expression, which stand for sizes themselves.
 
-    ``batch``, ``batch size``, ``seq-len`` and ``1d`` are names; ``2*n``, ``n + 1`` and ``3`` are
-    not.
+    ``batch``, ``batch size``, ``seq-len`` and ``1d`` are names; ``n + 1`` and ``3`` are not. But
+    ``past + seq`` is taken at its word where ``past`` and ``seq`` are dimensions of the inputs.
 
     Raises:
         DynamicShapeError: A name does.
     """
+    requested = tuple(requested)
+    names = sorted(plain_names(requested))
     for dim in requested:
         name = dim.name
         if (
             name is None
             or name == dim.place
             or (NAME.fullmatch(name) and WORDS.isdisjoint(name.split(" ")))
+            or same_expression(name, name, names)
         ):
             continue
         raise DynamicShapeError(

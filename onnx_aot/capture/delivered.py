@@ -12,11 +12,18 @@ import torch
 import torch.fx
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
-from onnx_aot.capture.requested import SIZE_TERM, DynamicShapes, RequestedDim
+from onnx_aot.capture.requested import (
+    SIZE_TERM,
+    DynamicShapes,
+    RequestedDim,
+    plain_names,
+    same_expression,
+)
 from onnx_aot.torch_compat import (
     condition_holds,
     example_size,
     is_symbol,
+    python_expression,
     root_symbol,
     symbolic_expression,
 )
@@ -53,8 +60,11 @@ def dimension_names(
         input_names: Names that the tensors among the inputs get, in order.
     """
     given: dict[str, str] = {}
+    plain = sorted(plain_names(requested.requested))
     for dim, size in sizes_of(program, requested):
         symbol = root_symbol(size)
+        if dim.name is not None and same_expression(dim.name, dim.name, plain):
+            continue  # ``past + seq``: the capture has it so, or it is a size of its own
         # A derived dimension has its root in it, unless its relation was given up.
         named = dim.name is not None and dim.derived != (symbol is not None and _is_symbol(size))
         if symbol is not None and named:
@@ -258,16 +268,19 @@ def renamed(
 ) -> Iterator[tuple[RequestedDim, str]]:
     """Every dimension whose name is another than the one asked for, with a sentence."""
     names = dimension_names(program, requested)
+    plain = sorted(plain_names(requested.requested))
     for dim, size in sizes_of(program, requested):
-        symbol = root_symbol(size)
-        if dim.name is None or symbol is None or (dim.derived and not _is_symbol(size)):
+        if dim.name is None or not _is_expression(size) or (dim.derived and not _is_symbol(size)):
+            continue
+        called = python_expression(symbolic_expression(size), names)
+        if called == dim.name or same_expression(dim.name, called, plain):
             continue
         if not _is_symbol(size):
-            yield dim, f"{dim} is a multiple or sum of {names[symbol]!r}"
-        elif dim.derived:
-            yield dim, f"{dim} is a size of its own and is called {names[symbol]!r}"
-        elif names[symbol] != dim.name:
-            yield dim, f"{dim} always equals {names[symbol]!r} and is called so"
+            yield dim, f"{dim} is always {called!r} and is called so"
+        elif dim.derived or same_expression(dim.name, dim.name, plain):
+            yield dim, f"{dim} is a size of its own and is called {called!r}"
+        else:
+            yield dim, f"{dim} always equals {called!r} and is called so"
 
 
 def static_dimensions(

@@ -14,7 +14,15 @@ from torch.export import Dim
 from onnx_aot.capture.structure import mirrored
 from onnx_aot.errors import DynamicShapeError
 
-__all__ = ["SIZE_TERM", "DynamicShapes", "RequestedDim", "is_unlimited", "refuse_contradictions"]
+__all__ = [
+    "SIZE_TERM",
+    "DynamicShapes",
+    "RequestedDim",
+    "is_unlimited",
+    "plain_names",
+    "refuse_contradictions",
+    "same_expression",
+]
 
 # How torch writes one dimension of an input, or a number, in conditions and in messages.
 SIZE_TERM = re.compile(
@@ -175,6 +183,18 @@ def _refuse_expression(dim: RequestedDim, size: int, names: Mapping[str, int]) -
                 f"dynamic_shapes says that {dim.place} is {written}, and it is {size} in the "
                 f"example inputs, which no {dim.name} gives"
             )
+
+
+def same_expression(left: str, right: str, names: Sequence[str]) -> bool:
+    """Whether two sums or products over the names are the same at one assignment of odd sizes."""
+    sizes = {name: 1009 + 106 * index for index, name in enumerate(sorted(names))}
+    found = _evaluate(left, sizes)
+    return found is not None and found == _evaluate(right, sizes)
+
+
+def plain_names(requested: Iterable[RequestedDim]) -> set[str]:
+    """The names of dimensions that stand for a size of their own, not for an expression."""
+    return {dim.name for dim in requested if dim.name is not None and dim.name.isidentifier()}
 
 
 def _evaluate(written: str, names: Mapping[str, int]) -> float | None:

@@ -391,3 +391,23 @@ def test_a_strict_capture_names_lines_too() -> None:
         onnx_aot.export(Model(), (X,), dynamic_shapes=({0: Dim.DYNAMIC},))
     assert "x, axis 0" in str(caught.value)
     assert "y.view(4, 3)" in str(caught.value)
+
+
+def test_a_sum_of_names_is_delivered_or_reported() -> None:
+    def forward(past: Tensor, x: Tensor, mask: Tensor) -> Tensor:
+        return torch.cat([past, x], 1) * mask
+
+    def unrelated(past: Tensor, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.zeros(past.shape[1] + x.shape[1]), torch.zeros(mask.shape[1])
+
+    args = (torch.randn(2, 3), torch.randn(2, 4), torch.ones(2, 7))
+    for name in ("past + seq", "seq+past"):
+        given = ({1: "past"}, {1: "seq"}, {1: name})
+        program = onnx_aot.export(forward, args, dynamic_shapes=given)
+        assert program.model.graph.inputs[2].shape == (2, "past + seq")
+    with pytest.warns(OnnxExporterWarning, match=r"\('total'\) is always 'past \+ seq' and is"):
+        onnx_aot.export(forward, args, dynamic_shapes=({1: "past"}, {1: "seq"}, {1: "total"}))
+    with pytest.warns(OnnxExporterWarning, match="size of its own and is called 'mask_dim_1'"):
+        program = onnx_aot.export(unrelated, args, dynamic_shapes=given)
+    longer = (*args[:2], torch.ones(2, 9))
+    assert [len(output) for output in program(*longer)] == [7, 9]

@@ -127,8 +127,9 @@ def export(
             or takes fewer sizes than a ``Dim`` says: ``"error"``: ``DynamicShapeError`` with the
             line that does it; ``"warn"``: it is exported as the model needs it, with a warning;
             ``"allow"``: with a line in the report.
-        runtime_checks: True adds nodes that make the runtime fail where an input's size does not
-            fulfil what the model was captured for.
+        runtime_checks: True adds nodes that make any runtime fail where the sizes of inputs are not
+            what the model was captured for, or an assertion of the model does not hold. The name of
+            the node that fails is the condition, such as ``check: x.shape[0] <= 512 (batch)``.
         state: What becomes of buffers and inputs that the model writes to: ``"outputs"``: their new
             values are extra outputs, ``<name>_out``; ``"drop"``: they are left out; ``"io"``: each
             such buffer is also an input, and every such output names its input in its metadata

@@ -32,7 +32,7 @@ def refuse_ambiguous_names(requested: Iterable[RequestedDim]) -> None:
             name is None
             or name == dim.place
             or (NAME.fullmatch(name) and WORDS.isdisjoint(name.split(" ")))
-            or same_expression(name, name, names)
+            or (not name.isdigit() and same_expression(name, name, names))
         ):
             continue
         raise DynamicShapeError(

@@ -30,14 +30,14 @@ class SubgraphBuilder:
 
     @contextmanager
     def _inner_scope(self: Builder) -> Iterator[list[ir.Node]]:  # type: ignore[misc]
-        """Nodes emitted inside go to a list of their own; sizes found there stay inside."""
+        """Nodes emitted inside go to a list of their own; sizes and checks stay inside."""
         outer, self.nodes = self.nodes, []
-        sizes = dict(self._sizes)
+        sizes, checked = dict(self._sizes), self._checked
         try:
             yield self.nodes
         finally:
             self.nodes = outer
-            self._sizes = sizes
+            self._sizes, self._checked = sizes, checked
 
     def _subgraph(  # type: ignore[misc]
         self: Builder, name: str, inputs: Sequence[ir.Value], body: Callable[[], Sequence[Any]]

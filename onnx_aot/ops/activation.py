@@ -10,6 +10,7 @@ import torch
 
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import LIMITS, register, register_names
+from onnx_aot.ops.sizes import divided
 
 __all__: list[str] = []
 
@@ -140,9 +141,17 @@ def aten_threshold(op: Builder, self: Value, threshold: Any, value: Any) -> Valu
 
 @register(aten.glu.default)
 def aten_glu(op: Builder, self: Value, dim: int = -1) -> Value:
-    """The first half times the sigmoid of the second; before opset 18 Split halves by itself."""
-    halves = 2 if op.opset >= 18 else None
-    left, right = op.Split(self, num_outputs=halves, axis=dim, _outputs=2)
+    """The first half times the sigmoid of the second; before opset 18 Split halves by itself.
+
+    It takes nothing to halve only where it is told how much a half is.
+    """
+    size = op.size(self, dim)
+    if isinstance(size, int) and size > 0:
+        halves = 2 if op.opset >= 18 else None
+        left, right = op.Split(self, num_outputs=halves, axis=dim, _outputs=2)
+    else:
+        half = divided(op, size, 2)
+        left, right = op.Split(self, op.sizes([half, half]), axis=dim, _outputs=2)
     return op.Mul(left, op.Sigmoid(right))
 
 

@@ -150,7 +150,9 @@ def _divisor(op: Builder, left: Value, right: Value | Scalar) -> Value | Scalar:
 
     So a size, which can be zero where the dividend is empty, is repeated for every element.
     """
-    if not isinstance(right, ir.Value) or right.const_value is not None or op.rank(right) > 0:
+    if not isinstance(right, ir.Value):
+        return right or 1
+    if right.const_value is not None or op.rank(right) > 0:
         return right
     if left.shape is None or not any(not isinstance(d, int) or d == 0 for d in left.shape):
         return right

@@ -68,6 +68,13 @@ def _holds(op: Builder, size: Value, dimension: int | ir.SymbolicDim) -> bool:
     aten._unsafe_view.default,
 )
 def aten_view(op: Builder, self: Value, size: Sequence[Size]) -> Value:
+    """Torch drops leading sizes that are 1 in the example from what ``x[:] = y`` writes.
+
+    Where such a size is dynamic, it records that nothing was dropped.
+    """
+    recorded = op.result.dim()
+    if recorded != len(size) and recorded == op.rank(self):
+        return self
     return reshaped(op, self, size)
 
 

@@ -22,6 +22,7 @@ def _layer(c: Choices) -> str:
         "F.max_pool1d({x}, 2, 1)",
         "F.avg_pool1d({x}, 2, 1, 1)",
         "F.adaptive_avg_pool1d({x}, 1)",
+        "F.adaptive_avg_pool1d({x}, 3)",
         "F.interpolate({x}[None] if {x}.dim() == 2 else {x}, scale_factor=2)",
         "F.conv1d({x}, torch.ones(2, {channels}, 2), padding=1)",
         "F.scaled_dot_product_attention({x}, {x}, {x})",
@@ -32,6 +33,8 @@ def _layer(c: Choices) -> str:
     )
     if "channels" in form and len(set(x.sizes(-2))) > 1:
         raise DoesNotFitError  # torch.export fixes the number of channels
+    if form.startswith(("F.layer_norm", "F.adaptive")) and x.name.startswith("v"):
+        raise DoesNotFitError  # of nothing, see EMPTY_REFUSED
     return form.format(x=x.name, channels=channels)
 
 

@@ -41,6 +41,41 @@ COUNTEREXAMPLES = {
         """,
         ("v3", "v4"),
     ),
+    "halves of nothing": Program(
+        (Input("x", "float32", ("n", "m")),),
+        EXAMPLE,
+        "v0 = F.glu(x.repeat_interleave(2, -1))",
+        ("v0",),
+    ),
+    "remainder by zero, of nothing": Program(
+        (Input("y", "int32", (2, 3)),),
+        EXAMPLE,
+        """
+        v0 = y[3:1:2]
+        v1 = v0.gather(0, v0.long() % v0.shape[0])
+        """,
+        ("v1",),
+    ),
+    "write of a size that is 1 in the example": Program(
+        (Input("x", "int32", ("n", "m")),),
+        {"n": 3, "m": 5},
+        """
+        v0 = torch.arange(1, x.shape[0], 2)
+        v1 = self.memory[:, v0.long() % 3]
+        v1[...] = v0
+        """,
+        ("v1",),
+    ),
+    "additions to one tensor of itself and of another": Program(
+        (Input("x", "int32", ("n", "m")),),
+        EXAMPLE,
+        """
+        v0 = torch.arange(x.shape[1]) // 2
+        v1 = x.index_add(1, v0, x)
+        v2 = x.index_add(1, v0, v1)
+        """,
+        ("v2",),
+    ),
     "search in other types": Program(
         (Input("x", "bfloat16", ("n", "m")),),
         EXAMPLE,

@@ -113,6 +113,8 @@ class Emitter:
             )
             for _ in range(outputs)
         ]
+        if shape is None:
+            values[0].shape = _shape(op_type, inputs, attributes or {})
         node = ir.node(
             op_type,
             inputs,
@@ -151,8 +153,6 @@ class Emitter:
             if "to" in attributes:
                 dtype = attributes["to"]
             result: ir.Value = self.op(name, values, attributes, dtype=dtype)
-            if name in _POINTWISE:
-                result.shape = _broadcast(values)
             return result
 
         self.__dict__[name] = emit
@@ -276,13 +276,45 @@ class Emitter:
         old.metadata_props.clear()
 
 
-def _broadcast(values: Sequence[ir.Value]) -> ir.Shape | None:
-    """The shape that all have which are no scalars; None where they differ."""
-    shapes = [value.shape for value in values if value.shape is None or len(value.shape)]
-    if not shapes:
-        return ir.Shape([])
-    same = all(shape is not None and shape == shapes[0] for shape in shapes)
-    return shapes[0].copy() if same and shapes[0] is not None else None
+def _shape(
+    op_type: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]
+) -> ir.Shape | None:
+    """The shape of what expansions are written with, sizes that do not follow at once unknown."""
+    shapes = [None if value is None else value.shape for value in inputs]
+    first = shapes[0] if shapes else None
+    if op_type in _POINTWISE:
+        return _broadcast(shapes)
+    if first is None:
+        return None
+    if op_type == "Shape":
+        return ir.Shape([len(first.dims[attributes.get("start", 0) : attributes.get("end")])])
+    if op_type == "Concat" and len(first) == 1:
+        lengths = [None if s is None or not isinstance(s[0], int) else s[0] for s in shapes]
+        return ir.Shape([None if None in lengths else sum(n for n in lengths if n is not None)])
+    if op_type == "Reshape":
+        return _reshaped(inputs[1])
+    if op_type.startswith("Reduce") and attributes.get("keepdims", 1):
+        return ir.Shape([None] * len(first))
+    return None
+
+
+def _reshaped(sizes: ir.Value | None) -> ir.Shape | None:
+    """As many dimensions as there are sizes, and numbers where these are constant."""
+    if sizes is None or sizes.shape is None or not isinstance(sizes.shape[0], int):
+        return None
+    known = None if sizes.const_value is None else sizes.const_value.numpy().tolist()
+    return ir.Shape([n if n > 0 else None for n in known] if known else [None] * sizes.shape[0])
+
+
+def _broadcast(shapes: Sequence[ir.Shape | None]) -> ir.Shape | None:
+    """The common shape; sizes that differ, and are not 1, are unknown."""
+    if any(shape is None for shape in shapes):
+        return None
+    known = [shape.dims for shape in shapes if shape is not None]
+    rank = max(map(len, known))
+    sizes = [{dims[place] for dims in known if len(dims) >= -place} for place in range(-rank, 0)]
+    wide = [found - {1} or found for found in sizes]
+    return ir.Shape([next(iter(found)) if len(found) == 1 else None for found in wide])
 
 
 def _names(model: ir.Model) -> Iterator[str]:

@@ -180,6 +180,18 @@ def test_every_value_of_a_network_has_the_recorded_shape(name: str) -> None:
         assert check_values(program, *args, **kwargs) > 10
 
 
+def test_what_stands_for_a_missing_kernel_has_shapes() -> None:
+    def normalized(x: Tensor) -> Tensor:
+        return torch.nn.functional.group_norm(torch.nn.functional.elu(x), 2)
+
+    example = torch.rand(2, 4, 3, dtype=torch.float64)
+    program = onnx_aot.export(normalized, (example,), dynamic_shapes=({0: "n", 2: "length"},))
+    assert len(program.model.graph) > 10
+    for value in values_of(program.model):
+        assert value.shape is not None, value
+    assert check_values(program, torch.rand(3, 4, 5, dtype=torch.float64)) > 10
+
+
 def _rows() -> list[tuple[str, Row]]:
     """Some of the rows for operators with dynamic sizes, of each family."""
     found = []

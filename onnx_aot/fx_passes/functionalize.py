@@ -360,7 +360,8 @@ class _Rewriter:
             self._current[updated] = (version, elements)
 
     def _write_back(self, view: _View, node: Node, parent_now: Node, value: Node) -> Node:
-        if node in self._writes or is_identity(node, view.parent):
+        returns_written = node in self._writes and node.target not in CHANGES_SHAPE_ONLY
+        if returns_written or is_identity(node, view.parent):
             return value
         return write_back(
             self._call, view.via, view.item, view.parent, parent_now, value, self.read

@@ -207,6 +207,16 @@ def in_place_shapes(x: Tensor) -> tuple[Tensor, ...]:
     return (y,)
 
 
+def in_place_shapes_of_what_is_viewed(x: Tensor) -> tuple[Tensor, ...]:
+    x = x.clone()
+    view = x[1:]
+    x.unsqueeze_(0)
+    x[0, -1] = 3
+    x.transpose_(0, 2)
+    x[0].mul_(2)
+    return x, view * 1
+
+
 def promoting(x: Tensor) -> tuple[Tensor, ...]:
     y = x.clone()
     y.gt_(0)  # computes booleans, stores floats
@@ -256,6 +266,7 @@ CASES = [
     permuted,
     masked,
     in_place_shapes,
+    in_place_shapes_of_what_is_viewed,
     promoting,
     copies,
     out_argument,

@@ -76,6 +76,18 @@ COUNTEREXAMPLES = {
         """,
         ("v2",),
     ),
+    "write to what changed its shape, under a view": Program(
+        (Input("x", "bool", ("n", "m")),),
+        {"n": 6, "m": 2},
+        """
+        v0 = x.clone()
+        v1 = v0.split([1, v0.shape[1] - 1], 1)[1]
+        v0.unsqueeze_(0)
+        v0[:, -1] = False
+        v2 = v1 + 1
+        """,
+        ("v0", "v2"),
+    ),
     "search in other types": Program(
         (Input("x", "bfloat16", ("n", "m")),),
         EXAMPLE,

@@ -105,6 +105,7 @@ DIFFERENCES = [
 
 
 @parametrize(DIFFERENCES)
+@pytest.mark.filterwarnings("ignore:the model chooses between sizes")  # which the slice does
 def test_difference(row: Row) -> None:
     check(row)
 

@@ -35,6 +35,8 @@ def _layer(c: Choices) -> str:
         raise DoesNotFitError  # torch.export fixes the number of channels
     if form.startswith(("F.layer_norm", "F.adaptive")) and x.name.startswith("v"):
         raise DoesNotFitError  # of nothing, see EMPTY_REFUSED
+    if "attention" in form and len(set(x.sizes(-1))) > 1:
+        raise DoesNotFitError  # products of nothing
     return form.format(x=x.name, channels=channels)
 
 

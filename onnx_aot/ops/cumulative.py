@@ -43,6 +43,8 @@ def aten_diff(
     append: Value | None = None,
 ) -> Value:
     """Each element less the one before it; booleans differ or do not."""
+    if n == 0:
+        return op.cast(self, op.result_dtype)  # without what stands before and after
     axis = op.axis(self, dim)
     parts = [op.cast(p, op.result_dtype) for p in (prepend, self, append) if p is not None]
     value: Value = op.Concat(*parts, axis=axis)

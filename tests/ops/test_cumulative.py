@@ -89,6 +89,7 @@ DIFFERENCES = [
         ("first axis", ints("h", 3), (1, 0), ({"h": 1},)),
         ("twice", floats("n", 5), (2, -1), NONE_N),
         ("none", floats("n", 5), (0,), NONE_N),
+        ("none with ends", floats("n", 5), (0, 1, floats("n", 1), floats("n", 2)), NONE_N),
         ("more than there are", floats("n", 2), (3,), NONE_N),
         ("bool", bools("n", 5), (), NONE_N),
         ("int32", ints("n", 5, dtype=torch.int32), (), ()),

@@ -58,7 +58,8 @@ def generate(random: random.Random) -> Program:
     if not returned or random.random() < 0.2:
         returned.append("x")
     dims = random.choice(("strings", "strings", "strings", "Dim"))
-    return Program(tuple(inputs), example, "\n".join(scope.lines), tuple(returned), dims)
+    body, passed_over = "\n".join(scope.lines), tuple(scope.passed_over)
+    return Program(tuple(inputs), example, body, tuple(returned), dims, passed_over)
 
 
 def _add_statement(random: random.Random, scope: Scope) -> None:

@@ -63,6 +63,8 @@ class Program:
         body: Its statements, one a line; every line assigns a variable or writes in place.
         returned: The names that it returns.
         dims: How dynamic dimensions are asked for: ``"strings"``, or ``"Dim"`` objects.
+        passed_over: Sizes that it is not run at, because eager may share memory otherwise there:
+            a reshape is a view, or it copies, as the sizes are.
     """
 
     inputs: tuple[Input, ...]
@@ -70,6 +72,7 @@ class Program:
     body: str
     returned: tuple[str, ...]
     dims: str = "strings"
+    passed_over: tuple[Sizes, ...] = ()
 
     def source(self) -> str:
         parameters = ", ".join(["self", *(given.name for given in self.inputs)])
@@ -95,7 +98,8 @@ class Program:
 
     def every_size(self) -> Iterator[Sizes]:
         """The example first, then the others."""
-        return itertools.chain([self.example], OTHER_SIZES)
+        others = (sizes for sizes in OTHER_SIZES if sizes not in self.passed_over)
+        return itertools.chain([self.example], others)
 
 
 def _dims() -> Callable[[str], Any]:

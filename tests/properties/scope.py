@@ -86,6 +86,7 @@ class Scope:
     def __init__(self, inputs: Sequence[Input], example: Sizes) -> None:
         self.lines: list[str] = []
         self.values: list[Value] = []
+        self.passed_over: list[Sizes] = []
         self._count = 0
         self._spaces: dict[int, dict[str, Any]] = {}
         for index, sizes in enumerate((example, *OTHER_SIZES)):
@@ -132,6 +133,8 @@ class Scope:
         before = {i: value.clone() for i, value in target.held.items() if i in self._spaces}
         for index in [i for i, names in shared.items() if names != shared[0]]:
             del self._spaces[index]  # a reshape that copies there, and does not at the example
+        left = [OTHER_SIZES[index - 1] for index in self._spaces if index]
+        self.passed_over = [sizes for sizes in OTHER_SIZES if sizes not in left]
         results = self._run(
             statement,
             exec,

@@ -88,7 +88,17 @@ class ConversionError(OnnxExporterError):
 
 
 class FunctionalizationError(ConversionError):
-    """An in-place write has no functional form that this exporter knows."""
+    """An in-place write has no functional form that this exporter knows.
+
+    Attributes:
+        view_is_declared: False where the write goes through a result that shares memory although
+            the operator's schema does not say so (``einsum("ij->ji", x)``). What relies on
+            schemas, as torch's ``run_decompositions`` does, loses such a write.
+    """
+
+    def __init__(self, message: str, *, view_is_declared: bool = True) -> None:
+        self.view_is_declared = view_is_declared
+        super().__init__(message)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -388,6 +388,12 @@ def _run_fx_passes(
             program = fx_pass(program)
         return program
     except FunctionalizationError as error:
+        if not error.view_is_declared:
+            raise FunctionalizationError(
+                f"{error}: its schema does not say that its result shares memory. Write to a "
+                "clone() of it, or to the tensor that it shows",
+                view_is_declared=False,
+            ) from error
         refused = error
         note(
             record,

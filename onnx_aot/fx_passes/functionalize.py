@@ -35,7 +35,7 @@ from onnx_aot.fx_passes.functional_twins import (
     instance_norm_statistics,
     written_nodes,
 )
-from onnx_aot.fx_passes.inverse_views import is_identity, write_back
+from onnx_aot.fx_passes.inverse_views import OF_A_LIST, is_identity, write_back
 from onnx_aot.fx_passes.output_specs import renamed_outputs
 from onnx_aot.torch_compat import OpOverload
 
@@ -206,7 +206,8 @@ class _Rewriter:
         item: Any = None
         if node.target is operator.getitem:
             via, item = node.args
-        for source in via.all_input_nodes:
+        sources = [via.args[0][item]] if via.target in OF_A_LIST else via.all_input_nodes
+        for source in sources:
             if self._storage(source) == storage:
                 return _View(source, via, item)
         return None

@@ -11,7 +11,7 @@ import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
 
-__all__ = ["is_identity", "write_back"]
+__all__ = ["OF_A_LIST", "is_identity", "write_back"]
 
 aten = torch.ops.aten
 Call = Callable[..., torch.fx.Node]
@@ -41,6 +41,19 @@ RESHAPES = frozenset(
         aten.unsqueeze_.default,
         aten.view.default,
         aten.view_as.default,
+    }
+)
+
+# Of a list of tensors; each result shows the tensor at its own place, where it is written as a
+# whole: what repeats elements cannot be written.
+OF_A_LIST = frozenset(
+    {
+        aten.atleast_1d.Sequence,
+        aten.atleast_2d.Sequence,
+        aten.atleast_3d.Sequence,
+        aten.broadcast_tensors.default,
+        aten.meshgrid.default,
+        aten.meshgrid.indexing,
     }
 )
 
@@ -124,7 +137,7 @@ def write_back(
     rest = torch.fx.map_arg(via.args[1:], read)
     options = torch.fx.map_arg(via.kwargs, read)
     target = via.target
-    if target in RESHAPES:
+    if target in RESHAPES or target in OF_A_LIST:
         return call(aten.reshape_as.default, (value, parent_now), {}, parent)
     if target in SWAPS:
         return call(SWAPS[target], (value, *rest), {}, parent)
@@ -152,7 +165,11 @@ def write_back(
         position = SPLITS[target]
         axis = via.args[position] if len(via.args) > position else via.kwargs.get("dim", 0)
         return call(aten.cat.default, (pieces, axis), {}, parent)
-    raise FunctionalizationError(f"a write through a view made by {target} cannot be expressed")
+    schema = getattr(target, "_schema", None)
+    declared = schema is not None and any(r.alias_info is not None for r in schema.returns)
+    raise FunctionalizationError(
+        f"a write through a view made by {target} cannot be expressed", view_is_declared=declared
+    )
 
 
 def _narrow(

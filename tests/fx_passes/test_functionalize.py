@@ -150,6 +150,17 @@ def at_least(x: Tensor) -> tuple[Tensor, ...]:
     return row, scalar
 
 
+def written_through_lists(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    row, whole = torch.broadcast_tensors(y[:1], y)
+    whole.mul_(2)  # shares the first argument's storage too
+    (grid,) = torch.meshgrid(y[0], indexing="ij")
+    grid.add_(1)
+    _, last = torch.atleast_2d(y[1], y[2:])
+    last.sub_(1)
+    return y, row, whole, grid
+
+
 def reshape_that_views(x: Tensor) -> tuple[Tensor, ...]:
     y = x.clone()
     y.reshape(2, -1)[0] = 0
@@ -258,6 +269,7 @@ CASES = [
     chunk_and_unbind,
     views_of_several_tensors,
     at_least,
+    written_through_lists,
     reshape_that_views,
     reshape_that_copies,
     to_that_views,
@@ -449,6 +461,18 @@ def test_an_inexpressible_write_falls_back_to_torch() -> None:
     with pytest.warns(OnnxExporterWarning, match="run_decompositions"):
         program = onnx_aot.export(through_hsplit, (x,))
     torch.testing.assert_close(program(x)[0], through_hsplit(x))
+
+
+def test_a_write_that_torch_would_lose_is_refused() -> None:
+    def through_einsum(x: Tensor) -> Tensor:
+        y = x.clone()
+        torch.einsum("ij->ji", y).mul_(2)
+        return y
+
+    x = torch.randn(4, 6)
+    assert not torch.equal(through_einsum(x), x)
+    with pytest.raises(FunctionalizationError, match=r"einsum.* does not say .* clone\(\)"):
+        onnx_aot.export(through_einsum, (x,))
 
 
 def _view_outlives_resize(x: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ LAYERS: dict[str, set[str]] = {
         "inspection",
         "options",
     },
-    "cli": {"export", "program"},
+    "cli": {"export", "program", "recording"},
     "conditions": set(),
     "dtypes": set(),
     "errors": set(),

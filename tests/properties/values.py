@@ -6,6 +6,7 @@ import torch
 
 from tests.properties.choices import Choices, DoesNotFitError
 from tests.properties.instruction import Instruction, always, never
+from tests.properties.scope import Value
 
 __all__ = ["COMPUTATIONS", "CREATIONS", "NUMBERS", "REDUCTIONS"]
 

@@ -91,13 +91,12 @@ class FunctionalizationError(ConversionError):
     """An in-place write has no functional form that this exporter knows.
 
     Attributes:
-        view_is_declared: False where the write goes through a result that shares memory although
-            the operator's schema does not say so (``einsum("ij->ji", x)``). What relies on
-            schemas, as torch's ``run_decompositions`` does, loses such a write.
+        torch_has_one: Whether torch's ``run_decompositions`` may have it. It loses writes through
+            views that an operator's schema does not declare, and to some of repeated elements.
     """
 
-    def __init__(self, message: str, *, view_is_declared: bool = True) -> None:
-        self.view_is_declared = view_is_declared
+    def __init__(self, message: str, *, torch_has_one: bool = True) -> None:
+        self.torch_has_one = torch_has_one
         super().__init__(message)
 
 

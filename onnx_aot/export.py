@@ -408,12 +408,8 @@ def _run_fx_passes(
             program = fx_pass(program)
         return program
     except FunctionalizationError as error:
-        if not error.view_is_declared:
-            raise FunctionalizationError(
-                f"{error}: its schema does not say that its result shares memory. Write to a "
-                "clone() of it, or to the tensor that it shows",
-                view_is_declared=False,
-            ) from error
+        if not error.torch_has_one:
+            raise
         refused = error
         note(
             record,

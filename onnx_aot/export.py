@@ -57,6 +57,9 @@ def export(
     external_data: bool | Literal["auto"] | None = "auto",
     dynamic_shapes: dict[str, Any] | tuple[Any, ...] | list[Any] | str | None = None,
     custom_translation_table: Mapping[Any, Any] | None = None,
+    custom_opsets: Mapping[str, int] | None = None,
+    unsupported: Literal["error", "emit", "function"] = "error",
+    decompose: bool = True,
     report: bool = False,
     optimize: bool = True,
     target: Literal["onnxruntime"] | None = "onnxruntime",
@@ -102,7 +105,15 @@ def export(
             order. A dimension is a string, which names it, a ``torch.export.Dim``, ``Dim.AUTO`` or
             ``Dim.DYNAMIC``. An int or float with a string or hint for it is an input of the model.
             What is not mentioned is static.
-        custom_translation_table: Functions by operator, which take precedence over the table.
+        custom_translation_table: Functions by operator, or lists of them in the order in which they
+            are tried; they take precedence over the table and what ``onnx_aot.register`` entered.
+        custom_opsets: Versions of the domains that custom translations emit operators of.
+        unsupported: What becomes of operators without a translation: ``"error"``: one error lists
+            them; ``"emit"``: each is a node of the operator's own name in a domain named as its
+            namespace, for a runtime that has an implementation; ``"function"``: likewise, with a
+            local function that stands for the implementation and has none.
+        decompose: False keeps operators without a translation of their own as they were captured,
+            as ``"emit"`` does, and does not expand them with torch's rules; for inspection.
         report: True writes a markdown report to ``artifacts_dir``, also when the export fails.
         optimize: False leaves the translated graph as it is.
         target: ``"onnxruntime"``: what ONNX Runtime's CPU provider has no kernel for, such as most
@@ -165,6 +176,9 @@ def export(
         state=state,
         weights_as_inputs=weights_as_inputs,
         custom_translation_table=custom_translation_table,
+        custom_opsets=custom_opsets,
+        unsupported=unsupported,
+        decompose=decompose,
         optimize=optimize,
         target=target,
         metadata=metadata,
@@ -276,6 +290,8 @@ def _translate(
     record: ExportRecord,
 ) -> Translated:
     from onnx_aot.capture.delivered import dimension_names
+    from onnx_aot.ops.custom import custom_translations, with_custom
+    from onnx_aot.ops.registrations import registered
     from onnx_aot.ops.registry import import_late_families, translations
     from onnx_aot.translate import Request, translate
     from onnx_aot.version import __version__
@@ -287,10 +303,8 @@ def _translate(
         if isinstance(module, torch.fx.GraphModule)
         for node in module.graph.nodes
     )
-    if options.custom_translation_table:
-        from onnx_aot.ops.custom import custom_translations
-
-        table = {**table, **custom_translations(options.custom_translation_table)}
+    for custom in (registered(), custom_translations(options.custom_translation_table or {})):
+        table = with_custom(table, custom) if custom else table
     if options.runtime_checks:
         from onnx_aot.ops.assertions import assertions
 
@@ -300,6 +314,9 @@ def _translate(
         Request(
             opset=options.opset,
             table=table,
+            custom_opsets=options.custom_opsets or {},
+            unsupported=options.unsupported,
+            decompose=options.decompose,
             input_names=options.input_names,
             output_names=options.output_names,
             dimension_names=dimension_names(captured, requested, options.input_names),

@@ -47,6 +47,7 @@ __all__ = [
     "marked_as_onnx_export",
     "missing_fake_kernels",
     "observe_decisions",
+    "overload_of",
     "override_composite_kernels",
     "override_module_function",
     "python_expression",
@@ -78,6 +79,14 @@ auto_functionalized: Any = getattr(torch.ops.higher_order, "auto_functionalized"
 Where it is None, programs with such operators go through ``run_decompositions``, and errors about
 them name torch's own replacement.
 """
+
+
+def overload_of(target: Any) -> Any:
+    """The operator that a function of ``torch.library.custom_op`` calls; else the target itself.
+
+    Without ``CustomOpDef._opoverload`` such a function is no key of a table, ``torch.ops`` is.
+    """
+    return getattr(target, "_opoverload", target)
 
 
 # --- capture -------------------------------------------------------------------------------------

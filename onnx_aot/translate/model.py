@@ -47,7 +47,7 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
             name in ``weights_as_inputs`` that fits no weight.
     """
     names = Names(reserved=(*request.input_names, *request.output_names))
-    op = Builder(request.opset, request.seed)
+    op = Builder(request.opset, request.seed, request.custom_opsets)
     metadata = Metadata(request.metadata, request.relative_to)
     dimensions = Dimensions(request.dimension_names, program.range_constraints)
     op.algebra = dimensions

@@ -29,14 +29,17 @@ from onnx_aot.ops.registry import (
     NOT_TRANSLATED,
     Argument,
     Translation,
-    find_translation,
+    find_candidates,
 )
 from onnx_aot.ops.subgraphs import subgraphs
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
+from onnx_aot.translate.candidates import NoCandidateError, first_that_fits
 from onnx_aot.translate.complex_nodes import (
     call_complex,
     complex_translation,
     is_complex,
+    joined,
+    parted,
 )
 from onnx_aot.translate.decompose import Decomposer, Pieces
 from onnx_aot.translate.dimensions import Dimensions
@@ -96,7 +99,7 @@ class Walker:
         self._names = names
         self._metadata = metadata
         self._decomposer = Decomposer()
-        self._plans: dict[Any, Plan | None] = {}
+        self._plans: dict[Any, tuple[Plan, ...]] = {}
 
     # --- what can be translated ------------------------------------------------------------------
 
@@ -126,8 +129,8 @@ class Walker:
             return []
         if node.target == FUNCTIONALIZED:
             target = original_call(node).target
-            return [target] if self._plan(target) is None else []
-        if self._translation(node) is not None:
+            return [] if self._plans_of(target) else [target]
+        if self._plans_for(node, is_complex(node)):
             return []
         if node.target == FUNCTIONALIZED_BY_TORCH:
             return [node.args[0]]
@@ -140,21 +143,23 @@ class Walker:
         # A rule that needs what we lack is no help: the user's operator is what is missing.
         return [node.target] if found else []
 
-    def _plan(self, target: Any) -> Plan | None:
-        if target not in self._plans:
-            translation = find_translation(self._table, target, self.op.opset)
-            plan = None
-            if translation is not None:
-                names = tuple(argument.name for argument in translation.arguments or ())
-                plan = Plan(translation, names, promotes(target))
-            self._plans[target] = plan
-        return self._plans[target]
+    def _plans_of(self, target: Any) -> tuple[Plan, ...]:
+        """The translations of an operator in the order in which they are tried."""
+        plans = self._plans.get(target)
+        if plans is None:
+            candidates = find_candidates(self._table, target, self.op.opset)
+            plans = self._plans[target] = tuple(map(_plan, candidates))
+        return plans
 
-    def _translation(self, node: torch.fx.Node) -> Translation | None:
-        """The table's entry for a node: of complex numbers where it takes or gives one."""
-        plan = self._plan(node.target)
-        real = None if plan is None else plan.translation
-        return complex_translation(node.target, real) if is_complex(node) else real
+    def _plans_for(self, node: torch.fx.Node, complex_: bool) -> tuple[Plan, ...]:
+        """The table's entries for a node: of complex numbers where it takes or gives one."""
+        plans = self._plans_of(node.target)
+        if not complex_:
+            return plans
+        custom = [plan for plan in plans if plan.translation.may_decline]
+        real = plans[-1].translation if len(custom) < len(plans) else None
+        entry = complex_translation(node.target, real)
+        return (*custom, *([] if entry is None else [_plan(entry)]))
 
     # --- translation -----------------------------------------------------------------------------
 
@@ -229,32 +234,41 @@ class Walker:
     def _emit(self, node: torch.fx.Node) -> Any:
         if node.target == FUNCTIONALIZED:
             return self._emit_custom_write(node)
-        translation = self._translation(node)
-        if translation is None:
-            pieces = self._decomposer.expand(node)
-            assert pieces is not None, f"check_supported let {node.target} pass"
-            self.statistics.decomposed[str(node.target)] += 1
-            return self._emit_pieces(node, pieces)
-        self.op.result = node.meta.get("val")
-        self.op.recorded = tuple(map(_recorded, node.args))
-        self.statistics.direct[str(node.target)] += 1
-        if is_complex(node):
-            arguments = self._bind(node.args, node.kwargs, translation.arguments or ())
-            return call_complex(self.op, node, translation, arguments)
-        plan = self._plan(node.target)
-        assert plan is not None
-        return self._call(plan, node, node.args, node.kwargs)
+        complex_ = is_complex(node)
+        plans = self._plans_for(node, complex_)
+        refused: NoCandidateError | None = None
+        if plans:
+            self.op.result = node.meta.get("val")
+            self.op.recorded = tuple(map(_recorded, node.args))
+            call = self._call_complex if complex_ else self._call
+            try:
+                result = first_that_fits(
+                    self.op, plans, lambda plan: call(plan, node, node.args, node.kwargs)
+                )
+            except NoCandidateError as error:
+                refused = error
+            else:
+                self.statistics.direct[str(node.target)] += 1
+                return result
+        pieces = self._decomposer.expand(node)
+        if pieces is None and refused is not None:
+            raise refused
+        assert pieces is not None, f"check_supported let {node.target} pass"
+        self.statistics.decomposed[str(node.target)] += 1
+        return self._emit_pieces(node, pieces)
 
     def _emit_custom_write(self, node: torch.fx.Node) -> list[Any]:
         """A custom operator that writes: its translation returns the new values as results."""
         call = original_call(node)
-        plan = self._plan(call.target)
-        assert plan is not None, f"check_supported let {call.target} pass"
+        plans = self._plans_of(call.target)
+        assert plans, f"check_supported let {call.target} pass"
         recorded = node.meta["val"]
         wanted = [recorded[index] for index in call.results]
         self.op.result = wanted[0] if len(wanted) == 1 else wanted
         self.statistics.direct[str(call.target)] += 1
-        returned = self._call(plan, node, call.args, call.kwargs)
+        returned = first_that_fits(
+            self.op, plans, lambda plan: self._call(plan, node, call.args, call.kwargs)
+        )
         refuse_other_results(returned, self.op.result, call.target)
         given = [returned] if len(wanted) == 1 else returned
         results: list[Any] = [None] * len(recorded)
@@ -273,6 +287,15 @@ class Walker:
                 promote(node, plan.names, arguments, self.op.cast)
             result = plan.translation.function(self.op, *arguments)
         return list(result) if isinstance(result, tuple) else result
+
+    def _call_complex(self, plan: Plan, node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
+        bound = plan.translation.arguments
+        if bound is not None:
+            return call_complex(self.op, node, plan.translation, self._bind(args, kwargs, bound))
+        values = [joined(self.op, value) for value in self._argument(args)]
+        named = {name: joined(self.op, self._argument(value)) for name, value in kwargs.items()}
+        returned = plan.translation.function(self.op, *values, **named)
+        return parted(self.op, returned, node.meta.get("val"))
 
     def _emit_pieces(self, node: torch.fx.Node, pieces: Pieces) -> Any:
         """Translates a decomposition in the node's place; the pieces' values have no names."""
@@ -389,6 +412,11 @@ class Walker:
             onnx_node.name = f"node_{onnx_node.outputs[0].name}"
             for inner in subgraphs(onnx_node):
                 self._name_body(inner, prefix)
+
+
+def _plan(translation: Translation) -> Plan:
+    names = tuple(argument.name for argument in translation.arguments or ())
+    return Plan(translation, names, promotes(translation.target))
 
 
 def _recorded(argument: Any) -> Any:

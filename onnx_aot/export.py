@@ -289,10 +289,13 @@ def _translate(
     options: Options,
     record: ExportRecord,
 ) -> Translated:
+    from onnx_aot.capture.autograd_functions import kept_functions
     from onnx_aot.capture.delivered import dimension_names
+    from onnx_aot.delivery import note_unsupported
     from onnx_aot.ops.custom import custom_translations, with_custom
     from onnx_aot.ops.registrations import registered
     from onnx_aot.ops.registry import import_late_families, translations
+    from onnx_aot.ops.symbolic_methods import symbolic_translations
     from onnx_aot.translate import Request, translate
     from onnx_aot.version import __version__
 
@@ -303,7 +306,11 @@ def _translate(
         if isinstance(module, torch.fx.GraphModule)
         for node in module.graph.nodes
     )
-    for custom in (registered(), custom_translations(options.custom_translation_table or {})):
+    for custom in (
+        symbolic_translations(kept_functions()),
+        registered(),
+        custom_translations(options.custom_translation_table or {}),
+    ):
         table = with_custom(table, custom) if custom else table
     if options.runtime_checks:
         from onnx_aot.ops.assertions import assertions
@@ -331,6 +338,8 @@ def _translate(
     )
     record.direct = translated.statistics.direct
     record.decomposed = translated.statistics.decomposed
+    record.unsupported = translated.statistics.unsupported
+    note_unsupported(record, translated.model, options)
     return translated
 
 
@@ -436,8 +445,11 @@ def _run_fx_passes(
 
 def _verify(program: ONNXProgram, reference: _Reference, record: ExportRecord) -> None:
     from onnx_aot.capture.module_state import preserved_state
+    from onnx_aot.delivery import note_not_verified
     from onnx_aot.inspection.verify import describe_sizes, failure, verify_sizes
 
+    if note_not_verified(record, program):
+        return
     model = reference.model
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()

@@ -62,6 +62,7 @@ __all__ = [
     "trace_fake",
     "without_fake_mode",
     "without_log_file",
+    "without_recording",
 ]
 
 
@@ -312,6 +313,15 @@ def trace_fake(
 
     with keep_small_sizes_dynamic(), mode or contextlib.nullcontext():
         return make_fx(function, _allow_non_fake_inputs=True)(*arguments)
+
+
+def without_recording() -> contextlib.AbstractContextManager[Any]:
+    """Runs on the fake tensors of a trace without adding to it.
+
+    Without ``disable_proxy_modes_tracing`` calls are recorded, and nothing reads their results.
+    """
+    disable = _private("torch.fx.experimental.proxy_tensor", "disable_proxy_modes_tracing")
+    return disable() if disable is not None else contextlib.nullcontext()
 
 
 def decompositions(target: OpOverload) -> list[Callable[..., Any]]:

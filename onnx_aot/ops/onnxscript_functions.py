@@ -241,14 +241,11 @@ class _Recorder(onnxscript.evaluator.Evaluator):
 
     def _input(self, value: Any) -> Any:
         """A list of sizes, some of which are known only at run time, as one value."""
-        if isinstance(value, (list, tuple)) and any(isinstance(item, ir.Value) for item in value):
-            if all(item.shape is not None and not len(item.shape) for item in _values(value)):
-                return self._op.sizes(value)
-        return value
-
-
-def _values(items: Sequence[Any]) -> list[ir.Value]:
-    return [item for item in items if isinstance(item, ir.Value)]
+        if not isinstance(value, (list, tuple)):
+            return value
+        symbolic = [item for item in value if isinstance(item, ir.Value)]
+        scalars = all(item.shape is not None and not len(item.shape) for item in symbolic)
+        return self._op.sizes(value) if symbolic and scalars else value
 
 
 def _placed(given: list[Any], named: Mapping[str, Any], names: Sequence[str]) -> list[Any]:

@@ -98,6 +98,8 @@ FAMILIES = (
 
 # Families of operators that exist only once their package is imported, by their namespace.
 LATE_FAMILIES = {
+    "onnx": "torch_onnx_ops",
+    "onnx_symbolic": "torch_onnx_ops",
     "quantized_decomposed": "quantized_decomposed",
     "torch_nn": "linear_cross_entropy",
     "torchao": "torchao",

@@ -71,11 +71,18 @@ def joined(op: Builder, value: Any) -> Any:
     return join(op, value) if isinstance(value, Complex) else value
 
 
-def parted(op: Builder, value: Any, recorded: Any) -> Any:
-    """The inverse, where the capture recorded a complex tensor."""
+def parted(
+    op: Builder, value: Any, recorded: Any, describe: Callable[[ir.Value, torch.Tensor], None]
+) -> Any:
+    """The inverse, where the capture recorded a complex tensor.
+
+    ``describe`` gives a value the type and the shape of a recorded tensor.
+    """
     if isinstance(value, (list, tuple)) and isinstance(recorded, (list, tuple)):
-        return [parted(op, one, other) for one, other in zip(value, recorded, strict=False)]
+        pairs = zip(value, recorded, strict=False)
+        return [parted(op, one, other, describe) for one, other in pairs]
     if isinstance(value, ir.Value) and _holds_complex(recorded):
+        describe(value, torch.view_as_real(recorded))
         return split(op, value)
     return list(value) if isinstance(value, tuple) else value
 

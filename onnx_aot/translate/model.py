@@ -52,7 +52,13 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
     dimensions = Dimensions(request.dimension_names, program.range_constraints)
     op.algebra = dimensions
     walker = Walker(
-        op=op, table=request.table, dimensions=dimensions, names=names, metadata=metadata
+        op=op,
+        table=request.table,
+        dimensions=dimensions,
+        names=names,
+        metadata=metadata,
+        unsupported=request.unsupported,
+        decompose=request.decompose,
     )
     graph = program.graph_module.graph
     walker.check_supported(graph)

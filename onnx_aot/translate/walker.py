@@ -7,7 +7,7 @@ import dataclasses
 import keyword
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import onnx_ir as ir
 import torch
@@ -32,6 +32,7 @@ from onnx_aot.ops.registry import (
     find_candidates,
 )
 from onnx_aot.ops.subgraphs import subgraphs
+from onnx_aot.ops.unsupported import emit_unsupported
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
 from onnx_aot.translate.candidates import NoCandidateError, first_that_fits
 from onnx_aot.translate.complex_nodes import (
@@ -64,6 +65,7 @@ class Statistics:
 
     direct: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     decomposed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    unsupported: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +92,8 @@ class Walker:
         dimensions: Dimensions,
         names: Names,
         metadata: Metadata,
+        unsupported: Literal["error", "emit", "function"] = "error",
+        decompose: bool = True,
     ) -> None:
         self.op = op
         self.values: dict[torch.fx.Node, Any] = {}
@@ -100,6 +104,9 @@ class Walker:
         self._metadata = metadata
         self._decomposer = Decomposer()
         self._plans: dict[Any, tuple[Plan, ...]] = {}
+        self._unsupported = unsupported
+        self._decompose = decompose
+        self._kept: set[torch.fx.Node] = set()  # nodes of operators without a translation
 
     # --- what can be translated ------------------------------------------------------------------
 
@@ -115,6 +122,9 @@ class Walker:
                 targets = self._missing_targets(node, set())
             except Exception as error:
                 raise _located(error, node) from error
+            if targets and self._keeps(node):
+                self._kept.add(node)
+                continue
             for target in targets:
                 missing.setdefault(target, []).append(node)
         if missing:
@@ -134,7 +144,7 @@ class Walker:
             return []
         if node.target == FUNCTIONALIZED_BY_TORCH:
             return [node.args[0]]
-        pieces = self._decomposer.expand(node)
+        pieces = self._decomposer.expand(node) if self._decompose else None
         if pieces is None or node.target in above:
             return [node.target]
         found = []
@@ -142,6 +152,11 @@ class Walker:
             found += self._missing_targets(piece, above | {node.target})
         # A rule that needs what we lack is no help: the user's operator is what is missing.
         return [node.target] if found else []
+
+    def _keeps(self, node: torch.fx.Node) -> bool:
+        """Whether a node without a translation becomes a node of the operator's own name."""
+        wanted = self._unsupported != "error" or not self._decompose
+        return wanted and (node.target == FUNCTIONALIZED or isinstance(node.target, OpOverload))
 
     def _plans_of(self, target: Any) -> tuple[Plan, ...]:
         """The translations of an operator in the order in which they are tried."""
@@ -234,6 +249,8 @@ class Walker:
     def _emit(self, node: torch.fx.Node) -> Any:
         if node.target == FUNCTIONALIZED:
             return self._emit_custom_write(node)
+        if node in self._kept:
+            return self._emit_kept(node.target, node.args, node.kwargs, node.meta["val"])
         complex_ = is_complex(node)
         plans = self._plans_for(node, complex_)
         refused: NoCandidateError | None = None
@@ -261,20 +278,34 @@ class Walker:
         """A custom operator that writes: its translation returns the new values as results."""
         call = original_call(node)
         plans = self._plans_of(call.target)
-        assert plans, f"check_supported let {call.target} pass"
         recorded = node.meta["val"]
         wanted = [recorded[index] for index in call.results]
         self.op.result = wanted[0] if len(wanted) == 1 else wanted
-        self.statistics.direct[str(call.target)] += 1
-        returned = first_that_fits(
-            self.op, plans, lambda plan: self._call(plan, node, call.args, call.kwargs)
-        )
+        if node in self._kept:
+            returned = self._emit_kept(call.target, call.args, call.kwargs, self.op.result)
+        else:
+            self.statistics.direct[str(call.target)] += 1
+            returned = first_that_fits(
+                self.op, plans, lambda plan: self._call(plan, node, call.args, call.kwargs)
+            )
         refuse_other_results(returned, self.op.result, call.target)
         given = [returned] if len(wanted) == 1 else returned
         results: list[Any] = [None] * len(recorded)
         for index, value in zip(call.results, given, strict=True):
             results[index] = value
         return results
+
+    def _emit_kept(self, target: Any, args: Any, kwargs: Any, recorded: Any) -> Any:
+        """An operator without a translation, as a node of its own name."""
+        self.statistics.unsupported[str(target)] += 1
+        given = {}
+        for position, argument in enumerate(target._schema.arguments):
+            default = argument.default_value if argument.has_default_value() else None
+            value = args[position] if position < len(args) else kwargs.get(argument.name, default)
+            given[argument.name] = self._argument(value)
+        as_function = self._unsupported == "function"
+        returned = emit_unsupported(self.op, target, given, recorded, as_function)
+        return parted(self.op, returned, recorded, self._dimensions.describe)
 
     def _call(self, plan: Plan, node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
         if plan.translation.arguments is None:
@@ -295,7 +326,7 @@ class Walker:
         values = [joined(self.op, value) for value in self._argument(args)]
         named = {name: joined(self.op, self._argument(value)) for name, value in kwargs.items()}
         returned = plan.translation.function(self.op, *values, **named)
-        return parted(self.op, returned, node.meta.get("val"))
+        return parted(self.op, returned, node.meta.get("val"), self._dimensions.describe)
 
     def _emit_pieces(self, node: torch.fx.Node, pieces: Pieces) -> Any:
         """Translates a decomposition in the node's place; the pieces' values have no names."""

@@ -82,7 +82,7 @@ class FunctionOperator:
 
 
 _OPERATORS: dict[type, FunctionOperator] = {}
-_LIBRARIES: list[torch.library.Library] = []  # operators live as long as theirs
+_LIBRARIES: list[Any] = []  # operators live as long as theirs
 
 
 def kept_functions() -> list[FunctionOperator]:
@@ -97,27 +97,27 @@ def functions_kept() -> Iterator[None]:
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if callable(getattr(cls, "symbolic", None)) and not torch.compiler.is_dynamo_compiling():
-            with contextlib.suppress(_NotKept):
+            with contextlib.suppress(_NotKeptError):
                 return _kept(cls, args, kwargs)
         return original.__get__(None, cls)(*args, **kwargs)
 
-    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment]
+    setattr(torch.autograd.Function, "apply", classmethod(apply))  # noqa: B010
     try:
         yield
     finally:
-        torch.autograd.Function.apply = original
+        setattr(torch.autograd.Function, "apply", original)  # noqa: B010
 
 
-class _NotKept(Exception):
+class _NotKeptError(Exception):
     """A call that no operator can stand for; the capture looks into it."""
 
 
 def _kept(cls: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if kwargs:
-        raise _NotKept
+        raise _NotKeptError
     leaves, structure = pytree.tree_flatten(list(args))
     if any(isinstance(leaf, (torch.SymFloat, torch.SymBool)) for leaf in leaves):
-        raise _NotKept
+        raise _NotKeptError
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     sizes = [leaf for leaf in leaves if isinstance(leaf, torch.SymInt)]
     marked = tuple(
@@ -144,7 +144,8 @@ def _make(cls: Any) -> FunctionOperator:
     taken = {known.target._schema.name.partition("::")[2] for known in _OPERATORS.values()}
     numbered = itertools.chain([base], (f"{base}_{number}" for number in itertools.count(1)))
     name = next(name for name in numbered if name not in taken)
-    library = torch.library.Library(NAMESPACE, "FRAGMENT")
+    make_library: Any = torch.library.Library
+    library = make_library(NAMESPACE, "FRAGMENT")
     library.define(name + _SCHEMA)
     target = getattr(getattr(torch.ops, NAMESPACE), name).default
     operator = _OPERATORS[cls] = FunctionOperator(cls, target)
@@ -172,7 +173,7 @@ def _kernel(operator: FunctionOperator) -> Callable[..., list[torch.Tensor]]:
         operator.returned = pytree.tree_flatten(returned)
         results = [leaf for leaf in operator.returned[0] if isinstance(leaf, torch.Tensor)]
         if not results:
-            raise _NotKept
+            raise _NotKeptError
         return [result.clone() for result in results]  # an operator's results are its own
 
     return kernel
@@ -184,17 +185,17 @@ class _Context:
     needs_input_grad = ()
     saved_tensors = ()
 
-    def save_for_backward(self, *tensors: Any) -> None:
+    def save_for_backward(self, *_: Any) -> None:
         pass
 
-    def save_for_forward(self, *tensors: Any) -> None:
+    def save_for_forward(self, *_: Any) -> None:
         pass
 
-    def mark_non_differentiable(self, *tensors: Any) -> None:
+    def mark_non_differentiable(self, *_: Any) -> None:
         pass
 
-    def set_materialize_grads(self, value: bool) -> None:
+    def set_materialize_grads(self, _: bool) -> None:
         pass
 
-    def mark_dirty(self, *tensors: Any) -> None:
-        raise _NotKept  # the operator would have to write to its arguments
+    def mark_dirty(self, *_: Any) -> None:
+        raise _NotKeptError  # the operator would have to write to its arguments

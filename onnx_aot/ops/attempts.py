@@ -13,15 +13,17 @@ from onnx_aot.ops.subgraphs import subgraphs
 if TYPE_CHECKING:
     from onnx_aot.ops.builder import Builder
 
-__all__ = ["Attempts", "Declined"]
+__all__ = ["Attempts", "DeclinedError"]
 
 
-class Declined(Exception):
+class DeclinedError(Exception):
     """A translation does not take a call, and the next one is to be tried; says why."""
 
 
 class Attempts:
     """The part of the builder that takes back what was emitted."""
+
+    _checked: ir.Value | None
 
     @contextmanager
     def attempt(self: Builder) -> Iterator[None]:  # type: ignore[misc]

@@ -315,6 +315,8 @@ class Builder(Attempts, Domains, Checks, SizeContents, SubgraphBuilder, BuilderB
         if form is None or kind is None:
             if isinstance(value, torch.Tensor):
                 value = tensor_adapters.TorchTensor(value)
+            elif isinstance(value, torch.dtype):
+                value = int(dtypes.to_onnx(value))
             return ir.convenience.convert_attributes({name: value})[0]
         value = form(value)
         key = (name, kind, value if kind != ir.AttributeType.FLOAT else repr(value))

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.ops.limits import MIN_OPSET
-from onnx_aot.ops.registry import Translation, check_target, make_translation
+from onnx_aot.ops.registry import Translation, check_target, make_translation, overloads
 from onnx_aot.torch_compat import OpOverloadPacket, overload_of
 
 __all__ = ["custom_translations", "translations_of", "with_custom"]
@@ -74,11 +74,9 @@ def translations_of(
             "functions"
         )
     key = overload_of(key)
-    overloads = [key]
-    if isinstance(key, OpOverloadPacket):
-        overloads = [getattr(key, name) for name in key.overloads()]
+    targets = overloads(key) if isinstance(key, OpOverloadPacket) else [key]
     found, refused = [], []
-    for target in overloads:
+    for target in targets:
         try:
             found.append(_translation(target, function, since))
         except (TypeError, ValueError) as error:  # ValueError: a builtin without a signature

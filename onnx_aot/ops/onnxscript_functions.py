@@ -20,7 +20,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.errors import OpsetError
-from onnx_aot.ops.attempts import Declined
+from onnx_aot.ops.attempts import DeclinedError
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.onnx_schemas import onnx_operator
 from onnx_aot.ops.registry import MEMORY_ARGUMENTS
@@ -56,10 +56,10 @@ def adapted(target: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _python_function(function: Any) -> Callable[..., Any]:
     if isinstance(function, onnxscript.OnnxFunction):
-        return function.function  # type: ignore[no-any-return]
+        return function.function
     if isinstance(function, onnxscript.TracedOnnxFunction):
-        return function.func  # type: ignore[no-any-return]
-    return function  # type: ignore[no-any-return]
+        return function.func
+    return function
 
 
 # --- arguments -----------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def _refuse_other_types(
     """Compares the arguments with the annotations.
 
     Raises:
-        Declined: A tensor has a type that its annotation does not allow, or stands where the
+        DeclinedError: A tensor has a type that its annotation does not allow, or stands where the
             annotation wants a Python number or text.
     """
     if not declared:
@@ -148,10 +148,12 @@ def _refuse_other_types(
         if not isinstance(value, ir.Value):
             continue
         if isinstance(allowed, type):
-            raise Declined(f"{name} is a value of the graph, and declared as {allowed.__name__}")
+            raise DeclinedError(
+                f"{name} is a value of the graph, and declared as {allowed.__name__}"
+            )
         if value.dtype is not None and value.dtype not in allowed:
             shown = ", ".join(sorted(dtype.name for dtype in allowed))
-            raise Declined(f"{name} is {value.dtype.name}, and declared as {shown}")
+            raise DeclinedError(f"{name} is {value.dtype.name}, and declared as {shown}")
 
 
 def _plain(argument: Any) -> Any:

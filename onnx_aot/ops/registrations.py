@@ -77,17 +77,16 @@ def unregister(target: Any) -> None:
     Raises:
         InvalidOptionError: Nothing is registered for it.
     """
+    from onnx_aot.ops.registry import overloads
     from onnx_aot.torch_compat import OpOverloadPacket, overload_of
 
     target = overload_of(target)
-    targets = [target]
-    if isinstance(target, OpOverloadPacket):
-        targets = [getattr(target, name) for name in target.overloads()]
-    found = [overload for overload in targets if overload in _REGISTERED]
+    targets = overloads(target) if isinstance(target, OpOverloadPacket) else [target]
+    found = [each for each in targets if each in _REGISTERED]
     if not found:
         raise InvalidOptionError(f"unregister: nothing is registered for {target}")
-    for overload_ in found:
-        del _REGISTERED[overload_]
+    for each in found:
+        del _REGISTERED[each]
 
 
 def registered() -> dict[Any, tuple[Translation, ...]]:

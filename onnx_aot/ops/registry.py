@@ -26,6 +26,7 @@ __all__ = [
     "find_translation",
     "import_late_families",
     "make_translation",
+    "overloads",
     "register",
     "register_names",
     "translations",
@@ -213,14 +214,15 @@ def check_target(target: Any) -> None:
         TypeError: It is a packet, or nothing that is called.
     """
     if isinstance(target, OpOverloadPacket):
-        overloads = ", ".join(f"{target}.{name}" for name in _overloads(target))
-        raise TypeError(f"{target} is a packet of overloads; register one of: {overloads}")
+        names = ", ".join(map(str, overloads(target)))
+        raise TypeError(f"{target} is a packet of overloads; register one of: {names}")
     if not callable(target) and not isinstance(target, HigherOrderOperator):
         raise TypeError(f"a target is an operator or a function, not {target!r}")
 
 
-def _overloads(packet: Any) -> list[str]:
-    return list(packet.overloads())
+def overloads(packet: Any) -> list[Any]:
+    """The operators that a packet stands for."""
+    return [getattr(packet, name) for name in packet.overloads()]
 
 
 def _bind_schema(target: OpOverload, function: Function) -> tuple[Argument, ...]:

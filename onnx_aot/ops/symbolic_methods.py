@@ -14,7 +14,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.errors import OnnxExporterError, warn
-from onnx_aot.ops.attempts import Declined
+from onnx_aot.ops.attempts import DeclinedError
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import Translation, make_translation
 
@@ -40,7 +40,7 @@ def symbolic_translations(
     functions: Iterable[_Function],
 ) -> dict[Any, tuple[Translation, ...]]:
     """An entry of the operator table per function that has a ``symbolic``."""
-    entries = {}
+    entries: dict[Any, tuple[Translation, ...]] = {}
     for kept in functions:
         made = make_translation(kept.target, _translation(kept))
         entry = Translation(made.target, made.function, made.since, made.arguments, True)
@@ -65,7 +65,7 @@ def _translation(kept: _Function) -> Callable[..., Any]:
         except Exception as error:
             problem = f"{name} failed: {type(error).__name__}: {error}"
             warn(f"{problem}. What forward does was exported instead")
-            raise Declined(problem) from error
+            raise DeclinedError(problem) from error
 
     translation.__qualname__ = name
     return translation

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onnx_aot.errors import ConversionError, TranslationError
-from onnx_aot.ops.attempts import Declined
+from onnx_aot.ops.attempts import DeclinedError
 from onnx_aot.ops.builder import Builder
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def first_that_fits(op: Builder, plans: Sequence[Plan], call: Callable[[Plan], A
             with op.attempt():
                 returned = call(plan)
                 if returned is NotImplemented:
-                    raise Declined("returned NotImplemented")
+                    raise DeclinedError("returned NotImplemented")
                 return returned
-        except Declined as declined:
+        except DeclinedError as declined:
             refusals.append(f"{_name(plan)}: {declined}")
         except ConversionError as error:
             if not others:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import keyword
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -25,7 +24,6 @@ from onnx_aot.fx_passes.custom_writes import FUNCTIONALIZED, original_call
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.complex_values import Complex, join, real_recorded, split
 from onnx_aot.ops.registry import (
-    MEMORY_ARGUMENTS,
     NOT_TRANSLATED,
     Argument,
     Translation,
@@ -50,6 +48,7 @@ from onnx_aot.translate.names import Names
 from onnx_aot.translate.promote import promote, promotes
 from onnx_aot.translate.provenance import location
 from onnx_aot.translate.results import refuse_other_results
+from onnx_aot.translate.stubs import parameters, stub
 
 __all__ = ["Statistics", "Walker"]
 
@@ -466,19 +465,15 @@ def _item_name(node: torch.fx.Node, index: int) -> str:
 
 
 def _unsupported(target: Any, nodes: Sequence[torch.fx.Node]) -> UnsupportedOperator:
-    schema = target._schema if isinstance(target, OpOverload) else None
-    names = [argument.name for argument in schema.arguments] if schema is not None else []
+    is_operator = isinstance(target, OpOverload)
     return UnsupportedOperator(
         target=str(target),
-        schema="" if schema is None else str(schema),
+        schema=str(target._schema) if is_operator else "",
         count=len(nodes),
         locations=_locations(nodes),
         reason=_reason(target, nodes[0]),
-        parameters=tuple(
-            f"{name}_" if keyword.iskeyword(name) else name
-            for name in names
-            if name not in MEMORY_ARGUMENTS
-        ),
+        parameters=parameters(target) if is_operator else (),
+        stub=stub(target) if is_operator else "",
     )
 
 

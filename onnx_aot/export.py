@@ -387,6 +387,13 @@ def _capture(
         program, requested = captured.program, captured.requested
         note_dimensions(program, requested, options, record, captured)
         record.strategy = captured.strategy
+        if captured.drawn:
+            note(
+                record,
+                f"the model draws random numbers with {' and '.join(captured.drawn)}; those of the "
+                "capture are constants of the ONNX model. Draw with torch.rand and its like, or "
+                "pass them to forward",
+            )
     record.conditions = torch_compat.size_conditions(program)
     training = training_operators(program.graph)
     if training:
@@ -431,7 +438,8 @@ def _run_fx_passes(
             program = torch_compat.functionalized_by_torch(original)
     except Exception as error:
         raise FunctionalizationError(
-            f"{refused}, and torch's run_decompositions failed too: {type(error).__name__}: {error}"
+            f"{refused}, and torch's run_decompositions failed too: "
+            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         ) from error
     if not keeps_dimensions(original, program):
         raise FunctionalizationError(

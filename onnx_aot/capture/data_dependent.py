@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from onnx_aot.capture.decisions import Decision, Location, is_question, with_line
+from onnx_aot.capture.explanations import page
 
 __all__ = ["depends_on_data", "describe_data_dependent"]
 
@@ -63,6 +64,9 @@ def describe_data_dependent(
         for operator in missing:
             name = "::".join(operator.split(".")[:2])
             lines += [f"  {name}", f"     cure: write one, @torch.library.register_fake({name!r})"]
+    anchors = [_anchor(decision) for decision in places.values()]
+    anchors += ["fake-kernel"] if missing else []
+    lines += [page(anchor) for anchor in dict.fromkeys(anchors)]
     return "\n".join(lines)
 
 
@@ -113,6 +117,17 @@ def _cure(decision: Decision) -> str:
             "before this line, such as torch._check(n > 0); " + WHERE
         )
     return f"say above this line what always holds: {holds}"
+
+
+def _anchor(decision: Decision) -> str:
+    """The section of the page about places like one."""
+    text = "" if decision.location is None else decision.location.text
+    asks = is_question(decision.expression)
+    if _WHILE.search(text) or (_LOOP.search(text) and not asks):
+        return "loops"
+    if not asks:
+        return "numbers"
+    return "branches" if _BRANCH.search(text) else "sizes"
 
 
 def _check(decision: Decision) -> str | None:

@@ -47,6 +47,7 @@ answer differs from PyTorch's.
 # What registers the operators of the families that are imported late. torchao's are left out: it is
 # not among what the project is developed with, and the page is the same on every machine.
 LATE: dict[str, Callable[[], Any]] = {
+    "onnx": lambda: importlib.import_module("torch.onnx.ops"),
     "quantized_decomposed": lambda: importlib.import_module("torch.ao.quantization.fx._decomposed"),
     "torch_nn": lambda: importlib.import_module("torch.nn.modules.linear_cross_entropy"),
     "torchvision": load_torchvision,

@@ -94,6 +94,11 @@ def _fitted(
         wanted = parameter.default is _MISSING and parameter.name not in named
         if wanted and argument is not None and argument.has_default_value():
             named[parameter.name] = argument.default_value
+    for parameter in parameters:
+        argument = by_name.get(parameter.name)
+        wanted = parameter.kind == parameter.KEYWORD_ONLY and parameter.default is _MISSING
+        if wanted and argument is not None and argument.has_default_value():
+            named.setdefault(parameter.name, argument.default_value)
     return tuple(given), named
 
 
@@ -217,15 +222,21 @@ class _Recorder(onnxscript.evaluator.Evaluator):
         return self._op.call_op(
             local.name,
             _placed([self._input(value) for value in args[: len(names)]], named, names),
-            {
-                name: self._op.attribute(name, local.attributes[name].type, value)
-                for name, value in attributes.items()
-                if value is not None
-            },
+            {name: self._attribute(local, name, value) for name, value in attributes.items()},
             domain=local.domain,
             version=function.opset.version,
             outputs=len(local.outputs),
         )
+
+    def _attribute(self, local: ir.Function, name: str, value: Any) -> ir.Attr | None:
+        declared = local.attributes.get(name)
+        if declared is None:
+            raise TypeError(f"{local.name} takes no argument {name!r}")
+        if isinstance(value, ir.Value):
+            raise TypeError(
+                f"{local.name} takes {name} as an attribute, and a value of the graph was given"
+            )
+        return None if value is None else self._op.attribute(name, declared.type, value)
 
     def _local(self, function: Any) -> ir.Function:
         """The function, and those that it calls, among the functions of the model."""

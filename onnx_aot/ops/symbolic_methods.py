@@ -67,7 +67,7 @@ def _translation(kept: _Function) -> Callable[..., Any]:
             warn(f"{problem}. What forward does was exported instead")
             raise DeclinedError(problem) from error
 
-    translation.__qualname__ = name
+    translation.__name__ = name
     return translation
 
 

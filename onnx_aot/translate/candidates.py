@@ -23,8 +23,9 @@ def first_that_fits(op: Builder, plans: Sequence[Plan], call: Callable[[Plan], A
     """What the first translation that takes a call returns.
 
     One gives way to the next when it returns ``NotImplemented``, when its annotations exclude the
-    types of the arguments, and, where the next is the user's too, when it raises a
-    ``ConversionError``, such as that the opset lacks an operator. What it emitted is taken back.
+    types of the arguments, and when it raises a ``ConversionError``, such as that the opset lacks
+    an operator; the error is passed over only where another of the user's takes the call. What it
+    emitted is taken back.
 
     Args:
         op: The builder.
@@ -33,12 +34,15 @@ def first_that_fits(op: Builder, plans: Sequence[Plan], call: Callable[[Plan], A
 
     Raises:
         NoCandidateError: None takes the call.
+        ConversionError: What one of the user's raised.
     """
     if len(plans) == 1 and not plans[0].translation.may_decline:
         return call(plans[0])
     refusals = []
-    for index, plan in enumerate(plans):
-        others = any(other.translation.may_decline for other in plans[index + 1 :])
+    failed: ConversionError | None = None
+    for plan in plans:
+        if failed is not None and not plan.translation.may_decline:
+            break
         try:
             with op.attempt():
                 returned = call(plan)
@@ -48,9 +52,9 @@ def first_that_fits(op: Builder, plans: Sequence[Plan], call: Callable[[Plan], A
         except DeclinedError as declined:
             refusals.append(f"{_name(plan)}: {declined}")
         except ConversionError as error:
-            if not others:
-                raise
-            refusals.append(f"{_name(plan)}: {error}")
+            failed = failed or error
+    if failed is not None:
+        raise failed
     target = plans[0].translation.target
     raise NoCandidateError(
         f"no translation of {target} takes this call:\n    " + "\n    ".join(refusals)
@@ -59,4 +63,4 @@ def first_that_fits(op: Builder, plans: Sequence[Plan], call: Callable[[Plan], A
 
 def _name(plan: Plan) -> str:
     function = plan.translation.function
-    return str(getattr(function, "__qualname__", None) or repr(function))
+    return str(getattr(function, "__name__", None) or repr(function))

@@ -27,6 +27,7 @@ __all__ = [
     "check_dimensions",
     "note_dimensions",
     "note_dropped",
+    "note_inline",
     "note_lossy",
     "note_not_verified",
     "note_separated",
@@ -272,3 +273,13 @@ def note_not_verified(record: ExportRecord, program: ONNXProgram) -> bool:
             f"{', '.join(foreign)}",
         )
     return bool(foreign)
+
+
+def note_inline(record: ExportRecord, calls: Sequence[str]) -> None:
+    """Says which calls of modules that were to be functions are not."""
+    if calls:
+        note(
+            record,
+            f"the nodes of {', '.join(calls)} stay in the graph: something outside of the module "
+            "reads one of its values and gives the module another",
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from onnx_aot.errors import InvalidOptionError, warn
@@ -38,6 +38,7 @@ class Options:
     custom_opsets: Mapping[str, int] | None = None
     unsupported: Literal["error", "emit", "function"] = "error"
     decompose: bool = True
+    export_modules_as_functions: bool | Collection[type[Any] | str] = False
     optimize: bool = True
     target: str | None = "onnxruntime"
     metadata: Literal["full", "light", "none"] = "full"
@@ -77,6 +78,7 @@ def check_options(options: Options) -> None:
     check_choice("state", options.state, ("outputs", "drop", "io"))
     _check_weights(options.weights_as_inputs)
     _check_domains(options.custom_opsets)
+    _check_classes(options.export_modules_as_functions)
     if not isinstance(options.opset, int) or not MIN_OPSET <= options.opset <= MAX_OPSET:
         raise InvalidOptionError(
             f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are emitted"
@@ -122,6 +124,17 @@ def _mode(value: Any) -> str:
     return str(getattr(value, "name", value)).rpartition(".")[2].upper()
 
 
+def _check_classes(given: Any) -> None:
+    is_collection = isinstance(given, Collection) and not isinstance(given, str)
+    if not isinstance(given, bool) and not (
+        is_collection and all(isinstance(entry, (type, str)) for entry in given)
+    ):
+        raise InvalidOptionError(
+            f"export_modules_as_functions is {given!r}; it is True, False, or a set of classes of "
+            'modules, or of their names such as "torch.nn.modules.linear.Linear"'
+        )
+
+
 RETIRED: dict[str, Retired] = {
     "training": Retired(
         lambda value: _mode(value) in ("EVAL", "PRESERVE"),
@@ -133,9 +146,6 @@ RETIRED: dict[str, Retired] = {
         "own, or give translations in custom_translation_table",
     ),
     "do_constant_folding": Retired(lambda value: True, "use optimize=True or optimize=False"),
-    "export_modules_as_functions": Retired(
-        lambda value: not value, "modules are exported inline; leave the option out"
-    ),
     "autograd_inlining": Retired(
         bool,
         "autograd functions are inlined, except those with a symbolic method, which is called; "

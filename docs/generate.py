@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.models.torchvision_cpu import load_torchvision
 from docs.conformance_page import conformance, dtypes_of_operators, summary
+from docs.troubleshooting_page import troubleshooting
 from onnx_aot.ops import registry
 from onnx_aot.ops.complex_values import COMPLEX
 from onnx_aot.ops.limits import MAX_OPSET
@@ -139,7 +140,11 @@ def _source(target: Any, function: Any) -> tuple[Path, int]:
     raise LookupError(str(target))
 
 
-PAGES = {"operators.md": operators, "conformance.md": conformance}
+PAGES = {
+    "operators.md": operators,
+    "conformance.md": conformance,
+    "troubleshooting.md": troubleshooting,
+}
 
 
 def main() -> None:

@@ -92,20 +92,28 @@ def kept_functions() -> list[FunctionOperator]:
 
 @contextlib.contextmanager
 def functions_kept() -> Iterator[None]:
-    """Makes calls of functions with a ``symbolic`` operators of the graph, for the duration."""
-    original = vars(torch.autograd.Function)["apply"]
+    """Makes calls of functions with a ``symbolic`` operators of the graph, for the duration.
+
+    ``Function.apply`` calls the ``apply`` of its base class in the end. That is where it is caught,
+    because models hold ``Function.apply`` itself (``my_function = MyFunction.apply``). Where it
+    does not, functions are looked into.
+    """
+    base: Any = torch.autograd.Function.__base__
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if callable(getattr(cls, "symbolic", None)) and not torch.compiler.is_dynamo_compiling():
             with contextlib.suppress(_NotKeptError):
                 return _kept(cls, args, kwargs)
-        return original.__get__(None, cls)(*args, **kwargs)
+        return super(base, cls).apply(*args, **kwargs)
 
-    setattr(torch.autograd.Function, "apply", classmethod(apply))  # noqa: B010
+    if "apply" in vars(base):  # of its own, or caught already
+        yield
+        return
+    base.apply = classmethod(apply)
     try:
         yield
     finally:
-        setattr(torch.autograd.Function, "apply", original)  # noqa: B010
+        del base.apply
 
 
 class _NotKeptError(Exception):

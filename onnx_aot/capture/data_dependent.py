@@ -73,6 +73,7 @@ def describe_data_dependent(
 _BRANCH = re.compile(r"^(if|elif|assert)\b|\bif\b.*\belse\b|\b(and|or|not)\b")
 _WHILE = re.compile(r"^while\b")
 _LOOP = re.compile(r"\bfor\b.*\bin\b|\brange\(")
+_INDEX = re.compile(r"[\w\])]\[[^\]]*(\bint\(|\.item\(\))")
 _WHOLE = re.compile(r"\bint\(")
 _ITEM = re.compile(r"\.(item|tolist)\(\)")
 WHERE = (
@@ -95,6 +96,11 @@ def _cure(decision: Decision) -> str:
             "how often Python loops must not depend on data: compute on whole tensors with a mask "
             "(torch.arange(limit) < n), or loop with torch.ops.higher_order.while_loop"
         )
+    if not asks and _INDEX.search(text):
+        return (
+            "an index of a Python list must be known: keep the choices in one tensor, "
+            "torch.stack(choices)[index]"
+        )
     if not asks and _WHOLE.search(text):
         return (
             "convert while it is a tensor, int(t) becomes t.to(torch.int64).item(), and "
@@ -106,6 +112,8 @@ def _cure(decision: Decision) -> str:
             "tensors instead, or pass it to forward and leave it out of dynamic_shapes"
         )
     holds = _check(decision)
+    if ".view(" in text:
+        return "write reshape(...), which does not have to know the size, instead of view(...)"
     if _BRANCH.search(text):
         always = "" if holds is None else f"; if it always goes the same way, write {holds} above"
         return WHERE + always

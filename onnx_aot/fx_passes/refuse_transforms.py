@@ -31,7 +31,8 @@ def refuse_transforms(program: torch.export.ExportedProgram) -> torch.export.Exp
             where = f" at {places[-1][0]}:{places[-1][1]}" if places else ""
             raise FunctionalizationError(
                 f"the model uses a transform of functions{where}, torch.vmap or one of torch.func, "
-                "of which the captured graph has only the parts"
+                "of which the captured graph has only the parts "
+                "(docs/troubleshooting.md#transforms)"
             )
     return program
 

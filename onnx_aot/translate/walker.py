@@ -139,7 +139,7 @@ class Walker:
         if node.target == FUNCTIONALIZED:
             target = original_call(node).target
             return [] if self._plans_of(target) else [target]
-        if self._plans_for(node, is_complex(node)):
+        if self._plans_for(node, _is_complex(node)):
             return []
         if node.target == FUNCTIONALIZED_BY_TORCH:
             return [node.args[0]]
@@ -250,7 +250,7 @@ class Walker:
             return self._emit_custom_write(node)
         if node in self._kept:
             return self._emit_kept(node.target, node.args, node.kwargs, node.meta["val"])
-        complex_ = is_complex(node)
+        complex_ = _is_complex(node)
         plans = self._plans_for(node, complex_)
         refused: NoCandidateError | None = None
         if plans:
@@ -447,6 +447,11 @@ class Walker:
 def _plan(translation: Translation) -> Plan:
     names = tuple(argument.name for argument in translation.arguments or ())
     return Plan(translation, names, promotes(translation.target))
+
+
+def _is_complex(node: torch.fx.Node) -> bool:
+    """Whether a node needs a translation for complex numbers; functions among arguments do not."""
+    return not isinstance(node.target, HigherOrderOperator) and is_complex(node)
 
 
 def _recorded(argument: Any) -> Any:

@@ -164,7 +164,8 @@ def check_retired(given: Mapping[str, Any], accepted: list[str]) -> None:
     for name, value in given.items():
         retired = RETIRED.get(name)
         if retired is None:
-            close = difflib.get_close_matches(name, accepted, n=1, cutoff=0.5)
+            close = [option for option in accepted if option.startswith(name)]
+            close += difflib.get_close_matches(name, accepted, n=1, cutoff=0.5)
             hint = f"; did you mean {close[0]}?" if close else "."
             raise InvalidOptionError(
                 f"export has no option {name!r}{hint} Options are {', '.join(accepted)}"

@@ -13,13 +13,15 @@ import torch
 from onnx_aot.fx_passes.drop_assertions import drop_assertions
 from onnx_aot.fx_passes.functionalize import functionalize
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
+from onnx_aot.fx_passes.refuse_transforms import refuse_transforms
 
 __all__ = ["FX_PASSES", "passes"]
 
 Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 
 FX_PASSES: tuple[Pass, ...] = (
-    inline_wrappers,  # first: the others have to see every node in one graph
+    refuse_transforms,  # first: what it refuses has tensors that the others cannot look at
+    inline_wrappers,  # early: the others have to see every node in one graph
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
     functionalize,
 )

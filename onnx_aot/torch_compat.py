@@ -30,6 +30,7 @@ __all__ = [
     "OpOverload",
     "OpOverloadPacket",
     "auto_functionalized",
+    "capture_of_bodies",
     "cheap_recompilation",
     "condition_holds",
     "copy_node",
@@ -193,6 +194,26 @@ def override_module_function(
         yield
     finally:
         setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def capture_of_bodies() -> Iterator[None]:
+    """Traces what a higher-order operator is given without gradients, and keeps its regions.
+
+    Without ``DisableTorchFunction`` the switch is recorded, which torch's passes stumble over;
+    without dynamo's option regions that are marked to be compiled once lose their boundaries.
+    """
+    config, option = _private("torch._dynamo", "config"), "inline_single_use_invoke_subgraph"
+    patched = config.patch({option: False}) if hasattr(config, option) else contextlib.nullcontext()
+    before = torch.is_grad_enabled()
+    with patched:
+        try:
+            with torch._C.DisableTorchFunction():
+                torch._C._set_grad_enabled(False)
+            yield
+        finally:
+            with torch._C.DisableTorchFunction():
+                torch._C._set_grad_enabled(before)
 
 
 # --- ExportedProgram -----------------------------------------------------------------------------

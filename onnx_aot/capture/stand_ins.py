@@ -6,9 +6,11 @@ Each gives the capture what it needs and leaves the recorded operator as it is.
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -168,6 +170,60 @@ def _batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: flo
     return torch.ops.torchvision.nms(moved, scores, iou_threshold)  # type: ignore[no-any-return]
 
 
+def _without_gradients(
+    original: Callable[..., Any],
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Any = None,
+) -> Any:
+    """Torch's own traces backward graphs too, which some carried values and nestings refuse.
+
+    Nothing of gradients is exported, and without them functions may write to what is around them.
+    """
+    with torch_compat.capture_of_bodies():
+        return original(function, args, kwargs)
+
+
+def _associative_scan(
+    original: Callable[..., Any],
+    operator: Any,
+    leaves: Sequence[Tensor],
+    dim: int = 0,
+    additional_inputs: Any = (),
+) -> Any:
+    """Torch's generic form unrolls while it is traced; here the scan stays one operator.
+
+    ``operator`` is a partial function around the user's function under ``vmap``.
+    """
+    if torch.compiler.is_dynamo_compiling():  # closures cannot be looked into
+        return original(operator, leaves, dim, additional_inputs)
+    under_vmap = inspect.getclosurevars(operator.keywords["combine_fn"]).nonlocals
+    if "func" not in under_vmap:
+        return original(operator, leaves, dim, additional_inputs)
+    of_slices = functools.partial(
+        operator.func, **{**operator.keywords, "combine_fn": under_vmap["func"]}
+    )
+
+    def scan(combine: Any, values: Any) -> Any:
+        return torch.ops.higher_order.associative_scan(combine, values, additional_inputs=())
+
+    run = vars(sys.modules[_BODIES])["_maybe_compile_and_run_fn"]
+    return run(scan, of_slices, leaves)
+
+
+def _no_cache(original: Callable[..., Any]) -> None:
+    """Torch's knows regions by names that repeat: another function's graph would be captured."""
+
+
+_BODIES = "torch._higher_order_ops.utils"
+
+# Functions that get the one that they replace as their first argument.
+WRAPPERS = (
+    (_BODIES, "_hop_compile_and_call", _without_gradients),
+    ("torch._higher_order_ops.associative_scan", "generic_associative_scan", _associative_scan),
+    ("torch._higher_order_ops.invoke_subgraph", "get_invoke_subgraph_cache", _no_cache),
+)
+
 FUNCTIONS = (
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", _is_causal_hint),
     ("torchvision.ops", "batched_nms", _batched_nms),
@@ -183,4 +239,9 @@ def stand_ins() -> Iterator[None]:
         for module, name, function in FUNCTIONS:
             if module in sys.modules:
                 stack.enter_context(torch_compat.override_module_function(module, name, function))
+        for module, name, wrapper in WRAPPERS:
+            original = getattr(sys.modules.get(module), name, None)
+            if original is not None:
+                replaced = functools.partial(wrapper, original)
+                stack.enter_context(torch_compat.override_module_function(module, name, replaced))
         yield

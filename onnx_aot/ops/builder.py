@@ -21,6 +21,7 @@ from onnxscript import BuilderBase
 
 from onnx_aot import dtypes
 from onnx_aot.ops.checks import Checks
+from onnx_aot.ops.functions import FunctionBuilder
 from onnx_aot.ops.onnx_schemas import (
     OnnxOperator,
     onnx_operator,
@@ -65,7 +66,7 @@ _ATTRIBUTE_FORMS: dict[ir.AttributeType, Any] = {
 }
 
 
-class Builder(Checks, SizeContents, SubgraphBuilder, BuilderBase):
+class Builder(Checks, FunctionBuilder, SizeContents, SubgraphBuilder, BuilderBase):
     """Collects the nodes that translations emit.
 
     Attributes:

@@ -5,9 +5,10 @@ Formats are torch.onnx's (2.13), so that tools that read its models read ours.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import onnx_ir as ir
@@ -47,11 +48,14 @@ class Metadata:
         self._level = level
         self._root = None if relative_to is None else os.path.abspath(relative_to) + os.sep
         self._class_names: dict[Any, str] = {}
+        self._around: tuple[torch.fx.Node, ...] = ()
 
     def stamp(self, nodes: Iterable[ir.Node], fx_node: torch.fx.Node) -> None:
         """Writes the same properties on every ONNX node that an FX node became."""
         properties: dict[str, str] | None = None
         for node in nodes:
+            if FX_NODE in node.meta:  # of a body, stamped with the body's own nodes
+                continue
             node.meta[FX_NODE] = fx_node.name
             if properties is None:
                 properties = {} if self._level == "none" else self._properties(fx_node)
@@ -59,12 +63,28 @@ class Metadata:
             for graph in subgraphs(node):
                 self.stamp(graph, fx_node)
 
+    @contextlib.contextmanager
+    def inside(self, caller: torch.fx.Node | None) -> Iterator[None]:
+        """Nodes are those of a body that is given to ``caller``, which is a scope around them."""
+        before = self._around
+        self._around = before if caller is None else (*before, caller)
+        try:
+            yield
+        finally:
+            self._around = before
+
     def _properties(self, fx_node: torch.fx.Node) -> dict[str, str]:
         scopes = []
         classes = []
-        for scope, class_ in (fx_node.meta.get("nn_module_stack") or {}).values():
+        stack = fx_node.meta.get("nn_module_stack")
+        if not stack and self._around:  # most bodies have none of their own
+            stack = self._around[0].meta.get("nn_module_stack")
+        for scope, class_ in (stack or {}).values():
             scopes.append(scope)
             classes.append(self._class_name(class_))
+        for caller in self._around:
+            scopes.append(caller.name)
+            classes.append(str(caller.target))
         scopes.append(fx_node.name)
         classes.append(str(fx_node.target))
         namespace = "/".join(f"{s}: {c}" for s, c in zip(scopes, classes, strict=True))

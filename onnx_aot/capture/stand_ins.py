@@ -193,7 +193,8 @@ def _associative_scan(
 ) -> Any:
     """Torch's generic form unrolls while it is traced; here the scan stays one operator.
 
-    ``operator`` is a partial function around the user's function under ``vmap``.
+    ``operator`` is a partial function around the user's function under ``vmap``. The operator is
+    for functions that a GPU kernel can be made of, which is no concern here.
     """
     if torch.compiler.is_dynamo_compiling():  # closures cannot be looked into
         return original(operator, leaves, dim, additional_inputs)
@@ -208,7 +209,9 @@ def _associative_scan(
         return torch.ops.higher_order.associative_scan(combine, values, additional_inputs=())
 
     run = vars(sys.modules[_BODIES])["_maybe_compile_and_run_fn"]
-    return run(scan, of_slices, leaves)
+    accepting = ("torch._inductor.utils", "is_pointwise_use", lambda *_, **__: True)
+    with torch_compat.override_module_function(*accepting):
+        return torch_compat.pytree.tree_leaves(run(scan, of_slices, leaves))
 
 
 def _no_cache(original: Callable[..., Any]) -> None:

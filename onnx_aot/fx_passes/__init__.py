@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import torch
 
+from onnx_aot.fx_passes.block_masks import drop_block_masks
 from onnx_aot.fx_passes.body_writes import functionalize_bodies
 from onnx_aot.fx_passes.drop_assertions import drop_assertions
 from onnx_aot.fx_passes.functionalize import functionalize
@@ -21,6 +22,7 @@ Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 
 FX_PASSES: tuple[Pass, ...] = (
     inline_wrappers,  # first: the others have to see every node in one graph
+    drop_block_masks,  # before all that looks at what they are made of
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
     functionalize_bodies,  # before functionalize, which needs to know what the bodies write
     functionalize,

@@ -16,6 +16,7 @@ from onnx_aot.fx_passes.functionalize import functionalize_graph
 from onnx_aot.ops.bodies import Body
 from onnx_aot.ops.complex_values import Complex
 from onnx_aot.torch_compat import pytree, symbolic_expression
+from onnx_aot.translate.decompose import distinct
 from onnx_aot.translate.dimensions import CONTENT_SIZE, Dimension
 
 if TYPE_CHECKING:
@@ -23,9 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Bodies", "nodes_and_bodies"]
 
+FLEX = torch.ops.higher_order.flex_attention
+
 
 def nodes_and_bodies(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
-    """The nodes of a graph, and those of the bodies in it, each body once."""
+    """The nodes of a graph, and those of the bodies in it, each body once.
+
+    What ``flex_attention`` is given is not translated as it is, and left out.
+    """
     seen: set[int] = set()
 
     def inside(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
@@ -33,7 +39,7 @@ def nodes_and_bodies(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
             body = body_of(node) if node.op == "get_attr" else None
             if body is None:
                 yield node
-            elif id(body) not in seen:
+            elif id(body) not in seen and any(user.target != FLEX for user in node.users):
                 seen.add(id(body))
                 yield from inside(body.graph)
 
@@ -56,7 +62,9 @@ class Bodies:
         mode = torch_compat.fake_mode_of(examples)
         try:
             with torch_compat.refuse_fixed_sizes():
-                module = torch_compat.trace_fake(function, list(examples), mode)
+                module = torch_compat.trace_fake(
+                    function, distinct(list(examples), mode), mode
+                )
             module.graph = functionalize_graph(module.graph)
         except Exception:  # of torch's rules for vmap, which may refuse anything
             return None

@@ -181,7 +181,7 @@ class Walker:
 
     def visit(self, node: torch.fx.Node) -> None:
         """Translates one node of a graph or body, and names and stamps what it became."""
-        if node.op == "get_attr":
+        if node.op == "get_attr" and node.users:
             self.values[node] = self._attribute(node)
         if node.op != "call_function":
             return

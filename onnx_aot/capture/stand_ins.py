@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 from onnx_aot import torch_compat
 
@@ -218,11 +219,20 @@ def _no_cache(original: Callable[..., Any]) -> None:
     """Torch's knows regions by names that repeat: another function's graph would be captured."""
 
 
+def _with_context(original: Callable[..., Any], run: Any) -> Any:
+    """Torch asks every checkpoint in a function for the context that only some have."""
+    module = getattr(getattr(run, "__self__", None), "module", None)
+    if isinstance(module, torch.fx.GraphModule):
+        module.meta.setdefault("_checkpoint_context_fn", torch.utils.checkpoint.noop_context_fn)
+    return original(run)
+
+
 _BODIES = "torch._higher_order_ops.utils"
 
 # Functions that get the one that they replace as their first argument.
 WRAPPERS = (
     (_BODIES, "_hop_compile_and_call", _without_gradients),
+    ("torch._higher_order_ops.wrap", "reenter_make_fx", _with_context),
     ("torch._higher_order_ops.associative_scan", "generic_associative_scan", _associative_scan),
     ("torch._higher_order_ops.invoke_subgraph", "get_invoke_subgraph_cache", _no_cache),
 )

@@ -133,6 +133,7 @@ def inline_wrappers_in(module: Any) -> bool:
     ]
     for node in wrappers:
         _inline(module, node)
+    _end_autocast(module.graph)
     return bool(wrappers)
 
 
@@ -206,6 +207,24 @@ def _cast_operands(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
     node.args = torch.fx.map_arg(node.args, cast)
     node.kwargs = torch.fx.map_arg(node.kwargs, cast)
+
+
+def _end_autocast(graph: torch.fx.Graph) -> None:
+    """Takes out the marks of regions that torch made no wrapper of, such as one around ``cond``."""
+    regions: dict[torch.fx.Node, bool] = {}
+    for node in list(graph.nodes):
+        name = _name(node) if node.op == "call_function" else ""
+        if name == "_enter_autocast":
+            regions[node] = bool(node.args[AUTOCAST_ENABLED])
+        elif name == "_exit_autocast":
+            opened: Any = node.args[0]
+            del regions[opened]
+            graph.erase_node(node)
+            graph.erase_node(opened)
+        elif node.op == "call_function" and regions and next(reversed(regions.values())):
+            _cast_operands(graph, node)
+            for inner in bodies(node):
+                _cast_in(inner.graph)
 
 
 def _cast_in(graph: torch.fx.Graph) -> None:

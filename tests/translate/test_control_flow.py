@@ -329,7 +329,6 @@ WRAPPED = [
 CASES = [*CONDITIONALS, *LOOPS, *WRITES, *NESTED, *WRAPPED]
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch, while it traces checkpoints
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.function.__name__)
 def test_control_flow(case: Case) -> None:
     check(case)

@@ -30,7 +30,6 @@ __all__ = [
     "OpOverload",
     "OpOverloadPacket",
     "auto_functionalized",
-    "capture_of_bodies",
     "cheap_recompilation",
     "condition_holds",
     "copy_node",
@@ -44,6 +43,7 @@ __all__ = [
     "functionalized_by_torch",
     "is_symbol",
     "keep_frames_of",
+    "keep_regions",
     "keep_small_sizes_dynamic",
     "marked_as_onnx_export",
     "missing_fake_kernels",
@@ -61,6 +61,7 @@ __all__ = [
     "symbolic_expression",
     "trace_fake",
     "without_fake_mode",
+    "without_gradients",
     "without_log_file",
 ]
 
@@ -74,11 +75,8 @@ def _private(module: str, attribute: str) -> Any:
 
 
 auto_functionalized: Any = getattr(torch.ops.higher_order, "auto_functionalized", None)
-"""Torch's functional form of custom operators that write in place.
-
-Where it is None, programs with such operators go through ``run_decompositions``, and errors about
-them name torch's own replacement.
-"""
+"""Torch's functional form of custom operators that write in place; without it, programs with such
+operators go through ``run_decompositions``, and errors about them name torch's own replacement."""
 
 
 # --- capture -------------------------------------------------------------------------------------
@@ -196,24 +194,23 @@ def override_module_function(
         setattr(owner, name, before)
 
 
-@contextlib.contextmanager
-def capture_of_bodies() -> Iterator[None]:
-    """Traces what a higher-order operator is given without gradients, and keeps its regions.
-
-    Without ``DisableTorchFunction`` the switch is recorded, which torch's passes stumble over;
-    without dynamo's option regions that are marked to be compiled once lose their boundaries.
-    """
+def keep_regions() -> contextlib.AbstractContextManager[Any]:
+    """Keeps regions of ``nested_compile_region``. Without dynamo's option they are inlined."""
     config, option = _private("torch._dynamo", "config"), "inline_single_use_invoke_subgraph"
-    patched = config.patch({option: False}) if hasattr(config, option) else contextlib.nullcontext()
-    before = torch.is_grad_enabled()
-    with patched:
-        try:
-            with torch._C.DisableTorchFunction():
-                torch._C._set_grad_enabled(False)
-            yield
-        finally:
-            with torch._C.DisableTorchFunction():
-                torch._C._set_grad_enabled(before)
+    return config.patch({option: False} if hasattr(config, option) else {})  # type: ignore
+
+
+@contextlib.contextmanager
+def without_gradients() -> Iterator[None]:
+    """Traces without gradients. Without ``DisableTorchFunction`` the switch itself is recorded."""
+    before, hidden = torch.is_grad_enabled(), torch._C.DisableTorchFunction
+    with hidden():
+        torch._C._set_grad_enabled(False)
+    try:
+        yield
+    finally:
+        with hidden():
+            torch._C._set_grad_enabled(before)
 
 
 # --- ExportedProgram -----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.fx.traceback
 import torch.utils.checkpoint
 
 from onnx_aot import torch_compat
@@ -180,8 +181,16 @@ def _without_gradients(
     """Torch's own traces backward graphs too, which some carried values and nestings refuse.
 
     Nothing of gradients is exported, and without them functions may write to what is around them.
+    Nodes of the functions keep the user's lines.
     """
-    with torch_compat.capture_of_bodies():
+    reused = ("torch._dynamo.variables.invoke_subgraph", "is_reuse_eligible", lambda *_: False)
+    with (
+        torch_compat.without_gradients(),
+        torch_compat.override_module_function(
+            *reused
+        ),  # fails for some; equal ones are found later
+        torch.fx.traceback.preserve_node_meta(),
+    ):
         return original(function, args, kwargs)
 
 
@@ -227,11 +236,64 @@ def _with_context(original: Callable[..., Any], run: Any) -> Any:
     return original(run)
 
 
+@functools.cache
+def _blocks_operator() -> Any:
+    """An operator of the right shape; a model that reads the blocks themselves is refused."""
+
+    @torch.library.custom_op("onnx_aot::blocks_of_mask", mutates_args=())
+    def blocks_of_mask(mask: Tensor, rows: int, columns: int) -> Tensor:
+        raise NotImplementedError
+
+    @blocks_of_mask.register_fake
+    def _(mask: Tensor, rows: int, columns: int) -> Tensor:
+        return mask.new_empty((*mask.shape[:2], rows, columns), dtype=torch.int32)
+
+    return blocks_of_mask
+
+
+def _block_mask(
+    original: Callable[..., Any],
+    mask: Tensor,
+    Q_BLOCK_SIZE: int = 128,  # noqa: N803
+    KV_BLOCK_SIZE: int = 128,  # noqa: N803
+    separate_full_blocks: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Torch's function asks how many blocks there are, which limits the lengths.
+
+    ``flex_attention`` is translated with the mask's function, not with its blocks.
+    """
+    mask = mask.expand((1,) * (4 - mask.dim()) + tuple(mask.shape))
+    rows = (mask.shape[2] + Q_BLOCK_SIZE - 1) // Q_BLOCK_SIZE
+    columns = (mask.shape[3] + KV_BLOCK_SIZE - 1) // KV_BLOCK_SIZE
+    blocks = _blocks_operator()(mask, rows, columns)
+    return blocks, blocks if separate_full_blocks else None
+
+
+def _ordered(original: Callable[..., Any], blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Likewise; counts of blocks per row, and the blocks."""
+    indices = _blocks_operator()(blocks, blocks.shape[2], blocks.shape[3])
+    return indices.sum(-1, dtype=torch.int32), indices
+
+
+def _transposed(
+    original: Callable[..., Any], counts: Tensor, blocks: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Likewise, per column."""
+    if blocks.dim() != 4:
+        return original(counts, blocks)  # type: ignore[no-any-return]
+    indices = _blocks_operator()(blocks, blocks.shape[3], blocks.shape[2])
+    return indices.sum(-1, dtype=torch.int32), indices
+
+
 _BODIES = "torch._higher_order_ops.utils"
+_FLEX = "torch.nn.attention.flex_attention"
 
 # Functions that get the one that they replace as their first argument.
 WRAPPERS = (
     (_BODIES, "_hop_compile_and_call", _without_gradients),
+    (_FLEX, "_convert_mask_to_block_mask", _block_mask),
+    (_FLEX, "_dense_to_ordered", _ordered),
+    (_FLEX, "_transpose_ordered", _transposed),
     ("torch._higher_order_ops.wrap", "reenter_make_fx", _with_context),
     ("torch._higher_order_ops.associative_scan", "generic_associative_scan", _associative_scan),
     ("torch._higher_order_ops.invoke_subgraph", "get_invoke_subgraph_cache", _no_cache),
@@ -249,6 +311,7 @@ def stand_ins() -> Iterator[None]:
     """Puts the replacements in place for the duration."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch_compat.override_composite_kernels(KERNELS))
+        stack.enter_context(torch_compat.keep_regions())
         for module, name, function in FUNCTIONS:
             if module in sys.modules:
                 stack.enter_context(torch_compat.override_module_function(module, name, function))

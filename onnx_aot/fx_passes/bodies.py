@@ -75,7 +75,9 @@ def operands(node: torch.fx.Node) -> list[Any] | None:
     """
     if node.target == higher_order.invoke_subgraph:
         return list(node.args[2:])
-    positions = _OPERANDS.get(node.target)
+    target: Any = node.target
+    positions = _OPERANDS.get(target)
     if positions is None:
         return None
-    return [item for position in positions for item in node.args[position]]  # type: ignore[union-attr]
+    arguments: Any = node.args
+    return [item for position in positions for item in arguments[position]]

@@ -10,8 +10,8 @@ import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
 from onnx_aot.fx_passes.bodies import bodies, every_body, operands, placeholders, returned
-from onnx_aot.fx_passes.functionalize import functionalized
 from onnx_aot.fx_passes.functional_twins import WRITTEN
+from onnx_aot.fx_passes.functionalize import functionalized
 
 __all__ = ["functionalize_bodies"]
 

@@ -64,8 +64,9 @@ IRREGULAR = {
 def written_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The FX nodes whose tensors a call writes, in the order of its arguments."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
-        given = operands(node) if WRITTEN in node.kwargs else None
-        return [given[position] for position in node.kwargs[WRITTEN]] if given else []  # type: ignore[union-attr]
+        positions: Any = node.kwargs.get(WRITTEN, ())
+        operands_given = operands(node) if positions else None
+        return [operands_given[position] for position in positions] if operands_given else []
     if node.target in STATISTICS:
         positions, flag = STATISTICS[node.target]
         found = [node.args[p] for p in positions] if node.args[flag] else []

@@ -36,6 +36,7 @@ class Body:
     trace: Callable[[Callable[..., Any], Sequence[Any]], torch.fx.GraphModule | None]
 
     def __call__(self, *operands: Any) -> list[Any]:
+        """Emits it with its parameters bound to the operands."""
         return self.emit(self.module, operands)
 
     @property

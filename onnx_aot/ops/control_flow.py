@@ -174,9 +174,7 @@ def _over_slices(
     count = len(before)
 
     def body(*inner: Value) -> list[Value]:
-        after, made = step(
-            rebuilt(inner[:count], initial[1]), rebuilt(inner[count:], sequences[1])
-        )
+        after, made = step(rebuilt(inner[:count], initial[1]), rebuilt(inner[count:], sequences[1]))
         return [*flat(op, after, initial[1]), *flat(op, made, stacked)]
 
     made: list[Value] = []
@@ -240,7 +238,9 @@ def associative_scan(
         earlier = [op.Gather(value, op.Max(before, 0), axis=0) for value in current]
         for value, shifted in zip(current, earlier, strict=True):
             shifted.shape = value.shape
-        returned = joined(*rebuilt(earlier, recorded), *rebuilt(current, recorded), *additional_inputs)
+        returned = joined(
+            *rebuilt(earlier, recorded), *rebuilt(current, recorded), *additional_inputs
+        )
         first = op.Less(before, 0)
         return [op.Mul(distance, 2)] + [
             op.Where(_aligned(op, first, value), value, result)

@@ -61,7 +61,9 @@ def flex_attention(
     log_sum = op.Mul(op.Add(op.Log(total), shift), 1.0 / math.log(2.0))
     highest = op.Mul(largest, 1.0 / math.log(2.0))
     statistics = [op.Squeeze(v, [-1]) for v in (log_sum, highest)]
-    kept = [op.cast(v, dtypes.to_onnx(r.dtype)) for v, r in zip(statistics, recorded[1:], strict=True)]
+    kept = [
+        op.cast(v, dtypes.to_onnx(r.dtype)) for v, r in zip(statistics, recorded[1:], strict=True)
+    ]
     return [attended, *kept]
 
 

@@ -91,12 +91,16 @@ class FunctionBuilder:
     @contextmanager
     def _closed_scope(self: Builder) -> Iterator[None]:  # type: ignore[misc]
         """Nothing that is known of values outside is used inside."""
-        held = self._sizes, self._size_sources, self._checked, self._conditions
-        self._sizes, self._size_sources, self._checked, self._conditions = {}, {}, None, set()
+        sizes, sources = self._sizes, self._size_sources
+        checked, conditions = self._checked, self._conditions
+        self._sizes, self._size_sources = {}, {}
+        self._conditions = set()
+        self.forget_checks()
         try:
             yield
         finally:
-            self._sizes, self._size_sources, self._checked, self._conditions = held
+            self._sizes, self._size_sources = sizes, sources
+            self._checked, self._conditions = checked, conditions
 
     def _own_constants(self: Builder, graph: ir.Graph, name: str) -> None:  # type: ignore[misc]
         """Makes the constants of the main graph that a function reads nodes of its own."""

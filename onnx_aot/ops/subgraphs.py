@@ -50,14 +50,14 @@ class SubgraphBuilder:
                 returned[0] = self.guarded(returned[0], copied=False)
             own = set(nodes)
             for value in returned:
-                producer = value.producer()
-                if producer not in own or value in results:
-                    # an output is a value of the subgraph's own, and each a different one
-                    copy = ir.Value(type=value.type, shape=value.shape)
-                    self.carry(copy)
-                    nodes.append(ir.Node("", "Identity", [value], outputs=[copy]))
-                    value = copy
-                results.append(value)
+                if value.producer() in own and value not in results:
+                    results.append(value)
+                    continue
+                # an output is a value of the subgraph's own, and each a different one
+                copy = ir.Value(type=value.type, shape=value.shape)
+                self.carry(copy)
+                nodes.append(ir.Node("", "Identity", [value], outputs=[copy]))
+                results.append(copy)
         return ir.Graph(inputs, results, nodes=nodes, name=name)
 
     def loop(  # type: ignore[misc]

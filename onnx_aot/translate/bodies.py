@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +61,7 @@ class Bodies:
         mode = torch_compat.fake_mode_of(examples)
         try:
             with torch_compat.refuse_fixed_sizes():
-                module = torch_compat.trace_fake(
-                    function, distinct(list(examples), mode), mode
-                )
+                module = torch_compat.trace_fake(function, distinct(list(examples), mode), mode)
             module.graph = functionalize_graph(module.graph)
         except Exception:  # of torch's rules for vmap, which may refuse anything
             return None
@@ -100,7 +97,9 @@ class Bodies:
         operands: Sequence[Any],
     ) -> dict[Any, Dimension | None]:
         """The body's own symbols, with the sizes that they stand for where these are known."""
-        outside = _symbols_of(node.meta.get("val") for node in caller.all_input_nodes) if caller else {}
+        outside = (
+            _symbols_of(node.meta.get("val") for node in caller.all_input_nodes) if caller else {}
+        )
         own: dict[Any, Dimension | None] = {
             symbol: None
             for name, symbol in _symbols_of(node.meta.get("val") for node in nodes).items()
@@ -137,14 +136,14 @@ class Bodies:
 
 def _sizes(recorded: Any, operand: Any) -> Iterator[tuple[torch.SymInt, Dimension]]:
     """Recorded symbolic sizes of a parameter, with those of the value that it is bound to."""
-    if isinstance(recorded, torch.SymInt) and isinstance(operand, int):
-        yield recorded, operand
-    shape = operand.shape if isinstance(operand, (ir.Value, Complex)) else None
-    if isinstance(recorded, torch.Tensor) and shape is not None:
-        if len(shape) == recorded.dim():
-            for size, given in zip(recorded.shape, shape.dims, strict=True):
-                if isinstance(size, torch.SymInt):
-                    yield size, given
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(recorded, torch.Tensor):
+        shape = operand.shape if isinstance(operand, (ir.Value, Complex)) else None
+        if shape is not None and len(shape) == recorded.dim():
+            pairs = list(zip(recorded.shape, shape.dims, strict=True))
+    elif type(operand) is int:
+        pairs = [(recorded, operand)]
+    yield from (pair for pair in pairs if isinstance(pair[0], torch.SymInt))
 
 
 def _symbols_of(recorded: Any) -> dict[str, Any]:

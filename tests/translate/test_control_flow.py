@@ -127,7 +127,8 @@ def complex_numbers(m: Model, x: Tensor) -> Any:
 
 def of_a_dict(m: Model, x: Tensor) -> Any:
     return while_loop(
-        lambda s: s["i"] < 3, lambda s: ({"i": s["i"] + 1, "x": [s["x"][0] * 2]},),
+        lambda s: s["i"] < 3,
+        lambda s: ({"i": s["i"] + 1, "x": [s["x"][0] * 2]},),
         ({"i": zero(), "x": [x]},),
     )
 
@@ -221,7 +222,7 @@ WRITES = [
 
 
 def doubled_or_mapped(m: Model, y: Tensor) -> Any:
-    return torch.cond(y.sum() > 0, lambda y: m.linear(y), lambda y: y * 2, (y,))
+    return torch.cond(y.sum() > 0, m.linear, lambda y: y * 2, (y,))
 
 
 def cond_in_while(m: Model, x: Tensor) -> Any:
@@ -275,12 +276,11 @@ NESTED = [
 
 class Square(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
+    def forward(_: Any, x: Tensor) -> Tensor:
         return x * x
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+    def backward(_: Any, gradient: Tensor) -> Tensor:
         return gradient
 
 
@@ -307,7 +307,7 @@ def without_gradient(m: Model, x: Tensor) -> Any:
 
 def cond_under_autocast(m: Model, x: Tensor) -> Any:
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        return torch.cond(x.sum() > 0, lambda x: m.linear(x), lambda x: m.linear(x * 2), (x,))
+        return torch.cond(x.sum() > 0, m.linear, lambda x: m.linear(x * 2), (x,))
 
 
 def autocast_in_cond(m: Model, x: Tensor) -> Any:

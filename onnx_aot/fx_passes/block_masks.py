@@ -10,15 +10,12 @@ import torch.fx
 
 from onnx_aot.fx_passes.bodies import every_body
 from onnx_aot.fx_passes.functional_twins import written_nodes
+from onnx_aot.fx_passes.vmap import is_mark, is_marked_value
 
 __all__ = ["drop_block_masks"]
 
 BLOCK_MASK = 4
 """Position of the block mask among the arguments; its function is its last element."""
-
-# Torch's marks where a function under vmap begins and ends.
-VMAP_MODULE = "torch._functorch.predispatch"
-VMAP_VALUES = ("_add_batch_dim", "_remove_batch_dim")
 
 
 def drop_block_masks(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -66,9 +63,8 @@ def _erase_sources(graph: torch.fx.Graph, dropped: Iterable[torch.fx.Node]) -> N
     for node in reversed(graph.nodes):
         if node in erased:
             graph.erase_node(node)
-    marks = [node for node in graph.nodes if _module(node) == VMAP_MODULE]
-    values = [node for node in marks if getattr(node.target, "__name__", "") in VMAP_VALUES]
-    if not any(node.users for node in values):
+    marks = [node for node in graph.nodes if is_mark(node)]
+    if not any(is_marked_value(node) and node.users for node in marks):
         for node in reversed(marks):
             graph.erase_node(node)
 
@@ -92,7 +88,3 @@ def _is_assertion(node: torch.fx.Node) -> bool:
     """Whether a node checks something that the user wrote; types of the masks are no matter."""
     name = str(node.target)
     return "_assert_" in name and "_assert_tensor_metadata" not in name
-
-
-def _module(node: torch.fx.Node) -> str:
-    return str(getattr(node.target, "__module__", "")) if node.op == "call_function" else ""

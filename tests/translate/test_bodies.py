@@ -63,6 +63,8 @@ def test_nodes_of_bodies_have_names_and_metadata_of_their_own() -> None:
     for value in values:
         assert value.dtype is not None, value
         assert value.shape is not None, value
+    for node in (*program.model.graph, *nodes.values()):
+        assert any(v.uses() or v.is_graph_output() for v in node.outputs), node
     assert {str(s) for s in sine.outputs[0].shape or ()} == {"batch", "3"}
 
 

@@ -147,7 +147,7 @@ LOOPS = [
     Case(sizes_of_steps),
     Case(by_flag),
     Case(complex_numbers),
-    Case(of_a_dict),
+    Case(of_a_dict, containers=True),
     Case(new_constants),
 ]
 

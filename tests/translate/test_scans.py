@@ -69,7 +69,7 @@ def wide_slices(m: Model, x: Tensor) -> Any:
 SCANS = [
     Case(running_sum, nodes=("Scan",)),
     Case(recurrent),
-    Case(backwards_along_another_axis),
+    Case(backwards_along_another_axis, containers=True),
     Case(scan_in_scan),
     Case(wide_slices),
     Case(running_sum, inputs=((torch.ones(5, 3),),), nodes=("Scan",)),

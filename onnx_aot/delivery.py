@@ -26,6 +26,7 @@ __all__ = [
     "check_dimensions",
     "note_dimensions",
     "note_dropped",
+    "note_inline",
     "note_lossy",
     "note_separated",
 ]
@@ -235,4 +236,14 @@ def note_lossy(record: ExportRecord, target: str) -> None:
             record,
             f"{target} has no kernel for the type of some nodes, which run in another and may be "
             f"less precise: {', '.join(lossy)}. target=None leaves them as they are",
+        )
+
+
+def note_inline(record: ExportRecord, calls: Sequence[str]) -> None:
+    """Says which calls of modules that were to be functions are not."""
+    if calls:
+        note(
+            record,
+            f"the nodes of {', '.join(calls)} stay in the graph: something outside of the module "
+            "reads one of its values and gives the module another",
         )

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import os
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -74,6 +74,7 @@ def export(
     runtime_checks: bool = False,
     state: Literal["outputs", "drop", "io"] = "outputs",
     weights_as_inputs: bool | Sequence[str] = False,
+    export_modules_as_functions: bool | Collection[type[Any] | str] = False,
     **retired: Any,
 ) -> ONNXProgram:
     """Exports a model to ONNX. Takes what ``torch.onnx.export(..., dynamo=True)`` takes.
@@ -138,6 +139,10 @@ def export(
         weights_as_inputs: True makes every parameter and buffer that the graph uses an input of it,
             after the model's own; a list of names, which may hold ``*``, those. The program feeds
             the values in ``ONNXProgram.weights`` by itself.
+        export_modules_as_functions: Classes of modules, or their names: each call of such a module
+            becomes a call of a local function of the model, with the module's weights as inputs;
+            calls that consist of the same nodes share one. True takes blocks that repeat. The
+            graph has no such functions otherwise; ``ONNXProgram.inline`` puts them back into it.
         **retired: Options of earlier exporters: accepted with a warning where they change nothing.
 
     Returns:
@@ -165,6 +170,7 @@ def export(
         state=state,
         weights_as_inputs=weights_as_inputs,
         custom_translation_table=custom_translation_table,
+        export_modules_as_functions=export_modules_as_functions,
         optimize=optimize,
         target=target,
         metadata=metadata,
@@ -233,9 +239,17 @@ def _build(
     record: ExportRecord,
 ) -> tuple[ONNXProgram, _Reference]:
     """The stages, in order."""
-    from onnx_aot.delivery import check_delivered, note_dropped, note_lossy, note_separated
+    from onnx_aot.delivery import (
+        check_delivered,
+        note_dropped,
+        note_inline,
+        note_lossy,
+        note_separated,
+    )
     from onnx_aot.fx_passes.drop_state import drop_state
     from onnx_aot.ir_passes import run_passes
+    from onnx_aot.ir_passes.module_functions import keep_calls_apart, modules_as_functions
+    from onnx_aot.module_calls import module_calls, wanted_classes
     from onnx_aot.program.program import ONNXProgram
 
     with stage(record, "capture"):
@@ -248,6 +262,10 @@ def _build(
     with stage(record, "translate"):
         translated = _translate(captured, requested, options, record)
         onnx_model = translated.model
+    calls = module_calls(captured.graph) if options.export_modules_as_functions else {}
+    functions = wanted_classes(options.export_modules_as_functions, calls)
+    if functions:
+        keep_calls_apart(onnx_model, calls, functions)
     if options.optimize:
         with stage(record, "ir_passes"):
             run_passes(onnx_model)
@@ -257,6 +275,8 @@ def _build(
         with stage(record, "legalize"):
             record.adaptations = legalize(onnx_model, options.target)
             note_lossy(record, options.target)
+    if functions:
+        note_inline(record, modules_as_functions(onnx_model, calls, functions))
     program = ONNXProgram(
         onnx_model,
         captured,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 __all__ = [
+    "APART",
+    "CAPTURED_NODE",
+    "CLASS_HIERARCHY",
     "COMPLEX",
     "CONSTRAINTS",
     "DIMENSIONS",
@@ -10,6 +13,8 @@ __all__ = [
     "FX_NODE",
     "INPUT_KIND",
     "INPUT_PERSISTENT",
+    "NAMESPACE",
+    "NAME_SCOPES",
     "ORIGINAL_NAME",
     "OUTPUT_KIND",
     "SIGNATURE",
@@ -19,8 +24,18 @@ __all__ = [
 FX_NODE = "fx_node"
 """In ``Node.meta``, which is not saved: which FX node an ONNX node comes from."""
 
+APART = "apart"
+"""In ``Node.meta`` likewise: nodes that differ in it are not made one, however equal they are."""
+
 DROPPED_STATE = "onnx_aot.dropped_state"
 """In ``GraphModule.meta`` of a captured program: what ``state="drop"`` took from its signature."""
+
+CAPTURED_NODE = "pkg.torch.onnx.fx_node"
+NAME_SCOPES = "pkg.torch.onnx.name_scopes"
+CLASS_HIERARCHY = "pkg.torch.onnx.class_hierarchy"
+NAMESPACE = "namespace"
+"""On nodes: the FX node as text, the modules around it and then itself, their classes, and both as
+one path."""
 
 INPUT_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 INPUT_PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"

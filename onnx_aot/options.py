@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from onnx_aot.errors import InvalidOptionError, warn
@@ -35,6 +35,7 @@ class Options:
     state: Literal["outputs", "drop", "io"] = "outputs"
     weights_as_inputs: bool | Sequence[str] = False
     custom_translation_table: Mapping[Any, Any] | None = None
+    export_modules_as_functions: bool | Collection[type[Any] | str] = False
     optimize: bool = True
     target: str | None = "onnxruntime"
     metadata: Literal["full", "light", "none"] = "full"
@@ -71,6 +72,7 @@ def check_options(options: Options) -> None:
     check_choice("on_specialized", options.on_specialized, ("error", "warn", "allow"))
     check_choice("state", options.state, ("outputs", "drop", "io"))
     _check_weights(options.weights_as_inputs)
+    _check_classes(options.export_modules_as_functions)
     if not isinstance(options.opset, int) or not MIN_OPSET <= options.opset <= MAX_OPSET:
         raise InvalidOptionError(
             f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are emitted"
@@ -102,6 +104,17 @@ def _mode(value: Any) -> str:
     return str(getattr(value, "name", value)).rpartition(".")[2].upper()
 
 
+def _check_classes(given: Any) -> None:
+    is_collection = isinstance(given, Collection) and not isinstance(given, str)
+    if not isinstance(given, bool) and not (
+        is_collection and all(isinstance(entry, (type, str)) for entry in given)
+    ):
+        raise InvalidOptionError(
+            f"export_modules_as_functions is {given!r}; it is True, False, or a set of classes of "
+            'modules, or of their names such as "torch.nn.modules.linear.Linear"'
+        )
+
+
 RETIRED: dict[str, Retired] = {
     "training": Retired(
         lambda value: _mode(value) in ("EVAL", "PRESERVE"),
@@ -115,9 +128,6 @@ RETIRED: dict[str, Retired] = {
     "custom_opsets": Retired(
         lambda value: not value,
         "emit the operators in custom_translation_table with the domain and version you want",
-    ),
-    "export_modules_as_functions": Retired(
-        lambda value: not value, "modules are exported inline; leave the option out"
     ),
     "autograd_inlining": Retired(
         bool,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "collection_paused",
     "dump_program",
+    "logged_to",
     "new_record",
     "note",
     "profiled",
@@ -78,9 +79,16 @@ def progress(verbose: bool | None) -> Iterator[None]:
     if not verbose:
         yield
         return
-    package = logging.getLogger("onnx_aot")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("[onnx_aot] %(message)s"))
+    with logged_to(handler):
+        yield
+
+
+@contextlib.contextmanager
+def logged_to(handler: logging.Handler) -> Iterator[None]:
+    """Hands the stages that the package logs to a handler, whatever its level was before."""
+    package = logging.getLogger("onnx_aot")
     level = package.level
     package.addHandler(handler)
     package.setLevel(logging.INFO)

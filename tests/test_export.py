@@ -59,7 +59,6 @@ def test_takes_every_parameter_of_torch_onnx_export() -> None:
         "operator_export_type",
         "do_constant_folding",
         "custom_opsets",
-        "export_modules_as_functions",
         "autograd_inlining",
     }
     assert set(theirs) - set(ours) == retired
@@ -78,7 +77,6 @@ def test_takes_every_parameter_of_torch_onnx_export() -> None:
         ({"training": "EVAL"}, "model.eval"),
         ({"operator_export_type": "ONNX"}, "custom_translation_table"),
         ({"custom_opsets": None}, "custom_translation_table"),
-        ({"export_modules_as_functions": False}, "inline"),
         ({"autograd_inlining": True}, "inlined"),
         ({"fallback": True}, "one exporter"),
         ({"dynamo": False}, "one exporter"),
@@ -96,7 +94,8 @@ def test_harmless_retired_options_warn(option: dict[str, Any], advice: str) -> N
         ({"training": "TRAINING"}, "model.train"),
         ({"operator_export_type": "ONNX_ATEN"}, "custom_translation_table"),
         ({"custom_opsets": {"d": 1}}, "custom_translation_table"),
-        ({"export_modules_as_functions": True}, "inline"),
+        ({"export_modules_as_functions": "Linear"}, "set of classes"),
+        ({"export_modules_as_functions": {"Lime"}}, "calls no module"),
         ({"autograd_inlining": False}, "inlined"),
         ({"opset": 18}, "did you mean opset_version"),
         ({"nonsense": 1}, "no option 'nonsense'"),

@@ -139,19 +139,13 @@ def _stage_names() -> Iterator[None]:
     if not console.is_terminal:
         yield
         return
+    from onnx_aot.recording import logged_to  # imports torch, which --help does not need
+
     spinner = "dots" if (sys.stderr.encoding or "").lower().startswith("utf") else "line"
     columns = (SpinnerColumn(spinner), TextColumn("{task.description}"), TimeElapsedColumn())
-    package = logging.getLogger("onnx_aot")
-    level = package.level
-    with Progress(*columns, console=console, transient=True) as progress:
-        handler = _TaskHandler(progress)
-        package.addHandler(handler)
-        package.setLevel(logging.INFO)
-        try:
-            yield
-        finally:
-            package.removeHandler(handler)
-            package.setLevel(level)
+    progress = Progress(*columns, console=console, transient=True)
+    with progress, logged_to(_TaskHandler(progress)):
+        yield
 
 
 class _TaskHandler(logging.Handler):

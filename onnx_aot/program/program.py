@@ -322,6 +322,20 @@ class ONNXProgram:
         run_passes(self.model)
         self.release()
 
+    def inline(self) -> None:
+        """Puts the bodies of all local functions in the places of their calls, in place.
+
+        What the nodes of a module's function say about where they come from is relative to the
+        module.
+        """
+        from onnx_ir.passes.common import InlinePass
+
+        domains = {function.domain for function in self.model.functions.values()}
+        InlinePass()(self.model)
+        for domain in domains - {node.domain for node in self.model.graph.all_nodes()}:
+            self.model.opset_imports.pop(domain, None)
+        self.release()
+
     def apply_weights(self, state_dict: Mapping[str, torch.Tensor]) -> None:
         """Replaces weights by their names in the PyTorch module, state and inputs among them.
 

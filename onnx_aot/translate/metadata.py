@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -35,6 +36,9 @@ from onnx_aot.ops.subgraphs import subgraphs
 from onnx_aot.translate.provenance import stack_trace
 
 __all__ = ["Metadata", "MetadataLevel"]
+
+# What a path in a body has before the names of modules: closures, and the root of strict captures.
+_TRACED = re.compile(r"^.*(\]|cell_contents)\.?|^_export_root\.?")
 
 MetadataLevel = Literal["full", "light", "none"]
 
@@ -80,15 +84,15 @@ class Metadata:
     def _properties(self, fx_node: torch.fx.Node) -> dict[str, str]:
         scopes = []
         classes = []
-        stack = fx_node.meta.get("nn_module_stack")
-        if not stack and self._around:  # most bodies have none of their own
-            stack = self._around[0].meta.get("nn_module_stack")
-        for scope, class_ in (stack or {}).values():
+        outermost = self._around[0] if self._around else fx_node
+        for scope, class_ in (outermost.meta.get("nn_module_stack") or {}).values():
             scopes.append(scope)
             classes.append(self._class_name(class_))
         for caller in self._around:
             scopes.append(caller.name)
             classes.append(str(caller.target))
+        if self._around:
+            self._add_inner(fx_node, scopes, classes)
         scopes.append(fx_node.name)
         classes.append(str(fx_node.target))
         namespace = "/".join(f"{s}: {c}" for s, c in zip(scopes, classes, strict=True))
@@ -101,6 +105,14 @@ class Metadata:
             properties[CAPTURED_NODE] = str(fx_node.format_node())
             properties["pkg.torch.onnx.stack_trace"] = self._relative(stack_trace(fx_node))
         return properties
+
+    def _add_inner(self, fx_node: torch.fx.Node, scopes: list[str], classes: list[str]) -> None:
+        """Modules that a body calls; their recorded names begin with where it was traced."""
+        for scope, class_ in (fx_node.meta.get("nn_module_stack") or {}).values():
+            name = _TRACED.sub("", scope)
+            if name and name not in scopes:
+                scopes.append(name)
+                classes.append(self._class_name(class_))
 
     def _class_name(self, class_: Any) -> str:
         """``nn_module_stack`` holds a class, or its qualified name."""

@@ -53,6 +53,8 @@ def test_nodes_of_bodies_have_names_and_metadata_of_their_own() -> None:
     scopes = ["while_loop: while_loop", "cond: cond", "sin: aten.sin.default"]
     assert namespace.split("/")[-3:] == scopes, namespace
     assert namespace.startswith(": tests.translate.bodies.Model")
+    linear = next(n for n in nodes.values() if n.op_type in ("Gemm", "MatMul"))
+    assert "/linear: torch.nn.modules.linear.Linear/" in linear.metadata_props["namespace"]
     trace = sine.metadata_props["pkg.torch.onnx.stack_trace"]
     assert "test_bodies.py" in trace
     assert "x.sin()" in trace
@@ -179,6 +181,32 @@ def another(x: Tensor) -> Tensor:
 def regions(m: Model, x: Tensor) -> Any:
     y = region(region(x, m.linear.weight), m.linear.weight)
     return another(y) + region(torch.cat([x, x]), m.linear.weight).sum() + another(y * 2)
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: self.linear(x) + 1, lambda x: x.cos(), (x,))
+
+
+def test_modules_with_branches_are_functions_too() -> None:
+    """What bodies read around them, weights too, is given to the function."""
+    model = torch.nn.Sequential(Block(), Block()).eval()
+    program = onnx_aot.export(
+        model,
+        (torch.randn(4, 3),),
+        dynamic_shapes=({0: "n"},),
+        export_modules_as_functions={Block},
+    )
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    assert len(program.model.functions) == 1
+    for x in (torch.randn(2, 3), -torch.ones(5, 3)):
+        with torch.no_grad():
+            expected = model(x)
+        torch.testing.assert_close(program(x)[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def calls(program: Any) -> list[str]:

@@ -45,7 +45,8 @@ def every_body(module: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
                 yield from inside(body.graph)
                 yield body
 
-    yield from inside(module.graph)
+    if any(isinstance(child, torch.fx.GraphModule) for child in module.children()):
+        yield from inside(module.graph)
 
 
 def placeholders(body: torch.fx.GraphModule) -> list[torch.fx.Node]:

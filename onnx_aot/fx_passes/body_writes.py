@@ -46,10 +46,12 @@ def functionalize_bodies(program: torch.export.ExportedProgram) -> torch.export.
     Raises:
         FunctionalizationError: A body writes in a way that has no functional form here.
     """
-    for body in every_body(program.graph_module):
+    found = list(every_body(program.graph_module))
+    for body in found:
         _declare_writes(body)
         body.graph, body.meta[NEW_VALUES] = functionalized(body.graph)
-    _declare_writes(program.graph_module)
+    if found:
+        _declare_writes(program.graph_module)
     return program
 
 

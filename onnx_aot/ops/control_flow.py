@@ -206,8 +206,11 @@ def _empty(op: Builder, like: Value) -> Value:
 
 # --- associative scans ---------------------------------------------------------------------------
 
-SMALL_SLICE = 4096
-"""Elements of a slice up to which joining all slices at once, again and again, is faster."""
+SMALL_SLICE = 128
+"""Elements of a slice up to which joining all slices at once, ``log2(n)`` times, is faster.
+
+Measured in ONNX Runtime with 16 to 1024 slices: 3 to 16 times as fast for one element.
+"""
 
 
 @register(higher_order.associative_scan)

@@ -382,7 +382,7 @@ def _capture(
         note_dimensions(program, requested, options, record, captured)
         record.strategy = captured.strategy
     record.conditions = torch_compat.size_conditions(program)
-    training = training_operators(program.graph)
+    training = training_operators(program.graph_module)
     if training:
         note(
             record,

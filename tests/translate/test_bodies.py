@@ -165,6 +165,15 @@ def test_assertions_in_a_body_are_checked_when_it_runs() -> None:
         program(9 * torch.ones(1, 3))
 
 
+def test_training_in_a_body_is_said() -> None:
+    def model(m: Model, x: Tensor) -> Any:
+        dropped = torch.nn.functional.dropout
+        return torch.cond(x.sum() > 0, lambda x: dropped(x, 0.5), lambda x: x * 1, (x,))
+
+    with pytest.warns(match="captured in training mode: aten.dropout"):
+        export(model, torch.ones(4, 3))
+
+
 # --- regions -------------------------------------------------------------------------------------
 
 

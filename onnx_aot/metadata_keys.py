@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "APART",
+    "ARGUMENTS",
     "CAPTURED_NODE",
     "CLASS_HIERARCHY",
     "COMPLEX",
@@ -17,9 +18,13 @@ __all__ = [
     "NAME_SCOPES",
     "ORIGINAL_NAME",
     "OUTPUT_KIND",
+    "PLACEHOLDER_DOMAIN",
     "SIGNATURE",
     "STATE",
 ]
+
+PLACEHOLDER_DOMAIN = "onnx_aot.placeholder"
+"""The domain of the node in a local function that stands for an operator without a translation."""
 
 FX_NODE = "fx_node"
 """In ``Node.meta``, which is not saved: which FX node an ONNX node comes from."""
@@ -42,6 +47,9 @@ INPUT_PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"
 OUTPUT_KIND = "pkg.torch.export.graph_signature.OutputSpec.kind"
 ORIGINAL_NAME = "pkg.torch.onnx.original_node_name"
 SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
+ARGUMENTS = "pkg.onnx_aot.arguments"
+"""On nodes of operators without a translation, as JSON: which argument of the operator each input
+is, such as ``["x", "tensors[0]", "tensors[1]"]``."""
 COMPLEX = "pkg.onnx_aot.complex"
 """On inputs and outputs that are complex in PyTorch: real and imaginary part are the last dimension
 of two; the value is PyTorch's type, ``complex64``."""

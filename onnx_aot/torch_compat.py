@@ -43,11 +43,11 @@ __all__ = [
     "functionalized_by_torch",
     "is_symbol",
     "keep_frames_of",
-    "keep_regions",
     "keep_small_sizes_dynamic",
     "marked_as_onnx_export",
     "missing_fake_kernels",
     "observe_decisions",
+    "overload_of",
     "override_composite_kernels",
     "override_module_function",
     "python_expression",
@@ -63,6 +63,7 @@ __all__ = [
     "without_fake_mode",
     "without_gradients",
     "without_log_file",
+    "without_recording",
 ]
 
 
@@ -75,8 +76,19 @@ def _private(module: str, attribute: str) -> Any:
 
 
 auto_functionalized: Any = getattr(torch.ops.higher_order, "auto_functionalized", None)
-"""Torch's functional form of custom operators that write in place; without it, programs with such
-operators go through ``run_decompositions``, and errors about them name torch's own replacement."""
+"""Torch's functional form of custom operators that write in place.
+
+Where it is None, programs with such operators go through ``run_decompositions``, and errors about
+them name torch's own replacement.
+"""
+
+
+def overload_of(target: Any) -> Any:
+    """The operator that a function of ``torch.library.custom_op`` calls; else the target itself.
+
+    Without ``CustomOpDef._opoverload`` such a function is no key of a table, ``torch.ops`` is.
+    """
+    return getattr(target, "_opoverload", target)
 
 
 # --- capture -------------------------------------------------------------------------------------
@@ -103,24 +115,13 @@ def keep_small_sizes_dynamic() -> contextlib.AbstractContextManager[Any]:
     return config.patch(backed_size_oblivious=True)  # type: ignore[no-any-return]
 
 
-@contextlib.contextmanager
-def marked_as_onnx_export() -> Iterator[None]:
+def marked_as_onnx_export() -> contextlib.AbstractContextManager[None]:
     """Makes ``torch.onnx.is_in_onnx_export()`` true, which models ask to pick an export path.
 
     Without ``torch.onnx._internal.exporter._flags`` such models take their eager path.
     """
-    flags = None
-    with contextlib.suppress(ImportError):
-        flags = importlib.import_module("torch.onnx._internal.exporter._flags")
-    if not hasattr(flags, "_is_onnx_exporting"):
-        yield
-        return
-    before = flags._is_onnx_exporting  # type: ignore[union-attr]
-    flags._is_onnx_exporting = True  # type: ignore[union-attr]
-    try:
-        yield
-    finally:
-        flags._is_onnx_exporting = before  # type: ignore[union-attr]
+    flags = "torch.onnx._internal.exporter._flags"
+    return override_module_function(flags, "_is_onnx_exporting", True)
 
 
 @contextlib.contextmanager
@@ -175,18 +176,16 @@ def override_composite_kernels(kernels: Mapping[Any, Callable[..., Any]]) -> Ite
 
 
 @contextlib.contextmanager
-def override_module_function(
-    module: str, name: str, function: Callable[..., Any]
-) -> Iterator[None]:
-    """Replaces a private module-level function of torch, for the duration.
+def override_module_function(module: str, name: str, function: Any) -> Iterator[None]:
+    """Replaces a private function, or an option, of a module of torch, for the duration.
 
-    Without that function nothing is replaced.
+    Without it nothing is replaced.
     """
-    owner = importlib.import_module(module)
-    before = getattr(owner, name, None)
+    before = _private(module, name)
     if before is None:
         yield
         return
+    owner = importlib.import_module(module)
     setattr(owner, name, function)
     try:
         yield
@@ -194,22 +193,16 @@ def override_module_function(
         setattr(owner, name, before)
 
 
-def keep_regions() -> contextlib.AbstractContextManager[Any]:
-    """Keeps regions of ``nested_compile_region``. Without dynamo's option they are inlined."""
-    config, option = _private("torch._dynamo", "config"), "inline_single_use_invoke_subgraph"
-    return config.patch({option: False} if hasattr(config, option) else {})  # type: ignore
-
-
 @contextlib.contextmanager
 def without_gradients() -> Iterator[None]:
     """Traces without gradients. Without ``DisableTorchFunction`` the switch itself is recorded."""
-    before, hidden = torch.is_grad_enabled(), torch._C.DisableTorchFunction
-    with hidden():
-        torch._C._set_grad_enabled(False)
+    before = torch.is_grad_enabled()
     try:
+        with torch._C.DisableTorchFunction():
+            torch._C._set_grad_enabled(False)
         yield
     finally:
-        with hidden():
+        with torch._C.DisableTorchFunction():
             torch._C._set_grad_enabled(before)
 
 
@@ -321,6 +314,15 @@ def trace_fake(
 
     with keep_small_sizes_dynamic(), mode or contextlib.nullcontext():
         return make_fx(function, _allow_non_fake_inputs=True)(*arguments)
+
+
+def without_recording() -> contextlib.AbstractContextManager[Any]:
+    """Runs on the fake tensors of a trace without adding to it.
+
+    Without ``disable_proxy_modes_tracing`` calls are recorded, and nothing reads their results.
+    """
+    disable = _private("torch.fx.experimental.proxy_tensor", "disable_proxy_modes_tracing")
+    return disable() if disable is not None else contextlib.nullcontext()
 
 
 def decompositions(target: OpOverload) -> list[Callable[..., Any]]:

@@ -58,7 +58,6 @@ def test_takes_every_parameter_of_torch_onnx_export() -> None:
         "training",
         "operator_export_type",
         "do_constant_folding",
-        "custom_opsets",
         "autograd_inlining",
     }
     assert set(theirs) - set(ours) == retired
@@ -76,7 +75,6 @@ def test_takes_every_parameter_of_torch_onnx_export() -> None:
         ({"do_constant_folding": True}, "optimize"),
         ({"training": "EVAL"}, "model.eval"),
         ({"operator_export_type": "ONNX"}, "custom_translation_table"),
-        ({"custom_opsets": None}, "custom_translation_table"),
         ({"autograd_inlining": True}, "inlined"),
         ({"fallback": True}, "one exporter"),
         ({"dynamo": False}, "one exporter"),
@@ -93,7 +91,8 @@ def test_harmless_retired_options_warn(option: dict[str, Any], advice: str) -> N
     [
         ({"training": "TRAINING"}, "model.train"),
         ({"operator_export_type": "ONNX_ATEN"}, "custom_translation_table"),
-        ({"custom_opsets": {"d": 1}}, "custom_translation_table"),
+        ({"operator_export_type": "ONNX_FALLTHROUGH"}, "unsupported=.emit"),
+        ({"unsupported": "ignore"}, "unsupported is 'ignore'"),
         ({"export_modules_as_functions": "Linear"}, "set of classes"),
         ({"export_modules_as_functions": {"Lime"}}, "calls no module"),
         ({"autograd_inlining": False}, "inlined"),

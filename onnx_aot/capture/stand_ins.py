@@ -18,6 +18,7 @@ import torch.fx.traceback
 import torch.utils.checkpoint
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.autograd_functions import functions_kept
 
 __all__ = ["stand_ins"]
 
@@ -288,6 +289,9 @@ def _transposed(
 _BODIES = "torch._higher_order_ops.utils"
 _FLEX = "torch.nn.attention.flex_attention"
 
+# Otherwise regions that are called once become part of the graph around them.
+REGIONS_ARE_KEPT = ("torch._dynamo.config", "inline_single_use_invoke_subgraph", False)
+
 # Functions that get the one that they replace as their first argument.
 WRAPPERS = (
     (_BODIES, "_hop_compile_and_call", _without_gradients),
@@ -310,8 +314,9 @@ FUNCTIONS = (
 def stand_ins() -> Iterator[None]:
     """Puts the replacements in place for the duration."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(functions_kept())
         stack.enter_context(torch_compat.override_composite_kernels(KERNELS))
-        stack.enter_context(torch_compat.keep_regions())
+        stack.enter_context(torch_compat.override_module_function(*REGIONS_ARE_KEPT))
         for module, name, function in FUNCTIONS:
             if module in sys.modules:
                 stack.enter_context(torch_compat.override_module_function(module, name, function))

@@ -20,9 +20,11 @@ from onnx_aot.capture.decisions import (
     location_of_error,
     with_line,
 )
+from onnx_aot.capture.explanations import Explanation, explain, page
 from onnx_aot.capture.inputs import Inputs, name_collected
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
+from onnx_aot.capture.python_random import draws_observed
 from onnx_aot.capture.requested import DynamicShapes
 from onnx_aot.capture.specialization import (
     describe,
@@ -56,6 +58,7 @@ class Captured:
         requested: What was asked, less what the model does not deliver and the user accepts.
         decisions: What the capture decided about sizes, with the user's lines.
         given_up: A sentence for every dimension that came out otherwise than asked.
+        drawn: Which generators of Python and numpy the model drew random numbers from.
     """
 
     program: torch.export.ExportedProgram
@@ -63,6 +66,7 @@ class Captured:
     requested: DynamicShapes
     decisions: tuple[Decision, ...]
     given_up: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +152,7 @@ def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failu
     for name, strict in STRATEGIES:
         with decisions_observed() as decisions:
             try:
-                with _prepared(model, requested, strict):
+                with _prepared(model, requested, strict), draws_observed() as drawn:
                     program = torch.export.export(
                         model.module,
                         inputs.args,
@@ -162,7 +166,7 @@ def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failu
                 logger.info("%s failed: %s", name, _first_line(error))
                 failures.append(_Failure(name, error, tuple(decisions)))
                 continue
-        return Captured(program, name, requested, tuple(decisions))
+        return Captured(program, name, requested, tuple(decisions), drawn=tuple(drawn))
     return failures
 
 
@@ -212,6 +216,10 @@ def _describe(model: _Model, requested: DynamicShapes, failures: list[_Failure])
         described = _draft(model, requested, first)
         if described is not None:
             return f"the model could not be captured; {described}"
+    for failure in failures:
+        explained = explain(failure.error, model.module)
+        if explained is not None:
+            return _explained(explained, failure, first)
     lines = ["the model could not be captured:", "", f"  {first.strategy}"]
     lines += [f"    {_short(first.error, 8)}", *with_line(location_of_error(first.error))]
     for failure in failures[1:]:
@@ -219,7 +227,22 @@ def _describe(model: _Model, requested: DynamicShapes, failures: list[_Failure])
     lines += [
         "",
         "The first failure is chained, with its traceback. Run the model on the example inputs "
-        "first; torch.export.export(model, args) shows the failure without this package.",
+        "first; torch.export.export(model, args) shows the failure without this package. "
+        + page("other-failures"),
+    ]
+    return "\n".join(lines)
+
+
+def _explained(explained: Explanation, failure: _Failure, first: _Failure) -> str:
+    location = location_of_error(failure.error) or location_of_error(first.error)
+    lines = [
+        f"the model could not be captured; {explained.reason}:",
+        *with_line(location, "  "),
+        f"cure: {explained.cure}",
+        page(explained.anchor),
+        "",
+        f"  {failure.strategy}",
+        f"    {_short(failure.error, 2)}",
     ]
     return "\n".join(lines)
 

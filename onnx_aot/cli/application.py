@@ -71,6 +71,10 @@ def export(
     runtime_checks: Annotated[
         bool, typer.Option(help="Make the runtime fail at sizes the model was not captured for.")
     ] = False,
+    unsupported: Annotated[
+        str,
+        typer.Option(help="Operators without a translation: error, emit or function."),
+    ] = "error",
     state: Annotated[
         str,
         typer.Option(help="What becomes of buffers that the model writes: outputs, drop or io."),
@@ -110,6 +114,7 @@ def export(
                 verify=verify,
                 on_specialized=on_specialized,  # type: ignore[arg-type]
                 runtime_checks=runtime_checks,
+                unsupported=unsupported,  # type: ignore[arg-type]
                 state=state,  # type: ignore[arg-type]
                 weights_as_inputs=weights_as_inputs or False,
                 report=report is not None,

@@ -15,16 +15,16 @@ from onnx_aot.fx_passes.body_writes import functionalize_bodies
 from onnx_aot.fx_passes.drop_assertions import drop_assertions
 from onnx_aot.fx_passes.functionalize import functionalize
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
-from onnx_aot.fx_passes.vmap import refuse_marks
+from onnx_aot.fx_passes.refuse_transforms import refuse_transforms
 
 __all__ = ["FX_PASSES", "passes"]
 
 Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 
 FX_PASSES: tuple[Pass, ...] = (
-    inline_wrappers,  # first: the others have to see every node in one graph
-    drop_block_masks,  # before all that looks at what they are made of
-    refuse_marks,  # before all that looks at tensors under vmap
+    drop_block_masks,  # first: what computes them may run under a transform
+    refuse_transforms,  # before the others, which cannot look at tensors under a transform
+    inline_wrappers,  # early: the others have to see every node in one graph
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
     functionalize_bodies,  # before functionalize, which needs to know what the bodies write
     functionalize,

@@ -51,14 +51,14 @@ class FunctionBuilder:
         function = self._functions_by_key.get(key)
         if function is None:
             function = self._make_function(name, operands, body)
-            self.functions[function.identifier()] = function
             if not _draws(function):  # each call of what draws random numbers has its own seeds
                 self._functions_by_key[key] = function
+        self.functions[function.identifier()] = function
         results = [ir.Value() for _ in function.outputs]
         for result, output in zip(results, function.outputs, strict=True):
             result.type = output.type
         self._add_node(ir.Node(DOMAIN, function.name, list(operands), outputs=results))
-        self._record_opset(DOMAIN, 1)
+        self.import_domain(DOMAIN, 1)
         return results
 
     def _make_function(  # type: ignore[misc]
@@ -67,7 +67,8 @@ class FunctionBuilder:
         operands: Sequence[ir.Value],
         body: Callable[[Sequence[ir.Value]], Sequence[ir.Value]],
     ) -> ir.Function:
-        taken = {function.name for function in self.functions.values()}
+        known = (*self.functions.values(), *self._functions_by_key.values())
+        taken = {function.name for function in known}
         unique, number = name, 0
         while unique in taken:
             number += 1
@@ -85,7 +86,7 @@ class FunctionBuilder:
                 value.shape = ir.Shape(sizes)
         domains = {node.domain for node in ir.traversal.RecursiveGraphIterator(graph)}
         graph.opset_imports[""] = self.opset
-        graph.opset_imports.update({d: self.imports.get(d, 1) for d in domains if d})
+        graph.opset_imports.update({d: self.version_of(d) for d in domains if d})
         return ir.Function(DOMAIN, unique, graph=graph, attributes=())
 
     @contextmanager

@@ -152,19 +152,3 @@ def test_an_autograd_function_gives_its_results_without_what_it_saves() -> None:
     assert not any(node.op == "get_attr" for node in inlined.graph.nodes)
     x = torch.tensor([0.5, -1.0, 2.0])
     torch.testing.assert_close(onnx_aot.export(program)(x)[0], x.sin() * 2)
-
-
-# --- vmap ----------------------------------------------------------------------------------------
-
-
-def test_vmap_is_taken_apart() -> None:
-    weight = torch.randn(3, 3)
-
-    def model(x: Tensor) -> Any:
-        return torch.vmap(lambda row: (weight @ row).sin() * row.sum())(x)
-
-    with pytest.warns(OnnxExporterWarning, match=r"torch.vmap is recorded by marks"):
-        program = onnx_aot.export(Call(model), (torch.randn(4, 3),), dynamic_shapes=(({0: "n"},),))
-    for rows in (1, 4, 9):
-        x = torch.randn(rows, 3)
-        torch.testing.assert_close(program(x)[0], model(x), rtol=1e-4, atol=1e-5)

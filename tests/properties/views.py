@@ -100,10 +100,9 @@ def _expand(c: Choices) -> str:
     if form == 1:
         y = c.fitting(x, lambda v: v.rank >= x.rank)
         return f"torch.broadcast_to({x.name}, {y.name}.shape)"
-    new = f"torch.sym_max({c.size()}, 1)"  # no elements could not be written back
-    sizes = ["-1" if set(size) != {1} else c.of(new, "3", "-1") for size in x.shape()]
+    sizes = ["-1" if set(size) != {1} else c.of(c.size(), "3", "-1") for size in x.shape()]
     if form == 2 or not sizes:
-        sizes.insert(0, new)
+        sizes.insert(0, c.size())
     return f"{x.name}.expand({', '.join(sizes)})"
 
 

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 import torch
-from torch._higher_order_ops import while_loop
+from torch._higher_order_ops import scan, while_loop
 
 import onnx_aot
 from onnx_aot.errors import UnsupportedOperatorError
@@ -123,6 +123,54 @@ def test_one_error_lists_what_is_missing_in_all_bodies() -> None:
     }
     program = onnx_aot.export(Missing(), (torch.ones(3),), custom_translation_table=table)
     torch.testing.assert_close(program(torch.ones(3))[0], torch.ones(3))
+
+
+def test_a_custom_operator_in_a_branch_in_a_loop_in_a_scanned_cell() -> None:
+    library = torch.library.Library("onnx_aot_cells", "FRAGMENT")
+    library.define("squash(Tensor x) -> Tensor")
+    library.impl("squash", lambda x: x / (1 + x.abs()), "CompositeExplicitAutograd")
+    torch.library.register_fake("onnx_aot_cells::squash", torch.empty_like, lib=library)
+    squash = torch.ops.onnx_aot_cells.squash
+
+    class Cell(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.inner = torch.nn.Linear(6, 3)
+
+        def refined(self, state: Tensor) -> Tensor:
+            def step(i: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+                return i + 1, torch.cond(y.sum() > 0, lambda y: squash(y), lambda y: y * 0.5, (y,))  # noqa: PLW0108
+
+            start = torch.zeros((), dtype=torch.int64)
+            return while_loop(lambda i, y: (i < 3) & (y.abs().amax() > 0.1), step, (start, state))[
+                1
+            ]
+
+        def forward(self, x: Tensor) -> Any:
+            def step(state: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+                after = self.refined(torch.tanh(self.inner(torch.cat([state, row]))))
+                return after, after.clone()
+
+            return scan(step, torch.zeros(3), x)
+
+    model = Cell().eval()
+    program = onnx_aot.export(
+        model,
+        (torch.randn(4, 3),),
+        dynamic_shapes=({0: "time"},),
+        custom_translation_table={
+            squash.default: lambda op, x: op.Div(x, op.Add(op.Abs(x), 1.0)),
+        },
+    )
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    assert {"Scan", "Loop", "If"} <= set(kinds(program))
+    for steps in (1, 4, 11):
+        x = torch.randn(steps, 3)
+        with torch.no_grad():
+            expected = model(x)
+        for actual, wanted in zip(program(x), expected, strict=True):
+            torch.testing.assert_close(actual, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_a_translation_of_ones_own_gets_functions() -> None:

@@ -28,6 +28,16 @@ def running_sum(m: Model, x: Tensor) -> Any:
     return scan(add, torch.zeros(3), x)
 
 
+def sum_of_integers(m: Model, x: Tensor) -> Any:
+    """Torch's example: a carry of another type and shape than the slices."""
+
+    def add(total: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
+        after = total + number
+        return after, after.clone()
+
+    return scan(add, torch.zeros(1), x)
+
+
 def recurrent(m: Model, x: Tensor) -> Any:
     """A cell with weights, and what is computed outside."""
     shift = x.mean()
@@ -73,6 +83,7 @@ SCANS = [
     Case(scan_in_scan),
     Case(wide_slices),
     Case(running_sum, inputs=((torch.ones(5, 3),),), nodes=("Scan",)),
+    Case(sum_of_integers, inputs=((torch.arange(5),),)),
 ]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
 
-__all__ = ["TOLERANCES", "Tolerance", "is_floating", "to_onnx", "to_torch"]
+__all__ = ["TOLERANCES", "Tolerance", "is_floating", "of_number", "to_onnx", "to_torch"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,3 +55,17 @@ def to_torch(dtype: ir.DataType) -> torch.dtype:
 def is_floating(dtype: ir.DataType | None) -> bool:
     """Whether a value of this type can hold fractions (complex types cannot occur in ONNX)."""
     return dtype is not None and dtype.is_floating_point()
+
+
+def of_number(recorded: Any) -> ir.DataType | None:
+    """The ONNX type that a recorded Python or symbolic number is held in.
+
+    Symbolic floats are DOUBLE, which holds every size that occurs exactly.
+    """
+    if isinstance(recorded, (bool, torch.SymBool)):
+        return ir.DataType.BOOL
+    if isinstance(recorded, (int, torch.SymInt)):
+        return ir.DataType.INT64
+    if isinstance(recorded, (float, torch.SymFloat)):
+        return ir.DataType.DOUBLE
+    return None

@@ -415,7 +415,7 @@ def _capture(
                 "pass them to forward",
             )
     record.conditions = torch_compat.size_conditions(program)
-    training = training_operators(program.graph)
+    training = training_operators(program.graph_module)
     if training:
         note(
             record,

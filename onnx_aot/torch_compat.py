@@ -61,6 +61,7 @@ __all__ = [
     "symbolic_expression",
     "trace_fake",
     "without_fake_mode",
+    "without_gradients",
     "without_log_file",
     "without_recording",
 ]
@@ -114,24 +115,13 @@ def keep_small_sizes_dynamic() -> contextlib.AbstractContextManager[Any]:
     return config.patch(backed_size_oblivious=True)  # type: ignore[no-any-return]
 
 
-@contextlib.contextmanager
-def marked_as_onnx_export() -> Iterator[None]:
+def marked_as_onnx_export() -> contextlib.AbstractContextManager[None]:
     """Makes ``torch.onnx.is_in_onnx_export()`` true, which models ask to pick an export path.
 
     Without ``torch.onnx._internal.exporter._flags`` such models take their eager path.
     """
-    flags = None
-    with contextlib.suppress(ImportError):
-        flags = importlib.import_module("torch.onnx._internal.exporter._flags")
-    if not hasattr(flags, "_is_onnx_exporting"):
-        yield
-        return
-    before = flags._is_onnx_exporting  # type: ignore[union-attr]
-    flags._is_onnx_exporting = True  # type: ignore[union-attr]
-    try:
-        yield
-    finally:
-        flags._is_onnx_exporting = before  # type: ignore[union-attr]
+    flags = "torch.onnx._internal.exporter._flags"
+    return override_module_function(flags, "_is_onnx_exporting", True)
 
 
 @contextlib.contextmanager
@@ -186,23 +176,34 @@ def override_composite_kernels(kernels: Mapping[Any, Callable[..., Any]]) -> Ite
 
 
 @contextlib.contextmanager
-def override_module_function(
-    module: str, name: str, function: Callable[..., Any]
-) -> Iterator[None]:
-    """Replaces a private module-level function of torch, for the duration.
+def override_module_function(module: str, name: str, function: Any) -> Iterator[None]:
+    """Replaces a private function, or an option, of a module of torch, for the duration.
 
-    Without that function nothing is replaced.
+    Without it nothing is replaced.
     """
-    owner = importlib.import_module(module)
-    before = getattr(owner, name, None)
+    before = _private(module, name)
     if before is None:
         yield
         return
+    owner = importlib.import_module(module)
     setattr(owner, name, function)
     try:
         yield
     finally:
         setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def without_gradients() -> Iterator[None]:
+    """Traces without gradients. Without ``DisableTorchFunction`` the switch itself is recorded."""
+    before = torch.is_grad_enabled()
+    try:
+        with torch._C.DisableTorchFunction():
+            torch._C._set_grad_enabled(False)
+        yield
+    finally:
+        with torch._C.DisableTorchFunction():
+            torch._C._set_grad_enabled(before)
 
 
 # --- ExportedProgram -----------------------------------------------------------------------------

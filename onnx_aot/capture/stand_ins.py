@@ -6,12 +6,16 @@ Each gives the capture what it needs and leaves the recorded operator as it is.
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.fx.traceback
+import torch.utils.checkpoint
 
 from onnx_aot import torch_compat
 from onnx_aot.capture.autograd_functions import functions_kept
@@ -169,6 +173,136 @@ def _batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: flo
     return torch.ops.torchvision.nms(moved, scores, iou_threshold)  # type: ignore[no-any-return]
 
 
+def _without_gradients(
+    original: Callable[..., Any],
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Any = None,
+) -> Any:
+    """Torch's own traces backward graphs too, which some carried values and nestings refuse.
+
+    Nothing of gradients is exported, and without them functions may write to what is around them.
+    Nodes of the functions keep the user's lines.
+    """
+    reused = ("torch._dynamo.variables.invoke_subgraph", "is_reuse_eligible", lambda *_: False)
+    with (
+        torch_compat.without_gradients(),
+        torch_compat.override_module_function(
+            *reused
+        ),  # fails for some; equal ones are found later
+        torch.fx.traceback.preserve_node_meta(),
+    ):
+        return original(function, args, kwargs)
+
+
+def _associative_scan(
+    original: Callable[..., Any],
+    operator: Any,
+    leaves: Sequence[Tensor],
+    dim: int = 0,
+    additional_inputs: Any = (),
+) -> Any:
+    """Torch's generic form unrolls while it is traced; here the scan stays one operator.
+
+    ``operator`` is a partial function around the user's function under ``vmap``. The operator is
+    for functions that a GPU kernel can be made of, which is no concern here.
+    """
+    if torch.compiler.is_dynamo_compiling():  # closures cannot be looked into
+        return original(operator, leaves, dim, additional_inputs)
+    under_vmap = inspect.getclosurevars(operator.keywords["combine_fn"]).nonlocals
+    if "func" not in under_vmap:
+        return original(operator, leaves, dim, additional_inputs)
+    of_slices = functools.partial(
+        operator.func, **{**operator.keywords, "combine_fn": under_vmap["func"]}
+    )
+
+    def scan(combine: Any, values: Any) -> Any:
+        return torch.ops.higher_order.associative_scan(combine, values, additional_inputs=())
+
+    run = vars(sys.modules[_BODIES])["_maybe_compile_and_run_fn"]
+    accepting = ("torch._inductor.utils", "is_pointwise_use", lambda *_, **__: True)
+    with torch_compat.override_module_function(*accepting):
+        return torch_compat.pytree.tree_leaves(run(scan, of_slices, leaves))
+
+
+def _no_cache(original: Callable[..., Any]) -> None:
+    """Torch's knows regions by names that repeat: another function's graph would be captured."""
+
+
+def _with_context(original: Callable[..., Any], run: Any) -> Any:
+    """Torch asks every checkpoint in a function for the context that only some have."""
+    module = getattr(getattr(run, "__self__", None), "module", None)
+    if isinstance(module, torch.fx.GraphModule):
+        module.meta.setdefault("_checkpoint_context_fn", torch.utils.checkpoint.noop_context_fn)
+    return original(run)
+
+
+@functools.cache
+def _blocks_operator() -> Any:
+    """An operator of the right shape; a model that reads the blocks themselves is refused."""
+
+    @torch.library.custom_op("onnx_aot::blocks_of_mask", mutates_args=())
+    def blocks_of_mask(mask: Tensor, rows: int, columns: int) -> Tensor:
+        raise NotImplementedError
+
+    @blocks_of_mask.register_fake
+    def _(mask: Tensor, rows: int, columns: int) -> Tensor:
+        return mask.new_empty((*mask.shape[:2], rows, columns), dtype=torch.int32)
+
+    return blocks_of_mask
+
+
+def _block_mask(
+    original: Callable[..., Any],
+    mask: Tensor,
+    Q_BLOCK_SIZE: int = 128,  # noqa: N803
+    KV_BLOCK_SIZE: int = 128,  # noqa: N803
+    separate_full_blocks: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Torch's function asks how many blocks there are, which limits the lengths.
+
+    ``flex_attention`` is translated with the mask's function, not with its blocks.
+    """
+    mask = mask.expand((1,) * (4 - mask.dim()) + tuple(mask.shape))
+    rows = (mask.shape[2] + Q_BLOCK_SIZE - 1) // Q_BLOCK_SIZE
+    columns = (mask.shape[3] + KV_BLOCK_SIZE - 1) // KV_BLOCK_SIZE
+    blocks = _blocks_operator()(mask, rows, columns)
+    return blocks, blocks if separate_full_blocks else None
+
+
+def _ordered(original: Callable[..., Any], blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Likewise; counts of blocks per row, and the blocks."""
+    indices = _blocks_operator()(blocks, blocks.shape[2], blocks.shape[3])
+    return indices.sum(-1, dtype=torch.int32), indices
+
+
+def _transposed(
+    original: Callable[..., Any], counts: Tensor, blocks: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Likewise, per column."""
+    if blocks.dim() != 4:
+        return original(counts, blocks)  # type: ignore[no-any-return]
+    indices = _blocks_operator()(blocks, blocks.shape[3], blocks.shape[2])
+    return indices.sum(-1, dtype=torch.int32), indices
+
+
+_BODIES = "torch._higher_order_ops.utils"
+_FLEX = "torch.nn.attention.flex_attention"
+
+# Otherwise regions that are called once become part of the graph around them.
+REGIONS_ARE_KEPT = ("torch._dynamo.config", "inline_single_use_invoke_subgraph", False)
+
+# Functions that get the one that they replace as their first argument.
+WRAPPERS = (
+    (_BODIES, "_hop_compile_and_call", _without_gradients),
+    (_FLEX, "_convert_mask_to_block_mask", _block_mask),
+    (_FLEX, "_dense_to_ordered", _ordered),
+    (_FLEX, "_transpose_ordered", _transposed),
+    ("torch._higher_order_ops.wrap", "reenter_make_fx", _with_context),
+    ("torch._higher_order_ops.associative_scan", "generic_associative_scan", _associative_scan),
+    ("torch._higher_order_ops.invoke_subgraph", "get_invoke_subgraph_cache", _no_cache),
+)
+
 FUNCTIONS = (
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", _is_causal_hint),
     ("torchvision.ops", "batched_nms", _batched_nms),
@@ -182,7 +316,13 @@ def stand_ins() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(functions_kept())
         stack.enter_context(torch_compat.override_composite_kernels(KERNELS))
+        stack.enter_context(torch_compat.override_module_function(*REGIONS_ARE_KEPT))
         for module, name, function in FUNCTIONS:
             if module in sys.modules:
                 stack.enter_context(torch_compat.override_module_function(module, name, function))
+        for module, name, wrapper in WRAPPERS:
+            original = getattr(sys.modules.get(module), name, None)
+            if original is not None:
+                replaced = functools.partial(wrapper, original)
+                stack.enter_context(torch_compat.override_module_function(module, name, replaced))
         yield

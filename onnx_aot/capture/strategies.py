@@ -200,6 +200,8 @@ def capture_conditions(lazy: bool = True) -> Iterator[None]:
     ):
         # Recurrent layers reassign their list of weights in forward; nothing is lost by it.
         warnings.filterwarnings("ignore", message="The tensor attributes? .*_flat_weights")
+        # Torch looks at what functions of higher-order operators are given; no gradient is meant.
+        warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not")
         yield
 
 

@@ -18,10 +18,14 @@ aten = torch.ops.aten
 ALWAYS = frozenset({aten.instance_norm.default})
 
 
-def training_operators(graph: torch.fx.Graph) -> list[str]:
-    """The names of operators that are called with a training flag set, without repetition."""
+def training_operators(module: torch.fx.GraphModule) -> list[str]:
+    """The names of operators that are called with a training flag set, without repetition.
+
+    Those in branches, loop bodies and regions are among them.
+    """
     found: dict[str, None] = {}
-    for node in graph.nodes:
+    graphs = [m.graph for m in module.modules() if isinstance(m, torch.fx.GraphModule)]
+    for node in (node for graph in graphs for node in graph.nodes):
         target = node.target
         if not isinstance(target, OpOverload) or target in ALWAYS:
             continue

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import torch
 
+from onnx_aot.fx_passes.block_masks import drop_block_masks
+from onnx_aot.fx_passes.body_writes import functionalize_bodies
 from onnx_aot.fx_passes.drop_assertions import drop_assertions
 from onnx_aot.fx_passes.functionalize import functionalize
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
@@ -20,9 +22,11 @@ __all__ = ["FX_PASSES", "passes"]
 Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 
 FX_PASSES: tuple[Pass, ...] = (
-    refuse_transforms,  # first: what it refuses has tensors that the others cannot look at
+    drop_block_masks,  # first: what computes them may run under a transform
+    refuse_transforms,  # before the others, which cannot look at tensors under a transform
     inline_wrappers,  # early: the others have to see every node in one graph
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
+    functionalize_bodies,  # before functionalize, which needs to know what the bodies write
     functionalize,
 )
 

@@ -6,6 +6,7 @@ import operator
 
 import torch
 
+from onnx_aot.fx_passes.bodies import every_body
 from onnx_aot.torch_compat import OpOverload
 
 __all__ = ["drop_assertions"]
@@ -50,13 +51,18 @@ def drop_assertions(program: torch.export.ExportedProgram) -> torch.export.Expor
 
         y = relu(x)
     """
-    graph = program.graph_module.graph
+    for body in every_body(program.graph_module):
+        _drop_assertions_in(body.graph)
+    _drop_assertions_in(program.graph_module.graph)
+    return program
+
+
+def _drop_assertions_in(graph: torch.fx.Graph) -> None:
     for node in reversed(graph.nodes):
         if node.op != "call_function" or node.users:
             continue
         if node.target in ASSERTIONS or _is_pure_python(node):
             graph.erase_node(node)
-    return program
 
 
 def _is_pure_python(node: torch.fx.Node) -> bool:

@@ -10,11 +10,13 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
+from onnx_aot.fx_passes.bodies import operands
 from onnx_aot.torch_compat import OpOverload
 
 __all__ = [
     "CHANGES_SHAPE_ONLY",
     "STATISTICS",
+    "WRITTEN",
     "fill_diagonal",
     "functional_twin",
     "instance_norm_statistics",
@@ -22,6 +24,9 @@ __all__ = [
 ]
 
 aten = torch.ops.aten
+
+WRITTEN = "written"
+"""Keyword of a call of functions that write to their parameters: the parameters' positions."""
 
 # In-place operators that write no element: the tensor object gets another shape.
 CHANGES_SHAPE_ONLY = frozenset(
@@ -59,7 +64,9 @@ IRREGULAR = {
 def written_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The FX nodes whose tensors a call writes, in the order of its arguments."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
-        return []
+        positions: Any = node.kwargs.get(WRITTEN, ())
+        operands_given = operands(node) if positions else None
+        return [operands_given[position] for position in positions] if operands_given else []
     if node.target in STATISTICS:
         positions, flag = STATISTICS[node.target]
         found = [node.args[p] for p in positions] if node.args[flag] else []

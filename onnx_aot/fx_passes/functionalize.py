@@ -37,9 +37,9 @@ from onnx_aot.fx_passes.functional_twins import (
 )
 from onnx_aot.fx_passes.inverse_views import OF_A_LIST, is_identity, write_back
 from onnx_aot.fx_passes.output_specs import renamed_outputs
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
 
-__all__ = ["functionalize", "functionalize_graph"]
+__all__ = ["functionalize", "functionalize_graph", "functionalized"]
 
 aten = torch.ops.aten
 Node = torch.fx.Node
@@ -90,15 +90,31 @@ def functionalize_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
     Raises:
         FunctionalizationError: It does, or writes in a way that has no functional form here.
     """
+    rewritten, state = functionalized(graph)
+    if state:
+        given = [node for node in graph.nodes if node.op == "placeholder"]
+        name = given[next(iter(state))]
+        raise FunctionalizationError(f"the graph writes to {name}, which is given to it")
+    return rewritten
+
+
+def functionalized(graph: torch.fx.Graph) -> tuple[torch.fx.Graph, dict[int, Node]]:
+    """The same for a graph that may write to its placeholders.
+
+    Returns:
+        The graph, and the final values of the placeholders that are written, by position.
+
+    Raises:
+        FunctionalizationError: It writes in a way that has no functional form here.
+    """
     writes = _writes(graph)
     if not writes:
-        return graph
+        return graph, {}
     rewriter = _Rewriter(graph, writes)
     state, returned = rewriter.run()
-    if state:
-        raise FunctionalizationError(f"the graph writes to {state[0][0]}, which is given to it")
     rewriter.graph.output(returned)
-    return rewriter.graph
+    given = [node for node in graph.nodes if node.op == "placeholder"]
+    return rewriter.graph, {given.index(node): value for node, value in state}
 
 
 def _writes(graph: torch.fx.Graph) -> dict[Node, list[Node]]:
@@ -254,6 +270,9 @@ class _Rewriter:
             self._current[node] = (self._version(node), self.read(written[0]))
             return
         called: Any = node.target
+        if isinstance(called, HigherOrderOperator):
+            self._rewrite_call(node, written)
+            return
         if is_custom_write(called):
             self._rewrite_custom(node, called)
             return
@@ -324,6 +343,14 @@ class _Rewriter:
             same = target._schema.returns[0].alias_info is not None
             result = self.read(first) if same else self._call(operator.getitem, (call, 0), {}, node)
             self._current[node] = (self._version(node), result)
+
+    def _rewrite_call(self, node: Node, written: Sequence[Node]) -> None:
+        """A call of functions that write: its last results are the new values."""
+        call = self._copy(node, self.read)
+        self._keep(node, call)
+        first = len(node.meta["val"]) - len(written)
+        for index, target in enumerate(written, start=first):
+            self._write(target, self._call(operator.getitem, (call, index), {}, target))
 
     def _rewrite_statistics(self, node: Node, written: Sequence[Node]) -> None:
         """``batch_norm`` or ``instance_norm`` in training, with its running statistics."""

@@ -1,7 +1,12 @@
-"""Puts the bodies of grad-mode and autocast regions back into the graph around them."""
+"""Puts bodies that are called once, as they are, back into the graph around them.
+
+Grad-mode and autocast regions, checkpoints, ``autograd.Function`` and what wraps a function for a
+compiler.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,6 +14,7 @@ import torch.fx
 from torch.export.graph_signature import ExportGraphSignature
 
 from onnx_aot import torch_compat
+from onnx_aot.fx_passes.bodies import bodies, body_of, every_body
 from onnx_aot.fx_passes.output_specs import renamed_outputs
 from onnx_aot.torch_compat import HigherOrderOperator
 
@@ -17,12 +23,27 @@ __all__ = ["inline_wrappers"]
 aten = torch.ops.aten
 higher_order = torch.ops.higher_order
 
-# Where a wrapper's body stands among its arguments; the body's own arguments follow it.
+# Where a wrapper's body stands among its arguments.
+_POSITIONS = {
+    "autograd_function_apply": 0,
+    "dynamo_bypassing_wrapper": 1,
+    "hints_wrapper": 0,
+    "strict_mode": 0,
+    "tag_activation_checkpoint": 0,
+    "wrap": 0,
+    "wrap_activation_checkpoint": 0,
+    "wrap_with_autocast": 4,
+    "wrap_with_set_grad_enabled": 1,
+}
 BODY_POSITIONS = {
-    higher_order.wrap_with_set_grad_enabled: 1,
-    higher_order.wrap_with_autocast: 4,
+    getattr(higher_order, name): position
+    for name, position in _POSITIONS.items()
+    if hasattr(higher_order, name)
 }
 AUTOCAST_ENABLED = 2
+
+# Their body's arguments are one argument; those of the others follow the body.
+IN_A_TUPLE = ("hints_wrapper", "strict_mode")
 
 
 def inline_wrappers(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -41,6 +62,8 @@ def inline_wrappers(program: torch.export.ExportedProgram) -> torch.export.Expor
         b = cos(x)
         y = b
     """
+    for body in list(every_body(program.graph_module)):
+        inline_wrappers_in(body)
     if inline_wrappers_in(program.graph_module):
         # what the program returns may be what a wrapper returned
         returned: Any = next(iter(reversed(program.graph_module.graph.nodes))).args[0]
@@ -57,7 +80,8 @@ def _inline(module: Any, call: torch.fx.Node) -> None:
     body: Any = module.get_submodule(reference.target)
     inline_wrappers_in(body)
     autocast = target is higher_order.wrap_with_autocast and call.args[AUTOCAST_ENABLED]
-    arguments = iter(call.args[position + 1 :])
+    arguments = iter(_arguments(call, position))
+    references = [node for node in call.all_input_nodes if body_of(node) is not None]
     values: dict[torch.fx.Node, Any] = {}
     returned: Any = None
     graph = module.graph
@@ -72,12 +96,32 @@ def _inline(module: Any, call: torch.fx.Node) -> None:
                 values[node] = copied
                 if autocast:
                     _cast_operands(graph, copied)
+                    for inner in bodies(copied):
+                        _cast_in(inner.graph)
             elif node.op == "output":
                 returned = torch.fx.map_arg(node.args[0], lambda n: values[n])
+    if _name(call) == "autograd_function_apply":
+        returned = returned[0]  # and what is saved for the backward pass
     _replace_uses(call, returned)
     graph.erase_node(call)
-    if not reference.users:
-        graph.erase_node(reference)
+    for unread in references:
+        if not unread.users:
+            graph.erase_node(unread)
+
+
+def _arguments(call: torch.fx.Node, position: int) -> Sequence[Any]:
+    """What the body gets."""
+    following: Any = call.args[position + 1 :]
+    name = _name(call)
+    if name == "autograd_function_apply":
+        following = following[1:]
+    elif name in IN_A_TUPLE:
+        following = following[0]
+    return following  # type: ignore[no-any-return]
+
+
+def _name(call: torch.fx.Node) -> str:
+    return str(getattr(call.target, "__name__", ""))
 
 
 def inline_wrappers_in(module: Any) -> bool:
@@ -89,6 +133,7 @@ def inline_wrappers_in(module: Any) -> bool:
     ]
     for node in wrappers:
         _inline(module, node)
+    _end_autocast(module.graph)
     return bool(wrappers)
 
 
@@ -162,6 +207,33 @@ def _cast_operands(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
     node.args = torch.fx.map_arg(node.args, cast)
     node.kwargs = torch.fx.map_arg(node.kwargs, cast)
+
+
+def _end_autocast(graph: torch.fx.Graph) -> None:
+    """Takes out the marks of regions that torch made no wrapper of, such as one around ``cond``."""
+    regions: dict[torch.fx.Node, bool] = {}
+    for node in list(graph.nodes):
+        name = _name(node) if node.op == "call_function" else ""
+        if name == "_enter_autocast":
+            regions[node] = bool(node.args[AUTOCAST_ENABLED])
+        elif name == "_exit_autocast":
+            opened: Any = node.args[0]
+            del regions[opened]
+            graph.erase_node(node)
+            graph.erase_node(opened)
+        elif node.op == "call_function" and regions and next(reversed(regions.values())):
+            _cast_operands(graph, node)
+            for inner in bodies(node):
+                _cast_in(inner.graph)
+
+
+def _cast_in(graph: torch.fx.Graph) -> None:
+    """The same in the body of an operator such as ``cond``, and in those inside of it."""
+    for node in list(graph.nodes):
+        if node.op == "call_function":
+            _cast_operands(graph, node)
+            for inner in bodies(node):
+                _cast_in(inner.graph)
 
 
 def _is_conversion(node: torch.fx.Node) -> bool:

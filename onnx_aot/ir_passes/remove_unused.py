@@ -12,6 +12,8 @@ __all__ = ["remove_unused"]
 def remove_unused(model: ir.Model) -> int:
     """Removes, from the last node to the first, nodes whose outputs nobody reads.
 
+    Subgraphs come before the graphs around them, whose values they read.
+
     Before::
 
         a = Add(x, y)
@@ -27,7 +29,7 @@ def remove_unused(model: ir.Model) -> int:
         How many nodes were removed.
     """
     removed = 0
-    for graph in model.graphs():
+    for graph in reversed(list(model.graphs())):
         dead = []
         for node in reversed(graph):
             if any(value.uses() or value.is_graph_output() for value in node.outputs):

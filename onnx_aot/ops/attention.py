@@ -13,7 +13,7 @@ from onnx_aot.ops.random import drop
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import as_value
 
-__all__: list[str] = []
+__all__ = ["repeated_heads"]
 
 aten = torch.ops.aten
 Value = ir.Value
@@ -37,7 +37,7 @@ def aten_scaled_dot_product_attention(
     Boolean masks keep where they are true, and become 0 and minus infinity.
     """
     if enable_gqa:
-        key, value = _repeated_heads(op, query, key), _repeated_heads(op, query, value)
+        key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
     scaled = op.Mul(query, _scale(op, query, scale))
     scores = op.MatMul(scaled, swapped(op, key, -2, -1))
     admitted = None
@@ -84,7 +84,7 @@ def _causal_bias(op: Builder, query: Value, key: Value) -> Value:
     return op.Where(op.LessOrEqual(column, row), 0.0, minus_infinity)
 
 
-def _repeated_heads(op: Builder, query: Value, value: Value) -> Value:
+def repeated_heads(op: Builder, query: Value, value: Value) -> Value:
     """Each key-value head as often as there are query heads for it."""
     heads, groups = op.size(query, -3), op.size(value, -3)
     if isinstance(heads, int) and isinstance(groups, int):

@@ -23,6 +23,7 @@ from onnx_aot import dtypes
 from onnx_aot.ops.attempts import Attempts
 from onnx_aot.ops.checks import Checks
 from onnx_aot.ops.domains import ONNX_DOMAINS, Domains
+from onnx_aot.ops.functions import FunctionBuilder
 from onnx_aot.ops.onnx_schemas import (
     OnnxOperator,
     onnx_operator,
@@ -67,7 +68,9 @@ _ATTRIBUTE_FORMS: dict[ir.AttributeType, Any] = {
 }
 
 
-class Builder(Attempts, Domains, Checks, SizeContents, SubgraphBuilder, BuilderBase):
+class Builder(
+    Attempts, Domains, Checks, FunctionBuilder, SizeContents, SubgraphBuilder, BuilderBase
+):
     """Collects the nodes that translations emit.
 
     Attributes:

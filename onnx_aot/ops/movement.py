@@ -403,7 +403,7 @@ def aten_narrow(op: Builder, self: Value, dim: int, start: Size, length: Size) -
     return sliced(op, self, op.axis(self, dim), start, end)
 
 
-@register(aten.select.int)
+@register(aten.select.int, aten.select_copy.int)
 def aten_select(op: Builder, self: Value, dim: int, index: Size) -> Value:
     return op.Gather(self, index, axis=op.axis(self, dim))
 

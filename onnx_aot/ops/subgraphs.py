@@ -32,30 +32,32 @@ class SubgraphBuilder:
     def _inner_scope(self: Builder) -> Iterator[list[ir.Node]]:  # type: ignore[misc]
         """Nodes emitted inside go to a list of their own; sizes and checks stay inside."""
         outer, self.nodes = self.nodes, []
-        sizes, checked = dict(self._sizes), self._checked
+        sizes, checked, conditions = dict(self._sizes), self._checked, set(self._conditions)
         try:
             yield self.nodes
         finally:
             self.nodes = outer
-            self._sizes, self._checked = sizes, checked
+            self._sizes, self._checked, self._conditions = sizes, checked, conditions
 
     def _subgraph(  # type: ignore[misc]
         self: Builder, name: str, inputs: Sequence[ir.Value], body: Callable[[], Sequence[Any]]
     ) -> ir.Graph:
         with self._inner_scope() as nodes:
             results: list[ir.Value] = []
-            returned = body()
+            checked = self._checked
+            returned = [r if isinstance(r, ir.Value) else self.constant(r) for r in body()]
+            if returned and self._checked is not checked:  # a result waits for the body's checks
+                returned[0] = self.guarded(returned[0], copied=False)
             own = set(nodes)
-            for result in returned:
-                value = result if isinstance(result, ir.Value) else self.constant(result)
-                producer = value.producer()
-                if producer not in own or value in results:
-                    # an output is a value of the subgraph's own, and each a different one
-                    copy = ir.Value(type=value.type, shape=value.shape)
-                    self.carry(copy)
-                    nodes.append(ir.Node("", "Identity", [value], outputs=[copy]))
-                    value = copy
-                results.append(value)
+            for value in returned:
+                if value.producer() in own and value not in results:
+                    results.append(value)
+                    continue
+                # an output is a value of the subgraph's own, and each a different one
+                copy = ir.Value(type=value.type, shape=value.shape)
+                self.carry(copy)
+                nodes.append(ir.Node("", "Identity", [value], outputs=[copy]))
+                results.append(copy)
         return ir.Graph(inputs, results, nodes=nodes, name=name)
 
     def loop(  # type: ignore[misc]

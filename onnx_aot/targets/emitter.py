@@ -40,8 +40,14 @@ class Emitter:
         self._after = False
         self._made: list[ir.Node] = []
         self._constants: dict[Any, ir.Value] = {}
+        self._function: ir.Function | None = None
         self._nodes: list[ir.Node] | None = None  # of the subgraph that is being made
         self.opset = 0
+
+    def enter(self, root: ir.Graph | ir.Function) -> None:
+        """Nodes go into this graph or function from now on; a function has its own constants."""
+        self._function = root if isinstance(root, ir.Function) else None
+        self._constants = {}
 
     # --- where -----------------------------------------------------------------------------------
 
@@ -204,7 +210,7 @@ class Emitter:
         )
 
     def constant(self, value: Any, dtype: ir.DataType) -> ir.Value:
-        """A constant of the main graph; equal ones are one value."""
+        """A constant of the main graph, or of the function; equal ones are one value."""
         tensor = torch.tensor(value, dtype=dtypes.to_torch(dtype), device="cpu")
         key = (dtype, tuple(tensor.shape), tensor_adapters.TorchTensor(tensor).tobytes())
         known = self._constants.get(key)
@@ -214,9 +220,8 @@ class Emitter:
                 if tensor.numel() <= 4
                 else "x".join(map(str, tensor.shape))
             )
-            known = self._constants[key] = self._initializer(
-                f"const_{dtype.short_name()}_{short}", tensor
-            )
+            make = self._initializer if self._function is None else self._constant_node
+            known = self._constants[key] = make(f"const_{dtype.short_name()}_{short}", tensor)
         return known
 
     def cast_constant(self, value: ir.Value, dtype: ir.DataType) -> ir.Value | None:
@@ -231,6 +236,23 @@ class Emitter:
             raw = torch.from_numpy(data.numpy())
         name = f"{value.name}_{dtype.short_name()}"
         return self._initializer(name, raw.to(dtypes.to_torch(dtype)))
+
+    def _constant_node(self, name: str, tensor: torch.Tensor) -> ir.Value:
+        """Functions have no initializers."""
+        assert self._function is not None
+        name = self.unique(name)
+        data = tensor_adapters.TorchTensor(tensor.contiguous(), name=name)
+        value = ir.Value(name=name, type=ir.TensorType(data.dtype), shape=ir.Shape(data.shape))
+        node = ir.Node(
+            "",
+            "Constant",
+            [],
+            attributes=[ir.AttrTensor("value", data)],
+            outputs=[value],
+            name=self.unique(f"node_{name}"),
+        )
+        self._function.insert_before(self._function[0], node)
+        return value
 
     def _initializer(self, name: str, tensor: torch.Tensor) -> ir.Value:
         name = self.unique(name)

@@ -255,6 +255,7 @@ class _Legalizer:
 
     def run(self) -> tuple[Adaptation, ...]:
         for graph, opset in _roots(self.model):
+            self.emitter.enter(graph)
             self._visit(graph, opset, [])
         self._remove_unread()
         return tuple(Adaptation(*what, count=count) for what, count in self.counts.most_common())

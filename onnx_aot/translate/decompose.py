@@ -18,7 +18,7 @@ from onnx_aot import torch_compat
 from onnx_aot.fx_passes.functionalize import functionalize_graph
 from onnx_aot.torch_compat import OpOverload, pytree
 
-__all__ = ["Decomposer", "Pieces", "has_decomposition"]
+__all__ = ["Decomposer", "Pieces", "distinct", "has_decomposition"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pi
         return rule(*args, **kwargs)
 
     mode = torch_compat.fake_mode_of(examples)
-    examples = _distinct(examples, mode)
+    examples = distinct(examples, mode)
     try:
         with torch_compat.refuse_fixed_sizes():
             module = torch_compat.trace_fake(run, examples, mode)
@@ -101,7 +101,7 @@ def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pi
     return Pieces(graph, module, positions, bool(_symbols(results) - _symbols(examples)))
 
 
-def _distinct(examples: list[Any], mode: torch_compat.FakeTensorMode | None) -> list[Any]:
+def distinct(examples: list[Any], mode: torch_compat.FakeTensorMode | None) -> list[Any]:
     """Another tensor for each that is given twice; the trace knows them by their identity.
 
     The expansion of ``op(x, x)`` is used for ``op(x, y)`` too.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -14,7 +15,7 @@ from onnx_aot import dtypes
 from onnx_aot.torch_compat import size_function, symbolic_expression
 from onnx_aot.translate.expressions import Texts, is_identifier
 
-__all__ = ["Dimensions", "range_of", "scalar_dtype"]
+__all__ = ["Dimensions", "range_of"]
 
 Dimension = int | ir.SymbolicDim
 
@@ -42,6 +43,7 @@ class Dimensions:
         self._known: dict[Any, Dimension] = {}
         self._expressions: dict[str, Any] = {}
         self._smallest: dict[Any, float] = {}
+        self._standing_for: dict[Any, Any] = {}
         self._texts = Texts(self.written)
 
     def dimension(self, size: int | torch.SymInt) -> Dimension:
@@ -50,6 +52,8 @@ class Dimensions:
 
     def of_expression(self, expression: Any) -> Dimension:
         """A size given as a sympy expression over the capture's symbols."""
+        if self._standing_for and hasattr(expression, "xreplace"):
+            expression = expression.xreplace(self._standing_for)
         known = self._known.get(expression)
         if known is None:
             known = self._known[expression] = self._make(expression)
@@ -68,6 +72,8 @@ class Dimensions:
 
     def text(self, expression: Any) -> str:
         """An expression or condition in the user's names."""
+        if self._standing_for and hasattr(expression, "xreplace"):
+            expression = expression.xreplace(self._standing_for)
         if expression.is_Symbol:
             return self._name_of(str(expression))
         return self._texts.text(expression)
@@ -105,6 +111,33 @@ class Dimensions:
             name += "_"
         self._taken.add(name)
         return name
+
+    # --- bodies of higher-order operators --------------------------------------------------------
+
+    @contextlib.contextmanager
+    def standing_for(self, symbols: Mapping[Any, Dimension | None]) -> Iterator[None]:
+        """Symbols of a body stand for other sizes while it is translated.
+
+        Args:
+            symbols: By symbol the size that it has in this call of the body; None for one that is
+                known only when the model runs, and gets a name of its own.
+        """
+        before = self._standing_for
+        self._standing_for = {**before, **{s: self._expression(s, d) for s, d in symbols.items()}}
+        try:
+            yield
+        finally:
+            self._standing_for = before
+
+    def _expression(self, symbol: Any, dimension: Dimension | None) -> Any:
+        if dimension is None:
+            fresh = type(symbol)(f"{symbol}_{len(self._names)}", **symbol.assumptions0)
+            self._names[str(fresh)] = self.unique(str(symbol))
+            self._ranges[fresh] = self._ranges.get(symbol)
+            return fresh
+        if isinstance(dimension, int):
+            return symbol * 0 + dimension
+        return self._expressions.get(str(dimension.value), symbol)
 
     # --- arithmetic, for sizes inside of a translation -------------------------------------------
 
@@ -183,7 +216,7 @@ class Dimensions:
             value.type = ir.TensorType(dtypes.to_onnx(recorded.dtype))
             value.shape = self.shape(recorded.shape)
         else:
-            dtype = scalar_dtype(recorded)
+            dtype = dtypes.of_number(recorded)
             if dtype is not None:
                 value.type = ir.TensorType(dtype)
                 value.shape = ir.Shape([])
@@ -201,17 +234,3 @@ def _end(interval: Any, side: str, infinite: float) -> float:
     """The lower or upper end of a range that the capture recorded."""
     end: Any = getattr(interval, side, None)
     return int(end) if getattr(end, "is_Integer", isinstance(end, int)) else infinite
-
-
-def scalar_dtype(recorded: Any) -> ir.DataType | None:
-    """The ONNX type that a recorded Python or symbolic number is held in.
-
-    Symbolic floats are DOUBLE, which holds every size that occurs exactly.
-    """
-    if isinstance(recorded, (bool, torch.SymBool)):
-        return ir.DataType.BOOL
-    if isinstance(recorded, (int, torch.SymInt)):
-        return ir.DataType.INT64
-    if isinstance(recorded, (float, torch.SymFloat)):
-        return ir.DataType.DOUBLE
-    return None

@@ -5,9 +5,11 @@ Formats are torch.onnx's (2.13), so that tools that read its models read ours.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import onnx_ir as ir
@@ -35,6 +37,9 @@ from onnx_aot.translate.provenance import stack_trace
 
 __all__ = ["Metadata", "MetadataLevel"]
 
+# What a path in a body has before the names of modules: closures, and the root of strict captures.
+_TRACED = re.compile(r"^.*(\]|cell_contents)\.?|^_export_root\.?")
+
 MetadataLevel = Literal["full", "light", "none"]
 
 
@@ -51,11 +56,14 @@ class Metadata:
         self._level = level
         self._root = None if relative_to is None else os.path.abspath(relative_to) + os.sep
         self._class_names: dict[Any, str] = {}
+        self._around: tuple[torch.fx.Node, ...] = ()
 
     def stamp(self, nodes: Iterable[ir.Node], fx_node: torch.fx.Node) -> None:
         """Writes the same properties on every ONNX node that an FX node became."""
         properties: dict[str, str] | None = None
         for node in nodes:
+            if FX_NODE in node.meta:  # of a body, stamped with the body's own nodes
+                continue
             node.meta[FX_NODE] = fx_node.name
             if properties is None:
                 properties = {} if self._level == "none" else self._properties(fx_node)
@@ -63,12 +71,28 @@ class Metadata:
             for graph in subgraphs(node):
                 self.stamp(graph, fx_node)
 
+    @contextlib.contextmanager
+    def inside(self, caller: torch.fx.Node | None) -> Iterator[None]:
+        """Nodes are those of a body that is given to ``caller``, which is a scope around them."""
+        before = self._around
+        self._around = before if caller is None else (*before, caller)
+        try:
+            yield
+        finally:
+            self._around = before
+
     def _properties(self, fx_node: torch.fx.Node) -> dict[str, str]:
         scopes = []
         classes = []
-        for scope, class_ in (fx_node.meta.get("nn_module_stack") or {}).values():
+        outermost = self._around[0] if self._around else fx_node
+        for scope, class_ in (outermost.meta.get("nn_module_stack") or {}).values():
             scopes.append(scope)
             classes.append(self._class_name(class_))
+        for caller in self._around:
+            scopes.append(caller.name)
+            classes.append(str(caller.target))
+        if self._around:
+            self._add_inner(fx_node, scopes, classes)
         scopes.append(fx_node.name)
         classes.append(str(fx_node.target))
         namespace = "/".join(f"{s}: {c}" for s, c in zip(scopes, classes, strict=True))
@@ -81,6 +105,14 @@ class Metadata:
             properties[CAPTURED_NODE] = str(fx_node.format_node())
             properties["pkg.torch.onnx.stack_trace"] = self._relative(stack_trace(fx_node))
         return properties
+
+    def _add_inner(self, fx_node: torch.fx.Node, scopes: list[str], classes: list[str]) -> None:
+        """Modules that a body calls; their recorded names begin with where it was traced."""
+        for scope, class_ in (fx_node.meta.get("nn_module_stack") or {}).values():
+            name = _TRACED.sub("", scope)
+            if name and name not in scopes:
+                scopes.append(name)
+                classes.append(self._class_name(class_))
 
     def _class_name(self, class_: Any) -> str:
         """``nn_module_stack`` holds a class, or its qualified name."""

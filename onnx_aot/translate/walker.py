@@ -20,7 +20,9 @@ from onnx_aot.errors import (
     UnsupportedOperator,
     UnsupportedOperatorError,
 )
+from onnx_aot.fx_passes.bodies import body_of
 from onnx_aot.fx_passes.custom_writes import FUNCTIONALIZED, original_call
+from onnx_aot.metadata_keys import FX_NODE
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.complex_values import Complex, join, real_recorded, split
 from onnx_aot.ops.registry import (
@@ -32,6 +34,7 @@ from onnx_aot.ops.registry import (
 from onnx_aot.ops.subgraphs import subgraphs
 from onnx_aot.ops.unsupported import emit_unsupported
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
+from onnx_aot.translate.bodies import Bodies, nodes_and_bodies
 from onnx_aot.translate.candidates import NoCandidateError, first_that_fits
 from onnx_aot.translate.complex_nodes import (
     call_complex,
@@ -97,10 +100,14 @@ class Walker:
         self.op = op
         self.values: dict[torch.fx.Node, Any] = {}
         self.statistics = Statistics()
+        self.dimensions = dimensions
+        self.metadata = metadata
+        self.current: torch.fx.Node | None = None
         self._table = table
-        self._dimensions = dimensions
         self._names = names
-        self._metadata = metadata
+        self._bodies = Bodies(self)
+        self._missing = MissingForms(op)
+        self._stamped = 0
         self._decomposer = Decomposer()
         self._plans: dict[Any, tuple[Plan, ...]] = {}
         self._unsupported = unsupported
@@ -116,7 +123,7 @@ class Walker:
             UnsupportedOperatorError: There is one; the error lists all of them.
         """
         missing: dict[Any, list[torch.fx.Node]] = {}
-        for node in graph.nodes:
+        for node in nodes_and_bodies(graph):
             try:
                 targets = self._missing_targets(node, set())
             except Exception as error:
@@ -184,29 +191,43 @@ class Walker:
             OpsetError: The opset lacks what nodes need; the error lists all of it.
             TranslationError: A translation failed on a node.
         """
-        stamped = len(self.op.functions)
-        missing = MissingForms(self.op)
+        self._missing = MissingForms(self.op)
         for node in graph.nodes:
-            if node.op == "call_function":
-                start = len(self.op.nodes)
-                try:
-                    self._translate_node(node)
-                except OpsetError as error:
-                    missing.collect(error, node, self._translate_node)
-                    continue
-                except Exception as error:
-                    missing.check()
-                    raise _located(error, node) from error
-                self._name(node, start)
-                self._metadata.stamp(self.op.nodes[start:], node)
-                if len(self.op.functions) > stamped:
-                    for function in list(self.op.functions.values())[stamped:]:
-                        self._metadata.stamp(function, node)
-                    stamped = len(self.op.functions)
+            self.visit(node)
+        self._missing.check()
 
-        missing.check()
+    def visit(self, node: torch.fx.Node) -> None:
+        """Translates one node of a graph or body, and names and stamps what it became."""
+        if node.op == "get_attr" and node.users:
+            self.values[node] = self._attribute(node)
+        if node.op != "call_function":
+            return
+        start = len(self.op.nodes)
+        try:
+            self._translate_node(node)
+        except OpsetError as error:
+            self._missing.collect(error, node, self._translate_node)
+            return
+        except Exception as error:
+            self._missing.check()
+            raise _located(error, node) from error
+        self._name(node, start)
+        self.metadata.stamp(self.op.nodes[start:], node)
+        if len(self.op.functions) != self._stamped:
+            for function in self.op.functions.values():
+                self.metadata.stamp(function, node)
+            self._stamped = len(self.op.functions)
+
+    def _attribute(self, node: torch.fx.Node) -> Any:
+        """A body as a function that emits it, a tensor as a constant."""
+        body = body_of(node)
+        if body is not None:
+            return self._bodies.function(body)
+        owner = node.graph.owning_module
+        return self._constant(operator.attrgetter(str(node.target))(owner))
 
     def _translate_node(self, node: torch.fx.Node) -> None:
+        self.current = node
         self.values[node] = self._translate(node)
         self._record(node)
 
@@ -215,7 +236,7 @@ class Walker:
         start = len(self.op.nodes)
         self.values[node] = split(self.op, joined)
         self._name(node, start)
-        self._metadata.stamp(self.op.nodes[start:], node)
+        self.metadata.stamp(self.op.nodes[start:], node)
 
     def leave_complex(self, node: torch.fx.Node, value: Complex) -> ir.Value:
         """The inverse, for an output."""
@@ -223,18 +244,18 @@ class Walker:
         joined = join(self.op, value)
         for onnx_node in self.op.nodes[start:-1]:
             self._name_inner(onnx_node, node.name)
-        self._metadata.stamp(self.op.nodes[start:], node)
+        self.metadata.stamp(self.op.nodes[start:], node)
         return joined
 
     def _translate(self, node: torch.fx.Node) -> Any:
         recorded = node.meta.get("val")
         if node.target is operator.getitem:
-            return self._argument(node.args[0])[node.args[1]]
+            return self.argument(node.args[0])[node.args[1]]
         if isinstance(node.target, type):  # a named tuple of results, made by a decomposition
-            return self._argument(node.args)
+            return self.argument(node.args)
         if isinstance(recorded, (int, float, bool)):
             return recorded
-        size_name = self._dimensions.name(recorded)
+        size_name = self.dimensions.name(recorded)
         if size_name is not None:
             known = self.op.known_size(size_name)
             if known is not None:
@@ -243,7 +264,16 @@ class Walker:
         refuse_other_results(result, recorded, node.target, node)
         if size_name is not None and isinstance(result, ir.Value):
             self.op.remember_size(size_name, result)
+        if isinstance(node.target, HigherOrderOperator) and isinstance(result, list):
+            self._remember_sizes(result, recorded)
         return result
+
+    def _remember_sizes(self, results: Sequence[Any], recorded: Any) -> None:
+        """Numbers among the results of a call with bodies may be sizes of others."""
+        for result, example in zip(results, recorded, strict=True):
+            name = self.dimensions.name(example)
+            if name is not None and isinstance(result, ir.Value):
+                self.op.remember_size(name, result)
 
     def _emit(self, node: torch.fx.Node) -> Any:
         if node.target == FUNCTIONALIZED:
@@ -301,15 +331,15 @@ class Walker:
         for position, argument in enumerate(target._schema.arguments):
             default = argument.default_value if argument.has_default_value() else None
             value = args[position] if position < len(args) else kwargs.get(argument.name, default)
-            given[argument.name] = self._argument(value)
+            given[argument.name] = self.argument(value)
         as_function = self._unsupported == "function"
         returned = emit_unsupported(self.op, target, given, recorded, as_function)
-        return parted(self.op, returned, recorded, self._dimensions.describe)
+        return parted(self.op, returned, recorded, self.dimensions.describe)
 
     def _call(self, plan: Plan, node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
         if plan.translation.arguments is None:
-            values = self._argument(args)
-            named = {name: self._argument(value) for name, value in kwargs.items()}
+            values = self.argument(args)
+            named = {name: self.argument(value) for name, value in kwargs.items()}
             result = plan.translation.function(self.op, *values, **named)
         else:
             arguments = self._bind(args, kwargs, plan.translation.arguments)
@@ -322,17 +352,17 @@ class Walker:
         bound = plan.translation.arguments
         if bound is not None:
             return call_complex(self.op, node, plan.translation, self._bind(args, kwargs, bound))
-        values = [joined(self.op, value) for value in self._argument(args)]
-        named = {name: joined(self.op, self._argument(value)) for name, value in kwargs.items()}
+        values = [joined(self.op, value) for value in self.argument(args)]
+        named = {name: joined(self.op, self.argument(value)) for name, value in kwargs.items()}
         returned = plan.translation.function(self.op, *values, **named)
-        return parted(self.op, returned, node.meta.get("val"), self._dimensions.describe)
+        return parted(self.op, returned, node.meta.get("val"), self.dimensions.describe)
 
     def _emit_pieces(self, node: torch.fx.Node, pieces: Pieces) -> Any:
         """Translates a decomposition in the node's place; the pieces' values have no names."""
         arguments = iter(pieces.arguments(node))
         for piece in pieces.graph.nodes:
             if piece.op == "placeholder":
-                self.values[piece] = self._argument(next(arguments))
+                self.values[piece] = self.argument(next(arguments))
             elif piece.op == "call_function":
                 self.values[piece] = self._translate(piece)
                 self._record(piece)
@@ -340,7 +370,7 @@ class Walker:
                 constant = operator.attrgetter(piece.target)(pieces.owner)
                 self.values[piece] = self._constant(constant)
             elif piece.op == "output":
-                return self._argument(piece.args[0])
+                return self.argument(piece.args[0])
         raise AssertionError("a graph ends with its output")
 
     def _constant(self, tensor: torch.Tensor) -> ir.Value | Complex:
@@ -358,15 +388,15 @@ class Walker:
                 value = args[position]
             else:
                 value = kwargs.get(argument.name, argument.default)
-            bound.append(self._argument(value))
+            bound.append(self.argument(value))
         return bound
 
-    def _argument(self, argument: Any) -> Any:
+    def argument(self, argument: Any) -> Any:
         """An FX argument with its nodes replaced by what they became."""
         if isinstance(argument, torch.fx.Node):
             return self.values[argument]
         if isinstance(argument, (list, tuple)):
-            return [self._argument(item) for item in argument]
+            return [self.argument(item) for item in argument]
         return argument
 
     # --- after a node has been translated --------------------------------------------------------
@@ -390,7 +420,7 @@ class Walker:
             return  # an input, a constant, or another FX node's value handed on
         before = value.dtype
         made = value.shape
-        self._dimensions.describe(value, recorded)
+        self.dimensions.describe(value, recorded)
         if before is not None and value.dtype != before:
             raise TranslationError(
                 f"the translation of {node.target} gives {before}, the capture recorded "
@@ -424,6 +454,8 @@ class Walker:
             result.name = self._names.unique(name)
 
     def _name_inner(self, onnx_node: ir.Node, prefix: str) -> None:
+        if FX_NODE in onnx_node.meta:
+            return
         for value in onnx_node.outputs:
             if value.name is None:
                 value.name = self._names.unique(f"{prefix}.{onnx_node.op_type}")
@@ -437,6 +469,8 @@ class Walker:
         for value in graph.inputs:
             value.name = self._names.unique(f"{prefix}.{graph.name}.input")
         for onnx_node in graph:
+            if FX_NODE in onnx_node.meta:  # of a body, which has been walked
+                continue
             for value in onnx_node.outputs:
                 value.name = self._names.unique(f"{prefix}.{onnx_node.op_type}")
             onnx_node.name = f"node_{onnx_node.outputs[0].name}"
@@ -491,9 +525,9 @@ def _reason(target: Any, node: torch.fx.Node) -> str:
         )
     if isinstance(target, HigherOrderOperator):
         return (
-            "is a higher-order operator: control flow and other operators that call functions "
-            "have no translation yet. Compute both branches and choose with torch.where, or use "
-            "Python's if and for on what is known when the model is exported"
+            "is a higher-order operator, which calls functions. A function for it in "
+            "custom_translation_table, def f(op, *arguments), gets these as Python functions: "
+            "called with values they emit their nodes and return their results as a list"
         )
     return NOT_TRANSLATED.get(target, "")
 

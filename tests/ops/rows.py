@@ -25,10 +25,12 @@ from onnx_aot.ops.limits import MAX_OPSET
 
 __all__ = [
     "SIZES",
+    "Call",
     "Row",
     "T",
     "bools",
     "check",
+    "check_dynamic",
     "floats",
     "given",
     "ints",
@@ -159,10 +161,11 @@ def check(row: Row) -> None:
         assert program.model.opset_imports[""] == opset
         _compare(program, module, examples)
     if dynamic:
-        _check_dynamic(row, module, examples)
+        check_dynamic(row, module, examples)
 
 
-def _check_dynamic(row: Row, module: Call, examples: tuple[torch.Tensor, ...]) -> None:
+def check_dynamic(row: Row, module: Call, examples: tuple[torch.Tensor, ...]) -> None:
+    """Runs a row with the named sizes dynamic."""
     shapes = tuple(
         {axis: size for axis, size in enumerate(tensor.sizes) if isinstance(size, str)}
         for tensor in row.inputs()

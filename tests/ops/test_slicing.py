@@ -117,6 +117,7 @@ SLICES = [
             ("bool", (bools("n", 3), 1, 2), NONE_N),
         )
     ),
+    Row(aten.select_copy.int, (floats("n", 3), -1, 1), sizes=NONE_N),
     Row(
         aten.select.int,
         (floats("h", 3), floats("n", 2)),

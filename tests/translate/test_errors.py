@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._higher_order_ops.out_dtype import out_dtype
 
 import onnx_aot
 from onnx_aot.errors import (
@@ -129,35 +130,38 @@ def test_what_onnx_does_not_have(model: Any, args: Tensor, message: str) -> None
         onnx_aot.export(model, (args,))
 
 
-class Branches(torch.nn.Module):
+class WithOutDtype(torch.nn.Module):
+    """An operator that is given an operator."""
+
     def forward(self, x: Tensor) -> Tensor:
-        y = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+        y = out_dtype(torch.ops.aten.mm.default, torch.int32, x, x)
         return y * 2
 
 
-def test_control_flow_says_what_can_be_done() -> None:
+INTEGERS = torch.ones(3, 3, dtype=torch.int8)
+
+
+def test_what_is_given_functions_says_what_can_be_done() -> None:
     """A function that takes functions has no schema, and so no stub."""
     with pytest.raises(UnsupportedOperatorError) as caught:
-        onnx_aot.export(Branches(), (X,))
+        onnx_aot.export(WithOutDtype(), (INTEGERS,))
     (entry,) = caught.value.operators
     (location,) = entry.locations
-    assert entry.target == "cond"
+    assert entry.target == "out_dtype"
     assert location.startswith(f"{__file__}:")
-    assert "y = torch.cond(x.sum() > 0" in location
+    assert "y = out_dtype(torch.ops.aten.mm.default" in location
     message = str(caught.value)
-    assert "control flow and other operators that call functions have no translation" in message
-    assert "torch.where" in message
-    assert "custom_translation_table" not in message
+    assert "is a higher-order operator, which calls functions" in message
+    assert "Give a translation for each" not in message
 
 
 def test_the_stub_is_of_an_operator_that_can_have_one() -> None:
-    class Model(Branches):
+    class Model(WithOutDtype):
         def forward(self, x: Tensor) -> Tensor:
-            y = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
-            return OPS.gadget(y)
+            return OPS.gadget(super().forward(x).float())
 
     with pytest.raises(UnsupportedOperatorError) as caught:
-        onnx_aot.export(Model(), (X,))
+        onnx_aot.export(Model(), (INTEGERS,))
     assert len(caught.value.operators) == 2
     assert "torch.ops.onnx_aot_tests.gadget.default: onnx" in str(caught.value)
 

@@ -1,0 +1,84 @@
+"""The graphs that higher-order operators are given: branches, loop bodies, regions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.torch_compat import HigherOrderOperator
+
+__all__ = ["bodies", "body_of", "every_body", "operands", "placeholders", "returned"]
+
+higher_order = torch.ops.higher_order
+
+
+def body_of(node: Any) -> torch.fx.GraphModule | None:
+    """The graph module that a ``get_attr`` node names; None for any other argument."""
+    if not isinstance(node, torch.fx.Node) or node.op != "get_attr":
+        return None
+    owner = node.graph.owning_module
+    found = None if owner is None else operator.attrgetter(str(node.target))(owner)
+    return found if isinstance(found, torch.fx.GraphModule) else None
+
+
+def bodies(node: torch.fx.Node) -> list[torch.fx.GraphModule]:
+    """Those among a call's arguments, in order."""
+    if not isinstance(node.target, HigherOrderOperator):
+        return []
+    found = (body_of(argument) for argument in node.all_input_nodes)
+    return [body for body in found if body is not None]
+
+
+def every_body(module: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
+    """The bodies in a module's graph and in them, each once, the innermost first."""
+    seen: set[int] = set()
+
+    def inside(graph: torch.fx.Graph) -> Iterator[torch.fx.GraphModule]:
+        for node in graph.nodes:
+            body = body_of(node)
+            if body is not None and id(body) not in seen:
+                seen.add(id(body))
+                yield from inside(body.graph)
+                yield body
+
+    if any(isinstance(child, torch.fx.GraphModule) for child in module.children()):
+        yield from inside(module.graph)
+
+
+def placeholders(body: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    """A body's parameters."""
+    return [node for node in body.graph.nodes if node.op == "placeholder"]
+
+
+def returned(body: torch.fx.GraphModule) -> list[Any]:
+    """What a body returns: nodes and constants, also when it is one alone."""
+    results: Any = next(iter(reversed(body.graph.nodes))).args[0]
+    return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+# Where the arguments stand that bodies are called with, in the order of their parameters.
+_OPERANDS = {
+    higher_order.cond: (3,),
+    higher_order.map_impl: (1, 2),
+    higher_order.scan: (1, 2, 3),
+    higher_order.while_loop: (2, 3),
+}
+
+
+def operands(node: torch.fx.Node) -> list[Any] | None:
+    """What stands for each parameter of a call's bodies; None where that is not known.
+
+    For ``scan`` and ``map`` a body gets slices of some of them.
+    """
+    if node.target == higher_order.invoke_subgraph:
+        return list(node.args[2:])
+    target: Any = node.target
+    positions = _OPERANDS.get(target)
+    if positions is None:
+        return None
+    arguments: Any = node.args
+    return [item for position in positions for item in arguments[position]]

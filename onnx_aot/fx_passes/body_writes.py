@@ -1,0 +1,116 @@
+"""Functionalizes the bodies of higher-order operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.errors import FunctionalizationError
+from onnx_aot.fx_passes.bodies import bodies, every_body, operands, placeholders, returned
+from onnx_aot.fx_passes.functional_twins import WRITTEN
+from onnx_aot.fx_passes.functionalize import functionalized
+
+__all__ = ["functionalize_bodies"]
+
+higher_order = torch.ops.higher_order
+
+NEW_VALUES = "onnx_aot_new_values"
+"""In a body's ``meta``: new values of the parameters that it writes to, by position."""
+
+RETURNS_NEW_VALUES = "onnx_aot_returns_new_values"
+"""Likewise, that it returns them."""
+
+
+def functionalize_bodies(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Rewrites in-place operators inside of branches, loop bodies and regions.
+
+    What a body writes to its parameters becomes further results of it and of the call, which gets
+    ``written``, the parameters' positions; ``functionalize`` makes the results the new values of
+    the call's operands.
+
+    Before::
+
+        branch(a):  add_ = add_(a, 1); return (sin(add_),)
+        other(a):   return (cos(a),)
+        cond = cond(p, branch, other, (x,))
+
+    After::
+
+        branch(a):  add = add(a, 1); return (sin(add), add)
+        other(a):   return (cos(a), a)
+        cond = cond(p, branch, other, (x,), written=(0,))
+
+    Raises:
+        FunctionalizationError: A body writes in a way that has no functional form here.
+    """
+    found = list(every_body(program.graph_module))
+    for body in found:
+        _declare_writes(body)
+        body.graph, body.meta[NEW_VALUES] = functionalized(body.graph)
+    if found:
+        _declare_writes(program.graph_module)
+    return program
+
+
+def _declare_writes(module: torch.fx.GraphModule) -> None:
+    """Makes what the bodies of a graph's calls write further results of the calls."""
+    for node in module.graph.nodes:
+        called = bodies(node)
+        positions = sorted({p for body in called for p in body.meta.get(NEW_VALUES, ())})
+        if positions:
+            _refuse_unshared(node, called, positions)
+            _return_written(node, called, tuple(positions))
+
+
+def _refuse_unshared(
+    node: torch.fx.Node, called: Sequence[torch.fx.GraphModule], positions: Sequence[int]
+) -> None:
+    """Only what every step gets itself can be written to, and not by a condition.
+
+    Raises:
+        FunctionalizationError: Something else is.
+    """
+    given = operands(node)
+    count = 0 if given is None else len(given)
+    writable = range(count)
+    if node.target == higher_order.map_impl:  # of each slice a new one is collected
+        writable = range(len(_list(node, 1)))
+    elif node.target == higher_order.scan:
+        writable = range(count - len(_list(node, 3)), count)
+    elif node.target == higher_order.while_loop:
+        by_condition = called[0].meta.get(NEW_VALUES)
+        writable = range(0 if by_condition else len(_list(node, 2)), 0 if by_condition else count)
+    for position in positions:
+        if position not in writable:
+            name = placeholders(called[-1])[position].name
+            raise FunctionalizationError(
+                f"a function that {node.target} is given writes to its parameter {name} in place; "
+                "let it write to a clone() and return that"
+            )
+
+
+def _list(node: torch.fx.Node, position: int) -> Sequence[Any]:
+    return node.args[position]  # type: ignore[return-value]
+
+
+def _return_written(
+    node: torch.fx.Node, called: Sequence[torch.fx.GraphModule], positions: tuple[int, ...]
+) -> None:
+    returning = called[1:] if node.target == higher_order.while_loop else called
+    for body in returning:
+        if RETURNS_NEW_VALUES in body.meta:  # it is called twice
+            continue
+        body.meta[RETURNS_NEW_VALUES] = True
+        parameters, values = placeholders(body), body.meta[NEW_VALUES]
+        added = [values.get(position, parameters[position]) for position in positions]
+        output = next(iter(reversed(body.graph.nodes)))
+        output.args = ((*returned(body), *added),)
+    given = operands(node)
+    assert given is not None
+    kwargs = {k: v for k, v in node.kwargs.items() if k != "mutated_arg_indices"}
+    node.kwargs = {**kwargs, WRITTEN: positions}
+    added_values = [given[position].meta["val"] for position in positions]
+    node.meta["val"] = (*node.meta["val"], *added_values)

@@ -72,6 +72,7 @@ FAMILIES = (
     "nn",
     "not_translated",
     "orthogonal",
+    "packed_sequences",
     "polynomials",
     "pooling",
     "quantized",

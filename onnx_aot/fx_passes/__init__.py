@@ -12,6 +12,7 @@ import torch
 
 from onnx_aot.fx_passes.drop_assertions import drop_assertions
 from onnx_aot.fx_passes.functionalize import functionalize
+from onnx_aot.fx_passes.inline_scripted import inline_scripted
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
 
 __all__ = ["FX_PASSES", "passes"]
@@ -19,7 +20,8 @@ __all__ = ["FX_PASSES", "passes"]
 Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 
 FX_PASSES: tuple[Pass, ...] = (
-    inline_wrappers,  # first: the others have to see every node in one graph
+    inline_scripted,  # what it puts into the graph is as if captured
+    inline_wrappers,  # early: the others have to see every node in one graph
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
     functionalize,
 )

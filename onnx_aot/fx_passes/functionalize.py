@@ -39,7 +39,7 @@ from onnx_aot.fx_passes.inverse_views import OF_A_LIST, is_identity, write_back
 from onnx_aot.fx_passes.output_specs import renamed_outputs
 from onnx_aot.torch_compat import OpOverload
 
-__all__ = ["functionalize", "functionalize_graph"]
+__all__ = ["functionalize", "functionalize_body", "functionalize_graph"]
 
 aten = torch.ops.aten
 Node = torch.fx.Node
@@ -97,6 +97,21 @@ def functionalize_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
     state, returned = rewriter.run()
     if state:
         raise FunctionalizationError(f"the graph writes to {state[0][0]}, which is given to it")
+    rewriter.graph.output(returned)
+    return rewriter.graph
+
+
+def functionalize_body(graph: torch.fx.Graph) -> torch.fx.Graph:
+    """The same for the body of a branch or loop, which returns the placeholders that it writes.
+
+    Raises:
+        FunctionalizationError: It writes in a way that has no functional form here.
+    """
+    writes = _writes(graph)
+    if not writes:
+        return graph
+    rewriter = _Rewriter(graph, writes)
+    _, returned = rewriter.run()
     rewriter.graph.output(returned)
     return rewriter.graph
 

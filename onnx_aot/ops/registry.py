@@ -84,6 +84,7 @@ FAMILIES = (
     "scatter",
     "search",
     "segments",
+    "sequences",
     "signal_windows",
     "solvers",
     "sorting",

@@ -32,6 +32,7 @@ from onnx_aot.ops.registry import (
     find_translation,
 )
 from onnx_aot.ops.subgraphs import subgraphs
+from onnx_aot.scripted_operators import REGIONS
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
 from onnx_aot.translate.complex_nodes import (
     call_complex,
@@ -45,6 +46,7 @@ from onnx_aot.translate.missing_in_opset import MissingForms
 from onnx_aot.translate.names import Names
 from onnx_aot.translate.promote import promote, promotes
 from onnx_aot.translate.provenance import location
+from onnx_aot.translate.regions import bodies, emit_region
 from onnx_aot.translate.results import refuse_other_results
 
 __all__ = ["Statistics", "Walker"]
@@ -124,6 +126,9 @@ class Walker:
             return []
         if isinstance(node.target, type):
             return []
+        if node.target in REGIONS:
+            inner = (piece for body in bodies(node) for piece in body.graph.nodes)
+            return [target for piece in inner for target in self._missing_targets(piece, above)]
         if node.target == FUNCTIONALIZED:
             target = original_call(node).target
             return [target] if self._plan(target) is None else []
@@ -229,6 +234,8 @@ class Walker:
     def _emit(self, node: torch.fx.Node) -> Any:
         if node.target == FUNCTIONALIZED:
             return self._emit_custom_write(node)
+        if node.target in REGIONS:
+            return emit_region(self, node)
         translation = self._translation(node)
         if translation is None:
             pieces = self._decomposer.expand(node)
@@ -315,6 +322,32 @@ class Walker:
         if isinstance(argument, (list, tuple)):
             return [self._argument(item) for item in argument]
         return argument
+
+    def translate_body(self, graph: torch.fx.Graph, given: Sequence[Any]) -> list[Any]:
+        """Translates the graph of a branch or loop in place; the values that it returns.
+
+        Args:
+            graph: Its placeholders take what is given.
+            given: Values, or Python numbers.
+        """
+        values = iter(given)
+        for piece in graph.nodes:
+            if piece.op == "placeholder":
+                self.values[piece] = value = next(values)
+                recorded = piece.meta["val"]
+                size_name = self._dimensions.name(recorded)
+                if size_name is not None and isinstance(value, ir.Value):
+                    self.op.remember_size(size_name, value)
+            elif piece.op == "call_function":
+                try:
+                    self._translate_node(piece)
+                except OpsetError:
+                    raise
+                except Exception as error:
+                    raise _located(error, piece) from error
+            elif piece.op == "output":
+                results: list[Any] = self._argument(piece.args[0])
+        return results
 
     # --- after a node has been translated --------------------------------------------------------
 

@@ -1,0 +1,70 @@
+"""Puts the recorded graph of a scripted model in the place of the operator that stood for it."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.fx_passes.functionalize import functionalize_body
+from onnx_aot.scripted_operators import RECORDED, SCRIPTED
+
+__all__ = ["inline_scripted"]
+
+
+def inline_scripted(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Inlines the graph; writes in the bodies of its branches and loops become results.
+
+    Before::
+
+        scripted = scripted([weight, x], [], 0)
+        y = getitem(scripted, 0)
+
+    After::
+
+        y = linear(x, weight)
+    """
+    graph = program.graph_module.graph
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target == SCRIPTED:
+            _inline(program.graph_module, node)
+    return program
+
+
+def _inline(owner: torch.fx.GraphModule, node: torch.fx.Node) -> None:
+    tensors, sizes, number = node.args
+    module = RECORDED[number]  # type: ignore[index]
+    given = iter([*tensors, *sizes])  # type: ignore[misc]
+    copies: dict[torch.fx.Node, Any] = {}
+    results: Any = None
+    with owner.graph.inserting_before(node):
+        for inner in module.graph.nodes:
+            if inner.op == "placeholder":
+                copies[inner] = next(given)
+            elif inner.op == "output":
+                results = torch.fx.map_arg(inner.args[0], lambda n: copies[n])
+            elif inner.op == "get_attr":
+                name = f"scripted_{number}_{inner.target}"
+                body = module.get_submodule(inner.target)
+                _functionalize(body)
+                owner.add_submodule(name, body)
+                copies[inner] = owner.graph.create_node("get_attr", name)
+            else:
+                copies[inner] = owner.graph.node_copy(inner, lambda n: copies[n])
+                copies[inner].meta.update({"nn_module_stack": node.meta.get("nn_module_stack", {})})
+    for user in list(node.users):
+        assert user.target is operator.getitem
+        user.replace_all_uses_with(results[user.args[1]])
+        owner.graph.erase_node(user)
+    owner.graph.erase_node(node)
+
+
+def _functionalize(body: torch.fx.GraphModule) -> None:
+    for name, inner in body.named_children():
+        assert isinstance(inner, torch.fx.GraphModule), name
+        _functionalize(inner)
+    graph = functionalize_body(body.graph)
+    if graph is not body.graph:
+        body.graph = graph

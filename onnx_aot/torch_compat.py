@@ -421,11 +421,14 @@ def symbolic_truth(value: Any) -> bool | None:
     Without ``statically_known_true`` nothing is known, and scripted models have more branches.
     """
     test = _private("torch.fx.experimental.symbolic_shapes", "statically_known_true")
+    config = _private("torch.fx.experimental", "_config")
     if test is None:
         return None
-    if test(value):
-        return True
-    return False if test(torch.sym_not(value)) else None
+    patched = hasattr(config, "backed_size_oblivious")  # as if no size were 0 or 1
+    with config.patch(backed_size_oblivious=False) if patched else contextlib.nullcontext():
+        if test(value):
+            return True
+        return False if test(torch.sym_not(value)) else None
 
 
 def say_it_is_a_size(value: Any) -> None:

@@ -16,7 +16,7 @@ import torch
 from onnx_aot import torch_compat
 from onnx_aot.capture.packed_sequences import packed_sequences
 
-__all__ = ["stand_ins"]
+__all__ = ["KERNELS", "stand_ins"]
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

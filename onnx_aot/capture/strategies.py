@@ -156,7 +156,7 @@ def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failu
                         dynamic_shapes=spec,
                         strict=strict,
                     )
-            except InvalidOptionError:  # what the model returns is not understood
+            except (CaptureError, InvalidOptionError):  # ours say what there is to say
                 raise
             except Exception as error:
                 logger.info("%s failed: %s", name, _first_line(error))

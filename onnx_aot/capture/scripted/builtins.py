@@ -138,8 +138,8 @@ def _extreme(function: Callable[..., Any], symbolic: Callable[..., Any]) -> Call
         if len(operands) == 1:
             values = operands[0].content
             if isinstance(values, Leaf):
-                reduced = aten.amax.default if function is max else aten.amin.default
-                return recorder.call(aten.item.default, recorder.call(reduced, values))
+                reduced = aten.amax.default if symbolic is torch.sym_max else aten.amin.default
+                return recorder.item(recorder.call(reduced, values))
         if known(values):
             return function(values)
         result = values[0]
@@ -164,7 +164,7 @@ def _round(recorder: Recorder, value: Any, digits: int | None = None) -> Any:
         rounded = recorder.call(aten.round.decimals, tensor, decimals=digits)
     else:
         rounded = recorder.call(aten.round.default, tensor)
-    return recorder.call(aten.item.default, rounded)
+    return recorder.item(rounded)
 
 
 def _of_float(name: str) -> Callable[..., Any]:
@@ -179,7 +179,7 @@ def _of_float(name: str) -> Callable[..., Any]:
         ]
         packet = getattr(aten, name)
         overload = packet.Tensor if "Tensor" in packet.overloads() else packet.default
-        return recorder.call(aten.item.default, recorder.call(overload, *tensors))
+        return recorder.item(recorder.call(overload, *tensors))
 
     return run
 
@@ -191,6 +191,23 @@ def _rounded(function: Callable[..., Any]) -> Callable[..., Any]:
         return value if _kind(value) is int else recorder.call(function, value)
 
     return run
+
+
+def _range_length(recorder: Recorder, low: Any, high: Any, step: Any) -> Any:
+    """How many numbers ``range(low, high, step)`` has."""
+    if known((low, high, step)):
+        return len(range(low, high, step))
+    if isinstance(step, Leaf):
+        raise CaptureError("the step of a range depends on the inputs")
+    extent = recorder.call(operator.sub, high, low)
+    if step < 0:
+        extent, step = recorder.call(operator.neg, extent), -step
+    rounded = recorder.call(operator.add, extent, step - 1)
+    return recorder.call(torch.sym_max, recorder.call(operator.floordiv, rounded, step), 0)
+
+
+def _range_item(recorder: Recorder, index: Any, low: Any, step: Any) -> Any:
+    return recorder.call(operator.add, recorder.call(operator.mul, index, step), low)
 
 
 NUMBERS: dict[str, Callable[..., Any]] = {
@@ -218,7 +235,9 @@ NUMBERS: dict[str, Callable[..., Any]] = {
     **{name: _of_float(name) for name in ("log2", "sin", "sinh", "cosh", "sqrt", "tan", "tanh")},
     "__and__": _truth(operator.and_),
     "__not__": _not,
+    "__derive_index": _range_item,
     "__or__": _truth(operator.or_),
+    "__range_length": _range_length,
     "__xor__": _not_equal,
     "Bool": to_bool,
     "Float": to_float,
@@ -283,7 +302,7 @@ def _item(recorder: Recorder, cell: Any, index: Any) -> Any:
     if isinstance(content.val, SequenceVal):
         val = recorder.fresh(content.val.element)
         return recorder.record(sequence_at, val, content, index)
-    return recorder.call(aten.item.default, recorder.call(aten.select.int, content, 0, index))
+    return recorder.item(recorder.call(aten.select.int, content, 0, index))
 
 
 def _as_leaf(recorder: Recorder, cell: Cell) -> Leaf:
@@ -385,7 +404,9 @@ def _extend(recorder: Recorder, cell: Cell, other: Cell) -> None:
         )
 
 
-def _add(recorder: Recorder, left: Cell, right: Cell) -> Cell:
+def _add(recorder: Recorder, left: Any, right: Any) -> Any:
+    if isinstance(left, (str, tuple)):
+        return left + right
     result = Cell(left.copy_content(), left.element)
     _extend(recorder, result, right)
     return result
@@ -451,7 +472,7 @@ def _times(recorder: Recorder, cell: Any, count: Any) -> Any:
 def _sum(recorder: Recorder, cell: Cell) -> Any:
     if isinstance(cell.content, Leaf):
         total = recorder.call(aten.sum.default, cell.content)
-        return recorder.call(aten.item.default, total)
+        return recorder.item(total)
     result: Any = 0.0 if cell.element == "float" else 0
     for item in cell.content:
         result = recorder.call(operator.add, result, item)

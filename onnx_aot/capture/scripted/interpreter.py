@@ -71,6 +71,7 @@ class Interpreter(Control):
         self.state = State([], dict(attributes))
         self._tensors = tensors
         self._lasting: dict[Cell, Any] = {}
+        self._owners: dict[str, ModuleRef] = {}
 
     def run(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
         """The values of the graph's outputs.
@@ -100,6 +101,8 @@ class Interpreter(Control):
             try:
                 self._run(node)
             except Exception as error:
+                if getattr(error, "located", False):
+                    raise
                 raise _located(error, node, where) from error
 
     def _run(self, node: Any) -> None:
@@ -128,7 +131,7 @@ class Interpreter(Control):
 
     def attribute(self, key: tuple[str, str]) -> Any:  # type: ignore[override]
         """An attribute of a module as it is now, by the module's path and its name."""
-        return self.state.attributes[key]
+        return self.get_attribute(self._owners[key[0]], key[1], "")
 
     def get_attribute(self, module: Any, name: str, kind: str) -> Any:
         """``prim::GetAttr``."""
@@ -144,6 +147,11 @@ class Interpreter(Control):
             self.state.attributes[key] = wrapped
             self._lasting[wrapped] = wrapped.copy_content()
         return wrapped
+
+    def set_attribute(self, module: ModuleRef, name: str, value: Any) -> None:
+        """``prim::SetAttr`` of a module."""
+        self._owners[module.path] = module
+        self.state.attributes[module.path, name] = value
 
     def was_written(self, cell: Cell) -> bool:
         """Whether a list or dict of a module is another one now than it was at first."""
@@ -223,9 +231,7 @@ class Interpreter(Control):
 
 
 def _located(error: Exception, node: Any, where: str | None) -> Exception:
-    """The error with the line of the innermost node that it comes from, said once."""
-    if getattr(error, "located", False):
-        return error
+    """The error with the line of the innermost node that it comes from."""
     if not isinstance(error, CaptureError):
         described = CaptureError(f"{node.kind()}: {type(error).__name__}: {error}")
     else:
@@ -304,7 +310,7 @@ def _one_size(recorder: Recorder, tensor: Leaf, axis: int) -> Any:
 
 
 def _item_of(recorder: Recorder, tensor: Leaf) -> Any:
-    return recorder.call(aten.item.default, tensor)
+    return recorder.item(tensor)
 
 
 def _number_of(name: str) -> Callable[..., Any]:
@@ -360,7 +366,7 @@ def _constant(interpreter: Interpreter, node: Any) -> list[Any]:
     if isinstance(value, torch.Tensor):
         return [interpreter._tensors[f"constant {output.debugName()}"]]
     if isinstance(value, list):
-        return [Cell(list(value), str(output.type()).removesuffix("[]"))]
+        return [Cell(list(value), str(output.type().getElementType()))]
     return [value]
 
 
@@ -401,7 +407,7 @@ def _set_attribute(interpreter: Interpreter, node: Any) -> list[Any]:
     if isinstance(module, Cell):
         module.content = {**module.content, node.s("name"): value}
     else:
-        interpreter.state.attributes[module.path, node.s("name")] = value
+        interpreter.set_attribute(module, node.s("name"), value)
     return []
 
 

@@ -178,8 +178,7 @@ class _Recording:
             numbers = [recorder.scope.placeholder("size", size) for size in sizes]
             given = dict(zip(self.weights, leaves, strict=False))
             counted = {
-                key: recorder.call(aten.item.default, given[full])
-                for key, (full, _) in self.model._counted.items()
+                key: recorder.item(given[full]) for key, (full, _) in self.model._counted.items()
             }
             interpreter = Interpreter(recorder, given, counted)
             inputs = [_entered(value, leaves, numbers, recorder) for value in self.inputs]
@@ -299,7 +298,7 @@ def _entered(value: Any, tensors: list[Leaf], sizes: list[Leaf], recorder: Recor
     """The inverse, with what the interpreter knows them as."""
     if isinstance(value, _Place):
         if value.kind == "float":
-            return recorder.call(aten.item.default, tensors[value.index])
+            return recorder.item(tensors[value.index])
         return (tensors if value.kind == "tensor" else sizes)[value.index]
     if isinstance(value, tuple):
         return tuple(_entered(item, tensors, sizes, recorder) for item in value)

@@ -11,9 +11,12 @@ import torch.fx
 
 from onnx_aot import torch_compat
 from onnx_aot.capture.scripted.values import Cell, Leaf
+from onnx_aot.capture.stand_ins import KERNELS
 from onnx_aot.torch_compat import FakeTensorMode, OpOverload
 
 __all__ = ["Recorder", "Scope", "constant_number"]
+
+aten = torch.ops.aten
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -110,11 +113,16 @@ class Recorder:
     def call(self, target: Any, *args: Any, **kwargs: Any) -> Any:
         """The result of a call: leaves, in a tuple or a list where there are several."""
         values = _map((args, kwargs), lambda leaf: leaf.val)
+        kernel = KERNELS.get(target, target)  # below where torch.export looks for them
         with torch.no_grad():
-            val = constant_number(target(*values[0], **values[1]))
+            val = constant_number(kernel(*values[0], **values[1]))
         if not isinstance(val, (torch.Tensor, *SYMBOLIC, tuple, list)):
             return val
         return self.record(target, val, *args, **kwargs)
+
+    def item(self, tensor: Leaf) -> Any:
+        """The element of a tensor, as a symbolic number."""
+        return self.call(aten._local_scalar_dense.default, tensor)
 
     def record(self, target: Any, val: Any, *args: Any, **kwargs: Any) -> Any:
         """A node whose recorded result is given."""

@@ -1,0 +1,238 @@
+"""Scripted and traced models: ``onnx_aot/capture/scripted``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import onnx
+import pytest
+import torch
+
+import onnx_aot
+from onnx_aot.inspection.differences import compare_outputs
+from onnx_aot.inspection.verify import format_differences
+from onnx_aot.torch_compat import pytree
+from tests.capture.scripted import functions as f
+from tests.capture.scripted import modules as m
+
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+
+Inputs = tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A function or module, and inputs of which the first are the example.
+
+    Attributes:
+        call: What is scripted.
+        inputs: Each a tuple of arguments.
+        sizes: Dynamic shapes.
+        operators: What must be in the graph.
+    """
+
+    call: Any
+    inputs: tuple[Inputs, ...]
+    sizes: Any = None
+    operators: tuple[str, ...] = ()
+    name: str = ""
+
+    def __str__(self) -> str:
+        return getattr(self.call, "__name__", type(self.call).__name__) + self.name
+
+
+def floats(*sizes: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(sizes, generator=torch.Generator().manual_seed(seed))
+
+
+def ints(value: int) -> torch.Tensor:
+    return torch.tensor(value)
+
+
+X = floats(4, 3)
+POSITIVE, NEGATIVE = X.abs(), -X.abs()
+SIGNS = ((POSITIVE,), (NEGATIVE,), (POSITIVE * 0.1,), (NEGATIVE * 10,))
+ROWS = tuple((floats(n, 3, seed=n),) for n in (4, 1, 7, 2))
+COUNTS = tuple((X, ints(n)) for n in (4, 0, 1, 7))
+N = ({0: "n"},)
+LIST = [X, X + 1, X * 2]
+OTHER_LIST = [-X, X, X]
+
+LOOPS = [
+    Model(f.add_steps, ((torch.ones(2, 3), 9),), operators=("Loop",)),
+    Model(
+        f.add_steps_of_a_tensor,
+        tuple((torch.ones(2, 3), ints(n)) for n in (9, 0, 4)),
+        operators=("Loop",),
+    ),
+    Model(f.from_start_by_step, COUNTS, operators=("Loop",)),
+    Model(f.downwards, ROWS, N, operators=("Loop",)),
+    Model(f.downwards, ROWS[:1], name=" static"),
+    Model(f.triangle, COUNTS, operators=("Loop",)),
+    Model(f.nested_ranges, ROWS, N, operators=("Loop",)),
+    Model(f.rows_collected, ROWS, N, operators=("Loop",)),
+    Model(f.rows_written, ROWS, N, operators=("Loop",)),
+    Model(f.window_written, ROWS, N, operators=("Loop",)),
+    Model(f.in_place, COUNTS, operators=("Loop",)),
+    Model(f.growing, COUNTS, operators=("Loop",)),
+    Model(f.shrinking, ROWS, N, operators=("Loop",)),
+    Model(f.rows_of_the_tensor, ROWS, N, operators=("Loop",)),
+    Model(f.recurrence, tuple((x, floats(3)) for (x,) in ROWS), ({0: "n"}, {})),
+    Model(f.fibonacci, COUNTS, operators=("Loop",)),
+    Model(f.float_total, COUNTS, operators=("Loop",)),
+    Model(f.flag_of_any_negative, (*SIGNS, *ROWS), N),
+    Model(f.leaves_unread, COUNTS),
+    Model(f.matrix_power, tuple((floats(3, 3), ints(n)) for n in (3, 0, 2))),
+    Model(f.horner, ((X, [1.0, 2.0, 0.5]),)),
+    Model(f.until_large, ((X,), (X + 5,), (X - 2,)), operators=("Loop",)),
+    Model(f.until_large_counted, ((X,), (X + 5,), (X - 2,)), operators=("Loop",)),
+    Model(f.halved, ((X, 9),)),
+    Model(f.collatz, tuple((X, ints(n)) for n in (6, 1, 7)), operators=("Loop",)),
+    Model(f.newton, ((POSITIVE + 0.5,), (POSITIVE * 9 + 0.5,)), operators=("Loop",)),
+    Model(f.breaks, (*SIGNS, *ROWS), N, operators=("Loop",)),
+    Model(f.breaks_at, ((X, 9),)),
+    Model(f.breaks_at, ((X, 9), (X, 2), (X, 0)), ({}, "n"), name=" of an input"),
+    Model(f.continues, COUNTS, operators=("Loop",)),
+    Model(f.returns_early, (*SIGNS, *ROWS), N),
+    Model(f.returns_from_branch, SIGNS, operators=("If",)),
+    Model(f.inner_while, ((X,), (X * 40,)), operators=("Loop",)),
+    Model(f.greedy, tuple((floats(6, 6), ints(n)) for n in (3, 1, 5, 2))),
+]
+
+BRANCHES = [
+    Model(f.by_sign, SIGNS, operators=("If",)),
+    Model(f.by_size, ROWS, N, operators=("If",)),
+    Model(f.by_parity, ROWS, N, operators=("If",)),
+    Model(f.chain, SIGNS, operators=("If",)),
+    Model(f.nested_ifs, tuple((*x, True) for x in SIGNS), operators=("If",)),
+    Model(f.connectives, (*SIGNS, (X,))),
+    Model(f.by_rank, ((X,),)),
+    Model(f.by_dtype, ((X,),)),
+    Model(f.two_results, SIGNS, operators=("If",)),
+    Model(f.other_sizes, SIGNS, operators=("If",)),
+    Model(f.number_of_branch, SIGNS),
+    Model(f.float_of_branch, SIGNS),
+    Model(f.written_in_branch, SIGNS, operators=("If",)),
+    Model(f.appended_in_branch, SIGNS, operators=("If",)),
+    Model(f.raises, ((POSITIVE,),)),
+    Model(f.asserts, ROWS, N),
+    Model(f.empty_or_not, ROWS, N),
+]
+
+CONTAINERS = [
+    Model(f.split_and_stacked, ROWS, N, operators=("Loop",)),
+    Model(f.split_and_stacked, ROWS[:1], name=" static"),
+    Model(f.comprehension, ROWS, N),
+    Model(f.comprehension_of_rows, ROWS, N, operators=("Loop",)),
+    Model(f.given_list, ((LIST,), (OTHER_LIST,))),
+    Model(f.enumerated, ((LIST,), (OTHER_LIST,))),
+    Model(f.zipped, ((LIST, OTHER_LIST), (OTHER_LIST, LIST))),
+    Model(f.chosen, tuple((LIST, ints(k)) for k in (0, 2, -1))),
+    Model(f.list_methods, ROWS, N),
+    Model(f.list_methods_in_a_loop, tuple((X, ints(n)) for n in (3, 2, 5))),
+    Model(f.shape_list, ROWS, N),
+    Model(f.ints_counted, ROWS, N),
+    Model(f.floats_counted, ROWS, N),
+    Model(f.lists_of_lists, ROWS, N),
+    Model(f.list_of_tuples, ROWS, N),
+    Model(f.membership, ((X, 3),)),
+    Model(f.membership_of_data, tuple((X, ints(n)) for n in (3, 2, 5))),
+    Model(f.sorted_ints, ROWS, N),
+    Model(f.chunks, ROWS, N),
+    Model(f.table_of_ints, tuple((X, ints(n)) for n in (3, 0, -1))),
+    Model(f.last_of_split, ROWS, N),
+    Model(f.swapped, tuple((X, X * 2, ints(n)) for n in (3, 0, 2)), operators=("Loop",)),
+    Model(f.dict_of_constants, ((X, "half"),)),
+    Model(f.dict_of_tensors, ROWS, N),
+    Model(f.dict_in_a_loop, COUNTS, operators=("Loop",)),
+    Model(f.dict_given, (({"x": X, "y": X * 2},), ({"x": X * 3, "y": X},))),
+    Model(f.string_mode, ((X, "mean"),)),
+    Model(f.string_mode, ROWS, N, name=" by default"),
+    Model(f.optional_given, ((X, floats(3)),)),
+    Model(f.optional_given, ROWS, N, name=" none"),
+    Model(f.optional_kept, ROWS, N, operators=("Loop",)),
+    Model(f.optional_of_branch, SIGNS, operators=("If",)),
+    Model(f.optional_int, ((X, 3),)),
+    Model(f.defaults, ((X, 0.5, 3, True),)),
+    Model(f.calls_functions, SIGNS),
+    Model(f.number_arithmetic, tuple((X, ints(n)) for n in (3, 0, 8))),
+    Model(f.items_as_indices, tuple((X, ints(n)) for n in (2, 0, 3))),
+    Model(f.zeros_of_number, COUNTS),
+    Model(f.reshaped_by_sizes, ROWS, N),
+    Model(f.masked_rows, ((X, torch.tensor([1, 3, 0, 2])),)),
+    Model(
+        f.masked_rows,
+        tuple((floats(n, 3, seed=n), torch.arange(n) % 4) for n in (4, 7)),
+        ({0: "n"}, {0: "n"}),
+        name=" dynamic",
+    ),
+    Model(f.printed, ROWS, N),
+]
+
+MODULES = [
+    Model(m.ListAndCounter(), ROWS, N, operators=("Loop",)),
+    Model(m.BufferCounter(), ROWS, N),
+    Model(m.BufferInBranch(), SIGNS, operators=("If",)),
+    Model(m.AttributeInLoop(), COUNTS, operators=("Loop",)),
+    Model(m.AttributeInBranch(), SIGNS),
+    Model(m.Layers(), ROWS, N),
+    Model(m.Shared(), COUNTS, operators=("Loop",)),
+    Model(m.Convolution(), tuple((floats(n, 6),) for n in (4, 2)), N),
+    Model(m.Constants(), ROWS, N),
+    Model(m.Cell(), tuple((floats(n, 2, 3),) for n in (4, 1, 6)), N, operators=("Loop",)),
+    Model(m.Recurrent(), tuple((floats(n, 2, 3),) for n in (4, 1, 6)), N, operators=("GRU",)),
+    Model(m.Methods(), ROWS, N),
+    Model(m.CalledTwice(), ROWS, N),
+    Model(m.OptionalLayer(True), ROWS, N, name=" there"),
+    Model(m.OptionalLayer(False), ROWS, N, name=" none"),
+    Model(m.ReturnsNamedTuple(), ROWS, N),
+    Model(m.UsesClass(), ((X,), (X * 2,))),
+    Model(
+        m.Attention(),
+        tuple((floats(b, t, 4),) for b, t in ((2, 3), (1, 5))),
+        ({0: "batch", 1: "time"},),
+    ),
+    Model(m.ByTrainingFlag(), ROWS, N),
+]
+
+MODELS = [*LOOPS, *BRANCHES, *CONTAINERS, *MODULES]
+
+
+def operators(graph: Any) -> set[str]:
+    return {node.op_type for node in graph.all_nodes()}
+
+
+def check(model: Model, scripted: Any) -> None:
+    """Exports and compares at all inputs, each from the state that the model had at first."""
+    shapes = model.sizes
+    if shapes is not None:
+        shapes = (*shapes, *[None] * (len(model.inputs[0]) - len(shapes)))
+    program = onnx_aot.export(scripted, model.inputs[0], dynamic_shapes=shapes, state="drop")
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    assert set(model.operators) <= operators(program.model.graph)
+    names = [str(value.name) for value in program.model.graph.outputs]
+    for inputs in model.inputs:
+        returned = again(model)(*inputs)
+        leaves = pytree.tree_leaves(returned)
+        expected = [torch.as_tensor(leaf) for leaf in leaves if not isinstance(leaf, str)]
+        given = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
+        differences = compare_outputs(names, expected, program(*given))
+        assert all(d.within for d in differences), format_differences(differences)
+
+
+def again(model: Model) -> Any:
+    """The model as it was, in Python: what it counts starts anew."""
+    if not isinstance(model.call, torch.nn.Module):
+        return model.call
+    import copy
+
+    return copy.deepcopy(model.call)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.filterwarnings("ignore:.*written:onnx_aot.errors.OnnxExporterWarning")
+def test_scripted(model: Model) -> None:
+    call = model.call
+    scripted = torch.jit.script(call.eval() if isinstance(call, torch.nn.Module) else call)
+    check(model, scripted)

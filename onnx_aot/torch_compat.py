@@ -54,14 +54,10 @@ __all__ = [
     "quiet_failures",
     "refuse_fixed_sizes",
     "root_symbol",
-    "say_it_is_a_size",
     "set_graph_signature",
     "size_conditions",
     "size_function",
-    "storage_key",
     "symbolic_expression",
-    "symbolic_truth",
-    "symbols_of_its_own",
     "trace_fake",
     "without_fake_mode",
     "without_log_file",
@@ -405,49 +401,6 @@ def size_function(name: str) -> Callable[[Any, Any], Any] | None:
     if torch_name is None:
         return _private("operator", name)  # type: ignore[no-any-return]
     return _private("torch.utils._sympy.functions", torch_name)  # type: ignore[no-any-return]
-
-
-def storage_key(tensor: torch.Tensor) -> int:
-    """A number that tensors which share memory have in common, fake ones too.
-
-    Without ``UntypedStorage._cdata`` scripted models that write in place are refused.
-    """
-    return int(tensor.untyped_storage()._cdata)
-
-
-def symbolic_truth(value: Any) -> bool | None:
-    """Whether a symbolic bool is known to hold, or not to, for all sizes; None where it depends.
-
-    Without ``statically_known_true`` nothing is known, and scripted models have more branches.
-    """
-    test = _private("torch.fx.experimental.symbolic_shapes", "statically_known_true")
-    config = _private("torch.fx.experimental", "_config")
-    if test is None:
-        return None
-    patched = hasattr(config, "backed_size_oblivious")  # as if no size were 0 or 1
-    with config.patch(backed_size_oblivious=False) if patched else contextlib.nullcontext():
-        if test(value):
-            return True
-        return False if test(torch.sym_not(value)) else None
-
-
-def say_it_is_a_size(value: Any) -> None:
-    """Says of a symbolic int that depends on data that it is at least 0.
-
-    Without ``_constrain_range_for_size`` some operators refuse it as the size of a result.
-    """
-    constrain = _private("torch.fx.experimental.symbolic_shapes", "_constrain_range_for_size")
-    if constrain is not None and isinstance(value, torch.SymInt):
-        constrain(value)
-
-
-def symbols_of_its_own(mode: FakeTensorMode) -> contextlib.AbstractContextManager[Any]:
-    """Lets sizes that depend on data be made which no result of the traced operator has.
-
-    Without ``ignore_fresh_unbacked_symbols`` scripted models with such sizes are refused.
-    """
-    ignore = getattr(mode.shape_env, "ignore_fresh_unbacked_symbols", None)
-    return ignore() if ignore is not None else contextlib.nullcontext()
 
 
 # --- what a capture decides about sizes ----------------------------------------------------------

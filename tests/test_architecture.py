@@ -30,6 +30,7 @@ EVERYWHERE = {
     "errors",
     "metadata_keys",
     "packed_operators",
+    "scripted_operators",
     "torch_compat",
     "version",
 }
@@ -66,6 +67,7 @@ LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "metadata_keys": set(),
     "packed_operators": set(),
+    "scripted_operators": set(),
     "torch_compat": set(),
     "version": set(),
 }

@@ -61,9 +61,8 @@ def _inline(owner: torch.fx.GraphModule, node: torch.fx.Node) -> None:
     owner.graph.erase_node(node)
 
 
-def _functionalize(body: torch.fx.GraphModule) -> None:
-    for name, inner in body.named_children():
-        assert isinstance(inner, torch.fx.GraphModule), name
+def _functionalize(body: Any) -> None:
+    for inner in body.children():
         _functionalize(inner)
     graph = functionalize_body(body.graph)
     if graph is not body.graph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -225,8 +226,6 @@ def again(model: Model) -> Any:
     """The model as it was, in Python: what it counts starts anew."""
     if not isinstance(model.call, torch.nn.Module):
         return model.call
-    import copy
-
     return copy.deepcopy(model.call)
 
 

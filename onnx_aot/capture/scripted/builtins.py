@@ -210,24 +210,23 @@ def _range_item(recorder: Recorder, index: Any, low: Any, step: Any) -> Any:
     return recorder.call(operator.add, recorder.call(operator.mul, index, step), low)
 
 
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "ge": operator.ge,
+    "gt": operator.gt,
+    "floordiv": operator.floordiv,
+    "le": operator.le,
+    "lt": operator.lt,
+    "mul": operator.mul,
+    "neg": operator.neg,
+    "remainder": operator.mod,
+    "sub": operator.sub,
+    "__lshift__": operator.lshift,
+    "__rshift__": operator.rshift,
+}
+
 NUMBERS: dict[str, Callable[..., Any]] = {
-    **{
-        name: _arithmetic(function)
-        for name, function in {
-            "add": operator.add,
-            "ge": operator.ge,
-            "gt": operator.gt,
-            "floordiv": operator.floordiv,
-            "le": operator.le,
-            "lt": operator.lt,
-            "mul": operator.mul,
-            "neg": operator.neg,
-            "remainder": operator.mod,
-            "sub": operator.sub,
-            "__lshift__": operator.lshift,
-            "__rshift__": operator.rshift,
-        }.items()
-    },
+    **{name: _arithmetic(function) for name, function in _ARITHMETIC.items()},
     **{
         name: _of_float(name)
         for name in ("acos", "asin", "atan", "atan2", "cos", "erf", "exp", "log", "log10", "log1p")
@@ -282,7 +281,8 @@ def _with(recorder: Recorder, sequence: Leaf, item: Leaf) -> SequenceVal:
     from onnx_aot.capture.scripted.specs import Sequence, vals
 
     element = describe(sequence)
-    assert isinstance(element, Sequence) and element.element is not None
+    assert isinstance(element, Sequence)
+    assert element.element is not None
     joined = join(element.element, describe(item))
     if joined == element.element:
         return SequenceVal(sequence.val.element)
@@ -412,10 +412,32 @@ def _add(recorder: Recorder, left: Any, right: Any) -> Any:
     return result
 
 
+def _add_in_place(recorder: Recorder, cell: Cell, other: Cell) -> Cell:
+    _extend(recorder, cell, other)
+    return cell
+
+
 def _known_list(cell: Cell, what: str) -> list[Any]:
     if not isinstance(cell.content, list):
         raise CaptureError(f"{what} of a list whose length depends on the inputs")
     return cell.content
+
+
+def _constants(cell: Cell, what: str) -> list[Any]:
+    items = _known_list(cell, what)
+    if not known(items):
+        raise CaptureError(f"{what} of a list whose elements depend on the inputs")
+    return items
+
+
+def _all_of(function: Callable[..., Any], start: bool) -> Callable[..., Any]:
+    def run(recorder: Recorder, cell: Cell) -> Any:
+        result: Any = start
+        for item in _known_list(cell, "any() or all()"):
+            result = _truth(function)(recorder, result, to_bool(recorder, item))
+        return result
+
+    return run
 
 
 def _slice(
@@ -480,7 +502,7 @@ def _sum(recorder: Recorder, cell: Cell) -> Any:
 
 
 def _sort(recorder: Recorder, cell: Cell, reverse: bool = False) -> None:
-    cell.content = sorted(_known_list(cell, "sort"), reverse=reverse)
+    cell.content = sorted(_constants(cell, "sort()"), reverse=reverse)
 
 
 def _items(recorder: Recorder, cell: Cell) -> Cell:
@@ -505,17 +527,17 @@ LISTS: dict[str, Callable[..., Any]] = {
     "__getitem__": _item,
     "_set_item": _set_item,
     "add": _add,
-    "add_": lambda recorder, cell, other: (_extend(recorder, cell, other), cell)[1],
-    "all": lambda recorder, cell: all(_known_list(cell, "all")),
-    "any": lambda recorder, cell: any(_known_list(cell, "any")),
+    "add_": _add_in_place,
+    "all": _all_of(operator.and_, True),
+    "any": _all_of(operator.or_, False),
     "append": _append,
     "clear": _clear,
     "copy": _copy,
     "dict": _copy,
-    "eq": lambda recorder, left, right: _equal(recorder, left, right),
+    "eq": _equal,
     "extend": _extend,
     "get": _get,
-    "index": lambda recorder, cell, item: _known_list(cell, "index").index(item),
+    "index": lambda recorder, cell, item: _constants(cell, "index()").index(item),
     "insert": _insert,
     "items": _items,
     "keys": lambda recorder, cell: Cell(list(cell.content), "str"),
@@ -531,7 +553,7 @@ LISTS: dict[str, Callable[..., Any]] = {
     "reverse": _reverse,
     "slice": _slice,
     "sort": _sort,
-    "sorted": lambda recorder, cell: Cell(sorted(_known_list(cell, "sorted")), cell.element),
+    "sorted": lambda recorder, cell: Cell(sorted(_constants(cell, "sorted()")), cell.element),
     "sum": _sum,
     "values": lambda recorder, cell: Cell(list(cell.content.values())),
     "format": _format,

@@ -18,10 +18,10 @@ import torch.fx
 from onnx_aot.capture.scripted import specs
 from onnx_aot.capture.scripted.recorder import Recorder, Scope, storage
 from onnx_aot.capture.scripted.specs import IncompatibleError, Spec
+from onnx_aot.capture.scripted.torch_compat import symbolic_truth
 from onnx_aot.capture.scripted.values import Cell, GivenInt, Leaf
 from onnx_aot.errors import CaptureError
 from onnx_aot.scripted_operators import branch, repeat
-from onnx_aot.torch_compat import symbolic_truth
 
 __all__ = ["Control", "RaisesError", "State", "same_content"]
 
@@ -49,9 +49,11 @@ class State:
     attributes: dict[tuple[str, str], Any]
 
     def snapshot(self) -> tuple[list[tuple[Cell, Any]], dict[tuple[str, str], Any]]:
+        """Everything as it is now."""
         return [(c, c.copy_content()) for c in self.cells], dict(self.attributes)
 
     def restore(self, saved: Any) -> None:
+        """Everything as it was."""
         for cell, content in saved[0]:
             cell.content = content.copy() if isinstance(content, (list, dict)) else content
         self.attributes.clear()
@@ -59,14 +61,16 @@ class State:
 
     def changes(self, saved: Any) -> dict[Any, Any]:
         """The new values of what differs: by cell, or by path and name of an attribute."""
-        changed: dict[Any, Any] = {}
-        for cell, before in saved[0]:
-            if not same_content(cell.content, before):
-                changed[cell] = Cell(cell.copy_content(), cell.element)
-        for key, value in self.attributes.items():
-            if key not in saved[1] or not specs.same(value, saved[1][key]):
-                changed[key] = value
-        return changed
+        changed: dict[Any, Any] = {
+            cell: Cell(cell.copy_content(), cell.element)
+            for cell, before in saved[0]
+            if not same_content(cell.content, before)
+        }
+        return changed | {
+            key: value
+            for key, value in self.attributes.items()
+            if key not in saved[1] or not specs.same(value, saved[1][key])
+        }
 
 
 def same_content(left: Any, right: Any) -> bool:
@@ -155,7 +159,7 @@ class Control:
             if specs.same(one, other):
                 joined.append(specs.Same(one))
             else:
-                joined.append(specs.join(specs.describe(one), specs.describe(other)))
+                joined.append(_joined_ways(one, other))
         written = _written([way.scope for way in ways])
         for index, way in enumerate(ways):
             with self._inside(way.scope):
@@ -248,7 +252,8 @@ class Control:
         saved = self.state.snapshot()
         graph = self.recorder.scope.graph
         before = len(graph.nodes)
-        step, values, proceed = 0, carried, True
+        step, values = 0, carried
+        proceed: Any = True
         try:
             while proceed and step < count:
                 proceed, *values = self.run_block(block, [step, *values])
@@ -275,7 +280,7 @@ class Control:
         found: dict[Any, Spec] = {slot: specs.Same(before[slot]) for slot in slots}
         written: list[Leaf] = []
         while True:
-            traced = self._trace_step(block, slots, before, found, written)
+            traced = self._trace_step(block, slots, found, written)
             changed = False
             for slot in traced.changes:
                 if slot not in found:
@@ -314,7 +319,6 @@ class Control:
         self,
         block: Any,
         slots: list[Any],
-        before: dict[Any, Any],
         found: dict[Any, Spec],
         written: list[Leaf],
     ) -> Traced:
@@ -389,6 +393,17 @@ class Control:
             _inputs(traced.scope, 1 + len(initial) + len(written)),
         )
         return self._settle(slots, joined, list(results), written)
+
+
+def _joined_ways(one: Any, other: Any) -> Spec:
+    try:
+        return specs.join(specs.describe(one), specs.describe(other))
+    except IncompatibleError as error:
+        raise IncompatibleError(
+            "the inputs decide which way a condition goes, and the two ways set a variable to what "
+            f"no one ONNX value can be: {error}. Set it to a tensor of one type and rank, or to a "
+            "number, in both"
+        ) from None
 
 
 def _written(scopes: list[Scope]) -> list[Leaf]:

@@ -85,7 +85,7 @@ class Interpreter(Control):
         self._run_nodes(graph)
         return [self.env[output.debugName()] for output in graph.outputs()]
 
-    def run_block(self, block: Any, inputs: Sequence[Any]) -> list[Any]:  # type: ignore[override]
+    def run_block(self, block: Any, inputs: Sequence[Any]) -> list[Any]:
         """The values that a block gives."""
         for parameter, value in zip(block.inputs(), inputs, strict=True):
             self.env[parameter.debugName()] = value
@@ -129,7 +129,7 @@ class Interpreter(Control):
 
     # --- attributes ------------------------------------------------------------------------------
 
-    def attribute(self, key: tuple[str, str]) -> Any:  # type: ignore[override]
+    def attribute(self, key: tuple[str, str]) -> Any:
         """An attribute of a module as it is now, by the module's path and its name."""
         return self.get_attribute(self._owners[key[0]], key[1], "")
 

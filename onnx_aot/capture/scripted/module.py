@@ -12,6 +12,7 @@ import torch
 from onnx_aot import torch_compat
 from onnx_aot.capture.scripted.interpreter import Interpreter
 from onnx_aot.capture.scripted.recorder import Recorder
+from onnx_aot.capture.scripted.torch_compat import symbols_of_its_own
 from onnx_aot.capture.scripted.values import Cell, GivenInt, Leaf, ModuleRef
 from onnx_aot.errors import CaptureError
 from onnx_aot.scripted_operators import RECORDED, SCRIPTED, During
@@ -121,12 +122,13 @@ class ScriptedModel(torch.nn.Module):
 
     def _eager(self, values: list[Any]) -> Any:
         """Numbers that the model counts in are what the buffers say, before and after."""
+        script: Any = self.__dict__["_script"]
         for (path, name), (full, kind) in self._counted.items():
-            owner = self._script.get_submodule(path) if path else self._script
+            owner = script.get_submodule(path) if path else script
             setattr(owner, name, kind(self._tensor(full).item()))
-        result = self._script(*values)
+        result = script(*values)
         for (path, name), (full, _) in self._counted.items():
-            owner = self._script.get_submodule(path) if path else self._script
+            owner = script.get_submodule(path) if path else script
             self._tensor(full).fill_(getattr(owner, name))
         return result
 
@@ -173,7 +175,7 @@ class _Recording:
         if mode is None:
             raise CaptureError("a scripted model without tensors among its inputs and weights")
         recorder = Recorder(mode)
-        with mode, torch_compat.symbols_of_its_own(mode):
+        with mode, symbols_of_its_own(mode):
             leaves = [recorder.scope.placeholder("tensor", tensor) for tensor in tensors]
             numbers = [recorder.scope.placeholder("size", size) for size in sizes]
             given = dict(zip(self.weights, leaves, strict=False))

@@ -10,6 +10,7 @@ import torch
 import torch.fx
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.scripted.torch_compat import new_symbol, storage_key
 from onnx_aot.capture.scripted.values import Cell, Leaf
 from onnx_aot.capture.stand_ins import KERNELS
 from onnx_aot.torch_compat import FakeTensorMode, OpOverload
@@ -168,19 +169,11 @@ class Recorder:
 
     def new_size(self) -> Any:
         """A symbolic int that is at least 0."""
-        size = self.new_symbol(int)
-        torch_compat.say_it_is_a_size(size)
-        return size
+        return new_symbol(self.mode, int, size=True)
 
     def new_symbol(self, kind: type) -> Any:
         """A symbolic int, float or bool of which nothing is known."""
-        env: Any = self.mode.shape_env
-        makers: dict[type, Callable[[], Any]] = {
-            int: env.create_unbacked_symint,
-            float: env.create_unbacked_symfloat,
-            bool: env.create_unbacked_symbool,
-        }
-        return makers[kind]()
+        return new_symbol(self.mode, kind)
 
     def fresh(self, val: Any) -> Any:
         """Another recorded value of the same type and sizes, with memory of its own."""
@@ -191,7 +184,7 @@ class Recorder:
 
 def storage(tensor: torch.Tensor) -> int:
     """What tensors that share memory have in common."""
-    return torch_compat.storage_key(tensor)
+    return storage_key(tensor)
 
 
 def _map(value: Any, function: Callable[[Leaf], Any]) -> Any:

@@ -38,6 +38,9 @@ class Leaf:
     node: torch.fx.Node
     scope: Any
 
+    def __bool__(self) -> bool:
+        raise TypeError("a value that depends on the inputs is asked whether it is true")
+
 
 @dataclasses.dataclass(eq=False)
 class Cell:

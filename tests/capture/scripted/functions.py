@@ -1,5 +1,6 @@
 """Functions for ``torch.jit.script``: loops, branches, lists, and what Python has besides."""
 
+# ruff: noqa: RUF005, SIM108, T201
 # TorchScript reads annotations as they are written: no `from __future__ import annotations`.
 
 import math
@@ -545,7 +546,7 @@ def dict_given(inputs: dict[str, Tensor]) -> Tensor:
 def string_mode(x: Tensor, mode: str = "sum") -> Tensor:
     if mode == "sum":
         return x.sum(0)
-    elif mode.startswith("me"):
+    if mode.startswith("me"):
         return x.mean(0)
     raise ValueError(f"unknown mode {mode}")
 

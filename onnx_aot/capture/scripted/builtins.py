@@ -127,8 +127,7 @@ def _divide(recorder: Recorder, left: Any, right: Any) -> Any:
 
 def _power(recorder: Recorder, left: Any, right: Any) -> Any:
     if known((left, right)):
-        result = float(left) ** float(right)
-        return result if isinstance(left, float) or isinstance(right, float) else result
+        return float(left) ** float(right)
     return recorder.call(operator.pow, to_float(recorder, left), to_float(recorder, right))
 
 

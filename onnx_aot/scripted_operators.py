@@ -11,7 +11,6 @@ translate calls of them.
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ __all__ = [
     "During",
     "SequenceVal",
     "branch",
+    "keep_recorded",
     "repeat",
     "sequence_append",
     "sequence_at",
@@ -107,10 +107,20 @@ def sequence_split(tensor: Any, size: Any, dim: int, keep: bool) -> Any:
 
 REGIONS = (branch, repeat)
 
-RECORDED: weakref.WeakValueDictionary[int, torch.fx.GraphModule] = weakref.WeakValueDictionary()
+RECORDED: dict[int, torch.fx.GraphModule] = {}
 """What calls of ``scripted`` stand for, by their numbers."""
 
+KEPT = 1024
+"""Of captures that failed after they recorded a graph the oldest are dropped."""
+
 _RUNNING: dict[int, Callable[..., list[Tensor]]] = {}
+
+
+def keep_recorded(number: int, module: torch.fx.GraphModule) -> None:
+    """Keeps a graph until it is put in the place of the call."""
+    RECORDED[number] = module
+    if len(RECORDED) > KEPT:
+        del RECORDED[next(iter(RECORDED))]
 
 
 class During:

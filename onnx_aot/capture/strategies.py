@@ -26,6 +26,7 @@ from onnx_aot.capture.last_resorts import describe_draft, traced
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
 from onnx_aot.capture.requested import DynamicShapes
+from onnx_aot.capture.scripted.children import scripted_children_replaced
 from onnx_aot.capture.scripted.module import ScriptedModel
 from onnx_aot.capture.specialization import (
     describe,
@@ -216,6 +217,7 @@ def _prepared(model: _Model, requested: DynamicShapes, strict: bool) -> Iterator
         capture_conditions(lazy=not strict),
         quiet_failures(),
         torch_compat.keep_frames_of(model.module.forward),
+        scripted_children_replaced(model.module),
         preserved_state(model.module),
         observed(model.module, strict),
     ):

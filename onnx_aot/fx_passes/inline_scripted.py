@@ -35,7 +35,7 @@ def inline_scripted(program: torch.export.ExportedProgram) -> torch.export.Expor
 
 def _inline(owner: torch.fx.GraphModule, node: torch.fx.Node) -> None:
     tensors, sizes, number = node.args
-    module = RECORDED[number]  # type: ignore[index]
+    module = RECORDED.pop(number)  # type: ignore[arg-type]
     given = iter([*tensors, *sizes])  # type: ignore[misc]
     copies: dict[torch.fx.Node, Any] = {}
     results: Any = None

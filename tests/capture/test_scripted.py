@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import io
+import re
 from typing import Any
 
 import onnx
@@ -11,11 +13,13 @@ import pytest
 import torch
 
 import onnx_aot
+import onnx_aot.errors
 from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.inspection.verify import format_differences
 from onnx_aot.torch_compat import pytree
 from tests.capture.scripted import functions as f
 from tests.capture.scripted import modules as m
+from tests.capture.scripted import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
@@ -235,3 +239,138 @@ def test_scripted(model: Model) -> None:
     call = model.call
     scripted = torch.jit.script(call.eval() if isinstance(call, torch.nn.Module) else call)
     check(model, scripted)
+
+
+# --- where models come from ----------------------------------------------------------------------
+
+
+def export_and_compare(model: Any, *inputs: Inputs, **options: Any) -> Any:
+    program = onnx_aot.export(model, inputs[0], **options)
+    for given in inputs:
+        leaves = pytree.tree_leaves(model(*given))
+        for actual, expected in zip(program(*given), leaves, strict=True):
+            torch.testing.assert_close(actual, torch.as_tensor(expected))
+    return program
+
+
+def test_a_loop_over_nine_steps() -> None:
+    """The same function scripted keeps its loop, and traced unrolls it."""
+    answer = torch.full((2, 3), 37.0)
+    ones = torch.ones(2, 3)
+    scripted = torch.jit.script(f.add_steps)
+    program = onnx_aot.export(scripted, (ones, 9))
+    assert operators(program.model.graph) >= {"Loop"}
+    torch.testing.assert_close(program(ones, 9)[0], answer)
+    program = onnx_aot.export(scripted, (ones, 9), dynamic_shapes=({}, "steps"))
+    torch.testing.assert_close(program(ones, 9)[0], answer)
+    torch.testing.assert_close(program(ones, 2)[0], ones + 1)
+    traced = torch.jit.trace(lambda x: f.add_steps(x, 9), (ones,))
+    program = onnx_aot.export(traced, (ones,))
+    assert operators(program.model.graph) == {"Add"}
+    torch.testing.assert_close(program(ones)[0], answer)
+
+
+def test_a_traced_module() -> None:
+    traced = torch.jit.trace(m.Layers().eval(), (X,))
+    program = export_and_compare(traced, *ROWS, dynamic_shapes=N)
+    assert "layers.0.weight" in program.model.graph.initializers
+
+
+def test_a_scripted_function_in_a_traced_one() -> None:
+    scripted = torch.jit.script(f.add_steps_of_a_tensor)
+    traced = torch.jit.trace(lambda x, n: scripted(x * 2, n) + 1, (X, ints(3)))
+    export_and_compare(traced, *COUNTS)
+
+
+def test_a_scripted_module_in_another_one() -> None:
+    class Outer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.jit.script(m.Shared())
+
+        def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+            return self.inner(x * 2, n) + self.inner(x, n)
+
+    model = Outer()
+    inner = model.inner
+    program = export_and_compare(model, *COUNTS, verify=True)
+    assert "inner.layer.weight" in program.model.graph.initializers
+    assert model.inner is inner
+
+
+def test_a_frozen_and_a_loaded_module() -> None:
+    scripted = torch.jit.script(m.Layers().eval())
+    export_and_compare(torch.jit.freeze(scripted), (X,))
+    file = io.BytesIO()
+    torch.jit.save(scripted, file)
+    file.seek(0)
+    export_and_compare(torch.jit.load(file), (X,))
+
+
+def test_keyword_inputs_and_defaults() -> None:
+    scripted = torch.jit.script(f.defaults)
+    program = onnx_aot.export(scripted, (X,), kwargs={"add": 3})
+    torch.testing.assert_close(program(X, add=3)[0], X * 2 + 3)
+
+
+def test_what_is_counted_is_state() -> None:
+    scripted = torch.jit.script(m.ListAndCounter())
+    program = onnx_aot.export(scripted, (X,), state="io")
+    assert [v.name for v in program.model.graph.inputs] == ["x", "count"]
+    assert [int(program(X)[1]) for _ in range(3)] == [4, 8, 12]
+    assert scripted.count == 0
+    with pytest.warns(onnx_aot.OnnxExporterWarning, match="count_out"):
+        program = onnx_aot.export(scripted, (X,))
+    assert [int(value) for value in program(X)[1:]] == [4, 4]
+    with pytest.warns(onnx_aot.OnnxExporterWarning, match="count_out"):
+        onnx_aot.export(scripted, (X,), verify=True)
+
+
+def test_nodes_name_the_line() -> None:
+    program = onnx_aot.export(torch.jit.script(f.by_sign), (X,))
+    (node,) = [node for node in program.model.graph if node.op_type == "If"]
+    trace = node.metadata_props["pkg.torch.onnx.stack_trace"]
+    assert re.search(r'functions.py", line \d+', trace)
+
+
+def test_checks_of_a_scripted_model_can_be_kept() -> None:
+    program = onnx_aot.export(torch.jit.script(f.raises), (POSITIVE,), runtime_checks=True)
+    torch.testing.assert_close(program(POSITIVE)[0], POSITIVE.sqrt())
+    with pytest.raises(Exception, match="Name:'check: "):
+        program(POSITIVE + 200)
+
+
+# --- what has no form in ONNX --------------------------------------------------------------------
+
+TWO = (X, ints(2))
+REFUSED = [
+    (refused.text_of_branch, TWO, "it is 'positive' on one path and 'negative' on another"),
+    (
+        refused.dtype_of_branch,
+        TWO,
+        r"a tensor int64\[4, 3\] on one path and a tensor float32\[4, 3\]",
+    ),
+    (refused.rank_of_loop, TWO, r"float32\[4, 3\] on one path and a tensor float32\[1, 4, 3\]"),
+    (refused.lists_in_a_loop, TWO, "whose length depends on the inputs holds a list of 2"),
+    (refused.tuples_in_a_loop, TWO, "whose length depends on the inputs holds a tuple of 2"),
+    (refused.key_of_data, TWO, "the key of a dict depends on the inputs"),
+    (refused.two_views_written, TWO, "written in a branch or loop through one view"),
+    (
+        refused.shape_of_unknown_rank,
+        TWO,
+        "takes a list of numbers whose length depends on the inputs",
+    ),
+    (refused.returns_a_list, TWO, "returns a list whose length depends on the inputs"),
+    (refused.returns_an_optional, TWO, "there for some inputs and None for others"),
+    (refused.raises_always, TWO, "the model raises .*ValueError: never"),
+    (m.KeepsList(), (X,), r"writes to the list or dict self\.cache"),
+]
+
+
+@pytest.mark.parametrize(("call", "inputs", "reason"), REFUSED)
+def test_refused(call: Any, inputs: Inputs, reason: str) -> None:
+    """With the reason, and the line where there is one."""
+    with pytest.raises(onnx_aot.errors.CaptureError, match=reason) as caught:
+        onnx_aot.export(torch.jit.script(call), inputs)
+    if not reason.startswith(("returns", "there", "writes")):
+        assert re.search(r"\n  at .*refused\.py:\d+$", str(caught.value))

@@ -15,7 +15,7 @@ from onnx_aot.capture.scripted.recorder import Recorder
 from onnx_aot.capture.scripted.torch_compat import symbols_of_its_own
 from onnx_aot.capture.scripted.values import Cell, GivenInt, Leaf, ModuleRef
 from onnx_aot.errors import CaptureError
-from onnx_aot.scripted_operators import RECORDED, SCRIPTED, During
+from onnx_aot.scripted_operators import SCRIPTED, During, keep_recorded
 
 __all__ = ["ScriptedModel"]
 
@@ -149,8 +149,7 @@ class ScriptedModel(torch.nn.Module):
         recording = _Recording(self, list(weights), inputs)
         with During(number, recording.run):
             results = SCRIPTED(tensors, sizes, number)
-        RECORDED[number] = recording.module
-        self.__dict__["_recorded"] = recording.module  # which keeps it alive
+        keep_recorded(number, recording.module)
         leaves = [
             result.item() if is_number else result
             for result, is_number in zip(results, recording.numbers, strict=True)

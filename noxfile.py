@@ -35,7 +35,8 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The tests. Arguments go to pytest."""
     _install(session, "dev", "demo")
-    session.run("python", "-m", "pytest", *session.posargs)
+    parallel = ("-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
+    session.run("python", "-m", "pytest", *parallel, *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.models.torchvision_cpu import load_torchvision
 from docs.conformance_page import conformance, dtypes_of_operators, summary
+from docs.troubleshooting_page import troubleshooting
 from onnx_aot.ops import registry
 from onnx_aot.ops.complex_values import COMPLEX
 from onnx_aot.ops.limits import MAX_OPSET
@@ -47,6 +48,7 @@ answer differs from PyTorch's.
 # What registers the operators of the families that are imported late. torchao's are left out: it is
 # not among what the project is developed with, and the page is the same on every machine.
 LATE: dict[str, Callable[[], Any]] = {
+    "onnx": lambda: importlib.import_module("torch.onnx.ops"),
     "quantized_decomposed": lambda: importlib.import_module("torch.ao.quantization.fx._decomposed"),
     "torch_nn": lambda: importlib.import_module("torch.nn.modules.linear_cross_entropy"),
     "torchvision": load_torchvision,
@@ -138,7 +140,11 @@ def _source(target: Any, function: Any) -> tuple[Path, int]:
     raise LookupError(str(target))
 
 
-PAGES = {"operators.md": operators, "conformance.md": conformance}
+PAGES = {
+    "operators.md": operators,
+    "conformance.md": conformance,
+    "troubleshooting.md": troubleshooting,
+}
 
 
 def main() -> None:

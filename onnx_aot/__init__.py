@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from onnx_aot.capture.tracing import is_in_onnx_export
 from onnx_aot.errors import OnnxExporterError, OnnxExporterWarning
 from onnx_aot.export import export
+from onnx_aot.ops.registrations import register, unregister
 from onnx_aot.version import __version__
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ __all__ = [
     "errors",
     "export",
     "is_in_onnx_export",
+    "register",
+    "unregister",
 ]
 
 

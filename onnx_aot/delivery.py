@@ -14,6 +14,7 @@ from onnx_aot.options import Options
 from onnx_aot.recording import note
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     import torch
 
     from onnx_aot.capture.dynamic_shapes import DynamicShapes
@@ -26,8 +27,11 @@ __all__ = [
     "check_dimensions",
     "note_dimensions",
     "note_dropped",
+    "note_inline",
     "note_lossy",
+    "note_not_verified",
     "note_separated",
+    "note_unsupported",
 ]
 
 
@@ -235,4 +239,47 @@ def note_lossy(record: ExportRecord, target: str) -> None:
             record,
             f"{target} has no kernel for the type of some nodes, which run in another and may be "
             f"less precise: {', '.join(lossy)}. target=None leaves them as they are",
+        )
+
+
+def note_unsupported(record: ExportRecord, model: ir.Model, options: Options) -> None:
+    """Says which operators are nodes of their own names, and which domains nothing is of."""
+    if record.unsupported:
+        shown = ", ".join(f"{target} ({n}x)" for target, n in record.unsupported.most_common())
+        stands = "calls of local functions without a body" * (options.unsupported == "function")
+        note(
+            record,
+            f"{len(record.unsupported)} operator(s) have no ONNX translation and are "
+            f"{stands or 'nodes'} of domains of their own, which ONNX Runtime runs only with a "
+            f"library of custom operators that has them: {shown}",
+        )
+    unused = (options.custom_opsets or {}).keys() - model.opset_imports.keys()
+    if unused:
+        note(
+            record,
+            f"custom_opsets names domains that the model has no operators of: {sorted(unused)}",
+        )
+
+
+def note_not_verified(record: ExportRecord, program: ONNXProgram) -> bool:
+    """Whether the model has operators that ONNX Runtime does not have by itself; says so."""
+    from onnx_aot.program.foreign import foreign_operators
+
+    foreign = foreign_operators(program.model)
+    if foreign:
+        note(
+            record,
+            "the model was not verified: ONNX Runtime needs a library of custom operators for "
+            f"{', '.join(foreign)}",
+        )
+    return bool(foreign)
+
+
+def note_inline(record: ExportRecord, calls: Sequence[str]) -> None:
+    """Says which calls of modules that were to be functions are not."""
+    if calls:
+        note(
+            record,
+            f"the nodes of {', '.join(calls)} stay in the graph: something outside of the module "
+            "reads one of its values and gives the module another",
         )

@@ -91,13 +91,12 @@ class FunctionalizationError(ConversionError):
     """An in-place write has no functional form that this exporter knows.
 
     Attributes:
-        view_is_declared: False where the write goes through a result that shares memory although
-            the operator's schema does not say so (``einsum("ij->ji", x)``). What relies on
-            schemas, as torch's ``run_decompositions`` does, loses such a write.
+        torch_has_one: Whether torch's ``run_decompositions`` may have it. It loses writes through
+            views that an operator's schema does not declare, and to some of repeated elements.
     """
 
-    def __init__(self, message: str, *, view_is_declared: bool = True) -> None:
-        self.view_is_declared = view_is_declared
+    def __init__(self, message: str, *, torch_has_one: bool = True) -> None:
+        self.torch_has_one = torch_has_one
         super().__init__(message)
 
 
@@ -153,6 +152,7 @@ class UnsupportedOperator:
         locations: Where in the user's code, as ``"file:line in function"``, without repetition.
         reason: Why it is known not to be translated, or an empty string.
         parameters: What a translation of it takes after ``op``.
+        stub: Code of a translation to begin with, or an empty string when it has no schema.
     """
 
     target: str
@@ -161,6 +161,7 @@ class UnsupportedOperator:
     locations: tuple[str, ...]
     reason: str = ""
     parameters: tuple[str, ...] = ()
+    stub: str = ""
 
 
 class UnsupportedOperatorError(ConversionError):
@@ -199,11 +200,7 @@ def _describe_unsupported(operators: tuple[UnsupportedOperator, ...]) -> str:
             lines.append(f"      {operator.schema}")
         if operator.reason:
             lines.append(f"      {operator.reason}")
-    for operator in operators:
-        if operator.schema:  # what has none is no operator of torch.ops
-            lines += _stub(operator)
-            break
-    return "\n".join(lines)
+    return "\n".join(lines + _stubs([o for o in operators if o.stub]))
 
 
 def _describe_missing(missing: tuple[MissingInOpset, ...], lowest: int | None) -> str:
@@ -220,26 +217,29 @@ def _describe_missing(missing: tuple[MissingInOpset, ...], lowest: int | None) -
     return "\n".join(lines)
 
 
-def _stub(operator: UnsupportedOperator) -> list[str]:
-    name = operator.target.replace(".", "_").replace("::", "_")
+STUBS = 5
+"""Of how many operators an error shows the code of a translation."""
+
+
+def _stubs(operators: list[UnsupportedOperator]) -> list[str]:
+    """Code to paste, in which only the returned values are to be filled in."""
+    if not operators:
+        return []
+    lines = ["", "Give a translation for each; this is where to begin:"]
+    entered = []
+    for operator in operators[:STUBS]:
+        lines += ["", *(f"    {line}" for line in operator.stub.splitlines())]
+        name = operator.target.replace(".", "_").replace("::", "_")
+        entered.append((f"torch.ops.{operator.target.replace('::', '.')}", name))
+    table = ", ".join(f"{target}: {name}" for target, name in entered)
     return [
+        *lines,
         "",
-        "Give a translation for each in custom_translation_table, for example:",
+        "Register it for every export, or give it to one:",
         "",
-        f"    def {name}({', '.join(('op', *operator.parameters))}):",
-        f"        ...  # return {_stub_results(operator.schema)}, for instance op.Add(x, y)",
+        *(f"    onnx_aot.register({target}, {name})" for target, name in entered),
+        f"    onnx_aot.export(model, args, custom_translation_table={{{table}}})",
         "",
-        "    onnx_aot.export(model, args, custom_translation_table={",
-        f"        torch.ops.{operator.target.replace('::', '.')}: {name},",
-        "    })",
+        'unsupported="emit" exports such operators as nodes of their own names, which a runtime '
+        "has to have. See docs/custom-operators.md",
     ]
-
-
-def _stub_results(schema: str) -> str:
-    """An operator that writes returns its results, then the new value of what it writes."""
-    arguments, _, results = schema.rpartition(") -> ")
-    written = [part.split("=")[0].split()[-1] for part in arguments.split(", ") if "!)" in part]
-    if not written:
-        return "the ONNX value(s)"
-    new = f"the new value of {', '.join(written)}"
-    return new if results == "()" or "!)" in results else f"the ONNX value(s) and {new}"

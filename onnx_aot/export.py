@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import os
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -57,6 +57,9 @@ def export(
     external_data: bool | Literal["auto"] | None = "auto",
     dynamic_shapes: dict[str, Any] | tuple[Any, ...] | list[Any] | str | None = None,
     custom_translation_table: Mapping[Any, Any] | None = None,
+    custom_opsets: Mapping[str, int] | None = None,
+    unsupported: Literal["error", "emit", "function"] = "error",
+    decompose: bool = True,
     report: bool = False,
     optimize: bool = True,
     target: Literal["onnxruntime"] | None = "onnxruntime",
@@ -74,6 +77,7 @@ def export(
     runtime_checks: bool = False,
     state: Literal["outputs", "drop", "io"] = "outputs",
     weights_as_inputs: bool | Sequence[str] = False,
+    export_modules_as_functions: bool | Collection[type[Any] | str] = False,
     strategies: Sequence[str] | None = None,
     **retired: Any,
 ) -> ONNXProgram:
@@ -104,7 +108,15 @@ def export(
             order. A dimension is a string, which names it, a ``torch.export.Dim``, ``Dim.AUTO`` or
             ``Dim.DYNAMIC``. An int or float with a string or hint for it is an input of the model.
             What is not mentioned is static.
-        custom_translation_table: Functions by operator, which take precedence over the table.
+        custom_translation_table: Functions by operator, or lists of them in the order in which they
+            are tried; they take precedence over the table and what ``onnx_aot.register`` entered.
+        custom_opsets: Versions of the domains that custom translations emit operators of.
+        unsupported: What becomes of operators without a translation: ``"error"``: one error lists
+            them; ``"emit"``: each is a node of the operator's own name in a domain named as its
+            namespace, for a runtime that has an implementation; ``"function"``: likewise, with a
+            local function that stands for the implementation and has none.
+        decompose: False keeps operators without a translation of their own as they were captured,
+            as ``"emit"`` does, and does not expand them with torch's rules; for inspection.
         report: True writes a markdown report to ``artifacts_dir``, also when the export fails.
         optimize: False leaves the translated graph as it is.
         target: ``"onnxruntime"``: what ONNX Runtime's CPU provider has no kernel for, such as most
@@ -140,6 +152,10 @@ def export(
         weights_as_inputs: True makes every parameter and buffer that the graph uses an input of it,
             after the model's own; a list of names, which may hold ``*``, those. The program feeds
             the values in ``ONNXProgram.weights`` by itself.
+        export_modules_as_functions: Classes of modules, or their names: each call of such a module
+            becomes a call of a local function of the model, with the module's weights as inputs;
+            calls that consist of the same nodes share one. True takes blocks that repeat. The
+            graph has no such functions otherwise; ``ONNXProgram.inline`` puts them back into it.
         strategies: How the model is captured: names that are tried in order. ``("non-strict",
             "strict")``, the default, are two ways of ``torch.export``. ``"draft"`` is draft export,
             ``"trace"`` ``torch.jit.trace``: both fix what depends on data to what the example
@@ -172,6 +188,10 @@ def export(
         weights_as_inputs=weights_as_inputs,
         strategies=strategies,
         custom_translation_table=custom_translation_table,
+        custom_opsets=custom_opsets,
+        unsupported=unsupported,
+        decompose=decompose,
+        export_modules_as_functions=export_modules_as_functions,
         optimize=optimize,
         target=target,
         metadata=metadata,
@@ -240,9 +260,17 @@ def _build(
     record: ExportRecord,
 ) -> tuple[ONNXProgram, _Reference]:
     """The stages, in order."""
-    from onnx_aot.delivery import check_delivered, note_dropped, note_lossy, note_separated
+    from onnx_aot.delivery import (
+        check_delivered,
+        note_dropped,
+        note_inline,
+        note_lossy,
+        note_separated,
+    )
     from onnx_aot.fx_passes.drop_state import drop_state
     from onnx_aot.ir_passes import run_passes
+    from onnx_aot.ir_passes.module_functions import keep_calls_apart, modules_as_functions
+    from onnx_aot.module_calls import module_calls, wanted_classes
     from onnx_aot.program.program import ONNXProgram
 
     with stage(record, "capture"):
@@ -255,6 +283,10 @@ def _build(
     with stage(record, "translate"):
         translated = _translate(captured, requested, options, record)
         onnx_model = translated.model
+    calls = module_calls(captured.graph) if options.export_modules_as_functions else {}
+    functions = wanted_classes(options.export_modules_as_functions, calls)
+    if functions:
+        keep_calls_apart(onnx_model, calls, functions)
     if options.optimize:
         with stage(record, "ir_passes"):
             run_passes(onnx_model)
@@ -264,6 +296,8 @@ def _build(
         with stage(record, "legalize"):
             record.adaptations = legalize(onnx_model, options.target)
             note_lossy(record, options.target)
+    if functions:
+        note_inline(record, modules_as_functions(onnx_model, calls, functions))
     program = ONNXProgram(
         onnx_model,
         captured,
@@ -282,8 +316,13 @@ def _translate(
     options: Options,
     record: ExportRecord,
 ) -> Translated:
+    from onnx_aot.capture.autograd_functions import kept_functions
     from onnx_aot.capture.delivered import dimension_names
+    from onnx_aot.delivery import note_unsupported
+    from onnx_aot.ops.custom import custom_translations, with_custom
+    from onnx_aot.ops.registrations import registered
     from onnx_aot.ops.registry import import_late_families, translations
+    from onnx_aot.ops.symbolic_methods import symbolic_translations
     from onnx_aot.translate import Request, translate
     from onnx_aot.version import __version__
 
@@ -294,10 +333,12 @@ def _translate(
         if isinstance(module, torch.fx.GraphModule)
         for node in module.graph.nodes
     )
-    if options.custom_translation_table:
-        from onnx_aot.ops.custom import custom_translations
-
-        table = {**table, **custom_translations(options.custom_translation_table)}
+    for custom in (
+        symbolic_translations(kept_functions()),
+        registered(),
+        custom_translations(options.custom_translation_table or {}),
+    ):
+        table = with_custom(table, custom) if custom else table
     if options.runtime_checks:
         from onnx_aot.ops.assertions import assertions
 
@@ -307,6 +348,9 @@ def _translate(
         Request(
             opset=options.opset,
             table=table,
+            custom_opsets=options.custom_opsets or {},
+            unsupported=options.unsupported,
+            decompose=options.decompose,
             input_names=options.input_names,
             output_names=options.output_names,
             dimension_names=dimension_names(captured, requested, options.input_names),
@@ -321,6 +365,8 @@ def _translate(
     )
     record.direct = translated.statistics.direct
     record.decomposed = translated.statistics.decomposed
+    record.unsupported = translated.statistics.unsupported
+    note_unsupported(record, translated.model, options)
     return translated
 
 
@@ -374,6 +420,13 @@ def _capture(
         program, requested = captured.program, captured.requested
         note_dimensions(program, requested, options, record, captured)
         record.strategy = captured.strategy
+        if captured.drawn:
+            note(
+                record,
+                f"the model draws random numbers with {' and '.join(captured.drawn)}; those of the "
+                "capture are constants of the ONNX model. Draw with torch.rand and its like, or "
+                "pass them to forward",
+            )
     record.conditions = torch_compat.size_conditions(program)
     training = training_operators(program.graph)
     if training:
@@ -401,12 +454,8 @@ def _run_fx_passes(
             program = fx_pass(program)
         return program
     except FunctionalizationError as error:
-        if not error.view_is_declared:
-            raise FunctionalizationError(
-                f"{error}: its schema does not say that its result shares memory. Write to a "
-                "clone() of it, or to the tensor that it shows",
-                view_is_declared=False,
-            ) from error
+        if not error.torch_has_one:
+            raise
         refused = error
         note(
             record,
@@ -418,7 +467,8 @@ def _run_fx_passes(
             program = torch_compat.functionalized_by_torch(original)
     except Exception as error:
         raise FunctionalizationError(
-            f"{refused}, and torch's run_decompositions failed too: {type(error).__name__}: {error}"
+            f"{refused}, and torch's run_decompositions failed too: "
+            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         ) from error
     if not keeps_dimensions(original, program):
         raise FunctionalizationError(
@@ -432,8 +482,11 @@ def _run_fx_passes(
 
 def _verify(program: ONNXProgram, reference: _Reference, record: ExportRecord) -> None:
     from onnx_aot.capture.module_state import preserved_state
+    from onnx_aot.delivery import note_not_verified
     from onnx_aot.inspection.verify import describe_sizes, failure, verify_sizes
 
+    if note_not_verified(record, program):
+        return
     model = reference.model
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 __all__ = [
+    "APART",
+    "ARGUMENTS",
+    "CAPTURED_NODE",
+    "CLASS_HIERARCHY",
     "COMPLEX",
     "CONSTRAINTS",
     "DIMENSIONS",
@@ -10,23 +14,42 @@ __all__ = [
     "FX_NODE",
     "INPUT_KIND",
     "INPUT_PERSISTENT",
+    "NAMESPACE",
+    "NAME_SCOPES",
     "ORIGINAL_NAME",
     "OUTPUT_KIND",
+    "PLACEHOLDER_DOMAIN",
     "SIGNATURE",
     "STATE",
 ]
 
+PLACEHOLDER_DOMAIN = "onnx_aot.placeholder"
+"""The domain of the node in a local function that stands for an operator without a translation."""
+
 FX_NODE = "fx_node"
 """In ``Node.meta``, which is not saved: which FX node an ONNX node comes from."""
 
+APART = "apart"
+"""In ``Node.meta`` likewise: nodes that differ in it are not made one, however equal they are."""
+
 DROPPED_STATE = "onnx_aot.dropped_state"
 """In ``GraphModule.meta`` of a captured program: what ``state="drop"`` took from its signature."""
+
+CAPTURED_NODE = "pkg.torch.onnx.fx_node"
+NAME_SCOPES = "pkg.torch.onnx.name_scopes"
+CLASS_HIERARCHY = "pkg.torch.onnx.class_hierarchy"
+NAMESPACE = "namespace"
+"""On nodes: the FX node as text, the modules around it and then itself, their classes, and both as
+one path."""
 
 INPUT_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 INPUT_PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"
 OUTPUT_KIND = "pkg.torch.export.graph_signature.OutputSpec.kind"
 ORIGINAL_NAME = "pkg.torch.onnx.original_node_name"
 SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
+ARGUMENTS = "pkg.onnx_aot.arguments"
+"""On nodes of operators without a translation, as JSON: which argument of the operator each input
+is, such as ``["x", "tensors[0]", "tensors[1]"]``."""
 COMPLEX = "pkg.onnx_aot.complex"
 """On inputs and outputs that are complex in PyTorch: real and imaginary part are the last dimension
 of two; the value is PyTorch's type, ``complex64``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from onnx_aot.errors import InvalidOptionError, warn
@@ -35,6 +35,10 @@ class Options:
     state: Literal["outputs", "drop", "io"] = "outputs"
     weights_as_inputs: bool | Sequence[str] = False
     custom_translation_table: Mapping[Any, Any] | None = None
+    custom_opsets: Mapping[str, int] | None = None
+    unsupported: Literal["error", "emit", "function"] = "error"
+    decompose: bool = True
+    export_modules_as_functions: bool | Collection[type[Any] | str] = False
     optimize: bool = True
     target: str | None = "onnxruntime"
     metadata: Literal["full", "light", "none"] = "full"
@@ -70,8 +74,12 @@ def check_options(options: Options) -> None:
     check_choice("metadata", options.metadata, ("full", "light", "none"))
     check_choice("target", options.target, ("onnxruntime", None))
     check_choice("on_specialized", options.on_specialized, ("error", "warn", "allow"))
+    check_choice("unsupported", options.unsupported, ("error", "emit", "function"))
+    check_choice("decompose", options.decompose, (True, False))
     check_choice("state", options.state, ("outputs", "drop", "io"))
     _check_weights(options.weights_as_inputs)
+    _check_domains(options.custom_opsets)
+    _check_classes(options.export_modules_as_functions)
     if not isinstance(options.opset, int) or not MIN_OPSET <= options.opset <= MAX_OPSET:
         raise InvalidOptionError(
             f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are emitted"
@@ -80,6 +88,20 @@ def check_options(options: Options) -> None:
         not isinstance(options.seed, int) or isinstance(options.seed, bool)
     ):
         raise InvalidOptionError(f"seed is {options.seed!r}; it is an int or None")
+
+
+def _check_domains(given: Any) -> None:
+    is_table = given is None or isinstance(given, Mapping)
+    if not is_table or not all(_is_version(*pair) for pair in (given or {}).items()):
+        raise InvalidOptionError(
+            f"custom_opsets is {given!r}; it is a dict of versions by domain, such as "
+            '{"my.domain": 2}. The version of ONNX\'s own operators is opset_version'
+        )
+
+
+def _is_version(domain: Any, version: Any) -> bool:
+    named = isinstance(domain, str) and domain not in ("", "ai.onnx")
+    return named and isinstance(version, int) and not isinstance(version, bool) and version > 0
 
 
 def _check_weights(given: Any) -> None:
@@ -103,6 +125,17 @@ def _mode(value: Any) -> str:
     return str(getattr(value, "name", value)).rpartition(".")[2].upper()
 
 
+def _check_classes(given: Any) -> None:
+    is_collection = isinstance(given, Collection) and not isinstance(given, str)
+    if not isinstance(given, bool) and not (
+        is_collection and all(isinstance(entry, (type, str)) for entry in given)
+    ):
+        raise InvalidOptionError(
+            f"export_modules_as_functions is {given!r}; it is True, False, or a set of classes of "
+            'modules, or of their names such as "torch.nn.modules.linear.Linear"'
+        )
+
+
 RETIRED: dict[str, Retired] = {
     "training": Retired(
         lambda value: _mode(value) in ("EVAL", "PRESERVE"),
@@ -110,19 +143,14 @@ RETIRED: dict[str, Retired] = {
     ),
     "operator_export_type": Retired(
         lambda value: _mode(value) == "ONNX",
-        "give translations of unknown operators in custom_translation_table",
+        'use unsupported="emit", which emits operators without a translation in a domain of their '
+        "own, or give translations in custom_translation_table",
     ),
     "do_constant_folding": Retired(lambda value: True, "use optimize=True or optimize=False"),
-    "custom_opsets": Retired(
-        lambda value: not value,
-        "emit the operators in custom_translation_table with the domain and version you want",
-    ),
-    "export_modules_as_functions": Retired(
-        lambda value: not value, "modules are exported inline; leave the option out"
-    ),
     "autograd_inlining": Retired(
         bool,
-        "autograd functions are always inlined; give a translation of a custom operator instead",
+        "autograd functions are inlined, except those with a symbolic method, which is called; "
+        "give them one",
     ),
     "fallback": Retired(lambda value: True, "there is one exporter; leave the option out"),
 }
@@ -137,7 +165,8 @@ def check_retired(given: Mapping[str, Any], accepted: list[str]) -> None:
     for name, value in given.items():
         retired = RETIRED.get(name)
         if retired is None:
-            close = difflib.get_close_matches(name, accepted, n=1, cutoff=0.5)
+            close = [option for option in accepted if option.startswith(name)]
+            close += difflib.get_close_matches(name, accepted, n=1, cutoff=0.5)
             hint = f"; did you mean {close[0]}?" if close else "."
             raise InvalidOptionError(
                 f"export has no option {name!r}{hint} Options are {', '.join(accepted)}"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "collection_paused",
     "dump_program",
+    "logged_to",
     "new_record",
     "note",
     "profiled",
@@ -47,6 +48,9 @@ def new_record(model: Any, options: Options) -> ExportRecord:
         "target": options.target,
         "state": options.state,
         "on_specialized": options.on_specialized,
+        "unsupported": options.unsupported if options.unsupported != "error" else None,
+        "decompose": None if options.decompose else False,
+        "custom_opsets": options.custom_opsets or None,
         "runtime_checks": options.runtime_checks or None,
         "weights_as_inputs": options.weights_as_inputs or None,
         "dynamic_shapes": options.dynamic_shapes,
@@ -78,9 +82,16 @@ def progress(verbose: bool | None) -> Iterator[None]:
     if not verbose:
         yield
         return
-    package = logging.getLogger("onnx_aot")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("[onnx_aot] %(message)s"))
+    with logged_to(handler):
+        yield
+
+
+@contextlib.contextmanager
+def logged_to(handler: logging.Handler) -> Iterator[None]:
+    """Hands the stages that the package logs to a handler, whatever its level was before."""
+    package = logging.getLogger("onnx_aot")
     level = package.level
     package.addHandler(handler)
     package.setLevel(logging.INFO)

@@ -47,6 +47,7 @@ __all__ = [
     "marked_as_onnx_export",
     "missing_fake_kernels",
     "observe_decisions",
+    "overload_of",
     "override_composite_kernels",
     "override_module_function",
     "python_expression",
@@ -61,6 +62,7 @@ __all__ = [
     "trace_fake",
     "without_fake_mode",
     "without_log_file",
+    "without_recording",
 ]
 
 
@@ -78,6 +80,14 @@ auto_functionalized: Any = getattr(torch.ops.higher_order, "auto_functionalized"
 Where it is None, programs with such operators go through ``run_decompositions``, and errors about
 them name torch's own replacement.
 """
+
+
+def overload_of(target: Any) -> Any:
+    """The operator that a function of ``torch.library.custom_op`` calls; else the target itself.
+
+    Without ``CustomOpDef._opoverload`` such a function is no key of a table, ``torch.ops`` is.
+    """
+    return getattr(target, "_opoverload", target)
 
 
 # --- capture -------------------------------------------------------------------------------------
@@ -303,6 +313,15 @@ def trace_fake(
 
     with keep_small_sizes_dynamic(), mode or contextlib.nullcontext():
         return make_fx(function, _allow_non_fake_inputs=True)(*arguments)
+
+
+def without_recording() -> contextlib.AbstractContextManager[Any]:
+    """Runs on the fake tensors of a trace without adding to it.
+
+    Without ``disable_proxy_modes_tracing`` calls are recorded, and nothing reads their results.
+    """
+    disable = _private("torch.fx.experimental.proxy_tensor", "disable_proxy_modes_tracing")
+    return disable() if disable is not None else contextlib.nullcontext()
 
 
 def decompositions(target: OpOverload) -> list[Callable[..., Any]]:

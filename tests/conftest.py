@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import hypothesis
 import pytest
@@ -21,12 +22,35 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
 
+COUNTS = "random programs"
+"""What a worker hands to the process that collects the results."""
+
+
+def _outcomes() -> dict[str, int]:
+    module = sys.modules.get("tests.properties.test_programs")
+    return dict(module.OUTCOMES) if module is not None else {}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput[COUNTS] = _outcomes()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    found = getattr(node, "workeroutput", {}).get(COUNTS)
+    if found:
+        node.config.stash[OF_WORKERS] = found
+
+
+OF_WORKERS = pytest.StashKey[dict[str, int]]()
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Says how many random programs were run, from which seed, and what became of them."""
-    module = sys.modules.get("tests.properties.test_programs")
-    outcomes = dict(module.OUTCOMES) if module is not None else {}
+    outcomes = config.stash.get(OF_WORKERS, _outcomes())
     if outcomes:
         count, failures = outcomes.pop("programs", 0), outcomes.pop("failures", 0)
         seed = config.getoption("--hypothesis-seed", default=None)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
+import types
 from pathlib import Path
 
 import pytest
 
 from benchmarks.models.torchvision_cpu import load_torchvision
 from docs import generate
+from docs.blocks import run_block
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -20,9 +23,10 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
 def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": page.stem}
+    module = types.ModuleType(f"page_{page.stem}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # where functions are looked for
     for number, block in enumerate(blocks):
-        exec(compile(block, f"{page.name}, block {number}", "exec"), names)
+        run_block(f"{page.name}, block {number}", block, vars(module))
 
 
 def test_the_readme_has_code() -> None:

@@ -58,8 +58,6 @@ def test_takes_every_parameter_of_torch_onnx_export() -> None:
         "training",
         "operator_export_type",
         "do_constant_folding",
-        "custom_opsets",
-        "export_modules_as_functions",
         "autograd_inlining",
     }
     assert set(theirs) - set(ours) == retired
@@ -77,8 +75,6 @@ def test_takes_every_parameter_of_torch_onnx_export() -> None:
         ({"do_constant_folding": True}, "optimize"),
         ({"training": "EVAL"}, "model.eval"),
         ({"operator_export_type": "ONNX"}, "custom_translation_table"),
-        ({"custom_opsets": None}, "custom_translation_table"),
-        ({"export_modules_as_functions": False}, "inline"),
         ({"autograd_inlining": True}, "inlined"),
         ({"fallback": True}, "one exporter"),
         ({"dynamo": False}, "one exporter"),
@@ -95,8 +91,10 @@ def test_harmless_retired_options_warn(option: dict[str, Any], advice: str) -> N
     [
         ({"training": "TRAINING"}, "model.train"),
         ({"operator_export_type": "ONNX_ATEN"}, "custom_translation_table"),
-        ({"custom_opsets": {"d": 1}}, "custom_translation_table"),
-        ({"export_modules_as_functions": True}, "inline"),
+        ({"operator_export_type": "ONNX_FALLTHROUGH"}, "unsupported=.emit"),
+        ({"unsupported": "ignore"}, "unsupported is 'ignore'"),
+        ({"export_modules_as_functions": "Linear"}, "set of classes"),
+        ({"export_modules_as_functions": {"Lime"}}, "calls no module"),
         ({"autograd_inlining": False}, "inlined"),
         ({"opset": 18}, "did you mean opset_version"),
         ({"nonsense": 1}, "no option 'nonsense'"),

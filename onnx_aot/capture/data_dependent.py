@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from onnx_aot.capture.decisions import Decision, Location, is_question, with_line
+from onnx_aot.capture.explanations import page
 
 __all__ = ["depends_on_data", "describe_data_dependent"]
 
@@ -63,12 +64,16 @@ def describe_data_dependent(
         for operator in missing:
             name = "::".join(operator.split(".")[:2])
             lines += [f"  {name}", f"     cure: write one, @torch.library.register_fake({name!r})"]
+    anchors = [_anchor(decision) for decision in places.values()]
+    anchors += ["fake-kernel"] if missing else []
+    lines += [page(anchor) for anchor in dict.fromkeys(anchors)]
     return "\n".join(lines)
 
 
 _BRANCH = re.compile(r"^(if|elif|assert)\b|\bif\b.*\belse\b|\b(and|or|not)\b")
 _WHILE = re.compile(r"^while\b")
 _LOOP = re.compile(r"\bfor\b.*\bin\b|\brange\(")
+_INDEX = re.compile(r"[\w\])]\[[^\]]*(\bint\(|\.item\(\))")
 _WHOLE = re.compile(r"\bint\(")
 _ITEM = re.compile(r"\.(item|tolist)\(\)")
 WHERE = (
@@ -92,6 +97,11 @@ def _cure(decision: Decision) -> str:
             "(torch.arange(limit) < n), or loop with torch.ops.higher_order.while_loop, or export "
             "torch.jit.script(model), which keeps the loop"
         )
+    if not asks and _INDEX.search(text):
+        return (
+            "an index of a Python list must be known: keep the choices in one tensor, "
+            "torch.stack(choices)[index]"
+        )
     if not asks and _WHOLE.search(text):
         return (
             "convert while it is a tensor, int(t) becomes t.to(torch.int64).item(), and "
@@ -103,6 +113,8 @@ def _cure(decision: Decision) -> str:
             "tensors instead, or pass it to forward and leave it out of dynamic_shapes"
         )
     holds = _check(decision)
+    if ".view(" in text:
+        return "write reshape(...), which does not have to know the size, instead of view(...)"
     if _BRANCH.search(text):
         always = "" if holds is None else f"; if it always goes the same way, write {holds} above"
         return WHERE + always
@@ -114,6 +126,17 @@ def _cure(decision: Decision) -> str:
             "before this line, such as torch._check(n > 0); " + WHERE
         )
     return f"say above this line what always holds: {holds}"
+
+
+def _anchor(decision: Decision) -> str:
+    """The section of the page about places like one."""
+    text = "" if decision.location is None else decision.location.text
+    asks = is_question(decision.expression)
+    if _WHILE.search(text) or (_LOOP.search(text) and not asks):
+        return "loops"
+    if not asks:
+        return "numbers"
+    return "branches" if _BRANCH.search(text) else "sizes"
 
 
 def _check(decision: Decision) -> str | None:

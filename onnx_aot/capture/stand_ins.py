@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.autograd_functions import functions_kept
 from onnx_aot.capture.packed_sequences import packed_sequences
 
 __all__ = ["KERNELS", "stand_ins"]
@@ -215,6 +216,7 @@ FUNCTIONS = (
 def stand_ins() -> Iterator[None]:
     """Puts the replacements in place for the duration."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(functions_kept())
         stack.enter_context(packed_sequences())
         stack.enter_context(torch_compat.override_composite_kernels(KERNELS))
         for module, name, function in FUNCTIONS:

@@ -20,11 +20,13 @@ from onnx_aot.capture.decisions import (
     location_of_error,
     with_line,
 )
+from onnx_aot.capture.explanations import Explanation, explain, page
 from onnx_aot.capture.fake_quantization import fix_switches, observing
 from onnx_aot.capture.inputs import Inputs, name_collected
 from onnx_aot.capture.last_resorts import describe_draft, traced
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
+from onnx_aot.capture.python_random import draws_observed
 from onnx_aot.capture.requested import DynamicShapes
 from onnx_aot.capture.scripted.children import scripted_children_replaced
 from onnx_aot.capture.scripted.module import ScriptedModel
@@ -65,6 +67,7 @@ class Captured:
         decisions: What the capture decided about sizes, with the user's lines.
         given_up: A sentence for every dimension that came out otherwise than asked.
         warning: What is fixed to the example's values, for the strategies that do that.
+        drawn: Which generators of Python and numpy the model drew random numbers from.
     """
 
     program: torch.export.ExportedProgram
@@ -73,6 +76,7 @@ class Captured:
     decisions: tuple[Decision, ...]
     given_up: tuple[str, ...] = ()
     warning: str | None = None
+    drawn: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +181,7 @@ def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failu
     for name in model.strategies:
         with decisions_observed() as decisions:
             try:
-                program, warning = _run(name, model, requested, decisions)
+                program, warning, drawn = _run(name, model, requested, decisions)
             except (CaptureError, InvalidOptionError):  # ours say what there is to say
                 raise
             except Exception as error:
@@ -185,30 +189,32 @@ def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failu
                 failures.append(_Failure(STRATEGIES[name], error, tuple(decisions)))
                 continue
         how = STRATEGIES[name]
-        return Captured(program, how, requested, tuple(decisions), warning=warning)
+        return Captured(
+            program, how, requested, tuple(decisions), warning=warning, drawn=tuple(drawn)
+        )
     return failures
 
 
 def _run(
     name: str, model: _Model, requested: DynamicShapes, decisions: list[Decision]
-) -> tuple[torch.export.ExportedProgram, str | None]:
-    """What one strategy gives, and its warning."""
+) -> tuple[torch.export.ExportedProgram, str | None, Sequence[str]]:
+    """What one strategy gives, its warning, and which generators the model drew from."""
     inputs = floats_as_tensors(model.inputs, requested.floats)
     spec, warning, strict = requested.spec, None, name == "strict"
     if name == "trace":
         script, warning = traced(model.module, inputs)
         model = dataclasses.replace(model, module=script, collected=())
-    with _prepared(model, requested, strict):
+    with _prepared(model, requested, strict), draws_observed() as drawn:
         if name == "draft":
             with without_log_file():
                 program = torch.export.draft_export(
                     model.module, inputs.args, inputs.kwargs, dynamic_shapes=spec
                 )
-            return program, describe_draft(program, decisions)
+            return program, describe_draft(program, decisions), drawn
         program = torch.export.export(
             model.module, inputs.args, inputs.kwargs, dynamic_shapes=spec, strict=strict
         )
-    return program, warning
+    return program, warning, drawn
 
 
 @contextlib.contextmanager
@@ -258,6 +264,11 @@ def _describe(model: _Model, requested: DynamicShapes, failures: list[_Failure])
         if described is not None:
             return f"the model could not be captured; {described}"
     observes = observing(model.module)
+    if observes is None:
+        for failure in failures:
+            explained = explain(failure.error)
+            if explained is not None:
+                return _explained(explained, failure, first)
     reason = "" if observes is None else f" {observes}"
     lines = [f"the model could not be captured:{reason}", "", f"  {first.strategy}"]
     lines += [f"    {_short(first.error, 8)}", *with_line(location_of_error(first.error))]
@@ -266,7 +277,22 @@ def _describe(model: _Model, requested: DynamicShapes, failures: list[_Failure])
     lines += [
         "",
         "The first failure is chained, with its traceback. Run the model on the example inputs "
-        "first; torch.export.export(model, args) shows the failure without this package.",
+        "first; torch.export.export(model, args) shows the failure without this package. "
+        + page("other-failures"),
+    ]
+    return "\n".join(lines)
+
+
+def _explained(explained: Explanation, failure: _Failure, first: _Failure) -> str:
+    location = location_of_error(failure.error) or location_of_error(first.error)
+    lines = [
+        f"the model could not be captured; {explained.reason}:",
+        *with_line(location, "  "),
+        f"cure: {explained.cure}",
+        page(explained.anchor),
+        "",
+        f"  {failure.strategy}",
+        f"    {_short(failure.error, 2)}",
     ]
     return "\n".join(lines)
 

@@ -71,6 +71,10 @@ def export(
     runtime_checks: Annotated[
         bool, typer.Option(help="Make the runtime fail at sizes the model was not captured for.")
     ] = False,
+    unsupported: Annotated[
+        str,
+        typer.Option(help="Operators without a translation: error, emit or function."),
+    ] = "error",
     state: Annotated[
         str,
         typer.Option(help="What becomes of buffers that the model writes: outputs, drop or io."),
@@ -110,6 +114,7 @@ def export(
                 verify=verify,
                 on_specialized=on_specialized,  # type: ignore[arg-type]
                 runtime_checks=runtime_checks,
+                unsupported=unsupported,  # type: ignore[arg-type]
                 state=state,  # type: ignore[arg-type]
                 weights_as_inputs=weights_as_inputs or False,
                 report=report is not None,
@@ -139,19 +144,13 @@ def _stage_names() -> Iterator[None]:
     if not console.is_terminal:
         yield
         return
+    from onnx_aot.recording import logged_to  # imports torch, which --help does not need
+
     spinner = "dots" if (sys.stderr.encoding or "").lower().startswith("utf") else "line"
     columns = (SpinnerColumn(spinner), TextColumn("{task.description}"), TimeElapsedColumn())
-    package = logging.getLogger("onnx_aot")
-    level = package.level
-    with Progress(*columns, console=console, transient=True) as progress:
-        handler = _TaskHandler(progress)
-        package.addHandler(handler)
-        package.setLevel(logging.INFO)
-        try:
-            yield
-        finally:
-            package.removeHandler(handler)
-            package.setLevel(level)
+    progress = Progress(*columns, console=console, transient=True)
+    with progress, logged_to(_TaskHandler(progress)):
+        yield
 
 
 class _TaskHandler(logging.Handler):

@@ -14,12 +14,14 @@ from onnx_aot.fx_passes.drop_assertions import drop_assertions
 from onnx_aot.fx_passes.functionalize import functionalize
 from onnx_aot.fx_passes.inline_scripted import inline_scripted
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
+from onnx_aot.fx_passes.refuse_transforms import refuse_transforms
 
 __all__ = ["FX_PASSES", "passes"]
 
 Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 
 FX_PASSES: tuple[Pass, ...] = (
+    refuse_transforms,  # first: what it refuses has tensors that the others cannot look at
     inline_scripted,  # what it puts into the graph is as if captured
     inline_wrappers,  # early: the others have to see every node in one graph
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive

@@ -24,8 +24,6 @@ RESHAPES = frozenset(
         aten.atleast_1d.default,
         aten.atleast_2d.default,
         aten.atleast_3d.default,
-        aten.expand.default,  # only where it does not repeat elements, which eager code checks
-        aten.expand_as.default,
         aten.flatten.using_ints,
         aten.ravel.default,
         aten.reshape.default,
@@ -44,8 +42,10 @@ RESHAPES = frozenset(
     }
 )
 
-# Of a list of tensors; each result shows the tensor at its own place, where it is written as a
-# whole: what repeats elements cannot be written.
+# Likewise, where they do not repeat elements.
+EXPANDS = frozenset({aten.expand.default, aten.expand_as.default})
+
+# Of a list of tensors; each result shows the tensor at its own place, expanded or reshaped.
 OF_A_LIST = frozenset(
     {
         aten.atleast_1d.Sequence,
@@ -137,7 +137,9 @@ def write_back(
     rest = torch.fx.map_arg(via.args[1:], read)
     options = torch.fx.map_arg(via.kwargs, read)
     target = via.target
-    if target in RESHAPES or target in OF_A_LIST:
+    if target in EXPANDS or target in OF_A_LIST:
+        _refuse_repeated(via, index, parent)
+    if target in RESHAPES or target in EXPANDS or target in OF_A_LIST:
         return call(aten.reshape_as.default, (value, parent_now), {}, parent)
     if target in SWAPS:
         return call(SWAPS[target], (value, *rest), {}, parent)
@@ -166,9 +168,30 @@ def write_back(
         axis = via.args[position] if len(via.args) > position else via.kwargs.get("dim", 0)
         return call(aten.cat.default, (pieces, axis), {}, parent)
     schema = getattr(target, "_schema", None)
-    declared = schema is not None and any(r.alias_info is not None for r in schema.returns)
+    if schema is None or any(result.alias_info is not None for result in schema.returns):
+        raise FunctionalizationError(f"a write through a view made by {target} cannot be expressed")
     raise FunctionalizationError(
-        f"a write through a view made by {target} cannot be expressed", view_is_declared=declared
+        f"a write through a view made by {target} cannot be expressed: its schema does not say "
+        "that its result shares memory. Write to a clone() of it, or to the tensor that it shows",
+        torch_has_one=False,
+    )
+
+
+def _refuse_repeated(via: torch.fx.Node, index: int | None, parent: torch.fx.Node) -> None:
+    """Of elements that an expanded tensor repeats one cannot say from its value which was written.
+
+    Raises:
+        FunctionalizationError: The view has, or at other sizes may have, more elements.
+    """
+    recorded = via.meta["val"] if index is None else via.meta["val"][index]
+    shapes = (recorded.shape, parent.meta["val"].shape)
+    shown, base = ([str(size) for size in shape if str(size) != "1"] for shape in shapes)
+    if shown == base:
+        return
+    raise FunctionalizationError(
+        f"a write through a view made by {via.target} cannot be expressed, because the view may "
+        "repeat elements. Write to the tensor before it is expanded, or to a clone() of the view",
+        torch_has_one=False,
     )
 
 

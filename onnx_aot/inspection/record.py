@@ -49,7 +49,8 @@ class ExportRecord:
         stages: By key, in order.
         asked: Options that were asked for, by name.
         strategy: How the model was captured.
-        direct: Operators translated from the table, with counts; ``decomposed`` those expanded.
+        direct: Operators translated from the table, with counts; ``decomposed`` those expanded;
+            ``unsupported`` those that have neither and are nodes of their own names.
         conditions: On the inputs' sizes, under which the model was captured.
         adaptations: What the target needed: entries with ``op_type``, ``dtype``, ``surrogate``,
             ``lossy`` and ``count``.
@@ -67,6 +68,7 @@ class ExportRecord:
     strategy: str = ""
     direct: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     decomposed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    unsupported: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     conditions: list[str] = dataclasses.field(default_factory=list)
     adaptations: Sequence[Any] = ()
     notes: list[str] = dataclasses.field(default_factory=list)

@@ -119,6 +119,7 @@ def _contents(program: Any) -> str:
 def _operators(record: ExportRecord) -> str:
     rows = [(f"`{t}`", n, "table") for t, n in record.direct.most_common()]
     rows += [(f"`{t}`", n, "decomposed") for t, n in record.decomposed.most_common()]
+    rows += [(f"`{t}`", n, "NOT TRANSLATED") for t, n in record.unsupported.most_common()]
     if not rows:
         return ""
     return "## Operators of the model\n\n" + _table(("Operator", "Count", "Translated by"), rows)

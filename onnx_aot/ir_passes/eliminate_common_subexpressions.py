@@ -6,6 +6,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnx_aot.metadata_keys import APART
+
 __all__ = ["eliminate_common_subexpressions"]
 
 # Equal inputs do not give equal outputs.
@@ -77,4 +79,6 @@ def _key(node: ir.Node) -> Any:
         value = attribute.value
         attributes.append((attribute.name, tuple(value) if isinstance(value, list) else value))
     attributes.sort()
-    return (node.op_type, tuple(map(id, node.inputs)), tuple(attributes), len(node.outputs))
+    inputs = tuple(map(id, node.inputs))
+    apart = node.meta.get(APART)
+    return (node.op_type, inputs, tuple(attributes), len(node.outputs), apart)

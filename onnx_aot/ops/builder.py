@@ -11,7 +11,7 @@ and ONNX shape inference cost 235 to 700 us a node.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -20,7 +20,9 @@ from onnx_ir import tensor_adapters
 from onnxscript import BuilderBase
 
 from onnx_aot import dtypes
+from onnx_aot.ops.attempts import Attempts
 from onnx_aot.ops.checks import Checks
+from onnx_aot.ops.domains import ONNX_DOMAINS, Domains
 from onnx_aot.ops.onnx_schemas import (
     OnnxOperator,
     onnx_operator,
@@ -65,7 +67,7 @@ _ATTRIBUTE_FORMS: dict[ir.AttributeType, Any] = {
 }
 
 
-class Builder(Checks, SizeContents, SubgraphBuilder, BuilderBase):
+class Builder(Attempts, Domains, Checks, SizeContents, SubgraphBuilder, BuilderBase):
     """Collects the nodes that translations emit.
 
     Attributes:
@@ -74,18 +76,19 @@ class Builder(Checks, SizeContents, SubgraphBuilder, BuilderBase):
             number or symbolic number, or a list or tuple of these.
         recorded: Likewise for the node's positional arguments; what is no FX node is itself.
         nodes: Emitted so far, in order.
-        imports: Operator set versions used besides ONNX's own, by domain.
     """
 
-    def __init__(self, opset: int, seed: int | None = None) -> None:
+    def __init__(
+        self, opset: int, seed: int | None = None, custom_opsets: Mapping[str, int] | None = None
+    ) -> None:
         super().__init__()
+        self.custom_opsets = custom_opsets or {}
         self.opset = opset
         self._seeds = None if seed is None else random.Random(f"onnx_aot {seed}")
         self._given_seeds: set[int] = set()
         self.result: Any = None
         self.recorded: tuple[Any, ...] = ()
         self.nodes: list[ir.Node] = []
-        self.imports: dict[str, int] = {}
         self.functions: dict[ir.OperatorIdentifier, ir.Function] = {}
         self._constants: dict[Any, ir.Value] = {}
         self._literals: dict[ir.Value, torch.Tensor] = {}
@@ -99,8 +102,16 @@ class Builder(Checks, SizeContents, SubgraphBuilder, BuilderBase):
         if not name[:1].isupper():
             raise AttributeError(f"op has no {name!r}; ONNX operators are op.CamelCase")
 
-        def emit(*inputs: Input, _outputs: int = 1, _domain: str = "", **attributes: Any) -> Any:
-            return self.call_op(name, inputs, attributes, domain=_domain, outputs=_outputs)
+        def emit(
+            *inputs: Input,
+            _outputs: int = 1,
+            _domain: str = "",
+            _version: int | None = None,
+            **attributes: Any,
+        ) -> Any:
+            return self.call_op(
+                name, inputs, attributes, domain=_domain, version=_version, outputs=_outputs
+            )
 
         self.__dict__[name] = emit  # found without __getattr__ the next time
         return emit
@@ -123,7 +134,8 @@ class Builder(Checks, SizeContents, SubgraphBuilder, BuilderBase):
             args: Inputs: values, Python numbers or lists, torch tensors, None for an absent one.
             kwargs: Attributes; one that is None is left out.
             domain: The operator's domain; ONNX's own when empty.
-            version: The domain's version, recorded in the model's imports.
+            version: The domain's version, recorded in the model's imports; by default what
+                ``custom_opsets`` says, or another node asked for, or 1.
             outputs: How many outputs the node has.
             name: Name of the node, otherwise derived from its output.
 
@@ -136,7 +148,9 @@ class Builder(Checks, SizeContents, SubgraphBuilder, BuilderBase):
             TranslationError: The operator does not take the type of an input in any opset.
             TypeError: Two inputs differ in element type where the operator wants one.
         """
-        operator = onnx_operator(op_type, version if domain and version else self.opset, domain)
+        domain = "" if domain in ONNX_DOMAINS else domain
+        asked = (version or self.version_of(domain)) if domain else self.opset
+        operator = onnx_operator(op_type, asked, domain)
         inputs = list(args)
         replaced = self._accepted_types(operator, inputs) if operator is not None else None
         if replaced:
@@ -229,8 +243,7 @@ class Builder(Checks, SizeContents, SubgraphBuilder, BuilderBase):
         raise TypeError("a translation has no initializers; use op.constant")
 
     def _record_opset(self, domain: str, version: int | None) -> None:
-        if domain:
-            self.imports[domain] = max(version or 1, self.imports.get(domain, 1))
+        self.import_domain(domain, version)
 
     def _convert_inputs(
         self, op_type: str, operator: OnnxOperator | None, args: Sequence[Any]
@@ -293,14 +306,17 @@ class Builder(Checks, SizeContents, SubgraphBuilder, BuilderBase):
                 kind = operator.attributes.get(name)
                 if kind is None:
                     raise refused_attribute(operator, name)
-            converted.append(self._attribute(name, kind, value))
+            converted.append(self.attribute(name, kind, value))
         return converted
 
-    def _attribute(self, name: str, kind: ir.AttributeType | None, value: Any) -> ir.Attr:
+    def attribute(self, name: str, kind: ir.AttributeType | None, value: Any) -> ir.Attr:
+        """An attribute of a kind; of the kind that the Python value has when it is None."""
         form = _ATTRIBUTE_FORMS.get(kind) if kind is not None else None
         if form is None or kind is None:
             if isinstance(value, torch.Tensor):
                 value = tensor_adapters.TorchTensor(value)
+            elif isinstance(value, torch.dtype):
+                value = int(dtypes.to_onnx(value))
             return ir.convenience.convert_attributes({name: value})[0]
         value = form(value)
         key = (name, kind, value if kind != ir.AttributeType.FLOAT else repr(value))

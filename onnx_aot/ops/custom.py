@@ -1,33 +1,37 @@
-"""Translations that users bring: ours, and functions written for ``torch.onnx``.
+"""Translations that users bring: which calls they are for, and in which order they are tried.
 
-A function whose first parameter is ``op`` is one of ours. Any other function is called as
-torch.onnx calls it: with the FX arguments in order, emitting nodes through ``onnxscript.opsetN``.
-An ``@onnxscript.script()`` function becomes a local function of the model and a call of it.
+A function whose first parameter is ``op`` is one of ours. Any other function is taken for one that
+is written for torch.onnx (``ops/onnxscript_functions.py``).
 """
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import onnx_ir as ir
-import onnxscript
-import onnxscript.evaluator
-import torch
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.ops.limits import MIN_OPSET
+from onnx_aot.ops.registry import Translation, check_target, make_translation, overloads
+from onnx_aot.torch_compat import OpOverloadPacket, overload_of
 
-from onnx_aot import dtypes
-from onnx_aot.errors import InvalidOptionError, OpsetError
-from onnx_aot.ops.builder import Builder
-from onnx_aot.ops.onnx_schemas import onnx_operator
-from onnx_aot.ops.registry import Translation, make_translation
+__all__ = ["custom_translations", "translations_of", "with_custom"]
 
-__all__ = ["custom_translations"]
+Table = Mapping[Any, tuple[Translation, ...]]
+
+
+def with_custom(table: Table, custom: Table) -> dict[Any, tuple[Translation, ...]]:
+    """A table in which custom translations are tried before those that it has."""
+    before = {target: (*entries, *table.get(target, ())) for target, entries in custom.items()}
+    return {**table, **before}
 
 
 def custom_translations(table: Mapping[Any, Any]) -> dict[Any, tuple[Translation, ...]]:
     """A ``custom_translation_table`` as entries of the operator table.
+
+    Args:
+        table: By operator a function, or a list of them in the order in which they are tried. A
+            packet (``torch.ops.ns.op``) stands for those of its overloads that have no entry.
 
     Raises:
         InvalidOptionError: A key is no operator, or a value no function written in Python.
@@ -38,135 +42,60 @@ def custom_translations(table: Mapping[Any, Any]) -> dict[Any, tuple[Translation
             "operator"
         )
     entries: dict[Any, tuple[Translation, ...]] = {}
-    for target, function in table.items():
-        if not callable(function):
-            raise InvalidOptionError(
-                f"custom_translation_table maps {target} to {function!r}; it maps operators to "
-                "functions"
-            )
+    packets: dict[Any, tuple[Translation, ...]] = {}
+    for key, given in table.items():
+        found = packets if isinstance(key, OpOverloadPacket) else entries
+        functions = given if isinstance(given, (list, tuple)) else [given]
+        for function in functions:
+            for translation in translations_of(key, function, "custom_translation_table"):
+                target = translation.target
+                found[target] = (*found.get(target, ()), translation)
+    return {**packets, **entries}
+
+
+def translations_of(
+    key: Any, function: Any, option: str, since: int = MIN_OPSET
+) -> list[Translation]:
+    """The entries that one function makes: one, or one per overload of a packet that it fits.
+
+    Args:
+        key: An operator, a packet, an operator of ``torch.library.custom_op``, a Python function
+            that FX records for symbolic numbers, or a higher-order operator.
+        function: In our form or in torch.onnx's.
+        option: What the user gave it to, for messages.
+        since: Lowest opset in which it can be used.
+
+    Raises:
+        InvalidOptionError: The key is no operator, or the function does not fit it.
+    """
+    if not callable(function):
+        raise InvalidOptionError(
+            f"{option} maps {key} to {function!r}; it maps operators to functions, or to lists of "
+            "functions"
+        )
+    key = overload_of(key)
+    targets = overloads(key) if isinstance(key, OpOverloadPacket) else [key]
+    found, refused = [], []
+    for target in targets:
         try:
-            entries[target] = (_translation(target, function),)
+            found.append(_translation(target, function, since))
         except (TypeError, ValueError) as error:  # ValueError: a builtin without a signature
-            raise InvalidOptionError(f"custom_translation_table: {error}") from None
-    return entries
+            refused.append(str(error))
+    if not found:
+        raise InvalidOptionError(f"{option}: " + "\n".join(refused))
+    return found
 
 
-def _translation(target: Any, function: Callable[..., Any]) -> Translation:
-    if _is_ours(function):
-        return make_translation(target, function)
-    return Translation(target, _adapted(function))
+def _translation(target: Any, function: Callable[..., Any], since: int) -> Translation:
+    from onnx_aot.ops.onnxscript_functions import SCRIPTS, adapted
+
+    if not isinstance(function, SCRIPTS) and _is_ours(function):
+        made = make_translation(target, function, since)
+        return Translation(target, function, since, made.arguments, may_decline=True)
+    check_target(target)
+    return Translation(target, adapted(target, function), since, may_decline=True)
 
 
 def _is_ours(function: Callable[..., Any]) -> bool:
-    if isinstance(function, (onnxscript.OnnxFunction, onnxscript.TracedOnnxFunction)):
-        return False
     parameters = list(inspect.signature(function).parameters)
     return bool(parameters) and parameters[0] == "op"
-
-
-def _adapted(function: Callable[..., Any]) -> Callable[..., Any]:
-    def translation(op: Builder, *args: Any, **kwargs: Any) -> Any:
-        with _recording(op):
-            return function(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
-
-    translation.__name__ = getattr(function, "__name__", "custom")
-    return translation
-
-
-def _plain(argument: Any) -> Any:
-    """Torch dtypes as ONNX's numbers, devices and layouts as text, as torch.onnx does it."""
-    if isinstance(argument, torch.dtype):
-        return int(dtypes.to_onnx(argument))
-    if isinstance(argument, (torch.device, torch.layout, torch.memory_format)):
-        return str(argument)
-    return argument
-
-
-@contextlib.contextmanager
-def _recording(op: Builder) -> Iterator[None]:
-    """Makes onnxscript operators, and arithmetic on values, emit through ``op``."""
-    before = ir.set_value_magic_handler(op)
-    try:
-        with onnxscript.evaluator.default_as(_Recorder(op)):
-            yield
-    finally:
-        ir.set_value_magic_handler(before)
-
-
-class _Recorder(onnxscript.evaluator.Evaluator):
-    """The evaluator that onnxscript calls for each operator and function."""
-
-    def __init__(self, op: Builder) -> None:
-        self._op = op
-
-    def eval_op(self, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        schema = op.op_schema
-        if schema is None:
-            return self._op.call_op(
-                op.name, args, dict(kwargs), domain=op.domain, version=op.opset.version
-            )
-        names = [parameter.name for parameter in schema.inputs]
-        inputs: list[Any] = list(args)
-        attributes = {name: value for name, value in kwargs.items() if name not in names}
-        named = {name: value for name, value in kwargs.items() if name in names}
-        if named:
-            inputs += [None] * (1 + max(map(names.index, named)) - len(inputs))
-            for name, value in named.items():
-                inputs[names.index(name)] = value
-        outputs = _output_count(schema, attributes)
-        return self._op.call_op(
-            op.name, inputs, attributes, domain=op.domain, version=op.opset.version, outputs=outputs
-        )
-
-    def eval_function(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        proto = function.to_function_proto()
-        local = ir.serde.deserialize_function(proto)
-        _adopt_opset(local, self._op.opset)
-        self._op.functions.setdefault(local.identifier(), local)
-        names = [str(value.name) for value in local.inputs]
-        inputs: list[Any] = list(args[: len(names)])
-        attribute_names = [name for name in local.attributes if name not in kwargs]
-        attributes = dict(zip(attribute_names, args[len(names) :], strict=False))
-        for name, value in kwargs.items():
-            if name in names:
-                inputs += [None] * (1 + names.index(name) - len(inputs))
-                inputs[names.index(name)] = value
-            else:
-                attributes[name] = value
-        return self._op.call_op(
-            local.name,
-            inputs,
-            attributes,
-            domain=local.domain,
-            version=function.opset.version,
-            outputs=len(local.outputs),
-        )
-
-
-def _adopt_opset(function: ir.Function, opset: int) -> None:
-    """Lets a function import the model's opset where all its operators exist there as they are.
-
-    ``onnx.checker`` wants one version of ONNX's operators in a model. A function that uses a form
-    which the opset no longer has keeps the version that it was written for.
-    """
-    for node in function:
-        if node.domain:
-            continue
-        try:
-            operator = onnx_operator(node.op_type, opset)
-        except OpsetError:
-            return
-        assert operator is not None
-        takes_inputs = operator.takes_inputs(len(node.inputs))
-        if not takes_inputs or not node.attributes.keys() <= operator.attributes.keys():
-            return
-    function.opset_imports[""] = opset
-
-
-def _output_count(schema: Any, attributes: Mapping[str, Any]) -> int:
-    """As many outputs as the operator has, as onnxscript's eager functions return them."""
-    if schema.name == "Split" and attributes.get("num_outputs") is not None:
-        return int(attributes["num_outputs"])
-    if schema.name == "BatchNormalization":
-        return 3 if attributes.get("training_mode") else 1
-    return max(len(schema.outputs), 1)

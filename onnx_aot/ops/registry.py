@@ -21,9 +21,12 @@ __all__ = [
     "NOT_TRANSLATED",
     "TRANSLATIONS",
     "Translation",
+    "check_target",
+    "find_candidates",
     "find_translation",
     "import_late_families",
     "make_translation",
+    "overloads",
     "register",
     "register_names",
     "translations",
@@ -98,6 +101,8 @@ FAMILIES = (
 
 # Families of operators that exist only once their package is imported, by their namespace.
 LATE_FAMILIES = {
+    "onnx": "torch_onnx_ops",
+    "onnx_symbolic": "torch_onnx_ops",
     "quantized_decomposed": "quantized_decomposed",
     "torch_nn": "linear_cross_entropy",
     "torchao": "torchao",
@@ -131,12 +136,14 @@ class Translation:
         since: Lowest opset in which it can be used.
         arguments: In the order of the function's parameters; None for targets without a schema,
             whose arguments are handed over by position.
+        may_decline: Whether the function may leave a call to the next entry of the table.
     """
 
     target: Any
     function: Function
     since: int = MIN_OPSET
     arguments: tuple[Argument, ...] | None = None
+    may_decline: bool = False
 
 
 TRANSLATIONS: dict[Any, tuple[Translation, ...]] = {}
@@ -196,18 +203,28 @@ def make_translation(target: Any, function: Function, since: int = MIN_OPSET) ->
     Raises:
         TypeError: The target is a packet or no callable, or the parameters differ from the schema.
     """
-    if isinstance(target, OpOverloadPacket):
-        overloads = ", ".join(f"{target}.{name}" for name in _overloads(target))
-        raise TypeError(f"{target} is a packet of overloads; register one of: {overloads}")
+    check_target(target)
     if not isinstance(target, OpOverload):
-        if not callable(target) and not isinstance(target, HigherOrderOperator):
-            raise TypeError(f"a target is an operator or a function, not {target!r}")
         return Translation(target, function, since)
     return Translation(target, function, since, _bind_schema(target, function))
 
 
-def _overloads(packet: Any) -> list[str]:
-    return list(packet.overloads())
+def check_target(target: Any) -> None:
+    """Refuses what cannot be the target of a node.
+
+    Raises:
+        TypeError: It is a packet, or nothing that is called.
+    """
+    if isinstance(target, OpOverloadPacket):
+        names = ", ".join(map(str, overloads(target)))
+        raise TypeError(f"{target} is a packet of overloads; register one of: {names}")
+    if not callable(target) and not isinstance(target, HigherOrderOperator):
+        raise TypeError(f"a target is an operator or a function, not {target!r}")
+
+
+def overloads(packet: Any) -> list[Any]:
+    """The operators that a packet stands for."""
+    return [getattr(packet, name) for name in packet.overloads()]
 
 
 def _bind_schema(target: OpOverload, function: Function) -> tuple[Argument, ...]:
@@ -259,6 +276,19 @@ def find_translation(
         if translation.since <= opset:
             return translation
     return None
+
+
+def find_candidates(
+    table: Mapping[Any, tuple[Translation, ...]], target: Any, opset: int
+) -> list[Translation]:
+    """The translations to try in order: those that may decline, then one that does not."""
+    found = []
+    for translation in table.get(target, ()):
+        if translation.since <= opset:
+            found.append(translation)
+            if not translation.may_decline:
+                break
+    return found
 
 
 @functools.cache

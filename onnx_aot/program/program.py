@@ -15,7 +15,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
 
-from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
+from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
 from onnx_aot.program.arguments import argument_names, graph_inputs
 from onnx_aot.program.held import fed_values, new_state
 from onnx_aot.program.serialize import (
@@ -215,10 +215,22 @@ class ONNXProgram:
         Args:
             initializer: Called with the serialized model, or with the path of a temporary file
                 where it has more than 1.5 GB of weights; by default ONNX Runtime on the CPU.
+
+        Raises:
+            InferenceError: The model has operators that ONNX Runtime does not have, and no
+                ``initializer`` was given that registers them.
+            Exception: Whatever ONNX Runtime raises when it refuses the model otherwise.
         """
+        from onnx_aot.program.foreign import foreign_operators
         from onnx_aot.program.session import create_session
 
         self.release()
+        if initializer is None and (foreign := foreign_operators(self.model)):
+            raise InferenceError(
+                f"ONNX Runtime has no {', '.join(foreign)}. Pass a function to "
+                "initialize_inference_session that makes a session whose options have a library of "
+                "custom operators: SessionOptions.register_custom_ops_library"
+            )
         make = initializer or create_session
         weights = sum(v.const_value.nbytes for v in weights_of(self.model) if v.const_value)
         if weights <= EXTERNAL_THRESHOLD:
@@ -320,6 +332,20 @@ class ONNXProgram:
         from onnx_aot.ir_passes import run_passes
 
         run_passes(self.model)
+        self.release()
+
+    def inline(self) -> None:
+        """Puts the bodies of all local functions in the places of their calls, in place.
+
+        What the nodes of a module's function say about where they come from is relative to the
+        module.
+        """
+        from onnx_ir.passes.common import InlinePass
+
+        domains = {function.domain for function in self.model.functions.values()}
+        InlinePass()(self.model)
+        for domain in domains - {node.domain for node in self.model.graph.all_nodes()}:
+            self.model.opset_imports.pop(domain, None)
         self.release()
 
     def apply_weights(self, state_dict: Mapping[str, torch.Tensor]) -> None:

@@ -19,14 +19,16 @@ from onnx_aot.ops.complex_values import (
     TRUTH,
     Complex,
     from_real,
+    join,
     real_recorded,
+    split,
     zeros_like,
 )
 from onnx_aot.ops.registry import TRANSLATIONS, Argument, Translation
 from onnx_aot.torch_compat import OpOverload
 from onnx_aot.translate.promote import SELECTORS, common_dtype, promotes
 
-__all__ = ["call_complex", "complex_translation", "is_complex"]
+__all__ = ["call_complex", "complex_translation", "is_complex", "joined", "parted"]
 
 Call = Callable[[list[Any]], Any]
 
@@ -60,6 +62,29 @@ def complex_translation(target: Any, real: Translation | None) -> Translation | 
 def _is_custom(target: Any, translation: Translation) -> bool:
     """Whether a translation is the user's, who then gets and returns ``Complex``."""
     return translation not in TRANSLATIONS.get(target, ())
+
+
+def joined(op: Builder, value: Any) -> Any:
+    """Complex values, also in lists, in the form of ``torch.view_as_real``; others as they are."""
+    if isinstance(value, list):
+        return [joined(op, item) for item in value]
+    return join(op, value) if isinstance(value, Complex) else value
+
+
+def parted(
+    op: Builder, value: Any, recorded: Any, describe: Callable[[ir.Value, torch.Tensor], None]
+) -> Any:
+    """The inverse, where the capture recorded a complex tensor.
+
+    ``describe`` gives a value the type and the shape of a recorded tensor.
+    """
+    if isinstance(value, (list, tuple)) and isinstance(recorded, (list, tuple)):
+        pairs = zip(value, recorded, strict=False)
+        return [parted(op, one, other, describe) for one, other in pairs]
+    if isinstance(value, ir.Value) and _holds_complex(recorded):
+        describe(value, torch.view_as_real(recorded))
+        return split(op, value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def call_complex(

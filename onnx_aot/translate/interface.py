@@ -19,6 +19,7 @@ from onnx_aot.ops.onnx_schemas import onnx_operator, refuse_type
 from onnx_aot.translate.dimensions import Dimensions
 from onnx_aot.translate.metadata import Metadata
 from onnx_aot.translate.names import Names
+from onnx_aot.translate.provenance import location
 from onnx_aot.translate.request import Request
 from onnx_aot.translate.walker import Walker
 from onnx_aot.translate.weights import memory_of, mutated_targets, tensor_of, weights_asked
@@ -127,6 +128,7 @@ class Interface:
     ) -> None:
         """An input where its name is in one of the sets, else an initializer."""
         if spec.kind not in TENSOR_KINDS:
+            _refuse_generator(self.program, spec.target, node)
             raise ConversionError(
                 f"the model uses {spec.target!r}, a {spec.kind.name}, which ONNX cannot hold; "
                 "tensors, parameters and buffers can be used"
@@ -309,6 +311,20 @@ class Interface:
 def _joined(recorded: torch.Tensor) -> torch.Tensor:
     """Stands for what ``torch.view_as_real`` gives of a recorded complex tensor."""
     return recorded.new_empty((*recorded.shape, 2), dtype=recorded.dtype.to_real())
+
+
+def _refuse_generator(
+    program: torch.export.ExportedProgram, target: str, node: torch.fx.Node
+) -> None:
+    if isinstance(program.constants.get(target), torch.Generator):
+        where = next(filter(None, map(location, node.users)), None)
+        raise ConversionError(
+            "the model draws random numbers with a torch.Generator, which a graph cannot hold"
+            + ("" if where is None else f": {where}")
+            + ". Leave generator= out, and pass seed=... to export for the same numbers in each "
+            "session, or draw outside and pass the tensor to forward. See "
+            "docs/troubleshooting.md#generator"
+        )
 
 
 def _refuse_unknown_kind(what: str, tensor: torch.Tensor) -> None:

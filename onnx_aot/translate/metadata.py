@@ -15,12 +15,16 @@ import torch
 import torch.fx
 
 from onnx_aot.metadata_keys import (
+    CAPTURED_NODE,
+    CLASS_HIERARCHY,
     COMPLEX,
     CONSTRAINTS,
     DIMENSIONS,
     FX_NODE,
     INPUT_KIND,
     INPUT_PERSISTENT,
+    NAME_SCOPES,
+    NAMESPACE,
     ORIGINAL_NAME,
     OUTPUT_KIND,
     SIGNATURE,
@@ -69,12 +73,12 @@ class Metadata:
         classes.append(str(fx_node.target))
         namespace = "/".join(f"{s}: {c}" for s, c in zip(scopes, classes, strict=True))
         properties = {
-            "namespace": namespace,
-            "pkg.torch.onnx.class_hierarchy": repr(classes),
-            "pkg.torch.onnx.name_scopes": repr(scopes),
+            NAMESPACE: namespace,
+            CLASS_HIERARCHY: repr(classes),
+            NAME_SCOPES: repr(scopes),
         }
         if self._level == "full":
-            properties["pkg.torch.onnx.fx_node"] = str(fx_node.format_node())
+            properties[CAPTURED_NODE] = str(fx_node.format_node())
             properties["pkg.torch.onnx.stack_trace"] = self._relative(stack_trace(fx_node))
         return properties
 

@@ -47,12 +47,18 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
             name in ``weights_as_inputs`` that fits no weight.
     """
     names = Names(reserved=(*request.input_names, *request.output_names))
-    op = Builder(request.opset, request.seed)
+    op = Builder(request.opset, request.seed, request.custom_opsets)
     metadata = Metadata(request.metadata, request.relative_to)
     dimensions = Dimensions(request.dimension_names, program.range_constraints)
     op.algebra = dimensions
     walker = Walker(
-        op=op, table=request.table, dimensions=dimensions, names=names, metadata=metadata
+        op=op,
+        table=request.table,
+        dimensions=dimensions,
+        names=names,
+        metadata=metadata,
+        unsupported=request.unsupported,
+        decompose=request.decompose,
     )
     graph = program.graph_module.graph
     walker.check_supported(graph)

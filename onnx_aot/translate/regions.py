@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -10,13 +10,13 @@ import torch
 import torch.fx
 
 from onnx_aot import dtypes
-from onnx_aot.scripted_operators import SequenceVal, branch
+from onnx_aot.scripted_operators import REGIONS, SequenceVal, branch
 from onnx_aot.translate.dimensions import scalar_dtype
 
 if TYPE_CHECKING:
     from onnx_aot.translate.walker import Walker
 
-__all__ = ["bodies", "emit_region"]
+__all__ = ["bodies", "emit_region", "every_node"]
 
 
 def bodies(node: torch.fx.Node) -> list[torch.fx.GraphModule]:
@@ -25,6 +25,15 @@ def bodies(node: torch.fx.Node) -> list[torch.fx.GraphModule]:
     assert owner is not None, "a graph with bodies belongs to a module"
     names = [a.target for a in node.args if isinstance(a, torch.fx.Node) and a.op == "get_attr"]
     return [owner.get_submodule(str(name)) for name in names]  # type: ignore[misc]
+
+
+def every_node(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
+    """The nodes of a graph, and of the bodies of its branches and loops."""
+    for node in graph.nodes:
+        yield node
+        if node.target in REGIONS:
+            for body in bodies(node):
+                yield from every_node(body.graph)
 
 
 def emit_region(walker: Walker, node: torch.fx.Node) -> list[ir.Value]:

@@ -19,6 +19,10 @@ class Request:
     Attributes:
         opset: Operator set version of the model.
         table: Translations by operator.
+        custom_opsets: Versions of domains by name, for nodes that ask for none.
+        unsupported: What becomes of operators without a translation: an error, nodes, or calls of
+            local functions without a meaning.
+        decompose: Whether torch's rules expand them first.
         input_names: Names for the first inputs, in order; the others keep the capture's. Names
             beyond the user's inputs are for weights: state and others that are inputs, then
             parameters and buffers that the graph uses.
@@ -35,6 +39,9 @@ class Request:
 
     opset: int
     table: Mapping[Any, tuple[Translation, ...]]
+    custom_opsets: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    unsupported: Literal["error", "emit", "function"] = "error"
+    decompose: bool = True
     input_names: Sequence[str] = ()
     output_names: Sequence[str] = ()
     state: Literal["outputs", "drop", "io"] = "outputs"

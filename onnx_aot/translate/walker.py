@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import keyword
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import onnx_ir as ir
 import torch
@@ -25,19 +24,22 @@ from onnx_aot.fx_passes.custom_writes import FUNCTIONALIZED, original_call
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.complex_values import Complex, join, real_recorded, split
 from onnx_aot.ops.registry import (
-    MEMORY_ARGUMENTS,
     NOT_TRANSLATED,
     Argument,
     Translation,
-    find_translation,
+    find_candidates,
 )
 from onnx_aot.ops.subgraphs import subgraphs
+from onnx_aot.ops.unsupported import emit_unsupported
 from onnx_aot.scripted_operators import REGIONS
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
+from onnx_aot.translate.candidates import NoCandidateError, first_that_fits
 from onnx_aot.translate.complex_nodes import (
     call_complex,
     complex_translation,
     is_complex,
+    joined,
+    parted,
 )
 from onnx_aot.translate.decompose import Decomposer, Pieces
 from onnx_aot.translate.dimensions import Dimensions
@@ -46,8 +48,9 @@ from onnx_aot.translate.missing_in_opset import MissingForms
 from onnx_aot.translate.names import Names
 from onnx_aot.translate.promote import promote, promotes
 from onnx_aot.translate.provenance import location
-from onnx_aot.translate.regions import bodies, emit_region
+from onnx_aot.translate.regions import emit_region, every_node
 from onnx_aot.translate.results import refuse_other_results
+from onnx_aot.translate.stubs import parameters, stub
 
 __all__ = ["Statistics", "Walker"]
 
@@ -63,6 +66,7 @@ class Statistics:
 
     direct: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     decomposed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    unsupported: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +93,8 @@ class Walker:
         dimensions: Dimensions,
         names: Names,
         metadata: Metadata,
+        unsupported: Literal["error", "emit", "function"] = "error",
+        decompose: bool = True,
     ) -> None:
         self.op = op
         self.values: dict[torch.fx.Node, Any] = {}
@@ -98,7 +104,10 @@ class Walker:
         self._names = names
         self._metadata = metadata
         self._decomposer = Decomposer()
-        self._plans: dict[Any, Plan | None] = {}
+        self._plans: dict[Any, tuple[Plan, ...]] = {}
+        self._unsupported = unsupported
+        self._decompose = decompose
+        self._kept: set[torch.fx.Node] = set()  # nodes of operators without a translation
 
     # --- what can be translated ------------------------------------------------------------------
 
@@ -109,11 +118,14 @@ class Walker:
             UnsupportedOperatorError: There is one; the error lists all of them.
         """
         missing: dict[Any, list[torch.fx.Node]] = {}
-        for node in graph.nodes:
+        for node in every_node(graph):
             try:
                 targets = self._missing_targets(node, set())
             except Exception as error:
                 raise _located(error, node) from error
+            if targets and self._keeps(node):
+                self._kept.add(node)
+                continue
             for target in targets:
                 missing.setdefault(target, []).append(node)
         if missing:
@@ -127,16 +139,15 @@ class Walker:
         if isinstance(node.target, type):
             return []
         if node.target in REGIONS:
-            inner = (piece for body in bodies(node) for piece in body.graph.nodes)
-            return [target for piece in inner for target in self._missing_targets(piece, above)]
+            return []
         if node.target == FUNCTIONALIZED:
             target = original_call(node).target
-            return [target] if self._plan(target) is None else []
-        if self._translation(node) is not None:
+            return [] if self._plans_of(target) else [target]
+        if self._plans_for(node, _is_complex(node)):
             return []
         if node.target == FUNCTIONALIZED_BY_TORCH:
             return [node.args[0]]
-        pieces = self._decomposer.expand(node)
+        pieces = self._decomposer.expand(node) if self._decompose else None
         if pieces is None or node.target in above:
             return [node.target]
         found = []
@@ -145,21 +156,28 @@ class Walker:
         # A rule that needs what we lack is no help: the user's operator is what is missing.
         return [node.target] if found else []
 
-    def _plan(self, target: Any) -> Plan | None:
-        if target not in self._plans:
-            translation = find_translation(self._table, target, self.op.opset)
-            plan = None
-            if translation is not None:
-                names = tuple(argument.name for argument in translation.arguments or ())
-                plan = Plan(translation, names, promotes(target))
-            self._plans[target] = plan
-        return self._plans[target]
+    def _keeps(self, node: torch.fx.Node) -> bool:
+        """Whether a node without a translation becomes a node of the operator's own name."""
+        wanted = self._unsupported != "error" or not self._decompose
+        return wanted and (node.target == FUNCTIONALIZED or isinstance(node.target, OpOverload))
 
-    def _translation(self, node: torch.fx.Node) -> Translation | None:
-        """The table's entry for a node: of complex numbers where it takes or gives one."""
-        plan = self._plan(node.target)
-        real = None if plan is None else plan.translation
-        return complex_translation(node.target, real) if is_complex(node) else real
+    def _plans_of(self, target: Any) -> tuple[Plan, ...]:
+        """The translations of an operator in the order in which they are tried."""
+        plans = self._plans.get(target)
+        if plans is None:
+            candidates = find_candidates(self._table, target, self.op.opset)
+            plans = self._plans[target] = tuple(map(_plan, candidates))
+        return plans
+
+    def _plans_for(self, node: torch.fx.Node, complex_: bool) -> tuple[Plan, ...]:
+        """The table's entries for a node: of complex numbers where it takes or gives one."""
+        plans = self._plans_of(node.target)
+        if not complex_:
+            return plans
+        custom = [plan for plan in plans if plan.translation.may_decline]
+        real = plans[-1].translation if len(custom) < len(plans) else None
+        entry = complex_translation(node.target, real)
+        return (*custom, *([] if entry is None else [_plan(entry)]))
 
     # --- translation -----------------------------------------------------------------------------
 
@@ -236,38 +254,63 @@ class Walker:
             return self._emit_custom_write(node)
         if node.target in REGIONS:
             return emit_region(self, node)
-        translation = self._translation(node)
-        if translation is None:
-            pieces = self._decomposer.expand(node)
-            assert pieces is not None, f"check_supported let {node.target} pass"
-            self.statistics.decomposed[str(node.target)] += 1
-            return self._emit_pieces(node, pieces)
-        self.op.result = node.meta.get("val")
-        self.op.recorded = tuple(map(_recorded, node.args))
-        self.statistics.direct[str(node.target)] += 1
-        if is_complex(node):
-            arguments = self._bind(node.args, node.kwargs, translation.arguments or ())
-            return call_complex(self.op, node, translation, arguments)
-        plan = self._plan(node.target)
-        assert plan is not None
-        return self._call(plan, node, node.args, node.kwargs)
+        if node in self._kept:
+            return self._emit_kept(node.target, node.args, node.kwargs, node.meta["val"])
+        complex_ = _is_complex(node)
+        plans = self._plans_for(node, complex_)
+        refused: NoCandidateError | None = None
+        if plans:
+            self.op.result = node.meta.get("val")
+            self.op.recorded = tuple(map(_recorded, node.args))
+            call = self._call_complex if complex_ else self._call
+            try:
+                result = first_that_fits(
+                    self.op, plans, lambda plan: call(plan, node, node.args, node.kwargs)
+                )
+            except NoCandidateError as error:
+                refused = error
+            else:
+                self.statistics.direct[str(node.target)] += 1
+                return result
+        pieces = self._decomposer.expand(node)
+        if pieces is None and refused is not None:
+            raise refused
+        assert pieces is not None, f"check_supported let {node.target} pass"
+        self.statistics.decomposed[str(node.target)] += 1
+        return self._emit_pieces(node, pieces)
 
     def _emit_custom_write(self, node: torch.fx.Node) -> list[Any]:
         """A custom operator that writes: its translation returns the new values as results."""
         call = original_call(node)
-        plan = self._plan(call.target)
-        assert plan is not None, f"check_supported let {call.target} pass"
+        plans = self._plans_of(call.target)
         recorded = node.meta["val"]
         wanted = [recorded[index] for index in call.results]
         self.op.result = wanted[0] if len(wanted) == 1 else wanted
-        self.statistics.direct[str(call.target)] += 1
-        returned = self._call(plan, node, call.args, call.kwargs)
+        if node in self._kept:
+            returned = self._emit_kept(call.target, call.args, call.kwargs, self.op.result)
+        else:
+            self.statistics.direct[str(call.target)] += 1
+            returned = first_that_fits(
+                self.op, plans, lambda plan: self._call(plan, node, call.args, call.kwargs)
+            )
         refuse_other_results(returned, self.op.result, call.target)
         given = [returned] if len(wanted) == 1 else returned
         results: list[Any] = [None] * len(recorded)
         for index, value in zip(call.results, given, strict=True):
             results[index] = value
         return results
+
+    def _emit_kept(self, target: Any, args: Any, kwargs: Any, recorded: Any) -> Any:
+        """An operator without a translation, as a node of its own name."""
+        self.statistics.unsupported[str(target)] += 1
+        given = {}
+        for position, argument in enumerate(target._schema.arguments):
+            default = argument.default_value if argument.has_default_value() else None
+            value = args[position] if position < len(args) else kwargs.get(argument.name, default)
+            given[argument.name] = self._argument(value)
+        as_function = self._unsupported == "function"
+        returned = emit_unsupported(self.op, target, given, recorded, as_function)
+        return parted(self.op, returned, recorded, self._dimensions.describe)
 
     def _call(self, plan: Plan, node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
         if plan.translation.arguments is None:
@@ -280,6 +323,15 @@ class Walker:
                 promote(node, plan.names, arguments, self.op.cast)
             result = plan.translation.function(self.op, *arguments)
         return list(result) if isinstance(result, tuple) else result
+
+    def _call_complex(self, plan: Plan, node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
+        bound = plan.translation.arguments
+        if bound is not None:
+            return call_complex(self.op, node, plan.translation, self._bind(args, kwargs, bound))
+        values = [joined(self.op, value) for value in self._argument(args)]
+        named = {name: joined(self.op, self._argument(value)) for name, value in kwargs.items()}
+        returned = plan.translation.function(self.op, *values, **named)
+        return parted(self.op, returned, node.meta.get("val"), self._dimensions.describe)
 
     def _emit_pieces(self, node: torch.fx.Node, pieces: Pieces) -> Any:
         """Translates a decomposition in the node's place; the pieces' values have no names."""
@@ -424,6 +476,16 @@ class Walker:
                 self._name_body(inner, prefix)
 
 
+def _plan(translation: Translation) -> Plan:
+    names = tuple(argument.name for argument in translation.arguments or ())
+    return Plan(translation, names, promotes(translation.target))
+
+
+def _is_complex(node: torch.fx.Node) -> bool:
+    """Whether a node needs a translation for complex numbers; functions among arguments do not."""
+    return not isinstance(node.target, HigherOrderOperator) and is_complex(node)
+
+
 def _recorded(argument: Any) -> Any:
     """What the capture recorded for an argument; a list of nodes stays as it is."""
     return argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
@@ -440,19 +502,15 @@ def _item_name(node: torch.fx.Node, index: int) -> str:
 
 
 def _unsupported(target: Any, nodes: Sequence[torch.fx.Node]) -> UnsupportedOperator:
-    schema = target._schema if isinstance(target, OpOverload) else None
-    names = [argument.name for argument in schema.arguments] if schema is not None else []
+    is_operator = isinstance(target, OpOverload)
     return UnsupportedOperator(
         target=str(target),
-        schema="" if schema is None else str(schema),
+        schema=str(target._schema) if is_operator else "",
         count=len(nodes),
         locations=_locations(nodes),
         reason=_reason(target, nodes[0]),
-        parameters=tuple(
-            f"{name}_" if keyword.iskeyword(name) else name
-            for name in names
-            if name not in MEMORY_ARGUMENTS
-        ),
+        parameters=parameters(target) if is_operator else (),
+        stub=stub(target) if is_operator else "",
     )
 
 

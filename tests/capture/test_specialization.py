@@ -71,7 +71,7 @@ def branch(x: Tensor) -> Tensor:
         (with_numpy, "np.linspace", "NumPy turns the size into a number", "n"),
         (branch, "== 4", "one branch is captured", "n"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_the_line_that_fixes_a_dimension(
     function: Any, text: str, cure: str, dimension: Any, capfd: pytest.CaptureFixture[str]
@@ -275,7 +275,7 @@ def pairs(x: Tensor) -> Tensor:
         (not_one, Dim("n"), "write torch.export.Dim('n', min=2) for it"),
         (pairs, Dim("n"), "write 2*torch.export.Dim('_n') for it"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_a_dim_that_promises_more_than_the_model_takes(
     function: Any, dimension: Any, cure: str

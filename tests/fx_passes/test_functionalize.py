@@ -156,8 +156,9 @@ def written_through_lists(x: Tensor) -> tuple[Tensor, ...]:
     whole.mul_(2)  # shares the first argument's storage too
     (grid,) = torch.meshgrid(y[0], indexing="ij")
     grid.add_(1)
-    _, last = torch.atleast_2d(y[1], y[2:])
+    deep, last = torch.atleast_3d(y[1:3], y[2:])
     last.sub_(1)
+    deep.mul_(3)
     return y, row, whole, grid
 
 
@@ -473,6 +474,26 @@ def test_a_write_that_torch_would_lose_is_refused() -> None:
     assert not torch.equal(through_einsum(x), x)
     with pytest.raises(FunctionalizationError, match=r"einsum.* does not say .* clone\(\)"):
         onnx_aot.export(through_einsum, (x,))
+
+
+def _expanded(x: Tensor) -> Tensor:
+    y = x[:, :1].clone()
+    y.expand(-1, 6)[:, 2].mul_(2)
+    return y
+
+
+def _expanded_by_a_size(x: Tensor) -> Tensor:
+    y = x[0].clone()
+    y.expand(x.shape[0] // 4, 6).mul_(2)
+    return y
+
+
+@pytest.mark.parametrize("function", [_expanded, _expanded_by_a_size])
+def test_writes_to_repeated_elements_are_refused(function: Callable[..., Any]) -> None:
+    with pytest.raises(
+        FunctionalizationError, match=r"repeat elements. Write to the tensor before"
+    ):
+        onnx_aot.export(function, (torch.randn(4, 6),), dynamic_shapes=({0: "n"},))
 
 
 def _view_outlives_resize(x: Tensor) -> Tensor:

@@ -126,12 +126,13 @@ def _scatter(c: Choices) -> str:
     y = _source(c, x)
     axis = c.int(0, x.rank - 1)
     rows = f"torch.arange({x.name}.shape[{axis}])"
+    # eager's copies into a part keep strides, and with them memory that windows share
     form = c.of(
         "{x}.index_copy({axis}, {rows}.flip(0), {y})",
         "{x}.index_add({axis}, {rows} // 2, {y})",
         "{x}.masked_scatter({mask}, {y})",
-        "{x}.select_scatter({y}.select({axis}, 0), {axis}, -1)",
-        "torch.slice_scatter({x}, {y}.narrow({axis}, 0, {x}.shape[{axis}] - 1), {axis}, 1)",
+        "{x}.clone().select_scatter({y}.select({axis}, 0), {axis}, -1)",
+        "{x}.clone().slice_scatter({y}.narrow({axis}, 0, {x}.shape[{axis}] - 1), {axis}, 1)",
         "{x}.index_put(({rows}.flip(0),), {y})",
         "{x}.index_fill({axis}, {rows}[::2], 1)",
         "{x}.put({rows}, {y}.flatten()[:{x}.shape[{axis}]])",

@@ -117,8 +117,9 @@ def _has_refused(exported: Any) -> bool:
 def _inside(program: Program, exported: Any, inputs: tuple[torch.Tensor, ...]) -> bool:
     """Whether the capture holds for inputs of these sizes; conditions are in the report."""
     given = {i.name: tensor for i, tensor in zip(program.inputs, inputs, strict=True)}
+    names = {"L": {**given, "flat_args": inputs}}  # torch writes either
     conditions = size_conditions(exported.exported_program)
-    return all(condition_holds(c, {"L": given}) is not False for c in conditions)
+    return all(condition_holds(condition, names) is not False for condition in conditions)
 
 
 def _eager(program: Program, inputs: tuple[torch.Tensor, ...]) -> Eager | None:

@@ -6,6 +6,7 @@ import torch
 
 from tests.properties.choices import Choices, DoesNotFitError
 from tests.properties.instruction import Instruction, always, never
+from tests.properties.scope import Value
 
 __all__ = ["COMPUTATIONS", "CREATIONS", "NUMBERS", "REDUCTIONS"]
 
@@ -154,7 +155,13 @@ def _softmax(c: Choices) -> str:
 def _cumulate(c: Choices) -> str:
     x = c.numbers(rank=1, exact=True)
     form = c.of("cumsum({0})", "cumsum({0})", "cummax({0})[0]", "cummin({0})[0]", "cumprod({0})")
-    return f"{x.name}.{form.format(c.axis(x))}"
+    of = _small(x) if "cumprod" in form else x.name
+    return f"{of}.{form.format(c.axis(x))}"
+
+
+def _small(x: Value) -> str:
+    """Of floating point numbers a product may overflow, and then be 0 or NaN by its order."""
+    return f"{x.name}.clamp(-1, 1)" if x.dtype.is_floating_point else x.name
 
 
 def _sort(c: Choices) -> str:
@@ -224,11 +231,12 @@ def _reduce(c: Choices) -> str:
     name = c.of("sum", "sum", "amax", "amin", "prod", "count_nonzero", "any", "all")
     if name in ("count_nonzero", "any", "all") and not x.exact:
         raise DoesNotFitError
+    of = _small(x) if name == "prod" else x.name
     if x.rank == 0 or c.int(0, 2) == 0:
-        return f"{x.name}.{name}()"
+        return f"{of}.{name}()"
     axis = c.axis(x)
     if name in ("prod", "any", "all"):
-        return f"{x.name}.{name}({axis}{c.of('', ', keepdim=True')})"
+        return f"{of}.{name}({axis}{c.of('', ', keepdim=True')})"
     if name == "count_nonzero":
         return f"{x.name}.count_nonzero({axis})"
     if name == "sum" and c.int(0, 3) == 0:

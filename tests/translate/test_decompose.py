@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import onnx_aot
+from onnx_aot import torch_compat
 from onnx_aot.ops.registry import translations
 from onnx_aot.translate.decompose import Decomposer
 
@@ -25,7 +26,7 @@ X = torch.randn(4, 3)
         (aten.nan_to_num.default, torch.nan_to_num),
         (aten.huber_loss.default, lambda x: torch.nn.functional.huber_loss(x, x.flip(0))),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, torch_compat.OpOverload) else "function",
 )
 def test_expanded_operators(target: object, function: Callable[[Tensor], Tensor]) -> None:
     program = onnx_aot.export(function, (X,), dynamic_shapes=({0: "n"},))

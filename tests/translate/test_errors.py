@@ -271,7 +271,7 @@ def test_a_result_that_is_not_used_may_be_none() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({torch.ops.aten.relu: lambda op, self: self}, "aten.relu is a packet of overloads"),
+        ({torch.ops.aten.relu: lambda op, x: x}, "takes 'x', which aten.relu.default does"),
         ({torch.ops.aten.relu.default: "Relu"}, "maps operators to functions"),
         ({torch.ops.aten.relu.default: lambda op, x: x}, "takes 'x', which aten.relu.default does"),
         ({torch.ops.aten.add.Tensor: lambda op, self: self}, "does not take 'other', 'alpha'"),

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.explanations import page
 from onnx_aot.capture.scripted.interpreter import Interpreter
 from onnx_aot.capture.scripted.recorder import Recorder
 from onnx_aot.capture.scripted.torch_compat import symbols_of_its_own
@@ -147,8 +148,11 @@ class ScriptedModel(torch.nn.Module):
         types = [str(a.type) for a in _arguments(self._script, self._is_module)]
         inputs = [_taken(v, t, tensors, sizes) for v, t in zip(values, types, strict=True)]
         recording = _Recording(self, list(weights), inputs)
-        with During(number, recording.run):
-            results = SCRIPTED(tensors, sizes, number)
+        try:
+            with During(number, recording.run):
+                results = SCRIPTED(tensors, sizes, number)
+        except CaptureError as error:
+            raise CaptureError(f"{error}\n{page('scripted-models')}") from error
         keep_recorded(number, recording.module)
         leaves = [
             result.item() if is_number else result

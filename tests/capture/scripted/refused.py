@@ -24,7 +24,7 @@ def rank_of_loop(x: Tensor, n: Tensor) -> Tensor:
 def lists_in_a_loop(x: Tensor, n: Tensor) -> Tensor:
     table: list[list[Tensor]] = []
     for _ in range(int(n)):
-        table.append([x, x])
+        table.append([x, x])  # noqa: PERF401
     return table[0][1]
 
 

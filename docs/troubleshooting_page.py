@@ -1,0 +1,47 @@
+"""Writes below each example of docs/troubleshooting.md what the export says about it.
+
+An example is a block marked ``py``, which a block marked ``text`` follows.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+import warnings
+from pathlib import Path
+
+from docs.blocks import run_block
+
+__all__ = ["troubleshooting"]
+
+PAGE = Path(__file__).with_name("troubleshooting.md")
+EXAMPLE = re.compile(r"^```py\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HEAD = "import torch\n\nimport onnx_aot\n"
+FILE = "model.py"
+
+
+def troubleshooting() -> str:
+    """The page as it should be."""
+    page = PAGE.read_text(encoding="utf-8")
+    return EXAMPLE.sub(lambda match: f"```py\n{match[1]}```\n\n```text\n{said(match[1])}```", page)
+
+
+def said(code: str) -> str:
+    """The warnings and the error of an example, which stands alone in a file."""
+    module = types.ModuleType("troubleshooting_example")
+    sys.modules[module.__name__] = module  # where functions are looked for
+    exec(HEAD, vars(module))
+    lines = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            run_block(FILE, code, vars(module))
+        except Exception as error:
+            lines.append(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
+        finally:
+            del sys.modules[module.__name__]
+    said_first = [w for w in caught if w.category.__module__.startswith("onnx_aot")]
+    lines[:0] = [f"{w.category.__name__}: {w.message}" for w in said_first]
+    text = "\n".join(lines)
+    return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE) + "\n"

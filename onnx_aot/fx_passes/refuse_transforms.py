@@ -1,0 +1,41 @@
+"""Refuses what ``torch.vmap`` and ``torch.func`` leave in a captured graph."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+import torch.fx
+
+from onnx_aot.errors import FunctionalizationError
+
+__all__ = ["refuse_transforms"]
+
+_TRANSFORMS = "torch._functorch"
+
+
+def refuse_transforms(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Leaves a program as it is; torch's ``run_decompositions`` applies most transforms.
+
+    Before::
+
+        y = _add_batch_dim(x, 0, 1)
+        z = sum(y)
+
+    Raises:
+        FunctionalizationError: A transform is in the graph.
+    """
+    for node in program.graph.nodes:
+        if node.op == "call_function" and _is_transform(node.target):
+            places = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+            where = f" at {places[-1][0]}:{places[-1][1]}" if places else ""
+            raise FunctionalizationError(
+                f"the model uses a transform of functions{where}, torch.vmap or one of torch.func, "
+                "of which the captured graph has only the parts "
+                "(docs/troubleshooting.md#transforms)"
+            )
+    return program
+
+
+def _is_transform(target: object) -> bool:
+    return str(getattr(target, "__module__", "")).startswith(_TRANSFORMS)

@@ -1,0 +1,66 @@
+"""Several translations of one operator: the first that takes a call is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from onnx_aot.errors import ConversionError, TranslationError
+from onnx_aot.ops.attempts import DeclinedError
+from onnx_aot.ops.builder import Builder
+
+if TYPE_CHECKING:
+    from onnx_aot.translate.walker import Plan
+
+__all__ = ["NoCandidateError", "first_that_fits"]
+
+
+class NoCandidateError(TranslationError):
+    """Every translation of an operator declined a call."""
+
+
+def first_that_fits(op: Builder, plans: Sequence[Plan], call: Callable[[Plan], Any]) -> Any:
+    """What the first translation that takes a call returns.
+
+    One gives way to the next when it returns ``NotImplemented``, when its annotations exclude the
+    types of the arguments, and when it raises a ``ConversionError``, such as that the opset lacks
+    an operator; the error is passed over only where another of the user's takes the call. What it
+    emitted is taken back.
+
+    Args:
+        op: The builder.
+        plans: The translations in order.
+        call: Calls one of them.
+
+    Raises:
+        NoCandidateError: None takes the call.
+        ConversionError: What one of the user's raised.
+    """
+    if len(plans) == 1 and not plans[0].translation.may_decline:
+        return call(plans[0])
+    refusals = []
+    failed: ConversionError | None = None
+    for plan in plans:
+        if failed is not None and not plan.translation.may_decline:
+            break
+        try:
+            with op.attempt():
+                returned = call(plan)
+                if returned is NotImplemented:
+                    raise DeclinedError("returned NotImplemented")
+                return returned
+        except DeclinedError as declined:
+            refusals.append(f"{_name(plan)}: {declined}")
+        except ConversionError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    target = plans[0].translation.target
+    raise NoCandidateError(
+        f"no translation of {target} takes this call:\n    " + "\n    ".join(refusals)
+    )
+
+
+def _name(plan: Plan) -> str:
+    function = plan.translation.function
+    return str(getattr(function, "__name__", None) or repr(function))

@@ -23,13 +23,11 @@ from onnx_aot.capture.decisions import (
 from onnx_aot.capture.explanations import Explanation, explain, page
 from onnx_aot.capture.fake_quantization import fix_switches, observing
 from onnx_aot.capture.inputs import Inputs, name_collected
-from onnx_aot.capture.last_resorts import describe_draft, traced
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
 from onnx_aot.capture.python_random import draws_observed
 from onnx_aot.capture.requested import DynamicShapes
-from onnx_aot.capture.scripted.children import scripted_children_replaced
-from onnx_aot.capture.scripted.module import ScriptedModel
+from onnx_aot.capture.scripted.children import is_scripted, scripted_children_replaced
 from onnx_aot.capture.specialization import (
     describe,
     describe_torch,
@@ -139,7 +137,7 @@ def capture(
         InvalidOptionError: The model returns an object of a class that is not understood.
         CaptureError: Every strategy failed otherwise; the first failure is chained.
     """
-    if isinstance(module, ScriptedModel):  # its graph is interpreted, which is one way
+    if is_scripted(module):  # its graph is interpreted, which is one way
         strategies = ("non-strict",)
     model = _Model(module, inputs, collected, strategies)
     captured = _captured(model, requested)
@@ -201,6 +199,8 @@ def _run(
     """What one strategy gives, its warning, and which generators the model drew from."""
     inputs = floats_as_tensors(model.inputs, requested.floats)
     spec, warning, strict = requested.spec, None, name == "strict"
+    if name in ("draft", "trace"):
+        from onnx_aot.capture.last_resorts import describe_draft, traced
     if name == "trace":
         script, warning = traced(model.module, inputs)
         model = dataclasses.replace(model, module=script, collected=())

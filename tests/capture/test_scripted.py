@@ -17,9 +17,9 @@ import onnx_aot.errors
 from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.inspection.verify import format_differences
 from onnx_aot.torch_compat import pytree
+from tests.capture.scripted import aliases, refused
 from tests.capture.scripted import functions as f
 from tests.capture.scripted import modules as m
-from tests.capture.scripted import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
@@ -201,7 +201,22 @@ MODULES = [
     Model(m.ByTrainingFlag(), ROWS, N),
 ]
 
-MODELS = [*LOOPS, *BRANCHES, *CONTAINERS, *MODULES]
+ALIASES = [
+    Model(aliases.written_after_a_loop, COUNTS),
+    Model(aliases.written_after_a_branch, COUNTS),
+    Model(aliases.view_of_outer_written, COUNTS),
+    Model(aliases.local_written, COUNTS),
+    Model(aliases.unread_alias, COUNTS),
+    Model(aliases.written_in_some_steps, COUNTS),
+    Model(
+        aliases.written_in_some_steps,
+        tuple((floats(n, 3), ints(3)) for n in (4, 1, 6)),
+        ({0: "n"}, None),
+        name=" of any number",
+    ),
+]
+
+MODELS = [*LOOPS, *BRANCHES, *CONTAINERS, *MODULES, *ALIASES]
 
 
 def operators(graph: Any) -> set[str]:
@@ -343,7 +358,10 @@ def test_checks_of_a_scripted_model_can_be_kept() -> None:
 # --- what has no form in ONNX --------------------------------------------------------------------
 
 TWO = (X, ints(2))
+WRITTEN = "may have been written in place under another name"
 REFUSED = [
+    (aliases.one_of_two_written, TWO, WRITTEN),
+    (aliases.written_before_it_is_replaced, TWO, WRITTEN),
     (refused.text_of_branch, TWO, "it is 'positive' on one path and 'negative' on another"),
     (
         refused.dtype_of_branch,
@@ -373,4 +391,4 @@ def test_refused(call: Any, inputs: Inputs, reason: str) -> None:
     with pytest.raises(onnx_aot.errors.CaptureError, match=reason) as caught:
         onnx_aot.export(torch.jit.script(call), inputs)
     if not reason.startswith(("returns", "there", "writes")):
-        assert re.search(r"\n  at .*refused\.py:\d+\nSee ", str(caught.value))
+        assert re.search(r"\n  at .*\w+\.py:\d+\nSee ", str(caught.value))

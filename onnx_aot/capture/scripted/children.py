@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import torch
 
-from onnx_aot.capture.scripted.module import ScriptedModel
+__all__ = ["is_scripted", "scripted_children_replaced"]
 
-__all__ = ["scripted_children_replaced"]
+
+def is_scripted(module: torch.nn.Module) -> bool:
+    """Whether a module is a ``ScriptedModel``, which is imported when there is one."""
+    return type(module).__name__ == "ScriptedModel" and hasattr(module, "_script")
 
 
 @contextlib.contextmanager
@@ -22,6 +25,8 @@ def scripted_children_replaced(module: torch.nn.Module) -> Iterator[None]:
         for name, child in parent._modules.items():
             if isinstance(child, torch.jit.ScriptModule):
                 before.append((parent, name, child))
+    if before:
+        from onnx_aot.capture.scripted.module import ScriptedModel
     try:
         for parent, name, child in before:
             parent._modules[name] = ScriptedModel(child)

@@ -89,6 +89,7 @@ class Traced:
     scope: Scope
     outputs: list[Any]
     changes: dict[Any, Any]
+    stale: set[int]
     placeholders: list[Leaf] = dataclasses.field(default_factory=list)
 
 
@@ -130,6 +131,7 @@ class Control:
 
     def _trace_way(self, block: Any) -> Traced | None:
         saved = self.state.snapshot()
+        before = set(self.recorder.stale)
         with self._inside(Scope(self.recorder.scope)) as scope:
             try:
                 outputs = self.run_block(block, [])
@@ -138,7 +140,8 @@ class Control:
             finally:
                 changes = self.state.changes(saved)
                 self.state.restore(saved)
-        return Traced(scope, outputs, changes)
+                stale, self.recorder.stale = self.recorder.stale, before
+        return Traced(scope, outputs, changes, stale)
 
     @contextlib.contextmanager
     def _inside(self, scope: Scope) -> Iterator[Scope]:
@@ -157,7 +160,7 @@ class Control:
         joined: list[Spec] = []
         for one, other in pairs:
             if specs.same(one, other):
-                joined.append(specs.Same(one))
+                joined.append(specs.Same(_outer(one, [way.scope for way in ways])))
             else:
                 joined.append(_joined_ways(one, other))
         written = _written([way.scope for way in ways])
@@ -174,7 +177,22 @@ class Control:
         bodies = [self._body(way.scope) for way in ways]
         inputs = [_inputs(way.scope) for way in ways]
         results = self.recorder.record(branch, tuple(vals), condition, *bodies, *inputs)
+        self._note_alike(joined, pairs, vals)
+        self.recorder.stale |= ways[0].stale | ways[1].stale
         return self._settle(slots, joined, list(results), written)
+
+    def _note_alike(
+        self, joined: list[Spec], given: Sequence[Sequence[Any]], vals: list[Any]
+    ) -> None:
+        """Tensors that come out may be those that one of several values was."""
+        results = iter(vals)
+        for spec, values in zip(joined, given, strict=True):
+            own = [next(results) for _ in range(specs.width(spec))]
+            if isinstance(spec, specs.Same):
+                continue
+            for value in values:
+                for val in own:
+                    self.recorder.may_be(val, specs.tensors(value))
 
     def _after(self, way: Traced, slot: Any) -> Any:
         if isinstance(slot, int):
@@ -250,6 +268,7 @@ class Control:
     ) -> bool:
         """Runs the steps one by one; False, and nothing is done, where that is not possible."""
         saved = self.state.snapshot()
+        stale = set(self.recorder.stale)
         graph = self.recorder.scope.graph
         before = len(graph.nodes)
         step, values = 0, carried
@@ -271,6 +290,7 @@ class Control:
             if added.op != "placeholder" and not added.users:
                 graph.erase_node(added)
         self.state.restore(saved)
+        self.recorder.stale = stale
         return False
 
     def _loop(self, block: Any, count: Any, proceed: Any, carried: list[Any]) -> list[Any]:
@@ -280,7 +300,7 @@ class Control:
         found: dict[Any, Spec] = {slot: specs.Same(before[slot]) for slot in slots}
         written: list[Leaf] = []
         while True:
-            traced = self._trace_step(block, slots, found, written)
+            traced = self._trace_step(block, slots, before, found, written)
             changed = False
             for slot in traced.changes:
                 if slot not in found:
@@ -294,10 +314,10 @@ class Control:
                 joined = self._joined(slot, traced, before, found)
                 changed = changed or joined is not found[slot]
                 found[slot] = joined
-            more = [leaf for leaf in _written([traced.scope]) if leaf not in written]
-            written += more
-            if not changed and not more:
+            now = _written([traced.scope])
+            if not changed and now == written:
                 break
+            written = now
         return self._loop_node(traced, count, proceed, slots, before, found, written)
 
     def _joined(
@@ -319,10 +339,12 @@ class Control:
         self,
         block: Any,
         slots: list[Any],
+        before: dict[Any, Any],
         found: dict[Any, Spec],
         written: list[Leaf],
     ) -> Traced:
         saved = self.state.snapshot()
+        stale_before = set(self.recorder.stale)
         with self._inside(Scope(self.recorder.scope)) as scope:
             step = scope.placeholder("step", self.recorder.new_size())
             placeholders = []
@@ -334,6 +356,8 @@ class Control:
                 ]
                 placeholders += own
                 value = specs.build(found[slot], iter(own))
+                for leaf in own:
+                    self.recorder.may_be(leaf.val, specs.tensors(before[slot]))
                 if isinstance(slot, int):
                     parameters.append(value)
                     self._keep_cells([value])
@@ -349,7 +373,8 @@ class Control:
             finally:
                 changes = self.state.changes(start)
                 self.state.restore(saved)
-        return Traced(scope, outputs, changes, placeholders)
+                stale, self.recorder.stale = self.recorder.stale, stale_before
+        return Traced(scope, outputs, changes, stale, placeholders)
 
     def _loop_node(
         self,
@@ -392,7 +417,18 @@ class Control:
             [*initial, *written],
             _inputs(traced.scope, 1 + len(initial) + len(written)),
         )
+        self._note_alike(joined, [(before[slot],) for slot in slots], vals)
+        self.recorder.stale |= traced.stale
         return self._settle(slots, joined, list(results), written)
+
+
+def _outer(value: Any, scopes: list[Scope]) -> Any:
+    """A value that is the same on both ways, as it is called around them."""
+    if isinstance(value, tuple):
+        return tuple(_outer(item, scopes) for item in value)
+    if isinstance(value, Leaf) and value.scope in scopes:
+        return next(leaf for leaf in value.scope.inputs if leaf.val is value.val)
+    return value
 
 
 def _joined_ways(one: Any, other: Any) -> Spec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from onnx_aot import torch_compat
 from onnx_aot.capture.scripted.torch_compat import new_symbol, storage_key
 from onnx_aot.capture.scripted.values import Cell, Leaf
 from onnx_aot.capture.stand_ins import KERNELS
+from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat import FakeTensorMode, OpOverload
 
 __all__ = ["Recorder", "Scope", "constant_number"]
@@ -104,12 +105,17 @@ class Recorder:
     Attributes:
         scope: The graph that is written to.
         stack_trace: Where in the user's code the next nodes come from.
+        stale: The storages of tensors that may have been written under another name: which one a
+            branch or loop gives back is known only when the model runs.
     """
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self.mode = mode
         self.scope = Scope(None)
         self.stack_trace = ""
+        self.stale: set[int] = set()
+        self._alike: dict[int, set[int]] = {}
+        self._alive: list[torch.Tensor] = []  # whose storages have numbers that are in use
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> Any:
         """The result of a call: leaves, in a tuple or a list where there are several."""
@@ -127,6 +133,8 @@ class Recorder:
 
     def record(self, target: Any, val: Any, *args: Any, **kwargs: Any) -> Any:
         """A node whose recorded result is given."""
+        if self.stale:
+            _map((args, kwargs), self._refuse_stale)
         scope = self.scope
         node_args, node_kwargs = _map((args, kwargs), scope.node_of)
         node = scope.graph.call_function(target, node_args, node_kwargs)
@@ -160,7 +168,26 @@ class Recorder:
 
     def mark_written(self, leaf: Leaf) -> None:
         """Says that the memory of a tensor is written in the present scope."""
-        self.scope.written.add(storage(leaf.val))
+        key = storage(leaf.val)
+        self.scope.written.add(key)
+        self.stale |= self._alike.get(key, set())
+
+    def may_be(self, val: Any, others: Iterable[Any]) -> None:
+        """Says that a tensor may be one of others, depending on what the model is given."""
+        for other in others:
+            if isinstance(val, torch.Tensor) and isinstance(other, torch.Tensor):
+                one, two = storage(val), storage(other)
+                self._alive += [val, other]
+                self._alike.setdefault(one, set()).add(two)
+                self._alike.setdefault(two, set()).add(one)
+
+    def _refuse_stale(self, leaf: Leaf) -> None:
+        if isinstance(leaf.val, torch.Tensor) and storage(leaf.val) in self.stale:
+            raise CaptureError(
+                "a tensor is read that may have been written in place under another name, which "
+                "depends on the way that a branch went or on whether a loop ran. Write x = x + 1 "
+                "instead of x += 1, or clone() it before"
+            )
 
     def empty(self, shape: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
         """A fake tensor, which is not recorded."""

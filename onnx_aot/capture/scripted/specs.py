@@ -29,6 +29,7 @@ __all__ = [
     "flatten",
     "join",
     "same",
+    "tensors",
     "vals",
     "width",
 ]
@@ -126,6 +127,9 @@ def same(left: Any, right: Any) -> bool:
     """Whether two values are one, or equal constants."""
     if left is right:
         return True
+    if isinstance(left, Leaf) and isinstance(right, Leaf):
+        # what an operator that writes in place returns is what it was given
+        return isinstance(left.val, torch.Tensor) and left.val is right.val
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(map(same, left, right))
     plain = (bool, int, float, str, torch.dtype, torch.device)
@@ -375,6 +379,22 @@ def vals(spec: Spec, recorder: Recorder) -> list[Any]:
     if spec.element is None:
         raise IncompatibleError("a list whose length depends on the inputs never has an element")
     return [SequenceVal(vals(spec.element, recorder)[0])]
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """What is recorded for the tensors in a value."""
+    if isinstance(value, Leaf):
+        if isinstance(value.val, torch.Tensor):
+            yield value.val
+    elif isinstance(value, Maybe):
+        yield from tensors(value.value)
+    elif isinstance(value, Cell):
+        yield from tensors(value.content)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+    elif isinstance(value, dict):
+        yield from tensors(list(value.values()))
 
 
 def build(spec: Spec, leaves: Iterator[Any]) -> Any:

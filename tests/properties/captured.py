@@ -24,14 +24,16 @@ def captured_differs(program: Program, inputs: tuple[torch.Tensor, ...], expecte
     torch.export reasons about sizes as though they were two or more: that of ``x[1:]`` is ``n - 1``
     for it, which is -1 where ``n`` is 0, and that of ``x[m:1]`` is 0.
     """
-    dynamic = pytree.tree_map(
-        lambda dim: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim,
-        program.dynamic_shapes(),
-    )
+    # what a Dim promises beyond the model's own limits, torch.export would refuse
+    dynamic = pytree.tree_map(lambda dim: torch.export.Dim.AUTO, program.dynamic_shapes())
     example = program.example_inputs(program.example)
     with capture_conditions(), torch.no_grad():
         captured = torch.export.export(program.module(), example, dynamic_shapes=dynamic)
         module: Any = captured.module(check_guards=False)
+    nodes = {node.name: node for node in captured.graph.nodes}
+    for name, given in zip(captured.graph_signature.user_inputs, program.inputs, strict=True):
+        fixed = [isinstance(size, int) for size in nodes[str(name)].meta["val"].shape]
+        assert fixed == [isinstance(dim, int) for dim in given.dims], "more is static than asked"
     copies = tuple(tensor.clone() for tensor in inputs)
     run = _Measured(module)
     try:

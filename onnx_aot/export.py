@@ -78,6 +78,7 @@ def export(
     state: Literal["outputs", "drop", "io"] = "outputs",
     weights_as_inputs: bool | Sequence[str] = False,
     export_modules_as_functions: bool | Collection[type[Any] | str] = False,
+    strategies: Sequence[str] | None = None,
     **retired: Any,
 ) -> ONNXProgram:
     """Exports a model to ONNX. Takes what ``torch.onnx.export(..., dynamo=True)`` takes.
@@ -85,7 +86,8 @@ def export(
     The model's training flag, attributes and buffers are the same afterwards, also after an error.
 
     Args:
-        model: A module, a function, or an ``ExportedProgram``, which is used as it is.
+        model: A module or a function, also one that ``torch.jit`` scripted or traced; or an
+            ``ExportedProgram``, which is used as it is.
         args: Example positional inputs, or one tensor. A dict at the end holds keyword inputs when
             its keys are parameter names of ``forward``. Tensors may stand in containers,
             dataclasses and key-value caches; Python values are constants of the model.
@@ -154,6 +156,10 @@ def export(
             becomes a call of a local function of the model, with the module's weights as inputs;
             calls that consist of the same nodes share one. True takes blocks that repeat. The
             graph has no such functions otherwise; ``ONNXProgram.inline`` puts them back into it.
+        strategies: How the model is captured: names that are tried in order. ``("non-strict",
+            "strict")``, the default, are two ways of ``torch.export``. ``"draft"`` is draft export,
+            ``"trace"`` ``torch.jit.trace``: both fix what depends on data to what the example
+            inputs give, with a warning that says what. Scripted models have a way of their own.
         **retired: Options of earlier exporters: accepted with a warning where they change nothing.
 
     Returns:
@@ -180,6 +186,7 @@ def export(
         runtime_checks=runtime_checks,
         state=state,
         weights_as_inputs=weights_as_inputs,
+        strategies=strategies,
         custom_translation_table=custom_translation_table,
         custom_opsets=custom_opsets,
         unsupported=unsupported,
@@ -379,11 +386,13 @@ def _capture(
         inputs_of_program,
         normalize_inputs,
     )
-    from onnx_aot.capture.strategies import capture
+    from onnx_aot.capture.strategies import DEFAULT, capture, check_strategies
     from onnx_aot.capture.training import training_operators
     from onnx_aot.containers import unwrapped
     from onnx_aot.delivery import check_dimensions, note_dimensions
 
+    given = options.strategies
+    strategies = DEFAULT if given is None else check_strategies(given)
     asked = (
         options.dynamic_shapes,
         options.dynamic_axes,
@@ -403,7 +412,11 @@ def _capture(
         inputs = normalize_inputs(model, args, kwargs)
         arguments = bind_arguments(model, inputs)
         requested = resolve_dynamic_shapes(arguments, *asked)
-        captured = capture(model, inputs, requested, arguments.collected, options.on_specialized)
+        captured = capture(
+            model, inputs, requested, arguments.collected, options.on_specialized, strategies
+        )
+        if captured.warning is not None:
+            note(record, captured.warning)
         program, requested = captured.program, captured.requested
         note_dimensions(program, requested, options, record, captured)
         record.strategy = captured.strategy

@@ -44,6 +44,7 @@ class Options:
     metadata: Literal["full", "light", "none"] = "full"
     stack_trace_root: str | None = None
     seed: int | None = None
+    strategies: Sequence[str] | None = None
 
 
 def names_given(option: str, given: Sequence[str] | None) -> tuple[str, ...]:

@@ -89,12 +89,13 @@ def _cure(decision: Decision) -> str:
     if _WHILE.search(text):
         return (
             "loop with torch.ops.higher_order.while_loop(condition, body, operands), or a fixed "
-            "number of times"
+            "number of times, or export torch.jit.script(model), which keeps the loop"
         )
     if _LOOP.search(text) and not asks:
         return (
             "how often Python loops must not depend on data: compute on whole tensors with a mask "
-            "(torch.arange(limit) < n), or loop with torch.ops.higher_order.while_loop"
+            "(torch.arange(limit) < n), or loop with torch.ops.higher_order.while_loop, or export "
+            "torch.jit.script(model), which keeps the loop"
         )
     if not asks and _INDEX.search(text):
         return (

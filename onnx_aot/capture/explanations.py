@@ -9,8 +9,6 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-import torch
-
 __all__ = ["Explanation", "explain", "page"]
 
 PAGE = "docs/troubleshooting.md"
@@ -99,20 +97,12 @@ _RULES = (
 )
 
 
-def explain(error: BaseException, module: torch.nn.Module) -> Explanation | None:
+def explain(error: BaseException) -> Explanation | None:
     """Why a capture failed, or None where only torch's own message says it.
 
     Args:
         error: What a strategy raised.
-        module: The model.
     """
-    scripted = _scripted_parts(module)
-    if scripted and type(error).__name__ in ("AttributeError", "TypeError", "RuntimeError"):
-        return Explanation(
-            f"parts of it are modules of torch.jit, which a capture cannot look into: {scripted}",
-            "build the model from the modules that they were scripted or traced from",
-            "torch-jit",
-        )
     for text in _texts(error):
         for rule in _RULES:
             match = re.search(rule.pattern, text, re.MULTILINE)
@@ -127,13 +117,3 @@ def _texts(error: BaseException | None) -> Iterator[str]:
     while error is not None:
         yield f"{type(error).__name__}: {error}"
         error = error.__cause__ or error.__context__
-
-
-def _scripted_parts(module: torch.nn.Module) -> str:
-    """The outermost scripted modules of a model, by name."""
-    names: list[str] = []
-    for name, part in module.named_modules():
-        inside = any(name.startswith(f"{outer}.") for outer in names)
-        if name and not inside and isinstance(part, torch.jit.ScriptModule):
-            names.append(name)
-    return ", ".join(names)

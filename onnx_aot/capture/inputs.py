@@ -155,10 +155,9 @@ def as_module(model: Any) -> torch.nn.Module:
         InvalidOptionError: The model is neither a module nor a function.
     """
     if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
-        raise InvalidOptionError(
-            f"the model is a {type(model).__name__}; pass the nn.Module or function that it was "
-            "scripted or traced from"
-        )
+        from onnx_aot.capture.scripted.module import ScriptedModel
+
+        return ScriptedModel(model)
     if isinstance(model, torch.nn.Module):
         return model
     if not callable(model):

@@ -26,7 +26,9 @@ def preserved_state(module: torch.nn.Module) -> Iterator[None]:
     dataclasses and key-value caches, nested ones too. What other objects hold stays as the tracing
     left it.
     """
-    saved = [(owner, _Snapshot(owner)) for owner in module.modules()]
+    scripted = torch.jit.ScriptModule  # has no attributes in Python
+    owners = [owner for owner in module.modules() if not isinstance(owner, scripted)]
+    saved = [(owner, _Snapshot(owner)) for owner in owners]
     try:
         yield
     finally:

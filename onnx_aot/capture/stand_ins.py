@@ -19,8 +19,9 @@ import torch.utils.checkpoint
 
 from onnx_aot import torch_compat
 from onnx_aot.capture.autograd_functions import functions_kept
+from onnx_aot.capture.packed_sequences import packed_sequences
 
-__all__ = ["stand_ins"]
+__all__ = ["KERNELS", "stand_ins"]
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -63,6 +64,37 @@ def _gru_or_rnn(
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
     return _recurrent_shapes(input, [hx], bidirectional)
+
+
+def _packed_lstm(
+    data: Tensor,
+    batch_sizes: Tensor,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Tensor, ...]:
+    width = hx[0].shape[2] * (2 if bidirectional else 1)
+    output = data.new_empty([data.shape[0], width])
+    return (output, *(torch.empty_like(state) for state in hx))
+
+
+def _packed_gru_or_rnn(
+    data: Tensor,
+    batch_sizes: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Tensor, ...]:
+    arguments = (params, has_biases, num_layers, dropout, train, bidirectional)
+    return _packed_lstm(data, batch_sizes, [hx], *arguments)
 
 
 def _max_pool1d(
@@ -146,9 +178,13 @@ KERNELS: dict[Any, Any] = {
     aten.fake_quantize_per_channel_affine.default: _fake_quantized,
     aten.max_pool1d.default: _max_pool1d,
     aten.istft.default: _istft,
+    aten.lstm.data: _packed_lstm,
     aten.lstm.input: _lstm,
+    aten.gru.data: _packed_gru_or_rnn,
     aten.gru.input: _gru_or_rnn,
+    aten.rnn_tanh.data: _packed_gru_or_rnn,
     aten.rnn_tanh.input: _gru_or_rnn,
+    aten.rnn_relu.data: _packed_gru_or_rnn,
     aten.rnn_relu.input: _gru_or_rnn,
     aten.stft.default: _stft,
     aten.tensor_split.sections: _tensor_split,
@@ -315,6 +351,7 @@ def stand_ins() -> Iterator[None]:
     """Puts the replacements in place for the duration."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(functions_kept())
+        stack.enter_context(packed_sequences())
         stack.enter_context(torch_compat.override_composite_kernels(KERNELS))
         stack.enter_context(torch_compat.override_module_function(*REGIONS_ARE_KEPT))
         for module, name, function in FUNCTIONS:

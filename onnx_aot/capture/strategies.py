@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import torch
@@ -21,11 +21,13 @@ from onnx_aot.capture.decisions import (
     with_line,
 )
 from onnx_aot.capture.explanations import Explanation, explain, page
+from onnx_aot.capture.fake_quantization import fix_switches, observing
 from onnx_aot.capture.inputs import Inputs, name_collected
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
 from onnx_aot.capture.python_random import draws_observed
 from onnx_aot.capture.requested import DynamicShapes
+from onnx_aot.capture.scripted.children import is_scripted, scripted_children_replaced
 from onnx_aot.capture.specialization import (
     describe,
     describe_torch,
@@ -38,14 +40,18 @@ from onnx_aot.capture.tracing import tracing
 from onnx_aot.errors import CaptureError, DynamicShapeError, InvalidOptionError
 from onnx_aot.torch_compat import missing_fake_kernels, quiet_failures, without_log_file
 
-__all__ = ["STRATEGIES", "Captured", "capture", "capture_conditions"]
+__all__ = ["DEFAULT", "STRATEGIES", "Captured", "capture", "capture_conditions", "check_strategies"]
 
 logger = logging.getLogger(__name__)
 
-STRATEGIES: tuple[tuple[str, bool], ...] = (
-    ("torch.export.export(strict=False)", False),  # traces through Python, refuses least
-    ("torch.export.export(strict=True)", True),  # analyses bytecode, sees branches as they are
-)
+STRATEGIES: dict[str, str] = {
+    "non-strict": "torch.export.export(strict=False)",  # traces through Python, refuses least
+    "strict": "torch.export.export(strict=True)",  # analyses bytecode, sees branches as they are
+    "draft": "torch.export.draft_export",  # goes the example's way where data decides
+    "trace": "torch.jit.trace",  # records what is computed for the example
+}
+
+DEFAULT = ("non-strict", "strict")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +64,7 @@ class Captured:
         requested: What was asked, less what the model does not deliver and the user accepts.
         decisions: What the capture decided about sizes, with the user's lines.
         given_up: A sentence for every dimension that came out otherwise than asked.
+        warning: What is fixed to the example's values, for the strategies that do that.
         drawn: Which generators of Python and numpy the model drew random numbers from.
     """
 
@@ -66,6 +73,7 @@ class Captured:
     requested: DynamicShapes
     decisions: tuple[Decision, ...]
     given_up: tuple[str, ...] = ()
+    warning: str | None = None
     drawn: tuple[str, ...] = ()
 
 
@@ -76,6 +84,23 @@ class _Model:
     module: torch.nn.Module
     inputs: Inputs
     collected: tuple[str, ...]
+    strategies: tuple[str, ...]
+
+
+def check_strategies(given: Sequence[str]) -> tuple[str, ...]:
+    """The strategies as a tuple.
+
+    Raises:
+        InvalidOptionError: They are no list of known names.
+    """
+    names = (given,) if isinstance(given, str) else tuple(given)
+    unknown = [name for name in names if name not in STRATEGIES]
+    if isinstance(given, str) or unknown or not names:
+        raise InvalidOptionError(
+            f"strategies is {given!r}; it is a tuple of {', '.join(map(repr, STRATEGIES))}, tried "
+            f"in its order, such as {(*DEFAULT, 'draft')!r}"
+        )
+    return names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +118,7 @@ def capture(
     requested: DynamicShapes,
     collected: tuple[str, ...] = (),
     on_specialized: Literal["error", "warn", "allow"] = "error",
+    strategies: tuple[str, ...] = DEFAULT,
 ) -> Captured:
     """Captures ``module(*args, **kwargs)`` as a graph of ATen operators.
 
@@ -104,13 +130,16 @@ def capture(
         on_specialized: ``"error"``: a dimension that the model fixes, or limits to less than a
             ``Dim`` says, is an error; otherwise it is captured as the model needs it, and
             ``given_up`` says so.
+        strategies: Names from ``STRATEGIES``, which are tried in this order.
 
     Raises:
         DynamicShapeError: The model is not free in a dimension that was asked to be dynamic.
         InvalidOptionError: The model returns an object of a class that is not understood.
         CaptureError: Every strategy failed otherwise; the first failure is chained.
     """
-    model = _Model(module, inputs, collected)
+    if is_scripted(module):  # its graph is interpreted, which is one way
+        strategies = ("non-strict",)
+    model = _Model(module, inputs, collected, strategies)
     captured = _captured(model, requested)
     if isinstance(captured, Captured):
         found = findings(captured.program, requested, captured.decisions)
@@ -147,27 +176,45 @@ def capture(
 def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failure]:
     """What the first strategy that succeeds gives, or why each failed."""
     failures = []
-    spec = requested.spec
-    inputs = floats_as_tensors(model.inputs, requested.floats)
-    for name, strict in STRATEGIES:
+    for name in model.strategies:
         with decisions_observed() as decisions:
             try:
-                with _prepared(model, requested, strict), draws_observed() as drawn:
-                    program = torch.export.export(
-                        model.module,
-                        inputs.args,
-                        inputs.kwargs,
-                        dynamic_shapes=spec,
-                        strict=strict,
-                    )
-            except InvalidOptionError:  # what the model returns is not understood
+                program, warning, drawn = _run(name, model, requested, decisions)
+            except (CaptureError, InvalidOptionError):  # ours say what there is to say
                 raise
             except Exception as error:
                 logger.info("%s failed: %s", name, _first_line(error))
-                failures.append(_Failure(name, error, tuple(decisions)))
+                failures.append(_Failure(STRATEGIES[name], error, tuple(decisions)))
                 continue
-        return Captured(program, name, requested, tuple(decisions), drawn=tuple(drawn))
+        how = STRATEGIES[name]
+        return Captured(
+            program, how, requested, tuple(decisions), warning=warning, drawn=tuple(drawn)
+        )
     return failures
+
+
+def _run(
+    name: str, model: _Model, requested: DynamicShapes, decisions: list[Decision]
+) -> tuple[torch.export.ExportedProgram, str | None, Sequence[str]]:
+    """What one strategy gives, its warning, and which generators the model drew from."""
+    inputs = floats_as_tensors(model.inputs, requested.floats)
+    spec, warning, strict = requested.spec, None, name == "strict"
+    if name in ("draft", "trace"):
+        from onnx_aot.capture.last_resorts import describe_draft, traced
+    if name == "trace":
+        script, warning = traced(model.module, inputs)
+        model = dataclasses.replace(model, module=script, collected=())
+    with _prepared(model, requested, strict), draws_observed() as drawn:
+        if name == "draft":
+            with without_log_file():
+                program = torch.export.draft_export(
+                    model.module, inputs.args, inputs.kwargs, dynamic_shapes=spec
+                )
+            return program, describe_draft(program, decisions), drawn
+        program = torch.export.export(
+            model.module, inputs.args, inputs.kwargs, dynamic_shapes=spec, strict=strict
+        )
+    return program, warning, drawn
 
 
 @contextlib.contextmanager
@@ -176,9 +223,11 @@ def _prepared(model: _Model, requested: DynamicShapes, strict: bool) -> Iterator
         capture_conditions(lazy=not strict),
         quiet_failures(),
         torch_compat.keep_frames_of(model.module.forward),
+        scripted_children_replaced(model.module),
         preserved_state(model.module),
         observed(model.module, strict),
     ):
+        fix_switches(model.module)
         name_collected(model.module, model.collected)
         take_floats_from_tensors(model.module, model.inputs, requested.floats)
         yield
@@ -212,15 +261,18 @@ def _violates_constraints(error: Exception) -> bool:
 def _describe(model: _Model, requested: DynamicShapes, failures: list[_Failure]) -> str:
     """Why a model could not be captured: what, where in the user's code, and the edit to make."""
     first = failures[0]
-    if depends_on_data(first.error):
+    if depends_on_data(first.error) and observing(model.module) is None:
         described = _draft(model, requested, first)
         if described is not None:
             return f"the model could not be captured; {described}"
-    for failure in failures:
-        explained = explain(failure.error, model.module)
-        if explained is not None:
-            return _explained(explained, failure, first)
-    lines = ["the model could not be captured:", "", f"  {first.strategy}"]
+    observes = observing(model.module)
+    if observes is None:
+        for failure in failures:
+            explained = explain(failure.error)
+            if explained is not None:
+                return _explained(explained, failure, first)
+    reason = "" if observes is None else f" {observes}"
+    lines = [f"the model could not be captured:{reason}", "", f"  {first.strategy}"]
     lines += [f"    {_short(first.error, 8)}", *with_line(location_of_error(first.error))]
     for failure in failures[1:]:
         lines += ["", f"  {failure.strategy}", f"    {_short(failure.error, 2)}"]

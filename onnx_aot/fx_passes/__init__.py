@@ -14,6 +14,7 @@ from onnx_aot.fx_passes.block_masks import drop_block_masks
 from onnx_aot.fx_passes.body_writes import functionalize_bodies
 from onnx_aot.fx_passes.drop_assertions import drop_assertions
 from onnx_aot.fx_passes.functionalize import functionalize
+from onnx_aot.fx_passes.inline_scripted import inline_scripted
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
 from onnx_aot.fx_passes.refuse_transforms import refuse_transforms
 
@@ -24,6 +25,7 @@ Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 FX_PASSES: tuple[Pass, ...] = (
     drop_block_masks,  # first: what computes them may run under a transform
     refuse_transforms,  # before the others, which cannot look at tensors under a transform
+    inline_scripted,  # what it puts into the graph is as if captured
     inline_wrappers,  # early: the others have to see every node in one graph
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
     functionalize_bodies,  # before functionalize, which needs to know what the bodies write

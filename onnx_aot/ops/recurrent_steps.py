@@ -42,16 +42,32 @@ class Direction:
 
 
 def by_steps(
-    op: Builder, layer: Direction, sequence: Value, states: Sequence[Value], reverse: bool
+    op: Builder,
+    layer: Direction,
+    sequence: Value,
+    states: Sequence[Value],
+    reverse: bool,
+    lengths: Value | None = None,
 ) -> list[Value]:
-    """The hidden states of all steps, ``[time, batch, size]``, and the last states."""
-    inputs = _products(op, sequence, layer.w_ih, layer.b_ih)
+    """The hidden states of all steps, ``[time, batch, size]``, and the last states.
+
+    With ``lengths``, INT64 ``[batch]``, the states of a sequence stay as they are after its end,
+    which is also before its end in the reverse direction.
+    """
+    slices = [_products(op, sequence, layer.w_ih, layer.b_ih)]
+    if lengths is not None:
+        steps = op.Range(0, op.cast(op.size(sequence, 0), ir.DataType.INT64), 1)
+        slices.append(op.Less(op.Unsqueeze(steps, [1, 2]), op.Unsqueeze(lengths, [0, 2])))
 
     def body(*values: Value) -> list[Value]:
-        after = _cell(op, layer, values[-1], values[:-1])
+        before, (inputs, *inside) = values[: len(states)], values[len(states) :]
+        after = _cell(op, layer, inputs, before)
+        if inside:
+            pairs = zip(after, before, strict=True)
+            after = [op.Where(inside[0], new, old) for new, old in pairs]
         return [*after, after[0]]
 
-    *last, outputs = op.scan(states, [inputs], body, reverse=reverse)
+    *last, outputs = op.scan(states, slices, body, reverse=reverse)
     return [outputs, *last]
 
 

@@ -14,7 +14,7 @@ from onnx_aot.ops.recurrent_steps import Direction, by_steps, one_step
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import OpOverload
 
-__all__: list[str] = []
+__all__ = ["recurrent"]
 
 aten = torch.ops.aten
 Value = ir.Value
@@ -36,7 +36,7 @@ def _register_layers(target: OpOverload, kind: str, activation: str | None = Non
         bidirectional: bool,
         batch_first: bool,
     ) -> list[Value]:
-        return _recurrent(
+        return recurrent(
             op,
             kind,
             input,
@@ -136,7 +136,7 @@ def _gate_size(op: Builder, w_hh: Value, kind: str) -> int:
     return rows // len(GATES[kind])
 
 
-def _recurrent(
+def recurrent(
     op: Builder,
     kind: str,
     input: Value,
@@ -148,8 +148,13 @@ def _recurrent(
     bidirectional: bool,
     batch_first: bool,
     activation: str | None,
+    lengths: Value | None = None,
 ) -> list[Value]:
-    """Returns the output and the final states, each ``[layers * directions, batch, hidden]``."""
+    """Returns the output and the final states, each ``[layers * directions, batch, hidden]``.
+
+    With ``lengths``, INT64 ``[batch]``, a sequence ends there; what the output has after it means
+    nothing.
+    """
     directions = 2 if bidirectional else 1
     sequence: Value = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
     per_direction = len(params) // (layers * directions)
@@ -173,6 +178,7 @@ def _recurrent(
             hidden,
             has_biases,
             activation,
+            lengths,
         )
         for index, final in enumerate(outputs[1:]):
             finals[index].append(final)
@@ -200,6 +206,7 @@ def _layer(
     hidden: int,
     has_biases: bool,
     activation: str | None,
+    lengths: Value | None = None,
 ) -> list[Value]:
     stacked = [
         _stack(op, [_reordered(op, direction[i], kind, hidden) for direction in weights])
@@ -219,9 +226,10 @@ def _layer(
         attributes["activations"] = [activation] * len(weights)
     if kind == "GRU":
         attributes["linear_before_reset"] = 1
+    ends = None if lengths is None else op.cast(lengths, ir.DataType.INT32)
     outputs = op.call_op(
         kind,
-        [sequence, *stacked, bias, None, *states],
+        [sequence, *stacked, bias, ends, *states],
         attributes,
         outputs=1 + len(states),
     )
@@ -237,6 +245,7 @@ def _layer_by_steps(
     hidden: int,
     has_biases: bool,
     activation: str | None,
+    lengths: Value | None = None,
 ) -> list[Value]:
     """The same results as ``_layer``."""
     results = []
@@ -248,7 +257,7 @@ def _layer_by_steps(
             kind, activation, hidden, direction[0], direction[1], b_ih, b_hh, projection
         )
         own = [op.Gather(state, index, axis=0) for state in states]
-        outputs, *last = by_steps(op, layer, sequence, own, reverse=index == 1)
+        outputs, *last = by_steps(op, layer, sequence, own, index == 1, lengths)
         results.append([op.Unsqueeze(outputs, [1]), *(op.Unsqueeze(value, [0]) for value in last)])
     outputs = op.Concat(*(result[0] for result in results), axis=1)
     finals = [op.Concat(*values, axis=0) for values in list(zip(*results, strict=True))[1:]]

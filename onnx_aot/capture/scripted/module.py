@@ -1,0 +1,388 @@
+"""A scripted module or function as a module that ``torch.export`` takes."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from onnx_aot import torch_compat
+from onnx_aot.capture.explanations import page
+from onnx_aot.capture.scripted.interpreter import Interpreter
+from onnx_aot.capture.scripted.recorder import Recorder
+from onnx_aot.capture.scripted.torch_compat import symbols_of_its_own
+from onnx_aot.capture.scripted.values import Cell, GivenInt, Leaf, ModuleRef
+from onnx_aot.errors import CaptureError
+from onnx_aot.scripted_operators import SCRIPTED, During, keep_recorded
+
+__all__ = ["ScriptedModel"]
+
+aten = torch.ops.aten
+_NUMBERS = itertools.count()
+_PLAIN = (bool, int, float)
+
+
+class ScriptedModel(torch.nn.Module):
+    """Has the weights of a scripted model under their names, and calls it.
+
+    While ``torch.export`` traces it, its graph is recorded instead. Numbers among the attributes
+    that the model writes to are buffers.
+    """
+
+    def __init__(self, script: Any) -> None:
+        super().__init__()
+        self.__dict__["_script"] = script
+        self._name = _name_of(script)
+        self._is_module = isinstance(script, torch.nn.Module)
+        self._graph = script.inlined_graph
+        self._paths: dict[str, str] = {}
+        self._counted: dict[tuple[str, str], tuple[str, type]] = {}
+        self._parameters_of = _signature(script, self._is_module)
+        if self._is_module:
+            for path, tensor in script.named_parameters(remove_duplicate=False):
+                self._enter(path, path, tensor)
+            for path, tensor in script.named_buffers(remove_duplicate=False):
+                self._enter(path, path, tensor)
+        self._find_attributes()
+        self.training = bool(getattr(script, "training", False))
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            bound = self._parameters_of.bind(*args, **kwargs)
+            bound.apply_defaults()
+            values = list(bound.arguments.values())
+            return self._record(values) if torch.compiler.is_exporting() else self._eager(values)
+
+        forward.__signature__ = self._parameters_of  # type: ignore[attr-defined]
+        self.__dict__["forward"] = forward
+
+    def _get_name(self) -> str:
+        return self._name
+
+    def _enter(self, key: str, path: str, tensor: torch.Tensor) -> None:
+        """Registers a tensor; ``key`` is what the interpreter knows it by."""
+        if key in self._paths:
+            return
+        *parents, name = path.split(".")
+        owner: torch.nn.Module = self
+        for parent in parents:
+            if parent not in owner._modules:
+                owner.add_module(parent, torch.nn.Module())
+            owner = owner.get_submodule(parent)
+        while hasattr(owner, name):  # such as a buffer called forward
+            name += "_"
+        if isinstance(tensor, torch.nn.Parameter):
+            owner.register_parameter(name, tensor)
+        else:
+            owner.register_buffer(name, tensor.detach())
+        self._paths[key] = ".".join([*parents, name])
+
+    def _find_attributes(self) -> None:
+        """Tensors among attributes and constants; numbers that are written."""
+        refs: dict[str, Any] = {}
+        if self._is_module:
+            refs[next(self._graph.inputs()).debugName()] = ModuleRef("", self._script)
+        written: set[tuple[str, str]] = set()
+        for node in _all_nodes(self._graph):
+            if node.kind() == "prim::Constant":
+                value = node.output().toIValue()
+                if isinstance(value, torch.Tensor):
+                    name = node.output().debugName()
+                    self._enter(f"constant {name}", f"constant_{len(self._paths)}", value)
+            elif node.kind() == "prim::GetAttr":
+                self._find_attribute(node, refs)
+            elif node.kind() == "prim::SetAttr":
+                owner = refs.get(node.inputsAt(0).debugName())
+                if owner is not None:
+                    written.add((owner.path, node.s("name")))
+        owners = {ref.path: ref.owner for ref in refs.values()}
+        for path, name in sorted(written):
+            value = getattr(owners[path], name)
+            if isinstance(value, _PLAIN):
+                full = f"{path}.{name}" if path else name
+                kind = type(value)
+                dtype = {int: torch.int64, float: torch.float64, bool: torch.bool}[kind]
+                self._enter(full, full, torch.tensor(value, dtype=dtype))
+                self._counted[path, name] = (full, kind)
+
+    def _find_attribute(self, node: Any, refs: dict[str, Any]) -> None:
+        owner = refs.get(node.inputsAt(0).debugName())
+        if owner is None:
+            return
+        name = node.s("name")
+        path = f"{owner.path}.{name}" if owner.path else name
+        value = getattr(owner.owner, name)
+        if isinstance(value, (torch.nn.Module, torch.ScriptObject)):
+            refs[node.output().debugName()] = ModuleRef(path, value)
+        for inner, tensor in _tensors_in(path, value):
+            self._enter(inner, inner, tensor)
+
+    # --- called by the user ----------------------------------------------------------------------
+
+    def _eager(self, values: list[Any]) -> Any:
+        """Numbers that the model counts in are what the buffers say, before and after."""
+        script: Any = self.__dict__["_script"]
+        for (path, name), (full, kind) in self._counted.items():
+            owner = script.get_submodule(path) if path else script
+            setattr(owner, name, kind(self._tensor(full).item()))
+        result = script(*values)
+        for (path, name), (full, _) in self._counted.items():
+            owner = script.get_submodule(path) if path else script
+            self._tensor(full).fill_(getattr(owner, name))
+        return result
+
+    def _tensor(self, key: str) -> torch.Tensor:
+        parent, _, name = self._paths[key].rpartition(".")
+        tensor: torch.Tensor = getattr(self.get_submodule(parent) if parent else self, name)
+        return tensor
+
+    # --- recorded --------------------------------------------------------------------------------
+
+    def _record(self, values: list[Any]) -> Any:
+        number = next(_NUMBERS)
+        weights = {key: self._tensor(key) for key in self._paths}
+        tensors: list[torch.Tensor] = list(weights.values())
+        sizes: list[Any] = []
+        types = [str(a.type) for a in _arguments(self._script, self._is_module)]
+        inputs = [_taken(v, t, tensors, sizes) for v, t in zip(values, types, strict=True)]
+        recording = _Recording(self, list(weights), inputs)
+        try:
+            with During(number, recording.run):
+                results = SCRIPTED(tensors, sizes, number)
+        except CaptureError as error:
+            raise CaptureError(f"{error}\n{page('scripted-models')}") from error
+        keep_recorded(number, recording.module)
+        leaves = [
+            result.item() if is_number else result
+            for result, is_number in zip(results, recording.numbers, strict=True)
+        ]
+        return recording.returned(leaves)
+
+
+class _Recording:
+    """One pass through a scripted model."""
+
+    def __init__(self, model: ScriptedModel, weights: list[str], inputs: list[Any]) -> None:
+        self.model = model
+        self.weights = weights
+        self.inputs = inputs
+        self.numbers: list[bool] = []
+        self.returned: Callable[[list[Any]], Any] = lambda leaves: None
+        self.module: Any = None
+
+    def run(self, tensors: list[torch.Tensor], sizes: list[Any], symbol: Any) -> list[Any]:
+        """Records the model's graph; its results, for the operator that stands for it."""
+        mode = torch_compat.fake_mode_of(tensors)
+        if mode is None:
+            raise CaptureError("a scripted model without tensors among its inputs and weights")
+        recorder = Recorder(mode)
+        with mode, symbols_of_its_own(mode):
+            leaves = [recorder.scope.placeholder("tensor", tensor) for tensor in tensors]
+            numbers = [recorder.scope.placeholder("size", size) for size in sizes]
+            given = dict(zip(self.weights, leaves, strict=False))
+            counted = {
+                key: recorder.item(given[full]) for key, (full, _) in self.model._counted.items()
+            }
+            interpreter = Interpreter(recorder, given, counted)
+            inputs = [_entered(value, leaves, numbers, recorder) for value in self.inputs]
+            if self.model._is_module:
+                inputs.insert(0, ModuleRef("", self.model._script))
+            results = interpreter.run(self.model._graph, inputs)
+            self._keep_state(interpreter, given)
+            outputs: list[Leaf] = []
+            self.numbers = []
+            build = _left(results[0] if len(results) == 1 else tuple(results), outputs, self)
+            self.returned = build
+            outputs = [
+                recorder.call(aten.scalar_tensor.default, leaf, dtype=_dtype_of(leaf.val))
+                if is_number
+                else leaf
+                for leaf, is_number in zip(outputs, self.numbers, strict=True)
+            ]
+        recorder.scope.graph.output([leaf.node for leaf in outputs])
+        self.module = torch.fx.GraphModule(recorder.scope.modules, recorder.scope.graph)
+        known = _symbols([*tensors, *sizes])
+        return [_result(leaf.val, known, symbol, mode) for leaf in outputs]
+
+    def _keep_state(self, interpreter: Interpreter, given: Mapping[str, Leaf]) -> None:
+        """Attributes that were set become writes to the tensors that they were."""
+        recorder = interpreter.recorder
+        for (path, name), value in interpreter.state.attributes.items():
+            full = f"{path}.{name}" if path else name
+            before = given.get(full)
+            if isinstance(value, Leaf) and isinstance(value.val, torch.Tensor):
+                if before is None or not _fits(value.val, before.val):
+                    raise CaptureError(
+                        f"the model sets self.{full} to a tensor of another type or shape than it "
+                        "has; the new value cannot be kept"
+                    )
+                if value.node is not before.node:
+                    recorder.call(aten.copy_.default, before, value)
+            elif (path, name) in self.model._counted:
+                number = recorder.call(
+                    aten.scalar_tensor.default, value, dtype=given[full].val.dtype
+                )
+                recorder.call(aten.copy_.default, before, number)
+            elif isinstance(value, Cell) and interpreter.was_written(value):
+                raise CaptureError(
+                    f"the model writes to the list or dict self.{full}, which lasts from call to "
+                    "call. Keep it in a local variable, or a buffer"
+                )
+
+
+def _fits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    return tensor.dtype == other.dtype and tuple(tensor.shape) == tuple(other.shape)
+
+
+def _dtype_of(number: Any) -> torch.dtype:
+    kinds = {torch.SymInt: torch.int64, torch.SymFloat: torch.float64, torch.SymBool: torch.bool}
+    return kinds[type(number)]
+
+
+def _result(
+    val: torch.Tensor, known: set[str], symbol: Any, mode: torch_compat.FakeTensorMode
+) -> torch.Tensor:
+    """Its type and sizes; those that only the recorded graph knows are new ones."""
+    sizes = [
+        size if type(size) is int or _symbols([size]) <= known else symbol() for size in val.shape
+    ]
+    with mode:
+        return torch.empty(sizes, dtype=val.dtype)
+
+
+def _symbols(values: list[Any]) -> set[str]:
+    return {
+        str(symbol)
+        for value in values
+        for size in (value.shape if isinstance(value, torch.Tensor) else [value])
+        if isinstance(size, torch.SymInt)
+        for symbol in getattr(torch_compat.symbolic_expression(size), "free_symbols", ())
+    }
+
+
+# --- inputs and outputs --------------------------------------------------------------------------
+
+
+class _Place:
+    """Where an input is among the tensors or sizes; a float is in a tensor."""
+
+    def __init__(self, kind: str, index: int) -> None:
+        self.kind = kind
+        self.index = index
+
+
+def _taken(value: Any, type_name: str, tensors: list[Any], sizes: list[Any]) -> Any:
+    """An input with places instead of tensors and symbolic numbers."""
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return _Place("tensor", len(tensors) - 1)
+    if isinstance(value, torch.SymInt):
+        sizes.append(value)
+        return _Place("size", len(sizes) - 1)
+    if isinstance(value, torch.SymFloat):
+        tensors.append(torch.scalar_tensor(value, dtype=torch.float64))  # type: ignore[arg-type]
+        return _Place("float", len(tensors) - 1)
+    if isinstance(value, tuple):
+        return tuple(_taken(item, "", tensors, sizes) for item in value)
+    if isinstance(value, list):
+        element = type_name.partition("List[")[2].removesuffix("]") or _element(value)
+        return Cell([_taken(item, element, tensors, sizes) for item in value], element)
+    if isinstance(value, dict):
+        return Cell({k: _taken(item, "", tensors, sizes) for k, item in value.items()}, "dict")
+    return GivenInt(value) if type(value) is int else value
+
+
+def _element(value: list[Any]) -> str:
+    first = value[0] if value else None
+    return type(first).__name__ if isinstance(first, _PLAIN) else "Tensor"
+
+
+def _entered(value: Any, tensors: list[Leaf], sizes: list[Leaf], recorder: Recorder) -> Any:
+    """The inverse, with what the interpreter knows them as."""
+    if isinstance(value, _Place):
+        if value.kind == "float":
+            return recorder.item(tensors[value.index])
+        return (tensors if value.kind == "tensor" else sizes)[value.index]
+    if isinstance(value, tuple):
+        return tuple(_entered(item, tensors, sizes, recorder) for item in value)
+    if isinstance(value, Cell):
+        content = value.content
+        if isinstance(content, dict):
+            entered: Any = {
+                key: _entered(item, tensors, sizes, recorder) for key, item in content.items()
+            }
+        else:
+            entered = [_entered(item, tensors, sizes, recorder) for item in content]
+        return Cell(entered, value.element)
+    return value
+
+
+def _left(value: Any, outputs: list[Leaf], recording: _Recording) -> Callable[[list[Any]], Any]:
+    """Collects the leaves of a result; the function that puts others in their places."""
+    if isinstance(value, Leaf):
+        outputs.append(value)
+        recording.numbers.append(not isinstance(value.val, torch.Tensor))
+        index = len(outputs) - 1
+        return lambda leaves: leaves[index]
+    if isinstance(value, Cell) and isinstance(value.content, Leaf):
+        raise CaptureError(
+            "the model returns a list whose length depends on the inputs; an ONNX model returns "
+            "tensors. Return torch.stack or torch.cat of it"
+        )
+    if isinstance(value, Cell) and isinstance(value.content, dict):
+        parts = {key: _left(item, outputs, recording) for key, item in value.content.items()}
+        return lambda leaves: {key: part(leaves) for key, part in parts.items()}
+    if isinstance(value, (tuple, Cell)):
+        items = value if isinstance(value, tuple) else value.content
+        inner = [_left(item, outputs, recording) for item in items]
+        kind = tuple if isinstance(value, tuple) else list
+        return lambda leaves: kind(part(leaves) for part in inner)
+    if value is None or isinstance(value, (str, *_PLAIN)):
+        plain = int(value) if isinstance(value, GivenInt) else value
+        return lambda leaves: plain
+    raise CaptureError(
+        "the model returns a value that is there for some inputs and None for others; return a "
+        "tensor in both cases, and a flag"
+    )
+
+
+# --- the script ----------------------------------------------------------------------------------
+
+
+def _name_of(script: Any) -> str:
+    return str(getattr(script, "original_name", None) or getattr(script, "name", "function"))
+
+
+def _arguments(script: Any, is_module: bool) -> list[Any]:
+    schema = script.forward.schema if is_module else script.schema
+    return list(schema.arguments)[1 if is_module else 0 :]
+
+
+def _signature(script: Any, is_module: bool) -> inspect.Signature:
+    parameters = []
+    for argument in _arguments(script, is_module):
+        has_default = argument.has_default_value()
+        default = argument.default_value if has_default else inspect.Parameter.empty
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters.append(inspect.Parameter(argument.name, kind, default=default))
+    return inspect.Signature(parameters)
+
+
+def _all_nodes(block: Any) -> Iterator[Any]:
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from _all_nodes(inner)
+
+
+def _tensors_in(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _tensors_in(f"{path}.{index}", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _tensors_in(f"{path}.{key}", item)

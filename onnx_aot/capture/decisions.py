@@ -155,7 +155,7 @@ _SYMBOLS = (
     "symbolic_shapes.py",
     "recording.py",
     "sym_node.py",
-    "torch_compat.py",
+    os.path.join("torch_compat", "sizes.py"),
     "non_strict_utils.py",
     "proxy_tensor.py",
     os.path.join("torch", "__init__.py"),

@@ -61,7 +61,7 @@ def rows(x: Tensor, n: Tensor) -> Tensor:
 
 
 def doubled_or_less(x: Tensor, n: Tensor) -> Tensor:
-    if int(n) > 2:
+    if int(n) > 2:  # noqa: SIM108
         y = x * 2
     else:
         y = x - n

@@ -1,0 +1,48 @@
+"""Names of torch that the other files of this package, and all else, start from."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+import torch.fx
+import torch.utils._pytree as pytree
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+__all__ = [
+    "FakeTensor",
+    "FakeTensorMode",
+    "HigherOrderOperator",
+    "OpOverload",
+    "OpOverloadPacket",
+    "auto_functionalized",
+    "overload_of",
+    "private",
+    "pytree",
+]
+
+
+def private(module: str, attribute: str) -> Any:
+    """The attribute of a private module, or None where this torch does not have it."""
+    try:
+        return getattr(importlib.import_module(module), attribute, None)
+    except ImportError:
+        return None
+
+
+auto_functionalized: Any = getattr(torch.ops.higher_order, "auto_functionalized", None)
+"""Torch's functional form of custom operators that write in place.
+
+Where it is None, programs with such operators go through ``run_decompositions``, and errors about
+them name torch's own replacement.
+"""
+
+
+def overload_of(target: Any) -> Any:
+    """The operator that a function of ``torch.library.custom_op`` calls; else the target itself.
+
+    Without ``CustomOpDef._opoverload`` such a function is no key of a table, ``torch.ops`` is.
+    """
+    return getattr(target, "_opoverload", target)

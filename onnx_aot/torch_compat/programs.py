@@ -1,0 +1,105 @@
+"""``ExportedProgram`` and its graph."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.fx
+
+__all__ = [
+    "condition_holds",
+    "copy_node",
+    "copy_program",
+    "functionalized_by_torch",
+    "missing_fake_kernels",
+    "set_graph_signature",
+    "size_conditions",
+]
+
+
+def copy_program(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """A program with its own graph and signature that shares weights with the given one."""
+    duplicate = copy.copy(program)
+    duplicate._graph_module = _copy_graph_module(program.graph_module)
+    return duplicate
+
+
+def _copy_graph_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    graph = torch.fx.Graph()
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in module.graph.nodes:
+        copies[node] = copy_node(graph, node, lambda n: copies[n])
+    duplicate = torch.fx.GraphModule(module, graph)
+    duplicate.meta = dict(module.meta)
+    for name, child in list(duplicate.named_children()):
+        if isinstance(child, torch.fx.GraphModule):
+            setattr(duplicate, name, _copy_graph_module(child))
+    return duplicate
+
+
+def copy_node(
+    graph: torch.fx.Graph, node: torch.fx.Node, mapping: Callable[[torch.fx.Node], Any]
+) -> torch.fx.Node:
+    """A node in another graph. Placeholders keep their names, also such as ``input``.
+
+    ``Graph.node_copy`` renames what is called like a Python builtin, and the graph signature goes
+    by names.
+    """
+    copied = graph.node_copy(node, mapping)
+    if node.op == "placeholder":
+        copied.name = node.name
+    return copied
+
+
+def functionalized_by_torch(
+    program: torch.export.ExportedProgram,
+) -> torch.export.ExportedProgram:
+    """The program traced anew without in-place operators, composite operators taken apart.
+
+    ``run_decompositions`` is public; it warns about torch's own use of a deprecated pytree form.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
+        functional: torch.export.ExportedProgram = copy_program(program).run_decompositions({})
+    return functional
+
+
+def size_conditions(program: torch.export.ExportedProgram) -> list[str]:
+    """Conditions on the inputs' sizes under which the program was captured, as Python.
+
+    ``L`` in them holds the arguments by name. Without ``ExportedProgram._guards_code`` they are
+    neither reported nor checked.
+    """
+    return list(getattr(program, "_guards_code", ()))
+
+
+def condition_holds(condition: str, names: Mapping[str, Any]) -> bool | None:
+    """Evaluates one of ``size_conditions`` with other sizes; None where it uses unknown names."""
+    try:
+        return bool(eval(condition, {"math": math, "torch": torch, **names}))
+    except Exception:  # whatever torch writes that cannot be evaluated here
+        return None
+
+
+def set_graph_signature(program: torch.export.ExportedProgram, signature: Any) -> None:
+    """Replaces the signature of a program that the caller owns.
+
+    ``ExportedProgram`` has no public way to do this. Without the attribute, a functionalized
+    program could not say which outputs are mutated buffers.
+    """
+    program._graph_signature = signature
+
+
+def missing_fake_kernels(program: torch.export.ExportedProgram) -> list[str]:
+    """Custom operators without a fake kernel, of which draft export made do with the real one.
+
+    Without ``ExportedProgram._report`` none are known.
+    """
+    failures = getattr(getattr(program, "_report", None), "failures", ())
+    missing = [f for f in failures if str(f.failure_type) == "MISSING_FAKE_KERNEL"]
+    return list(dict.fromkeys(str(failure.data.get("op")) for failure in missing))

@@ -122,9 +122,12 @@ def test_options_about_sizes_state_and_weights(folder: Path) -> None:
 
 @pytest.mark.parametrize("factory", ["with_inputs", "with_keywords"])
 def test_export_with_inputs_from_the_factory(folder: Path, factory: str) -> None:
-    done = run(folder, "export", f"my_models:{factory}", "-o", "model.onnx")
+    arguments = ["export", f"my_models:{factory}", "-o", "model.onnx", "--strategy", "strict"]
+    arguments += ["--module-as-function", "torch.nn.modules.sparse.Embedding"]
+    done = run(folder, *arguments)
     assert done.returncode == 0, done.stderr
     onnx.checker.check_model(str(folder / "model.onnx"), full_check=True)
+    assert [f.name for f in onnx.load(folder / "model.onnx").functions] == ["Embedding"]
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,21 @@ def export(
             help="A parameter or buffer, or several by *, that becomes an input. May be repeated.",
         ),
     ] = None,
+    modules_as_functions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--module-as-function",
+            help="A class of modules, such as my_package.models.Block, of which each becomes a "
+            "function of the model. May be repeated.",
+        ),
+    ] = None,
+    strategies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--strategy",
+            help="How to capture: non-strict, strict, draft or trace. Repeated: in that order.",
+        ),
+    ] = None,
     report: Annotated[
         str | None, typer.Option(help="Folder for a markdown report, also of a failure.")
     ] = None,
@@ -117,6 +132,8 @@ def export(
                 unsupported=unsupported,  # type: ignore[arg-type]
                 state=state,  # type: ignore[arg-type]
                 weights_as_inputs=weights_as_inputs or False,
+                export_modules_as_functions=modules_as_functions or False,
+                strategies=strategies or None,
                 report=report is not None,
                 artifacts_dir=report or ".",
             )

@@ -234,7 +234,7 @@ def packed(x: Tensor, lengths: Tensor) -> Tensor:
     return PACKED(sequence)[1]
 
 
-PACKED = nn.GRU(3, 4)
+PACKED = nn.GRU(3, 4).eval()
 TIMES = floats("l", "n", 3)
 BATCHES = floats("n", "l", 3)
 
@@ -258,7 +258,7 @@ RECURRENT += [
     Row("lstm_projected", Recurrent(nn.LSTM, proj_size=2), (TIMES,)),
     Row("rnn_relu", Recurrent(nn.RNN, nonlinearity="relu", batch_first=True), (BATCHES,)),
     Row("lstm_cell", nn.LSTMCell(3, 4), (floats("n", 3),), least=1),
-    Row("gru_packed", packed, (TIMES, ints("n", low=1, high=2)), error="."),
+    Row("gru_packed", packed, (TIMES, ints("n", low=1, high=2)), least=1),
 ]
 
 

@@ -38,6 +38,8 @@ __all__ = [
 
 Tensor = torch.Tensor
 
+A_NAME = "a name in a graph, which is translated and not run"
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SequenceVal:
@@ -48,7 +50,7 @@ class SequenceVal:
 
 def branch(condition: Any, then: Any, otherwise: Any, inputs: Any, others: Any) -> Any:
     """The outputs of ``then(*inputs)`` or of ``otherwise(*others)``."""
-    raise NotImplementedError
+    raise AssertionError(A_NAME)
 
 
 def repeat(count: Any, condition: Any, body: Any, carried: Any, inputs: Any) -> Any:
@@ -56,52 +58,52 @@ def repeat(count: Any, condition: Any, body: Any, carried: Any, inputs: Any) -> 
 
     ``count`` and ``condition`` may be None: no limit, and no condition.
     """
-    raise NotImplementedError
+    raise AssertionError(A_NAME)
 
 
 def sequence_construct(items: Sequence[Any], element: torch.dtype) -> Any:
     """A list of tensors."""
-    raise NotImplementedError
+    raise AssertionError(A_NAME)
 
 
 def sequence_append(sequence: Any, item: Any) -> Any:
     """The list with one more at its end."""
-    raise NotImplementedError
+    raise AssertionError(A_NAME)
 
 
 def sequence_insert(sequence: Any, index: Any, item: Any) -> Any:
     """The list with one more at a place."""
-    raise NotImplementedError
+    raise AssertionError(A_NAME)
 
 
 def sequence_erase(sequence: Any, index: Any) -> Any:
     """The list without what is at a place."""
-    raise NotImplementedError
+    raise AssertionError(A_NAME)
 
 
 def sequence_at(sequence: Any, index: Any) -> Any:
     """One tensor of the list; an index below 0 counts from its end."""
-    raise NotImplementedError
+    raise AssertionError(A_NAME)
 
 
 def sequence_length(sequence: Any) -> Any:
     """How many there are."""
-    raise NotImplementedError
+    raise AssertionError(A_NAME)
 
 
 def sequence_cat(sequence: Any, dim: int) -> Any:
     """``torch.cat``."""
-    raise NotImplementedError
+    raise AssertionError(A_NAME)
 
 
 def sequence_stack(sequence: Any, dim: int) -> Any:
     """``torch.stack``."""
-    raise NotImplementedError
+    raise AssertionError(A_NAME)
 
 
 def sequence_split(tensor: Any, size: Any, dim: int, keep: bool) -> Any:
     """``torch.split``, or ``torch.unbind`` when ``keep`` is false and the size 1."""
-    raise NotImplementedError
+    raise AssertionError(A_NAME)
 
 
 RECORDED: dict[int, torch.fx.GraphModule] = {}
@@ -138,7 +140,7 @@ class During:
 @torch.library.custom_op("onnx_aot::scripted", mutates_args=())
 def scripted(tensors: list[Tensor], sizes: list[int], number: int) -> list[Tensor]:
     """A scripted model: its weights and inputs, and sizes among its inputs."""
-    raise NotImplementedError("a scripted model is run by torch")
+    raise AssertionError(A_NAME)
 
 
 @scripted.register_fake

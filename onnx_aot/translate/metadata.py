@@ -33,7 +33,7 @@ from onnx_aot.metadata_keys import (
     STATE,
 )
 from onnx_aot.ops.subgraphs import subgraphs
-from onnx_aot.translate.provenance import stack_trace
+from onnx_aot.translate.provenance import stack_trace, target_name
 
 __all__ = ["Metadata", "MetadataLevel"]
 
@@ -94,7 +94,7 @@ class Metadata:
         if self._around:
             self._add_inner(fx_node, scopes, classes)
         scopes.append(fx_node.name)
-        classes.append(str(fx_node.target))
+        classes.append(target_name(fx_node.target))
         namespace = "/".join(f"{s}: {c}" for s, c in zip(scopes, classes, strict=True))
         properties = {
             NAMESPACE: namespace,

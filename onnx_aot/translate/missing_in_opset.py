@@ -9,7 +9,7 @@ import torch.fx
 
 from onnx_aot.errors import MissingInOpset, OpsetError
 from onnx_aot.ops.builder import Builder
-from onnx_aot.translate.provenance import location
+from onnx_aot.translate.provenance import location, target_name
 
 __all__ = ["MissingForms"]
 
@@ -73,7 +73,7 @@ class MissingForms:
 
 
 def _entry(missing: MissingInOpset, nodes: list[torch.fx.Node]) -> MissingInOpset:
-    targets = collections.Counter(str(node.target) for node in nodes)
+    targets = collections.Counter(target_name(node.target) for node in nodes)
     lines = list(dict.fromkeys(str(place) for place in map(location, nodes) if place is not None))
     if len(lines) > SHOWN:
         lines[SHOWN:] = [f"... and {len(lines) - SHOWN} more lines"]

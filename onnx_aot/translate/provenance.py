@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+import types
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx
 
-__all__ = ["Location", "location", "stack_trace"]
+__all__ = ["Location", "location", "stack_trace", "target_name"]
 
 # The line of code is missing where Python had no source.
 _FRAME = re.compile(
@@ -32,6 +33,16 @@ class Location(NamedTuple):
     def __str__(self) -> str:
         where = f"{self.file}:{self.line} in {self.function}"
         return f"{where}: {self.code}" if self.code else where
+
+
+def target_name(target: Any) -> str:
+    """What a node calls, as torch.onnx writes it; a Python function by its name.
+
+    Its text has its address in it, which is another one in every run.
+    """
+    if isinstance(target, types.FunctionType):
+        return f"{target.__module__}.{target.__qualname__}"
+    return str(target)
 
 
 def stack_trace(node: torch.fx.Node) -> str:

@@ -49,7 +49,7 @@ from onnx_aot.translate.metadata import Metadata
 from onnx_aot.translate.missing_in_opset import MissingForms
 from onnx_aot.translate.names import Names
 from onnx_aot.translate.promote import promote, promotes
-from onnx_aot.translate.provenance import location
+from onnx_aot.translate.provenance import location, target_name
 from onnx_aot.translate.results import refuse_other_results
 from onnx_aot.translate.stubs import parameters, stub
 
@@ -294,13 +294,13 @@ class Walker:
             except NoCandidateError as error:
                 refused = error
             else:
-                self.statistics.direct[str(node.target)] += 1
+                self.statistics.direct[target_name(node.target)] += 1
                 return result
         pieces = self._decomposer.expand(node)
         if pieces is None and refused is not None:
             raise refused
         assert pieces is not None, f"check_supported let {node.target} pass"
-        self.statistics.decomposed[str(node.target)] += 1
+        self.statistics.decomposed[target_name(node.target)] += 1
         return self._emit_pieces(node, pieces)
 
     def _emit_custom_write(self, node: torch.fx.Node) -> list[Any]:
@@ -326,7 +326,7 @@ class Walker:
 
     def _emit_kept(self, target: Any, args: Any, kwargs: Any, recorded: Any) -> Any:
         """An operator without a translation, as a node of its own name."""
-        self.statistics.unsupported[str(target)] += 1
+        self.statistics.unsupported[target_name(target)] += 1
         given = {}
         for position, argument in enumerate(target._schema.arguments):
             default = argument.default_value if argument.has_default_value() else None
@@ -506,7 +506,7 @@ def _item_name(node: torch.fx.Node, index: int) -> str:
 def _unsupported(target: Any, nodes: Sequence[torch.fx.Node]) -> UnsupportedOperator:
     is_operator = isinstance(target, OpOverload)
     return UnsupportedOperator(
-        target=str(target),
+        target=target_name(target),
         schema=str(target._schema) if is_operator else "",
         count=len(nodes),
         locations=_locations(nodes),

@@ -122,6 +122,17 @@ def test_graph_inputs_outputs_and_initializers() -> None:
     assert graph.initializers["layers.0.scale"].metadata_props[persistent] == "False"
 
 
+def test_python_functions_are_named_without_their_address() -> None:
+    def longer(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(torch.sym_max(x.shape[0], y.shape[0]))
+
+    inputs = (torch.ones(2), torch.ones(3))
+    program = onnx_aot.export(longer, inputs, dynamic_shapes=({0: "n"}, {0: "m"}))
+    written = [str(node.metadata_props) for node in program.model.graph]
+    assert any("torch.sym_max" in properties for properties in written)
+    assert not any("0x" in properties for properties in written)
+
+
 def test_levels() -> None:
     light = exported(metadata="light")
     for node in light.model.graph:

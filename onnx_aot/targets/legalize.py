@@ -13,6 +13,7 @@ from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions import EXPANSIONS
 from onnx_aot.targets.kernels import Kernels, kernels, signature
 from onnx_aot.targets.surrogates import PRESERVING, SURROGATES, is_lossy
+from onnx_aot.targets.wrong_fusions import KEPT_APART
 
 __all__ = ["TARGETS", "Adaptation", "legalize", "unsupported_nodes"]
 
@@ -283,6 +284,13 @@ class _Legalizer:
             for attribute in node.attributes.values():
                 if attribute.type == ir.AttributeType.GRAPH:
                     self._visit(attribute.as_graph(), opset, [*around, node])
+        if node.op_type in KEPT_APART and not node.domain:
+            with self.emitter.before(node, opset):
+                results = KEPT_APART[node.op_type](self.emitter, node)
+            if results is not None:
+                self._replace(node, results, opset, around)
+                return
+            self._adapt_made(self.emitter.take(), opset, around)
         plan = self.planner.plan(node, opset)
         if plan is None:
             return
@@ -305,12 +313,16 @@ class _Legalizer:
         self, node: ir.Node, results: Sequence[ir.Value], opset: int, around: list[ir.Node]
     ) -> None:
         made = self.emitter.take()
-        self.inserted += made
         for old, new in zip(node.outputs, results, strict=False):
             self.emitter.take_place(old, new)
         assert node.graph is not None
         node.graph.remove(node, safe=True)
-        for inner in made:  # what an expansion is written with may need casts itself
+        self._adapt_made(made, opset, around)
+
+    def _adapt_made(self, made: Sequence[ir.Node], opset: int, around: list[ir.Node]) -> None:
+        """What an expansion is written with may need casts itself."""
+        self.inserted += made
+        for inner in made:
             self._adapt(inner, opset, around)
 
     # --- casts -----------------------------------------------------------------------------------

@@ -1,0 +1,72 @@
+"""What keeps ONNX Runtime (1.31) from fusions that change the result.
+
+A transposed matrix times a vector becomes one operator that reads the matrix as it was. Zeros that
+are padded before a maximum become padding of the pooling, which is minus infinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import onnx_ir as ir
+
+from onnx_aot.targets.emitter import Emitter
+
+__all__ = ["KEPT_APART"]
+
+HANDED_ON = frozenset({"Cast", "Identity"})
+AXES = 3  # the position among the inputs of Pad
+PAD_TAKES_AXES = 18
+
+
+def _producer(value: ir.Value | None) -> ir.Node | None:
+    """The node that worked a value out, through casts."""
+    node = None if value is None else value.producer()
+    while node is not None and node.op_type in HANDED_ON:
+        source = node.inputs[0]
+        node = None if source is None else source.producer()
+    return node
+
+
+def _matrix_times_vector(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
+    """The vector is a matrix of one column."""
+    matrix, vector = node.inputs
+    producer = _producer(matrix)
+    if producer is None or producer.op_type != "Transpose":
+        return None
+    if vector is None or vector.shape is None or len(vector.shape) != 1:
+        return None
+    column = e.op("Unsqueeze", [vector, e.ints([1])], shape=ir.Shape([*vector.shape.dims, 1]))
+    shape = None
+    if matrix is not None and matrix.shape is not None:
+        shape = ir.Shape([*matrix.shape.dims[:-1], 1])
+    product = e.op("MatMul", [matrix, column], shape=shape)
+    return [e.op("Squeeze", [product, e.ints([-1])])]
+
+
+def _pooling_of_padded(e: Emitter, node: ir.Node) -> None:
+    """A padding that names its axes stays apart; where none does yet, so does a node between."""
+    pad = _producer(node.inputs[0])
+    if pad is None or pad.op_type != "Pad" or len(pad.inputs) > AXES or not _pads_zeros(pad):
+        return
+    shape = pad.outputs[0].shape
+    if e.opset < PAD_TAKES_AXES or shape is None:
+        node.replace_input_with(0, e.op("Max", [node.inputs[0]], shape=shape))
+        return
+    pad.resize_inputs(AXES + 1)
+    pad.replace_input_with(AXES, e.ints(range(len(shape))))
+
+
+def _pads_zeros(pad: ir.Node) -> bool:
+    if pad.attributes.get_string("mode", "constant") != "constant":
+        return False
+    value = pad.inputs[2] if len(pad.inputs) > 2 else None
+    held = None if value is None else value.const_value
+    return value is None or (held is not None and not held.numpy().any())
+
+
+KEPT_APART: dict[str, Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]] = {
+    "MatMul": _matrix_times_vector,
+    "MaxPool": _pooling_of_padded,
+}
+"""By operator what changes a node's inputs, or gives what takes the place of its outputs."""

@@ -1,0 +1,62 @@
+"""Models that ONNX Runtime's fusions would change the answers of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+import onnx_aot
+from onnx_aot.dtypes import TOLERANCES
+
+Tensor = torch.Tensor
+
+
+def transposed_times_vector(x: Tensor, y: Tensor) -> Tensor:
+    return x.t() @ (x @ y[0])
+
+
+def many_transposed_times_vector(x: Tensor, y: Tensor) -> Tensor:
+    return x.expand(2, *x.shape).transpose(1, 2) @ y[:, 0].repeat(x.shape[0])[: x.shape[0]]
+
+
+def converted_before(x: Tensor, y: Tensor) -> Tensor:
+    return x.t().float() @ (x @ y[0]).float()
+
+
+def zeros_before_maximum(x: Tensor, y: Tensor) -> Tensor:
+    return F.max_pool2d(F.pad(-x.abs()[None, None] - 1, (1, 1, 1, 1)), 3, 2)
+
+
+def zeros_before_maximum_and_place(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return F.max_pool1d(F.pad(-x.abs() - 1, (1, 0)), 2, return_indices=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("opset", [17, 20])
+@pytest.mark.parametrize(
+    "function",
+    [
+        transposed_times_vector,
+        many_transposed_times_vector,
+        converted_before,
+        zeros_before_maximum,
+        zeros_before_maximum_and_place,
+    ],
+)
+def test_answers_are_pytorch_s(
+    function: Callable[..., Tensor], opset: int, dtype: torch.dtype
+) -> None:
+    x, y = torch.randint(-3, 4, (3, 4)).to(dtype), torch.randint(-3, 4, (2, 4)).to(dtype)
+    program = onnx_aot.export(function, (x, y), opset_version=opset)
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    tolerance = TOLERANCES[dtype]
+    for given in (x, x - 1):
+        expected = function(given, y)
+        wanted = expected if isinstance(expected, tuple) else (expected,)
+        for one, other in zip(program(given, y), wanted, strict=True):
+            assert one.dtype == other.dtype
+            torch.testing.assert_close(one, other, rtol=tolerance.relative, atol=tolerance.absolute)

@@ -22,14 +22,18 @@ def captured_differs(program: Program, inputs: tuple[torch.Tensor, ...], expecte
     """Whether already the captured program answers otherwise, or is wrong about a size.
 
     torch.export reasons about sizes as though they were two or more: that of ``x[1:]`` is ``n - 1``
-    for it, which is -1 where ``n`` is 0, and that of ``x[m:1]`` is 0.
+    for it, which is -1 where ``n`` is 0, and that of ``x[m:1]`` is 0. The root of a dimension
+    ``n + 1`` that no input has is two or more for it.
     """
-    # what a Dim promises beyond the model's own limits, torch.export would refuse
-    dynamic = pytree.tree_map(lambda dim: torch.export.Dim.AUTO, program.dynamic_shapes())
-    example = program.example_inputs(program.example)
-    with capture_conditions(), torch.no_grad():
-        captured = torch.export.export(program.module(), example, dynamic_shapes=dynamic)
-        module: Any = captured.module(check_guards=False)
+    asked = pytree.tree_map(
+        lambda dim: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim,
+        program.dynamic_shapes(),
+    )
+    try:
+        captured = _captured(program, asked)
+    except Exception:  # a Dim promises more than the model's own limits
+        captured = _captured(program, pytree.tree_map(lambda dim: torch.export.Dim.AUTO, asked))
+    module: Any = captured.module(check_guards=False)
     nodes = {node.name: node for node in captured.graph.nodes}
     for name, given in zip(captured.graph_signature.user_inputs, program.inputs, strict=True):
         fixed = [isinstance(size, int) for size in nodes[str(name)].meta["val"].shape]
@@ -48,6 +52,12 @@ def captured_differs(program: Program, inputs: tuple[torch.Tensor, ...], expecte
     actual = [*map(torch.as_tensor, returned), *(after[name] for name in names)]
     same = compare_outputs(list(map(str, range(len(wanted)))), wanted, actual)
     return run.wrong or not all(difference.within for difference in same)
+
+
+def _captured(program: Program, dynamic: Any) -> torch.export.ExportedProgram:
+    example = program.example_inputs(program.example)
+    with capture_conditions(), torch.no_grad():
+        return torch.export.export(program.module(), example, dynamic_shapes=dynamic)
 
 
 class _RefusedError(Exception):

@@ -1,0 +1,24 @@
+"""``RULES``: what is rewritten around single nodes, in the order in which it is tried.
+
+A rule is a function in a file of its own, or of its family, and an entry below. To add one:
+
+1. In ``cleanups/`` or ``fusions/`` write ``def my_rule(node, rewriter) -> bool`` with a docstring
+   that shows before -> after. ``node`` is of an operator in ``roots``, best the last of the
+   pattern: everything it reads stands before it.
+2. Look first, and return False early: ``rewriter.producer(value, "Mul")``, ``rewriter.constant``,
+   ``rewriter.only_use``, ``value.shape``, where two dimensions of one name are equal sizes.
+3. ``new = rewriter.emit("Gelu", [x], {...}, like=first_node)``; give results in between a shape.
+4. ``rewriter.replace(node.outputs[0], new)``; return True. Nodes that nothing reads any more go.
+5. ``MY_RULE = Rule("my_rule", ("Add",), my_rule, exact=False)``, and a line with a reason here.
+6. Test it: it fires, the result is eager's; with another reader, axis or constant it does not.
+
+Nothing is changed until the function returns True, so a rule may emit and then give up.
+"""
+
+from __future__ import annotations
+
+from onnx_aot.ir_passes.rewriter import Rule
+
+__all__ = ["RULES"]
+
+RULES: tuple[Rule, ...] = ()

@@ -17,8 +17,14 @@ Nothing is changed until the function returns True, so a rule may emit and then 
 
 from __future__ import annotations
 
+from onnx_aot.ir_passes.cleanups.fold_batch_norm import FOLD_BATCH_NORM
+from onnx_aot.ir_passes.cleanups.fold_constants import FOLD_CONSTANTS, FOLD_ROUNDED_CONSTANTS
 from onnx_aot.ir_passes.rewriter import Rule
 
 __all__ = ["RULES"]
 
-RULES: tuple[Rule, ...] = ()
+RULES: tuple[Rule, ...] = (
+    FOLD_CONSTANTS,  # first: what is a constant needs no other rule
+    FOLD_ROUNDED_CONSTANTS,  # likewise
+    FOLD_BATCH_NORM,
+)

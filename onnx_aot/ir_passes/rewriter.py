@@ -19,6 +19,13 @@ from onnx_aot.metadata_keys import APART, FUSED, INPUT_KIND
 
 __all__ = ["Change", "Emitted", "RefusedError", "Rewriter", "Rule", "dead_after"]
 
+_SIZE_ARITHMETIC = (
+    "Add Cast Concat Constant Div Gather Identity Max Min Mod Mul Neg Shape Size Slice Squeeze Sub "
+    "Unsqueeze"
+)
+SIZE_ARITHMETIC = frozenset(_SIZE_ARITHMETIC.split())
+"""What sizes are worked out with."""
+
 Shape = ir.Shape | Sequence[int | ir.SymbolicDim | None] | None
 
 
@@ -86,6 +93,7 @@ class Rewriter:
         self._function: ir.Graph | None = None
         self._function_constants: dict[Any, ir.Value] = {}
         self._change = Change()
+        self._of_shapes: dict[ir.Value, bool] = {}
         self.opset = 0
         self.enter(model.graph, None)
 
@@ -141,6 +149,33 @@ class Rewriter:
         node = value.producer()
         (use,) = uses
         return node is None or use[0].graph is node.graph
+
+    def of_shapes(self, value: ir.Value | None) -> bool:
+        """Whether a value is worked out of shapes and constants alone.
+
+        Then a node that takes it for a shape is there for its result. Others may be there to fail,
+        as runtime checks are, which shapes that were recorded would hide.
+        """
+        pending = [value]
+        passed: list[ir.Value] = []
+        pure = True
+        while pending and pure:
+            found = pending.pop()
+            if found is None or found in self._of_shapes or found.const_value is not None:
+                pure = found is None or self._of_shapes.get(found, True)
+                continue
+            node = found.producer()
+            pure = node is not None and node.op_type in SIZE_ARITHMETIC and not node.domain
+            if node is not None and pure:
+                passed.append(found)
+                self._of_shapes[found] = True
+                pending.extend(node.inputs if node.op_type not in ("Shape", "Size") else ())
+        if not pure:  # also of what was passed on the way: looked at again when it is asked for
+            for found in passed:
+                del self._of_shapes[found]
+            if value is not None:
+                self._of_shapes[value] = False
+        return pure
 
     # --- changing --------------------------------------------------------------------------------
 

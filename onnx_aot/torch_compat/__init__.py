@@ -10,7 +10,6 @@ from onnx_aot.torch_compat.captures import (
     cheap_recompilation,
     dynamo_stack,
     keep_frames_of,
-    keep_small_sizes_dynamic,
     marked_as_onnx_export,
     override_composite_kernels,
     override_module_function,
@@ -60,6 +59,11 @@ from onnx_aot.torch_compat.tracing import (
     without_fake_mode,
     without_recording,
 )
+from onnx_aot.torch_compat.zero_sizes import (
+    holds_when_empty,
+    keep_small_sizes_dynamic,
+    observe_zero_ignored,
+)
 
 __all__ = [
     "FakeTensor",
@@ -79,6 +83,7 @@ __all__ = [
     "example_size",
     "fake_mode_of",
     "functionalized_by_torch",
+    "holds_when_empty",
     "is_symbol",
     "keep_frames_of",
     "keep_small_sizes_dynamic",
@@ -86,6 +91,7 @@ __all__ = [
     "missing_fake_kernels",
     "new_symbol",
     "observe_decisions",
+    "observe_zero_ignored",
     "overload_of",
     "override_composite_kernels",
     "override_module_function",

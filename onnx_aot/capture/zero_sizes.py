@@ -1,0 +1,38 @@
+"""Whether a capture is right for empty tensors, for which it has to be made otherwise."""
+
+from __future__ import annotations
+
+import torch
+import torch.fx
+
+from onnx_aot.capture.requested import DynamicShapes
+from onnx_aot.torch_compat import holds_when_empty
+
+__all__ = ["has_wrong_slices", "is_derived_from_zero"]
+
+
+def is_derived_from_zero(requested: DynamicShapes) -> bool:
+    """Whether a dimension such as ``n + 1`` was asked for, with an ``n`` that may be zero.
+
+    Torch puts it into what it knew before, and what was right of ``m`` is not of ``n + 1``.
+    """
+    roots = (getattr(dim.given, "root", None) for dim in requested.requested if dim.derived)
+    return any(getattr(root, "min", 0) < 1 for root in roots)
+
+
+def has_wrong_slices(program: torch.export.ExportedProgram) -> bool:
+    """Whether sizes are computed, and a slice has a recorded one that no empty operand gives.
+
+    That of ``x[1:]`` is ``n - 1``.
+    """
+    nodes = program.graph.nodes
+    if not any(isinstance(node.meta.get("val"), torch.SymInt) and node.users for node in nodes):
+        return False
+    for node in nodes:
+        if node.target is not torch.ops.aten.slice.Tensor:
+            continue
+        whole, part = node.args[0].meta["val"], node.meta["val"]
+        axis = node.args[1] if len(node.args) > 1 else 0
+        if not holds_when_empty(whole.shape[axis], part.shape[axis]):
+            return True
+    return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.fx
 
@@ -28,11 +30,16 @@ def has_wrong_slices(program: torch.export.ExportedProgram) -> bool:
     nodes = program.graph.nodes
     if not any(isinstance(node.meta.get("val"), torch.SymInt) and node.users for node in nodes):
         return False
-    for node in nodes:
-        if node.target is not torch.ops.aten.slice.Tensor:
-            continue
-        whole, part = node.args[0].meta["val"], node.meta["val"]
-        axis = node.args[1] if len(node.args) > 1 else 0
-        if not holds_when_empty(whole.shape[axis], part.shape[axis]):
-            return True
-    return False
+    return any(
+        node.target is torch.ops.aten.slice.Tensor and not _holds_when_empty(node) for node in nodes
+    )
+
+
+def _holds_when_empty(node: torch.fx.Node) -> bool:
+    defaults = (None, 0, None, None, 1)
+    arguments: list[Any] = [*node.args, *defaults[len(node.args) :]]
+    operand, axis, start, end, step = (
+        argument.meta["val"] if isinstance(argument, torch.fx.Node) else argument
+        for argument in arguments
+    )
+    return holds_when_empty(operand.shape[axis], node.meta["val"].shape[axis], start, end, step)

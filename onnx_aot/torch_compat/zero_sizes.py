@@ -197,22 +197,33 @@ def _may_be_zero(*sizes: Any) -> bool:
     return False
 
 
-def holds_when_empty(whole: Any, part: Any) -> bool:
-    """Whether the recorded size of a slice is possible where the symbol in its operand's is 0.
+def holds_when_empty(whole: Any, part: Any, start: Any, end: Any, step: int) -> bool:
+    """Whether the recorded size of a slice is right where a symbol is 0 and the others as given.
 
     Args:
         whole: The size of the operand along the sliced axis.
         part: The size of the slice.
+        start: Where it starts, an int, a SymInt or None, as in Python; ``end`` likewise.
+        end: Where it ends.
+        step: Every which element is taken.
     """
-    if not _may_be_zero(whole, part):
+    sizes = (whole, part, start, end)
+    if not _may_be_zero(*sizes):
         return True
-    sizes: list[Any] = [
-        symbolic_expression(size) if isinstance(size, torch.SymInt) else size
-        for size in (whole, part)
+    env = next(size.node.shape_env for size in sizes if isinstance(size, torch.SymInt))
+    given = vars(env).get("backed_var_to_val", {})
+    expressions: list[Any] = [
+        symbolic_expression(size) if isinstance(size, torch.SymInt) else size for size in sizes
     ]
-    symbols = {symbol for size in sizes for symbol in getattr(size, "free_symbols", ())}
-    if len(symbols) != 1:
+    symbols = {symbol for e in expressions for symbol in getattr(e, "free_symbols", ())}
+    if not symbols <= set(given):
         return True
-    zero = {symbol: symbol * 0 for symbol in symbols}
-    empty, left = (size.xreplace(zero) if hasattr(size, "xreplace") else size for size in sizes)
-    return bool(0 <= left <= empty)
+    for zero in symbols:
+        values = {symbol: symbol * 0 if symbol == zero else given[symbol] for symbol in symbols}
+        at_zero: list[Any] = [
+            int(e.xreplace(values)) if hasattr(e, "xreplace") else e for e in expressions
+        ]
+        length, recorded, first, last = at_zero
+        if length < 0 or recorded != len(range(length)[slice(first, last, step)]):
+            return False
+    return True

@@ -193,7 +193,8 @@ def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failu
         return first
     second = _attempt(model, requested, from_zero=not derived)
     if isinstance(first, Captured) and isinstance(second, Captured):
-        return first if findings(second.program, requested, second.decisions) else second
+        limits = findings(second.program, requested, second.decisions, refused=True)
+        return first if limits else second
     return first if isinstance(first, Captured) else second
 
 

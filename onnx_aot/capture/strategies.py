@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
@@ -38,7 +37,7 @@ from onnx_aot.capture.specialization import (
 )
 from onnx_aot.capture.stand_ins import stand_ins
 from onnx_aot.capture.tracing import tracing
-from onnx_aot.capture.zero_sizes import has_wrong_slices, is_derived_from_zero
+from onnx_aot.capture.zero_sizes import is_derived_from_zero, may_be_wrong
 from onnx_aot.errors import CaptureError, DynamicShapeError, InvalidOptionError
 from onnx_aot.torch_compat import missing_fake_kernels, quiet_failures, without_log_file
 
@@ -201,9 +200,9 @@ def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failu
 def _attempt(model: _Model, requested: DynamicShapes, from_zero: bool) -> Captured | list[_Failure]:
     failures = []
     for name in model.strategies:
-        ignored: list[None] = []
-        notice = functools.partial(ignored.append, None)
-        with decisions_observed() as decisions, torch_compat.observe_zero_ignored(notice):
+        ignored: list[bool] = []  # by the model, or by an operator
+        observed_zero = torch_compat.observe_zero_ignored(ignored.append)
+        with decisions_observed() as decisions, observed_zero:
             try:
                 program, warning, drawn = _run(name, model, requested, decisions, from_zero)
             except (CaptureError, InvalidOptionError):  # ours say what there is to say
@@ -219,7 +218,7 @@ def _attempt(model: _Model, requested: DynamicShapes, from_zero: bool) -> Captur
             tuple(decisions),
             warning=warning,
             drawn=tuple(drawn),
-            above_zero=bool(ignored) or has_wrong_slices(program),
+            above_zero=any(ignored) or may_be_wrong(program, bool(ignored)),
         )
     return failures
 

@@ -10,7 +10,7 @@ import torch.fx
 from onnx_aot.capture.requested import DynamicShapes
 from onnx_aot.torch_compat import holds_when_empty
 
-__all__ = ["has_wrong_slices", "is_derived_from_zero"]
+__all__ = ["is_derived_from_zero", "may_be_wrong"]
 
 
 def is_derived_from_zero(requested: DynamicShapes) -> bool:
@@ -22,15 +22,19 @@ def is_derived_from_zero(requested: DynamicShapes) -> bool:
     return any(getattr(root, "min", 0) < 1 for root in roots)
 
 
-def has_wrong_slices(program: torch.export.ExportedProgram) -> bool:
-    """Whether sizes are computed, and a slice has a recorded one that no empty operand gives.
+def may_be_wrong(program: torch.export.ExportedProgram, folded: bool) -> bool:
+    """Whether sizes are computed, and some operator's is not right for an empty operand.
 
     That of ``x[1:]`` is ``n - 1``.
+
+    Args:
+        program: The capture.
+        folded: Whether an operator asked for the larger of a size and 0, and got the size.
     """
     nodes = program.graph.nodes
     if not any(isinstance(node.meta.get("val"), torch.SymInt) and node.users for node in nodes):
         return False
-    return any(
+    return folded or any(
         node.target is torch.ops.aten.slice.Tensor and not _holds_when_empty(node) for node in nodes
     )
 

@@ -84,7 +84,7 @@ def _symbols_from_zero() -> Iterator[None]:
         env.create_symbol = create
 
 
-_LARGER = ("__sym_max__", "__sym_min__")
+_LARGER = {"__sym_max__": "Max", "__sym_min__": "Min"}
 _COMPARED = {
     "__eq__": "Eq",
     "__ne__": "Ne",
@@ -105,12 +105,12 @@ _BETWEEN = (
 
 
 @contextlib.contextmanager
-def observe_zero_ignored(seen: Callable[[], None]) -> Iterator[None]:
-    """Calls ``seen()`` where a model asks what a capture answers for sizes above zero only.
+def observe_zero_ignored(seen: Callable[[bool], None]) -> Iterator[None]:
+    """Calls ``seen(by_user)`` where a capture asks what it answers for sizes above zero only.
 
-    That is the larger or smaller of two sizes, or a comparison such as ``n == 0`` which came out
-    the same for all sizes. What torch's own code asks is passed over, and what is asked while
-    bytecode is analysed. Without the methods of ``SymInt`` nothing is seen.
+    A model asks for the larger or smaller of two sizes, or compares, as in ``n == 0``, which came
+    out the same for all sizes. Torch's operators ask for the larger of a size and 0. What is asked
+    while bytecode is analysed is passed over. Without the methods of ``SymInt`` nothing is seen.
     """
     originals = {
         name: getattr(torch.SymInt, name)
@@ -120,8 +120,11 @@ def observe_zero_ignored(seen: Callable[[], None]) -> Iterator[None]:
 
     def observing(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def larger(self: Any, other: Any) -> Any:
-            if _is_asked_by_user(sys._getframe(1)) and _may_be_zero(self, other):
-                seen()
+            if _may_be_zero(self, other):
+                if _is_asked_by_user(sys._getframe(1)):
+                    seen(True)
+                elif other != 1 and _is_answered_above_zero(_LARGER[name], self, other):
+                    seen(False)  # strides are full of max(n, 1), and do not matter
             return original(self, other)
 
         def compared(self: Any, other: Any) -> Any:
@@ -133,9 +136,9 @@ def observe_zero_ignored(seen: Callable[[], None]) -> Iterator[None]:
                 _package(caller) != "torch"
                 and _is_decided(result)
                 and _may_be_zero(self, other)
-                and not _is_decided_at_zero(_COMPARED[name], self, other)
+                and _is_answered_above_zero(_COMPARED[name], self, other)
             ):
-                seen()
+                seen(True)
             return result
 
         return larger if name in _LARGER else compared
@@ -165,10 +168,10 @@ def _is_decided(result: Any) -> bool:
     return not getattr(symbolic_expression(result), "free_symbols", ())
 
 
-def _is_decided_at_zero(relation: str, *sizes: Any) -> bool:
-    """Whether a comparison comes out the same for all sizes, also where symbols are not positive.
+def _is_answered_above_zero(function: str, *sizes: Any) -> bool:
+    """Whether a comparison or maximum is simplified, and would not be if symbols could be zero.
 
-    ``n > n`` does, ``n > 0`` does not.
+    ``n > 0`` and ``max(n - 1, 0)`` are; ``n > n``, ``max(n, 0)`` and ``n > 5`` are not.
     """
     import sympy
 
@@ -181,8 +184,9 @@ def _is_decided_at_zero(relation: str, *sizes: Any) -> bool:
         for expression in expressions
         for symbol in expression.free_symbols
     }
-    answer = getattr(sympy, relation)(*(e.xreplace(from_zero) for e in expressions))
-    return not answer.free_symbols
+    kind = getattr(sympy, function)
+    answer, at_zero = kind(*expressions), kind(*(e.xreplace(from_zero) for e in expressions))
+    return not isinstance(answer, kind) and isinstance(at_zero, kind)
 
 
 def _may_be_zero(*sizes: Any) -> bool:

@@ -28,6 +28,7 @@ from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
 from onnx_aot.capture.python_random import draws_observed
 from onnx_aot.capture.requested import DynamicShapes
 from onnx_aot.capture.scripted.children import is_scripted, scripted_children_replaced
+from onnx_aot.capture.shape_rules import SHAPE_RULES
 from onnx_aot.capture.specialization import (
     describe,
     describe_torch,
@@ -256,7 +257,7 @@ def _prepared(
     model: _Model, requested: DynamicShapes, strict: bool, from_zero: bool = False
 ) -> Iterator[None]:
     with (
-        capture_conditions(lazy=not strict, from_zero=from_zero),
+        capture_conditions(not strict, from_zero, dynamic=requested.spec is not None),
         quiet_failures(),
         torch_compat.keep_frames_of(model.module.forward),
         scripted_children_replaced(model.module),
@@ -270,11 +271,14 @@ def _prepared(
 
 
 @contextlib.contextmanager
-def capture_conditions(lazy: bool = True, from_zero: bool = False) -> Iterator[None]:
+def capture_conditions(
+    lazy: bool = True, from_zero: bool = False, dynamic: bool = False
+) -> Iterator[None]:
     """Everything that holds while torch.export traces a model.
 
     ``lazy`` is for all but strict capture, which reads what only generated code has. ``from_zero``
-    makes the capture right for empty tensors too, and takes a tenth longer.
+    makes the capture right for empty tensors too, and takes a tenth longer. ``dynamic`` is for
+    models with symbolic sizes, whose capture it makes faster.
     """
     with (
         tracing(),
@@ -282,6 +286,7 @@ def capture_conditions(lazy: bool = True, from_zero: bool = False) -> Iterator[N
         torch_compat.cheap_recompilation() if lazy else contextlib.nullcontext(),
         torch_compat.keep_small_sizes_dynamic(from_zero),
         stand_ins(),
+        torch_compat.faster_shapes(SHAPE_RULES) if dynamic else contextlib.nullcontext(),
         warnings.catch_warnings(),
     ):
         # Recurrent layers reassign their list of weights in forward; nothing is lost by it.

@@ -17,6 +17,7 @@ from onnx_aot.torch_compat.captures import (
     without_gradients,
     without_log_file,
 )
+from onnx_aot.torch_compat.fake_kernels import ShapeRule, contiguous_like, faster_shapes
 from onnx_aot.torch_compat.names import (
     FakeTensor,
     FakeTensorMode,
@@ -71,9 +72,11 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
+    "ShapeRule",
     "auto_functionalized",
     "cheap_recompilation",
     "condition_holds",
+    "contiguous_like",
     "copy_node",
     "copy_program",
     "creation_stack",
@@ -82,6 +85,7 @@ __all__ = [
     "dynamo_stack",
     "example_size",
     "fake_mode_of",
+    "faster_shapes",
     "functionalized_by_torch",
     "holds_when_empty",
     "is_symbol",

@@ -59,7 +59,7 @@ def test_a_branch_on_zero_is_a_condition(function: Callable[[Tensor], Tensor]) -
         function, example, dynamic_shapes=({0: "n"},), runtime_checks=True, verify=True
     )
     torch.testing.assert_close(program(torch.ones(1, 3))[0], torch.full((1, 3), 2.0))
-    with pytest.raises(Exception, match="check: x.shape|check: 3"):
+    with pytest.raises(Exception, match=r"check: (3 \* )?x\.shape"):
         program(torch.ones(0, 3))
     with pytest.warns(OnnxExporterWarning, match=r"for empty inputs .*Dim\(name, min=1\)"):
         onnx_aot.export(function, example, dynamic_shapes=({0: N},))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
 from onnx_aot.ir_passes.rewriter import RefusedError, Rewriter, Rule
+from onnx_aot.ir_passes.traversal import all_nodes
 
 __all__ = ["Outcome", "apply_rules"]
 
@@ -79,27 +80,33 @@ class _Driver:
                     self._by_operator.setdefault(root, []).append(rule)
         self._seen: set[ir.Node] = set()
         self._again: dict[ir.Node, None] = {}
-        self._left = 0
+        self._left = 100
         self.applying: str | None = None
 
     def run(self) -> None:
-        nodes = sum(1 for _ in _all_nodes(self._graph))
-        self._left = VISITS_PER_NODE * nodes + 100
-        for node in _all_nodes(self._graph):
+        for node in all_nodes(self._graph):
             self._seen.add(node)
+            self._left += VISITS_PER_NODE
             self._visit(node)
             while self._again:
                 following = next(iter(self._again))
                 del self._again[following]
                 self._visit(following)
-        self._outcome.visits += VISITS_PER_NODE * nodes + 100 - self._left
 
     def _visit(self, node: ir.Node) -> None:
         rules = self._by_operator.get(node.op_type)
         if rules is None or node.domain or node.graph is None or self._left <= 0:
             return
         self._left -= 1
+        self._outcome.visits += 1
+        behind: set[str] | None = None
         for rule in rules:
+            if rule.behind is not None:
+                if behind is None:
+                    producers = [value.producer() for value in node.inputs if value is not None]
+                    behind = {producer.op_type for producer in producers if producer is not None}
+                if rule.behind.isdisjoint(behind):
+                    continue
             if self._applied(rule, node):
                 return
 
@@ -131,12 +138,3 @@ class _Driver:
         if self._left == 0:
             outcome.undone[rule.name] = "it and others go on forever; the rules were stopped"
         return True
-
-
-def _all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
-    """In order, each before the nodes of its subgraphs. The graph may change meanwhile."""
-    for node in graph:
-        yield node
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                yield from _all_nodes(attribute.as_graph())

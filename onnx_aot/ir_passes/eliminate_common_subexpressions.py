@@ -6,6 +6,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnx_aot.ir_passes.traversal import all_graphs
 from onnx_aot.metadata_keys import APART
 
 __all__ = ["eliminate_common_subexpressions"]
@@ -22,6 +23,8 @@ RANDOM = frozenset(
         "RandomUniformLike",
     }
 )
+
+UNCOMPARED = frozenset({ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS, ir.AttributeType.TENSOR})
 
 
 def eliminate_common_subexpressions(model: ir.Model) -> int:
@@ -45,7 +48,7 @@ def eliminate_common_subexpressions(model: ir.Model) -> int:
         How many nodes were removed.
     """
     removed = 0
-    for graph in model.graphs():
+    for graph in all_graphs(model):
         seen: dict[Any, ir.Node] = {}
         dead = []
         for node in graph:
@@ -71,14 +74,14 @@ def _key(node: ir.Node) -> Any:
     if node.domain or node.op_type in RANDOM:
         return None
     attributes = []
-    for attribute in node.attributes.values():
-        if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
-            return None
-        if attribute.type == ir.AttributeType.TENSOR:
+    for attribute in node.attributes.data.values():
+        if attribute.type in UNCOMPARED:
             return None
         value = attribute.value
         attributes.append((attribute.name, tuple(value) if isinstance(value, list) else value))
-    attributes.sort()
+    if len(attributes) > 1:
+        attributes.sort()
+    # by id, which inputs that are left out have too: hashing a value calls Python
     inputs = tuple(map(id, node.inputs))
-    apart = node.meta.get(APART)
+    apart = node.meta.data.get(APART)
     return (node.op_type, inputs, tuple(attributes), len(node.outputs), apart)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_aot.ir_passes.traversal import all_graphs
 from onnx_aot.metadata_keys import INPUT_KIND, STATE
 
 __all__ = ["remove_unused"]
@@ -29,7 +30,7 @@ def remove_unused(model: ir.Model) -> int:
         How many nodes were removed.
     """
     removed = 0
-    for graph in reversed(list(model.graphs())):
+    for graph in reversed(all_graphs(model)):
         dead = []
         for node in reversed(graph):
             if any(value.uses() or value.is_graph_output() for value in node.outputs):

@@ -15,6 +15,7 @@ from onnx_ir import tensor_adapters
 from onnx_aot import dtypes
 from onnx_aot.ir_passes.folded import FoldedTensor
 from onnx_aot.ir_passes.tensors import SMALL, content_key, in_memory, is_weight
+from onnx_aot.ir_passes.traversal import all_graphs
 from onnx_aot.metadata_keys import APART, FUSED, INPUT_KIND, NAMED
 
 __all__ = ["Change", "Emitted", "RefusedError", "Rewriter", "Rule", "dead_after"]
@@ -41,6 +42,8 @@ class Rule:
             what.
         exact: Whether values stay equal bit by bit, or provably; ``optimize="safe"`` runs these.
         since: The lowest opset in which it applies.
+        behind: Operators of which one must give an input of the node; a rule that says so is not
+            called in vain. None: whatever gives them.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Rule:
     apply: Callable[[ir.Node, Rewriter], bool]
     exact: bool
     since: int = 1
+    behind: frozenset[str] | None = None
 
 
 class RefusedError(Exception):
@@ -118,7 +122,7 @@ class Rewriter:
             limit: Largest number of elements; larger ones give None. None: no limit; the tensor
                 is not copied where torch holds it.
         """
-        if value is None or value.is_graph_input() or is_weight(value):
+        if value is None:
             return None
         tensor = value.const_value
         if tensor is None:
@@ -126,7 +130,9 @@ class Rewriter:
             if node is None or node.op_type != "Constant" or "value" not in node.attributes:
                 return None
             tensor = node.attributes["value"].as_tensor()
-        return None if limit is not None and tensor.size > limit else in_memory(tensor)
+        elif value.is_graph_input() or is_weight(value):
+            return None
+        return in_memory(tensor, limit)
 
     def foldable(self, value: ir.Value | None) -> bool:
         """Whether ``folded`` may compute with a value.
@@ -526,12 +532,9 @@ def _constant_name(tensor: torch.Tensor) -> str:
 
 
 def _names(model: ir.Model) -> Iterable[str]:
-    roots = [model.graph, *(function.graph for function in model.functions.values())]
-    for root in roots:
-        yield from map(str, root.initializers)
-        yield from (str(value.name) for value in root.inputs)
-        for node in root.all_nodes():
-            yield from (str(value.name) for value in node.outputs)
-        for graph in root.subgraphs():
-            yield from (str(value.name) for value in graph.inputs)
-            yield from map(str, graph.initializers)
+    for graph in all_graphs(model):
+        yield from map(str, graph.initializers)
+        yield from (str(value.name) for value in graph.inputs)
+        for node in graph:
+            for value in node.outputs:
+                yield str(value.name)

@@ -9,7 +9,8 @@ A rule is a function in a file of its own, or of its family, and an entry below.
    ``rewriter.only_use``, ``value.shape``, where two dimensions of one name are equal sizes.
 3. ``new = rewriter.emit("Gelu", [x], {...}, like=first_node)``; give results in between a shape.
 4. ``rewriter.replace(node.outputs[0], new)``; return True. Nodes that nothing reads any more go.
-5. ``MY_RULE = Rule("my_rule", ("Add",), my_rule, exact=False)``, and a line with a reason here.
+5. ``MY_RULE = Rule("my_rule", ("Add",), my_rule, exact=False, behind=frozenset({"Mul"}))``, where
+   a Mul gives an input of each Add that it is for; and a line with a reason below.
 6. Test it: it fires, the result is eager's; with another reader, axis or constant it does not.
 
 Nothing is changed until the function returns True, so a rule may emit and then give up.

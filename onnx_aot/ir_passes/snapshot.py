@@ -8,6 +8,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnx_aot.ir_passes.traversal import all_nodes, subgraphs
+
 __all__ = ["Snapshot"]
 
 
@@ -40,12 +42,11 @@ class Snapshot:
         interface = (tuple(graph.inputs), tuple(graph.outputs), dict(graph.initializers))
         self._graphs.append(_GraphState(graph, nodes, *interface, dict(graph.opset_imports)))
         for node in nodes:
-            attributes = dict(node.attributes)
+            attributes = dict(node.attributes.data)  # of a UserDict, whose items() are slow
             names = [value.name for value in node.outputs]
             self._nodes.append((node, node.inputs, attributes, names))
-            for attribute in attributes.values():
-                if attribute.type == ir.AttributeType.GRAPH:
-                    self._take(attribute.as_graph())
+            for inner in subgraphs(node):
+                self._take(inner)
 
     def restore(self) -> None:
         """Makes the model what it was. Types, shapes and metadata of values are not concerned."""
@@ -86,4 +87,4 @@ class Snapshot:
 
 def _present(model: ir.Model) -> Iterator[ir.Node]:
     for root in (model.graph, *(function.graph for function in model.functions.values())):
-        yield from root.all_nodes()
+        yield from all_nodes(root)

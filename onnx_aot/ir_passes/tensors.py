@@ -17,11 +17,12 @@ SMALL = 4096
 """Elements. Larger tensors are weights: they are not compared by content."""
 
 
-def in_memory(tensor: Any) -> torch.Tensor | None:
+def in_memory(tensor: Any, limit: int | None = None) -> torch.Tensor | None:
     """The tensor as torch's, sharing memory where torch holds it.
 
     Args:
         tensor: Any tensor of ``onnx_ir``.
+        limit: None for one of more elements.
 
     Returns:
         None where it is not in memory (files, lazy tensors, torch's fake and meta tensors), or
@@ -29,11 +30,15 @@ def in_memory(tensor: Any) -> torch.Tensor | None:
     """
     raw = getattr(tensor, "raw", None)
     if isinstance(raw, torch.Tensor):
+        if limit is not None and raw.numel() > limit:
+            return None
         empty = raw.is_meta or isinstance(raw, FakeTensor) or raw.layout != torch.strided
         return None if empty else raw.detach()
     if not isinstance(tensor, (ir.Tensor, ir.TensorProtoTensor)):
         return None
     dtype = tensor.dtype
+    if limit is not None and tensor.size > limit:
+        return None
     if dtype == ir.DataType.STRING or dtype.bitwidth < 8:
         return None
     try:

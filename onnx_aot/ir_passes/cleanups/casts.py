@@ -45,4 +45,11 @@ def merge_casts(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-MERGE_CASTS = Rule("merge_casts", ("Cast",), merge_casts, exact=True, since=13)
+MERGE_CASTS = Rule(
+    "merge_casts",
+    ("Cast",),
+    merge_casts,
+    exact=True,
+    since=13,
+    behind=frozenset({"Cast"}),
+)

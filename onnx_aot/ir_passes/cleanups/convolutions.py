@@ -115,7 +115,18 @@ def _zeros_added(pad: ir.Node, known: int, rewriter: Rewriter) -> list[int] | No
     return [*begins[2:], *ends[2:]]
 
 
-ADD_TO_CONV_BIAS = Rule("add_to_conv_bias", ("Add",), add_to_conv_bias, exact=False)
+ADD_TO_CONV_BIAS = Rule(
+    "add_to_conv_bias",
+    ("Add",),
+    add_to_conv_bias,
+    exact=False,
+    behind=frozenset({"Conv", "ConvTranspose"}),
+)
 PAD_INTO_WINDOWS = Rule(
-    "pad_into_windows", ("Conv", "AveragePool"), pad_into_windows, exact=False, since=11
+    "pad_into_windows",
+    ("Conv", "AveragePool"),
+    pad_into_windows,
+    exact=False,
+    since=11,
+    behind=frozenset({"Pad"}),
 )

@@ -115,4 +115,10 @@ _SCALED = {
     "Gemm": _scale_outputs,
 }
 
-FOLD_BATCH_NORM = Rule("fold_batch_norm", ("BatchNormalization",), fold_batch_norm, exact=False)
+FOLD_BATCH_NORM = Rule(
+    "fold_batch_norm",
+    ("BatchNormalization",),
+    fold_batch_norm,
+    exact=False,
+    behind=frozenset({"Conv", "ConvTranspose", "Gemm"}),
+)

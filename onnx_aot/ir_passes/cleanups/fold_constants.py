@@ -32,11 +32,14 @@ def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], 
         results only where they stand for weights of that size that nothing else reads, and
         never from tensors that are not in memory.
         """
-        given = [value for value in node.inputs if value is not None]
-        for value in given:
+        given: list[ir.Value] = []
+        for value in node.inputs:
+            if value is None:
+                return False
             if value.const_value is None and rewriter.producer(value, "Constant") is None:
                 return False
-        if len(given) != len(node.inputs) or len(node.outputs) != 1 or not given:
+            given.append(value)
+        if len(node.outputs) != 1 or not given:
             return False
         result = node.outputs[0]
         evaluate = functools.partial(_evaluated, operators[node.op_type], _attributes(node))

@@ -59,5 +59,17 @@ def gemm_of_transposed(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-MATMUL_ADD_TO_GEMM = Rule("matmul_add_to_gemm", ("Add",), matmul_add_to_gemm, exact=False)
-GEMM_OF_TRANSPOSED = Rule("gemm_of_transposed", ("Gemm",), gemm_of_transposed, exact=False)
+MATMUL_ADD_TO_GEMM = Rule(
+    "matmul_add_to_gemm",
+    ("Add",),
+    matmul_add_to_gemm,
+    exact=False,
+    behind=frozenset({"MatMul"}),
+)
+GEMM_OF_TRANSPOSED = Rule(
+    "gemm_of_transposed",
+    ("Gemm",),
+    gemm_of_transposed,
+    exact=False,
+    behind=frozenset({"Transpose"}),
+)

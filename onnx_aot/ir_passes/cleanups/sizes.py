@@ -177,8 +177,25 @@ _BROADCASTING = (
 BROADCASTING = tuple(_BROADCASTING.split())
 
 FOLD_SHAPES = Rule("fold_shapes", ("Shape", "Gather", "Slice"), fold_shapes, exact=True, since=15)
-JOIN_SHAPES = Rule("join_shapes", ("Concat",), join_shapes, exact=True, since=15)
-DROP_EXPAND = Rule("drop_expand", BROADCASTING, drop_expand, exact=True)
+JOIN_SHAPES = Rule(
+    "join_shapes",
+    ("Concat",),
+    join_shapes,
+    exact=True,
+    since=15,
+    behind=frozenset({"Shape"}),
+)
+DROP_EXPAND = Rule(
+    "drop_expand",
+    BROADCASTING,
+    drop_expand,
+    exact=True,
+    behind=frozenset({"Expand"}),
+)
 SHORTEN_FLOOR_DIVISION = Rule(
-    "shorten_floor_division", ("Div",), shorten_floor_division, exact=True
+    "shorten_floor_division",
+    ("Div",),
+    shorten_floor_division,
+    exact=True,
+    behind=frozenset({"Sub"}),
 )

@@ -96,4 +96,10 @@ def _of_one(node: ir.Node) -> bool:
     return True
 
 
-JOIN_TRANSPOSES = Rule("join_transposes", ("Transpose",), join_transposes, exact=True)
+JOIN_TRANSPOSES = Rule(
+    "join_transposes",
+    ("Transpose",),
+    join_transposes,
+    exact=True,
+    behind=POINTWISE,
+)

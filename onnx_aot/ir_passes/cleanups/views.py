@@ -19,7 +19,7 @@ __all__ = [
     "MERGE_TRANSPOSES",
 ]
 
-VIEWS = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
+VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 
 
 def merge_reshapes(node: ir.Node, rewriter: Rewriter) -> bool:
@@ -194,13 +194,42 @@ def merge_slices(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-MERGE_RESHAPES = Rule("merge_reshapes", ("Reshape",), merge_reshapes, exact=True)
+MERGE_RESHAPES = Rule(
+    "merge_reshapes",
+    ("Reshape",),
+    merge_reshapes,
+    exact=True,
+    behind=VIEWS,
+)
 CONSTANT_RESHAPE = Rule("constant_reshape", ("Reshape",), constant_reshape, exact=True, since=14)
 MERGE_SQUEEZES = Rule(
-    "merge_squeezes", ("Squeeze", "Unsqueeze"), merge_squeezes, exact=True, since=13
+    "merge_squeezes",
+    ("Squeeze", "Unsqueeze"),
+    merge_squeezes,
+    exact=True,
+    since=13,
+    behind=VIEWS,
 )
-MERGE_TRANSPOSES = Rule("merge_transposes", ("Transpose",), merge_transposes, exact=True)
+MERGE_TRANSPOSES = Rule(
+    "merge_transposes",
+    ("Transpose",),
+    merge_transposes,
+    exact=True,
+    behind=frozenset({"Transpose"}),
+)
 GATHER_UNSQUEEZED = Rule(
-    "gather_unsqueezed", ("Unsqueeze",), gather_unsqueezed, exact=True, since=13
+    "gather_unsqueezed",
+    ("Unsqueeze",),
+    gather_unsqueezed,
+    exact=True,
+    since=13,
+    behind=frozenset({"Gather"}),
 )
-MERGE_SLICES = Rule("merge_slices", ("Slice",), merge_slices, exact=True, since=10)
+MERGE_SLICES = Rule(
+    "merge_slices",
+    ("Slice",),
+    merge_slices,
+    exact=True,
+    since=10,
+    behind=frozenset({"Slice"}),
+)

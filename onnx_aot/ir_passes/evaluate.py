@@ -71,7 +71,7 @@ def _gather(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
     if bool((flat >= source.shape[axis]).any()) or bool((flat < -source.shape[axis]).any()):
         raise IndexError("an index is out of range")
     taken = source.index_select(axis, torch.where(flat < 0, flat + source.shape[axis], flat))
-    return taken.reshape(*source.shape[:axis], *indices.shape, *source.shape[axis + 1 :])
+    return taken.reshape([*source.shape[:axis], *indices.shape, *source.shape[axis + 1 :]])
 
 
 def _slice(attributes: Attributes, inputs: Tensors) -> torch.Tensor:

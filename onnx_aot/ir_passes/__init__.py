@@ -74,7 +74,11 @@ def _run_all(model: ir.Model, optimize: bool | str | Collection[str], done: Outc
             return name
         if count:
             done.counts[name] += count
-    return apply_rules(model, rules, done) if rules else None
+    failed = apply_rules(model, rules, done) if rules else None
+    if failed is None and done.counts and eliminate_common_subexpressions in wanted:
+        # what a rule made for every layer anew, such as a mask or a cosine, is one value again
+        eliminate_common_subexpressions(model)
+    return failed
 
 
 def _wants(optimize: bool | str | Collection[str], name: str, exact: bool) -> bool:

@@ -64,6 +64,7 @@ class Change:
     emitted: list[Emitted] = dataclasses.field(default_factory=list)
     replaced: list[tuple[ir.Value, ir.Value]] = dataclasses.field(default_factory=list)
     initializers: list[ir.Value] = dataclasses.field(default_factory=list)
+    contents: dict[Any, ir.Value] = dataclasses.field(default_factory=dict)
     domains: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
@@ -225,6 +226,8 @@ class Rewriter:
         known = self._known_constants()
         if key is not None and key in known:
             return known[key]
+        if key is not None and key in self._change.contents:
+            return self._change.contents[key]
         data = tensor_adapters.TorchTensor(tensor.contiguous())
         wanted = _constant_name(tensor) if near is None else str(near.name)
         value = ir.Value(
@@ -234,6 +237,8 @@ class Rewriter:
             const_value=data,
         )
         self._change.initializers.append(value)
+        if key is not None:
+            self._change.contents[key] = value
         return value
 
     def _known_constants(self) -> dict[Any, ir.Value]:
@@ -271,7 +276,7 @@ class Rewriter:
         apart = root.meta.get(APART)
         if any(node.meta.get(APART) != apart for node in dead):
             raise RefusedError
-        graph = root.graph
+        graph, name = root.graph, str(root.outputs[0].name)
         assert isinstance(graph, ir.Graph)
         for value in change.initializers:
             self._register(value)
@@ -291,7 +296,7 @@ class Rewriter:
         for node in dead:
             assert isinstance(node.graph, ir.Graph)
             node.graph.remove(node)
-        self._name(made, root)
+        self._name(made, name)
         for value in left:
             readers = value.consumers()
             around.update(dict.fromkeys(readers if len(readers) == 1 else ()))
@@ -300,12 +305,12 @@ class Rewriter:
                 around[producer] = None
         return made, around
 
-    def _name(self, made: Sequence[ir.Node], root: ir.Node) -> None:
+    def _name(self, made: Sequence[ir.Node], name: str) -> None:
         """Results have taken the names of what they replace; the others are named after it."""
         for node in made:
             for value in node.outputs:
                 if not value.name:
-                    value.name = self._unique(f"{root.outputs[0].name}_{node.op_type.lower()}")
+                    value.name = self._unique(f"{name}.{node.op_type}")
             node.name = f"node_{node.outputs[0].name}"
 
     def _make(self, entry: Emitted, dead: Mapping[ir.Node, None]) -> ir.Node:

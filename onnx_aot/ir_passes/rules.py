@@ -18,6 +18,7 @@ Nothing is changed until the function returns True, so a rule may emit and then 
 from __future__ import annotations
 
 from onnx_aot.ir_passes.fusions.rms_normalization import RMS_NORMALIZATION, ROOT_MEAN_SQUARE
+from onnx_aot.ir_passes.fusions.rotary_embedding import ROTARY_EMBEDDING, ROTATED_HALVES
 from onnx_aot.ir_passes.rewriter import Rule
 
 __all__ = ["RULES"]
@@ -25,4 +26,6 @@ __all__ = ["RULES"]
 RULES: tuple[Rule, ...] = (
     RMS_NORMALIZATION,  # before the next, which would write it in five nodes
     ROOT_MEAN_SQUARE,
+    ROTARY_EMBEDDING,  # before the next, whose result it does not know
+    ROTATED_HALVES,
 )

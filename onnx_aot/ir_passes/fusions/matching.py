@@ -14,6 +14,7 @@ __all__ = [
     "close",
     "dimensions",
     "either",
+    "extent",
     "number",
     "permutation",
     "product",
@@ -153,3 +154,24 @@ def vector(value: ir.Value, width: int | str) -> bool:
 def permutation(node: ir.Node | None) -> list[int] | None:
     """What a Transpose permutes."""
     return None if node is None else list(node.attributes.get_ints("perm", ())) or None
+
+
+MOST_INPUTS = 16
+
+
+def extent(rewriter: Rewriter, value: ir.Value, axis: int, like: ir.Node) -> ir.Value:
+    """A dimension as a vector of one number; of a graph input where one has it.
+
+    So it is the same value wherever it is asked for.
+    """
+    source, name = value, (dimensions(value) or [None] * (axis + 1))[axis]
+    inputs = like.graph.inputs if like.graph is not None else ()
+    for candidate in inputs[:MOST_INPUTS] if isinstance(name, str) else ():
+        sizes = dimensions(candidate)
+        if sizes is not None and name in sizes:
+            source, axis = candidate, sizes.index(name)
+            break
+    attributes = {"start": axis, "end": axis + 1}
+    return rewriter.emit(
+        "Shape", [source], attributes, like=like, dtype=ir.DataType.INT64, shape=[1]
+    )

@@ -1,0 +1,194 @@
+"""Attention as one node, from opset 23 on."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.ir_passes.fusions.attention_pattern import (
+    HEADS_LAST,
+    Attention,
+    attention,
+    grouped,
+    same_shape,
+    split_heads,
+)
+from onnx_aot.ir_passes.fusions.matching import dimensions, permutation, single_use
+from onnx_aot.ir_passes.rewriter import Rewriter, Rule
+
+__all__ = ["ATTENTION", "ATTENTION_OF_HEADS"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Flat:
+    """``[batch, rows, heads * width]``."""
+
+    value: ir.Value
+    heads: int
+
+
+def attention_node(node: ir.Node, rewriter: Rewriter) -> bool:
+    """One node, that takes heads apart and puts them together by itself.
+
+    Before::
+
+        q, k, v = Transpose(Reshape(xq, [0, 0, heads, width]), perm=[0, 2, 1, 3]), ...
+        a = MatMul(Softmax(Add(MatMul(Mul(q, scale), Transpose(k)), bias)), v)
+        y = Transpose(a, perm=[0, 2, 1, 3])
+
+    After::
+
+        a = Attention(xq, xk, xv, bias, q_num_heads=heads, kv_num_heads=groups, scale=scale)
+        y = Reshape(a, [0, 0, heads, width])
+
+    Keys and values that are repeated for groups of heads are so by the operator. Queries and keys
+    may be rotated by ``RotaryEmbedding``, which takes heads apart likewise. A mask that rows
+    without keys are multiplied with loses a dimension.
+    """
+    if permutation(node) != HEADS_LAST:
+        return False
+    last = same_shape(rewriter, node.inputs[0])
+    found = None if last is None else attention(rewriter, last.producer())
+    kept: ir.Value | None = None
+    masking = single_use(rewriter, last, "Mul")
+    if found is None and masking is not None and masking.inputs[0] is not None:
+        found = attention(rewriter, masking.inputs[0].producer())
+        kept = masking.inputs[1]
+    sizes = dimensions(node.outputs[0])
+    if found is None or sizes is None or not _takes(found):
+        return False
+    parts = _flat_parts(rewriter, found)
+    if parts is None or (kept is not None and (dimensions(kept) or [0, 0])[1:2] != [1]):
+        return False
+    query, key, value = parts
+    attributes = {"q_num_heads": query.heads, "kv_num_heads": key.heads, "scale": found.scale}
+    inputs = [query.value, key.value, value.value, found.bias]
+    flat = _whole(node.outputs[0])
+    if flat is None:
+        return False
+    new = rewriter.emit("Attention", inputs, attributes, like=found.first, shape=flat)
+    if kept is not None:
+        assert kept.shape is not None
+        axes = rewriter.initializer(torch.tensor([1], dtype=torch.int64))
+        of_rows = ir.Shape([kept.shape[0], *kept.shape[2:]])
+        rows = rewriter.emit("Squeeze", [kept, axes], like=found.first, shape=of_rows)
+        new = rewriter.emit("Mul", [new, rows], like=found.first, shape=flat)
+    into = rewriter.initializer(torch.tensor([0, 0, *sizes[2:]], dtype=torch.int64))
+    rewriter.replace(node.outputs[0], rewriter.emit("Reshape", [new, into], like=found.first))
+    return True
+
+
+def attention_of_heads(node: ir.Node, rewriter: Rewriter) -> bool:
+    """One node, where heads are apart already.
+
+    Before::
+
+        a = MatMul(Softmax(Add(MatMul(Mul(q, scale), Transpose(k)), bias)), v)
+
+    After::
+
+        a = Attention(q, k, v, bias, scale=scale)
+
+    Keys and values may be ``Reshape(Expand(Unsqueeze(k, [2])))``, which goes away.
+    """
+    found = attention(rewriter, node)
+    if found is None or found.rows_first or not _takes(found):
+        return False
+    if _ends_flat(rewriter, node.outputs[0], found):
+        return False
+    key, value = _shared_heads(rewriter, found)
+    inputs = [found.query, key, value, found.bias]
+    attributes = {"scale": found.scale}
+    rewriter.replace(
+        node.outputs[0], rewriter.emit("Attention", inputs, attributes, like=found.first)
+    )
+    return True
+
+
+def _takes(found: Attention) -> bool:
+    """Types are one, heads are known, and there is more than nothing to attend to."""
+    types = {v.dtype for v in (found.query, found.key, found.value, found.bias) if v is not None}
+    return len(types) == 1 and found.query.dtype == ir.DataType.FLOAT
+
+
+def _shared_heads(rewriter: Rewriter, found: Attention) -> tuple[ir.Value, ir.Value]:
+    """Keys and values before they are repeated, where both are."""
+    key, value = grouped(rewriter, found.key), grouped(rewriter, found.value)
+    if key is None or value is None or key.groups != value.groups or key.times != value.times:
+        return found.key, found.value
+    return key.value, value.value
+
+
+def _flat_parts(rewriter: Rewriter, found: Attention) -> tuple[_Flat, _Flat, _Flat] | None:
+    key, value = _shared_heads(rewriter, found)
+    query = _flat(rewriter, found.query)
+    flat_key = _flat(rewriter, key, found.rows_first)
+    flat_value = _flat(rewriter, value)
+    if query is None or flat_key is None or flat_value is None:
+        return None
+    if flat_key.heads != flat_value.heads or query.heads % flat_key.heads:
+        return None
+    return query, flat_key, flat_value
+
+
+def _flat(rewriter: Rewriter, value: ir.Value, rows_first: bool = False) -> _Flat | None:
+    split = split_heads(rewriter, value, rows_first)
+    if split is not None:
+        return _Flat(split.source, split.heads)
+    rotary = None if rows_first else _rotary(rewriter, value)
+    if rotary is None:
+        return None
+    split = split_heads(rewriter, rotary.inputs[0])
+    if split is None or "num_heads" in rotary.attributes:
+        return None
+    attributes = {**rotary.attributes, "num_heads": ir.AttrInt64("num_heads", split.heads)}
+    inputs = [split.source, *rotary.inputs[1:]]
+    new = rewriter.emit(
+        "RotaryEmbedding", inputs, attributes, like=rotary, shape=split.source.shape
+    )
+    return _Flat(new, split.heads)
+
+
+def _rotary(rewriter: Rewriter, value: ir.Value) -> ir.Node | None:
+    """A RotaryEmbedding that only the attention reads, directly or repeated."""
+    rotary = rewriter.producer(value, "RotaryEmbedding")
+    return rotary if rotary is not None and rewriter.only_use(value) else None
+
+
+def _whole(value: ir.Value) -> ir.Shape | None:
+    """``[batch, rows, heads * width]`` of ``[batch, rows, heads, width]``."""
+    sizes = dimensions(value)
+    if sizes is None or value.shape is None:
+        return None
+    heads, width = sizes[2:]
+    if not isinstance(heads, int) or not isinstance(width, int):
+        return None
+    return ir.Shape([*value.shape[:2], heads * width])
+
+
+def _ends_flat(rewriter: Rewriter, value: ir.Value, found: Attention) -> bool:
+    """Whether ``attention_node`` will take it, at the Transpose behind it."""
+    for _ in range(3):
+        if not rewriter.only_use(value):
+            return False
+        (reader,) = value.consumers()
+        if reader.domain:
+            return False
+        if reader.op_type == "Transpose":
+            flat = _flat_parts(rewriter, found)
+            rewriter.begin()
+            return permutation(reader) == HEADS_LAST and flat is not None
+        if reader.op_type not in ("Mul", "Reshape") or dimensions(reader.outputs[0]) != dimensions(
+            value
+        ):
+            return False
+        value = reader.outputs[0]
+    return False
+
+
+ATTENTION = Rule("attention", ("Transpose",), attention_node, exact=False, since=23)
+ATTENTION_OF_HEADS = Rule(
+    "attention_of_heads", ("MatMul",), attention_of_heads, exact=False, since=23
+)

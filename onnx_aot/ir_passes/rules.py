@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from onnx_aot.ir_passes.fusions.attention import ATTENTION, ATTENTION_OF_HEADS
 from onnx_aot.ir_passes.fusions.grouped_attention import GROUPED_ATTENTION
+from onnx_aot.ir_passes.fusions.masks import ADMITTED_ROWS, TRUE_MASK, WHOLE_INDEX
 from onnx_aot.ir_passes.fusions.rms_normalization import RMS_NORMALIZATION, ROOT_MEAN_SQUARE
 from onnx_aot.ir_passes.fusions.rotary_embedding import ROTARY_EMBEDDING, ROTATED_HALVES
 from onnx_aot.ir_passes.rewriter import Rule
@@ -30,6 +31,9 @@ RULES: tuple[Rule, ...] = (
     ROOT_MEAN_SQUARE,
     ROTARY_EMBEDDING,  # before the next, whose result it does not know
     ROTATED_HALVES,
+    WHOLE_INDEX,
+    TRUE_MASK,
+    ADMITTED_ROWS,  # before attention is recognized, which has no such selection
     ATTENTION,  # before the next, which is for opsets without it
     GROUPED_ATTENTION,
     ATTENTION_OF_HEADS,

@@ -15,7 +15,7 @@ from onnx_aot.ir_passes.fusions.attention_pattern import (
     same_shape,
     split_heads,
 )
-from onnx_aot.ir_passes.fusions.matching import dimensions, permutation, single_use
+from onnx_aot.ir_passes.fusions.matching import dimensions, extent, permutation, single_use
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
 __all__ = ["ATTENTION", "ATTENTION_OF_HEADS"]
@@ -64,7 +64,7 @@ def attention_node(node: ir.Node, rewriter: Rewriter) -> bool:
         return False
     query, key, value = parts
     attributes = {"q_num_heads": query.heads, "kv_num_heads": key.heads, "scale": found.scale}
-    inputs = [query.value, key.value, value.value, found.bias]
+    inputs = [query.value, key.value, value.value, _bias(rewriter, found)]
     flat = _whole(node.outputs[0])
     if flat is None:
         return False
@@ -99,7 +99,7 @@ def attention_of_heads(node: ir.Node, rewriter: Rewriter) -> bool:
     if _ends_flat(rewriter, node.outputs[0], found):
         return False
     key, value = _shared_heads(rewriter, found)
-    inputs = [found.query, key, value, found.bias]
+    inputs = [found.query, key, value, _bias(rewriter, found)]
     attributes = {"scale": found.scale}
     rewriter.replace(
         node.outputs[0], rewriter.emit("Attention", inputs, attributes, like=found.first)
@@ -110,7 +110,28 @@ def attention_of_heads(node: ir.Node, rewriter: Rewriter) -> bool:
 def _takes(found: Attention) -> bool:
     """Types are one, heads are known, and there is more than nothing to attend to."""
     types = {v.dtype for v in (found.query, found.key, found.value, found.bias) if v is not None}
-    return len(types) == 1 and found.query.dtype == ir.DataType.FLOAT
+    if len(types) != 1 or found.query.dtype != ir.DataType.FLOAT:
+        return False
+    if found.bias is None:
+        return True
+    bias, query, key = (dimensions(v) or [] for v in (found.bias, found.query, found.key))
+    rows, keys = query[2], key[1 if found.rows_first else 2]
+    return len(bias) in (2, 4) and bias[-1] == keys and bias[-2] in (1, rows)
+
+
+def _bias(rewriter: Rewriter, found: Attention) -> ir.Value | None:
+    """For every row, which ONNX Runtime wants; the expansion is one for all layers."""
+    bias, sizes = found.bias, dimensions(found.bias)
+    rows = (dimensions(found.query) or [1, 1, 1])[2]
+    if bias is None or bias.shape is None or sizes is None or sizes[-2] == rows:
+        return bias
+    like, whole = found.first, found.query.shape
+    assert whole is not None
+    one = rewriter.initializer(torch.ones(1, dtype=torch.int64))
+    parts = [extent(rewriter, found.query, 2, like), one]
+    into = rewriter.emit("Concat", parts, {"axis": 0}, like=like, shape=[2])
+    shape = ir.Shape([*bias.shape[:-2], whole[2], bias.shape[-1]])
+    return rewriter.emit("Expand", [bias, into], like=like, shape=shape)
 
 
 def _shared_heads(rewriter: Rewriter, found: Attention) -> tuple[ir.Value, ir.Value]:

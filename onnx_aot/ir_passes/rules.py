@@ -17,8 +17,11 @@ Nothing is changed until the function returns True, so a rule may emit and then 
 
 from __future__ import annotations
 
+from onnx_aot.ir_passes.fusions.activations import HARD_SWISH, MISH
 from onnx_aot.ir_passes.fusions.attention import ATTENTION, ATTENTION_OF_HEADS
+from onnx_aot.ir_passes.fusions.gelu import GELU
 from onnx_aot.ir_passes.fusions.grouped_attention import GROUPED_ATTENTION
+from onnx_aot.ir_passes.fusions.layer_normalization import LAYER_NORMALIZATION
 from onnx_aot.ir_passes.fusions.masks import ADMITTED_ROWS, TRUE_MASK, WHOLE_INDEX
 from onnx_aot.ir_passes.fusions.rms_normalization import RMS_NORMALIZATION, ROOT_MEAN_SQUARE
 from onnx_aot.ir_passes.fusions.rotary_embedding import ROTARY_EMBEDDING, ROTATED_HALVES
@@ -27,10 +30,14 @@ from onnx_aot.ir_passes.rewriter import Rule
 __all__ = ["RULES"]
 
 RULES: tuple[Rule, ...] = (
+    LAYER_NORMALIZATION,
     RMS_NORMALIZATION,  # before the next, which would write it in five nodes
     ROOT_MEAN_SQUARE,
     ROTARY_EMBEDDING,  # before the next, whose result it does not know
     ROTATED_HALVES,
+    GELU,
+    HARD_SWISH,
+    MISH,
     WHOLE_INDEX,
     TRUE_MASK,
     ADMITTED_ROWS,  # before attention is recognized, which has no such selection

@@ -164,7 +164,8 @@ def extent(rewriter: Rewriter, value: ir.Value, axis: int, like: ir.Node) -> ir.
 
     So it is the same value wherever it is asked for.
     """
-    source, name = value, (dimensions(value) or [None] * (axis + 1))[axis]
+    known = dimensions(value)
+    source, name = value, None if known is None else known[axis]
     inputs = like.graph.inputs if like.graph is not None else ()
     for candidate in inputs[:MOST_INPUTS] if isinstance(name, str) else ():
         sizes = dimensions(candidate)

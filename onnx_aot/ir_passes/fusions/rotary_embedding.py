@@ -75,8 +75,8 @@ def _part(rewriter: Rewriter, value: ir.Value) -> tuple[ir.Value, int, int] | No
     if not isinstance(width, int):
         return None
     if node.op_type == "Split" and node.attributes.get_int("axis", 0) in (-1, last):
-        lengths = [(dimensions(output) or [None])[-1] for output in node.outputs]
-        if lengths == [width // 2] * 2:
+        lengths = [(dimensions(output) or [0])[-1] for output in node.outputs]
+        if width and lengths == [width // 2] * 2:
             index = node.outputs.index(value)
             return x, index * width // 2, (index + 1) * width // 2
     if node.op_type != "Slice":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,8 @@ import torch
 from onnx_ir import tensor_adapters
 
 from onnx_aot import dtypes
-from onnx_aot.ir_passes.tensors import SMALL, content_key, in_memory
+from onnx_aot.ir_passes.folded import FoldedTensor
+from onnx_aot.ir_passes.tensors import SMALL, content_key, in_memory, is_weight
 from onnx_aot.metadata_keys import APART, FUSED, INPUT_KIND
 
 __all__ = ["Change", "Emitted", "RefusedError", "Rewriter", "Rule", "dead_after"]
@@ -100,12 +102,15 @@ class Rewriter:
     def constant(self, value: ir.Value | None, limit: int | None = SMALL) -> torch.Tensor | None:
         """The contents of an initializer, or of a Constant, that is in memory; None for others.
 
+        None also for parameters and buffers, which may be replaced after the export: a rule that
+        depends on what they hold would be wrong then. ``folded`` computes with them.
+
         Args:
             value: Any value, or None.
             limit: Largest number of elements; larger ones give None. None: no limit; the tensor
                 is not copied where torch holds it.
         """
-        if value is None or value.is_graph_input():
+        if value is None or value.is_graph_input() or is_weight(value):
             return None
         tensor = value.const_value
         if tensor is None:
@@ -114,6 +119,13 @@ class Rewriter:
                 return None
             tensor = node.attributes["value"].as_tensor()
         return None if limit is not None and tensor.size > limit else in_memory(tensor)
+
+    def foldable(self, value: ir.Value | None) -> bool:
+        """Whether ``folded`` may compute with a value: an initializer that is in memory."""
+        if value is None or not value.is_initializer() or value.is_graph_input():
+            return False
+        tensor = value.const_value
+        return isinstance(tensor, FoldedTensor) or in_memory(tensor) is not None
 
     def producer(self, value: ir.Value | None, op_type: str) -> ir.Node | None:
         """The node that gives a value, where it is of that operator of ONNX's own domain."""
@@ -213,25 +225,21 @@ class Rewriter:
             return False
         return not new.is_graph_output() and old.type == new.type
 
-    def initializer(self, tensor: torch.Tensor, near: ir.Value | None = None) -> ir.Value:
+    def initializer(self, tensor: torch.Tensor) -> ir.Value:
         """A constant: an initializer of the main graph, or a node in a function.
 
         Args:
-            tensor: Its contents. Equal small ones are one value.
-            near: A weight that it stands for, after which it is called; then it is never shared.
+            tensor: Its contents, which no weight has a part in. Equal small ones are one value.
         """
         tensor = tensor.detach()
-        small = near is None and tensor.numel() <= SMALL
-        key = content_key(tensor) if small else None
-        known = self._known_constants()
-        if key is not None and key in known:
-            return known[key]
-        if key is not None and key in self._change.contents:
-            return self._change.contents[key]
+        key = content_key(tensor) if tensor.numel() <= SMALL else None
+        if key is not None:
+            known = self._known_constants().get(key) or self._change.contents.get(key)
+            if known is not None:
+                return known
         data = tensor_adapters.TorchTensor(tensor.contiguous())
-        wanted = _constant_name(tensor) if near is None else str(near.name)
         value = ir.Value(
-            name=wanted,
+            name=_constant_name(tensor),
             type=ir.TensorType(data.dtype),
             shape=ir.Shape(tuple(tensor.shape)),
             const_value=data,
@@ -241,14 +249,46 @@ class Rewriter:
             self._change.contents[key] = value
         return value
 
+    def folded(
+        self,
+        compute: Callable[..., torch.Tensor],
+        sources: Sequence[ir.Value],
+        *,
+        dtype: ir.DataType,
+        shape: Sequence[int],
+    ) -> ir.Value:
+        """An initializer that is computed from others, now or when it is written.
+
+        Args:
+            compute: Gets the sources as torch tensors. It is called later, and again when the
+                weights have been replaced; it must not change what it gets.
+            sources: Values that are ``foldable``. The result is called after the first weight.
+            dtype: Element type of the result.
+            shape: Its shape.
+        """
+        weights = [v for v in sources if is_weight(v) or isinstance(v.const_value, FoldedTensor)]
+        if not weights and max(math.prod(shape), *(_size(v) for v in sources)) <= SMALL:
+            tensors = [self.constant(value) for value in sources]
+            assert all(tensor is not None for tensor in tensors)
+            return self.initializer(compute(*tensors))
+        near = (weights or sources)[0]
+        value = ir.Value(
+            name=f"{str(near.name).removesuffix('_folded')}_folded",
+            type=ir.TensorType(dtype),
+            shape=ir.Shape(tuple(shape)),
+            const_value=FoldedTensor(compute, sources, dtype, shape),
+        )
+        if INPUT_KIND in near.metadata_props:
+            value.metadata_props[INPUT_KIND] = near.metadata_props[INPUT_KIND]
+        self._change.initializers.append(value)
+        return value
+
     def _known_constants(self) -> dict[Any, ir.Value]:
         if self._function is not None:
             return self._function_constants
         if self._constants is None:
             self._constants = {}
             for value in self._model.graph.initializers.values():
-                if INPUT_KIND in value.metadata_props or value.is_graph_input():
-                    continue
                 tensor = self.constant(value)
                 if tensor is not None:
                     self._constants.setdefault(content_key(tensor), value)
@@ -346,17 +386,18 @@ class Rewriter:
 
     def _register(self, value: ir.Value) -> None:
         value.name = self._unique(str(value.name))
-        assert isinstance(value.const_value, tensor_adapters.TorchTensor)
-        tensor = value.const_value.raw
+        tensor = in_memory(value.const_value)
+        data = value.const_value
+        assert data is not None
         if self._function is not None:
-            data, value.const_value = value.const_value, None
+            value.const_value = None
             attribute = ir.AttrTensor("value", data)
             node = ir.Node("", "Constant", [], [attribute], outputs=[value])
             node.name = f"node_{value.name}"
             self._function.insert_before(self._function[0], node)
         else:
             self._model.graph.register_initializer(value)
-        if tensor.numel() <= SMALL:
+        if tensor is not None and tensor.numel() <= SMALL:
             self._known_constants().setdefault(content_key(tensor), value)
 
     def _unique(self, wanted: str) -> str:
@@ -403,6 +444,10 @@ def _dies(
         if value.is_graph_output() or any(user not in dead for user in value.consumers()):
             return False
     return True
+
+
+def _size(value: ir.Value) -> int:
+    return 0 if value.const_value is None else value.const_value.size
 
 
 def _fused(node: ir.Node) -> Iterable[str]:

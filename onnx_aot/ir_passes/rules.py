@@ -17,6 +17,8 @@ Nothing is changed until the function returns True, so a rule may emit and then 
 
 from __future__ import annotations
 
+from onnx_aot.ir_passes.cleanups.fold_batch_norm import FOLD_BATCH_NORM
+from onnx_aot.ir_passes.cleanups.fold_constants import FOLD_CONSTANTS, FOLD_ROUNDED_CONSTANTS
 from onnx_aot.ir_passes.fusions.activations import HARD_SWISH, MISH
 from onnx_aot.ir_passes.fusions.attention import ATTENTION, ATTENTION_OF_HEADS
 from onnx_aot.ir_passes.fusions.gelu import GELU
@@ -30,6 +32,9 @@ from onnx_aot.ir_passes.rewriter import Rule
 __all__ = ["RULES"]
 
 RULES: tuple[Rule, ...] = (
+    FOLD_CONSTANTS,  # first: what is a constant needs no other rule
+    FOLD_ROUNDED_CONSTANTS,  # likewise
+    FOLD_BATCH_NORM,
     LAYER_NORMALIZATION,
     RMS_NORMALIZATION,  # before the next, which would write it in five nodes
     ROOT_MEAN_SQUARE,

@@ -8,9 +8,10 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot import dtypes
+from onnx_aot.metadata_keys import INPUT_KIND
 from onnx_aot.torch_compat import FakeTensor
 
-__all__ = ["SMALL", "content_key", "in_memory"]
+__all__ = ["SMALL", "content_key", "in_memory", "is_weight"]
 
 SMALL = 4096
 """Elements. Larger tensors are weights: they are not compared by content."""
@@ -30,7 +31,7 @@ def in_memory(tensor: Any) -> torch.Tensor | None:
     if isinstance(raw, torch.Tensor):
         empty = raw.is_meta or isinstance(raw, FakeTensor) or raw.layout != torch.strided
         return None if empty else raw.detach()
-    if isinstance(tensor, (ir.ExternalTensor, ir.LazyTensor)):
+    if not isinstance(tensor, (ir.Tensor, ir.TensorProtoTensor)):
         return None
     dtype = tensor.dtype
     if dtype == ir.DataType.STRING or dtype.bitwidth < 8:
@@ -39,10 +40,15 @@ def in_memory(tensor: Any) -> torch.Tensor | None:
         wanted = dtypes.to_torch(dtype)
     except TypeError:
         return None
+    shape = [int(size) for size in tensor.shape.numpy()]
     if tensor.size == 0:
-        return torch.empty(tuple(tensor.shape), dtype=wanted)
-    data = torch.frombuffer(bytearray(tensor.tobytes()), dtype=wanted)
-    return data.reshape(tuple(tensor.shape))
+        return torch.empty(shape, dtype=wanted)
+    return torch.frombuffer(bytearray(tensor.tobytes()), dtype=wanted).reshape(shape)
+
+
+def is_weight(value: ir.Value) -> bool:
+    """Whether a value holds a parameter or buffer of the module, which may be replaced later."""
+    return value.metadata_props.get(INPUT_KIND) in ("PARAMETER", "BUFFER")
 
 
 def content_key(tensor: torch.Tensor) -> Any:

@@ -20,6 +20,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from onnx_aot.errors import InvalidOptionError, SaveError
+from onnx_aot.ir_passes.folded import sources_of
 from onnx_aot.metadata_keys import INPUT_KIND
 from onnx_aot.program.atomic import check_destination, written_beside
 
@@ -133,7 +134,8 @@ def is_weight(value: ir.Value) -> bool:
 
 def _refuse_missing_values(initializers: Iterable[ir.Value]) -> None:
     missing = []
-    for value in initializers:
+    initializers = list(initializers)
+    for value in (*initializers, *sources_of(initializers)):
         raw = getattr(value.const_value, "raw", None)
         if type(raw).__name__ == "FakeTensor" or getattr(raw, "is_meta", False):
             missing.append(str(value.name))

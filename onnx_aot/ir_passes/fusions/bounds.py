@@ -6,6 +6,8 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ir_passes.rewriter import Rewriter
+from onnx_aot.ir_passes.tensors import in_memory
+from onnx_aot.metadata_keys import INPUT_KIND
 
 __all__ = ["always_true", "counts_up", "largest"]
 
@@ -21,7 +23,7 @@ def largest(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) -> f
         return None
     if value.dtype == ir.DataType.BOOL:
         return 1.0
-    tensor = rewriter.constant(value, LARGEST_TABLE)
+    tensor = _table(rewriter, value)
     if tensor is not None:
         if tensor.numel() == 0 or tensor.is_complex() or not bool(torch.isfinite(tensor).all()):
             return None
@@ -40,6 +42,17 @@ def largest(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) -> f
         known = [bound for bound in chosen if bound is not None]
         return max(known) if len(known) == len(chosen) else None
     return None
+
+
+def _table(rewriter: Rewriter, value: ir.Value) -> torch.Tensor | None:
+    """The contents of a constant; of a parameter too, which other weights replace by finite ones.
+
+    Not of a buffer, which may be a mask.
+    """
+    if value.metadata_props.get(INPUT_KIND) != "PARAMETER" or value.is_graph_input():
+        return rewriter.constant(value, LARGEST_TABLE)
+    tensor = value.const_value
+    return in_memory(tensor) if tensor is not None and tensor.size <= LARGEST_TABLE else None
 
 
 def always_true(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) -> bool:

@@ -24,6 +24,9 @@ def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
     After, if nothing in ``bias`` is infinite::
 
         y = x
+
+    Parameters that ``bias`` is made of, such as a table of relative positions, are finite; should
+    they be replaced by others that are not, rows without keys would be different.
     """
     greater = rewriter.producer(node.inputs[0], "Greater")
     reduce = None if greater is None else rewriter.producer(greater.inputs[0], "ReduceMax")
@@ -196,6 +199,6 @@ def _place(rewriter: Rewriter, index: ir.Value | None, size: int | str) -> int |
     return varying[0] + offset
 
 
-ADMITTED_ROWS = Rule("admitted_rows", ("Where",), admitted_rows, exact=True)
+ADMITTED_ROWS = Rule("admitted_rows", ("Where",), admitted_rows, exact=False)
 TRUE_MASK = Rule("true_mask", ("Add", "Mul"), true_mask, exact=True)
 WHOLE_INDEX = Rule("whole_index", ("GatherND",), whole_index, exact=True)

@@ -12,10 +12,10 @@ from onnx_aot.ir_passes.fusions.attention_pattern import (
     Attention,
     attention,
     grouped,
-    same_shape,
+    masked_attention,
     split_heads,
 )
-from onnx_aot.ir_passes.fusions.matching import dimensions, extent, permutation, single_use
+from onnx_aot.ir_passes.fusions.matching import dimensions, extent, permutation
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
 __all__ = ["ATTENTION", "ATTENTION_OF_HEADS"]
@@ -49,15 +49,12 @@ def attention_node(node: ir.Node, rewriter: Rewriter) -> bool:
     """
     if permutation(node) != HEADS_LAST:
         return False
-    last = same_shape(rewriter, node.inputs[0])
-    found = None if last is None else attention(rewriter, last.producer())
-    kept: ir.Value | None = None
-    masking = single_use(rewriter, last, "Mul")
-    if found is None and masking is not None and masking.inputs[0] is not None:
-        found = attention(rewriter, masking.inputs[0].producer())
-        kept = masking.inputs[1]
+    masked = masked_attention(rewriter, node.inputs[0])
+    if masked is None:
+        return False
+    found, kept = masked.attention, masked.rows
     sizes = dimensions(node.outputs[0])
-    if found is None or sizes is None or not _takes(found):
+    if sizes is None or not _takes(found):
         return False
     parts = _flat_parts(rewriter, found)
     if parts is None or (kept is not None and (dimensions(kept) or [0, 0])[1:2] != [1]):
@@ -74,7 +71,7 @@ def attention_node(node: ir.Node, rewriter: Rewriter) -> bool:
         axes = rewriter.initializer(torch.tensor([1], dtype=torch.int64))
         of_rows = ir.Shape([kept.shape[0], *kept.shape[2:]])
         rows = rewriter.emit("Squeeze", [kept, axes], like=found.first, shape=of_rows)
-        new = rewriter.emit("Mul", [new, rows], like=found.first, shape=flat)
+        new = masked.emitted(rewriter, new, rows, flat)
     into = rewriter.initializer(torch.tensor([0, 0, *sizes[2:]], dtype=torch.int64))
     rewriter.replace(node.outputs[0], rewriter.emit("Reshape", [new, into], like=found.first))
     return True
@@ -201,9 +198,9 @@ def _ends_flat(rewriter: Rewriter, value: ir.Value, found: Attention) -> bool:
             flat = _flat_parts(rewriter, found)
             rewriter.begin()
             return permutation(reader) == HEADS_LAST and flat is not None
-        if reader.op_type not in ("Mul", "Reshape") or dimensions(reader.outputs[0]) != dimensions(
-            value
-        ):
+        if reader.op_type not in ("Mul", "Where", "Reshape") or dimensions(
+            reader.outputs[0]
+        ) != dimensions(value):
             return False
         value = reader.outputs[0]
     return False

@@ -13,9 +13,11 @@ __all__ = [
     "HEADS_LAST",
     "Attention",
     "Grouped",
+    "Masked",
     "Split",
     "attention",
     "grouped",
+    "masked_attention",
     "same_shape",
     "split_heads",
 ]
@@ -137,6 +139,50 @@ def _untransposed(
     if transpose is None or perm not in ([0, 1, 3, 2], SCORES_OF_ROWS):
         return None, False, factor
     return transpose.inputs[0], perm == SCORES_OF_ROWS, factor
+
+
+@dataclasses.dataclass(frozen=True)
+class Masked:
+    """Attention whose rows without keys are made zero, or as it is.
+
+    Attributes:
+        attention: What is masked.
+        rows: ``[..., rows, 1]``; None: nothing is masked.
+        zero: With it, rows where ``rows`` is false become it; otherwise rows are a factor.
+    """
+
+    attention: Attention
+    rows: ir.Value | None
+    zero: ir.Value | None
+
+    def emitted(
+        self, rewriter: Rewriter, attended: ir.Value, rows: ir.Value, shape: ir.Shape
+    ) -> ir.Value:
+        """The same for a result and a mask of other dimensions."""
+        like = self.attention.first
+        if self.zero is None:
+            return rewriter.emit("Mul", [attended, rows], like=like, shape=shape)
+        inputs = [rows, attended, self.zero]
+        return rewriter.emit("Where", inputs, like=like, dtype=attended.dtype, shape=shape)
+
+
+def masked_attention(rewriter: Rewriter, value: ir.Value | None) -> Masked | None:
+    """Attention that a value is the result of, with its mask of rows."""
+    value = same_shape(rewriter, value)
+    found = None if value is None else attention(rewriter, value.producer())
+    if found is not None:
+        return Masked(found, None, None)
+    for inner, rows in either(single_use(rewriter, value, "Mul")):
+        product = single_use(rewriter, inner, "MatMul")
+        found = attention(rewriter, product)
+        if found is not None:
+            return Masked(found, rows, None)
+    where = single_use(rewriter, value, "Where")
+    if where is not None and number(rewriter, where.inputs[2]) == 0.0:
+        found = attention(rewriter, single_use(rewriter, where.inputs[1], "MatMul"))
+        if found is not None:
+            return Masked(found, where.inputs[0], where.inputs[2])
+    return None
 
 
 @dataclasses.dataclass(frozen=True)

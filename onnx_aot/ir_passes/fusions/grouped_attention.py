@@ -8,14 +8,13 @@ import torch
 from onnx_aot import dtypes
 from onnx_aot.ir_passes.fusions.attention_pattern import (
     HEADS_LAST,
-    Attention,
     Grouped,
-    attention,
+    Masked,
     grouped,
-    same_shape,
+    masked_attention,
     split_heads,
 )
-from onnx_aot.ir_passes.fusions.matching import dimensions, extent, permutation, single_use
+from onnx_aot.ir_passes.fusions.matching import dimensions, extent, permutation
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
 __all__ = ["GROUPED_ATTENTION"]
@@ -46,26 +45,17 @@ def grouped_attention(node: ir.Node, rewriter: Rewriter) -> bool:
     """
     if permutation(node) != HEADS_LAST:
         return False
-    last = same_shape(rewriter, node.inputs[0])
-    masking = single_use(rewriter, last, "Mul")
-    found = None if last is None else attention(rewriter, last.producer())
-    kept: ir.Value | None = None
-    if found is None and masking is not None and masking.inputs[0] is not None:
-        found = attention(rewriter, masking.inputs[0].producer())
-        kept = masking.inputs[1]
-    if found is None or found.rows_first or rewriter.opset >= 23:
+    masked = masked_attention(rewriter, node.inputs[0])
+    if masked is None or masked.attention.rows_first or rewriter.opset >= 23:
         return False
+    found = masked.attention
     keys, values = grouped(rewriter, found.key), grouped(rewriter, found.value)
     if keys is None or values is None:
         return False
     if (keys.groups, keys.times) != (values.groups, values.times):
         return False
     lift = _Lift(rewriter, keys, found.first)
-    new = _emitted(rewriter, found, keys, values, kept, lift)
-    if not lift.complete():  # something else reads what is in between
-        rewriter.begin()
-        lift = _Lift(rewriter, keys, found.first, through=())
-        new = _emitted(rewriter, found, keys, values, kept, lift)
+    new = _emitted(rewriter, masked, keys, values, lift)
     sizes = dimensions(node.outputs[0])
     if new is None or sizes is None:
         return False
@@ -76,12 +66,12 @@ def grouped_attention(node: ir.Node, rewriter: Rewriter) -> bool:
 
 def _emitted(
     rewriter: Rewriter,
-    found: Attention,
+    masked: Masked,
     keys: Grouped,
     values: Grouped,
-    kept: ir.Value | None,
     lift: _Lift,
 ) -> ir.Value | None:
+    found, kept = masked.attention, masked.rows
     like = found.first
     query = lift.heads(found.query)
     key = lift.group(keys.value)
@@ -109,7 +99,7 @@ def _emitted(
     result = ir.Shape([*query.shape[:4], value.shape[4]])
     attended = rewriter.emit("MatMul", [weights, value], like=like, shape=result)
     if others[1] is not None:
-        attended = rewriter.emit("Mul", [attended, others[1]], like=like, shape=result)
+        attended = masked.emitted(rewriter, attended, others[1], result)
     moved = ir.Shape([result[axis] for axis in (0, 3, 1, 2, 4)])
     perm = {"perm": [0, 3, 1, 2, 4]}
     return rewriter.emit("Transpose", [attended], perm, like=like, shape=moved)
@@ -122,40 +112,25 @@ class _Lift:
         rewriter: Emits them.
         keys: How many groups there are, and how many heads each has.
         like: The node whose metadata new ones get.
-        through: Operators that are repeated in five dimensions, as far up as possible; what comes
-            before gets a Reshape.
     """
 
-    def __init__(
-        self, rewriter: Rewriter, keys: Grouped, like: ir.Node, through: tuple[str, ...] = LIFTED
-    ) -> None:
+    def __init__(self, rewriter: Rewriter, keys: Grouped, like: ir.Node) -> None:
         self._rewriter = rewriter
         self._groups = keys.groups
         self._times = keys.times
         self._like = like
-        self._through = through
         self._done: dict[ir.Value, ir.Value] = {}
-        self._repeated: dict[ir.Node, None] = {}
-
-    def complete(self) -> bool:
-        """Whether nothing but what was repeated reads the results of what was repeated."""
-        return all(
-            reader in self._repeated or len(value.uses()) == 1
-            for node in self._repeated
-            for value in node.outputs
-            for reader in value.consumers()
-        )
 
     def constant(self, tensor: torch.Tensor, like: ir.Value) -> ir.Value:
         return self._rewriter.initializer(tensor.to(dtypes.to_torch(like.dtype)))
 
     def heads(self, value: ir.Value) -> ir.Value | None:
         """Of queries: the heads are taken apart."""
-        return self._lifted(value, self._groups, self._times)
+        return self._of(value, self._groups, self._times)
 
     def group(self, value: ir.Value) -> ir.Value | None:
         """Of keys and values: each group has one."""
-        return self._lifted(value, self._groups, 1)
+        return self._of(value, self._groups, 1)
 
     def shared(self, value: ir.Value) -> ir.Value | None:
         """Of what is the same for all heads, or one for all."""
@@ -171,6 +146,36 @@ class _Lift:
         shape = ir.Shape([*value.shape[:-3], 1, *value.shape[-3:]])
         return self._rewriter.emit("Unsqueeze", [value, axes], like=self._like, shape=shape)
 
+    def _of(self, value: ir.Value, groups: int, times: int) -> ir.Value | None:
+        sizes = dimensions(value)
+        if sizes is None or len(sizes) != 4 or sizes[1] != groups * times:
+            return None
+        if self._read_elsewhere(value, groups * times):
+            assert value.shape is not None
+            shape = ir.Shape([value.shape[0], groups, times, *value.shape[2:]])
+            return self._apart(value, groups, times, shape)
+        return self._lifted(value, groups, times)
+
+    def _read_elsewhere(self, root: ir.Value, heads: int) -> bool:
+        """Whether what would be repeated is needed as it is, too."""
+        nodes: dict[ir.Node, None] = {}
+        values: dict[ir.Value, None] = {}
+        pending = [root]
+        while pending:
+            value = pending.pop()
+            node = value.producer()
+            values[value] = None
+            if node is None or node in nodes or split_heads(self._rewriter, value) is not None:
+                continue
+            if node.op_type in LIFTED and not node.domain:
+                nodes[node] = None
+                pending += [v for v in node.inputs if v is not None and _has_heads(v, heads)]
+        return any(
+            value.is_graph_output()
+            or sum(reader not in nodes for reader in value.consumers()) > (value is root)
+            for value in values
+        )
+
     def _lifted(self, value: ir.Value, groups: int, times: int) -> ir.Value | None:
         if value not in self._done:
             new = self._made(value, groups, times)
@@ -181,8 +186,7 @@ class _Lift:
 
     def _made(self, value: ir.Value, groups: int, times: int) -> ir.Value | None:
         rewriter, node, sizes = self._rewriter, value.producer(), dimensions(value)
-        if sizes is None or len(sizes) != 4 or sizes[1] != groups * times:
-            return None
+        assert sizes is not None
         assert value.shape is not None
         shape = ir.Shape([value.shape[0], groups, times, *value.shape[2:]])
         split = split_heads(rewriter, value)
@@ -194,7 +198,7 @@ class _Lift:
             apart = rewriter.emit("Reshape", inputs, like=self._like, shape=rows_first)
             perm = {"perm": [0, 2, 3, 1, 4]}
             return rewriter.emit("Transpose", [apart], perm, like=node, shape=shape)
-        if node is not None and not node.domain and node.op_type in self._through:
+        if node is not None and not node.domain and node.op_type in LIFTED:
             outputs = self._repeat(node, groups, times)
             if outputs is not None:
                 return outputs[node.outputs.index(value)]
@@ -223,7 +227,7 @@ class _Lift:
                 return None
             if node.op_type == "Split" and index == 1:
                 inputs.append(operand)  # the lengths
-            elif len(sizes) == 4 and sizes[1] == groups * times:
+            elif _has_heads(operand, groups * times):
                 inputs.append(self._lifted(operand, groups, times))
             else:
                 inputs.append(self.shared(operand))
@@ -241,8 +245,12 @@ class _Lift:
             assert old.shape is not None
             new.shape = ir.Shape([old.shape[0], groups, times, *old.shape[2:]])
             self._done[old] = new
-        self._repeated[node] = None
         return outputs
+
+
+def _has_heads(value: ir.Value, heads: int) -> bool:
+    sizes = dimensions(value)
+    return sizes is not None and len(sizes) == 4 and sizes[1] == heads
 
 
 GROUPED_ATTENTION = Rule("grouped_attention", ("Transpose",), grouped_attention, exact=False)

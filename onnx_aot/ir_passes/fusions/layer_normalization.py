@@ -75,11 +75,14 @@ def _found(rewriter: Rewriter, node: ir.Node | None) -> _Norm | None:
     if found is not None or node.op_type not in ("Mul", "Add"):
         return found
     for inner, other in either(node):
+        producer = inner.producer()
+        if producer is None or producer.op_type not in ("Div", "Mul", "Add"):
+            continue
         if not rewriter.only_use(inner):
             continue
-        found = _found(rewriter, inner.producer()) if node.op_type == "Add" else None
-        if node.op_type == "Mul" and inner.producer() is not None:
-            found = _normalized(rewriter, inner.producer())
+        found = _found(rewriter, producer) if node.op_type == "Add" else None
+        if node.op_type == "Mul":
+            found = _normalized(rewriter, producer)
         if found is None or found.bias is not None or dimensions(other) != found.sizes:
             continue
         if node.op_type == "Mul":

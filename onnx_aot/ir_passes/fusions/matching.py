@@ -38,6 +38,7 @@ class Product:
 
 
 MOST_FACTORS = 8
+PRODUCTS = ("Mul", "Div", "Pow")
 
 
 def number(rewriter: Rewriter, value: ir.Value | None) -> float | None:
@@ -84,9 +85,9 @@ def product(rewriter: Rewriter, root: ir.Node) -> Product | None:
                 found.number *= constant
                 continue
             node = entry.producer()
-            if node is None or node.domain or not rewriter.only_use(entry):
-                found.factors.append(entry)
-            elif node.op_type in ("Mul", "Div", "Pow"):
+            # only then the uses: a value that all layers read has very many
+            is_product = node is not None and node.op_type in PRODUCTS and not node.domain
+            if is_product and node is not None and rewriter.only_use(entry):
                 pending.append(node)
             else:
                 found.factors.append(entry)

@@ -87,8 +87,10 @@ def root_mean_square(node: ir.Node, rewriter: Rewriter) -> bool:
     The square may be ``Mul(x, x)``.
     """
     norm = _norm(rewriter, node)
-    if norm is None or norm.canonical:
-        return False
+    if norm is None or norm.canonical or norm.x.dtype == ir.DataType.DOUBLE:
+        return False  # ONNX Runtime's kernel is less exact than doubles are
+    if rewriter.opset >= 23 and _trailing(norm):
+        return False  # ``rms_normalization`` takes it, here or at the product with the weight
     mean = norm.first.outputs[0].consumers()[0]
     added = mean.outputs[0].consumers()[0]
     root = norm.root
@@ -134,8 +136,10 @@ def rms_normalization(node: ir.Node, rewriter: Rewriter) -> bool:
     for normalized, weight in either(node):
         cast = single_use(rewriter, normalized, "Cast")
         inner = cast.inputs[0] if cast is not None else normalized
-        producer = inner.producer() if inner is not None and rewriter.only_use(inner) else None
+        producer = None if inner is None else inner.producer()
         if producer is None or producer.domain or producer.op_type not in ("Mul", "Div"):
+            continue
+        if not rewriter.only_use(producer.outputs[0]):
             continue
         norm = _norm(rewriter, producer)
         if norm is None or not _is_weight(norm, weight):

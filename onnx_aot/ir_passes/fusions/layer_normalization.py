@@ -76,8 +76,8 @@ def _found(rewriter: Rewriter, node: ir.Node | None) -> _Norm | None:
         return found
     for inner, other in either(node):
         producer = inner.producer()
-        if producer is None or producer.op_type not in ("Div", "Mul", "Add"):
-            continue
+        if producer is None or producer.op_type not in ("Div", "Mul"):
+            continue  # so a chain of sums is not followed
         if not rewriter.only_use(inner):
             continue
         found = _found(rewriter, producer) if node.op_type == "Add" else None

@@ -16,7 +16,7 @@ import onnx_aot
 from onnx_aot.dtypes import TOLERANCES, Tolerance
 from onnx_aot.ir_passes.rules import RULES
 
-__all__ = ["Row", "check", "close", "parametrize", "same_with_and_without"]
+__all__ = ["Row", "check", "close", "export", "parametrize", "same_with_and_without"]
 
 FUSIONS = {r.name for r in RULES if "fusions" in r.apply.__module__}
 SIZES = ((2, 5), (3, 1))

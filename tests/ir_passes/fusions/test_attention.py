@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.ir_passes.fusions.rows import Row, check, parametrize, same_with_and_without
+from onnx_aot.ir_passes import run_passes
+from tests.ir_passes.fusions.rows import (
+    Row,
+    check,
+    export,
+    parametrize,
+    same_with_and_without,
+)
 
 HEADS, GROUPS, WIDTH = 4, 2, 8
 FREQUENCIES = 1.0 / 10.0 ** (torch.arange(0, WIDTH, 2) / WIDTH)
@@ -195,6 +203,32 @@ SPECIAL = [
 @parametrize([*ROTATIONS, *ATTENTION, *SPECIAL])
 def test_attention(row: Row) -> None:
     check(row)
+
+
+@pytest.mark.parametrize("opset", [20, 23])
+def test_visits_grow_with_the_layers(opset: int) -> None:
+    """All layers share rotations and a mask, which has many readers."""
+
+    def layers(count: int) -> Callable[..., Any]:
+        def forward(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+            mask = rows_and_keys(keep)
+            for _ in range(count):
+                keys, values = repeated(rotated(heads(k))), repeated(heads(v))
+                y = F.scaled_dot_product_attention(rotated(heads(q)), keys, values, mask)
+                q = q + together(y)
+                k, v = k + q[..., : GROUPS * WIDTH], v + q[..., GROUPS * WIDTH :]
+            return q
+
+        return forward
+
+    visits = []
+    for count in (2, 8):
+        program = export(Row("", layers(count), projected, {}, opset=opset))
+        nodes = len(program.model.graph)
+        outcome = run_passes(program.model)
+        assert outcome.counts["attention" if opset == 23 else "grouped_attention"] == count
+        visits.append(outcome.visits / nodes)
+    assert visits[1] <= 1.1 * visits[0] <= 6
 
 
 @settings(max_examples=10)

@@ -21,6 +21,11 @@ from onnx_aot.ir_passes.cleanups.fold_batch_norm import FOLD_BATCH_NORM
 from onnx_aot.ir_passes.cleanups.fold_constants import FOLD_CONSTANTS, FOLD_ROUNDED_CONSTANTS
 from onnx_aot.ir_passes.fusions.activations import HARD_SWISH, MISH
 from onnx_aot.ir_passes.fusions.attention import ATTENTION, ATTENTION_OF_HEADS
+from onnx_aot.ir_passes.fusions.contrib import (
+    GROUP_QUERY_ATTENTION,
+    MICROSOFT_ROTARY_EMBEDDING,
+    MULTI_HEAD_ATTENTION,
+)
 from onnx_aot.ir_passes.fusions.gelu import GELU
 from onnx_aot.ir_passes.fusions.grouped_attention import GROUPED_ATTENTION
 from onnx_aot.ir_passes.fusions.layer_normalization import LAYER_NORMALIZATION
@@ -29,7 +34,7 @@ from onnx_aot.ir_passes.fusions.rms_normalization import RMS_NORMALIZATION, ROOT
 from onnx_aot.ir_passes.fusions.rotary_embedding import ROTARY_EMBEDDING, ROTATED_HALVES
 from onnx_aot.ir_passes.rewriter import Rule
 
-__all__ = ["RULES"]
+__all__ = ["CONTRIB_RULES", "RULES"]
 
 RULES: tuple[Rule, ...] = (
     FOLD_CONSTANTS,  # first: what is a constant needs no other rule
@@ -49,4 +54,10 @@ RULES: tuple[Rule, ...] = (
     ATTENTION,  # before the next, which is for opsets without it
     GROUPED_ATTENTION,
     ATTENTION_OF_HEADS,
+)
+
+CONTRIB_RULES: tuple[Rule, ...] = (  # with contrib_ops=True, before those above
+    MICROSOFT_ROTARY_EMBEDDING,
+    GROUP_QUERY_ATTENTION,  # before the next, which computes what causal masks leave out
+    MULTI_HEAD_ATTENTION,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import onnx_ir as ir
 import torch
@@ -18,11 +19,13 @@ from onnx_aot.ir_passes.fusions.attention_pattern import (
 from onnx_aot.ir_passes.fusions.matching import dimensions, extent, permutation
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
-__all__ = ["ATTENTION", "ATTENTION_OF_HEADS"]
+__all__ = ["ATTENTION", "ATTENTION_OF_HEADS", "Flat", "every_row", "flat_attention"]
+
+Build = Callable[[Rewriter, Attention, "Flat", "Flat", "Flat"], ir.Value | None]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Flat:
+class Flat:
     """``[batch, rows, heads * width]``."""
 
     value: ir.Value
@@ -47,25 +50,40 @@ def attention_node(node: ir.Node, rewriter: Rewriter) -> bool:
     may be rotated by ``RotaryEmbedding``, which takes heads apart likewise. A mask that rows
     without keys are multiplied with loses a dimension.
     """
+    return flat_attention(node, rewriter, _one_node)
+
+
+def _one_node(
+    rewriter: Rewriter, found: Attention, query: Flat, key: Flat, value: Flat
+) -> ir.Value | None:
+    attributes = {"q_num_heads": query.heads, "kv_num_heads": key.heads, "scale": found.scale}
+    inputs = [query.value, key.value, value.value, every_row(rewriter, found)]
+    return rewriter.emit("Attention", inputs, attributes, like=found.first)
+
+
+def flat_attention(node: ir.Node, rewriter: Rewriter, build: Build) -> bool:
+    """Attention by one operator that takes heads apart, where a Transpose is the last node of one.
+
+    Args:
+        node: The Transpose that puts heads behind rows.
+        rewriter: Emits.
+        build: Emits the operator for queries, keys and values of three dimensions, and gives
+            ``[batch, rows, heads * width]``, or None.
+    """
     if permutation(node) != HEADS_LAST:
         return False
     masked = masked_attention(rewriter, node.inputs[0])
-    if masked is None:
+    sizes, flat = dimensions(node.outputs[0]), _whole(node.outputs[0])
+    if masked is None or sizes is None or flat is None or not _takes(masked.attention):
         return False
     found, kept = masked.attention, masked.rows
-    sizes = dimensions(node.outputs[0])
-    if sizes is None or not _takes(found):
-        return False
     parts = _flat_parts(rewriter, found)
     if parts is None or (kept is not None and (dimensions(kept) or [0, 0])[1:2] != [1]):
         return False
-    query, key, value = parts
-    attributes = {"q_num_heads": query.heads, "kv_num_heads": key.heads, "scale": found.scale}
-    inputs = [query.value, key.value, value.value, _bias(rewriter, found)]
-    flat = _whole(node.outputs[0])
-    if flat is None:
+    new = build(rewriter, found, *parts)
+    if new is None:
         return False
-    new = rewriter.emit("Attention", inputs, attributes, like=found.first, shape=flat)
+    new.shape = flat
     if kept is not None:
         assert kept.shape is not None
         axes = rewriter.initializer(torch.tensor([1], dtype=torch.int64))
@@ -96,7 +114,7 @@ def attention_of_heads(node: ir.Node, rewriter: Rewriter) -> bool:
     if _ends_flat(rewriter, node.outputs[0], found):
         return False
     key, value = _shared_heads(rewriter, found)
-    inputs = [found.query, key, value, _bias(rewriter, found)]
+    inputs = [found.query, key, value, every_row(rewriter, found)]
     attributes = {"scale": found.scale}
     rewriter.replace(
         node.outputs[0], rewriter.emit("Attention", inputs, attributes, like=found.first)
@@ -116,7 +134,7 @@ def _takes(found: Attention) -> bool:
     return len(bias) in (2, 4) and bias[-1] == keys and bias[-2] in (1, rows)
 
 
-def _bias(rewriter: Rewriter, found: Attention) -> ir.Value | None:
+def every_row(rewriter: Rewriter, found: Attention) -> ir.Value | None:
     """For every row, which ONNX Runtime wants; the expansion is one for all layers."""
     bias, sizes = found.bias, dimensions(found.bias)
     rows = (dimensions(found.query) or [1, 1, 1])[2]
@@ -139,7 +157,7 @@ def _shared_heads(rewriter: Rewriter, found: Attention) -> tuple[ir.Value, ir.Va
     return key.value, value.value
 
 
-def _flat_parts(rewriter: Rewriter, found: Attention) -> tuple[_Flat, _Flat, _Flat] | None:
+def _flat_parts(rewriter: Rewriter, found: Attention) -> tuple[Flat, Flat, Flat] | None:
     key, value = _shared_heads(rewriter, found)
     query = _flat(rewriter, found.query)
     flat_key = _flat(rewriter, key, found.rows_first)
@@ -151,28 +169,37 @@ def _flat_parts(rewriter: Rewriter, found: Attention) -> tuple[_Flat, _Flat, _Fl
     return query, flat_key, flat_value
 
 
-def _flat(rewriter: Rewriter, value: ir.Value, rows_first: bool = False) -> _Flat | None:
+def _flat(rewriter: Rewriter, value: ir.Value, rows_first: bool = False) -> Flat | None:
     split = split_heads(rewriter, value, rows_first)
     if split is not None:
-        return _Flat(split.source, split.heads)
+        return Flat(split.source, split.heads)
     rotary = None if rows_first else _rotary(rewriter, value)
     if rotary is None:
         return None
     split = split_heads(rewriter, rotary.inputs[0])
     if split is None or "num_heads" in rotary.attributes:
         return None
-    attributes = {**rotary.attributes, "num_heads": ir.AttrInt64("num_heads", split.heads)}
+    attributes = dict(rotary.attributes)
+    if not rotary.domain:
+        attributes["num_heads"] = ir.AttrInt64("num_heads", split.heads)
     inputs = [split.source, *rotary.inputs[1:]]
     new = rewriter.emit(
-        "RotaryEmbedding", inputs, attributes, like=rotary, shape=split.source.shape
+        "RotaryEmbedding",
+        inputs,
+        attributes,
+        like=rotary,
+        shape=split.source.shape,
+        domain=rotary.domain,
     )
-    return _Flat(new, split.heads)
+    return Flat(new, split.heads)
 
 
 def _rotary(rewriter: Rewriter, value: ir.Value) -> ir.Node | None:
-    """A RotaryEmbedding that only the attention reads, directly or repeated."""
-    rotary = rewriter.producer(value, "RotaryEmbedding")
-    return rotary if rotary is not None and rewriter.only_use(value) else None
+    """A RotaryEmbedding, ONNX's or ONNX Runtime's, that only the attention reads."""
+    rotary = value.producer()
+    if rotary is None or rotary.op_type != "RotaryEmbedding":
+        return None
+    return rotary if rewriter.only_use(value) else None
 
 
 def _whole(value: ir.Value) -> ir.Shape | None:

@@ -11,13 +11,13 @@ from onnx_aot import dtypes
 from onnx_aot.ir_passes.fusions.matching import dimensions, either, extent, number, single_use
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
-__all__ = ["ROTARY_EMBEDDING", "ROTATED_HALVES"]
+__all__ = ["ROTARY_EMBEDDING", "ROTATED_HALVES", "Rotation", "once", "rotation"]
 
-HEADS, ROWS = 1, 2
+ROWS = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class _Rotation:
+class Rotation:
     """Of ``x [..., 2 * half]``."""
 
     x: ir.Value
@@ -27,7 +27,8 @@ class _Rotation:
     first: ir.Node
 
 
-def _rotation(rewriter: Rewriter, node: ir.Node) -> _Rotation | None:
+def rotation(rewriter: Rewriter, node: ir.Node) -> Rotation | None:
+    """The rotation that a sum is the last node of."""
     for straight, turned in either(node):
         product = single_use(rewriter, straight, "Mul")
         for rotated, sin in either(single_use(rewriter, turned, "Mul")):
@@ -38,7 +39,7 @@ def _rotation(rewriter: Rewriter, node: ir.Node) -> _Rotation | None:
             for x, cos in either(product):
                 if x is found[0]:
                     assert product is not None
-                    return _Rotation(x, cos, sin, found[1], product)
+                    return Rotation(x, cos, sin, found[1], product)
     return None
 
 
@@ -103,7 +104,7 @@ def rotated_halves(node: ir.Node, rewriter: Rewriter) -> bool:
         low, high = Split(x)
         y = Add(Mul(x, cos), Mul(Concat(high, low), signed))
     """
-    found = _rotation(rewriter, node)
+    found = rotation(rewriter, node)
     if found is None or rewriter.opset < 18:
         return False
     x, half, like = found.x, found.half, found.first
@@ -143,13 +144,12 @@ def rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
 
     ``x`` is ``[batch, heads, rows, 2 * half]``. Both halves of the caches must be the same value.
     """
-    found = _rotation(rewriter, node)
-    sizes = None if found is None else dimensions(found.x)
-    if found is None or sizes is None or len(sizes) != 4:
+    found = rotation(rewriter, node)
+    if found is None:
         return False
     caches = []
     for value in (found.cos, found.sin):
-        cache = _cache(rewriter, value, found, sizes)
+        cache = _cache(rewriter, value, found)
         if cache is None:
             return False
         caches.append(cache)
@@ -158,20 +158,26 @@ def rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _cache(
-    rewriter: Rewriter, value: ir.Value, found: _Rotation, sizes: list[int | str]
-) -> ir.Value | None:
-    """``[batch, rows, half]`` of a cosine or sine ``[batch or 1, 1, rows, 2 * half]``."""
-    given = dimensions(value)
+def once(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | None:
+    """``[batch or 1, rows, half]`` of a cosine or sine ``[batch or 1, 1, rows, 2 * half]``."""
+    given, sizes = dimensions(value), dimensions(found.x)
     unsqueeze = rewriter.producer(value, "Unsqueeze")
     axes = None if unsqueeze is None else rewriter.constant(unsqueeze.inputs[1])
     if given is None or unsqueeze is None or axes is None or axes.tolist() not in ([1], [-3]):
         return None
-    if len(given) != 4 or given[ROWS:] != sizes[ROWS:] or given[0] not in (1, sizes[0]):
+    if len(given) != 4 or sizes is None or len(sizes) != 4:
+        return None
+    if given[ROWS:] != sizes[ROWS:] or given[0] not in (1, sizes[0]):
         return None
     inner = unsqueeze.inputs[0]
     half = None if inner is None else _first_half(rewriter, inner, found.half)
-    if half is None or half.shape is None:
+    return half if half is not None and half.shape is not None else None
+
+
+def _cache(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | None:
+    """``[batch, rows, half]``, as the operator wants it."""
+    half, given, sizes = once(rewriter, value, found), dimensions(value), dimensions(found.x)
+    if half is None or half.shape is None or given is None or sizes is None:
         return None
     if given[0] == sizes[0]:
         return half

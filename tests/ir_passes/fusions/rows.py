@@ -14,11 +14,11 @@ from torch import nn
 
 import onnx_aot
 from onnx_aot.dtypes import TOLERANCES, Tolerance
-from onnx_aot.ir_passes.rules import RULES
+from onnx_aot.ir_passes import CONTRIB_RULES, RULES
 
 __all__ = ["Row", "check", "close", "export", "parametrize", "same_with_and_without"]
 
-FUSIONS = {r.name for r in RULES if "fusions" in r.apply.__module__}
+FUSIONS = {r.name for r in (*RULES, *CONTRIB_RULES) if "fusions" in r.apply.__module__}
 SIZES = ((2, 5), (3, 1))
 
 
@@ -34,6 +34,7 @@ class Row:
         operators: How many nodes of an operator there are at the end.
         opset: Of the model.
         dynamic: Axes of each input that are batch and length.
+        contrib_ops: As the option.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Row:
     operators: dict[str, int] = dataclasses.field(default_factory=dict)
     opset: int = 20
     dynamic: tuple[dict[int, str], ...] = ({0: "batch", 1: "length"},)
+    contrib_ops: bool = False
 
 
 def parametrize(rows: list[Row]) -> Any:
@@ -69,7 +71,7 @@ def close(found: Any, wanted: Any) -> None:
 def check(row: Row) -> None:
     """The fusions fire as the row says, and outputs are eager's at two sizes."""
     program = export(row)
-    counts = program.optimize()
+    counts = program.optimize(contrib_ops=row.contrib_ops)
     fired = {name: n for name, n in counts.items() if name in FUSIONS}
     assert fired == row.fires, fired
     found = collections.Counter(node.op_type for node in program.model.graph)
@@ -88,6 +90,6 @@ def same_with_and_without(row: Row) -> None:
     program = export(row)
     args = row.inputs(*SIZES[0])
     before = program(*args)
-    program.optimize()
+    program.optimize(contrib_ops=row.contrib_ops)
     for after, wanted in zip(program(*args), before, strict=True):
         close(after, wanted)

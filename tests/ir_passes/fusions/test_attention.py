@@ -10,8 +10,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
+import onnx_aot
+from onnx_aot.errors import InvalidOptionError
 from onnx_aot.ir_passes import run_passes
 from tests.ir_passes.fusions.rows import (
     Row,
@@ -107,6 +109,7 @@ def attention(
     operators: dict[str, int],
     opset: int = 20,
     flat: bool = True,
+    contrib_ops: bool = False,
     mask: Callable[[Tensor], Tensor | None] = lambda keep: keep[:, None, None],
     **options: Any,
 ) -> Row:
@@ -120,7 +123,7 @@ def attention(
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask(keep), **options)
         return together(y) if flat else y
 
-    return Row(name, forward, projected, fires, operators, opset)
+    return Row(name, forward, projected, fires, operators, opset, contrib_ops=contrib_ops)
 
 
 def rows_and_keys(keep: Tensor) -> Tensor:
@@ -188,6 +191,13 @@ def by_hand(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
     return together((q @ k.transpose(-1, -2) / WIDTH**0.5).softmax(-1) @ v)
 
 
+def heads_of_their_own(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
+    mask = keep[:, None, None].expand(-1, 1, keep.shape[1], -1)
+    q, k, v = (heads(x[..., : GROUPS * WIDTH]) for x in (q, k, v))
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return y.transpose(1, 2).flatten(2)
+
+
 SPECIAL = [
     Row("cached", cached, projected, {"rotated_halves": 2, "grouped_attention": 1}, {"Split": 2}),
     Row("cached, 23", cached, projected, {"rotary_embedding": 2, "attention_of_heads": 1},
@@ -198,6 +208,45 @@ SPECIAL = [
     Row("by hand", by_hand, projected, {"grouped_attention": 1}, BROADCAST),
     Row("by hand, 23", by_hand, projected, {"attention": 1}, ONE, opset=23),
 ]  # fmt: skip
+
+
+def above_diagonal(keep: Tensor) -> Tensor:
+    """Not causal: every query sees one key more."""
+    index = torch.arange(keep.shape[1])
+    return (index <= index[:, None] + 1) & keep[:, None, None]
+
+
+# --- operators of ONNX Runtime -------------------------------------------------------------------
+
+GQA = {"GroupQueryAttention": 1, "MatMul": 0, "Softmax": 0}
+CONTRIB = [
+    attention("causal", mask=nothing, is_causal=True, fires={"group_query_attention": 1},
+              operators={**GQA, "Where": 0}, contrib_ops=True),
+    attention("causal and padding", mask=rows_and_keys, rotate=True, operators=GQA,
+              fires={"microsoft_rotary_embedding": 2, "group_query_attention": 1},
+              contrib_ops=True),
+    attention("causal, 23", mask=rows_and_keys, rotate=True, operators=GQA, opset=23,
+              fires={"rotary_embedding": 2, "group_query_attention": 1}, contrib_ops=True),
+    attention("padding", fires={"grouped_attention": 1}, operators={"Softmax": 1},
+              contrib_ops=True),
+    attention("above the diagonal", mask=above_diagonal, fires={"grouped_attention": 1},
+              operators={"Softmax": 1}, contrib_ops=True),
+    Row("heads of their own", heads_of_their_own, projected, {"multi_head_attention": 1},
+        {"MultiHeadAttention": 1, "Softmax": 0}, contrib_ops=True),
+    Row("heads of their own, 23", heads_of_their_own, projected, {"attention": 1},
+        {"Attention": 1}, opset=23, contrib_ops=True),
+]  # fmt: skip
+
+
+@parametrize(CONTRIB)
+def test_contrib_ops(row: Row) -> None:
+    check(row)
+
+
+@pytest.mark.parametrize("given", [{"contrib_ops": True, "target": None}, {"contrib_ops": 2}])
+def test_contrib_ops_are_for_onnxruntime(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOptionError, match="contrib_ops is"):
+        onnx_aot.export(nn.Linear(2, 3), (torch.ones(1, 2),), **given)
 
 
 @parametrize([*ROTATIONS, *ATTENTION, *SPECIAL])
@@ -250,4 +299,7 @@ def test_with_and_without(data: st.DataObject, opset: int) -> None:
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask(keep))
         return y.transpose(1, 2).flatten(2) if flat else y
 
-    same_with_and_without(Row("drawn", forward, projected, {}, opset=opset))
+    contrib_ops = data.draw(st.booleans())
+    same_with_and_without(
+        Row("drawn", forward, projected, {}, opset=opset, contrib_ops=contrib_ops)
+    )

@@ -338,6 +338,8 @@ class Rewriter:
             node.graph.remove(node)
         self._name(made, name)
         for value in left:
+            if value.is_initializer() and not value.uses() and not _is_interface(value):
+                del self._model.graph.initializers[str(value.name)]
             readers = value.consumers()
             around.update(dict.fromkeys(readers if len(readers) == 1 else ()))
             producer = value.producer()
@@ -444,6 +446,10 @@ def _dies(
         if value.is_graph_output() or any(user not in dead for user in value.consumers()):
             return False
     return True
+
+
+def _is_interface(value: ir.Value) -> bool:
+    return value.is_graph_input() or value.is_graph_output()
 
 
 def _size(value: ir.Value) -> int:

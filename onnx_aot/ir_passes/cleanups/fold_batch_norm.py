@@ -84,18 +84,17 @@ def _scale_outputs(
     group: int, epsilon: float, weight: torch.Tensor, scale: torch.Tensor, var: torch.Tensor
 ) -> torch.Tensor:
     """Weights of a convolution, or of Gemm: [outputs, ...]."""
-    factor = _factor(epsilon, scale, var).to(weight.dtype)
-    return weight * factor.reshape(-1, *[1] * (weight.ndim - 1))
+    factor = _factor(epsilon, scale, var).reshape(-1, *[1] * (weight.ndim - 1))
+    return (weight.double() * factor).to(weight.dtype)  # rounded once
 
 
 def _scale_transposed(
     group: int, epsilon: float, weight: torch.Tensor, scale: torch.Tensor, var: torch.Tensor
 ) -> torch.Tensor:
     """Weights of a transposed convolution: [inputs, outputs / groups, ...]."""
-    factor = _factor(epsilon, scale, var).to(weight.dtype)
-    by_group = weight.reshape(group, -1, *weight.shape[1:])
-    wide = factor.reshape(group, 1, -1, *[1] * (weight.ndim - 2))
-    return (by_group * wide).reshape(weight.shape)
+    by_group = weight.double().reshape(group, -1, *weight.shape[1:])
+    factor = _factor(epsilon, scale, var).reshape(group, 1, -1, *[1] * (weight.ndim - 2))
+    return (by_group * factor).reshape(weight.shape).to(weight.dtype)
 
 
 def _shifted(

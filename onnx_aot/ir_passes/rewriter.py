@@ -19,6 +19,13 @@ from onnx_aot.metadata_keys import APART, FUSED, INPUT_KIND
 
 __all__ = ["Change", "Emitted", "RefusedError", "Rewriter", "Rule", "dead_after"]
 
+_SIZE_ARITHMETIC = (
+    "Add Cast Concat Constant Div Gather Identity Max Min Mod Mul Neg Shape Size Slice Squeeze Sub "
+    "Unsqueeze"
+)
+SIZE_ARITHMETIC = frozenset(_SIZE_ARITHMETIC.split())
+"""What sizes are worked out with."""
+
 Shape = ir.Shape | Sequence[int | ir.SymbolicDim | None] | None
 
 
@@ -87,6 +94,7 @@ class Rewriter:
         self._function: ir.Graph | None = None
         self._function_constants: dict[Any, ir.Value] = {}
         self._change = Change()
+        self._of_shapes: dict[ir.Value, bool] = {}
         self.opset = 0
         self.enter(model.graph, None)
 
@@ -142,6 +150,33 @@ class Rewriter:
         node = value.producer()
         (use,) = uses
         return node is None or use[0].graph is node.graph
+
+    def of_shapes(self, value: ir.Value | None) -> bool:
+        """Whether a value is worked out of shapes and constants alone.
+
+        Then a node that takes it for a shape is there for its result. Others may be there to fail,
+        as runtime checks are, which shapes that were recorded would hide.
+        """
+        pending = [value]
+        passed: list[ir.Value] = []
+        pure = True
+        while pending and pure:
+            found = pending.pop()
+            if found is None or found in self._of_shapes or found.const_value is not None:
+                pure = found is None or self._of_shapes.get(found, True)
+                continue
+            node = found.producer()
+            pure = node is not None and node.op_type in SIZE_ARITHMETIC and not node.domain
+            if node is not None and pure:
+                passed.append(found)
+                self._of_shapes[found] = True
+                pending.extend(node.inputs if node.op_type not in ("Shape", "Size") else ())
+        if not pure:  # also of what was passed on the way: looked at again when it is asked for
+            for found in passed:
+                del self._of_shapes[found]
+            if value is not None:
+                self._of_shapes[value] = False
+        return pure
 
     # --- changing --------------------------------------------------------------------------------
 
@@ -234,8 +269,11 @@ class Rewriter:
         tensor = tensor.detach()
         key = content_key(tensor) if tensor.numel() <= SMALL else None
         if key is not None:
-            known = self._known_constants().get(key) or self._change.contents.get(key)
+            known = self._change.contents.get(key)
             if known is not None:
+                return known
+            known = self._known_constants().get(key)
+            if known is not None and _is_there(known):
                 return known
         data = tensor_adapters.TorchTensor(tensor.contiguous())
         value = ir.Value(
@@ -400,7 +438,7 @@ class Rewriter:
         else:
             self._model.graph.register_initializer(value)
         if tensor is not None and tensor.numel() <= SMALL:
-            self._known_constants().setdefault(content_key(tensor), value)
+            self._known_constants()[content_key(tensor)] = value
 
     def _unique(self, wanted: str) -> str:
         """A name that no value of the model has."""
@@ -412,6 +450,12 @@ class Rewriter:
             name = f"{wanted}_{number}"
         self._names.add(name)
         return name
+
+
+def _is_there(constant: ir.Value) -> bool:
+    """Whether a constant that was known once has not been removed since."""
+    node = constant.producer()
+    return constant.is_initializer() if node is None else node.graph is not None
 
 
 def dead_after(root: ir.Node, change: Change) -> dict[ir.Node, None]:

@@ -17,8 +17,27 @@ Nothing is changed until the function returns True, so a rule may emit and then 
 
 from __future__ import annotations
 
+from onnx_aot.ir_passes.cleanups.casts import MERGE_CASTS
+from onnx_aot.ir_passes.cleanups.convolutions import ADD_TO_CONV_BIAS, PAD_INTO_WINDOWS
 from onnx_aot.ir_passes.cleanups.fold_batch_norm import FOLD_BATCH_NORM
 from onnx_aot.ir_passes.cleanups.fold_constants import FOLD_CONSTANTS, FOLD_ROUNDED_CONSTANTS
+from onnx_aot.ir_passes.cleanups.gemm import GEMM_OF_TRANSPOSED, MATMUL_ADD_TO_GEMM
+from onnx_aot.ir_passes.cleanups.no_ops import REMOVE_NO_OPS
+from onnx_aot.ir_passes.cleanups.sizes import (
+    DROP_EXPAND,
+    FOLD_SHAPES,
+    JOIN_SHAPES,
+    SHORTEN_FLOOR_DIVISION,
+)
+from onnx_aot.ir_passes.cleanups.transposes import JOIN_TRANSPOSES
+from onnx_aot.ir_passes.cleanups.views import (
+    CONSTANT_RESHAPE,
+    GATHER_UNSQUEEZED,
+    MERGE_RESHAPES,
+    MERGE_SLICES,
+    MERGE_SQUEEZES,
+    MERGE_TRANSPOSES,
+)
 from onnx_aot.ir_passes.fusions.activations import HARD_SWISH, MISH
 from onnx_aot.ir_passes.fusions.attention import ATTENTION, ATTENTION_OF_HEADS
 from onnx_aot.ir_passes.fusions.contrib import (
@@ -37,8 +56,23 @@ from onnx_aot.ir_passes.rewriter import Rule
 __all__ = ["CONTRIB_RULES", "RULES"]
 
 RULES: tuple[Rule, ...] = (
-    FOLD_CONSTANTS,  # first: what is a constant needs no other rule
-    FOLD_ROUNDED_CONSTANTS,  # likewise
+    REMOVE_NO_OPS,  # first: what is not there needs no other rule
+    FOLD_CONSTANTS,  # likewise of constants
+    FOLD_ROUNDED_CONSTANTS,
+    FOLD_SHAPES,  # sizes before what takes them
+    JOIN_SHAPES,
+    SHORTEN_FLOOR_DIVISION,
+    CONSTANT_RESHAPE,  # before reshapes are joined, which then see constants
+    MERGE_CASTS,
+    MERGE_RESHAPES,
+    MERGE_SQUEEZES,
+    MERGE_TRANSPOSES,
+    MERGE_SLICES,
+    GATHER_UNSQUEEZED,
+    DROP_EXPAND,
+    JOIN_TRANSPOSES,  # after two in a row have become one
+    PAD_INTO_WINDOWS,
+    ADD_TO_CONV_BIAS,  # before batch normalization, which takes the bias along
     FOLD_BATCH_NORM,
     LAYER_NORMALIZATION,
     RMS_NORMALIZATION,  # before the next, which would write it in five nodes
@@ -54,6 +88,8 @@ RULES: tuple[Rule, ...] = (
     ATTENTION,  # before the next, which is for opsets without it
     GROUPED_ATTENTION,
     ATTENTION_OF_HEADS,
+    GEMM_OF_TRANSPOSED,
+    MATMUL_ADD_TO_GEMM,  # last: other patterns have the two apart
 )
 
 CONTRIB_RULES: tuple[Rule, ...] = (  # with contrib_ops=True, before those above

@@ -286,13 +286,14 @@ def _one_product(op: Builder, value: Value, wanted: Sequence[Size]) -> Value | N
     sizes = [op.size(value, first + place) for place in range(spatial)]
     if first == 2 and not isinstance(op.size(value, 1), int):
         return None
-    if not all(isinstance(size, int) and size for size in (*sizes, *wanted)):
-        return None
-    if math.prod((*sizes, *wanted)) > LARGEST_WEIGHTS:  # type: ignore[arg-type]
+    known = [size for size in (*sizes, *wanted) if isinstance(size, int) and size]
+    if len(known) != 2 * spatial or math.prod(known) > LARGEST_WEIGHTS:
         return None
     weights = torch.ones(1, 1)
     for size, count in zip(sizes, wanted, strict=True):
-        weights = torch.kron(weights, op.literal(_window_weights(op, size, count, value.dtype)))
+        along = op.literal(_window_weights(op, size, count, value.dtype))
+        assert along is not None
+        weights = torch.kron(weights, along)
     channels = [op.size(value, 1)] if first == 2 else []
     product = op.MatMul(op.Flatten(value, axis=first), op.constant(weights, value.dtype))
     return op.Reshape(product, op.sizes([-1, *channels, *wanted]))

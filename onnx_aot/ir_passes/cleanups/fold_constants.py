@@ -62,8 +62,8 @@ def _small(
 ) -> torch.Tensor | None:
     try:
         tensor: torch.Tensor = evaluate(*contents)
-    except (NotImplementedError, IndexError, ZeroDivisionError):
-        return None  # the runtime says what is wrong, when it comes to that
+    except (NotImplementedError, IndexError, RuntimeError, ValueError, ZeroDivisionError):
+        return None  # what torch does not do; or the runtime says what is wrong when it runs
     return tensor if tensor.numel() <= SMALL else None
 
 

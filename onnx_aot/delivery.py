@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onnx_aot.capture.dynamic_shapes import DynamicShapes
     from onnx_aot.capture.strategies import Captured
     from onnx_aot.inspection.record import ExportRecord
+    from onnx_aot.ir_passes import Outcome
     from onnx_aot.program.program import ONNXProgram
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "note_inline",
     "note_lossy",
     "note_not_verified",
+    "note_optimized",
     "note_separated",
     "note_unsupported",
 ]
@@ -224,6 +226,17 @@ def note_separated(
             f"the model writes to {', '.join(written)}, and example inputs share memory "
             f"({', '.join(separated)} with one before); inputs of an ONNX model do not, so that a "
             "write to one is not seen in another",
+        )
+
+
+def note_optimized(record: ExportRecord, outcome: Outcome) -> None:
+    """Says what passes and rules did, and which of them failed, in the report."""
+    record.optimizations = outcome.counts
+    for name, reason in outcome.undone.items():
+        note(
+            record,
+            f"the optimization {name} failed and was undone: {reason}. The model is right without "
+            "it",
         )
 
 

@@ -61,8 +61,9 @@ def export(
     unsupported: Literal["error", "emit", "function"] = "error",
     decompose: bool = True,
     report: bool = False,
-    optimize: bool = True,
+    optimize: bool | Literal["safe"] | Collection[str] = True,
     target: Literal["onnxruntime"] | None = "onnxruntime",
+    contrib_ops: bool = False,
     verify: bool = False,
     profile: bool = False,
     dump_exported_program: bool = False,
@@ -118,10 +119,15 @@ def export(
         decompose: False keeps operators without a translation of their own as they were captured,
             as ``"emit"`` does, and does not expand them with torch's rules; for inspection.
         report: True writes a markdown report to ``artifacts_dir``, also when the export fails.
-        optimize: False leaves the translated graph as it is.
+        optimize: True runs all passes and rules on the translated graph; ``"safe"`` those that keep
+            every value as it is; a set of names those alone (docs/optimization.md lists them);
+            False leaves the graph as it is.
         target: ``"onnxruntime"``: what ONNX Runtime's CPU provider has no kernel for, such as most
             of bfloat16, is written so that it runs there: with casts to a wider type around a node,
             or with other operators. None: the graph as the ONNX standard allows it.
+        contrib_ops: True uses operators of the domain ``com.microsoft``, which only ONNX Runtime
+            has, where they are faster: for rotary embeddings and attention. With ``target=None``
+            it is refused.
         verify: True compares the model in ONNX Runtime with the module, outputs and what is written
             to buffers and inputs, on the example inputs and at up to five other sizes within the
             ranges of the dynamic dimensions: the minimum, 1, odd and larger ones.
@@ -194,6 +200,7 @@ def export(
         export_modules_as_functions=export_modules_as_functions,
         optimize=optimize,
         target=target,
+        contrib_ops=contrib_ops,
         metadata=metadata,
         stack_trace_root=None if stack_trace_root is None else os.fspath(stack_trace_root),
         seed=seed,
@@ -265,6 +272,7 @@ def _build(
         note_dropped,
         note_inline,
         note_lossy,
+        note_optimized,
         note_separated,
     )
     from onnx_aot.fx_passes.drop_state import drop_state
@@ -289,7 +297,7 @@ def _build(
         keep_calls_apart(onnx_model, calls, functions)
     if options.optimize:
         with stage(record, "ir_passes"):
-            run_passes(onnx_model)
+            note_optimized(record, run_passes(onnx_model, options.optimize, options.contrib_ops))
     if options.target is not None:
         from onnx_aot.targets import legalize
 

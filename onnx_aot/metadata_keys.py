@@ -11,6 +11,7 @@ __all__ = [
     "CONSTRAINTS",
     "DIMENSIONS",
     "DROPPED_STATE",
+    "FUSED",
     "FX_NODE",
     "INPUT_KIND",
     "INPUT_PERSISTENT",
@@ -61,3 +62,5 @@ DIMENSIONS = "pkg.onnx_aot.dimensions"
 ``relations``: how sizes of inputs depend on others, such as ``y.shape[0] == 2 * x.shape[0]``;
 ``conditions``: under which the model was captured, such as ``x.shape[1] % 2 == 0``."""
 CONSTRAINTS = "pkg.torch.export.ExportedProgram.range_constraints"
+FUSED = "pkg.onnx_aot.fused_nodes"
+"""On nodes that stand for several: the names of these, as a list."""

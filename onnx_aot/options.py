@@ -13,6 +13,7 @@ __all__ = [
     "DEFAULT_OPSET",
     "Options",
     "check_choice",
+    "check_optimize",
     "check_options",
     "check_retired",
     "names_given",
@@ -39,8 +40,9 @@ class Options:
     unsupported: Literal["error", "emit", "function"] = "error"
     decompose: bool = True
     export_modules_as_functions: bool | Collection[type[Any] | str] = False
-    optimize: bool = True
+    optimize: bool | Literal["safe"] | Collection[str] = True
     target: str | None = "onnxruntime"
+    contrib_ops: bool = False
     metadata: Literal["full", "light", "none"] = "full"
     stack_trace_root: str | None = None
     seed: int | None = None
@@ -73,10 +75,17 @@ def check_options(options: Options) -> None:
         )
     check_choice("metadata", options.metadata, ("full", "light", "none"))
     check_choice("target", options.target, ("onnxruntime", None))
+    check_choice("contrib_ops", options.contrib_ops, (True, False))
+    if options.contrib_ops and options.target != "onnxruntime":
+        raise InvalidOptionError(
+            f"contrib_ops is True and target is {options.target!r}; only ONNX Runtime has these "
+            'operators: give target="onnxruntime", or leave contrib_ops out'
+        )
     check_choice("on_specialized", options.on_specialized, ("error", "warn", "allow"))
     check_choice("unsupported", options.unsupported, ("error", "emit", "function"))
     check_choice("decompose", options.decompose, (True, False))
     check_choice("state", options.state, ("outputs", "drop", "io"))
+    check_optimize(options.optimize)
     _check_weights(options.weights_as_inputs)
     _check_domains(options.custom_opsets)
     _check_classes(options.export_modules_as_functions)
@@ -88,6 +97,31 @@ def check_options(options: Options) -> None:
         not isinstance(options.seed, int) or isinstance(options.seed, bool)
     ):
         raise InvalidOptionError(f"seed is {options.seed!r}; it is an int or None")
+
+
+def check_optimize(given: Any) -> None:
+    """Refuses what names no pass and no rule.
+
+    Raises:
+        InvalidOptionError: It does.
+    """
+    if isinstance(given, bool) or given == "safe":
+        return
+    from onnx_aot.ir_passes import names_of_passes
+
+    known = names_of_passes()
+    if isinstance(given, str) or not isinstance(given, Collection):
+        raise InvalidOptionError(
+            f'optimize is {given!r}; it is True, False, "safe", or a set of names: '
+            f"{', '.join(known)}"
+        )
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise InvalidOptionError(
+                f"optimize has {name!r}, which is no pass; {hint}There are {', '.join(known)}"
+            )
 
 
 def _check_domains(given: Any) -> None:

@@ -46,6 +46,7 @@ def new_record(model: Any, options: Options) -> ExportRecord:
     record.asked = {
         "opset_version": options.opset,
         "target": options.target,
+        "optimize": None if options.optimize is True else options.optimize,
         "state": options.state,
         "on_specialized": options.on_specialized,
         "unsupported": options.unsupported if options.unsupported != "error" else None,

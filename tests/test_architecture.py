@@ -43,10 +43,10 @@ LAYERS: dict[str, set[str]] = {
     "targets": set(),
     "translate": {"ops", "fx_passes"},
     "inspection": {"containers"},
-    "program": {"containers", "inspection", "ir_passes"},
-    "options": {"ops"},
+    "program": {"containers", "inspection", "ir_passes", "options"},
+    "options": {"ops", "ir_passes"},
     "recording": {"options", "inspection", "program"},
-    "delivery": {"options", "recording", "capture", "inspection", "program"},
+    "delivery": {"options", "recording", "capture", "inspection", "ir_passes", "program"},
     "export": {
         "containers",
         "delivery",

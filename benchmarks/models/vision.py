@@ -53,7 +53,7 @@ def _fixed_size(name: str, side: int, **options: Any) -> ModelCase:
 CASES = (
     _free_size("alexnet"),
     _free_size("densenet121"),
-    _free_size("inception_v3", side=96, init_weights=False, transform_input=True, aux_logits=False),
+    _free_size("inception_v3", side=112, init_weights=False, transform_input=True, aux_logits=False),
     _free_size("resnet18"),
     _free_size("resnet50"),
     _free_size("squeezenet1_1"),

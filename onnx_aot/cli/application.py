@@ -6,7 +6,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -57,7 +57,18 @@ def export(
         bool | None,
         typer.Option(help="Weights in a file beside; by default when they exceed 1.5 GB."),
     ] = None,
-    optimize: Annotated[bool, typer.Option(help="Run the optimization passes.")] = True,
+    optimize: Annotated[bool, typer.Option(help="Run all optimization passes, or none.")] = True,
+    optimizations: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--optimization",
+            help="safe: only what keeps every value as it is; or the name of a pass or rule that "
+            "is to run alone. May be repeated.",
+        ),
+    ] = None,
+    contrib_ops: Annotated[
+        bool, typer.Option(help="Use operators that only ONNX Runtime has, where faster.")
+    ] = False,
     target: Annotated[
         str, typer.Option(help="Where the model is to run: onnxruntime, or none for pure ONNX.")
     ] = "onnxruntime",
@@ -124,8 +135,9 @@ def export(
                 dynamic_shapes={s.name: s.dynamic for s in specs if s.dynamic} or None,
                 opset_version=opset,
                 external_data="auto" if external_data is None else external_data,
-                optimize=optimize,
+                optimize=_optimize(optimize, optimizations or []),
                 target=None if target == "none" else target,  # type: ignore[arg-type]
+                contrib_ops=contrib_ops,
                 verify=verify,
                 on_specialized=on_specialized,  # type: ignore[arg-type]
                 runtime_checks=runtime_checks,
@@ -139,6 +151,13 @@ def export(
             )
     typer.echo(repr(program))
     typer.echo(f"saved to {output}")
+
+
+def _optimize(wanted: bool, named: list[str]) -> Any:
+    """What the two options mean together."""
+    if not named or not wanted:
+        return wanted
+    return "safe" if named == ["safe"] else set(named)
 
 
 @contextlib.contextmanager

@@ -52,6 +52,7 @@ class ExportRecord:
         direct: Operators translated from the table, with counts; ``decomposed`` those expanded;
             ``unsupported`` those that have neither and are nodes of their own names.
         conditions: On the inputs' sizes, under which the model was captured.
+        optimizations: How often each pass and rule changed the model, by name.
         adaptations: What the target needed: entries with ``op_type``, ``dtype``, ``surrogate``,
             ``lossy`` and ``count``.
         notes: What the user should know, such as a fallback that was taken.
@@ -70,6 +71,7 @@ class ExportRecord:
     decomposed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     unsupported: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     conditions: list[str] = dataclasses.field(default_factory=list)
+    optimizations: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     adaptations: Sequence[Any] = ()
     notes: list[str] = dataclasses.field(default_factory=list)
     verification: list[SizeResult] = dataclasses.field(default_factory=list)

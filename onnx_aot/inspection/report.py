@@ -34,8 +34,8 @@ def render_report(record: ExportRecord, program: Any = None) -> str:
     ]
     if program is not None:
         parts += [_interface(program), _contents(program)]
-    parts += [_operators(record), _adaptations(record), _verification(record), _profile(record)]
-    parts.append(_versions())
+    parts += [_operators(record), _optimizations(record), _adaptations(record)]
+    parts += [_verification(record), _profile(record), _versions()]
     if record.traceback:
         parts.append(f"## Traceback\n\n```pytb\n{record.traceback.rstrip()}\n```")
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -123,6 +123,14 @@ def _operators(record: ExportRecord) -> str:
     if not rows:
         return ""
     return "## Operators of the model\n\n" + _table(("Operator", "Count", "Translated by"), rows)
+
+
+def _optimizations(record: ExportRecord) -> str:
+    """Which passes and rules changed the model, and how often."""
+    if not record.optimizations:
+        return ""
+    rows = [(f"`{name}`", count) for name, count in record.optimizations.most_common()]
+    return "## What was optimized\n\n" + _table(("Pass or rule", "Times"), rows)
 
 
 def _adaptations(record: ExportRecord) -> str:

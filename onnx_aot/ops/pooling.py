@@ -233,6 +233,9 @@ _register_avg_pool(2, aten.avg_pool2d.default)
 _register_avg_pool(3, aten.avg_pool3d.default)
 
 
+LARGEST_WEIGHTS = 1 << 16
+"""Elements of the windows' weights of all axes together, up to which they are one constant."""
+
 # --- adaptive pooling ----------------------------------------------------------------------------
 
 
@@ -266,11 +269,34 @@ def aten_adaptive_avg_pool(op: Builder, self: Value, output_size: Sequence[Size]
         )
 
     def means(value: Value) -> Value:
-        for axis, wanted in zip(axes, output_size, strict=True):
+        product = _one_product(op, value, output_size)
+        if product is not None:
+            return product
+        for axis, wanted in reversed(list(zip(axes, output_size, strict=True))):
             value = _adaptive_axis(op, value, self, axis, wanted)
         return value
 
     return in_float(op, self, means)
+
+
+def _one_product(op: Builder, value: Value, wanted: Sequence[Size]) -> Value | None:
+    """All axes at once, times a constant ``[sizes, windows]``, where that is small."""
+    spatial = len(wanted)
+    first = op.rank(value) - spatial
+    sizes = [op.size(value, first + place) for place in range(spatial)]
+    if first == 2 and not isinstance(op.size(value, 1), int):
+        return None
+    known = [size for size in (*sizes, *wanted) if isinstance(size, int) and size]
+    if len(known) != 2 * spatial or math.prod(known) > LARGEST_WEIGHTS:
+        return None
+    weights = torch.ones(1, 1)
+    for size, count in zip(sizes, wanted, strict=True):
+        along = op.literal(_window_weights(op, size, count, value.dtype))
+        assert along is not None
+        weights = torch.kron(weights, along)
+    channels = [op.size(value, 1)] if first == 2 else []
+    product = op.MatMul(op.Flatten(value, axis=first), op.constant(weights, value.dtype))
+    return op.Reshape(product, op.sizes([-1, *channels, *wanted]))
 
 
 def _even_windows(sizes: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
@@ -284,13 +310,45 @@ def _even_windows(sizes: Sequence[Size], wanted: Sequence[Size]) -> list[int] | 
 
 
 def _adaptive_axis(op: Builder, value: Value, source: Value, axis: int, wanted: Size) -> Value:
-    """Means over the windows of one axis: the axis, moved last, times ``[size, windows]``."""
+    """Means over the windows of one axis: a product with the windows' weights."""
     size = op.size(source, axis)
     if size is wanted or (isinstance(size, int) and size == wanted):
         return value
     if wanted == 1:
         return op.reduce("ReduceMean", value, [axis], True)
-    return along_axis(op, value, axis, _window_weights(op, size, wanted, value.dtype))
+    last = op.rank(value) - 1
+    if isinstance(size, int) or not isinstance(wanted, int) or not wanted:
+        return along_axis(op, value, axis, _window_weights(op, size, wanted, value.dtype))
+    weights = _weights_of_size(op, size, wanted, last - axis, value.dtype)
+    if axis == last:
+        return op.MatMul(value, weights)
+    # not a product of matrices: ONNX Runtime refuses an empty batch on its right
+    windows = op.Mul(op.Unsqueeze(value, [axis]), weights)
+    return op.reduce("ReduceSum", windows, [axis + 1], False)
+
+
+def _weights_of_size(
+    op: Builder, size: Value, wanted: int, after: int, dtype: ir.DataType | None
+) -> Value:
+    """The windows' weights for a size that is not known.
+
+    ``[size, wanted]`` for the last axis, otherwise ``[wanted, size, 1, ...]`` with as many ones as
+    axes come after it. Position j is in window i of n where ``-n < j n - i size < size``. A
+    softmax of zeros is one over their number.
+    """
+    places = op.Range(0, op.Mul(size, wanted), wanted)
+    windows = torch.arange(wanted)
+    along = 0
+    if after:
+        places = op.Unsqueeze(places, list(range(1, after + 1)))
+        windows = windows.reshape(-1, *[1] * (after + 1))
+        along = 1
+    else:
+        places = op.Unsqueeze(places, [1])
+    distance = op.Sub(places, op.Mul(op.constant(windows), size))
+    inside = op.And(op.Greater(distance, -wanted), op.Less(distance, size))
+    zero, nothing = op.constant(0.0, dtype), op.constant(-math.inf, dtype)
+    return op.Softmax(op.Where(inside, zero, nothing), axis=along)
 
 
 def _window_weights(op: Builder, size: Size, wanted: Size, dtype: ir.DataType | None) -> Value:

@@ -7,8 +7,8 @@ import inspect
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import onnx
 import onnx_ir as ir
@@ -327,12 +327,34 @@ class ONNXProgram:
 
     # --- changing --------------------------------------------------------------------------------
 
-    def optimize(self) -> None:
-        """Runs the optimization passes on the model in place."""
-        from onnx_aot.ir_passes import run_passes
+    def optimize(
+        self,
+        optimize: bool | Literal["safe"] | Collection[str] = True,
+        *,
+        contrib_ops: bool = False,
+    ) -> dict[str, int]:
+        """Runs optimization passes and rules on the model in place, as ``export`` does.
 
-        run_passes(self.model)
+        Args:
+            optimize: True: all; ``"safe"``: those that keep every value as it is; names: these.
+            contrib_ops: Whether operators that only ONNX Runtime has are used where faster.
+
+        Returns:
+            How often each changed the model, by name. One that fails is undone, with a warning.
+
+        Raises:
+            InvalidOptionError: There is no pass or rule of a name.
+        """
+        from onnx_aot.errors import warn
+        from onnx_aot.ir_passes import run_passes
+        from onnx_aot.options import check_optimize
+
+        check_optimize(optimize)
+        outcome = run_passes(self.model, optimize, contrib_ops)
         self.release()
+        for name, reason in outcome.undone.items():
+            warn(f"the optimization {name} failed and was undone: {reason}")
+        return dict(outcome.counts)
 
     def inline(self) -> None:
         """Puts the bodies of all local functions in the places of their calls, in place.

@@ -20,6 +20,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from onnx_aot.errors import InvalidOptionError, SaveError
+from onnx_aot.ir_passes.folded import FoldedTensor, sources_of
 from onnx_aot.metadata_keys import INPUT_KIND
 from onnx_aot.program.atomic import check_destination, written_beside
 
@@ -115,12 +116,15 @@ def model_bytes(model: ir.Model) -> bytes:
 
 
 def weights_of(model: ir.Model) -> list[ir.Value]:
-    """Initializers large enough to be written apart from the graph."""
+    """Initializers large enough to be written apart from the graph, and those computed of them."""
     return [
         value
         for value in model.graph.initializers.values()
         if value.const_value is not None
-        and value.const_value.nbytes >= STREAMED_FROM
+        and (
+            value.const_value.nbytes >= STREAMED_FROM
+            or isinstance(value.const_value, FoldedTensor)  # reads others, which are absent then
+        )
         and value.const_value.dtype != ir.DataType.STRING
     ]
 
@@ -133,7 +137,8 @@ def is_weight(value: ir.Value) -> bool:
 
 def _refuse_missing_values(initializers: Iterable[ir.Value]) -> None:
     missing = []
-    for value in initializers:
+    initializers = list(initializers)
+    for value in (*initializers, *sources_of(initializers)):
         raw = getattr(value.const_value, "raw", None)
         if type(raw).__name__ == "FakeTensor" or getattr(raw, "is_meta", False):
             missing.append(str(value.name))

@@ -11,6 +11,7 @@ from torch.export.graph_signature import InputKind
 
 from onnx_aot import dtypes
 from onnx_aot.errors import InvalidOptionError
+from onnx_aot.ir_passes.folded import set_sources
 from onnx_aot.metadata_keys import ORIGINAL_NAME
 from onnx_aot.torch_compat import FakeTensor
 
@@ -22,12 +23,14 @@ def weights_by_target(
 ) -> dict[str, ir.Value]:
     """Initializers and inputs by the names that their weights, also tied ones, have in the module.
 
+    Weights that were folded into others are among them, though the graph has them no more.
+
     Args:
         graph: The main graph.
         program: What was captured; None takes the graph's own names.
         held: Names of the inputs that are weights or state.
     """
-    values = dict(graph.initializers)
+    values = set_sources(graph.initializers)
     values.update({str(v.name): v for v in graph.inputs if str(v.name) in held})
     if program is None:
         return values

@@ -1,0 +1,142 @@
+"""The driver: every node is looked at once, and again only where something changed around it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import onnx_ir as ir
+
+from onnx_aot.ir_passes.rewriter import RefusedError, Rewriter, Rule
+
+__all__ = ["Outcome", "apply_rules"]
+
+VISITS_PER_NODE = 10
+"""Rules that undo each other's work would go on forever; they are stopped here."""
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What passes and rules did to a model.
+
+    Attributes:
+        counts: How often each changed something, by name.
+        undone: Those that failed and were taken back, with the reason.
+        visits: How many nodes the rules were tried at, again or for the first time.
+    """
+
+    counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    undone: dict[str, str] = dataclasses.field(default_factory=dict)
+    visits: int = 0
+
+
+def apply_rules(model: ir.Model, rules: Sequence[Rule], outcome: Outcome) -> str | None:
+    """Tries rules at every node of the graph, its subgraphs and the local functions, in order.
+
+    At a node only the rules of its operator are tried, in the order of ``rules``, until one
+    applies. Then what it made, and what lost a reader by it, is looked at again. A rule that
+    raises is left out from there on; what it was about to change stays as it was.
+
+    Args:
+        model: Is changed in place.
+        rules: In order of precedence.
+        outcome: Is added to. Rules in its ``undone`` are left out.
+
+    Returns:
+        The name of a rule whose change failed half-way, so that the model is of no use; else None.
+    """
+    rewriter = Rewriter(model)
+    roots: list[tuple[ir.Graph, ir.Function | None]] = [(model.graph, None)]
+    roots += [(function.graph, function) for function in model.functions.values()]
+    for graph, function in roots:
+        rewriter.enter(graph, function)
+        fitting = [rule for rule in rules if rule.since <= rewriter.opset]
+        driver = _Driver(rewriter, fitting, outcome, graph)
+        try:
+            driver.run()
+        except Exception as error:
+            if driver.applying is None:
+                raise
+            outcome.undone[driver.applying] = f"{type(error).__name__}: {error}"
+            return driver.applying
+    return None
+
+
+class _Driver:
+    """Of one graph and its subgraphs."""
+
+    def __init__(
+        self, rewriter: Rewriter, rules: Sequence[Rule], outcome: Outcome, graph: ir.Graph
+    ) -> None:
+        self._rewriter = rewriter
+        self._outcome = outcome
+        self._graph = graph
+        self._by_operator: dict[str, list[Rule]] = {}
+        for rule in rules:
+            if rule.name not in outcome.undone:
+                for root in rule.roots:
+                    self._by_operator.setdefault(root, []).append(rule)
+        self._seen: set[ir.Node] = set()
+        self._again: dict[ir.Node, None] = {}
+        self._left = 0
+        self.applying: str | None = None
+
+    def run(self) -> None:
+        nodes = sum(1 for _ in _all_nodes(self._graph))
+        self._left = VISITS_PER_NODE * nodes + 100
+        for node in _all_nodes(self._graph):
+            self._seen.add(node)
+            self._visit(node)
+            while self._again:
+                following = next(iter(self._again))
+                del self._again[following]
+                self._visit(following)
+        self._outcome.visits += VISITS_PER_NODE * nodes + 100 - self._left
+
+    def _visit(self, node: ir.Node) -> None:
+        rules = self._by_operator.get(node.op_type)
+        if rules is None or node.domain or node.graph is None or self._left <= 0:
+            return
+        self._left -= 1
+        for rule in rules:
+            if self._applied(rule, node):
+                return
+
+    def _applied(self, rule: Rule, node: ir.Node) -> bool:
+        rewriter, outcome = self._rewriter, self._outcome
+        rewriter.begin()
+        try:
+            if not rule.apply(node, rewriter):
+                return False
+        except RefusedError:
+            return False
+        except Exception as error:  # the model is as it was: nothing has been changed yet
+            outcome.undone[rule.name] = f"{type(error).__name__}: {error}"
+            for root in rule.roots:
+                self._by_operator[root] = [r for r in self._by_operator[root] if r is not rule]
+            return False
+        self.applying = rule.name
+        try:
+            made, around = rewriter.commit(node)
+        except RefusedError:
+            self.applying = None
+            return False
+        self.applying = None
+        outcome.counts[rule.name] += 1
+        self._seen.update(made)
+        for other in (*made, *around):
+            if other in self._seen and other.graph is not None:
+                self._again[other] = None
+        if self._left == 0:
+            outcome.undone[rule.name] = "it and others go on forever; the rules were stopped"
+        return True
+
+
+def _all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
+    """In order, each before the nodes of its subgraphs. The graph may change meanwhile."""
+    for node in graph:
+        yield node
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                yield from _all_nodes(attribute.as_graph())

@@ -1,0 +1,1 @@
+"""Rules that leave nodes out, or put several into one, whatever the model computes."""

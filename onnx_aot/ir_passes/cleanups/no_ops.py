@@ -1,0 +1,129 @@
+"""Nodes that give what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.ir_passes.rewriter import Rewriter, Rule
+from onnx_aot.ir_passes.shapes import rank, same_shape
+
+__all__ = ["REMOVE_NO_OPS"]
+
+INT64_MAX = 2**63 - 1
+
+
+def remove_no_ops(node: ir.Node, rewriter: Rewriter) -> bool:
+    """Whoever reads the result reads the operand.
+
+    ``Identity``, ``Cast`` to the type it has, ``Reshape``, ``Expand`` and ``Flatten`` to the shape
+    it has, ``Transpose`` that moves nothing, ``Slice`` of everything, ``Pad`` by nothing,
+    ``Concat`` of one, ``x * 1``, ``x / 1``, ``x - 0``, ``x ** 1``, integers ``x + 0``,
+    ``x and True``, ``x or False`` -> ``x``.
+    """
+    kept = _KEPT[node.op_type](node, rewriter)
+    if kept is None or kept.dtype != node.outputs[0].dtype:
+        return False
+    rewriter.replace(node.outputs[0], kept)
+    return True
+
+
+def _first(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+    return node.inputs[0]
+
+
+def _of_same_shape(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+    if not same_shape(node.inputs[0], node.outputs[0]):
+        return None
+    return node.inputs[0] if all(map(rewriter.of_shapes, node.inputs[1:])) else None
+
+
+def _transposed(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+    order = node.attributes.get_ints("perm")
+    return node.inputs[0] if order is not None and list(order) == sorted(order) else None
+
+
+def _sliced(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+    bounds = [rewriter.constant(value) for value in node.inputs[1:]]
+    if len(bounds) < 2 or bounds[0] is None or bounds[1] is None:
+        return None
+    if len(bounds) > 3 and (bounds[3] is None or bool((bounds[3] != 1).any())):
+        return None
+    whole = bool((bounds[0] == 0).all()) and bool((bounds[1] >= INT64_MAX).all())
+    return node.inputs[0] if whole else _of_same_shape(node, rewriter)
+
+
+def _padded(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+    pads = rewriter.constant(node.inputs[1])
+    return node.inputs[0] if pads is not None and not bool(pads.any()) else None
+
+
+def _concatenated(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+    return node.inputs[0] if len(node.inputs) == 1 else None
+
+
+def _with(
+    neutral: float, commutative: bool = False, integers: bool = False
+) -> Callable[[ir.Node, Rewriter], ir.Value | None]:
+    """The operand whose counterpart is neutral, and does not widen it.
+
+    Args:
+        neutral: What changes nothing.
+        commutative: It may stand on either side.
+        integers: Of floating point -0.0 would change.
+    """
+
+    def kept(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+        for place in (0, 1) if commutative else (0,):
+            operand, other = node.inputs[place], node.inputs[1 - place]
+            if operand is None or (integers and (operand.dtype is None or _is_float(operand))):
+                continue
+            known = rewriter.constant(other, limit=1)
+            if known is None or known.item() != neutral:
+                continue
+            if known.ndim == 0 or known.ndim <= (rank(operand) or 0):
+                return operand
+        return None
+
+    return kept
+
+
+def _is_float(value: ir.Value) -> bool:
+    return value.dtype is not None and value.dtype.is_floating_point()
+
+
+def _with_true(neutral: bool) -> Callable[[ir.Node, Rewriter], ir.Value | None]:
+    def kept(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+        for place in (0, 1):
+            operand, known = node.inputs[place], rewriter.constant(node.inputs[1 - place])
+            if known is None or known.dtype != torch.bool or bool((known != neutral).any()):
+                continue
+            if known.ndim == 0 or same_shape(operand, node.outputs[0]):
+                return operand
+        return None
+
+    return kept
+
+
+_KEPT: dict[str, Callable[[ir.Node, Rewriter], ir.Value | None]] = {
+    "Add": _with(0, commutative=True, integers=True),
+    "And": _with_true(True),
+    "Cast": _first,  # to the type that it has
+    "Concat": _concatenated,
+    "Div": _with(1),
+    "Expand": _of_same_shape,
+    "Flatten": _of_same_shape,
+    "Identity": _first,
+    "Mul": _with(1, commutative=True),
+    "Or": _with_true(False),
+    "Pad": _padded,
+    "Pow": _with(1),
+    "Reshape": _of_same_shape,
+    "Slice": _sliced,
+    "Sub": _with(0),
+    "Transpose": _transposed,
+}
+
+REMOVE_NO_OPS = Rule("remove_no_ops", tuple(_KEPT), remove_no_ops, exact=True, since=13)

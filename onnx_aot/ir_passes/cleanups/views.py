@@ -1,0 +1,206 @@
+"""Several nodes in a row that only rename positions of elements become one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.ir_passes.rewriter import Rewriter, Rule
+from onnx_aot.ir_passes.shapes import dims, rank
+
+__all__ = [
+    "CONSTANT_RESHAPE",
+    "GATHER_UNSQUEEZED",
+    "MERGE_RESHAPES",
+    "MERGE_SLICES",
+    "MERGE_SQUEEZES",
+    "MERGE_TRANSPOSES",
+]
+
+VIEWS = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
+
+
+def merge_reshapes(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``Reshape(Reshape(x, _), s)`` -> ``Reshape(x, s)``, also of Squeeze, Unsqueeze and Flatten.
+
+    Where ``s`` copies no size of what is left out.
+    """
+    inner = _view(node.inputs[0], rewriter)
+    if inner is None or not _copies_nothing(node, rewriter):
+        return False
+    if not all(map(rewriter.of_shapes, inner.inputs[1:])):
+        return False
+    new = rewriter.emit("Reshape", [inner.inputs[0], node.inputs[1]], node.attributes, like=inner)
+    rewriter.replace(node.outputs[0], new)
+    return True
+
+
+def _view(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
+    node = None if value is None else value.producer()
+    return node if node is not None and node.op_type in VIEWS and not node.domain else None
+
+
+def _copies_nothing(node: ir.Node, rewriter: Rewriter) -> bool:
+    if node.attributes.get_int("allowzero", 0):
+        return True
+    sizes = rewriter.constant(node.inputs[1])
+    return sizes is not None and not bool((sizes == 0).any())
+
+
+def constant_reshape(node: ir.Node, rewriter: Rewriter) -> bool:
+    """A shape that is worked out -> a constant, where the recorded shapes prove it.
+
+    ``Reshape(x: [b, 6], Concat(Shape(x)[0:1], [2, 3]))`` -> ``Reshape(x, [0, 2, 3])``. A size that
+    is no copy of the operand's size in its place is -1, where all others are known and not 0.
+    """
+    if rewriter.constant(node.inputs[1]) is not None:
+        return False
+    before, after = dims(node.inputs[0]), dims(node.outputs[0])
+    if before is None or after is None:
+        return False
+    sizes = []
+    for place, size in enumerate(after):
+        if isinstance(size, int) and size > 0:
+            sizes.append(size)
+        elif isinstance(size, str) and place < len(before) and before[place] == size:
+            sizes.append(0)
+        elif isinstance(size, str):
+            sizes.append(-1)
+        else:
+            return False
+    if sizes.count(-1) > 1 or (-1 in sizes and 0 in sizes):
+        return False  # nothing can be inferred of a value without elements
+    if not rewriter.of_shapes(node.inputs[1]):
+        return False
+    shape = rewriter.initializer(torch.tensor(sizes, dtype=torch.int64))
+    new = rewriter.emit("Reshape", [node.inputs[0], shape], like=node)
+    rewriter.replace(node.outputs[0], new)
+    return True
+
+
+def merge_squeezes(node: ir.Node, rewriter: Rewriter) -> bool:
+    """Axes of several Unsqueeze, or of several Squeeze, and of a Reshape before them.
+
+    ``Unsqueeze(Unsqueeze(x, a), b)`` -> ``Unsqueeze(x, both)``, Squeeze likewise;
+    ``Squeeze(Reshape(x, s), a)`` -> ``Reshape(x, s without a)``, Unsqueeze likewise.
+    """
+    inner = _view(node.inputs[0], rewriter)
+    axes = rewriter.constant(node.inputs[1]) if len(node.inputs) > 1 else None
+    known = rank(node.inputs[0])
+    if inner is None or axes is None or known is None or not inner.inputs[1:]:
+        return False
+    adds = node.op_type == "Unsqueeze"
+    total = known + len(axes) if adds else known
+    wanted = sorted(int(axis) % total for axis in axes)
+    if inner.op_type == node.op_type:
+        return _merge_axes(node, inner, wanted, rewriter)
+    if inner.op_type == "Reshape" and rewriter.only_use(inner.outputs[0]):
+        return _merge_into_reshape(node, inner, wanted, rewriter)
+    return False
+
+
+def _merge_axes(node: ir.Node, inner: ir.Node, outer: Sequence[int], rewriter: Rewriter) -> bool:
+    first, before = rewriter.constant(inner.inputs[1]), rank(inner.inputs[0])
+    between = rank(node.inputs[0])
+    if first is None or before is None or between is None:
+        return False
+    if node.op_type == "Unsqueeze":
+        # places of the result; those of the inner node are counted without the outer's
+        left = [place for place in range(between + len(outer)) if place not in outer]
+        axes = sorted([*outer, *(left[int(axis) % between] for axis in first)])
+    else:
+        left = [p for p in range(before) if p not in {int(axis) % before for axis in first}]
+        axes = sorted([*(int(axis) % before for axis in first), *(left[a] for a in outer)])
+    joined = rewriter.initializer(torch.tensor(axes, dtype=torch.int64))
+    new = rewriter.emit(node.op_type, [inner.inputs[0], joined], like=inner)
+    rewriter.replace(node.outputs[0], new)
+    return True
+
+
+def _merge_into_reshape(
+    node: ir.Node, inner: ir.Node, axes: Sequence[int], rewriter: Rewriter
+) -> bool:
+    constant = rewriter.constant(inner.inputs[1])
+    if constant is None or inner.attributes.get_int("allowzero"):
+        return False
+    sizes = [int(size) for size in constant]
+    if 0 in sizes[min(axes) :]:  # a copy of a size would be that of another place
+        return False
+    if node.op_type == "Unsqueeze":
+        for axis in axes:
+            sizes.insert(axis, 1)
+    elif all(sizes[axis] == 1 for axis in axes):
+        sizes = [size for place, size in enumerate(sizes) if place not in axes]
+    else:
+        return False
+    shape = rewriter.initializer(torch.tensor(sizes, dtype=torch.int64))
+    new = rewriter.emit("Reshape", [inner.inputs[0], shape], like=inner)
+    rewriter.replace(node.outputs[0], new)
+    return True
+
+
+def merge_transposes(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``Transpose(Transpose(x, p), q)`` -> ``Transpose(x, p[q])``."""
+    inner = rewriter.producer(node.inputs[0], "Transpose")
+    outer = node.attributes.get_ints("perm")
+    first = None if inner is None else inner.attributes.get_ints("perm")
+    if inner is None or outer is None or first is None:
+        return False
+    order = [first[axis] for axis in outer]
+    new = rewriter.emit("Transpose", inner.inputs, {"perm": order}, like=inner)
+    rewriter.replace(node.outputs[0], new)
+    return True
+
+
+def gather_unsqueezed(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``Unsqueeze(Gather(x, i, axis=a), a)`` -> ``Gather(x, [i], axis=a)``, for a number ``i``."""
+    inner = rewriter.producer(node.inputs[0], "Gather")
+    axes, known = rewriter.constant(node.inputs[1]), rank(node.outputs[0])
+    if inner is None or axes is None or known is None or not rewriter.only_use(inner.outputs[0]):
+        return False
+    index = rewriter.constant(inner.inputs[1])
+    axis = inner.attributes.get_int("axis", 0) % known
+    if index is None or index.ndim != 0 or [int(a) % known for a in axes] != [axis]:
+        return False
+    inputs = [inner.inputs[0], rewriter.initializer(index.reshape(1))]
+    new = rewriter.emit("Gather", inputs, {"axis": axis}, like=inner)
+    rewriter.replace(node.outputs[0], new)
+    return True
+
+
+def merge_slices(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``Slice(Slice(x, ..., axes=[a]), ..., axes=[b])`` -> ``Slice(x, ..., axes=[a, b])``.
+
+    Where bounds are constants, nothing else reads what is between, and the axes differ.
+    """
+    inner = rewriter.producer(node.inputs[0], "Slice")
+    if inner is None or not rewriter.only_use(inner.outputs[0]):
+        return False
+    known = rank(node.inputs[0])
+    bounds = []
+    for cut in (inner, node):
+        given = [rewriter.constant(value) for value in cut.inputs[1:]]
+        if len(given) < 3 or known is None or any(part is None for part in given):
+            return False
+        starts, ends, axes, *steps = (part.to(torch.int64) for part in given if part is not None)
+        bounds.append((starts, ends, axes % known, *(steps or [torch.ones_like(starts)])))
+    if set(bounds[0][2].tolist()) & set(bounds[1][2].tolist()):
+        return False
+    joined = [rewriter.initializer(torch.cat(parts)) for parts in zip(*bounds, strict=True)]
+    new = rewriter.emit("Slice", [inner.inputs[0], *joined], like=inner)
+    rewriter.replace(node.outputs[0], new)
+    return True
+
+
+MERGE_RESHAPES = Rule("merge_reshapes", ("Reshape",), merge_reshapes, exact=True)
+CONSTANT_RESHAPE = Rule("constant_reshape", ("Reshape",), constant_reshape, exact=True, since=14)
+MERGE_SQUEEZES = Rule(
+    "merge_squeezes", ("Squeeze", "Unsqueeze"), merge_squeezes, exact=True, since=13
+)
+MERGE_TRANSPOSES = Rule("merge_transposes", ("Transpose",), merge_transposes, exact=True)
+GATHER_UNSQUEEZED = Rule(
+    "gather_unsqueezed", ("Unsqueeze",), gather_unsqueezed, exact=True, since=13
+)
+MERGE_SLICES = Rule("merge_slices", ("Slice",), merge_slices, exact=True, since=10)

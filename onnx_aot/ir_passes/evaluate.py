@@ -1,0 +1,193 @@
+"""Operators of ONNX on constants, computed with torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot import dtypes
+
+__all__ = ["EXACT", "ROUNDED", "Evaluation"]
+
+Attributes = Mapping[str, Any]
+Tensors = Sequence[torch.Tensor]
+Evaluation = Callable[[Attributes, Tensors], torch.Tensor]
+"""Attributes by name, and inputs, of which none is left out; gives the one output."""
+
+_FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+
+
+def _cast(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    """Where every number has one image: not from floating point to integers."""
+    wanted = dtypes.to_torch(ir.DataType(attributes["to"]))
+    source = inputs[0].dtype
+    if wanted not in _FLOATS and wanted != torch.bool and source in _FLOATS:
+        raise NotImplementedError
+    if wanted not in _FLOATS | {torch.bool, torch.int32, torch.int64}:
+        raise NotImplementedError
+    return inputs[0].to(wanted)
+
+
+def _reshape(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    sizes = inputs[1].tolist()
+    if not attributes.get("allowzero", 0):
+        sizes = [inputs[0].shape[i] if size == 0 else size for i, size in enumerate(sizes)]
+    return inputs[0].reshape(sizes)
+
+
+def _transpose(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    order = attributes.get("perm") or tuple(reversed(range(inputs[0].ndim)))
+    return inputs[0].permute(tuple(order))
+
+
+def _unsqueeze(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    rank = inputs[0].ndim + inputs[1].numel()
+    result = inputs[0]
+    for axis in sorted(axis % rank for axis in inputs[1].tolist()):
+        result = result.unsqueeze(axis)
+    return result
+
+
+def _squeeze(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    source = inputs[0]
+    axes = inputs[1].tolist() if len(inputs) > 1 else range(source.ndim)
+    chosen = {axis % max(source.ndim, 1) for axis in axes}
+    kept = [size for axis, size in enumerate(source.shape) if axis not in chosen or size != 1]
+    return source.reshape(kept)
+
+
+def _flatten(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    axis = attributes.get("axis", 1) % (inputs[0].ndim + 1)
+    return inputs[0].reshape(inputs[0].shape[:axis].numel(), -1)
+
+
+def _gather(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    source, indices = inputs
+    axis = attributes.get("axis", 0) % source.ndim
+    flat = indices.reshape(-1).to(torch.int64)
+    if bool((flat >= source.shape[axis]).any()) or bool((flat < -source.shape[axis]).any()):
+        raise IndexError("an index is out of range")
+    taken = source.index_select(axis, torch.where(flat < 0, flat + source.shape[axis], flat))
+    return taken.reshape(*source.shape[:axis], *indices.shape, *source.shape[axis + 1 :])
+
+
+def _slice(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    source, starts, ends = inputs[0], inputs[1].tolist(), inputs[2].tolist()
+    axes = inputs[3].tolist() if len(inputs) > 3 else range(len(starts))
+    steps = inputs[4].tolist() if len(inputs) > 4 else [1] * len(starts)
+    cut = [slice(None)] * source.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if step <= 0:
+            raise NotImplementedError
+        cut[axis] = slice(start, end, step)
+    return source[tuple(cut)]
+
+
+def _expand(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    wide = torch.broadcast_shapes(inputs[0].shape, tuple(inputs[1].tolist()))  # type: ignore[no-untyped-call]
+    return inputs[0].expand(wide)
+
+
+def _constant_of_shape(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    value = attributes.get("value")
+    filled = torch.zeros(1) if value is None else torch.from_numpy(value.numpy().copy())
+    return filled.expand(inputs[0].tolist())
+
+
+def _range(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    start, limit, delta = (tensor.item() for tensor in inputs)
+    if inputs[0].dtype not in (torch.int32, torch.int64):
+        raise NotImplementedError
+    return torch.tensor(range(int(start), int(limit), int(delta)), dtype=inputs[0].dtype)
+
+
+def _divide(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    if inputs[0].is_floating_point():
+        return inputs[0] / inputs[1]
+    if bool((inputs[1] == 0).any()):
+        raise ZeroDivisionError
+    return torch.div(inputs[0], inputs[1], rounding_mode="trunc")
+
+
+def _mod(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    if inputs[0].is_floating_point() or bool((inputs[1] == 0).any()):
+        raise NotImplementedError
+    return torch.fmod(*inputs) if attributes.get("fmod") else torch.remainder(*inputs)
+
+
+def _where(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    return torch.where(inputs[0], inputs[1], inputs[2])
+
+
+def _joined(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    return torch.cat(list(inputs), attributes["axis"])
+
+
+def _plain(function: Callable[..., torch.Tensor]) -> Evaluation:
+    """A function of the inputs alone."""
+    return lambda attributes, inputs: function(*inputs)
+
+
+def _reduced(function: Callable[..., torch.Tensor]) -> Evaluation:
+    def reduce(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+        axes = inputs[1].tolist() if len(inputs) > 1 else attributes.get("axes")
+        if not axes:
+            raise NotImplementedError
+        return function(inputs[0], tuple(axes), keepdim=bool(attributes.get("keepdims", 1)))
+
+    return reduce
+
+
+EXACT: dict[str, Evaluation] = {
+    "Abs": _plain(torch.abs),
+    "Add": _plain(torch.add),
+    "And": _plain(torch.logical_and),
+    "Cast": _cast,
+    "Ceil": _plain(torch.ceil),
+    "Concat": _joined,
+    "ConstantOfShape": _constant_of_shape,
+    "Div": _divide,
+    "Equal": _plain(torch.eq),
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Floor": _plain(torch.floor),
+    "Gather": _gather,
+    "Greater": _plain(torch.gt),
+    "GreaterOrEqual": _plain(torch.ge),
+    "Less": _plain(torch.lt),
+    "LessOrEqual": _plain(torch.le),
+    "Mod": _mod,
+    "Mul": _plain(torch.mul),
+    "Neg": _plain(torch.neg),
+    "Not": _plain(torch.logical_not),
+    "Or": _plain(torch.logical_or),
+    "Range": _range,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Sqrt": _plain(torch.sqrt),
+    "Squeeze": _squeeze,
+    "Sub": _plain(torch.sub),
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+    "Where": _where,
+    "Xor": _plain(torch.logical_xor),
+}
+"""Operators whose result IEEE 754 and the standard fix bit by bit."""
+
+ROUNDED: dict[str, Evaluation] = {
+    "Cos": _plain(torch.cos),
+    "Erf": _plain(torch.erf),
+    "Exp": _plain(torch.exp),
+    "Log": _plain(torch.log),
+    "Pow": _plain(torch.pow),
+    "Reciprocal": _plain(torch.reciprocal),
+    "ReduceMean": _reduced(torch.mean),
+    "ReduceSum": _reduced(torch.sum),
+    "Sigmoid": _plain(torch.sigmoid),
+    "Sin": _plain(torch.sin),
+    "Tanh": _plain(torch.tanh),
+}
+"""Operators that libraries round differently."""

@@ -1,0 +1,96 @@
+"""Weights that are worked out of other weights, when they are written and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+
+from onnx_aot.ir_passes.tensors import in_memory
+
+__all__ = ["FoldedTensor", "set_sources", "sources_of"]
+
+BLOCK = 64
+"""Columns that are copied at once of a transposed matrix; more do not stay in the cache."""
+
+
+class FoldedTensor(ir.LazyTensor):
+    """A tensor that stands for nodes on weights: computed each time that its content is read.
+
+    So nothing is held twice, and weights that are replaced later are folded again.
+
+    Attributes:
+        sources: Initializers that it is computed from, which need not be in a graph any more.
+    """
+
+    def __init__(
+        self,
+        compute: Callable[..., torch.Tensor],
+        sources: Sequence[ir.Value],
+        dtype: ir.DataType,
+        shape: Sequence[int],
+    ) -> None:
+        """``compute`` gets torch tensors in the order of ``sources``, which it must not change."""
+        super().__init__(self._written, dtype, ir.Shape(tuple(shape)))
+        self._compute = compute
+        self.sources = tuple(sources)
+
+    def torch(self) -> torch.Tensor:
+        """What it is now, as torch's; of its own memory or a view of a source."""
+        with torch.no_grad():
+            return self._compute(*map(_contents, self.sources))
+
+    def _written(self) -> tensor_adapters.TorchTensor:
+        tensor = self.torch()
+        assert tuple(tensor.shape) == tuple(self.shape), (tensor.shape, self.shape)
+        return tensor_adapters.TorchTensor(_contiguous(tensor), name=self.name)
+
+
+def _contents(value: ir.Value) -> torch.Tensor:
+    tensor = value.const_value
+    found = tensor.torch() if isinstance(tensor, FoldedTensor) else in_memory(tensor)
+    if found is None:
+        raise ValueError(f"the weight {value.name} has no contents that are in memory")
+    return found
+
+
+def _contiguous(tensor: torch.Tensor) -> torch.Tensor:
+    """The same as ``contiguous()``; of a transposed matrix faster, block by block."""
+    if tensor.ndim != 2 or tensor.is_contiguous() or not tensor.t().is_contiguous():
+        return tensor.contiguous()
+    copied = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    for start in range(0, tensor.shape[1], BLOCK):
+        copied[:, start : start + BLOCK] = tensor[:, start : start + BLOCK]
+    return copied
+
+
+def sources_of(values: Iterable[ir.Value]) -> Iterator[ir.Value]:
+    """Initializers that others are worked out of, each once."""
+    seen: set[ir.Value] = set()
+    pending = list(values)
+    while pending:
+        tensor = pending.pop().const_value
+        if isinstance(tensor, FoldedTensor):
+            for source in tensor.sources:
+                if source not in seen:
+                    seen.add(source)
+                    yield source
+                    pending.append(source)
+
+
+def set_sources(values: Mapping[str, ir.Value]) -> dict[str, ir.Value]:
+    """The initializers of a graph by name, those instead of which folded ones stand included.
+
+    Folded ones themselves are left out: they hold no weight of the module.
+    """
+    found = {
+        name: value
+        for name, value in values.items()
+        if not isinstance(value.const_value, FoldedTensor)
+    }
+    for source in sources_of(values.values()):
+        if not isinstance(source.const_value, FoldedTensor):
+            found.setdefault(str(source.name), source)
+    return found

@@ -1,0 +1,529 @@
+"""What a rule is, and what it may do with a graph: all at once, or nothing."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+
+from onnx_aot import dtypes
+from onnx_aot.ir_passes.folded import FoldedTensor
+from onnx_aot.ir_passes.tensors import SMALL, content_key, in_memory, is_weight
+from onnx_aot.metadata_keys import APART, FUSED, INPUT_KIND
+
+__all__ = ["Change", "Emitted", "RefusedError", "Rewriter", "Rule", "dead_after"]
+
+_SIZE_ARITHMETIC = (
+    "Add Cast Concat Constant Div Gather Identity Max Min Mod Mul Neg Shape Size Slice Squeeze Sub "
+    "Unsqueeze"
+)
+SIZE_ARITHMETIC = frozenset(_SIZE_ARITHMETIC.split())
+"""What sizes are worked out with."""
+
+Shape = ir.Shape | Sequence[int | ir.SymbolicDim | None] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """One rewriting of a graph around one node.
+
+    Attributes:
+        name: What ``optimize={"name", ...}`` takes; the report shows it with a count.
+        roots: Operators of ONNX's own domain at whose nodes it is tried.
+        apply: Says through the rewriter what takes the place of values of the node and returns
+            True, or returns False. It changes nothing by itself. Its docstring says what becomes
+            what.
+        exact: Whether values stay equal bit by bit, or provably; ``optimize="safe"`` runs these.
+        since: The lowest opset in which it applies.
+    """
+
+    name: str
+    roots: tuple[str, ...]
+    apply: Callable[[ir.Node, Rewriter], bool]
+    exact: bool
+    since: int = 1
+
+
+class RefusedError(Exception):
+    """What a rule asked for cannot be done; the graph is as it was."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Emitted:
+    """A node that is to be made."""
+
+    op_type: str
+    domain: str
+    inputs: tuple[ir.Value | None, ...]
+    attributes: tuple[ir.Attr, ...]
+    outputs: tuple[ir.Value, ...]
+    like: ir.Node
+
+
+@dataclasses.dataclass
+class Change:
+    """What one application of a rule asked for."""
+
+    emitted: list[Emitted] = dataclasses.field(default_factory=list)
+    replaced: list[tuple[ir.Value, ir.Value]] = dataclasses.field(default_factory=list)
+    initializers: list[ir.Value] = dataclasses.field(default_factory=list)
+    contents: dict[Any, ir.Value] = dataclasses.field(default_factory=dict)
+    domains: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+class Rewriter:
+    """Looks at a graph for rules, and collects what they want changed.
+
+    Nothing changes before a rule returns True: neither uses nor producers of values. So a rule may
+    emit first and give up later, and an exception in a rule leaves the model as it was.
+
+    Attributes:
+        opset: ONNX's version in the graph at hand.
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        self._model = model
+        self._names: set[str] | None = None
+        self._constants: dict[Any, ir.Value] | None = None
+        self._function: ir.Graph | None = None
+        self._function_constants: dict[Any, ir.Value] = {}
+        self._change = Change()
+        self._of_shapes: dict[ir.Value, bool] = {}
+        self.opset = 0
+        self.enter(model.graph, None)
+
+    def enter(self, graph: ir.Graph, function: ir.Function | None) -> None:
+        """From here on rules see the main graph, or that of a function, and their subgraphs."""
+        imports = graph.opset_imports
+        self.opset = imports.get("", self._model.opset_imports.get("", 1))
+        self._function = None if function is None else graph
+        self._function_constants = {}
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def constant(self, value: ir.Value | None, limit: int | None = SMALL) -> torch.Tensor | None:
+        """The contents of an initializer, or of a Constant, that is in memory; None for others.
+
+        None also for parameters and buffers, which may be replaced after the export: a rule that
+        depends on what they hold would be wrong then. ``folded`` computes with them.
+
+        Args:
+            value: Any value, or None.
+            limit: Largest number of elements; larger ones give None. None: no limit; the tensor
+                is not copied where torch holds it.
+        """
+        if value is None or value.is_graph_input() or is_weight(value):
+            return None
+        tensor = value.const_value
+        if tensor is None:
+            node = value.producer()
+            if node is None or node.op_type != "Constant" or "value" not in node.attributes:
+                return None
+            tensor = node.attributes["value"].as_tensor()
+        return None if limit is not None and tensor.size > limit else in_memory(tensor)
+
+    def foldable(self, value: ir.Value | None) -> bool:
+        """Whether ``folded`` may compute with a value: an initializer that is in memory."""
+        if value is None or not value.is_initializer() or value.is_graph_input():
+            return False
+        tensor = value.const_value
+        return isinstance(tensor, FoldedTensor) or in_memory(tensor) is not None
+
+    def producer(self, value: ir.Value | None, op_type: str) -> ir.Node | None:
+        """The node that gives a value, where it is of that operator of ONNX's own domain."""
+        node = None if value is None else value.producer()
+        return node if node is not None and node.op_type == op_type and not node.domain else None
+
+    def only_use(self, value: ir.Value) -> bool:
+        """Whether a value is read once, in its own graph, and is no output of it."""
+        if value.is_graph_output():
+            return False
+        uses = value.uses()
+        if len(uses) != 1:
+            return False
+        node = value.producer()
+        (use,) = uses
+        return node is None or use[0].graph is node.graph
+
+    def of_shapes(self, value: ir.Value | None) -> bool:
+        """Whether a value is worked out of shapes and constants alone.
+
+        Then a node that takes it for a shape is there for its result. Others may be there to fail,
+        as runtime checks are, which shapes that were recorded would hide.
+        """
+        pending = [value]
+        passed: list[ir.Value] = []
+        pure = True
+        while pending and pure:
+            found = pending.pop()
+            if found is None or found in self._of_shapes or found.const_value is not None:
+                pure = found is None or self._of_shapes.get(found, True)
+                continue
+            node = found.producer()
+            pure = node is not None and node.op_type in SIZE_ARITHMETIC and not node.domain
+            if node is not None and pure:
+                passed.append(found)
+                self._of_shapes[found] = True
+                pending.extend(node.inputs if node.op_type not in ("Shape", "Size") else ())
+        if not pure:  # also of what was passed on the way: looked at again when it is asked for
+            for found in passed:
+                del self._of_shapes[found]
+            if value is not None:
+                self._of_shapes[value] = False
+        return pure
+
+    # --- changing --------------------------------------------------------------------------------
+
+    def emit(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        like: ir.Node,
+        dtype: ir.DataType | None = None,
+        shape: Shape = None,
+        domain: str = "",
+        version: int = 1,
+    ) -> ir.Value:
+        """Makes a node with one output, right before the node that the rule was called for.
+
+        Args:
+            op_type: The operator.
+            inputs: Values that are known there; None for one that is left out.
+            attributes: Python values, or ``ir.Attr`` of another node; None values are left out.
+            like: The first of the nodes that it stands for, whose metadata it gets.
+            dtype: Element type of the result; by default that of the first input.
+            shape: The result's shape. A result that replaces a value gets that value's.
+            domain: The operator's domain, ONNX's own when empty.
+            version: The version of that domain.
+        """
+        (value,) = self.emit_many(
+            op_type, inputs, attributes, like=like, dtypes=[dtype], domain=domain, version=version
+        )
+        if shape is not None:
+            value.shape = shape.copy() if isinstance(shape, ir.Shape) else ir.Shape(shape)
+        return value
+
+    def emit_many(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        like: ir.Node,
+        dtypes: Sequence[ir.DataType | None],
+        domain: str = "",
+        version: int = 1,
+    ) -> tuple[ir.Value, ...]:
+        """The same with one output per entry of ``dtypes``."""
+        given = [value for value in inputs if value is not None]
+        first = given[0].dtype if given else None
+        outputs = []
+        for dtype in dtypes:
+            found = first if dtype is None else dtype
+            outputs.append(ir.Value(type=None if found is None else ir.TensorType(found)))
+        made = tuple(
+            value if isinstance(value, ir.Attr) else ir.convenience.convert_attribute(name, value)
+            for name, value in (attributes or {}).items()
+            if value is not None
+        )
+        entry = Emitted(op_type, domain, tuple(inputs), made, tuple(outputs), like)
+        self._change.emitted.append(entry)
+        if domain:
+            self._change.domains[domain] = version
+        return entry.outputs
+
+    def replace(self, old: ir.Value, new: ir.Value) -> None:
+        """Lets everything that reads ``old`` read ``new``, graph outputs included.
+
+        The nodes that gave ``old``, and that are read by nothing else then, go away.
+
+        Raises:
+            RefusedError: ``old`` is an output of the graph, and ``new`` cannot be one.
+        """
+        if old.is_graph_output() and not self._may_be_output(old, new):
+            raise RefusedError
+        self._change.replaced.append((old, new))
+
+    def _may_be_output(self, old: ir.Value, new: ir.Value) -> bool:
+        if any(new in entry.outputs for entry in self._change.emitted):
+            return True
+        node, root = new.producer(), old.producer()
+        if node is None or root is None or node.graph is not root.graph:
+            return False
+        return not new.is_graph_output() and old.type == new.type
+
+    def initializer(self, tensor: torch.Tensor) -> ir.Value:
+        """A constant: an initializer of the main graph, or a node in a function.
+
+        Args:
+            tensor: Its contents, which no weight has a part in. Equal small ones are one value.
+        """
+        tensor = tensor.detach()
+        key = content_key(tensor) if tensor.numel() <= SMALL else None
+        if key is not None:
+            known = self._change.contents.get(key)
+            if known is not None:
+                return known
+            known = self._known_constants().get(key)
+            if known is not None and _is_there(known):
+                return known
+        data = tensor_adapters.TorchTensor(tensor.contiguous())
+        value = ir.Value(
+            name=_constant_name(tensor),
+            type=ir.TensorType(data.dtype),
+            shape=ir.Shape(tuple(tensor.shape)),
+            const_value=data,
+        )
+        self._change.initializers.append(value)
+        if key is not None:
+            self._change.contents[key] = value
+        return value
+
+    def folded(
+        self,
+        compute: Callable[..., torch.Tensor],
+        sources: Sequence[ir.Value],
+        *,
+        dtype: ir.DataType,
+        shape: Sequence[int],
+    ) -> ir.Value:
+        """An initializer that is computed from others, now or when it is written.
+
+        Args:
+            compute: Gets the sources as torch tensors. It is called later, and again when the
+                weights have been replaced; it must not change what it gets.
+            sources: Values that are ``foldable``. The result is called after the first weight.
+            dtype: Element type of the result.
+            shape: Its shape.
+        """
+        weights = [v for v in sources if is_weight(v) or isinstance(v.const_value, FoldedTensor)]
+        if not weights and max(math.prod(shape), *(_size(v) for v in sources)) <= SMALL:
+            tensors = [self.constant(value) for value in sources]
+            assert all(tensor is not None for tensor in tensors)
+            return self.initializer(compute(*tensors))
+        near = (weights or sources)[0]
+        value = ir.Value(
+            name=f"{str(near.name).removesuffix('_folded')}_folded",
+            type=ir.TensorType(dtype),
+            shape=ir.Shape(tuple(shape)),
+            const_value=FoldedTensor(compute, sources, dtype, shape),
+        )
+        if INPUT_KIND in near.metadata_props:
+            value.metadata_props[INPUT_KIND] = near.metadata_props[INPUT_KIND]
+        self._change.initializers.append(value)
+        return value
+
+    def _known_constants(self) -> dict[Any, ir.Value]:
+        if self._function is not None:
+            return self._function_constants
+        if self._constants is None:
+            self._constants = {}
+            for value in self._model.graph.initializers.values():
+                tensor = self.constant(value)
+                if tensor is not None:
+                    self._constants.setdefault(content_key(tensor), value)
+        return self._constants
+
+    # --- for the driver --------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Forgets what was asked for."""
+        if self._change.emitted or self._change.replaced or self._change.initializers:
+            self._change = Change()
+
+    def commit(self, root: ir.Node) -> tuple[list[ir.Node], Iterable[ir.Node]]:
+        """Does what was asked for.
+
+        Returns:
+            The nodes that were made, and others whose neighbours have changed, so that they may
+            now be something for a rule.
+
+        Raises:
+            RefusedError: Nodes of different modules that are to become functions would be one.
+        """
+        change = self._change
+        dead = dead_after(root, change)
+        apart = root.meta.get(APART)
+        if any(node.meta.get(APART) != apart for node in dead):
+            raise RefusedError
+        graph, name = root.graph, str(root.outputs[0].name)
+        assert isinstance(graph, ir.Graph)
+        for value in change.initializers:
+            self._register(value)
+        if change.domains:
+            self._model.opset_imports.update(change.domains)
+            graph.opset_imports.update(change.domains)
+        made = [self._make(entry, dead) for entry in change.emitted]
+        graph.insert_before(root, made)
+        left = {value: None for node in dead for value in node.inputs if value is not None}
+        for node in dead:
+            for index in range(len(node.inputs)):
+                node.replace_input_with(index, None)
+        around: dict[ir.Node, None] = {}
+        for old, new in change.replaced:
+            around.update(dict.fromkeys(old.consumers()))
+            self._take_place(old, new, old.producer() in dead)
+        for node in dead:
+            assert isinstance(node.graph, ir.Graph)
+            node.graph.remove(node)
+        self._name(made, name)
+        for value in left:
+            if value.is_initializer() and not value.uses() and not _is_interface(value):
+                del self._model.graph.initializers[str(value.name)]
+            readers = value.consumers()
+            around.update(dict.fromkeys(readers if len(readers) == 1 else ()))
+            producer = value.producer()
+            if producer is not None:
+                around[producer] = None
+        return made, around
+
+    def _name(self, made: Sequence[ir.Node], name: str) -> None:
+        """Results have taken the names of what they replace; the others are named after it."""
+        for node in made:
+            for value in node.outputs:
+                if not value.name:
+                    value.name = self._unique(f"{name}.{node.op_type}")
+            node.name = f"node_{node.outputs[0].name}"
+
+    def _make(self, entry: Emitted, dead: Mapping[ir.Node, None]) -> ir.Node:
+        node = ir.Node(
+            entry.domain, entry.op_type, entry.inputs, entry.attributes, outputs=entry.outputs
+        )
+        node.meta.update(entry.like.meta)
+        if entry.like.metadata_props:
+            node.metadata_props.update(entry.like.metadata_props)
+            merged: Iterable[ir.Node] = reversed(list(dead))
+            fused = list(dict.fromkeys(name for other in merged for name in _fused(other)))
+            if len(fused) > 1:
+                node.metadata_props[FUSED] = repr(fused)
+        for value in entry.outputs:
+            value.name = ""  # so that the graph gives it no name of its own
+        node.name = ""
+        return node
+
+    def _take_place(self, old: ir.Value, new: ir.Value, dies: bool) -> None:
+        """Uses, and what is known of the value; of a new value also the name."""
+        fresh = not new.name and not new.is_graph_input()
+        was_output = old.is_graph_output()
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        if new.type is None or fresh:
+            new.type = old.type
+        if new.shape is None or (fresh and old.shape is not None):
+            new.shape = old.shape
+        if dies and (fresh or was_output):
+            name, old.name = old.name, None
+            new.name = name
+        if fresh or was_output:
+            new.metadata_props.update(old.metadata_props)
+
+    def _register(self, value: ir.Value) -> None:
+        value.name = self._unique(str(value.name))
+        tensor = in_memory(value.const_value)
+        data = value.const_value
+        assert data is not None
+        if self._function is not None:
+            value.const_value = None
+            attribute = ir.AttrTensor("value", data)
+            node = ir.Node("", "Constant", [], [attribute], outputs=[value])
+            node.name = f"node_{value.name}"
+            self._function.insert_before(self._function[0], node)
+        else:
+            self._model.graph.register_initializer(value)
+        if tensor is not None and tensor.numel() <= SMALL:
+            self._known_constants()[content_key(tensor)] = value
+
+    def _unique(self, wanted: str) -> str:
+        """A name that no value of the model has."""
+        if self._names is None:
+            self._names = set(_names(self._model))
+        name, number = wanted, 0
+        while name in self._names:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._names.add(name)
+        return name
+
+
+def _is_there(constant: ir.Value) -> bool:
+    """Whether a constant that was known once has not been removed since."""
+    node = constant.producer()
+    return constant.is_initializer() if node is None else node.graph is not None
+
+
+def dead_after(root: ir.Node, change: Change) -> dict[ir.Node, None]:
+    """Nodes that nothing reads any more after a change, in the order from root backward."""
+    replaced = {old for old, _ in change.replaced}
+    kept = {value for entry in change.emitted for value in entry.inputs}
+    kept.update(new for _, new in change.replaced)
+    dead: dict[ir.Node, None] = {}
+    pending = [old.producer() for old, _ in change.replaced]
+    while pending:
+        node = pending.pop()
+        if node is None or node in dead or not _dies(node, replaced, kept, dead):
+            continue
+        dead[node] = None
+        pending.extend(value.producer() for value in node.inputs if value is not None)
+    return dead
+
+
+def _dies(
+    node: ir.Node,
+    replaced: set[ir.Value],
+    kept: set[ir.Value | None],
+    dead: Mapping[ir.Node, None],
+) -> bool:
+    if any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values()):
+        return False  # what its graphs read goes with it; the last pass removes it
+    for value in node.outputs:
+        if value in kept:
+            return False
+        if value in replaced:
+            continue
+        if value.is_graph_output() or any(user not in dead for user in value.consumers()):
+            return False
+    return True
+
+
+def _is_interface(value: ir.Value) -> bool:
+    return value.is_graph_input() or value.is_graph_output()
+
+
+def _size(value: ir.Value) -> int:
+    return 0 if value.const_value is None else value.const_value.size
+
+
+def _fused(node: ir.Node) -> Iterable[str]:
+    earlier = node.metadata_props.get(FUSED)
+    if earlier is None:
+        return [str(node.name)]
+    names: list[str] = ast.literal_eval(earlier)
+    return names
+
+
+def _constant_name(tensor: torch.Tensor) -> str:
+    short = dtypes.to_onnx(tensor.dtype).short_name()
+    if tensor.ndim == 0:
+        return f"const_{short}_{tensor.item()}"
+    if tensor.ndim == 1 and tensor.numel() <= 8:
+        return f"const_{short}{tensor.tolist()}"
+    return f"const_{short}_{'x'.join(map(str, tensor.shape))}"
+
+
+def _names(model: ir.Model) -> Iterable[str]:
+    roots = [model.graph, *(function.graph for function in model.functions.values())]
+    for root in roots:
+        yield from map(str, root.initializers)
+        yield from (str(value.name) for value in root.inputs)
+        for node in root.all_nodes():
+            yield from (str(value.name) for value in node.outputs)
+        for graph in root.subgraphs():
+            yield from (str(value.name) for value in graph.inputs)
+            yield from map(str, graph.initializers)

@@ -1,0 +1,99 @@
+"""``RULES``: what is rewritten around single nodes, in the order in which it is tried.
+
+A rule is a function in a file of its own, or of its family, and an entry below. To add one:
+
+1. In ``cleanups/`` or ``fusions/`` write ``def my_rule(node, rewriter) -> bool`` with a docstring
+   that shows before -> after. ``node`` is of an operator in ``roots``, best the last of the
+   pattern: everything it reads stands before it.
+2. Look first, and return False early: ``rewriter.producer(value, "Mul")``, ``rewriter.constant``,
+   ``rewriter.only_use``, ``value.shape``, where two dimensions of one name are equal sizes.
+3. ``new = rewriter.emit("Gelu", [x], {...}, like=first_node)``; give results in between a shape.
+4. ``rewriter.replace(node.outputs[0], new)``; return True. Nodes that nothing reads any more go.
+5. ``MY_RULE = Rule("my_rule", ("Add",), my_rule, exact=False)``, and a line with a reason here.
+6. Test it: it fires, the result is eager's; with another reader, axis or constant it does not.
+
+Nothing is changed until the function returns True, so a rule may emit and then give up.
+"""
+
+from __future__ import annotations
+
+from onnx_aot.ir_passes.cleanups.casts import MERGE_CASTS
+from onnx_aot.ir_passes.cleanups.convolutions import ADD_TO_CONV_BIAS, PAD_INTO_WINDOWS
+from onnx_aot.ir_passes.cleanups.fold_batch_norm import FOLD_BATCH_NORM
+from onnx_aot.ir_passes.cleanups.fold_constants import FOLD_CONSTANTS, FOLD_ROUNDED_CONSTANTS
+from onnx_aot.ir_passes.cleanups.gemm import GEMM_OF_TRANSPOSED, MATMUL_ADD_TO_GEMM
+from onnx_aot.ir_passes.cleanups.no_ops import REMOVE_NO_OPS
+from onnx_aot.ir_passes.cleanups.sizes import (
+    DROP_EXPAND,
+    FOLD_SHAPES,
+    JOIN_SHAPES,
+    SHORTEN_FLOOR_DIVISION,
+)
+from onnx_aot.ir_passes.cleanups.transposes import JOIN_TRANSPOSES
+from onnx_aot.ir_passes.cleanups.views import (
+    CONSTANT_RESHAPE,
+    GATHER_UNSQUEEZED,
+    MERGE_RESHAPES,
+    MERGE_SLICES,
+    MERGE_SQUEEZES,
+    MERGE_TRANSPOSES,
+)
+from onnx_aot.ir_passes.fusions.activations import HARD_SWISH, MISH
+from onnx_aot.ir_passes.fusions.attention import ATTENTION, ATTENTION_OF_HEADS
+from onnx_aot.ir_passes.fusions.contrib import (
+    GROUP_QUERY_ATTENTION,
+    MICROSOFT_ROTARY_EMBEDDING,
+    MULTI_HEAD_ATTENTION,
+)
+from onnx_aot.ir_passes.fusions.gelu import GELU
+from onnx_aot.ir_passes.fusions.grouped_attention import GROUPED_ATTENTION
+from onnx_aot.ir_passes.fusions.layer_normalization import LAYER_NORMALIZATION
+from onnx_aot.ir_passes.fusions.masks import ADMITTED_ROWS, TRUE_MASK, WHOLE_INDEX
+from onnx_aot.ir_passes.fusions.rms_normalization import RMS_NORMALIZATION, ROOT_MEAN_SQUARE
+from onnx_aot.ir_passes.fusions.rotary_embedding import ROTARY_EMBEDDING, ROTATED_HALVES
+from onnx_aot.ir_passes.rewriter import Rule
+
+__all__ = ["CONTRIB_RULES", "RULES"]
+
+RULES: tuple[Rule, ...] = (
+    REMOVE_NO_OPS,  # first: what is not there needs no other rule
+    FOLD_CONSTANTS,  # likewise of constants
+    FOLD_ROUNDED_CONSTANTS,
+    FOLD_SHAPES,  # sizes before what takes them
+    JOIN_SHAPES,
+    SHORTEN_FLOOR_DIVISION,
+    CONSTANT_RESHAPE,  # before reshapes are joined, which then see constants
+    MERGE_CASTS,
+    MERGE_RESHAPES,
+    MERGE_SQUEEZES,
+    MERGE_TRANSPOSES,
+    MERGE_SLICES,
+    GATHER_UNSQUEEZED,
+    DROP_EXPAND,
+    JOIN_TRANSPOSES,  # after two in a row have become one
+    PAD_INTO_WINDOWS,
+    ADD_TO_CONV_BIAS,  # before batch normalization, which takes the bias along
+    FOLD_BATCH_NORM,
+    LAYER_NORMALIZATION,
+    RMS_NORMALIZATION,  # before the next, which would write it in five nodes
+    ROOT_MEAN_SQUARE,
+    ROTARY_EMBEDDING,  # before the next, whose result it does not know
+    ROTATED_HALVES,
+    GELU,
+    HARD_SWISH,
+    MISH,
+    WHOLE_INDEX,
+    TRUE_MASK,
+    ADMITTED_ROWS,  # before attention is recognized, which has no such selection
+    ATTENTION,  # before the next, which is for opsets without it
+    GROUPED_ATTENTION,
+    ATTENTION_OF_HEADS,
+    GEMM_OF_TRANSPOSED,
+    MATMUL_ADD_TO_GEMM,  # last: other patterns have the two apart
+)
+
+CONTRIB_RULES: tuple[Rule, ...] = (  # with contrib_ops=True, before those above
+    MICROSOFT_ROTARY_EMBEDDING,
+    GROUP_QUERY_ATTENTION,  # before the next, which computes what causal masks leave out
+    MULTI_HEAD_ATTENTION,
+)

@@ -1,0 +1,44 @@
+"""What the recorded shapes of values prove."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+__all__ = ["dims", "lasts", "rank", "same_shape", "same_sizes"]
+
+Dim = int | str | None
+
+
+def dims(value: ir.Value | None) -> list[Dim] | None:
+    """The sizes of a value: numbers, texts, of which equal ones are equal sizes, or None."""
+    if value is None or value.shape is None:
+        return None
+    return [size if isinstance(size, int) else size.value for size in value.shape.dims]
+
+
+def rank(value: ir.Value | None) -> int | None:
+    """Number of dimensions, where it is known."""
+    return None if value is None or value.shape is None else len(value.shape)
+
+
+def same_sizes(left: Sequence[Dim] | None, right: Sequence[Dim] | None) -> bool:
+    """Whether all sizes are known and equal."""
+    if left is None or right is None or len(left) != len(right):
+        return False
+    return all(a is not None and a == b for a, b in zip(left, right, strict=True))
+
+
+def same_shape(left: ir.Value | None, right: ir.Value | None) -> bool:
+    """Whether two values have the same shape for every input."""
+    return same_sizes(dims(left), dims(right))
+
+
+def lasts(small: ir.Value | None, large: ir.Value | None) -> bool:
+    """Whether a value is broadcast to the shape of another, which does not change by it."""
+    inner, outer = dims(small), dims(large)
+    if inner is None or outer is None or len(inner) > len(outer):
+        return False
+    behind = outer[len(outer) - len(inner) :]
+    return all(a == 1 or (a is not None and a == b) for a, b in zip(inner, behind, strict=True))

@@ -1,0 +1,61 @@
+"""Tensors of a model as torch's, where they are in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot import dtypes
+from onnx_aot.metadata_keys import INPUT_KIND
+from onnx_aot.torch_compat import FakeTensor
+
+__all__ = ["SMALL", "content_key", "in_memory", "is_weight"]
+
+SMALL = 4096
+"""Elements. Larger tensors are weights: they are not compared by content."""
+
+
+def in_memory(tensor: Any) -> torch.Tensor | None:
+    """The tensor as torch's, sharing memory where torch holds it.
+
+    Args:
+        tensor: Any tensor of ``onnx_ir``.
+
+    Returns:
+        None where it is not in memory (files, lazy tensors, torch's fake and meta tensors), or
+        torch has no such type.
+    """
+    raw = getattr(tensor, "raw", None)
+    if isinstance(raw, torch.Tensor):
+        empty = raw.is_meta or isinstance(raw, FakeTensor) or raw.layout != torch.strided
+        return None if empty else raw.detach()
+    if not isinstance(tensor, (ir.Tensor, ir.TensorProtoTensor)):
+        return None
+    dtype = tensor.dtype
+    if dtype == ir.DataType.STRING or dtype.bitwidth < 8:
+        return None
+    try:
+        wanted = dtypes.to_torch(dtype)
+    except TypeError:
+        return None
+    shape = [int(size) for size in tensor.shape.numpy()]
+    if tensor.size == 0:
+        return torch.empty(shape, dtype=wanted)
+    return torch.frombuffer(bytearray(tensor.tobytes()), dtype=wanted).reshape(shape)
+
+
+def is_weight(value: ir.Value) -> bool:
+    """Whether a value holds a parameter or buffer of the module, which may be replaced later."""
+    return value.metadata_props.get(INPUT_KIND) in ("PARAMETER", "BUFFER")
+
+
+def content_key(tensor: torch.Tensor) -> Any:
+    """Equal for tensors of one type, shape and content."""
+    return (tensor.dtype, tuple(tensor.shape), _bytes(tensor))
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b""

@@ -59,7 +59,7 @@ class Benchmark:
         rows: Names of all rows, in order, and ``quick`` those of ``--quick``.
         measure: Answers it for one row, in a process of its own; what it returns is JSON.
         summarize: Figures over all rows.
-        peer_gave_up: Whether rows so far say that torch.onnx need not be tried on the next.
+        peer_gave_up: Whether rows so far and the limit say that torch.onnx is not tried on the next.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Benchmark:
     quick: Sequence[str]
     measure: Callable[[str, Settings], dict[str, Any]]
     summarize: Callable[[list[dict[str, Any]]], dict[str, Any]]
-    peer_gave_up: Callable[[list[dict[str, Any]]], bool] = lambda rows: False
+    peer_gave_up: Callable[[list[dict[str, Any]], float], bool] = lambda rows, limit: False
 
 
 def run(benchmark: Benchmark) -> None:
@@ -86,7 +86,7 @@ def run(benchmark: Benchmark) -> None:
     wanted = names or (benchmark.quick if settings.quick else benchmark.rows())
     rows, failed = [], []
     for name in wanted:
-        peer = settings.peer and not benchmark.peer_gave_up(rows)
+        peer = settings.peer and not benchmark.peer_gave_up(rows, settings.limit)
         try:
             row = _measured(benchmark, name, dataclasses.replace(settings, peer=peer))
         except RuntimeError as error:

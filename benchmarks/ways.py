@@ -91,14 +91,19 @@ class Subject:
         }
 
 
-def subject(case: Any) -> Subject:
-    """Makes the model of a row of the catalogue and finds the dimensions that a capture keeps."""
+def subject(case: Any, search: bool = True) -> Subject:
+    """Makes the model of a row of the catalogue and finds the dimensions that a capture keeps.
+
+    ``search=False`` takes those of the row without trying them.
+    """
     warnings.simplefilter("ignore")
     model = case.make()
     args, kwargs = case.example()
     for fixed, remark in FIXED:
         shapes = _without(case.dynamic_shapes, fixed)
         found = Subject(model, args, kwargs, shapes, as_hints(shapes), remark)
+        if not search:
+            return found
         try:
             found.plain()
         except Exception:  # whatever it refuses

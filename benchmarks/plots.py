@@ -93,6 +93,8 @@ def _draw(plot: Plot, path: Path) -> None:
         axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
         if plot.log:
             axes.set(xscale="log", yscale="log")
+            axes.set_xticks(sorted(set(names)), [f"{x:g}" for x in sorted(set(names))])
+            axes.minorticks_off()
     if plot.bound is not None:
         (axes.axvline if plot.by_name else axes.axhline)(plot.bound, color="gray", linewidth=0.8)
     axes.set_title(plot.title)

@@ -59,7 +59,7 @@ class Benchmark:
         rows: Names of all rows, in order, and ``quick`` those of ``--quick``.
         measure: Answers it for one row, in a process of its own; what it returns is JSON.
         summarize: Figures over all rows.
-        peer_gave_up: Whether rows so far and the limit say that torch.onnx is not tried on the next.
+        peer_gave_up: Whether rows so far, and the limit, say not to try torch.onnx on the next.
     """
 
     name: str

@@ -425,6 +425,13 @@ def _capture(
         )
         if captured.warning is not None:
             note(record, captured.warning)
+        if captured.above_zero:
+            note(
+                record,
+                "the model asks for the larger of two sizes, or whether one is 0, and was captured "
+                "for sizes above 0; for empty inputs it may answer otherwise than PyTorch. Exclude "
+                "0 with torch.export.Dim(name, min=1)",
+            )
         program, requested = captured.program, captured.requested
         note_dimensions(program, requested, options, record, captured)
         record.strategy = captured.strategy

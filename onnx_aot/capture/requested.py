@@ -70,8 +70,15 @@ class RequestedDim:
 
     @property
     def limits(self) -> tuple[int, float]:
-        """Smallest and largest size that the user's ``Dim`` or hint allows."""
-        limits: list[Any] = [getattr(self.given, name, None) for name in ("min", "max")]
+        """Smallest and largest size that the user's ``Dim`` or hint allows.
+
+        Raises:
+            DynamicShapeError: A derived ``Dim`` would be negative.
+        """
+        try:
+            limits: list[Any] = [getattr(self.given, name, None) for name in ("min", "max")]
+        except AssertionError as error:  # ``n - 1`` with an ``n`` from 0 on
+            raise DynamicShapeError(f"dynamic_shapes, {self.place}: {error}") from error
         smallest, largest = limits
         return int(smallest or 0), math.inf if is_unlimited(largest) else int(largest)
 

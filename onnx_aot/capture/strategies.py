@@ -28,6 +28,7 @@ from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
 from onnx_aot.capture.python_random import draws_observed
 from onnx_aot.capture.requested import DynamicShapes
 from onnx_aot.capture.scripted.children import is_scripted, scripted_children_replaced
+from onnx_aot.capture.shape_rules import SHAPE_RULES
 from onnx_aot.capture.specialization import (
     describe,
     describe_torch,
@@ -37,6 +38,7 @@ from onnx_aot.capture.specialization import (
 )
 from onnx_aot.capture.stand_ins import stand_ins
 from onnx_aot.capture.tracing import tracing
+from onnx_aot.capture.zero_sizes import is_derived_from_zero, may_be_wrong
 from onnx_aot.errors import CaptureError, DynamicShapeError, InvalidOptionError
 from onnx_aot.torch_compat import missing_fake_kernels, quiet_failures, without_log_file
 
@@ -66,6 +68,7 @@ class Captured:
         given_up: A sentence for every dimension that came out otherwise than asked.
         warning: What is fixed to the example's values, for the strategies that do that.
         drawn: Which generators of Python and numpy the model drew random numbers from.
+        above_zero: Whether it may be wrong for empty tensors.
     """
 
     program: torch.export.ExportedProgram
@@ -75,6 +78,7 @@ class Captured:
     given_up: tuple[str, ...] = ()
     warning: str | None = None
     drawn: tuple[str, ...] = ()
+    above_zero: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,27 +178,58 @@ def capture(
 
 
 def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failure]:
-    """What the first strategy that succeeds gives, or why each failed."""
+    """What the first strategy that succeeds gives, or why each failed.
+
+    Where that may be wrong for empty tensors, there is a second capture which is not. It is taken
+    unless it fails, or takes more from the dimensions.
+    """
+    derived = is_derived_from_zero(requested)
+    first = _attempt(model, requested, from_zero=derived)
+    if isinstance(first, Captured):
+        limited = derived and findings(first.program, requested, first.decisions)
+        if not first.above_zero and not limited:
+            return first
+    elif not derived:
+        return first
+    second = _attempt(model, requested, from_zero=not derived)
+    if isinstance(first, Captured) and isinstance(second, Captured):
+        limits = findings(second.program, requested, second.decisions, refused=True)
+        return first if limits else second
+    return first if isinstance(first, Captured) else second
+
+
+def _attempt(model: _Model, requested: DynamicShapes, from_zero: bool) -> Captured | list[_Failure]:
     failures = []
     for name in model.strategies:
-        with decisions_observed() as decisions:
+        ignored: list[bool] = []  # by the model, or by an operator
+        observed_zero = torch_compat.observe_zero_ignored(ignored.append)
+        with decisions_observed() as decisions, observed_zero:
             try:
-                program, warning, drawn = _run(name, model, requested, decisions)
+                program, warning, drawn = _run(name, model, requested, decisions, from_zero)
             except (CaptureError, InvalidOptionError):  # ours say what there is to say
                 raise
             except Exception as error:
                 logger.info("%s failed: %s", name, _first_line(error))
                 failures.append(_Failure(STRATEGIES[name], error, tuple(decisions)))
                 continue
-        how = STRATEGIES[name]
         return Captured(
-            program, how, requested, tuple(decisions), warning=warning, drawn=tuple(drawn)
+            program,
+            STRATEGIES[name],
+            requested,
+            tuple(decisions),
+            warning=warning,
+            drawn=tuple(drawn),
+            above_zero=any(ignored) or may_be_wrong(program, bool(ignored)),
         )
     return failures
 
 
 def _run(
-    name: str, model: _Model, requested: DynamicShapes, decisions: list[Decision]
+    name: str,
+    model: _Model,
+    requested: DynamicShapes,
+    decisions: list[Decision],
+    from_zero: bool,
 ) -> tuple[torch.export.ExportedProgram, str | None, Sequence[str]]:
     """What one strategy gives, its warning, and which generators the model drew from."""
     inputs = floats_as_tensors(model.inputs, requested.floats)
@@ -204,7 +239,7 @@ def _run(
     if name == "trace":
         script, warning = traced(model.module, inputs)
         model = dataclasses.replace(model, module=script, collected=())
-    with _prepared(model, requested, strict), draws_observed() as drawn:
+    with _prepared(model, requested, strict, from_zero), draws_observed() as drawn:
         if name == "draft":
             with without_log_file():
                 program = torch.export.draft_export(
@@ -218,9 +253,11 @@ def _run(
 
 
 @contextlib.contextmanager
-def _prepared(model: _Model, requested: DynamicShapes, strict: bool) -> Iterator[None]:
+def _prepared(
+    model: _Model, requested: DynamicShapes, strict: bool, from_zero: bool = False
+) -> Iterator[None]:
     with (
-        capture_conditions(lazy=not strict),
+        capture_conditions(not strict, from_zero, dynamic=requested.spec is not None),
         quiet_failures(),
         torch_compat.keep_frames_of(model.module.forward),
         scripted_children_replaced(model.module),
@@ -234,17 +271,22 @@ def _prepared(model: _Model, requested: DynamicShapes, strict: bool) -> Iterator
 
 
 @contextlib.contextmanager
-def capture_conditions(lazy: bool = True) -> Iterator[None]:
+def capture_conditions(
+    lazy: bool = True, from_zero: bool = False, dynamic: bool = False
+) -> Iterator[None]:
     """Everything that holds while torch.export traces a model.
 
-    ``lazy`` is for all but strict capture, which reads what only generated code has.
+    ``lazy`` is for all but strict capture, which reads what only generated code has. ``from_zero``
+    makes the capture right for empty tensors too, and takes a tenth longer. ``dynamic`` is for
+    models with symbolic sizes, whose capture it makes faster.
     """
     with (
         tracing(),
         torch_compat.marked_as_onnx_export(),
         torch_compat.cheap_recompilation() if lazy else contextlib.nullcontext(),
-        torch_compat.keep_small_sizes_dynamic(),
+        torch_compat.keep_small_sizes_dynamic(from_zero),
         stand_ins(),
+        torch_compat.faster_shapes(SHAPE_RULES) if dynamic else contextlib.nullcontext(),
         warnings.catch_warnings(),
     ):
         # Recurrent layers reassign their list of weights in forward; nothing is lost by it.

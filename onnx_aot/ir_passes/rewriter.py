@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -15,7 +15,7 @@ from onnx_ir import tensor_adapters
 from onnx_aot import dtypes
 from onnx_aot.ir_passes.folded import FoldedTensor
 from onnx_aot.ir_passes.tensors import SMALL, content_key, in_memory, is_weight
-from onnx_aot.metadata_keys import APART, FUSED, INPUT_KIND
+from onnx_aot.metadata_keys import APART, FUSED, INPUT_KIND, NAMED
 
 __all__ = ["Change", "Emitted", "RefusedError", "Rewriter", "Rule", "dead_after"]
 
@@ -95,6 +95,7 @@ class Rewriter:
         self._function_constants: dict[Any, ir.Value] = {}
         self._change = Change()
         self._of_shapes: dict[ir.Value, bool] = {}
+        self._folded: dict[Any, ir.Value] = {}
         self.opset = 0
         self.enter(model.graph, None)
 
@@ -129,8 +130,13 @@ class Rewriter:
         return None if limit is not None and tensor.size > limit else in_memory(tensor)
 
     def foldable(self, value: ir.Value | None) -> bool:
-        """Whether ``folded`` may compute with a value: an initializer that is in memory."""
+        """Whether ``folded`` may compute with a value.
+
+        Initializers that are in memory, but for weights to which the user gave names.
+        """
         if value is None or not value.is_initializer() or value.is_graph_input():
+            return False
+        if NAMED in value.meta:
             return False
         tensor = value.const_value
         return isinstance(tensor, FoldedTensor) or in_memory(tensor) is not None
@@ -294,6 +300,7 @@ class Rewriter:
         *,
         dtype: ir.DataType,
         shape: Sequence[int],
+        key: Hashable = None,
     ) -> ir.Value:
         """An initializer that is computed from others, now or when it is written.
 
@@ -303,7 +310,11 @@ class Rewriter:
             sources: Values that are ``foldable``. The result is called after the first weight.
             dtype: Element type of the result.
             shape: Its shape.
+            key: Equal where the same is computed of the same sources, which is one value then.
         """
+        known = None if key is None else self._folded.get((key, tuple(sources)))
+        if known is not None and known.is_initializer():
+            return known
         weights = [v for v in sources if is_weight(v) or isinstance(v.const_value, FoldedTensor)]
         if not weights and max(math.prod(shape), *(_size(v) for v in sources)) <= SMALL:
             tensors = [self.constant(value) for value in sources]
@@ -318,6 +329,8 @@ class Rewriter:
         )
         if INPUT_KIND in near.metadata_props:
             value.metadata_props[INPUT_KIND] = near.metadata_props[INPUT_KIND]
+        if key is not None:
+            self._folded[key, tuple(sources)] = value
         self._change.initializers.append(value)
         return value
 
@@ -352,7 +365,7 @@ class Rewriter:
         change = self._change
         dead = dead_after(root, change)
         apart = root.meta.get(APART)
-        if any(node.meta.get(APART) != apart for node in dead):
+        if any(node.meta.get(APART) != apart and not _is_size(node) for node in dead):
             raise RefusedError
         graph, name = root.graph, str(root.outputs[0].name)
         assert isinstance(graph, ir.Graph)
@@ -494,6 +507,14 @@ def _dies(
 
 def _is_interface(value: ir.Value) -> bool:
     return value.is_graph_input() or value.is_graph_output()
+
+
+def _is_size(node: ir.Node) -> bool:
+    """Whether a node works out a size, which calls of modules get from outside if need be."""
+    return all(
+        value.dtype == ir.DataType.INT64 and value.shape is not None and len(value.shape) <= 1
+        for value in node.outputs
+    )
 
 
 def _size(value: ir.Value) -> int:

@@ -10,7 +10,6 @@ from onnx_aot.torch_compat.captures import (
     cheap_recompilation,
     dynamo_stack,
     keep_frames_of,
-    keep_small_sizes_dynamic,
     marked_as_onnx_export,
     override_composite_kernels,
     override_module_function,
@@ -18,6 +17,7 @@ from onnx_aot.torch_compat.captures import (
     without_gradients,
     without_log_file,
 )
+from onnx_aot.torch_compat.fake_kernels import ShapeRule, contiguous_like, faster_shapes
 from onnx_aot.torch_compat.names import (
     FakeTensor,
     FakeTensorMode,
@@ -60,6 +60,11 @@ from onnx_aot.torch_compat.tracing import (
     without_fake_mode,
     without_recording,
 )
+from onnx_aot.torch_compat.zero_sizes import (
+    holds_when_empty,
+    keep_small_sizes_dynamic,
+    observe_zero_ignored,
+)
 
 __all__ = [
     "FakeTensor",
@@ -67,9 +72,11 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
+    "ShapeRule",
     "auto_functionalized",
     "cheap_recompilation",
     "condition_holds",
+    "contiguous_like",
     "copy_node",
     "copy_program",
     "creation_stack",
@@ -78,7 +85,9 @@ __all__ = [
     "dynamo_stack",
     "example_size",
     "fake_mode_of",
+    "faster_shapes",
     "functionalized_by_torch",
+    "holds_when_empty",
     "is_symbol",
     "keep_frames_of",
     "keep_small_sizes_dynamic",
@@ -86,6 +95,7 @@ __all__ = [
     "missing_fake_kernels",
     "new_symbol",
     "observe_decisions",
+    "observe_zero_ignored",
     "overload_of",
     "override_composite_kernels",
     "override_module_function",

@@ -19,7 +19,6 @@ __all__ = [
     "cheap_recompilation",
     "dynamo_stack",
     "keep_frames_of",
-    "keep_small_sizes_dynamic",
     "marked_as_onnx_export",
     "override_composite_kernels",
     "override_module_function",
@@ -36,18 +35,6 @@ def cheap_recompilation() -> contextlib.AbstractContextManager[Any]:
     """
     use_lazy = private("torch.fx._lazy_graph_module", "_use_lazy_graph_module")
     return use_lazy(True) if use_lazy is not None else contextlib.nullcontext()
-
-
-def keep_small_sizes_dynamic() -> contextlib.AbstractContextManager[Any]:
-    """Lets a dimension whose example size is 0 or 1 stay dynamic.
-
-    Without ``backed_size_oblivious`` such a dimension comes out static, which is reported as an
-    error at the end of the export.
-    """
-    config = private("torch.fx.experimental", "_config")
-    if config is None or not hasattr(config, "backed_size_oblivious"):
-        return contextlib.nullcontext()
-    return config.patch(backed_size_oblivious=True)  # type: ignore[no-any-return]
 
 
 def marked_as_onnx_export() -> contextlib.AbstractContextManager[None]:

@@ -13,8 +13,8 @@ import torch.utils._pytree as pytree
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from onnx_aot.torch_compat.captures import keep_small_sizes_dynamic
 from onnx_aot.torch_compat.names import private
+from onnx_aot.torch_compat.zero_sizes import keep_small_sizes_dynamic
 
 __all__ = [
     "decompositions",

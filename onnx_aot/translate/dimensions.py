@@ -64,6 +64,7 @@ class Dimensions:
             return expression if isinstance(expression, int) else ir.SymbolicDim(expression)
         if not expression.is_Symbol:
             expression = expression.expand()  # 2*(n + 1) and 2*n + 2 are one size
+            expression = _without_minimum(expression)
         if expression.is_number:
             return int(expression)
         text = self.text(expression)
@@ -220,6 +221,21 @@ class Dimensions:
             if dtype is not None:
                 value.type = ir.TensorType(dtype)
                 value.shape = ir.Shape([])
+
+
+def _without_minimum(expression: Any) -> Any:
+    """``max(0, n - min(1, n))``, the size of ``x[1:]``, is ``max(0, n - 1)``."""
+    if type(expression).__name__ != "Max":
+        return expression
+    largest = type(expression)
+    for term in expression.args:
+        for smaller in getattr(term, "args", ()):
+            if type(-smaller).__name__ == "Min" and len((-smaller).args) == 2:
+                number, whole = sorted((-smaller).args, key=lambda a: not a.is_number)
+                if number.is_number and term - smaller == whole:
+                    rest = [arg for arg in expression.args if arg is not term]
+                    return largest(*rest, whole - number)
+    return expression
 
 
 def range_of(interval: Any) -> dict[str, int]:

@@ -21,9 +21,8 @@ Eager = tuple[list[torch.Tensor], dict[str, torch.Tensor]]
 def captured_differs(program: Program, inputs: tuple[torch.Tensor, ...], expected: Eager) -> bool:
     """Whether already the captured program answers otherwise, or is wrong about a size.
 
-    torch.export reasons about sizes as though they were two or more: that of ``x[1:]`` is ``n - 1``
-    for it, which is -1 where ``n`` is 0, and that of ``x[m:1]`` is 0. The root of a dimension
-    ``n + 1`` that no input has is two or more for it.
+    It is captured for sizes from zero on, as ``export`` does where it sees that this matters. Torch
+    does not follow it everywhere: that of ``x[m:1]`` is 0 for it.
     """
     asked = pytree.tree_map(
         lambda dim: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim,
@@ -56,7 +55,7 @@ def captured_differs(program: Program, inputs: tuple[torch.Tensor, ...], expecte
 
 def _captured(program: Program, dynamic: Any) -> torch.export.ExportedProgram:
     example = program.example_inputs(program.example)
-    with capture_conditions(), torch.no_grad():
+    with capture_conditions(from_zero=True), torch.no_grad():
         return torch.export.export(program.module(), example, dynamic_shapes=dynamic)
 
 

@@ -1,0 +1,49 @@
+"""Whether a capture is right for empty tensors, for which it has to be made otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.capture.requested import DynamicShapes
+from onnx_aot.torch_compat import holds_when_empty
+
+__all__ = ["is_derived_from_zero", "may_be_wrong"]
+
+
+def is_derived_from_zero(requested: DynamicShapes) -> bool:
+    """Whether a dimension such as ``n + 1`` was asked for, with an ``n`` that may be zero.
+
+    Torch puts it into what it knew before, and what was right of ``m`` is not of ``n + 1``.
+    """
+    roots = (getattr(dim.given, "root", None) for dim in requested.requested if dim.derived)
+    return any(getattr(root, "min", 0) < 1 for root in roots)
+
+
+def may_be_wrong(program: torch.export.ExportedProgram, folded: bool) -> bool:
+    """Whether sizes are computed, and some operator's is not right for an empty operand.
+
+    That of ``x[1:]`` is ``n - 1``.
+
+    Args:
+        program: The capture.
+        folded: Whether an operator asked for the larger of a size and 0, and got the size.
+    """
+    nodes = program.graph.nodes
+    if not any(isinstance(node.meta.get("val"), torch.SymInt) and node.users for node in nodes):
+        return False
+    return folded or any(
+        node.target is torch.ops.aten.slice.Tensor and not _holds_when_empty(node) for node in nodes
+    )
+
+
+def _holds_when_empty(node: torch.fx.Node) -> bool:
+    defaults = (None, 0, None, None, 1)
+    arguments: list[Any] = [*node.args, *defaults[len(node.args) :]]
+    operand, axis, start, end, step = (
+        argument.meta["val"] if isinstance(argument, torch.fx.Node) else argument
+        for argument in arguments
+    )
+    return holds_when_empty(operand.shape[axis], node.meta["val"].shape[axis], start, end, step)

@@ -1,0 +1,150 @@
+"""Shape rules give what torch works out, and leave to torch what is not plain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from onnx_aot.capture.shape_rules import SHAPE_RULES
+from onnx_aot.capture.strategies import capture_conditions
+from onnx_aot.torch_compat import OpOverload, faster_shapes
+
+F = nn.functional
+HALF = torch.float16
+
+
+class Call(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Tensor) -> Any:
+        return self.function(*args)
+
+
+def recorded(function: Callable[..., Any], args: tuple[Tensor, ...], dynamic: bool) -> list[Any]:
+    """Shape, strides, dtype and device of every value of the capture; symbols by name."""
+    axes = tuple({0: Dim.DYNAMIC, 2: Dim.DYNAMIC} if a.dim() > 2 else None for a in args)
+    with capture_conditions(dynamic=dynamic):
+        program = torch.export.export(Call(function), args, dynamic_shapes=(axes,))
+    values = [node.meta.get("val") for node in program.graph.nodes]
+    flat = [v for value in values for v in (value if isinstance(value, tuple) else [value])]
+    return [
+        (str(v.shape), str(v.stride()), v.dtype, v.device)
+        for v in flat
+        if isinstance(v, torch.Tensor)
+    ]
+
+
+X = torch.rand(2, 3, 4, 5)
+CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+    **{
+        name: (getattr(F, name), (X,))
+        for name in ("elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish")
+    },
+    "in place": (lambda x: F.hardtanh(x.clone(), inplace=True) + F.silu(x + 1, inplace=True), (X,)),
+    "of integers": (lambda x: torch.sin(x) + torch.sqrt(x), (X.long(),)),
+    "transposed": (lambda x: F.gelu(x.transpose(1, 3)).contiguous(), (X,)),
+    "strided": (lambda x: torch.tanh(x[:, :, :, ::2]).exp(), (X,)),
+    "channels last": (
+        lambda x: F.silu(x.contiguous(memory_format=torch.channels_last)).clone(),
+        (X,),
+    ),
+    "half": (lambda x: F.gelu(x).mean(2), (X.half(),)),
+    "power": (lambda x: x**2 + x.pow(0.5) + x.pow(x), (X,)),
+    "power of integers": (lambda x: x**2, (X.int(),)),
+    "softmax": (lambda x: x.softmax(-1) + x.softmax(1, torch.float64), (X,)),
+    "softmax to a wider type": (lambda x: x.softmax(-1, torch.float32), (X.half(),)),
+    "mean": (lambda x: (x.mean(2), x.mean((0, -1)), x.mean((1, 2), keepdim=True)), (X,)),
+    "mean of all and of another type": (lambda x: (x.mean(), x.mean(2, dtype=HALF)), (X,)),
+    "mean of transposed": (lambda x: x.transpose(1, 2).mean(2), (X,)),
+    "batch norm": (nn.BatchNorm2d(3).eval(), (X,)),
+    "batch norm of transposed": (lambda x: F.batch_norm(x.mT, torch.ones(3), torch.ones(3)), (X,)),
+    "batch norm in another type": (
+        lambda x: F.batch_norm(x, torch.ones(3), torch.ones(3)),
+        (X.half(),),
+    ),
+    "layer norm": (nn.LayerNorm(5), (X,)),
+    "layer norm over two": (
+        lambda x: F.layer_norm(x.transpose(1, 2), (3, 5), torch.ones(3, 5)),
+        (X,),
+    ),
+    "layer norm in another type": (
+        lambda x: F.layer_norm(x, (5,), torch.ones(5), torch.ones(5)),
+        (X.half(),),
+    ),
+    "linear": (nn.Linear(5, 6), (X,)),
+    "linear without bias": (nn.Linear(5, 6, bias=False), (X,)),
+    "addmm": (lambda x: torch.addmm(torch.ones(1), x[0, 0], torch.ones(5, 2)), (X,)),
+    "addmm of a matrix": (
+        lambda x: torch.addmm(x[0, 0], x[0, 0], torch.ones(5, 5), beta=2, alpha=3),
+        (X,),
+    ),
+}
+
+
+@pytest.mark.parametrize(("function", "args"), CASES.values(), ids=CASES)
+def test_what_torch_works_out(function: Callable[..., Any], args: tuple[Tensor, ...]) -> None:
+    with torch.no_grad():
+        assert recorded(function, args, dynamic=True) == recorded(function, args, dynamic=False)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.layer_norm(x, (4,)),
+        lambda x: F.layer_norm(x, (5,), torch.ones(4)),
+        lambda x: torch.addmm(torch.ones(3), x[0, 0], torch.ones(5, 2)),
+        lambda x: torch.addmm(torch.ones(2), x[0, 0], torch.ones(4, 2)),
+        lambda x: F.batch_norm(x, torch.ones(4), torch.ones(3)),
+        lambda x: x.mean(7),
+        lambda x: F.hardtanh(x.bool()),
+    ],
+)
+def test_what_torch_refuses(function: Callable[..., Any]) -> None:
+    for dynamic in (True, False):
+        with pytest.raises((RuntimeError, IndexError)):
+            recorded(function, (X,), dynamic)
+
+
+def test_each_rule_is_applied_by_some_case() -> None:
+    applied: set[OpOverload] = set()
+
+    def watched(operator: OpOverload, rule: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            found = rule(*args, **kwargs)
+            if found is not None:
+                applied.add(operator)
+            return found
+
+        return run
+
+    axes = ({0: Dim.DYNAMIC, 2: Dim.DYNAMIC},)
+    functions = [case for case, args in CASES.values() if args[0] is X]
+    functions += [
+        torch.cos,
+        torch.erf,
+        torch.neg,
+        torch.rsqrt,
+        torch.sigmoid,
+        torch.sin,
+        torch.relu,
+    ]
+    functions += [F.softplus, lambda x: F.elu(x.clone(), inplace=True)]
+    functions += [torch.tanh, torch.sqrt, F.silu, lambda x: torch.ops.aten._safe_softmax(x, -1)]
+    functions += [lambda x: F.hardswish(x + 1, True) + F.leaky_relu(x + 1, 0.1, True).relu_()]
+    with (
+        torch.no_grad(),
+        capture_conditions(),
+        faster_shapes(
+            {operator: watched(operator, rule) for operator, rule in SHAPE_RULES.items()}
+        ),
+    ):
+        for function in functions:
+            torch.export.export(Call(function), (X,), dynamic_shapes=(axes,))
+    assert set(SHAPE_RULES) - applied == set()

@@ -1,0 +1,87 @@
+"""Models that ask for the larger of two sizes, or for zero, are right for empty inputs too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.export import Dim
+
+import onnx_aot
+from onnx_aot.capture import strategies
+from onnx_aot.errors import DynamicShapeError, OnnxExporterWarning
+
+N = Dim("n")
+
+ANSWERS: dict[str, Callable[[Tensor], Any]] = {
+    "torch.sym_max": lambda x: x.sum(0) / torch.sym_max(x.shape[0], 1),
+    "max": lambda x: x.sum() / max(x.shape[0], 1),
+    "min": lambda x: x.sum() + min(x.shape[0], 1),
+    "max of a difference": lambda x: x.sum() + max(x.shape[0] - 1, 0),
+    "the size of a slice": lambda x: torch.ones(x[1:].shape[0] + 1),
+    "a start that may be the first": lambda x: torch.ones(torch.ones(4)[-x.shape[0] :].shape[0]),
+}
+
+
+@pytest.mark.parametrize("function", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize("shapes", [{0: "n"}, {0: N}, {0: 2 * N}], ids=["n", "Dim", "2*n"])
+def test_equal_to_eager(function: Callable[[Tensor], Any], shapes: Any) -> None:
+    program = onnx_aot.export(function, (torch.rand(4, 3),), dynamic_shapes=(shapes,))
+    for size in (0, 2, 6):
+        x = torch.rand(size, 3)
+        (answer,) = program(x)
+        torch.testing.assert_close(answer, torch.as_tensor(function(x)))
+
+
+def test_a_derived_dimension_whose_root_no_input_has() -> None:
+    def cut(x: Tensor) -> Tensor:
+        return x.sum() + torch.sym_max(x.shape[0] - 2, 0)
+
+    program = onnx_aot.export(cut, (torch.ones(4),), dynamic_shapes=({0: N + 1},), verify=True)
+    assert [str(value.shape) for value in program.model.graph.inputs] == ["[n + 1]"]
+    assert [program(torch.ones(n))[0].item() for n in (1, 2, 5)] == [1, 2, 8]
+
+
+ASKED: dict[str, Callable[[Tensor], Tensor]] = {
+    "n == 0": lambda x: x + 1 if x.shape[0] == 0 else x * 2,
+    "numel() > 0": lambda x: x * 2 if x.numel() > 0 else x + 1,
+    "n": lambda x: x * 2 if x.shape[0] else x + 1,
+}
+
+
+@pytest.mark.parametrize("function", ASKED.values(), ids=ASKED)
+def test_a_branch_on_zero_is_a_condition(function: Callable[[Tensor], Tensor]) -> None:
+    example = (torch.rand(4, 3),)
+    program = onnx_aot.export(
+        function, example, dynamic_shapes=({0: "n"},), runtime_checks=True, verify=True
+    )
+    torch.testing.assert_close(program(torch.ones(1, 3))[0], torch.full((1, 3), 2.0))
+    with pytest.raises(Exception, match=r"check: (3 \* )?x\.shape"):
+        program(torch.ones(0, 3))
+    with pytest.warns(OnnxExporterWarning, match=r"for empty inputs .*Dim\(name, min=1\)"):
+        onnx_aot.export(function, example, dynamic_shapes=({0: N},))
+
+
+def test_what_does_not_depend_on_zero_is_captured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[str] = []
+    run = strategies._run
+    monkeypatch.setattr(strategies, "_run", lambda *args: runs.append(args[0]) or run(*args))
+
+    def model(x: Tensor) -> Tensor:
+        if x.shape[0] < x.shape[0] or x.shape[0] + 1 == 0:
+            return x
+        return torch.ones(x.shape[0]) + x[1:].sum() + x.mean(0, keepdim=True)[0, 0]
+
+    one_on = {0: Dim("n", min=1)}
+    onnx_aot.export(model, (torch.rand(4, 3),), dynamic_shapes=(one_on,))
+    assert runs == ["non-strict"]
+    onnx_aot.export(lambda x: x / max(x.shape[0], 1), (torch.rand(4),), dynamic_shapes=(one_on,))
+    assert runs == ["non-strict"] * 2
+
+
+def test_a_derived_dimension_below_zero() -> None:
+    with pytest.raises(DynamicShapeError, match=r"n - 1 to be >= 0.*min value for n"):
+        onnx_aot.export(lambda x: x, (torch.ones(4),), dynamic_shapes=({0: N - 1},))

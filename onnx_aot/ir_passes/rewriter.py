@@ -92,6 +92,7 @@ class Rewriter:
         self._names: set[str] | None = None
         self._constants: dict[Any, ir.Value] | None = None
         self._function: ir.Graph | None = None
+        self._stands_for: dict[ir.Node, list[str]] = {}  # what FUSED says, of nodes of this run
         self._function_constants: dict[Any, ir.Value] = {}
         self._change = Change()
         self._of_shapes: dict[ir.Value, bool] = {}
@@ -374,7 +375,8 @@ class Rewriter:
         if change.domains:
             self._model.opset_imports.update(change.domains)
             graph.opset_imports.update(change.domains)
-        made = [self._make(entry, dead) for entry in change.emitted]
+        made = [self._make(entry) for entry in change.emitted]
+        self._say_what_it_stands_for(change, dead)
         graph.insert_before(root, made)
         left = {value: None for node in dead for value in node.inputs if value is not None}
         for node in dead:
@@ -406,21 +408,30 @@ class Rewriter:
                     value.name = self._unique(f"{name}.{node.op_type}")
             node.name = f"node_{node.outputs[0].name}"
 
-    def _make(self, entry: Emitted, dead: Mapping[ir.Node, None]) -> ir.Node:
+    def _make(self, entry: Emitted) -> ir.Node:
         node = ir.Node(
             entry.domain, entry.op_type, entry.inputs, entry.attributes, outputs=entry.outputs
         )
         node.meta.update(entry.like.meta)
-        if entry.like.metadata_props:
-            node.metadata_props.update(entry.like.metadata_props)
-            merged: Iterable[ir.Node] = reversed(list(dead))
-            fused = list(dict.fromkeys(name for other in merged for name in _fused(other)))
-            if len(fused) > 1:
-                node.metadata_props[FUSED] = repr(fused)
+        node.metadata_props.update(entry.like.metadata_props)
+        node.metadata_props.pop(FUSED, None)
         for value in entry.outputs:
             value.name = ""  # so that the graph gives it no name of its own
         node.name = ""
         return node
+
+    def _say_what_it_stands_for(self, change: Change, dead: Mapping[ir.Node, None]) -> None:
+        """On the nodes whose results replace others: the names of all that goes away."""
+        fused: dict[str, None] = {}
+        for other in reversed(list(dead)):
+            fused.update(dict.fromkeys(self._stands_for.get(other) or _fused_before(other)))
+        if len(fused) < 2:
+            return
+        for _, new in change.replaced:
+            node = new.producer()
+            if node is not None and not node.name and node.metadata_props:
+                self._stands_for[node] = list(fused)
+                node.metadata_props[FUSED] = repr(list(fused))
 
     def _take_place(self, old: ir.Value, new: ir.Value, dies: bool) -> None:
         """Uses, and what is known of the value; of a new value also the name."""
@@ -521,11 +532,10 @@ def _size(value: ir.Value) -> int:
     return 0 if value.const_value is None else value.const_value.size
 
 
-def _fused(node: ir.Node) -> Iterable[str]:
+def _fused_before(node: ir.Node) -> list[str]:
+    """The node's name, or those that an earlier run has left on it."""
     earlier = node.metadata_props.get(FUSED)
-    if earlier is None:
-        return [str(node.name)]
-    names: list[str] = ast.literal_eval(earlier)
+    names: list[str] = [str(node.name)] if earlier is None else ast.literal_eval(earlier)
     return names
 
 

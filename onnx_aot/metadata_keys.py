@@ -15,6 +15,7 @@ __all__ = [
     "FX_NODE",
     "INPUT_KIND",
     "INPUT_PERSISTENT",
+    "NAMED",
     "NAMESPACE",
     "NAME_SCOPES",
     "ORIGINAL_NAME",
@@ -32,6 +33,9 @@ FX_NODE = "fx_node"
 
 APART = "apart"
 """In ``Node.meta`` likewise: nodes that differ in it are not made one, however equal they are."""
+
+NAMED = "named"
+"""In ``Value.meta`` of weights that the user gave names, under which they stay in the graph."""
 
 DROPPED_STATE = "onnx_aot.dropped_state"
 """In ``GraphModule.meta`` of a captured program: what ``state="drop"`` took from its signature."""

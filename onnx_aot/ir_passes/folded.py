@@ -10,7 +10,7 @@ from onnx_ir import tensor_adapters
 
 from onnx_aot.ir_passes.tensors import in_memory
 
-__all__ = ["FoldedTensor", "set_sources", "sources_of"]
+__all__ = ["FoldedTensor", "contents_of", "set_sources", "sources_of"]
 
 BLOCK = 64
 """Columns that are copied at once of a transposed matrix; more do not stay in the cache."""
@@ -40,7 +40,7 @@ class FoldedTensor(ir.LazyTensor):
     def torch(self) -> torch.Tensor:
         """What it is now, as torch's; of its own memory or a view of a source."""
         with torch.no_grad():
-            return self._compute(*map(_contents, self.sources))
+            return self._compute(*map(contents_of, self.sources))
 
     def _written(self) -> tensor_adapters.TorchTensor:
         tensor = self.torch()
@@ -48,7 +48,12 @@ class FoldedTensor(ir.LazyTensor):
         return tensor_adapters.TorchTensor(_contiguous(tensor), name=self.name)
 
 
-def _contents(value: ir.Value) -> torch.Tensor:
+def contents_of(value: ir.Value) -> torch.Tensor:
+    """What an initializer holds now.
+
+    Raises:
+        ValueError: It is not in memory.
+    """
     tensor = value.const_value
     found = tensor.torch() if isinstance(tensor, FoldedTensor) else in_memory(tensor)
     if found is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -15,7 +15,7 @@ from onnx_ir import tensor_adapters
 from onnx_aot import dtypes
 from onnx_aot.ir_passes.folded import FoldedTensor
 from onnx_aot.ir_passes.tensors import SMALL, content_key, in_memory, is_weight
-from onnx_aot.metadata_keys import APART, FUSED, INPUT_KIND
+from onnx_aot.metadata_keys import APART, FUSED, INPUT_KIND, NAMED
 
 __all__ = ["Change", "Emitted", "RefusedError", "Rewriter", "Rule", "dead_after"]
 
@@ -92,9 +92,11 @@ class Rewriter:
         self._names: set[str] | None = None
         self._constants: dict[Any, ir.Value] | None = None
         self._function: ir.Graph | None = None
+        self._stands_for: dict[ir.Node, list[str]] = {}  # what FUSED says, of nodes of this run
         self._function_constants: dict[Any, ir.Value] = {}
         self._change = Change()
         self._of_shapes: dict[ir.Value, bool] = {}
+        self._folded: dict[Any, ir.Value] = {}
         self.opset = 0
         self.enter(model.graph, None)
 
@@ -129,8 +131,13 @@ class Rewriter:
         return None if limit is not None and tensor.size > limit else in_memory(tensor)
 
     def foldable(self, value: ir.Value | None) -> bool:
-        """Whether ``folded`` may compute with a value: an initializer that is in memory."""
+        """Whether ``folded`` may compute with a value.
+
+        Initializers that are in memory, but for weights to which the user gave names.
+        """
         if value is None or not value.is_initializer() or value.is_graph_input():
+            return False
+        if NAMED in value.meta:
             return False
         tensor = value.const_value
         return isinstance(tensor, FoldedTensor) or in_memory(tensor) is not None
@@ -294,6 +301,7 @@ class Rewriter:
         *,
         dtype: ir.DataType,
         shape: Sequence[int],
+        key: Hashable = None,
     ) -> ir.Value:
         """An initializer that is computed from others, now or when it is written.
 
@@ -303,7 +311,11 @@ class Rewriter:
             sources: Values that are ``foldable``. The result is called after the first weight.
             dtype: Element type of the result.
             shape: Its shape.
+            key: Equal where the same is computed of the same sources, which is one value then.
         """
+        known = None if key is None else self._folded.get((key, tuple(sources)))
+        if known is not None and known.is_initializer():
+            return known
         weights = [v for v in sources if is_weight(v) or isinstance(v.const_value, FoldedTensor)]
         if not weights and max(math.prod(shape), *(_size(v) for v in sources)) <= SMALL:
             tensors = [self.constant(value) for value in sources]
@@ -318,6 +330,8 @@ class Rewriter:
         )
         if INPUT_KIND in near.metadata_props:
             value.metadata_props[INPUT_KIND] = near.metadata_props[INPUT_KIND]
+        if key is not None:
+            self._folded[key, tuple(sources)] = value
         self._change.initializers.append(value)
         return value
 
@@ -352,7 +366,7 @@ class Rewriter:
         change = self._change
         dead = dead_after(root, change)
         apart = root.meta.get(APART)
-        if any(node.meta.get(APART) != apart for node in dead):
+        if any(node.meta.get(APART) != apart and not _is_size(node) for node in dead):
             raise RefusedError
         graph, name = root.graph, str(root.outputs[0].name)
         assert isinstance(graph, ir.Graph)
@@ -361,7 +375,8 @@ class Rewriter:
         if change.domains:
             self._model.opset_imports.update(change.domains)
             graph.opset_imports.update(change.domains)
-        made = [self._make(entry, dead) for entry in change.emitted]
+        made = [self._make(entry) for entry in change.emitted]
+        self._say_what_it_stands_for(change, dead)
         graph.insert_before(root, made)
         left = {value: None for node in dead for value in node.inputs if value is not None}
         for node in dead:
@@ -393,21 +408,30 @@ class Rewriter:
                     value.name = self._unique(f"{name}.{node.op_type}")
             node.name = f"node_{node.outputs[0].name}"
 
-    def _make(self, entry: Emitted, dead: Mapping[ir.Node, None]) -> ir.Node:
+    def _make(self, entry: Emitted) -> ir.Node:
         node = ir.Node(
             entry.domain, entry.op_type, entry.inputs, entry.attributes, outputs=entry.outputs
         )
         node.meta.update(entry.like.meta)
-        if entry.like.metadata_props:
-            node.metadata_props.update(entry.like.metadata_props)
-            merged: Iterable[ir.Node] = reversed(list(dead))
-            fused = list(dict.fromkeys(name for other in merged for name in _fused(other)))
-            if len(fused) > 1:
-                node.metadata_props[FUSED] = repr(fused)
+        node.metadata_props.update(entry.like.metadata_props)
+        node.metadata_props.pop(FUSED, None)
         for value in entry.outputs:
             value.name = ""  # so that the graph gives it no name of its own
         node.name = ""
         return node
+
+    def _say_what_it_stands_for(self, change: Change, dead: Mapping[ir.Node, None]) -> None:
+        """On the nodes whose results replace others: the names of all that goes away."""
+        fused: dict[str, None] = {}
+        for other in reversed(list(dead)):
+            fused.update(dict.fromkeys(self._stands_for.get(other) or _fused_before(other)))
+        if len(fused) < 2:
+            return
+        for _, new in change.replaced:
+            node = new.producer()
+            if node is not None and not node.name and node.metadata_props:
+                self._stands_for[node] = list(fused)
+                node.metadata_props[FUSED] = repr(list(fused))
 
     def _take_place(self, old: ir.Value, new: ir.Value, dies: bool) -> None:
         """Uses, and what is known of the value; of a new value also the name."""
@@ -496,15 +520,22 @@ def _is_interface(value: ir.Value) -> bool:
     return value.is_graph_input() or value.is_graph_output()
 
 
+def _is_size(node: ir.Node) -> bool:
+    """Whether a node works out a size, which calls of modules get from outside if need be."""
+    return all(
+        value.dtype == ir.DataType.INT64 and value.shape is not None and len(value.shape) <= 1
+        for value in node.outputs
+    )
+
+
 def _size(value: ir.Value) -> int:
     return 0 if value.const_value is None else value.const_value.size
 
 
-def _fused(node: ir.Node) -> Iterable[str]:
+def _fused_before(node: ir.Node) -> list[str]:
+    """The node's name, or those that an earlier run has left on it."""
     earlier = node.metadata_props.get(FUSED)
-    if earlier is None:
-        return [str(node.name)]
-    names: list[str] = ast.literal_eval(earlier)
+    names: list[str] = [str(node.name)] if earlier is None else ast.literal_eval(earlier)
     return names
 
 

@@ -13,7 +13,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from onnx_aot import dtypes
 from onnx_aot.errors import ConversionError, InvalidOptionError
-from onnx_aot.metadata_keys import INPUT_KIND, ORIGINAL_NAME
+from onnx_aot.metadata_keys import INPUT_KIND, NAMED, ORIGINAL_NAME
 from onnx_aot.ops.complex_values import Complex
 from onnx_aot.ops.onnx_schemas import onnx_operator, refuse_type
 from onnx_aot.translate.dimensions import Dimensions
@@ -215,6 +215,7 @@ class Interface:
         for value, name in zip(rest, given, strict=False):
             original = value.metadata_props.get(ORIGINAL_NAME, str(value.name))
             value.name = name
+            value.meta[NAMED] = True
             if value.const_value is not None:
                 value.const_value.name = name
             self.metadata.describe_renamed(value, original)

@@ -88,10 +88,10 @@ def test_calls_share_a_function_and_weights_are_its_inputs() -> None:
     ]
     (function,) = program.model.functions.values()
     inputs = [value.name for value in function.inputs]
-    assert {"attention.linear1.weight", "out.weight", "out.bias"} <= set(inputs)
+    assert {"attention.linear1.weight_folded", "out.weight_folded", "out.bias"} <= set(inputs)
     second = next(node for node in program.model.graph if node.name == "node_blocks.1")
     given = [value.name for value in second.inputs if value is not None]
-    assert given[inputs.index("out.weight")] == "blocks.1.out.weight"
+    assert given[inputs.index("out.weight_folded")] == "blocks.1.out.weight_folded"
     assert ast.literal_eval(second.metadata_props["pkg.torch.onnx.name_scopes"])[-1] == "blocks.1"
     scopes = [n.metadata_props["pkg.torch.onnx.name_scopes"] for n in function if n.metadata_props]
     assert any(

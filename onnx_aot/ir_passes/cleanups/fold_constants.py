@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 import onnx_ir as ir
 import torch
 
+from onnx_aot import dtypes
 from onnx_aot.ir_passes.evaluate import EXACT, ROUNDED, Evaluation
+from onnx_aot.ir_passes.folded import contents_of
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.ir_passes.tensors import SMALL
 
@@ -40,8 +42,8 @@ def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], 
         evaluate = functools.partial(_evaluated, operators[node.op_type], _attributes(node))
         contents = [rewriter.constant(value) for value in given]
         if all(tensor is not None for tensor in contents):
-            tensor = _small(evaluate, contents)
-            if tensor is None:
+            tensor = _result(evaluate, contents)
+            if tensor is None or tensor.numel() > SMALL:
                 return False
             rewriter.replace(result, rewriter.initializer(tensor))
             return True
@@ -51,20 +53,26 @@ def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], 
         sizes = [int(size) for size in shape.numpy()]
         if not _pays(given, math.prod(sizes), dtype) or not all(map(rewriter.foldable, given)):
             return False
-        rewriter.replace(result, rewriter.folded(evaluate, given, dtype=dtype, shape=sizes))
+        # tried once, so that saving cannot fail; most often a view
+        tried = _result(evaluate, list(map(contents_of, given)))
+        if tried is None or list(tried.shape) != sizes or dtypes.to_onnx(tried.dtype) != dtype:
+            return False
+        key = (node.op_type, repr(sorted(_attributes(node).items())))
+        new = rewriter.folded(evaluate, given, dtype=dtype, shape=sizes, key=key)
+        rewriter.replace(result, new)
         return True
 
     return fold
 
 
-def _small(
+def _result(
     evaluate: Callable[..., torch.Tensor], contents: list[torch.Tensor | None]
 ) -> torch.Tensor | None:
     try:
         tensor: torch.Tensor = evaluate(*contents)
     except (NotImplementedError, IndexError, RuntimeError, ValueError, ZeroDivisionError):
         return None  # what torch does not do; or the runtime says what is wrong when it runs
-    return tensor if tensor.numel() <= SMALL else None
+    return tensor
 
 
 def _pays(given: list[ir.Value], size: int, dtype: ir.DataType) -> bool:

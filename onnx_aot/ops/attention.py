@@ -49,7 +49,9 @@ def aten_scaled_dot_product_attention(
     elif attn_mask is not None:
         if attn_mask.dtype == BOOL and op.result_dtype in _LOW:
             scores = op.Add(scores, op.Where(attn_mask, 0.0, _low(op)))
-            kept = op.cast(op.reduce("ReduceMax", attn_mask, [-1], True), op.result_dtype)
+            # as numbers without sign, whose largest of none is 0; of booleans there is none
+            numbers = op.cast(attn_mask, ir.DataType.UINT8)
+            kept = op.cast(op.reduce("ReduceMax", numbers, [-1], True), op.result_dtype)
         else:
             bias, admitted = _bias(op, attn_mask)
             scores = op.Add(scores, bias)

@@ -74,7 +74,7 @@ def flat_attention(node: ir.Node, rewriter: Rewriter, build: Build) -> bool:
         return False
     masked = masked_attention(rewriter, node.inputs[0])
     sizes, flat = dimensions(node.outputs[0]), _whole(node.outputs[0])
-    if masked is None or sizes is None or flat is None or not _takes(masked.attention):
+    if masked is None or sizes is None or flat is None or not _takes(rewriter, masked.attention):
         return False
     found, kept = masked.attention, masked.rows
     parts = _flat_parts(rewriter, found)
@@ -109,7 +109,7 @@ def attention_of_heads(node: ir.Node, rewriter: Rewriter) -> bool:
     Keys and values may be ``Reshape(Expand(Unsqueeze(k, [2])))``, which goes away.
     """
     found = attention(rewriter, node)
-    if found is None or found.rows_first or not _takes(found):
+    if found is None or found.rows_first or not _takes(rewriter, found):
         return False
     if _ends_flat(rewriter, node.outputs[0], found):
         return False
@@ -122,16 +122,27 @@ def attention_of_heads(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _takes(found: Attention) -> bool:
-    """Types are one, heads are known, and there is more than nothing to attend to."""
+def _takes(rewriter: Rewriter, found: Attention) -> bool:
+    """Types and batches are one, and heads fit: the operator broadcasts nothing else."""
     types = {v.dtype for v in (found.query, found.key, found.value, found.bias) if v is not None}
     if len(types) != 1 or found.query.dtype != ir.DataType.FLOAT:
         return False
-    if found.bias is None:
-        return True
-    bias, query, key = (dimensions(v) or [] for v in (found.bias, found.query, found.key))
-    rows, keys = query[2], key[1 if found.rows_first else 2]
-    return len(bias) in (2, 4) and bias[-1] == keys and bias[-2] in (1, rows)
+    shared_key, shared_value = _shared_heads(rewriter, found)
+    query, key, value = (dimensions(v) or [] for v in (found.query, shared_key, shared_value))
+    if found.rows_first:
+        key = [key[axis] for axis in HEADS_LAST]
+    if not query[0] == key[0] == value[0] or key[1:3] != value[1:3] or query[3] != key[3]:
+        return False
+    heads, groups = query[1], key[1]
+    if isinstance(heads, int) and isinstance(groups, int):
+        if not groups or heads % groups:
+            return False
+    elif heads != groups:
+        return False
+    bias = dimensions(found.bias)
+    if found.bias is None or bias is None:
+        return found.bias is None
+    return len(bias) in (2, 4) and bias[-1] == key[2] and bias[-2] in (1, query[2])
 
 
 def every_row(rewriter: Rewriter, found: Attention) -> ir.Value | None:

@@ -52,12 +52,12 @@ def true_mask(node: ir.Node, rewriter: Rewriter) -> bool:
 
         mask = And(everywhere, some)
         scores = Add(products, Where(mask, 0, low))
-        y = Mul(x, Cast(ReduceMax(mask, [-1])))
+        y = Mul(x, Cast(ReduceMax(Cast(mask), [-1])))
 
     After::
 
         scores = Add(products, Where(some, 0, low))
-        y = Mul(x, Cast(ReduceMax(some, [-1])))
+        y = Mul(x, Cast(ReduceMax(Cast(some), [-1])))
 
     With ``mask`` true everywhere, ``scores = products`` and ``y = x``. ``products`` and ``x`` have
     the shape of the results already. From opset 23 on only that, because ONNX Runtime's Attention
@@ -94,11 +94,13 @@ def _bias(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
 
 
 def _kept(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
+    """Likewise which rows have a key, as a factor."""
     cast = rewriter.producer(value, "Cast")
     reduce = None if cast is None else rewriter.producer(cast.inputs[0], "ReduceMax")
-    if cast is None or reduce is None or len(reduce.inputs) != 2:
+    numbers = None if reduce is None else rewriter.producer(reduce.inputs[0], "Cast")
+    if cast is None or reduce is None or numbers is None or len(reduce.inputs) != 2:
         return None
-    given, axes = reduce.inputs[0], rewriter.constant(reduce.inputs[1])
+    given, axes = numbers.inputs[0], rewriter.constant(reduce.inputs[1])
     if given is None or given.dtype != ir.DataType.BOOL or given.shape is None or axes is None:
         return None
     rank = len(given.shape)
@@ -109,9 +111,13 @@ def _kept(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
         return mask
     if mask.shape is None or len(mask.shape) != rank:
         return None
+    small = numbers.outputs[0].dtype
+    as_numbers = rewriter.emit(
+        "Cast", [mask], numbers.attributes, like=numbers, dtype=small, shape=mask.shape
+    )
     sizes = ir.Shape([*mask.shape[:-1], 1])
     any_key = rewriter.emit(
-        "ReduceMax", [mask, reduce.inputs[1]], reduce.attributes, like=reduce, shape=sizes
+        "ReduceMax", [as_numbers, reduce.inputs[1]], reduce.attributes, like=reduce, shape=sizes
     )
     return rewriter.emit(
         "Cast", [any_key], cast.attributes, like=cast, dtype=value.dtype, shape=sizes

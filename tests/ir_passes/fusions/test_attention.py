@@ -186,6 +186,11 @@ def over_rows(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
     return together((q @ k.transpose(-1, -2)).softmax(-2) @ v)
 
 
+def one_batch_of_keys(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+    q, k, v = heads(q[..., : GROUPS * WIDTH]), heads(k.sum(0, True)), heads(v.sum(0, True))
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
 def by_hand(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
     q, k, v = heads(q), repeated(heads(k)), repeated(heads(v))
     return together((q @ k.transpose(-1, -2) / WIDTH**0.5).softmax(-1) @ v)
@@ -205,6 +210,8 @@ SPECIAL = [
     Row("weights read", weights_read, projected, {}, {"Softmax": 1}),
     Row("weights read, 23", weights_read, projected, {}, {"Softmax": 1}, opset=23),
     Row("over rows, 23", over_rows, projected, {}, {"Softmax": 1}, opset=23),
+    Row("one batch of keys, 23", one_batch_of_keys, projected, {}, {"Softmax": 1}, opset=23),
+    Row("one batch of keys", one_batch_of_keys, projected, {}, {"Softmax": 1}, contrib_ops=True),
     Row("by hand", by_hand, projected, {"grouped_attention": 1}, BROADCAST),
     Row("by hand, 23", by_hand, projected, {"attention": 1}, ONE, opset=23),
 ]  # fmt: skip

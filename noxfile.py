@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 
 import nox
 
@@ -15,6 +16,7 @@ TORCH = "torch==2.13.0"
 # Without their dependencies, which would replace torch. torchvision's native operators need the
 # stub libraries of benchmarks/models/torchvision_cpu.py where torch is a CPU build.
 WITHOUT_DEPENDENCIES = ("torchvision==0.28.0",)
+FOR_BENCHMARKS = ("timm==1.0.31",)  # what it needs besides torch is in the extra `bench`
 
 
 def _install(session: nox.Session, *extras: str) -> None:
@@ -22,6 +24,8 @@ def _install(session: nox.Session, *extras: str) -> None:
     session.install("-e", f".[{','.join(extras)}]")
     if "dev" in extras:
         session.install("--no-deps", *WITHOUT_DEPENDENCIES)
+    if "bench" in extras:
+        session.install("--no-deps", *FOR_BENCHMARKS)
 
 
 @nox.session
@@ -64,9 +68,15 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure export times beside torch.onnx and write the results. Takes hours."""
-    _install(session, "dev")
-    session.run("python", "-m", "benchmarks.export_time", *session.posargs)
+    """Measure everything beside torch.onnx and write results, page and plots. Takes an hour.
+
+    Arguments go to every script: ``--quick`` takes minutes and writes nothing.
+    """
+    _install(session, "dev", "bench")
+    with tempfile.TemporaryDirectory() as files:  # what is exported once serves the later ones
+        for name in ("export_time", "scaling", "memory", "graph_size", "latency"):
+            module = f"benchmarks.{name}"
+            session.run("python", "-m", module, "--files", files, *session.posargs)
 
 
 @nox.session

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import results
 from benchmarks.models.torchvision_cpu import load_torchvision
 from docs.conformance_page import conformance, dtypes_of_operators, summary
 from docs.troubleshooting_page import troubleshooting
@@ -141,6 +142,7 @@ def _source(target: Any, function: Any) -> tuple[Path, int]:
 
 
 PAGES = {
+    "benchmarks.md": results.page,
     "operators.md": operators,
     "conformance.md": conformance,
     "troubleshooting.md": troubleshooting,

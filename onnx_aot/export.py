@@ -63,6 +63,7 @@ def export(
     report: bool = False,
     optimize: bool | Literal["safe"] | Collection[str] = True,
     target: Literal["onnxruntime"] | None = "onnxruntime",
+    contrib_ops: bool = False,
     verify: bool = False,
     profile: bool = False,
     dump_exported_program: bool = False,
@@ -124,6 +125,9 @@ def export(
         target: ``"onnxruntime"``: what ONNX Runtime's CPU provider has no kernel for, such as most
             of bfloat16, is written so that it runs there: with casts to a wider type around a node,
             or with other operators. None: the graph as the ONNX standard allows it.
+        contrib_ops: True uses operators of the domain ``com.microsoft``, which only ONNX Runtime
+            has, where they are faster: for rotary embeddings and attention. With ``target=None``
+            it is refused.
         verify: True compares the model in ONNX Runtime with the module, outputs and what is written
             to buffers and inputs, on the example inputs and at up to five other sizes within the
             ranges of the dynamic dimensions: the minimum, 1, odd and larger ones.
@@ -196,6 +200,7 @@ def export(
         export_modules_as_functions=export_modules_as_functions,
         optimize=optimize,
         target=target,
+        contrib_ops=contrib_ops,
         metadata=metadata,
         stack_trace_root=None if stack_trace_root is None else os.fspath(stack_trace_root),
         seed=seed,
@@ -292,7 +297,7 @@ def _build(
         keep_calls_apart(onnx_model, calls, functions)
     if options.optimize:
         with stage(record, "ir_passes"):
-            note_optimized(record, run_passes(onnx_model, options.optimize))
+            note_optimized(record, run_passes(onnx_model, options.optimize, options.contrib_ops))
     if options.target is not None:
         from onnx_aot.targets import legalize
 

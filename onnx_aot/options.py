@@ -42,6 +42,7 @@ class Options:
     export_modules_as_functions: bool | Collection[type[Any] | str] = False
     optimize: bool | Literal["safe"] | Collection[str] = True
     target: str | None = "onnxruntime"
+    contrib_ops: bool = False
     metadata: Literal["full", "light", "none"] = "full"
     stack_trace_root: str | None = None
     seed: int | None = None
@@ -74,6 +75,12 @@ def check_options(options: Options) -> None:
         )
     check_choice("metadata", options.metadata, ("full", "light", "none"))
     check_choice("target", options.target, ("onnxruntime", None))
+    check_choice("contrib_ops", options.contrib_ops, (True, False))
+    if options.contrib_ops and options.target != "onnxruntime":
+        raise InvalidOptionError(
+            f"contrib_ops is True and target is {options.target!r}; only ONNX Runtime has these "
+            'operators: give target="onnxruntime", or leave contrib_ops out'
+        )
     check_choice("on_specialized", options.on_specialized, ("error", "warn", "allow"))
     check_choice("unsupported", options.unsupported, ("error", "emit", "function"))
     check_choice("decompose", options.decompose, (True, False))

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.models.case import ModelCase
 
-__all__ = ["CASES", "llama"]
+__all__ = ["CASES", "MORE", "llama"]
 
 VOCABULARY = 256
 
@@ -86,6 +86,30 @@ def _seq2seq(batch: int, seq: int, target: int) -> tuple[tuple[Any, ...], dict[s
     return (), {**kwargs, "decoder_input_ids": _tokens(batch, target)}
 
 
+def _seq2seq_case(name: str, model: str, config: str, **options: Any) -> ModelCase:
+    return ModelCase(
+        name=name,
+        build=_build(model, config, vocab_size=VOCABULARY, use_cache=False, **options),
+        inputs=_seq2seq,
+        dynamic_shapes={**_TEXT_SHAPES, "decoder_input_ids": {0: "batch", 1: "target"}},
+        sizes=(
+            {"batch": 2, "seq": 10, "target": 6},
+            {"batch": 1, "seq": 17, "target": 1},
+            {"batch": 4, "seq": 3, "target": 9},
+        ),
+    )
+
+
+def _image_case(name: str, model: str, config: str, side: int = 32, **options: Any) -> ModelCase:
+    return ModelCase(
+        name=name,
+        build=_build(model, config, image_size=side, **options),
+        inputs=lambda batch: ((torch.randn(batch, 3, side, side),), {}),
+        dynamic_shapes=({0: "batch"},),
+        sizes=({"batch": 2}, {"batch": 1}, {"batch": 5}),
+    )
+
+
 def _clip(batch: int, texts: int, seq: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
     _, kwargs = _text(texts, seq)
     return (), {**kwargs, "pixel_values": torch.randn(batch, 3, 32, 32)}
@@ -117,34 +141,17 @@ CASES = (
     _text_case("mistral", "MistralForCausalLM", "MistralConfig", sliding_window=8, **_DECODER),
     _text_case("qwen2", "Qwen2ForCausalLM", "Qwen2Config", **_DECODER),
     _text_case("gemma", "GemmaForCausalLM", "GemmaConfig", head_dim=8, **_DECODER),
-    ModelCase(
-        name="t5",
-        build=_build(
-            "T5ForConditionalGeneration",
-            "T5Config",
-            vocab_size=VOCABULARY,
-            d_model=32,
-            d_kv=8,
-            d_ff=64,
-            num_layers=2,
-            num_heads=4,
-            use_cache=False,
-        ),
-        inputs=_seq2seq,
-        dynamic_shapes={**_TEXT_SHAPES, "decoder_input_ids": {0: "batch", 1: "target"}},
-        sizes=(
-            {"batch": 2, "seq": 10, "target": 6},
-            {"batch": 1, "seq": 17, "target": 1},
-            {"batch": 4, "seq": 3, "target": 9},
-        ),
+    _seq2seq_case(
+        "t5",
+        "T5ForConditionalGeneration",
+        "T5Config",
+        d_model=32,
+        d_kv=8,
+        d_ff=64,
+        num_layers=2,
+        num_heads=4,
     ),
-    ModelCase(
-        name="vit",
-        build=_build("ViTModel", "ViTConfig", image_size=32, patch_size=8, **_ENCODER),
-        inputs=lambda batch: ((torch.randn(batch, 3, 32, 32),), {}),
-        dynamic_shapes=({0: "batch"},),
-        sizes=({"batch": 2}, {"batch": 1}, {"batch": 5}),
-    ),
+    _image_case("vit", "ViTModel", "ViTConfig", patch_size=8, **_ENCODER),
     ModelCase(
         name="clip",
         build=_build(
@@ -207,3 +214,95 @@ CASES = (
         sizes=({"batch": 2, "target": 6}, {"batch": 1, "target": 11}, {"batch": 4, "target": 2}),
     ),
 )
+
+_WIDTHS = [8, 16, 32, 64]
+_SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+MORE = (
+    _text_case("albert", "AlbertModel", "AlbertConfig", embedding_size=16, **_ENCODER),
+    _text_case(
+        "deberta_v2",
+        "DebertaV2Model",
+        "DebertaV2Config",
+        relative_attention=True,
+        pos_att_type=["c2p", "p2c"],
+        position_buckets=8,
+        **_ENCODER,
+    ),
+    _text_case(
+        "modernbert",
+        "ModernBertModel",
+        "ModernBertConfig",
+        local_attention=8,
+        cls_token_id=1,
+        sep_token_id=2,
+        **_SPECIAL,
+        **_ENCODER,
+    ),
+    _text_case(
+        "opt",
+        "OPTForCausalLM",
+        "OPTConfig",
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        ffn_dim=64,
+        word_embed_proj_dim=32,
+        use_cache=False,
+    ),
+    _text_case("phi3", "Phi3ForCausalLM", "Phi3Config", **_SPECIAL, **_DECODER),
+    _text_case("qwen3", "Qwen3ForCausalLM", "Qwen3Config", head_dim=8, **_DECODER),
+    _text_case(
+        "gemma3", "Gemma3ForCausalLM", "Gemma3TextConfig", head_dim=8, sliding_window=8, **_DECODER
+    ),
+    _seq2seq_case(
+        "bart",
+        "BartForConditionalGeneration",
+        "BartConfig",
+        d_model=32,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        pad_token_id=0,
+    ),
+    _image_case(
+        "dinov2",
+        "Dinov2Model",
+        "Dinov2Config",
+        patch_size=8,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+    ),
+    _image_case(
+        "segformer",
+        "SegformerForSemanticSegmentation",
+        "SegformerConfig",
+        side=64,
+        hidden_sizes=_WIDTHS,
+        depths=[1, 1, 1, 1],
+        num_attention_heads=[1, 2, 2, 4],
+        decoder_hidden_size=32,
+    ),
+    ModelCase(
+        name="wav2vec2",
+        build=_build(
+            "Wav2Vec2Model",
+            "Wav2Vec2Config",
+            conv_dim=(16, 16, 16),
+            conv_kernel=(10, 3, 2),
+            conv_stride=(5, 2, 2),
+            num_conv_pos_embeddings=16,
+            num_conv_pos_embedding_groups=4,
+            vocab_size=32,
+            **_ENCODER,
+        ),
+        inputs=lambda batch, time: ((torch.randn(batch, time),), {}),
+        dynamic_shapes=({0: "batch", 1: "time"},),
+        sizes=({"batch": 2, "time": 800}, {"batch": 1, "time": 1203}, {"batch": 3, "time": 500}),
+    ),
+)
+"""What benchmarks measure besides; the tests do not run these."""

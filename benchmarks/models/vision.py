@@ -10,7 +10,10 @@ import torch
 from benchmarks.models.case import ModelCase
 from benchmarks.models.torchvision_cpu import load_torchvision
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "MORE", "fixed_size", "free_size"]
+
+
+Build = Callable[[str, dict[str, Any]], Callable[[], torch.nn.Module]]
 
 
 def _build(name: str, options: dict[str, Any]) -> Callable[[], torch.nn.Module]:
@@ -24,11 +27,13 @@ def _images(batch: int, height: int, width: int) -> tuple[tuple[Any, ...], dict[
     return (torch.randn(batch, 3, height, width),), {}
 
 
-def _free_size(name: str, side: int = 64, step: int = 32, **options: Any) -> ModelCase:
+def free_size(
+    name: str, side: int = 64, step: int = 32, build: Build = _build, **options: Any
+) -> ModelCase:
     """Batch, height and width dynamic; sizes other than the example change the aspect too."""
     return ModelCase(
         name=name,
-        build=_build(name, options),
+        build=build(name, options),
         inputs=_images,
         dynamic_shapes=({0: "batch", 2: "height", 3: "width"},),
         sizes=(
@@ -39,11 +44,11 @@ def _free_size(name: str, side: int = 64, step: int = 32, **options: Any) -> Mod
     )
 
 
-def _fixed_size(name: str, side: int, **options: Any) -> ModelCase:
+def fixed_size(name: str, side: int, build: Build = _build, **options: Any) -> ModelCase:
     """The architecture fixes height and width; batch is dynamic."""
     return ModelCase(
         name=name,
-        build=_build(name, options),
+        build=build(name, options),
         inputs=lambda batch: _images(batch, side, side),
         dynamic_shapes=({0: "batch"},),
         sizes=({"batch": 2}, {"batch": 1}, {"batch": 3}),
@@ -51,19 +56,26 @@ def _fixed_size(name: str, side: int, **options: Any) -> ModelCase:
 
 
 CASES = (
-    _free_size("alexnet"),
-    _free_size("densenet121"),
-    _free_size("inception_v3", side=112, init_weights=False, transform_input=True, aux_logits=False),
-    _free_size("resnet18"),
-    _free_size("resnet50"),
-    _free_size("squeezenet1_1"),
-    _free_size("vgg11", init_weights=False),
-    _free_size("mobilenet_v2"),
-    _free_size("mobilenet_v3_small"),
-    _free_size("efficientnet_b0"),
-    _fixed_size("vit_b_16", 224),
+    free_size("alexnet"),
+    free_size("densenet121"),
+    free_size("inception_v3", side=112, init_weights=False, transform_input=True, aux_logits=False),
+    free_size("resnet18"),
+    free_size("resnet50"),
+    free_size("squeezenet1_1"),
+    free_size("vgg11", init_weights=False),
+    free_size("mobilenet_v2"),
+    free_size("mobilenet_v3_small"),
+    free_size("efficientnet_b0"),
+    fixed_size("vit_b_16", 224),
     # Windows of 7 patches of 4 pixels, halved three times: other branches are taken where a side
     # is not between 161 and 224.
-    _free_size("swin_t", side=192, step=16),
-    _free_size("convnext_tiny"),
+    free_size("swin_t", side=192, step=16),
+    free_size("convnext_tiny"),
 )
+
+MORE = (
+    free_size("regnet_y_400mf"),
+    free_size("shufflenet_v2_x0_5"),
+    free_size("googlenet", init_weights=False, transform_input=True, aux_logits=False),
+)
+"""What benchmarks measure besides; the tests do not run these."""

@@ -66,6 +66,9 @@ def export(
             "is to run alone. May be repeated.",
         ),
     ] = None,
+    contrib_ops: Annotated[
+        bool, typer.Option(help="Use operators that only ONNX Runtime has, where faster.")
+    ] = False,
     target: Annotated[
         str, typer.Option(help="Where the model is to run: onnxruntime, or none for pure ONNX.")
     ] = "onnxruntime",
@@ -134,6 +137,7 @@ def export(
                 external_data="auto" if external_data is None else external_data,
                 optimize=_optimize(optimize, optimizations or []),
                 target=None if target == "none" else target,  # type: ignore[arg-type]
+                contrib_ops=contrib_ops,
                 verify=verify,
                 on_specialized=on_specialized,  # type: ignore[arg-type]
                 runtime_checks=runtime_checks,

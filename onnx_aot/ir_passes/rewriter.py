@@ -77,6 +77,7 @@ class Change:
     emitted: list[Emitted] = dataclasses.field(default_factory=list)
     replaced: list[tuple[ir.Value, ir.Value]] = dataclasses.field(default_factory=list)
     initializers: list[ir.Value] = dataclasses.field(default_factory=list)
+    contents: dict[Any, ir.Value] = dataclasses.field(default_factory=dict)
     domains: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
@@ -95,6 +96,7 @@ class Rewriter:
         self._names: set[str] | None = None
         self._constants: dict[Any, ir.Value] | None = None
         self._function: ir.Graph | None = None
+        self._stands_for: dict[ir.Node, list[str]] = {}  # what FUSED says, of nodes of this run
         self._function_constants: dict[Any, ir.Value] = {}
         self._change = Change()
         self._of_shapes: dict[ir.Value, bool] = {}
@@ -278,9 +280,13 @@ class Rewriter:
             tensor: Its contents, which no weight has a part in. Equal small ones are one value.
         """
         tensor = tensor.detach()
-        if tensor.numel() <= SMALL:
-            known = self._known_constants().get(content_key(tensor))
+        key = content_key(tensor) if tensor.numel() <= SMALL else None
+        if key is not None:
+            known = self._change.contents.get(key)
             if known is not None:
+                return known
+            known = self._known_constants().get(key)
+            if known is not None and _is_there(known):
                 return known
         data = tensor_adapters.TorchTensor(tensor.contiguous())
         value = ir.Value(
@@ -290,6 +296,8 @@ class Rewriter:
             const_value=data,
         )
         self._change.initializers.append(value)
+        if key is not None:
+            self._change.contents[key] = value
         return value
 
     def folded(
@@ -366,14 +374,15 @@ class Rewriter:
         apart = root.meta.get(APART)
         if any(node.meta.get(APART) != apart and not _is_size(node) for node in dead):
             raise RefusedError
-        graph = root.graph
+        graph, name = root.graph, str(root.outputs[0].name)
         assert isinstance(graph, ir.Graph)
         for value in change.initializers:
             self._register(value)
         if change.domains:
             self._model.opset_imports.update(change.domains)
             graph.opset_imports.update(change.domains)
-        made = [self._make(entry, dead) for entry in change.emitted]
+        made = [self._make(entry) for entry in change.emitted]
+        self._say_what_it_stands_for(change, dead)
         graph.insert_before(root, made)
         left = {value: None for node in dead for value in node.inputs if value is not None}
         for node in dead:
@@ -386,7 +395,7 @@ class Rewriter:
         for node in dead:
             assert isinstance(node.graph, ir.Graph)
             node.graph.remove(node)
-        self._name(made, root)
+        self._name(made, name)
         for value in left:
             if value.is_initializer() and not value.uses() and not _is_interface(value):
                 del self._model.graph.initializers[str(value.name)]
@@ -397,29 +406,38 @@ class Rewriter:
                 around[producer] = None
         return made, around
 
-    def _name(self, made: Sequence[ir.Node], root: ir.Node) -> None:
+    def _name(self, made: Sequence[ir.Node], name: str) -> None:
         """Results have taken the names of what they replace; the others are named after it."""
         for node in made:
             for value in node.outputs:
                 if not value.name:
-                    value.name = self._unique(f"{root.outputs[0].name}_{node.op_type.lower()}")
+                    value.name = self._unique(f"{name}.{node.op_type}")
             node.name = f"node_{node.outputs[0].name}"
 
-    def _make(self, entry: Emitted, dead: Mapping[ir.Node, None]) -> ir.Node:
+    def _make(self, entry: Emitted) -> ir.Node:
         node = ir.Node(
             entry.domain, entry.op_type, entry.inputs, entry.attributes, outputs=entry.outputs
         )
         node.meta.update(entry.like.meta)
-        if entry.like.metadata_props:
-            node.metadata_props.update(entry.like.metadata_props)
-            merged: Iterable[ir.Node] = reversed(list(dead))
-            fused = list(dict.fromkeys(name for other in merged for name in _fused(other)))
-            if len(fused) > 1:
-                node.metadata_props[FUSED] = repr(fused)
+        node.metadata_props.update(entry.like.metadata_props)
+        node.metadata_props.pop(FUSED, None)
         for value in entry.outputs:
             value.name = ""  # so that the graph gives it no name of its own
         node.name = ""
         return node
+
+    def _say_what_it_stands_for(self, change: Change, dead: Mapping[ir.Node, None]) -> None:
+        """On the nodes whose results replace others: the names of all that goes away."""
+        fused: dict[str, None] = {}
+        for other in reversed(list(dead)):
+            fused.update(dict.fromkeys(self._stands_for.get(other) or _fused_before(other)))
+        if len(fused) < 2:
+            return
+        for _, new in change.replaced:
+            node = new.producer()
+            if node is not None and not node.name and node.metadata_props:
+                self._stands_for[node] = list(fused)
+                node.metadata_props[FUSED] = repr(list(fused))
 
     def _take_place(self, old: ir.Value, new: ir.Value, dies: bool) -> None:
         """Uses, and what is known of the value; of a new value also the name."""
@@ -450,7 +468,7 @@ class Rewriter:
         else:
             self._model.graph.register_initializer(value)
         if tensor is not None and tensor.numel() <= SMALL:
-            self._known_constants().setdefault(content_key(tensor), value)
+            self._known_constants()[content_key(tensor)] = value
 
     def _unique(self, wanted: str) -> str:
         """A name that no value of the model has."""
@@ -462,6 +480,12 @@ class Rewriter:
             name = f"{wanted}_{number}"
         self._names.add(name)
         return name
+
+
+def _is_there(constant: ir.Value) -> bool:
+    """Whether a constant that was known once has not been removed since."""
+    node = constant.producer()
+    return constant.is_initializer() if node is None else node.graph is not None
 
 
 def dead_after(root: ir.Node, change: Change) -> dict[ir.Node, None]:
@@ -514,11 +538,10 @@ def _size(value: ir.Value) -> int:
     return 0 if value.const_value is None else value.const_value.size
 
 
-def _fused(node: ir.Node) -> Iterable[str]:
+def _fused_before(node: ir.Node) -> list[str]:
+    """The node's name, or those that an earlier run has left on it."""
     earlier = node.metadata_props.get(FUSED)
-    if earlier is None:
-        return [str(node.name)]
-    names: list[str] = ast.literal_eval(earlier)
+    names: list[str] = [str(node.name)] if earlier is None else ast.literal_eval(earlier)
     return names
 
 

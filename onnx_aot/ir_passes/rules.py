@@ -39,9 +39,22 @@ from onnx_aot.ir_passes.cleanups.views import (
     MERGE_SQUEEZES,
     MERGE_TRANSPOSES,
 )
+from onnx_aot.ir_passes.fusions.activations import HARD_SWISH, MISH
+from onnx_aot.ir_passes.fusions.attention import ATTENTION, ATTENTION_OF_HEADS
+from onnx_aot.ir_passes.fusions.contrib import (
+    GROUP_QUERY_ATTENTION,
+    MICROSOFT_ROTARY_EMBEDDING,
+    MULTI_HEAD_ATTENTION,
+)
+from onnx_aot.ir_passes.fusions.gelu import GELU
+from onnx_aot.ir_passes.fusions.grouped_attention import GROUPED_ATTENTION
+from onnx_aot.ir_passes.fusions.layer_normalization import LAYER_NORMALIZATION
+from onnx_aot.ir_passes.fusions.masks import ADMITTED_ROWS, TRUE_MASK, WHOLE_INDEX
+from onnx_aot.ir_passes.fusions.rms_normalization import RMS_NORMALIZATION, ROOT_MEAN_SQUARE
+from onnx_aot.ir_passes.fusions.rotary_embedding import ROTARY_EMBEDDING, ROTATED_HALVES
 from onnx_aot.ir_passes.rewriter import Rule
 
-__all__ = ["RULES"]
+__all__ = ["CONTRIB_RULES", "RULES"]
 
 RULES: tuple[Rule, ...] = (
     REMOVE_NO_OPS,  # first: what is not there needs no other rule
@@ -62,6 +75,26 @@ RULES: tuple[Rule, ...] = (
     PAD_INTO_WINDOWS,
     ADD_TO_CONV_BIAS,  # before batch normalization, which takes the bias along
     FOLD_BATCH_NORM,
+    LAYER_NORMALIZATION,
+    RMS_NORMALIZATION,  # before the next, which would write it in five nodes
+    ROOT_MEAN_SQUARE,
+    ROTARY_EMBEDDING,  # before the next, whose result it does not know
+    ROTATED_HALVES,
+    GELU,
+    HARD_SWISH,
+    MISH,
+    WHOLE_INDEX,
+    TRUE_MASK,
+    ADMITTED_ROWS,  # before attention is recognized, which has no such selection
+    ATTENTION,  # before the next, which is for opsets without it
+    GROUPED_ATTENTION,
+    ATTENTION_OF_HEADS,
     GEMM_OF_TRANSPOSED,
     MATMUL_ADD_TO_GEMM,  # last: other patterns have the two apart
+)
+
+CONTRIB_RULES: tuple[Rule, ...] = (  # with contrib_ops=True, before those above
+    MICROSOFT_ROTARY_EMBEDDING,
+    GROUP_QUERY_ATTENTION,  # before the next, which computes what causal masks leave out
+    MULTI_HEAD_ATTENTION,
 )

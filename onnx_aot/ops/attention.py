@@ -34,25 +34,50 @@ def aten_scaled_dot_product_attention(
 ) -> Value:
     """``softmax(q k^T * scale + mask) v``; a row whose mask admits no key gives zeros.
 
-    Boolean masks keep where they are true, and become 0 and minus infinity.
+    Boolean masks keep where they are true. They are added to the scores as 0 and as a number so
+    low that the exponential of the sum is 0. It is not infinity, so that a row without keys has
+    weights, and one product makes it zero; that is half as expensive as a selection.
     """
     if enable_gqa:
         key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
-    scaled = op.Mul(query, _scale(op, query, scale))
+    factor = _scale(op, query, scale)
+    scaled = query if factor == 1.0 else op.Mul(query, factor)
     scores = op.MatMul(scaled, swapped(op, key, -2, -1))
-    admitted = None
+    admitted = kept = None
     if is_causal:
         scores = op.Add(scores, _causal_bias(op, query, key))
     elif attn_mask is not None:
-        bias, admitted = _bias(op, attn_mask)
-        scores = op.Add(scores, bias)
+        if attn_mask.dtype == BOOL and op.result_dtype in _LOW:
+            scores = op.Add(scores, op.Where(attn_mask, 0.0, _low(op)))
+            # as numbers without sign, whose largest of none is 0; of booleans there is none
+            numbers = op.cast(attn_mask, ir.DataType.UINT8)
+            kept = op.cast(op.reduce("ReduceMax", numbers, [-1], True), op.result_dtype)
+        else:
+            bias, admitted = _bias(op, attn_mask)
+            scores = op.Add(scores, bias)
     weights = op.Softmax(scores, axis=-1)
     if dropout_p > 0.0:
         weights = drop(op, weights, dropout_p)
     attended: Value = op.MatMul(weights, value)
+    if kept is not None:
+        return op.Mul(attended, kept)
     if admitted is not None:
         attended = op.Where(admitted, attended, 0.0)
     return attended
+
+
+# Half of the lowest: a score added to it does not overflow. Float16 has no such number.
+_LOW = {
+    ir.DataType.FLOAT: torch.finfo(torch.float32).min / 2,
+    ir.DataType.BFLOAT16: torch.finfo(torch.bfloat16).min / 2,
+    ir.DataType.DOUBLE: torch.finfo(torch.float64).min / 2,
+}
+
+
+def _low(op: Builder) -> Value:
+    """What is added to the score of a key that is not admitted."""
+    assert op.result_dtype is not None
+    return op.constant(_LOW[op.result_dtype], op.result_dtype)
 
 
 def _scale(op: Builder, query: Value, scale: float | None) -> float | Value:

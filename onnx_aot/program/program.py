@@ -327,11 +327,17 @@ class ONNXProgram:
 
     # --- changing --------------------------------------------------------------------------------
 
-    def optimize(self, optimize: bool | Literal["safe"] | Collection[str] = True) -> dict[str, int]:
+    def optimize(
+        self,
+        optimize: bool | Literal["safe"] | Collection[str] = True,
+        *,
+        contrib_ops: bool = False,
+    ) -> dict[str, int]:
         """Runs optimization passes and rules on the model in place, as ``export`` does.
 
         Args:
             optimize: True: all; ``"safe"``: those that keep every value as it is; names: these.
+            contrib_ops: Whether operators that only ONNX Runtime has are used where faster.
 
         Returns:
             How often each changed the model, by name. One that fails is undone, with a warning.
@@ -344,7 +350,7 @@ class ONNXProgram:
         from onnx_aot.options import check_optimize
 
         check_optimize(optimize)
-        outcome = run_passes(self.model, optimize)
+        outcome = run_passes(self.model, optimize, contrib_ops)
         self.release()
         for name, reason in outcome.undone.items():
             warn(f"the optimization {name} failed and was undone: {reason}")

@@ -18,6 +18,8 @@ ShapeRule = Callable[..., Any]
 ``new(shape, like)`` makes a contiguous result of a tensor's dtype and device.
 """
 
+_CACHED = ("aten._fft", "aten.fft_", "aten.constant_pad_nd")
+
 
 @contextlib.contextmanager
 def faster_shapes(rules: Mapping[Any, ShapeRule]) -> Iterator[None]:
@@ -25,12 +27,13 @@ def faster_shapes(rules: Mapping[Any, ShapeRule]) -> Iterator[None]:
 
     The cache of shapes makes each result a second time to see whether it can be kept, and hits
     rarely where sizes are symbolic: without it captures took 54 to 97 % of the time (measured over
-    a dozen models). Without ``get_fast_op_impls``, or the option for the cache, they take longer.
+    a dozen models). Without ``get_fast_op_impls``, or ``_cached_dispatch_impl``, they take longer.
     """
     get_table = private("torch._subclasses.fake_impls", "get_fast_op_impls")
     table: dict[Any, Callable[..., Any]] = {} if get_table is None else get_table()
     fake = private("torch._subclasses.fake_tensor", "FakeTensor")
-    config = private("torch._dynamo", "config")
+    mode_type = private("torch._subclasses.fake_tensor", "FakeTensorMode")
+    cached = getattr(mode_type, "_cached_dispatch_impl", None)
     before = dict(table)
 
     def kernel(operator: Any, rule: ShapeRule) -> Callable[..., Any]:
@@ -56,16 +59,24 @@ def faster_shapes(rules: Mapping[Any, ShapeRule]) -> Iterator[None]:
 
         return results
 
-    with contextlib.ExitStack() as stack:
-        if hasattr(config, "fake_tensor_cache_enabled"):
-            stack.enter_context(config.patch(fake_tensor_cache_enabled=False))
-        if fake is not None:
-            table.update({operator: kernel(operator, rule) for operator, rule in rules.items()})
-        try:
-            yield
-        finally:
-            table.clear()
-            table.update(before)
+    def uncached(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        # Worked out a second time, for a decomposition, these read sizes as numbers, which fixes
+        # them; the first time, while the model is traced, they do not.
+        if cached is not None and str(func).startswith(_CACHED):
+            return cached(self, func, types, args, kwargs)
+        return self._dispatch_impl(func, types, args, kwargs)
+
+    if fake is not None:
+        table.update({operator: kernel(operator, rule) for operator, rule in rules.items()})
+    if cached is not None and hasattr(mode_type, "_dispatch_impl"):
+        mode_type._cached_dispatch_impl = uncached
+    try:
+        yield
+    finally:
+        table.clear()
+        table.update(before)
+        if cached is not None:
+            mode_type._cached_dispatch_impl = cached
 
 
 def contiguous_like(tensor: torch.Tensor) -> bool:

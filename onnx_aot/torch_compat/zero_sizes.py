@@ -224,9 +224,12 @@ def holds_when_empty(whole: Any, part: Any, start: Any, end: Any, step: int) -> 
         return True
     for zero in symbols:
         values = {symbol: symbol * 0 if symbol == zero else given[symbol] for symbol in symbols}
-        at_zero: list[Any] = [
-            int(e.xreplace(values)) if hasattr(e, "xreplace") else e for e in expressions
-        ]
+        try:
+            at_zero: list[Any] = [
+                int(e.xreplace(values)) if hasattr(e, "xreplace") else e for e in expressions
+            ]
+        except ZeroDivisionError:  # such a size is refused
+            continue
         length, recorded, first, last = at_zero
         if length < 0 or recorded != len(range(length)[slice(first, last, step)]):
             return False

@@ -91,6 +91,12 @@ ROWS = [
         )
     ),
     Row(target, (*qkv("n"), booleans("n", "m", "k")), name="masked bool mask, rank 3"),
+    Row(
+        target,
+        (*qkv("n", 3), bools("n", 1, "m", "k")),
+        name="bool mask, lengths",
+        sizes=({"n": 0}, {"m": 0}, {"k": 0}),
+    ),
     Row(target, (*qkv("n", 2, 2), minus_infinities("m", "k")), name="masked float mask, rank 5"),
     Row(target, gqa(6, 2), {"enable_gqa": True}, name="grouped"),
     Row(target, gqa(6, 6), {"enable_gqa": True}, name="grouped, one each"),

@@ -81,7 +81,7 @@ def _with(
             if operand is None or (integers and (operand.dtype is None or _is_float(operand))):
                 continue
             known = rewriter.constant(other, limit=1)
-            if known is None or known.item() != neutral:
+            if known is None or known.numel() != 1 or known.item() != neutral:
                 continue
             if known.ndim == 0 or known.ndim <= (rank(operand) or 0):
                 return operand

@@ -100,10 +100,13 @@ def join_shapes(node: ir.Node, rewriter: Rewriter) -> bool:
 def drop_expand(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Add(Expand(x, s), y)`` -> ``Add(x, y)`` where ``y`` has the shape of the result.
 
-    Of every operator that broadcasts.
+    Of every operator that broadcasts. An integer 0 that nothing is divided by stays expanded to
+    nothing, because ONNX Runtime refuses to divide by it.
     """
     inputs = list(node.inputs)
     result = node.outputs[0]
+    if node.op_type in ("Div", "Mod") and (result.dtype is None or result.dtype.is_integer()):
+        return False
     changed: ir.Node | None = None
     for place, value in enumerate(inputs):
         expand = rewriter.producer(value, "Expand")

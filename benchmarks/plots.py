@@ -1,0 +1,104 @@
+"""Plots of the results, in docs/plots.
+
+matplotlib (the extra ``bench``) draws them. Every file holds the digest of what it shows, so that
+whether it shows the results that are kept can be told without drawing it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import BENCHMARKS, ROOT, read_json
+
+__all__ = ["FOLDER", "Plot", "plots", "write_plots"]
+
+FOLDER = ROOT / "docs" / "plots"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """What is shown.
+
+    Attributes:
+        title: Above.
+        y_label: What the values are.
+        series: Points by label.
+        x_label: What the first coordinates are.
+        by_name: First coordinates are names, in the order in which they are first met.
+        log: Both axes are logarithmic, but for names.
+        bound: Where a line is drawn, if anywhere.
+    """
+
+    title: str
+    y_label: str
+    series: dict[str, list[tuple[Any, float]]]
+    x_label: str = ""
+    by_name: bool = False
+    log: bool = False
+    bound: float | None = 1.0
+
+    @property
+    def digest(self) -> str:
+        """The same for the same content."""
+        content = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def plots() -> dict[Path, Plot]:
+    """The plot of every benchmark that has results, by file."""
+    shown = {}
+    for name in BENCHMARKS:
+        results = read_json(name)
+        if results is not None:
+            script = importlib.import_module(f"benchmarks.{name}")
+            shown[FOLDER / f"{name}.svg"] = script.plot(results["rows"])
+    return shown
+
+
+def write_plots() -> None:
+    """Draws the plots whose content has changed."""
+    FOLDER.mkdir(exist_ok=True)
+    for path, plot in plots().items():
+        if not path.exists() or plot.digest not in path.read_text(encoding="utf-8"):
+            _draw(plot, path)
+
+
+def _draw(plot: Plot, path: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": plot.digest, "font.size": 8})
+    names = list(dict.fromkeys(x for points in plot.series.values() for x, _ in points))
+    size = (7, 1 + 0.16 * len(names)) if plot.by_name else (6, 4)
+    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
+    for label, points in plot.series.items():
+        xs, ys = [x for x, _ in points], [y for _, y in points]
+        if plot.by_name:
+            axes.plot(ys, [names.index(x) for x in xs], "o", markersize=4, label=label)
+        else:
+            axes.plot(xs, ys, "o-", markersize=4, label=label)
+    if plot.by_name:
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(-1, len(names))
+        axes.set_xlabel(plot.y_label)
+        axes.set_xscale("log" if plot.log else "linear")
+    else:
+        axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
+        if plot.log:
+            axes.set(xscale="log", yscale="log")
+            axes.set_xticks(sorted(set(names)), [f"{x:g}" for x in sorted(set(names))])
+            axes.minorticks_off()
+    if plot.bound is not None:
+        (axes.axvline if plot.by_name else axes.axhline)(plot.bound, color="gray", linewidth=0.8)
+    axes.set_title(plot.title)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, format="svg", metadata={"Date": None, "Description": plot.digest})
+    pyplot.close(figure)

@@ -1,0 +1,47 @@
+"""What happens in the stages of an export, seen through what the package logs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+
+__all__ = ["NAMES", "observed", "seconds_of_stages"]
+
+NAMES = ("capture", "fx_passes", "translate", "ir_passes", "legalize", "check", "save")
+
+
+class _Observer(logging.Handler):
+    def __init__(self, begin: Callable[[str], None], end: Callable[[str, float], None]) -> None:
+        from onnx_aot.inspection.record import ExportRecord
+
+        super().__init__()
+        self.keys = {stage.name: key for key, stage in ExportRecord("", "").stages.items()}
+        self.begin, self.end = begin, end
+
+    def emit(self, record: logging.LogRecord) -> None:
+        arguments = record.args
+        if not isinstance(arguments, tuple) or not arguments or arguments[0] not in self.keys:
+            return
+        key = self.keys[arguments[0]]
+        if len(arguments) == 1:
+            self.begin(key)
+        else:
+            self.end(key, arguments[1])
+
+
+@contextlib.contextmanager
+def observed(begin: Callable[[str], None], end: Callable[[str, float], None]) -> Iterator[None]:
+    """Calls ``begin(stage)`` and ``end(stage, seconds)`` around the stages of exports within."""
+    from onnx_aot.recording import logged_to
+
+    with logged_to(_Observer(begin, end)):
+        yield
+
+
+@contextlib.contextmanager
+def seconds_of_stages() -> Iterator[dict[str, float]]:
+    """Seconds of each stage of the last export within, filled in as it goes on."""
+    seconds: dict[str, float] = {}
+    with observed(lambda stage: None, seconds.__setitem__):
+        yield seconds

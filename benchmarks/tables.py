@@ -1,0 +1,35 @@
+"""Tables in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.ways import LABELS
+
+__all__ = ["facts", "number", "remark", "table"]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table whose cells are aligned to the right, but for names and remarks."""
+    lines = ["---" if text in ("Model", "Remark", "Figure") else "---:" for text in head]
+    body = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, lines, *body))
+
+
+def facts(summary: Mapping[str, Any]) -> str:
+    """The figures over all rows."""
+    return table(("Figure", "Value"), summary.items())
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number, or what stands for none."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def remark(text: str, errors: Mapping[str, str]) -> str:
+    """What is particular about a row, in one cell."""
+    if text and all(error == text for error in errors.values()):
+        return text
+    failed = (f"{LABELS[way]}: {error}" for way, error in errors.items())
+    return "; ".join(filter(None, (text, *failed)))

@@ -1,0 +1,151 @@
+"""The three ways that are measured, on one model with the same dynamic dimensions.
+
+* ``plain``: ``torch.export.export`` of the model, as PyTorch ships it;
+* ``ours``: ``onnx_aot.export`` with saving;
+* ``peer``: ``torch.onnx.export(dynamo=True)`` with saving.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["LABELS", "Subject", "as_hints", "exported", "subject"]
+
+LABELS = {"plain": "plain capture", "ours": "onnx_aot", "peer": "torch.onnx"}
+
+# Dimensions that a plain capture may need as numbers, in the order in which that is tried.
+FIXED = (
+    ((), ""),
+    (("seq",), "time fixed"),
+    (("height", "width"), "height and width fixed"),
+)
+REFUSED = "plain torch.export refuses the model"
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A model, its example inputs, and dynamic dimensions that all ways can keep.
+
+    Attributes:
+        model: The module.
+        args: Example positional inputs.
+        kwargs: Example keyword inputs.
+        dynamic_shapes: As the user of ``onnx_aot`` writes them.
+        hints: The same for ``torch.export`` and ``torch.onnx``; False where neither takes the
+            model.
+        remark: What had to be fixed, for all ways.
+    """
+
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    dynamic_shapes: Any
+    hints: Any
+    remark: str
+
+    def plain(self) -> Any:
+        """The captured program."""
+        import torch
+
+        return torch.export.export(
+            self.model, self.args, self.kwargs, dynamic_shapes=self.hints, strict=False
+        )
+
+    def ours(self, path: str) -> Any:
+        """The program, saved to ``path``."""
+        import onnx_aot
+
+        return onnx_aot.export(
+            self.model, self.args, path, kwargs=self.kwargs, dynamic_shapes=self.dynamic_shapes
+        )
+
+    def peer(self, path: str) -> Any:
+        """The program of torch.onnx, saved to ``path``."""
+        import torch
+
+        with contextlib.redirect_stdout(io.StringIO()):
+            return torch.onnx.export(
+                self.model,
+                self.args,
+                path,
+                kwargs=self.kwargs,
+                dynamic_shapes=self.hints,
+                dynamo=True,
+            )
+
+    def ways(self, folder: str) -> dict[str, Callable[[], Any]]:
+        """What can be done with the model, by name; files go to ``folder``."""
+        ours, peer = (os.path.join(folder, f"{way}.onnx") for way in ("ours", "peer"))
+        if self.hints is False:
+            return {"ours": lambda: self.ours(ours)}
+        return {
+            "plain": self.plain,
+            "ours": lambda: self.ours(ours),
+            "peer": lambda: self.peer(peer),
+        }
+
+
+def subject(case: Any, search: bool = True) -> Subject:
+    """Makes the model of a row of the catalogue and finds the dimensions that a capture keeps.
+
+    ``search=False`` takes those of the row without trying them.
+    """
+    warnings.simplefilter("ignore")
+    model = case.make()
+    args, kwargs = case.example()
+    for fixed, remark in FIXED:
+        shapes = _without(case.dynamic_shapes, fixed)
+        found = Subject(model, args, kwargs, shapes, as_hints(shapes), remark)
+        if not search:
+            return found
+        try:
+            found.plain()
+        except Exception:  # whatever it refuses
+            continue
+        return found
+    return Subject(model, args, kwargs, case.dynamic_shapes, False, REFUSED)
+
+
+def exported(case: Any, folder: str) -> tuple[Subject | None, dict[str, str]]:
+    """The files of both exporters, which are made where ``folder`` does not have them yet.
+
+    Returns:
+        The subject, where it was needed for that, and ``{way: path}``; a way that cannot export
+        the model has no entry.
+    """
+    paths = {way: os.path.join(folder, f"{way}.onnx") for way in ("ours", "peer")}
+    made = None
+    if not os.path.exists(paths["ours"]):
+        made = subject(case)
+        for way, run in made.ways(folder).items():
+            if way != "plain":
+                with contextlib.suppress(Exception):  # what export_time reports
+                    run()
+    return made, {way: path for way, path in paths.items() if os.path.exists(path)}
+
+
+def _without(spec: Any, fixed: tuple[str, ...]) -> Any:
+    if isinstance(spec, dict):
+        return {key: _without(value, fixed) for key, value in spec.items() if value not in fixed}
+    if isinstance(spec, (list, tuple)):
+        return type(spec)(_without(value, fixed) for value in spec)
+    return spec
+
+
+def as_hints(spec: Any) -> Any:
+    """Dynamic dimensions without their names, as torch.export takes them."""
+    import torch
+
+    if isinstance(spec, str):
+        return torch.export.Dim.DYNAMIC
+    if isinstance(spec, dict):
+        return {key: as_hints(value) for key, value in spec.items()}
+    if isinstance(spec, (list, tuple)):
+        return type(spec)(as_hints(value) for value in spec)
+    return spec

@@ -1,0 +1,260 @@
+"""Recognizes ``softmax(q k^T * scale + bias) v``, and what it is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import onnx_ir as ir
+
+from onnx_aot.ir_passes.fusions.matching import dimensions, either, number, permutation, single_use
+from onnx_aot.ir_passes.rewriter import Rewriter
+
+__all__ = [
+    "HEADS_LAST",
+    "Attention",
+    "Grouped",
+    "Masked",
+    "Split",
+    "attention",
+    "grouped",
+    "masked_attention",
+    "same_shape",
+    "split_heads",
+]
+
+HEADS_LAST = [0, 2, 1, 3]
+SCORES_OF_ROWS = [0, 2, 3, 1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Attention:
+    """All values are ``[batch, heads, rows, width]``, or can be broadcast to that.
+
+    Attributes:
+        query: Not scaled.
+        key: Not transposed; ``[batch, rows, heads, width]`` if ``rows_first``.
+        value: What the weights are multiplied with.
+        bias: What is added to the scores.
+        scale: What the scores are multiplied by.
+        first: The first of the nodes.
+    """
+
+    query: ir.Value
+    key: ir.Value
+    rows_first: bool
+    value: ir.Value
+    bias: ir.Value | None
+    scale: float
+    first: ir.Node
+
+
+def attention(rewriter: Rewriter, node: ir.Node | None) -> Attention | None:
+    """The attention whose last product a MatMul is, if it is one of four dimensions."""
+    if node is None or node.op_type != "MatMul" or node.domain:
+        return None
+    value = node.inputs[1]
+    softmax = single_use(rewriter, node.inputs[0], "Softmax")
+    if softmax is None or value is None or softmax.attributes.get_int("axis", -1) not in (-1, 3):
+        return None
+    if any(len(dimensions(v) or ()) != 4 for v in (value, node.outputs[0])):
+        return None
+    return _of_scores(rewriter, softmax.inputs[0], value)
+
+
+def _of_scores(rewriter: Rewriter, scores: ir.Value | None, value: ir.Value) -> Attention | None:
+    product, scale = _scaled(rewriter, scores)
+    bias: ir.Value | None = None
+    if product is None:
+        for inner, added in either(single_use(rewriter, scores, "Add")):
+            product, scale = _scaled(rewriter, inner)
+            if product is not None:
+                bias = added
+                break
+    if product is None or scores is None:
+        return None
+    key, rows_first, of_key = _untransposed(rewriter, product.inputs[1])
+    query, of_query, first = _unscaled(rewriter, product.inputs[0], product)
+    if query is None or key is None:
+        return None
+    sizes = dimensions(scores)
+    if sizes is None or any(len(dimensions(v) or ()) != 4 for v in (query, key)):
+        return None
+    if bias is not None and not _fits(bias, sizes):
+        return None
+    return Attention(query, key, rows_first, value, bias, scale * of_key * of_query, first)
+
+
+def _fits(bias: ir.Value, scores: list[int | str]) -> bool:
+    """Whether a bias is broadcast to the scores, and not the scores to it."""
+    sizes = dimensions(bias)
+    if sizes is None or len(sizes) > 4:
+        return False
+    return all(
+        size in (1, wanted) for size, wanted in zip(reversed(sizes), reversed(scores), strict=False)
+    )
+
+
+def _scaled(rewriter: Rewriter, value: ir.Value | None) -> tuple[ir.Node | None, float]:
+    """The MatMul whose result, times a number, is the value."""
+    product = single_use(rewriter, value, "MatMul")
+    if product is not None:
+        return product, 1.0
+    for inner, other in either(single_use(rewriter, value, "Mul")):
+        factor = number(rewriter, other)
+        product = single_use(rewriter, inner, "MatMul")
+        if product is not None and factor is not None:
+            return product, factor
+    division = single_use(rewriter, value, "Div")
+    if division is not None:
+        divisor = number(rewriter, division.inputs[1])
+        product = single_use(rewriter, division.inputs[0], "MatMul")
+        if product is not None and divisor:
+            return product, 1.0 / divisor
+    return None, 1.0
+
+
+def _unscaled(
+    rewriter: Rewriter, value: ir.Value | None, product: ir.Node
+) -> tuple[ir.Value | None, float, ir.Node]:
+    for inner, other in either(single_use(rewriter, value, "Mul")):
+        factor = number(rewriter, other)
+        if factor is not None and inner.producer() is not None:
+            scaling = inner.consumers()[0] if rewriter.only_use(inner) else product
+            return inner, factor, scaling
+    return value, 1.0, product
+
+
+def _untransposed(
+    rewriter: Rewriter, value: ir.Value | None
+) -> tuple[ir.Value | None, bool, float]:
+    """The key, whether it is ``[batch, rows, heads, width]``, and a number that it is scaled by."""
+    factor = 1.0
+    for inner, other in either(single_use(rewriter, value, "Mul")):
+        found = number(rewriter, other)
+        if found is not None:
+            value, factor = inner, found
+            break
+    transpose = rewriter.producer(value, "Transpose")
+    perm = permutation(transpose)
+    if transpose is None or perm not in ([0, 1, 3, 2], SCORES_OF_ROWS):
+        return None, False, factor
+    return transpose.inputs[0], perm == SCORES_OF_ROWS, factor
+
+
+@dataclasses.dataclass(frozen=True)
+class Masked:
+    """Attention whose rows without keys are made zero, or as it is.
+
+    Attributes:
+        attention: What is masked.
+        rows: ``[..., rows, 1]``; None: nothing is masked.
+        zero: With it, rows where ``rows`` is false become it; otherwise rows are a factor.
+    """
+
+    attention: Attention
+    rows: ir.Value | None
+    zero: ir.Value | None
+
+    def emitted(
+        self, rewriter: Rewriter, attended: ir.Value, rows: ir.Value, shape: ir.Shape
+    ) -> ir.Value:
+        """The same for a result and a mask of other dimensions."""
+        like = self.attention.first
+        if self.zero is None:
+            return rewriter.emit("Mul", [attended, rows], like=like, shape=shape)
+        inputs = [rows, attended, self.zero]
+        return rewriter.emit("Where", inputs, like=like, dtype=attended.dtype, shape=shape)
+
+
+def masked_attention(rewriter: Rewriter, value: ir.Value | None) -> Masked | None:
+    """Attention that a value is the result of, with its mask of rows."""
+    value = same_shape(rewriter, value)
+    found = None if value is None else attention(rewriter, value.producer())
+    if found is not None:
+        return Masked(found, None, None)
+    for inner, rows in either(single_use(rewriter, value, "Mul")):
+        product = single_use(rewriter, inner, "MatMul")
+        found = attention(rewriter, product)
+        if found is not None:
+            return Masked(found, rows, None)
+    where = single_use(rewriter, value, "Where")
+    if where is not None and number(rewriter, where.inputs[2]) == 0.0:
+        found = attention(rewriter, single_use(rewriter, where.inputs[1], "MatMul"))
+        if found is not None:
+            return Masked(found, where.inputs[0], where.inputs[2])
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Grouped:
+    """``[batch, groups, rows, width]``, of which each head of a group of queries reads one."""
+
+    value: ir.Value
+    groups: int
+    times: int
+
+
+def grouped(rewriter: Rewriter, value: ir.Value) -> Grouped | None:
+    """What is repeated along the heads: ``Reshape(Expand(Unsqueeze(x, [2])))``."""
+    reshape = rewriter.producer(value, "Reshape")
+    expand = None if reshape is None else rewriter.producer(reshape.inputs[0], "Expand")
+    if reshape is None or expand is None:
+        return None
+    source = expand.inputs[0]
+    unsqueeze = rewriter.producer(source, "Unsqueeze")
+    axes = None if unsqueeze is None else rewriter.constant(unsqueeze.inputs[1])
+    if unsqueeze is None or axes is None or axes.tolist() not in ([2], [-3]):
+        return None
+    repeated, heads = dimensions(expand.outputs[0]), dimensions(value)
+    x = unsqueeze.inputs[0]
+    sizes = dimensions(x)
+    if x is None or sizes is None or len(sizes) != 4 or repeated is None or heads is None:
+        return None
+    groups, times = repeated[1], repeated[2]
+    if not isinstance(groups, int) or not isinstance(times, int) or len(heads) != 4:
+        return None
+    fits = repeated == [*sizes[:2], times, *sizes[2:]]
+    fits = fits and heads == [sizes[0], groups * times, *sizes[2:]]
+    return Grouped(x, groups, times) if fits else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """``[batch, heads, rows, width]`` of ``source [batch, rows, heads * width]``."""
+
+    source: ir.Value
+    heads: int
+    width: int
+
+
+def split_heads(
+    rewriter: Rewriter, value: ir.Value | None, rows_first: bool = False
+) -> Split | None:
+    """What ``Transpose(Reshape(source))`` takes apart; only ``Reshape(source)`` if rows come first.
+
+    The value may be read by others too.
+    """
+    if not rows_first:
+        transpose = rewriter.producer(value, "Transpose")
+        if transpose is None or permutation(transpose) != HEADS_LAST:
+            return None
+        value = transpose.inputs[0]
+    reshape = rewriter.producer(value, "Reshape")
+    source = None if reshape is None else reshape.inputs[0]
+    sizes, whole = dimensions(value), dimensions(source)
+    if source is None or sizes is None or whole is None or len(sizes) != 4 or len(whole) != 3:
+        return None
+    heads, width = sizes[2:]
+    if not isinstance(heads, int) or not isinstance(width, int):
+        return None
+    fits = whole == [*sizes[:2], heads * width]
+    return Split(source, heads, width) if fits else None
+
+
+def same_shape(rewriter: Rewriter, value: ir.Value | None) -> ir.Value | None:
+    """What a Reshape that changes nothing reads; otherwise the value."""
+    reshape = single_use(rewriter, value, "Reshape")
+    sizes = dimensions(value)
+    if reshape is None or sizes is None or dimensions(reshape.inputs[0]) != sizes:
+        return value
+    return reshape.inputs[0]

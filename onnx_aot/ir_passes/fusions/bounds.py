@@ -1,0 +1,107 @@
+"""What is known of the elements of a value from how it is made."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.ir_passes.rewriter import Rewriter
+from onnx_aot.ir_passes.tensors import in_memory
+from onnx_aot.metadata_keys import INPUT_KIND
+
+__all__ = ["always_true", "counts_up", "largest"]
+
+DEPTH = 12
+LARGEST_TABLE = 1 << 16
+MOVES = {"Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
+"""Operators whose result has elements of the first input only."""
+
+
+def largest(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) -> float | None:
+    """No element is larger in magnitude, nor NaN; None: not known."""
+    if value is None or depth == 0 or value.dtype is None:
+        return None
+    if value.dtype == ir.DataType.BOOL:
+        return 1.0
+    tensor = _table(rewriter, value)
+    if tensor is not None:
+        if tensor.numel() == 0 or tensor.is_complex() or not bool(torch.isfinite(tensor).all()):
+            return None
+        return float(tensor.double().abs().max().item())
+    node = value.producer()
+    if node is None or node.domain:
+        return None
+    if node.op_type in MOVES or node.op_type in ("Neg", "Abs"):
+        return largest(rewriter, node.inputs[0], depth - 1)
+    if node.op_type == "Cast":
+        source = node.inputs[0]
+        boolean = source is not None and source.dtype == ir.DataType.BOOL
+        return 1.0 if boolean else None
+    if node.op_type == "Where":
+        chosen = [largest(rewriter, operand, depth - 1) for operand in node.inputs[1:]]
+        known = [bound for bound in chosen if bound is not None]
+        return max(known) if len(known) == len(chosen) else None
+    return None
+
+
+def _table(rewriter: Rewriter, value: ir.Value) -> torch.Tensor | None:
+    """The contents of a constant; of a parameter too, which other weights replace by finite ones.
+
+    Not of a buffer, which may be a mask.
+    """
+    if value.metadata_props.get(INPUT_KIND) != "PARAMETER" or value.is_graph_input():
+        return rewriter.constant(value, LARGEST_TABLE)
+    tensor = value.const_value
+    return in_memory(tensor) if tensor is not None and tensor.size <= LARGEST_TABLE else None
+
+
+def always_true(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) -> bool:
+    """Whether every element of a boolean value is true."""
+    if value is None or depth == 0:
+        return False
+    tensor = rewriter.constant(value)
+    if tensor is not None:
+        return tensor.dtype == torch.bool and bool(tensor.all())
+    node = value.producer()
+    if node is None or node.domain:
+        return False
+    if node.op_type in MOVES:
+        return always_true(rewriter, node.inputs[0], depth - 1)
+    if node.op_type == "And":
+        return all(always_true(rewriter, operand, depth - 1) for operand in node.inputs)
+    if node.op_type == "Or":
+        return any(always_true(rewriter, operand, depth - 1) for operand in node.inputs)
+    if node.op_type == "GreaterOrEqual":
+        limit = rewriter.constant(node.inputs[1])
+        low = None if limit is None else _lowest(rewriter, node.inputs[0], depth - 1)
+        return low is not None and limit is not None and bool((limit <= low).all())
+    return False
+
+
+def _lowest(rewriter: Rewriter, value: ir.Value | None, depth: int) -> float | None:
+    """No element is less: of constants, and of what ``counts_up`` has."""
+    for _ in range(depth):
+        tensor = rewriter.constant(value)
+        if tensor is not None:
+            return float(tensor.min().item()) if tensor.numel() else None
+        if value is None:
+            return None
+        if counts_up(rewriter, value):
+            return 0.0
+        node = value.producer()
+        if node is None or node.domain or node.op_type not in MOVES:
+            return None
+        value = node.inputs[0]
+    return None
+
+
+def counts_up(rewriter: Rewriter, value: ir.Value | None) -> bool:
+    """Whether a vector is 0, 1, 2, ..."""
+    tensor = rewriter.constant(value)
+    if tensor is not None:
+        return tensor.ndim == 1 and torch.equal(tensor, torch.arange(tensor.numel()))
+    node = rewriter.producer(value, "Range")
+    if node is None:
+        return False
+    start, step = rewriter.constant(node.inputs[0]), rewriter.constant(node.inputs[2])
+    return start is not None and step is not None and start.item() == 0 and step.item() == 1

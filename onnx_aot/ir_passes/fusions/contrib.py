@@ -1,0 +1,203 @@
+"""Operators that only ONNX Runtime has: ``contrib_ops=True``.
+
+What it fuses by itself when it loads a model is not among them, as ``SkipLayerNormalization``,
+``BiasGelu``, ``QuickGelu`` and ``FusedMatMul``; nor what is slower than ONNX's own operators, as
+``SkipSimplifiedLayerNormalization``.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.ir_passes.fusions.attention import Flat, every_row, flat_attention
+from onnx_aot.ir_passes.fusions.attention_pattern import Attention
+from onnx_aot.ir_passes.fusions.bounds import counts_up
+from onnx_aot.ir_passes.fusions.matching import dimensions, extent, number
+from onnx_aot.ir_passes.fusions.rotary_embedding import once, rotation
+from onnx_aot.ir_passes.rewriter import Rewriter, Rule
+
+__all__ = ["GROUP_QUERY_ATTENTION", "MICROSOFT_ROTARY_EMBEDDING", "MULTI_HEAD_ATTENTION"]
+
+MICROSOFT = "com.microsoft"
+ROWS, KEYS = -2, -1
+
+
+def microsoft_rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
+    """One node, before opset 23, which has an operator of ONNX for it.
+
+    Before::
+
+        cos, sin = Unsqueeze(Cos(Concat(a, a)), [1]), Unsqueeze(Sin(Concat(a, a)), [1])
+        y = Add(Mul(x, cos), Mul(Concat(Neg(Slice(x, half:)), Slice(x, :half)), sin))
+
+    After::
+
+        y = com.microsoft.RotaryEmbedding(x, [0], Squeeze(Cos(a), [0]), Squeeze(Sin(a), [0]))
+    """
+    found = rotation(rewriter, node)
+    if found is None or rewriter.opset >= 23 or found.x.dtype != ir.DataType.FLOAT:
+        return False
+    first = rewriter.initializer(torch.zeros(1, dtype=torch.int64))
+    caches = []
+    for value in (found.cos, found.sin):
+        half = once(rewriter, value, found)
+        sizes = dimensions(half)
+        if half is None or half.shape is None or sizes is None or sizes[0] != 1:
+            return False
+        shape = ir.Shape(half.shape[1:])
+        caches.append(rewriter.emit("Squeeze", [half, first], like=found.first, shape=shape))
+    emitted = rewriter.emit(
+        "RotaryEmbedding", [found.x, first, *caches], like=found.first, domain=MICROSOFT
+    )
+    rewriter.replace(node.outputs[0], emitted)
+    return True
+
+
+def group_query_attention(node: ir.Node, rewriter: Rewriter) -> bool:
+    """One node, which computes nothing for keys behind a query.
+
+    Before::
+
+        q, k, v = Transpose(Reshape(xq, [0, 0, heads, width]), perm=[0, 2, 1, 3]), ...
+        bias = Where(And(LessOrEqual(Range(keys), Unsqueeze(Range(rows))), some), 0, low)
+        a = MatMul(Softmax(Add(MatMul(Mul(q, scale), Transpose(k)), bias)), v)
+        y = Transpose(a, perm=[0, 2, 1, 3])
+
+    After::
+
+        lengths = Expand(rows - 1, [batch])
+        a = com.microsoft.GroupQueryAttention(xq, xk, xv, lengths, rows, attention_bias=bias)
+        y = Reshape(a, [0, 0, heads, width])
+
+    Without ``some`` there is no bias. Groups of heads may share keys and values, which are
+    repeated before.
+    """
+    return flat_attention(node, rewriter, _grouped)
+
+
+def _grouped(
+    rewriter: Rewriter, found: Attention, query: Flat, key: Flat, value: Flat
+) -> ir.Value | None:
+    mask = _mask(rewriter, found.bias)
+    sizes, others = dimensions(query.value), dimensions(key.value)
+    if mask is None or sizes is None or others is None or dimensions(value.value) != others:
+        return None
+    width = sizes[2] // query.heads if isinstance(sizes[2], int) else 0
+    if sizes[:2] != others[:2] or width % 8:
+        return None
+    only = _is_causal(rewriter, mask, sizes[1])
+    if not only and not any(
+        _is_causal(rewriter, part, sizes[1]) for part in _conjunction(rewriter, mask)
+    ):
+        return None
+    like = found.first
+    lengths, total = _lengths(rewriter, query.value, like)
+    bias = None if only else every_row(rewriter, found)
+    inputs = [query.value, key.value, value.value, None, None, lengths, total]
+    if bias is not None:
+        inputs += [None, None, None, bias]
+    attributes = {"num_heads": query.heads, "kv_num_heads": key.heads, "scale": found.scale}
+    return rewriter.emit("GroupQueryAttention", inputs, attributes, like=like, domain=MICROSOFT)
+
+
+def _lengths(rewriter: Rewriter, query: ir.Value, like: ir.Node) -> tuple[ir.Value, ir.Value]:
+    """INT32: per batch the index of the last key, and how many keys there are."""
+    rows, batch = (extent(rewriter, query, axis, like) for axis in (1, 0))
+    count = rewriter.emit("Cast", [rows], {"to": 6}, like=like, dtype=ir.DataType.INT32, shape=[1])
+    one = rewriter.initializer(torch.ones(1, dtype=torch.int32))
+    last = rewriter.emit("Sub", [count, one], like=like, shape=[1])
+    assert query.shape is not None
+    lengths = rewriter.emit("Expand", [last, batch], like=like, shape=ir.Shape(query.shape[:1]))
+    axis = rewriter.initializer(torch.zeros(1, dtype=torch.int64))
+    return lengths, rewriter.emit("Squeeze", [count, axis], like=like, shape=[])
+
+
+def _mask(rewriter: Rewriter, bias: ir.Value | None) -> ir.Value | None:
+    """What a bias is zero for."""
+    where = rewriter.producer(bias, "Where")
+    if where is None or number(rewriter, where.inputs[1]) != 0.0:
+        return None
+    low = number(rewriter, where.inputs[2])
+    return where.inputs[0] if low is not None and low < -1e30 else None
+
+
+def _conjunction(rewriter: Rewriter, mask: ir.Value) -> list[ir.Value]:
+    """What has to be true for all of it to be."""
+    parts: list[ir.Value] = []
+    pending = [mask]
+    while pending and len(parts) < 8:
+        value = pending.pop()
+        node = rewriter.producer(value, "And")
+        if node is None:
+            parts.append(value)
+        else:
+            pending += [operand for operand in node.inputs if operand is not None]
+    return parts
+
+
+def _is_causal(rewriter: Rewriter, mask: ir.Value, size: int | str) -> bool:
+    """Whether a mask is true where the index of the key is not above that of the query."""
+    node = mask.producer()
+    if node is None or node.domain or node.op_type not in ("LessOrEqual", "GreaterOrEqual"):
+        return False
+    keys, rows = node.inputs if node.op_type == "LessOrEqual" else reversed(node.inputs)
+    return _counts(rewriter, keys, KEYS, size) and _counts(rewriter, rows, ROWS, size)
+
+
+def _counts(rewriter: Rewriter, value: ir.Value | None, axis: int, size: int | str) -> bool:
+    """Whether a value is 0, 1, 2, ... along an axis, and has no other."""
+    sizes = dimensions(value)
+    if sizes is None or len(sizes) < -axis or sizes[axis] != size:
+        return False
+    if any(length != 1 for length in sizes[:axis] + sizes[len(sizes) + axis + 1 :]):
+        return False
+    node = rewriter.producer(value, "Unsqueeze")
+    while node is not None:
+        value = node.inputs[0]
+        node = rewriter.producer(value, "Unsqueeze")
+    return counts_up(rewriter, value)
+
+
+def multi_head_attention(node: ir.Node, rewriter: Rewriter) -> bool:
+    """One node, before opset 23, whose own is faster.
+
+    Before::
+
+        q, k, v = Transpose(Reshape(xq, [0, 0, heads, width]), perm=[0, 2, 1, 3]), ...
+        a = MatMul(Softmax(Add(MatMul(Mul(q, scale), Transpose(k)), bias)), v)
+        y = Transpose(a, perm=[0, 2, 1, 3])
+
+    After::
+
+        a = com.microsoft.MultiHeadAttention(xq, xk, xv, attention_bias=bias)
+        y = Reshape(a, [0, 0, heads, width])
+    """
+    return rewriter.opset < 23 and flat_attention(node, rewriter, _of_heads)
+
+
+def _of_heads(
+    rewriter: Rewriter, found: Attention, query: Flat, key: Flat, value: Flat
+) -> ir.Value | None:
+    if query.heads != key.heads:
+        return None
+    inputs: list[ir.Value | None] = [query.value, key.value, value.value]
+    if found.bias is not None:
+        if len(dimensions(found.bias) or ()) != 4:
+            return None
+        inputs += [None, None, every_row(rewriter, found)]
+    attributes = {"num_heads": query.heads, "scale": found.scale}
+    return rewriter.emit(
+        "MultiHeadAttention", inputs, attributes, like=found.first, domain=MICROSOFT
+    )
+
+
+MICROSOFT_ROTARY_EMBEDDING = Rule(
+    "microsoft_rotary_embedding", ("Add",), microsoft_rotary_embedding, exact=False
+)
+GROUP_QUERY_ATTENTION = Rule(
+    "group_query_attention", ("Transpose",), group_query_attention, exact=False
+)
+MULTI_HEAD_ATTENTION = Rule(
+    "multi_head_attention", ("Transpose",), multi_head_attention, exact=False
+)

@@ -1,0 +1,210 @@
+"""Masks of attention: what they are made of is taken apart no further than they need."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.ir_passes.fusions.bounds import always_true, counts_up, largest
+from onnx_aot.ir_passes.fusions.matching import dimensions, either, number, single_use
+from onnx_aot.ir_passes.rewriter import Rewriter, Rule
+
+__all__ = ["ADMITTED_ROWS", "TRUE_MASK", "WHOLE_INDEX"]
+
+
+def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
+    """No selection of rows that have a key, where all have one.
+
+    Before::
+
+        y = Where(Greater(ReduceMax(bias, [-1]), -inf), x, 0)
+
+    After, if nothing in ``bias`` is infinite::
+
+        y = x
+
+    Parameters that ``bias`` is made of, such as a table of relative positions, are finite; should
+    they be replaced by others that are not, rows without keys would be different.
+    """
+    greater = rewriter.producer(node.inputs[0], "Greater")
+    reduce = None if greater is None else rewriter.producer(greater.inputs[0], "ReduceMax")
+    if greater is None or reduce is None or number(rewriter, node.inputs[2]) != 0.0:
+        return False
+    x, bias = node.inputs[1], reduce.inputs[0]
+    if number(rewriter, greater.inputs[1]) != -math.inf or x is None:
+        return False
+    if dimensions(x) is None or dimensions(x) != dimensions(node.outputs[0]):
+        return False
+    if rewriter.producer(x, "MatMul") is None:  # without keys it is zero, and so is the selection
+        return False
+    if largest(rewriter, bias) is None:
+        return False
+    rewriter.replace(node.outputs[0], x)
+    return True
+
+
+def true_mask(node: ir.Node, rewriter: Rewriter) -> bool:
+    """What is true everywhere is no part of a mask.
+
+    Before::
+
+        mask = And(everywhere, some)
+        scores = Add(products, Where(mask, 0, low))
+        y = Mul(x, Cast(ReduceMax(Cast(mask), [-1])))
+
+    After::
+
+        scores = Add(products, Where(some, 0, low))
+        y = Mul(x, Cast(ReduceMax(Cast(some), [-1])))
+
+    With ``mask`` true everywhere, ``scores = products`` and ``y = x``. ``products`` and ``x`` have
+    the shape of the results already. From opset 23 on only that, because ONNX Runtime's Attention
+    wants a mask of every row.
+    """
+    for whole, part in either(node):
+        sizes = dimensions(whole)
+        if sizes is None or sizes != dimensions(node.outputs[0]):
+            continue
+        new = _bias(rewriter, part) if node.op_type == "Add" else _kept(rewriter, part)
+        if new is None:
+            continue
+        if isinstance(new, ir.Value):
+            rewriter.replace(node.outputs[0], rewriter.emit(node.op_type, [whole, new], like=node))
+        else:
+            rewriter.replace(node.outputs[0], whole)
+        return True
+    return False
+
+
+def _bias(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
+    """The bias of a smaller mask; True: there is none; None: it stays."""
+    where = rewriter.producer(value, "Where")
+    if where is None or number(rewriter, where.inputs[1]) != 0.0:
+        return None
+    if number(rewriter, where.inputs[2]) is None:
+        return None
+    mask = _smaller(rewriter, where.inputs[0])
+    if mask is None or isinstance(mask, bool):
+        return mask
+    return rewriter.emit(
+        "Where", [mask, *where.inputs[1:]], like=where, dtype=value.dtype, shape=mask.shape
+    )
+
+
+def _kept(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
+    """Likewise which rows have a key, as a factor."""
+    cast = rewriter.producer(value, "Cast")
+    reduce = None if cast is None else rewriter.producer(cast.inputs[0], "ReduceMax")
+    numbers = None if reduce is None else rewriter.producer(reduce.inputs[0], "Cast")
+    if cast is None or reduce is None or numbers is None or len(reduce.inputs) != 2:
+        return None
+    given, axes = numbers.inputs[0], rewriter.constant(reduce.inputs[1])
+    if given is None or given.dtype != ir.DataType.BOOL or given.shape is None or axes is None:
+        return None
+    rank = len(given.shape)
+    if axes.tolist() != [rank - 1]:
+        return None
+    mask = _smaller(rewriter, given)
+    if mask is None or isinstance(mask, bool):
+        return mask
+    if mask.shape is None or len(mask.shape) != rank:
+        return None
+    small = numbers.outputs[0].dtype
+    as_numbers = rewriter.emit(
+        "Cast", [mask], numbers.attributes, like=numbers, dtype=small, shape=mask.shape
+    )
+    sizes = ir.Shape([*mask.shape[:-1], 1])
+    any_key = rewriter.emit(
+        "ReduceMax", [as_numbers, reduce.inputs[1]], reduce.attributes, like=reduce, shape=sizes
+    )
+    return rewriter.emit(
+        "Cast", [any_key], cast.attributes, like=cast, dtype=value.dtype, shape=sizes
+    )
+
+
+def _smaller(rewriter: Rewriter, mask: ir.Value | None) -> ir.Value | bool | None:
+    """A mask without what is true everywhere; True: nothing is left; None: nothing is."""
+    if always_true(rewriter, mask):
+        return True
+    if rewriter.opset >= 23:
+        return None
+    node = rewriter.producer(mask, "And")
+    for everywhere, some in either(node):
+        if always_true(rewriter, everywhere) and _rank(some) == _rank(mask):
+            return some
+    return None
+
+
+def _rank(value: ir.Value | None) -> int:
+    return -1 if value is None or value.shape is None else len(value.shape)
+
+
+def whole_index(node: ir.Node, rewriter: Rewriter) -> bool:
+    """An index that takes everything in order takes nothing apart.
+
+    Before::
+
+        i, j = Unsqueeze(Range(0, n, 1), [1, 2, 3]), Unsqueeze(Range(0, m, 1), [0, 1, 2])
+        y = GatherND(x, Concat(Unsqueeze(Expand(i), [-1]), Unsqueeze(Expand(j), [-1])))
+
+    After, if ``x`` is ``[n, m]``::
+
+        y = Unsqueeze(x, [1, 2])
+    """
+    data, sizes, result = node.inputs[0], dimensions(node.inputs[0]), dimensions(node.outputs[0])
+    concat = rewriter.producer(node.inputs[1], "Concat")
+    if data is None or sizes is None or result is None or concat is None:
+        return False
+    if node.attributes.get_int("batch_dims", 0) or len(concat.inputs) > len(sizes):
+        return False
+    places = []
+    for axis, index in enumerate(concat.inputs):
+        place = _place(rewriter, index, sizes[axis])
+        if place is None:
+            return False
+        places.append(place)
+    if places != sorted(set(places)):
+        return False
+    others = [axis for axis in range(len(result) - len(sizes) + len(places)) if axis not in places]
+    expected = list(sizes)
+    for axis in others:
+        expected.insert(axis, 1)
+    if expected != result:
+        return False
+    if not others:
+        rewriter.replace(node.outputs[0], data)
+        return True
+    axes = rewriter.initializer(torch.tensor(others, dtype=torch.int64))
+    rewriter.replace(node.outputs[0], rewriter.emit("Unsqueeze", [data, axes], like=node))
+    return True
+
+
+def _place(rewriter: Rewriter, index: ir.Value | None, size: int | str) -> int | None:
+    """The only axis along which an index varies, if it counts all of a dimension there."""
+    outer = single_use(rewriter, index, "Unsqueeze")
+    expand = None if outer is None else rewriter.producer(outer.inputs[0], "Expand")
+    value = None if outer is None else outer.inputs[0]
+    if expand is not None:
+        value = expand.inputs[0]
+    sizes = dimensions(value)
+    if sizes is None or value is None:
+        return None
+    offset = _rank(outer.inputs[0] if outer is not None else None) - len(sizes)
+    while True:
+        node = rewriter.producer(value, "Unsqueeze")
+        if node is None:
+            break
+        value = node.inputs[0]
+    if not counts_up(rewriter, value) or dimensions(value) != [size]:
+        return None
+    varying = [axis for axis, length in enumerate(sizes) if length != 1]
+    if size == 1 or len(varying) != 1:
+        return None
+    return varying[0] + offset
+
+
+ADMITTED_ROWS = Rule("admitted_rows", ("Where",), admitted_rows, exact=False)
+TRUE_MASK = Rule("true_mask", ("Add", "Mul"), true_mask, exact=True)
+WHOLE_INDEX = Rule("whole_index", ("GatherND",), whole_index, exact=True)

@@ -1,0 +1,179 @@
+"""What patterns have in common: numbers, factors of a product, axes, sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import onnx_ir as ir
+
+from onnx_aot.ir_passes.rewriter import Rewriter
+
+__all__ = [
+    "Product",
+    "close",
+    "dimensions",
+    "either",
+    "extent",
+    "number",
+    "permutation",
+    "product",
+    "reduced_axes",
+    "single_use",
+    "vector",
+]
+
+
+class Product:
+    """A number times values.
+
+    Attributes:
+        number: The product of all constants.
+        factors: The values, each as often as it occurs.
+    """
+
+    def __init__(self) -> None:
+        self.number = 1.0
+        self.factors: list[ir.Value] = []
+
+
+MOST_FACTORS = 8
+PRODUCTS = ("Mul", "Div", "Pow")
+
+
+def number(rewriter: Rewriter, value: ir.Value | None) -> float | None:
+    """The one element of a constant; None for everything else."""
+    if value is None or value.shape is None or any(size != 1 for size in value.shape):
+        return None
+    tensor = rewriter.constant(value)
+    return None if tensor is None or tensor.is_complex() else float(tensor.reshape(()).item())
+
+
+def close(found: float | None, wanted: float) -> bool:
+    """Whether a constant is the wanted one, as it is written in half precision to double."""
+    return found is not None and math.isclose(found, wanted, rel_tol=2e-6)
+
+
+def either(node: ir.Node | None) -> Iterator[tuple[ir.Value, ir.Value]]:
+    """The operands of an operator of two, in both orders."""
+    if node is not None and len(node.inputs) == 2:
+        first, second = node.inputs
+        if first is not None and second is not None:
+            yield first, second
+            yield second, first
+
+
+def single_use(rewriter: Rewriter, value: ir.Value | None, op_type: str) -> ir.Node | None:
+    """The node that gives a value, if it is of that operator and nothing else reads the value."""
+    node = rewriter.producer(value, op_type)
+    return node if node is not None and value is not None and rewriter.only_use(value) else None
+
+
+def product(rewriter: Rewriter, root: ir.Node) -> Product | None:
+    """The factors of a product however it is associated; None if there are many.
+
+    Products that something else reads are factors themselves. ``Div`` by a number, and ``Pow``
+    to 2 and 3, are products too.
+    """
+    found = Product()
+    pending: list[ir.Value | ir.Node] = [root]
+    while pending:
+        entry = pending.pop()
+        if isinstance(entry, ir.Value):
+            constant = number(rewriter, entry)
+            if constant is not None:
+                found.number *= constant
+                continue
+            node = entry.producer()
+            # only then the uses: a value that all layers read has very many
+            is_product = node is not None and node.op_type in PRODUCTS and not node.domain
+            if is_product and node is not None and rewriter.only_use(entry):
+                pending.append(node)
+            else:
+                found.factors.append(entry)
+        elif not _open(rewriter, entry, found, pending):
+            found.factors.append(entry.outputs[0])
+        if len(found.factors) + len(pending) > MOST_FACTORS:
+            return None
+    return found
+
+
+def _open(
+    rewriter: Rewriter, node: ir.Node, found: Product, pending: list[ir.Value | ir.Node]
+) -> bool:
+    left, right = node.inputs
+    assert left is not None
+    assert right is not None
+    if node.op_type == "Mul":
+        pending += [left, right]
+        return True
+    constant = number(rewriter, right)
+    if node.op_type == "Div" and constant:
+        found.number /= constant
+        pending.append(left)
+        return True
+    if node.op_type == "Pow" and constant in (2.0, 3.0):
+        found.factors += [left] * int(constant)
+        return True
+    return False
+
+
+def reduced_axes(rewriter: Rewriter, node: ir.Node) -> list[int] | None:
+    """The axes that a Reduce operator with ``keepdims=1`` reduces, none negative; else None."""
+    shape = node.inputs[0].shape if node.inputs[0] is not None else None
+    if shape is None or node.attributes.get_int("keepdims", 1) != 1:
+        return None
+    axes: Sequence[int]
+    if len(node.inputs) > 1:
+        tensor = rewriter.constant(node.inputs[1])
+        if tensor is None:
+            return None
+        axes = tensor.tolist()
+    else:
+        axes = node.attributes.get_ints("axes", ())
+    return sorted(axis % len(shape) for axis in axes) or None
+
+
+def dimensions(value: ir.Value | None) -> list[int | str] | None:
+    """Sizes, and names of those that vary; equal names are equal sizes. None: one is unknown."""
+    if value is None or value.shape is None:
+        return None
+    sizes: list[int | str] = []
+    for size in value.shape:
+        known = size if isinstance(size, int) else size.value
+        if known is None:
+            return None
+        sizes.append(known)
+    return sizes
+
+
+def vector(value: ir.Value, width: int | str) -> bool:
+    """Whether a value has one dimension, of that size."""
+    return dimensions(value) == [width]
+
+
+def permutation(node: ir.Node | None) -> list[int] | None:
+    """What a Transpose permutes."""
+    return None if node is None else list(node.attributes.get_ints("perm", ())) or None
+
+
+MOST_INPUTS = 16
+
+
+def extent(rewriter: Rewriter, value: ir.Value, axis: int, like: ir.Node) -> ir.Value:
+    """A dimension as a vector of one number; of a graph input where one has it.
+
+    So it is the same value wherever it is asked for.
+    """
+    known = dimensions(value)
+    source, name = value, None if known is None else known[axis]
+    inputs = like.graph.inputs if like.graph is not None else ()
+    for candidate in inputs[:MOST_INPUTS] if isinstance(name, str) else ():
+        sizes = dimensions(candidate)
+        if sizes is not None and name in sizes:
+            source, axis = candidate, sizes.index(name)
+            break
+    attributes = {"start": axis, "end": axis + 1}
+    return rewriter.emit(
+        "Shape", [source], attributes, like=like, dtype=ir.DataType.INT64, shape=[1]
+    )

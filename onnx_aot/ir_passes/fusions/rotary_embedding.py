@@ -1,0 +1,221 @@
+"""``x * cos + rotate_half(x) * sin``."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot import dtypes
+from onnx_aot.ir_passes.fusions.matching import dimensions, either, extent, number, single_use
+from onnx_aot.ir_passes.rewriter import Rewriter, Rule
+
+__all__ = ["ROTARY_EMBEDDING", "ROTATED_HALVES", "Rotation", "once", "rotation"]
+
+ROWS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotation:
+    """Of ``x [..., 2 * half]``."""
+
+    x: ir.Value
+    cos: ir.Value
+    sin: ir.Value
+    half: int
+    first: ir.Node
+
+
+def rotation(rewriter: Rewriter, node: ir.Node) -> Rotation | None:
+    """The rotation that a sum is the last node of."""
+    for straight, turned in either(node):
+        product = single_use(rewriter, straight, "Mul")
+        for rotated, sin in either(single_use(rewriter, turned, "Mul")):
+            concat = single_use(rewriter, rotated, "Concat")
+            found = _halves(rewriter, concat)
+            if found is None:
+                continue
+            for x, cos in either(product):
+                if x is found[0]:
+                    assert product is not None
+                    return Rotation(x, cos, sin, found[1], product)
+    return None
+
+
+def _halves(rewriter: Rewriter, concat: ir.Node | None) -> tuple[ir.Value, int] | None:
+    """``x`` and half of its width, of ``Concat(Neg(x[half:]), x[:half])`` on the last axis."""
+    if concat is None or len(concat.inputs) != 2:
+        return None
+    low = concat.inputs[1]
+    neg = single_use(rewriter, concat.inputs[0], "Neg")
+    high = None if neg is None else neg.inputs[0]
+    if high is None or low is None:
+        return None
+    high_part, low_part = _part(rewriter, high), _part(rewriter, low)
+    if high_part is None or low_part is None or high_part[0] is not low_part[0]:
+        return None
+    x, sizes = low_part[0], dimensions(low_part[0])
+    if sizes is None or not isinstance(sizes[-1], int) or sizes[-1] % 2:
+        return None
+    if concat.attributes["axis"].as_int() not in (-1, len(sizes) - 1):
+        return None
+    half = sizes[-1] // 2
+    fits = low_part[1:] == (0, half) and high_part[1:] == (half, 2 * half)
+    return (x, half) if fits else None
+
+
+def _part(rewriter: Rewriter, value: ir.Value) -> tuple[ir.Value, int, int] | None:
+    """``x``, first and end, of a value that is ``x[..., first:end]``."""
+    node = value.producer()
+    x = None if node is None else node.inputs[0]
+    sizes = dimensions(x)
+    if node is None or node.domain or x is None or sizes is None:
+        return None
+    width, last = sizes[-1], len(sizes) - 1
+    if not isinstance(width, int):
+        return None
+    if node.op_type == "Split" and node.attributes.get_int("axis", 0) in (-1, last):
+        lengths = [(dimensions(output) or [0])[-1] for output in node.outputs]
+        if width and lengths == [width // 2] * 2:
+            index = node.outputs.index(value)
+            return x, index * width // 2, (index + 1) * width // 2
+    if node.op_type != "Slice":
+        return None
+    rest = [rewriter.constant(v) for v in node.inputs[1:]]
+    if any(tensor is None or tensor.numel() != 1 for tensor in rest):
+        return None
+    start, end, axis, step = ([int(t.item()) for t in rest if t is not None] + [1])[:4]
+    if axis not in (-1, last) or step != 1:
+        return None
+    return x, min(start % width if start < width else start, width), min(end, width)
+
+
+def rotated_halves(node: ir.Node, rewriter: Rewriter) -> bool:
+    """Two nodes less per rotation, and no sign changed at every position.
+
+    Before::
+
+        y = Add(Mul(x, cos), Mul(Concat(Neg(Slice(x, half:)), Slice(x, :half)), sin))
+
+    After::
+
+        signed = Mul(sin, [-1, ..., 1, ...])      # one for all rotations with this sine
+        low, high = Split(x)
+        y = Add(Mul(x, cos), Mul(Concat(high, low), signed))
+    """
+    found = rotation(rewriter, node)
+    if found is None or rewriter.opset < 18:
+        return False
+    x, half, like = found.x, found.half, found.first
+    sizes = dimensions(found.sin)
+    if sizes is None or sizes[-1] != 2 * half or found.sin.dtype != x.dtype:
+        return False
+    dtype = dtypes.to_torch(found.sin.dtype)
+    signs = torch.cat([-torch.ones(half, dtype=dtype), torch.ones(half, dtype=dtype)])
+    signed = rewriter.emit(
+        "Mul", [found.sin, rewriter.initializer(signs)], like=like, shape=found.sin.shape
+    )
+    parts = rewriter.emit_many(
+        "Split", [x], {"axis": -1, "num_outputs": 2}, like=like, dtypes=[None, None]
+    )
+    assert x.shape is not None
+    for part in parts:
+        part.shape = ir.Shape([*x.shape[:-1], half])
+    swapped = rewriter.emit("Concat", parts[::-1], {"axis": -1}, like=like, shape=x.shape)
+    turned = rewriter.emit("Mul", [swapped, signed], like=like, shape=x.shape)
+    straight = rewriter.emit("Mul", [x, found.cos], like=like, shape=x.shape)
+    rewriter.replace(node.outputs[0], rewriter.emit("Add", [straight, turned], like=like))
+    return True
+
+
+def rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
+    """One node; the caches have half the width, and exist once per pair of cosine and sine.
+
+    Before::
+
+        angles = Concat(a, a)
+        cos, sin = Unsqueeze(Cos(angles), [1]), Unsqueeze(Sin(angles), [1])
+        y = Add(Mul(x, cos), Mul(Concat(Neg(Slice(x, half:)), Slice(x, :half)), sin))
+
+    After::
+
+        y = RotaryEmbedding(x, Expand(Cos(a), [batch, 1, 1]), Expand(Sin(a), [batch, 1, 1]))
+
+    ``x`` is ``[batch, heads, rows, 2 * half]``. Both halves of the caches must be the same value.
+    """
+    found = rotation(rewriter, node)
+    if found is None:
+        return False
+    caches = []
+    for value in (found.cos, found.sin):
+        cache = _cache(rewriter, value, found)
+        if cache is None:
+            return False
+        caches.append(cache)
+    emitted = rewriter.emit("RotaryEmbedding", [found.x, *caches], like=found.first)
+    rewriter.replace(node.outputs[0], emitted)
+    return True
+
+
+def once(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | None:
+    """``[batch or 1, rows, half]`` of a cosine or sine ``[batch or 1, 1, rows, 2 * half]``."""
+    given, sizes = dimensions(value), dimensions(found.x)
+    unsqueeze = rewriter.producer(value, "Unsqueeze")
+    axes = None if unsqueeze is None else rewriter.constant(unsqueeze.inputs[1])
+    if given is None or unsqueeze is None or axes is None or axes.tolist() not in ([1], [-3]):
+        return None
+    if len(given) != 4 or sizes is None or len(sizes) != 4:
+        return None
+    if given[ROWS:] != sizes[ROWS:] or given[0] not in (1, sizes[0]):
+        return None
+    inner = unsqueeze.inputs[0]
+    half = None if inner is None else _first_half(rewriter, inner, found.half)
+    return half if half is not None and half.shape is not None else None
+
+
+def _cache(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | None:
+    """``[batch, rows, half]``, as the operator wants it."""
+    half, given, sizes = once(rewriter, value, found), dimensions(value), dimensions(found.x)
+    if half is None or half.shape is None or given is None or sizes is None:
+        return None
+    if given[0] == sizes[0]:
+        return half
+    batch = extent(rewriter, found.x, 0, found.first)
+    ones = rewriter.initializer(torch.ones(2, dtype=torch.int64))
+    target = rewriter.emit("Concat", [batch, ones], {"axis": 0}, like=found.first, shape=[3])
+    assert found.x.shape is not None
+    wanted = ir.Shape([found.x.shape[0], *half.shape[1:]])
+    return rewriter.emit("Expand", [half, target], like=found.first, shape=wanted)
+
+
+def _first_half(rewriter: Rewriter, value: ir.Value, half: int) -> ir.Value | None:
+    """Of a value whose last dimension is twice the same, by its making: that, once."""
+    node = value.producer()
+    if node is None or node.domain or value.shape is None:
+        return None
+    shape = ir.Shape([*value.shape[:-1], half])
+    if node.op_type == "Concat":
+        last = len(shape) - 1
+        same = len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
+        fits = node.attributes["axis"].as_int() in (-1, last)
+        return node.inputs[0] if same and fits else None
+    if node.op_type in ("Cos", "Sin", "Cast"):
+        source, others = node.inputs[0], []
+    elif node.op_type == "Mul":
+        pairs = [(a, b) for a, b in either(node) if number(rewriter, b) is not None]
+        if not pairs or pairs[0][0].shape is None or len(pairs[0][0].shape) != len(shape):
+            return None
+        source, others = pairs[0][0], [pairs[0][1]]
+    else:
+        return None
+    inner = None if source is None else _first_half(rewriter, source, half)
+    if inner is None:
+        return None
+    return rewriter.emit(
+        node.op_type, [inner, *others], node.attributes, like=node, dtype=value.dtype, shape=shape
+    )
+
+
+ROTARY_EMBEDDING = Rule("rotary_embedding", ("Add",), rotary_embedding, exact=False, since=23)
+ROTATED_HALVES = Rule("rotated_halves", ("Add",), rotated_halves, exact=True, since=18)

@@ -1,0 +1,312 @@
+"""Rotary embeddings, attention with shared keys, and masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import onnx_aot
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.ir_passes import run_passes
+from tests.ir_passes.fusions.rows import (
+    Row,
+    check,
+    export,
+    parametrize,
+    same_with_and_without,
+)
+
+HEADS, GROUPS, WIDTH = 4, 2, 8
+FREQUENCIES = 1.0 / 10.0 ** (torch.arange(0, WIDTH, 2) / WIDTH)
+
+
+def projected(batch: int, length: int) -> tuple[Tensor, ...]:
+    """Queries, keys and values as projections give them, and a mask of keys."""
+    keep = torch.ones(batch, length, dtype=torch.bool)
+    keep[0, length // 2 :] = False  # for a length of 1, no key at all
+    wide, narrow = HEADS * WIDTH, GROUPS * WIDTH
+    return (*(torch.randn(batch, length, n) for n in (wide, narrow, narrow)), keep)
+
+
+def rotations(length: int) -> tuple[Tensor, Tensor]:
+    angles = torch.arange(length)[None, :, None].float() * FREQUENCIES
+    angles = torch.cat([angles, angles], dim=-1)
+    return angles.cos().unsqueeze(1), angles.sin().unsqueeze(1)
+
+
+def rotate_half(x: Tensor) -> Tensor:
+    return torch.cat([-x[..., WIDTH // 2 :], x[..., : WIDTH // 2]], dim=-1)
+
+
+def rotated(x: Tensor, turn: Callable[[Tensor], Tensor] = rotate_half) -> Tensor:
+    cos, sin = rotations(x.shape[2])
+    return x * cos + turn(x) * sin
+
+
+def heads(x: Tensor) -> Tensor:
+    return x.view(*x.shape[:2], -1, WIDTH).transpose(1, 2)
+
+
+def repeated(x: Tensor, times: int = HEADS // GROUPS) -> Tensor:
+    batch, groups, length, width = x.shape
+    x = x[:, :, None].expand(batch, groups, times, length, width)
+    return x.reshape(batch, groups * times, length, width)
+
+
+def together(x: Tensor) -> Tensor:
+    return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], HEADS * WIDTH)
+
+
+# --- rotations -----------------------------------------------------------------------------------
+
+
+def turned(name: str, turn: Callable[[Tensor], Tensor], fires: bool, opset: int = 20) -> Row:
+    def forward(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+        return rotated(heads(q), turn), rotated(heads(k), turn)
+
+    rule, operator = "rotated_halves", "Split"
+    if opset >= 23:
+        rule = operator = "rotary_embedding"
+        operator = "RotaryEmbedding"
+    n = 2 if fires else 0
+    return Row(name, forward, projected, {rule: n} if fires else {}, {operator: n}, opset)
+
+
+def by_chunks(x: Tensor) -> Tensor:
+    low, high = x.chunk(2, dim=-1)
+    return torch.cat([-high, low], dim=-1)
+
+
+ROTATIONS = [
+    turned("halves", rotate_half, True),
+    turned("halves, 18", rotate_half, True, 18),
+    turned("halves, 17", rotate_half, False, 17),
+    turned("halves, 23", rotate_half, True, 23),
+    turned("chunks, 23", by_chunks, True, 23),
+    turned("not negated", lambda x: torch.cat([x[..., 4:], x[..., :4]], -1), False, 23),
+    turned("other halves", lambda x: torch.cat([-x[..., :4], x[..., 4:]], -1), False, 23),
+    turned("other sizes", lambda x: torch.cat([-x[..., 3:], x[..., :3]], -1), False, 23),
+    turned("other axis", lambda x: torch.cat([-x[:, 1:], x[:, :1]], 1), False, 23),
+]
+
+
+# --- attention -----------------------------------------------------------------------------------
+
+
+def attention(
+    name: str,
+    *,
+    rotate: bool = False,
+    times: tuple[int, int] = (2, 2),
+    fires: dict[str, int],
+    operators: dict[str, int],
+    opset: int = 20,
+    flat: bool = True,
+    contrib_ops: bool = False,
+    mask: Callable[[Tensor], Tensor | None] = lambda keep: keep[:, None, None],
+    **options: Any,
+) -> Row:
+    def forward(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+        q, k, v = heads(q), heads(k), heads(v)
+        if rotate:
+            q, k = rotated(q), rotated(k)
+        if times[0] != 2:
+            q = q[:, : GROUPS * times[0]]
+        k, v = repeated(k, times[0]), repeated(v, times[1])
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask(keep), **options)
+        return together(y) if flat else y
+
+    return Row(name, forward, projected, fires, operators, opset, contrib_ops=contrib_ops)
+
+
+def rows_and_keys(keep: Tensor) -> Tensor:
+    """Causal and padding; the first row of what is padded at the start has no key."""
+    length = keep.shape[1]
+    causal = torch.arange(length)[:, None] >= torch.arange(length)
+    return causal & keep[:, None, None]
+
+
+def as_biases(keep: Tensor) -> Tensor:
+    zeros = torch.zeros(keep.shape)
+    return zeros.masked_fill(~keep, float("-inf"))[:, None, None].expand(-1, 1, keep.shape[1], -1)
+
+
+def nothing(keep: Tensor) -> None:
+    return None
+
+
+BROADCAST = {"Expand": 0, "MatMul": 2}
+ONE = {"Attention": 1, "MatMul": 0, "Softmax": 0}
+ATTENTION = [
+    attention("shared keys", fires={"grouped_attention": 1}, operators=BROADCAST),
+    attention("rotated", rotate=True, fires={"rotated_halves": 2, "grouped_attention": 1},
+              operators={"Split": 2, "MatMul": 2}),
+    attention("rows", mask=rows_and_keys, fires={"grouped_attention": 1}, operators=BROADCAST),
+    attention("no mask", mask=nothing, fires={"grouped_attention": 1}, operators=BROADCAST),
+    attention("causal", mask=nothing, is_causal=True, fires={"grouped_attention": 1},
+              operators=BROADCAST),
+    attention("scaled", scale=0.3, fires={"grouped_attention": 1}, operators=BROADCAST),
+    attention("heads stay apart", flat=False, fires={}, operators={"Expand": 2}),
+    attention("23", fires={"attention": 1}, operators=ONE, opset=23),
+    attention("rows, 23", mask=rows_and_keys, fires={"attention": 1}, operators=ONE, opset=23),
+    attention("rotated, 23", rotate=True, fires={"rotary_embedding": 2, "attention": 1},
+              operators={**ONE, "Transpose": 0}, opset=23),
+    attention("no mask, 23", mask=nothing, fires={"attention": 1}, operators=ONE, opset=23),
+    attention("causal, 23", mask=nothing, is_causal=True, fires={"attention": 1},
+              operators=ONE, opset=23),
+    attention("scaled, 23", scale=0.3, fires={"attention": 1}, operators=ONE, opset=23),
+    attention("heads stay apart, 23", flat=False, fires={"attention_of_heads": 1},
+              operators=ONE, opset=23),
+    attention("biases", mask=as_biases, fires={"grouped_attention": 1}, operators={"MatMul": 2}),
+    attention("biases, 23", mask=as_biases, fires={"attention": 1}, operators=ONE, opset=23),
+]  # fmt: skip
+
+
+def cached(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+    """Rotated keys are read outside too, so that they are not computed twice."""
+    q, k, v = rotated(heads(q)), rotated(heads(k)), heads(v)
+    return together(F.scaled_dot_product_attention(q, repeated(k), repeated(v))), k, v
+
+
+def weights_read(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+    q, k, v = heads(q), repeated(heads(k)), repeated(heads(v))
+    weights = (q @ k.transpose(-1, -2)).softmax(-1)
+    return together(weights @ v), weights
+
+
+def over_rows(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+    q, k, v = heads(q), repeated(heads(k)), repeated(heads(v))
+    return together((q @ k.transpose(-1, -2)).softmax(-2) @ v)
+
+
+def one_batch_of_keys(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+    q, k, v = heads(q[..., : GROUPS * WIDTH]), heads(k.sum(0, True)), heads(v.sum(0, True))
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+def by_hand(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+    q, k, v = heads(q), repeated(heads(k)), repeated(heads(v))
+    return together((q @ k.transpose(-1, -2) / WIDTH**0.5).softmax(-1) @ v)
+
+
+def heads_of_their_own(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
+    mask = keep[:, None, None].expand(-1, 1, keep.shape[1], -1)
+    q, k, v = (heads(x[..., : GROUPS * WIDTH]) for x in (q, k, v))
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return y.transpose(1, 2).flatten(2)
+
+
+SPECIAL = [
+    Row("cached", cached, projected, {"rotated_halves": 2, "grouped_attention": 1}, {"Split": 2}),
+    Row("cached, 23", cached, projected, {"rotary_embedding": 2, "attention_of_heads": 1},
+        {"RotaryEmbedding": 2, "Attention": 1}, opset=23),
+    Row("weights read", weights_read, projected, {}, {"Softmax": 1}),
+    Row("weights read, 23", weights_read, projected, {}, {"Softmax": 1}, opset=23),
+    Row("over rows, 23", over_rows, projected, {}, {"Softmax": 1}, opset=23),
+    Row("one batch of keys, 23", one_batch_of_keys, projected, {}, {"Softmax": 1}, opset=23),
+    Row("one batch of keys", one_batch_of_keys, projected, {}, {"Softmax": 1}, contrib_ops=True),
+    Row("by hand", by_hand, projected, {"grouped_attention": 1}, BROADCAST),
+    Row("by hand, 23", by_hand, projected, {"attention": 1}, ONE, opset=23),
+]  # fmt: skip
+
+
+def above_diagonal(keep: Tensor) -> Tensor:
+    """Not causal: every query sees one key more."""
+    index = torch.arange(keep.shape[1])
+    return (index <= index[:, None] + 1) & keep[:, None, None]
+
+
+# --- operators of ONNX Runtime -------------------------------------------------------------------
+
+GQA = {"GroupQueryAttention": 1, "MatMul": 0, "Softmax": 0}
+CONTRIB = [
+    attention("causal", mask=nothing, is_causal=True, fires={"group_query_attention": 1},
+              operators={**GQA, "Where": 0}, contrib_ops=True),
+    attention("causal and padding", mask=rows_and_keys, rotate=True, operators=GQA,
+              fires={"microsoft_rotary_embedding": 2, "group_query_attention": 1},
+              contrib_ops=True),
+    attention("causal, 23", mask=rows_and_keys, rotate=True, operators=GQA, opset=23,
+              fires={"rotary_embedding": 2, "group_query_attention": 1}, contrib_ops=True),
+    attention("padding", fires={"grouped_attention": 1}, operators={"Softmax": 1},
+              contrib_ops=True),
+    attention("above the diagonal", mask=above_diagonal, fires={"grouped_attention": 1},
+              operators={"Softmax": 1}, contrib_ops=True),
+    Row("heads of their own", heads_of_their_own, projected, {"multi_head_attention": 1},
+        {"MultiHeadAttention": 1, "Softmax": 0}, contrib_ops=True),
+    Row("heads of their own, 23", heads_of_their_own, projected, {"attention": 1},
+        {"Attention": 1}, opset=23, contrib_ops=True),
+]  # fmt: skip
+
+
+@parametrize(CONTRIB)
+def test_contrib_ops(row: Row) -> None:
+    check(row)
+
+
+@pytest.mark.parametrize("given", [{"contrib_ops": True, "target": None}, {"contrib_ops": 2}])
+def test_contrib_ops_are_for_onnxruntime(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOptionError, match="contrib_ops is"):
+        onnx_aot.export(nn.Linear(2, 3), (torch.ones(1, 2),), **given)
+
+
+@parametrize([*ROTATIONS, *ATTENTION, *SPECIAL])
+def test_attention(row: Row) -> None:
+    check(row)
+
+
+@pytest.mark.parametrize("opset", [20, 23])
+def test_visits_grow_with_the_layers(opset: int) -> None:
+    """All layers share rotations and a mask, which has many readers."""
+
+    def layers(count: int) -> Callable[..., Any]:
+        def forward(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+            mask = rows_and_keys(keep)
+            for _ in range(count):
+                keys, values = repeated(rotated(heads(k))), repeated(heads(v))
+                y = F.scaled_dot_product_attention(rotated(heads(q)), keys, values, mask)
+                q = q + together(y)
+                k, v = k + q[..., : GROUPS * WIDTH], v + q[..., GROUPS * WIDTH :]
+            return q
+
+        return forward
+
+    visits = []
+    for count in (2, 8):
+        program = export(Row("", layers(count), projected, {}, opset=opset))
+        nodes = len(program.model.graph)
+        outcome = run_passes(program.model)
+        assert outcome.counts["attention" if opset == 23 else "grouped_attention"] == count
+        visits.append(outcome.visits / nodes)
+    assert visits[1] <= 1.1 * visits[0] <= 6
+
+
+@settings(max_examples=10)
+@given(data=st.data(), opset=st.sampled_from([18, 20, 23]))
+def test_with_and_without(data: st.DataObject, opset: int) -> None:
+    rotate, flat = data.draw(st.booleans()), data.draw(st.booleans())
+    mask = data.draw(st.sampled_from([rows_and_keys, as_biases, nothing]))
+    turn = data.draw(st.sampled_from([rotate_half, by_chunks, torch.neg]))
+    repeat = data.draw(st.booleans())
+
+    def forward(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+        if not repeat:
+            q = q[..., : GROUPS * WIDTH]
+        q, k, v = heads(q), heads(k), heads(v)
+        if rotate:
+            q, k = rotated(q, turn), rotated(k, turn)
+        if repeat:
+            k, v = repeated(k), repeated(v)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask(keep))
+        return y.transpose(1, 2).flatten(2) if flat else y
+
+    contrib_ops = data.draw(st.booleans())
+    same_with_and_without(
+        Row("drawn", forward, projected, {}, opset=opset, contrib_ops=contrib_ops)
+    )

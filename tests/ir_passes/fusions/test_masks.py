@@ -1,0 +1,112 @@
+"""Masks of attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from tests.ir_passes.fusions.rows import Row, check, parametrize, same_with_and_without
+
+WIDTH = 4
+
+
+def inputs(batch: int, length: int) -> tuple[Tensor, ...]:
+    keep = torch.ones(batch, length, dtype=torch.int64)
+    keep[0, length // 2 :] = 0
+    return torch.randn(batch, length, WIDTH), keep
+
+
+def indexed(keep: Tensor, rows: int = 0) -> Tensor:
+    """As transformers does it: by an index of all batches and all keys."""
+    batch, length = keep.shape
+    return keep.bool()[torch.arange(batch)[:, None, None], torch.arange(rows, length)[None, None]]
+
+
+def attended(x: Tensor, mask: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+
+def padding(x: Tensor, keep: Tensor) -> Tensor:
+    every = torch.arange(x.shape[1])[None, :, None] >= 0
+    return attended(x, every & indexed(keep))
+
+
+def causal(x: Tensor, keep: Tensor) -> Tensor:
+    position = torch.arange(x.shape[1])
+    return attended(x, (position[None, :, None] >= position) & indexed(keep))
+
+
+def above_first(x: Tensor, keep: Tensor) -> Tensor:
+    some = torch.arange(x.shape[1])[None, :, None] >= 1
+    return attended(x, some & indexed(keep))
+
+
+def everywhere(x: Tensor, keep: Tensor) -> Tensor:
+    return attended(x, torch.ones(1, 1, dtype=torch.bool).expand(x.shape[0], x.shape[1], -1))
+
+
+def part_of_index(x: Tensor, keep: Tensor) -> Tensor:
+    return x[torch.arange(x.shape[0])[:, None], torch.arange(1, x.shape[1])]
+
+
+def moved_index(x: Tensor, keep: Tensor) -> Tensor:
+    """Every element, but in another order of axes."""
+    return keep[torch.arange(x.shape[0])[None], torch.arange(x.shape[1])[:, None]]
+
+
+class Positions(nn.Module):
+    """A table of biases by distance."""
+
+    def __init__(self, low: float, *, buffer: bool = False) -> None:
+        super().__init__()
+        self.low = low
+        table = torch.randn(16)
+        if buffer:
+            self.register_buffer("table", table)
+        else:
+            self.table = nn.Parameter(table)
+
+    def forward(self, x: Tensor, keep: Tensor) -> Any:
+        position = torch.arange(x.shape[1])
+        bias = self.table[(position[:, None] - position).abs()][None]
+        return attended(x, torch.where(keep.bool()[:, None], bias, self.low))
+
+
+LOW = torch.finfo(torch.float32).min
+ROWS = [
+    Row("padding", padding, inputs, {"whole_index": 1, "true_mask": 2}, {"And": 0, "GatherND": 0}),
+    Row("padding, 23", padding, inputs, {"whole_index": 1}, {"And": 1, "GatherND": 0}, opset=23),
+    Row("causal", causal, inputs, {"whole_index": 1}, {"And": 1, "GatherND": 0}),
+    Row("above the first", above_first, inputs, {"whole_index": 1}, {"And": 1}),
+    Row("everywhere", everywhere, inputs, {"true_mask": 2}, {"Where": 0, "ReduceMax": 0}),
+    Row("part of an index", part_of_index, inputs, {}, {"GatherND": 1}),
+    Row("moved index", moved_index, inputs, {}, {"GatherND": 1}),
+    Row("finite", Positions(LOW), inputs, {"admitted_rows": 1}, {"Where": 1, "Greater": 0}),
+    Row("infinite", Positions(-float("inf")), inputs, {}, {"Where": 2, "Greater": 1}),
+    Row("a buffer", Positions(LOW, buffer=True), inputs, {}, {"Where": 2, "Greater": 1}),
+]
+
+
+@parametrize(ROWS)
+def test_masks(row: Row) -> None:
+    check(row)
+
+
+@settings(max_examples=8)
+@given(data=st.data(), opset=st.sampled_from([20, 23]))
+def test_with_and_without(data: st.DataObject, opset: int) -> None:
+    first = data.draw(st.integers(-1, 2))
+    conjunction = data.draw(st.booleans())
+    index = data.draw(st.booleans())
+
+    def forward(x: Tensor, keep: Tensor) -> Tensor:
+        some = torch.arange(x.shape[1])[None, :, None] >= first
+        mask = indexed(keep) if index else keep.bool()[:, None]
+        return attended(x, some & mask if conjunction else some | mask)
+
+    same_with_and_without(Row("drawn", forward, inputs, {}, opset=opset))

@@ -1,0 +1,75 @@
+"""The benchmarks run, and what is kept of them agrees: results, page and plots."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import export_time, graph_size, profile_export, results, timing
+from benchmarks.plots import plots
+from benchmarks.run import Settings
+from benchmarks.stages import NAMES
+
+
+@pytest.mark.parametrize("name", results.BENCHMARKS)
+def test_results_are_those_of_the_script(name: str) -> None:
+    """That the page is made from them is tested with the other generated pages."""
+    script: Any = importlib.import_module(f"benchmarks.{name}")
+    assert set(script.BENCHMARK.quick) <= set(script.BENCHMARK.rows())
+    kept = results.read_json(name)
+    if kept is None:
+        assert f"python -m benchmarks.{name}" in results.page()  # which says that it is missing
+        return
+    assert {row["name"] for row in kept["rows"]} <= set(script.BENCHMARK.rows())
+    assert kept["summary"] == script.BENCHMARK.summarize(kept["rows"])
+    assert script.render(kept["rows"], kept["summary"]) in results.PAGE.read_text(encoding="utf-8")
+
+
+def test_plots_show_the_results() -> None:
+    for path, plot in plots().items():
+        assert plot.digest in path.read_text(encoding="utf-8"), path
+        assert f"plots/{path.name}" in results.PAGE.read_text(encoding="utf-8")
+
+
+def test_export_time_of_the_smallest_model(tmp_path: Path) -> None:
+    settings = Settings(quick=True, peer=False, files=str(tmp_path))
+    row = {"name": "linear_relu", **export_time.measure("linear_relu", settings)}
+    assert set(row["seconds"]) == {"plain", "ours"}
+    assert not row["errors"]
+    assert set(row["stages"]) == set(NAMES)
+    assert 0 < sum(row["stages"].values()) <= row["seconds"]["ours"]
+    assert (row["fx_nodes"], row["emitted_nodes"]) == (6, 2)
+    assert "Linear + ReLU" in export_time.render([row], export_time.summarize([row]))
+    kept = graph_size.measure("linear_relu", Settings(files=str(tmp_path)))
+    assert kept["nodes"] == {"ours": 2}  # from the file that export_time left
+
+
+def test_profile_names_functions_of_the_stages() -> None:
+    text = profile_export.profile("linear_relu", 5, ("translate", "save"))
+    assert "6 FX nodes, 2 ONNX nodes" in text
+    translate, save = text.split("\nsave: ")
+    assert "call_op" in translate
+    assert "serialize" in save
+
+
+def test_alternating_takes_the_slow_once_and_stops_at_errors() -> None:
+    calls = []
+
+    def fails() -> None:
+        raise ValueError("first line\nsecond")
+
+    ways = {"quick": lambda: calls.append("q"), "hangs": lambda: time.sleep(5), "fails": fails}
+    spend = {"quick": 1.0, "hangs": 1.0, "fails": 1.0}
+    times, errors = timing.alternate(ways, spend, limit=0.05, most=2)
+    assert set(times) == {"quick"}
+    assert len(times["quick"]) == len(calls) == 2
+    assert errors == {"hangs": "takes longer than 0.05 s", "fails": "ValueError: first line"}
+
+
+def test_exponent_is_the_slope() -> None:
+    assert timing.exponent({4: 16.0, 8: 64.0, 32: 1024.0}) == pytest.approx(2.0)
+    assert timing.geomean([2.0, 8.0]) == pytest.approx(4.0)

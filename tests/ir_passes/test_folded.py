@@ -148,7 +148,7 @@ def test_saved_contents(tmp_path: Path) -> None:
         program.save(path, external_data=external)
         tensors = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer}
         for name in ("large", "small"):
-            held = torch.from_numpy(tensors[f"{name}.weight_folded"])
+            held = torch.from_numpy(tensors[f"{name}.weight_folded"].copy())
             assert torch.equal(held, getattr(model, name).weight.t())
 
 

@@ -62,5 +62,7 @@ def content_key(tensor: torch.Tensor) -> Any:
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    flat = tensor.detach().cpu().reshape(-1)
+    if flat.stride(0) != 1:  # contiguous() leaves the stride 0 of an expanded single element
+        flat = flat.clone(memory_format=torch.contiguous_format)
     return bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b""

@@ -69,7 +69,7 @@ def check(program: Program) -> collections.Counter[str]:
         What was compared, and what was not and why.
     """
     try:
-        exported = _exported(program)
+        exported, warned = _exported(program)
     except REFUSALS as error:
         return collections.Counter({f"refused with {type(error).__name__}": 1})
     outcomes: collections.Counter[str] = collections.Counter()
@@ -80,6 +80,8 @@ def check(program: Program) -> collections.Counter[str]:
             outcomes["sizes that ONNX Runtime has no kernels for"] += 1
         elif expected is None:
             outcomes["sizes that eager refuses"] += 1
+        elif 0 in sizes.values() and any("for empty inputs" in text for text in warned):
+            outcomes["empty sizes that the export warns of"] += 1
         elif not _inside(program, exported, inputs):
             outcomes["sizes that the capture is not for"] += 1
         else:
@@ -94,20 +96,21 @@ def check(program: Program) -> collections.Counter[str]:
     return outcomes
 
 
-def _exported(program: Program) -> Any:
-    """The ONNX program.
+def _exported(program: Program) -> tuple[Any, list[str]]:
+    """The ONNX program, and what the export warned of.
 
     Raises:
         CaptureError, DynamicShapeError: torch.export cannot keep its dimensions dynamic.
         FunctionalizationError: It writes through a view that has no inverse.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return onnx_aot.export(
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        exported = onnx_aot.export(
             program.module(),
             program.example_inputs(program.example),
             dynamic_shapes=program.dynamic_shapes(),
         )
+    return exported, [str(warning.message) for warning in caught]
 
 
 def _has_refused(exported: Any) -> bool:

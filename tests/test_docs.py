@@ -45,3 +45,15 @@ def test_generated_pages_are_up_to_date(page: str) -> None:
         pytest.skip("the page lists torchvision's operators, which is not installed")
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert text == generate.PAGES[page]()
+
+
+def test_every_optimization_is_described() -> None:
+    """By its name, and clean-ups with what they do to values."""
+    from onnx_aot.ir_passes import CONTRIB_RULES, RULES, names_of_passes
+
+    text = (ROOT / "docs" / "optimization.md").read_text(encoding="utf-8")
+    named = {*names_of_passes(), *(rule.name for rule in CONTRIB_RULES)}
+    assert not [name for name in named if f"`{name}`" not in text]
+    table = dict(re.findall(r"^\| `(\w+)` \|.*\| (exact|rounded) \|$", text, re.MULTILINE))
+    cleanups = {r.name: r.exact for r in RULES if "cleanups" in r.apply.__module__}
+    assert {name: table[name] == "exact" for name in cleanups} == cleanups

@@ -35,6 +35,8 @@ class Outcome:
 def apply_rules(model: ir.Model, rules: Sequence[Rule], outcome: Outcome) -> str | None:
     """Tries rules at every node of the graph, its subgraphs and the local functions, in order.
 
+    Functions with attributes are left out: what their nodes do depends on the call.
+
     At a node only the rules of its operator are tried, in the order of ``rules``, until one
     applies. Then what it made, and what lost a reader by it, is looked at again. A rule that
     raises is left out from there on; what it was about to change stays as it was.
@@ -49,7 +51,7 @@ def apply_rules(model: ir.Model, rules: Sequence[Rule], outcome: Outcome) -> str
     """
     rewriter = Rewriter(model)
     roots: list[tuple[ir.Graph, ir.Function | None]] = [(model.graph, None)]
-    roots += [(function.graph, function) for function in model.functions.values()]
+    roots += [(f.graph, f) for f in model.functions.values() if not f.attributes]
     for graph, function in roots:
         rewriter.enter(graph, function)
         fitting = [rule for rule in rules if rule.since <= rewriter.opset]

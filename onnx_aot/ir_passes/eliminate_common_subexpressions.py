@@ -41,8 +41,8 @@ def eliminate_common_subexpressions(model: ir.Model) -> int:
         a = Shape(x)
         c = Concat(a, a)
 
-    Nodes with subgraphs, of other domains than ONNX's, or with random results stay, and so do
-    nodes that produce a graph output. Nodes are visited once, in order.
+    Nodes with subgraphs, of other domains than ONNX's, with random results, or with attributes
+    that are a function's, stay, and so do nodes that produce a graph output. Nodes are visited once, in order.
 
     Returns:
         How many nodes were removed.
@@ -75,7 +75,7 @@ def _key(node: ir.Node) -> Any:
         return None
     attributes = []
     for attribute in node.attributes.data.values():
-        if attribute.type in UNCOMPARED:
+        if attribute.type in UNCOMPARED or attribute.is_ref():
             return None
         value = attribute.value
         attributes.append((attribute.name, tuple(value) if isinstance(value, list) else value))

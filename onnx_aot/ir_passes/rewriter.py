@@ -243,7 +243,7 @@ class Rewriter:
             found = first if dtype is None else dtype
             outputs.append(ir.Value(type=None if found is None else ir.TensorType(found)))
         made = tuple(
-            value if isinstance(value, ir.Attr) else ir.convenience.convert_attribute(name, value)
+            value if isinstance(value, ir.Attr) else _attribute(name, value)
             for name, value in (attributes or {}).items()
             if value is not None
         )
@@ -371,8 +371,8 @@ class Rewriter:
         """
         change = self._change
         dead = dead_after(root, change)
-        apart = root.meta.get(APART)
-        if any(node.meta.get(APART) != apart and not _is_size(node) for node in dead):
+        apart = root.meta.data.get(APART)
+        if any(node.meta.data.get(APART) != apart and not _is_size(node) for node in dead):
             raise RefusedError
         graph, name = root.graph, str(root.outputs[0].name)
         assert isinstance(graph, ir.Graph)
@@ -392,9 +392,10 @@ class Rewriter:
         for old, new in change.replaced:
             around.update(dict.fromkeys(old.consumers()))
             self._take_place(old, new, old.producer() in dead)
+        graph.remove([node for node in dead if node.graph is graph])
         for node in dead:
-            assert isinstance(node.graph, ir.Graph)
-            node.graph.remove(node)
+            if isinstance(node.graph, ir.Graph):  # around the subgraph of the root
+                node.graph.remove(node)
         self._name(made, name)
         for value in left:
             if value.is_initializer() and not value.uses() and not _is_interface(value):
@@ -418,7 +419,7 @@ class Rewriter:
         node = ir.Node(
             entry.domain, entry.op_type, entry.inputs, entry.attributes, outputs=entry.outputs
         )
-        node.meta.update(entry.like.meta)
+        node.meta.data.update(entry.like.meta.data)
         node.metadata_props.update(entry.like.metadata_props)
         node.metadata_props.pop(FUSED, None)
         for value in entry.outputs:
@@ -480,6 +481,21 @@ class Rewriter:
             name = f"{wanted}_{number}"
         self._names.add(name)
         return name
+
+
+def _attribute(name: str, value: Any) -> ir.Attr:
+    """Of the commonest types at once; ``onnx_ir`` tries all that there are."""
+    make = _KINDS.get(type(value))
+    if make is None and type(value) is list and value and set(map(type, value)) == {int}:
+        make = ir.AttrInt64s
+    return ir.convenience.convert_attribute(name, value) if make is None else make(name, value)
+
+
+_KINDS: dict[type, Callable[[str, Any], ir.Attr]] = {
+    float: ir.AttrFloat32,
+    int: ir.AttrInt64,
+    str: ir.AttrString,
+}
 
 
 def _is_there(constant: ir.Value) -> bool:

@@ -32,7 +32,9 @@ def same_sizes(left: Sequence[Dim] | None, right: Sequence[Dim] | None) -> bool:
 
 def same_shape(left: ir.Value | None, right: ir.Value | None) -> bool:
     """Whether two values have the same shape for every input."""
-    return same_sizes(dims(left), dims(right))
+    if left is None or right is None or left.shape is None or right.shape is None:
+        return False
+    return len(left.shape) == len(right.shape) and same_sizes(dims(left), dims(right))
 
 
 def lasts(small: ir.Value | None, large: ir.Value | None) -> bool:

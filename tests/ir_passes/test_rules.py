@@ -179,6 +179,25 @@ def test_subgraphs_and_functions_are_visited() -> None:
     assert [n.op_type for n in graph] == ["Constant", "Add"]
 
 
+def test_functions_with_attributes_stay() -> None:
+    """Constants that are equal but for the attribute of the function that they hold."""
+    text = """<ir_version: 9, opset_import: ["": 20, "local": 1]>
+    g (float[2] x) => (float[2] y) {y = local.f <a = 2.0, b = 3.0> (x)}
+    <domain: "local", opset_import: ["": 20]>
+    f <a, b> (x) => (y) {
+        c = Constant<value_float: float = @a>()
+        d = Constant<value_float: float = @b>()
+        z = Mul(x, c)
+        i = Identity(z)
+        y = Mul(i, d)
+    }"""
+    m = ir.from_onnx_text(text)
+    outcome = run_passes(m)
+    assert outcome.counts == {}
+    (function,) = m.functions.values()
+    assert len(function) == 5
+
+
 def test_rules_of_later_opsets_are_left_out() -> None:
     rule = Rule("merge_relu", ("Relu",), _merge_relu, exact=True, since=21)
     assert apply(_chain(3), rule).counts == {}

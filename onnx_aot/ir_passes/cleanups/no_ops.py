@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 import torch
@@ -41,18 +41,25 @@ def _of_same_shape(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
 
 
 def _transposed(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
-    order = node.attributes.get_ints("perm")
-    return node.inputs[0] if order is not None and list(order) == sorted(order) else None
+    order = node.attributes.data.get("perm")
+    return node.inputs[0] if order is not None and _is_sorted(order.as_ints()) else None
+
+
+def _is_sorted(order: Sequence[int]) -> bool:
+    return all(axis == place for place, axis in enumerate(order))
 
 
 def _sliced(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
-    bounds = [rewriter.constant(value) for value in node.inputs[1:]]
-    if len(bounds) < 2 or bounds[0] is None or bounds[1] is None:
+    starts, ends = (rewriter.constant(value) for value in node.inputs[1:3])
+    steps = rewriter.constant(node.inputs[4]) if len(node.inputs) > 4 else None
+    if starts is None or ends is None or (len(node.inputs) > 4 and steps is None):
         return None
-    if len(bounds) > 3 and (bounds[3] is None or bool((bounds[3] != 1).any())):
+    if steps is not None and steps.tolist() != [1] * steps.numel():
         return None
-    whole = bool((bounds[0] == 0).all()) and bool((bounds[1] >= INT64_MAX).all())
-    return node.inputs[0] if whole else _of_same_shape(node, rewriter)
+    if same_shape(node.inputs[0], node.outputs[0]):
+        return node.inputs[0]
+    whole = not any(starts.tolist()) and all(end >= INT64_MAX for end in ends.tolist())
+    return node.inputs[0] if whole else None
 
 
 def _padded(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:

@@ -64,4 +64,4 @@ def mish(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 HARD_SWISH = Rule("hard_swish", ("Mul", "Div"), hard_swish, exact=False, since=14)
-MISH = Rule("mish", ("Mul",), mish, exact=False, since=18)
+MISH = Rule("mish", ("Mul",), mish, exact=False, since=18, behind=frozenset({"Tanh"}))

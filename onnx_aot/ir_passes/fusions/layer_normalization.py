@@ -161,5 +161,10 @@ def _goes_on(rewriter: Rewriter, value: ir.Value, found: _Norm) -> bool:
 
 
 LAYER_NORMALIZATION = Rule(
-    "layer_normalization", ("Div", "Mul", "Add"), layer_normalization, exact=False, since=17
+    "layer_normalization",
+    ("Div", "Mul", "Add"),
+    layer_normalization,
+    exact=False,
+    since=17,
+    behind=frozenset({"Sqrt", "Reciprocal", "Div", "Mul"}),
 )

@@ -206,5 +206,7 @@ def _place(rewriter: Rewriter, index: ir.Value | None, size: int | str) -> int |
 
 
 ADMITTED_ROWS = Rule("admitted_rows", ("Where",), admitted_rows, exact=False)
-TRUE_MASK = Rule("true_mask", ("Add", "Mul"), true_mask, exact=True)
+TRUE_MASK = Rule(
+    "true_mask", ("Add", "Mul"), true_mask, exact=True, behind=frozenset({"Where", "Cast"})
+)
 WHOLE_INDEX = Rule("whole_index", ("GatherND",), whole_index, exact=True)

@@ -43,10 +43,10 @@ PRODUCTS = ("Mul", "Div", "Pow")
 
 def number(rewriter: Rewriter, value: ir.Value | None) -> float | None:
     """The one element of a constant; None for everything else."""
-    if value is None or value.shape is None or any(size != 1 for size in value.shape):
+    tensor = rewriter.constant(value, limit=1)
+    if tensor is None or tensor.numel() != 1 or tensor.is_complex():
         return None
-    tensor = rewriter.constant(value)
-    return None if tensor is None or tensor.is_complex() else float(tensor.reshape(()).item())
+    return float(tensor.item())
 
 
 def close(found: float | None, wanted: float) -> bool:
@@ -139,7 +139,7 @@ def dimensions(value: ir.Value | None) -> list[int | str] | None:
     if value is None or value.shape is None:
         return None
     sizes: list[int | str] = []
-    for size in value.shape:
+    for size in value.shape.dims:
         known = size if isinstance(size, int) else size.value
         if known is None:
             return None

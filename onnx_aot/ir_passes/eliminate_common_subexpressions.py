@@ -42,8 +42,8 @@ def eliminate_common_subexpressions(model: ir.Model) -> int:
         c = Concat(a, a)
 
     Nodes with subgraphs, of other domains than ONNX's, with random results, or with attributes
-    that are a function's, stay, and so do nodes that produce a graph output. Nodes are visited once,
-    in order.
+    that are a function's, stay, and so do nodes that produce a graph output. Nodes are visited
+    once, in order.
 
     Returns:
         How many nodes were removed.

@@ -18,7 +18,14 @@ ShapeRule = Callable[..., Any]
 ``new(shape, like)`` makes a contiguous result of a tensor's dtype and device.
 """
 
-_CACHED = ("aten._fft", "aten.fft_", "aten.constant_pad_nd")
+_CACHED = (
+    "aten._fft",
+    "aten.fft_",
+    "aten.constant_pad_nd",
+    "aten._linalg",
+    "aten.linalg_",
+    "aten.pinverse",
+)
 
 
 @contextlib.contextmanager

@@ -170,26 +170,23 @@ class Rewriter:
         Then a node that takes it for a shape is there for its result. Others may be there to fail,
         as runtime checks are, which shapes that were recorded would hide.
         """
-        pending = [value]
-        passed: list[ir.Value] = []
-        pure = True
-        while pending and pure:
-            found = pending.pop()
-            if found is None or found in self._of_shapes or found.const_value is not None:
-                pure = found is None or self._of_shapes.get(found, True)
+        known, pending = self._of_shapes, [value]
+        while pending:  # each value once: its inputs before it
+            found = pending[-1]
+            if found is None or found in known or found.const_value is not None:
+                pending.pop()
                 continue
             node = found.producer()
-            pure = node is not None and node.op_type in SIZE_ARITHMETIC and not node.domain
-            if node is not None and pure:
-                passed.append(found)
-                self._of_shapes[found] = True
-                pending.extend(node.inputs if node.op_type not in ("Shape", "Size") else ())
-        if not pure:  # also of what was passed on the way: looked at again when it is asked for
-            for found in passed:
-                del self._of_shapes[found]
-            if value is not None:
-                self._of_shapes[value] = False
-        return pure
+            if node is None or node.op_type not in SIZE_ARITHMETIC or node.domain:
+                known[found] = False
+                continue
+            inputs = () if node.op_type in ("Shape", "Size") else node.inputs
+            given = [v for v in inputs if v is not None and v.const_value is None]
+            missing = [v for v in given if v not in known]
+            pending.extend(missing)
+            if not missing:
+                known[found] = all(known[v] for v in given)
+        return value is None or known.get(value, True)
 
     # --- changing --------------------------------------------------------------------------------
 

@@ -123,8 +123,10 @@ def observe_zero_ignored(seen: Callable[[bool], None]) -> Iterator[None]:
             if _may_be_zero(self, other):
                 if _is_asked_by_user(sys._getframe(1)):
                     seen(True)
-                elif other != 1 and _is_answered_above_zero(_LARGER[name], self, other):
-                    seen(False)  # strides are full of max(n, 1), and do not matter
+                elif name == "__sym_max__" and other == 1:
+                    pass  # strides are full of max(n, 1), and do not matter
+                elif _is_answered_above_zero(_LARGER[name], self, other):
+                    seen(False)
             return original(self, other)
 
         def compared(self: Any, other: Any) -> Any:

@@ -1,7 +1,8 @@
 """An FX node as FX prints it, in a third of the time.
 
 ``torch.fx.Node.format_node`` works out the name of what is called, and looks at every argument for
-a method that prints it, anew at each call. Most nodes call what others call, with nodes and numbers.
+a method that prints it, anew at each call. Most nodes call what others call, with nodes and plain
+numbers.
 """
 
 from __future__ import annotations

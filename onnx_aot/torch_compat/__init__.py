@@ -34,6 +34,7 @@ from onnx_aot.torch_compat.programs import (
     copy_program,
     functionalized_by_torch,
     missing_fake_kernels,
+    set_graph,
     set_graph_signature,
     size_conditions,
 )
@@ -106,6 +107,7 @@ __all__ = [
     "quiet_failures",
     "refuse_fixed_sizes",
     "root_symbol",
+    "set_graph",
     "set_graph_signature",
     "size_conditions",
     "size_function",

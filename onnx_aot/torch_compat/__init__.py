@@ -17,7 +17,7 @@ from onnx_aot.torch_compat.captures import (
     without_gradients,
     without_log_file,
 )
-from onnx_aot.torch_compat.fake_kernels import ShapeRule, contiguous_like, faster_shapes
+from onnx_aot.torch_compat.fake_kernels import Results, ShapeRule, faster_shapes
 from onnx_aot.torch_compat.names import (
     FakeTensor,
     FakeTensorMode,
@@ -74,11 +74,11 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
+    "Results",
     "ShapeRule",
     "auto_functionalized",
     "cheap_recompilation",
     "condition_holds",
-    "contiguous_like",
     "copy_node",
     "copy_program",
     "creation_stack",

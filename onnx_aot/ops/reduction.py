@@ -69,13 +69,28 @@ def aten_mean(
 def _mean(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
     if op.rank(value) == 0:
         return value
-    return _average(op, value, axes_of(dim), keepdim, _element_count(op, value, dim))
+    return _average(op, value, axes_of(dim), keepdim, _divisor(op, value, dim, keepdim))
+
+
+def _divisor(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Size:
+    """The element count, in as few nodes as there are: INT64 that a sum can be divided by."""
+    rank = op.rank(value)
+    axes = sorted(axis % rank for axis in axes_of(dim) or range(rank))
+    sizes = None if value.shape is None else [value.shape[axis] for axis in axes]
+    one_block = axes[-1] - axes[0] + 1 == len(axes)
+    if not one_block or (sizes is not None and all(isinstance(size, int) for size in sizes)):
+        return _element_count(op, value, dim)
+    if len(axes) == rank:
+        total: Value = op.Size(value)
+        return total
+    each: Value = op.Shape(value, start=axes[0], end=axes[-1] + 1)
+    return each if len(axes) == 1 else op.reduce("ReduceProd", each, [0], True)
 
 
 def _average(
     op: Builder, value: Value, axes: list[int] | None, keepdim: bool, count: Size
 ) -> Value:
-    """ReduceMean, or sum over count where that may be 0.
+    """ReduceMean, or sum over count, 0-d or one number, where that may be 0.
 
     The mean of nothing is NaN in torch, undefined in ONNX and 0 in ONNX Runtime.
     """

@@ -28,8 +28,10 @@ from onnx_aot.ir_passes.cleanups.no_ops import DROP_ZEROS, REMOVE_NO_OPS
 from onnx_aot.ir_passes.cleanups.sizes import (
     DROP_EXPAND,
     FOLD_SHAPES,
+    JOIN_FLOOR_DIVISION,
     JOIN_SHAPES,
     SHORTEN_FLOOR_DIVISION,
+    UNSQUEEZED_SIZES,
 )
 from onnx_aot.ir_passes.cleanups.transposes import JOIN_TRANSPOSES
 from onnx_aot.ir_passes.cleanups.views import (
@@ -65,6 +67,8 @@ RULES: tuple[Rule, ...] = (
     FOLD_SHAPES,  # sizes before what takes them
     JOIN_SHAPES,
     SHORTEN_FLOOR_DIVISION,
+    JOIN_FLOOR_DIVISION,
+    UNSQUEEZED_SIZES,  # after what makes these shorter
     CONSTANT_RESHAPE,  # before reshapes are joined, which then see constants
     MERGE_CASTS,
     MERGE_RESHAPES,

@@ -346,6 +346,50 @@ CASES = [
         None,
         "another reader",
     ),
+    Case(
+        "join_floor_division",
+        "(float[b,h] x) => (int64 y) <int64[1] z={0}, int64 k={-1}, int64 n={2}, int64 c={1}>"
+        " {s=Shape<start=1>(x) u=Squeeze(s,z) a=Add(k,u) m=Mod(a,n) d=Sub(a,m) q=Div(d,n)"
+        " y=Add(c,q)}",
+        "Shape Squeeze Add Div",
+    ),
+    Case(
+        "join_floor_division",
+        "(float[b,h] x) => (int64 y) <int64[1] z={0}, int64 k={-3}, int64 n={3}, int64 c={1}>"
+        " {s=Shape<start=1>(x) u=Squeeze(s,z) a=Add(u,k) m=Mod(a,n) d=Sub(a,m) q=Div(d,n)"
+        " y=Add(q,c)}",
+        "Shape Squeeze Div",
+        "nothing is left to add",
+    ),
+    Case(
+        "join_floor_division",
+        "(float[b,h] x) => (int64 y) <int64[1] z={0}, int64 k={-9}, int64 n={3}, int64 c={1}>"
+        " {s=Shape<start=1>(x) u=Squeeze(s,z) a=Add(u,k) m=Mod(a,n) d=Sub(a,m) q=Div(d,n)"
+        " y=Add(q,c)}",
+        None,
+        "negative",
+    ),
+    Case(
+        "unsqueezed_sizes",
+        "(float[b,h] x) => (int64[1] y) <int64[1] z={0}, int64 k={7}, int64 n={3}>"
+        " {s=Shape<start=1>(x) u=Squeeze(s,z) a=Add(k,u) q=Div(a,n) y=Unsqueeze(q,z)}",
+        "Shape Add Div",
+    ),
+    Case(
+        "unsqueezed_sizes",
+        "(float[b,h] x) => (int64[1] y) <int64[1] z={0}>"
+        " {s=Shape<start=1>(x) u=Squeeze(s,z) r=Shape<end=1>(x) v=Squeeze(r,z) a=Mul(u,v)"
+        " y=Unsqueeze(a,z)}",
+        "Shape Shape Mul",
+        "of two sizes",
+    ),
+    Case(
+        "unsqueezed_sizes",
+        "(float[b,h] x) => (int64[1] y, int64 w) <int64[1] z={0}, int64 k={7}>"
+        " {s=Shape<start=1>(x) u=Squeeze(s,z) w=Add(k,u) y=Unsqueeze(w,z)}",
+        None,
+        "another reader",
+    ),
     # --- windows
     Case(
         "pad_into_windows",

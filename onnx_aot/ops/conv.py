@@ -264,4 +264,4 @@ def aten_im2col(
         count = product(op, [op.size(windows, axis) for axis in (4, 5)])
         return reshaped(op, windows, [op.size(image, 0), rows, count])
 
-    return batched(op, self, 2, columns)  # type: ignore[no-any-return]
+    return batched(op, self, 2, columns)

@@ -73,18 +73,14 @@ def _mean(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
 
 
 def _divisor(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Size:
-    """The element count, in as few nodes as there are: INT64 that a sum can be divided by."""
-    rank = op.rank(value)
-    axes = sorted(axis % rank for axis in axes_of(dim) or range(rank))
-    sizes = None if value.shape is None else [value.shape[axis] for axis in axes]
-    one_block = axes[-1] - axes[0] + 1 == len(axes)
-    if not one_block or (sizes is not None and all(isinstance(size, int) for size in sizes)):
-        return _element_count(op, value, dim)
-    if len(axes) == rank:
-        total: Value = op.Size(value)
-        return total
-    each: Value = op.Shape(value, start=axes[0], end=axes[-1] + 1)
-    return each if len(axes) == 1 else op.reduce("ReduceProd", each, [0], True)
+    """The element count, of one axis where the sums have some: sizes are vectors at first."""
+    count = _element_count(op, value, dim)
+    rank, axes = op.rank(value), axes_of(dim)
+    all_axes = axes is None or len(axes) == rank
+    if isinstance(count, int) or (all_axes and not keepdim):
+        return count
+    vector: Value = op.Unsqueeze(count, [0])
+    return vector
 
 
 def _average(

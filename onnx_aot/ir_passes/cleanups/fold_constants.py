@@ -13,7 +13,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.ir_passes.evaluate import EXACT, ROUNDED, Evaluation
-from onnx_aot.ir_passes.folded import contents_of
+from onnx_aot.ir_passes.folded import FoldedTensor, contents_of
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.ir_passes.tensors import SMALL
 
@@ -60,8 +60,10 @@ def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], 
         sizes = [int(size) for size in shape.numpy()]
         if not _pays(given, math.prod(sizes), dtype) or not all(map(rewriter.foldable, given)):
             return False
-        # tried once, so that saving cannot fail; most often a view
-        tried = _result(evaluate, list(map(contents_of, given)))
+        # tried, so that saving cannot fail: on shapes alone, unless contents decide
+        tried = _result(evaluate, [_stand_in(value, rewriter) for value in given])
+        if tried is None:
+            tried = _result(evaluate, list(map(contents_of, given)))
         if tried is None or list(tried.shape) != sizes or dtypes.to_onnx(tried.dtype) != dtype:
             return False
         new = rewriter.folded(evaluate, given, dtype=dtype, shape=sizes, key=key)
@@ -110,6 +112,18 @@ def _result(
     except (NotImplementedError, IndexError, RuntimeError, ValueError, ZeroDivisionError):
         return None  # what torch does not do; or the runtime says what is wrong when it runs
     return tensor
+
+
+def _stand_in(value: ir.Value, rewriter: Rewriter) -> torch.Tensor:
+    """A small constant itself, and of weights a tensor without contents."""
+    constant = rewriter.constant(value)
+    if constant is not None:
+        return constant
+    tensor = value.const_value
+    if not isinstance(tensor, FoldedTensor):
+        return contents_of(value).to("meta")
+    sizes = [int(size) for size in tensor.shape.numpy()]
+    return torch.empty(sizes, dtype=dtypes.to_torch(tensor.dtype), device="meta")
 
 
 def _pays(given: Sequence[ir.Value], size: int, dtype: ir.DataType) -> bool:

@@ -315,5 +315,5 @@ UNSQUEEZED_SIZES = Rule(
     unsqueezed_sizes,
     exact=True,
     since=13,
-    behind=ARITHMETIC,
+    behind=ARITHMETIC | {"Squeeze"},
 )

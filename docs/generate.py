@@ -36,7 +36,9 @@ possible the export lists what is missing.
 Translations in `complex_*.py` and `fft.py` are for complex numbers; operators that are linear with
 real coefficients, or only move elements, need none besides their real one. Those of torchvision,
 of PT2E quantization and of `torch.nn.functional.linear_cross_entropy` are entered when a model has
-such an operator, and so are torchao's, which are in [torchao.py](../onnx_aot/ops/torchao.py).
+such an operator, and so are torchao's and those of transformers, which are in
+[torchao.py](../onnx_aot/ops/torchao.py) and
+[transformers_moe.py](../onnx_aot/ops/transformers_moe.py).
 
 *Right for* lists the data types in which PyTorch's own samples that use the operator came out
 right in ONNX Runtime; operators that no sample uses directly have none.
@@ -46,8 +48,9 @@ answer differs from PyTorch's.
 {summary}
 """
 
-# What registers the operators of the families that are imported late. torchao's are left out: it is
-# not among what the project is developed with, and the page is the same on every machine.
+# What registers the operators of the families that are imported late. Those of ELSEWHERE are left
+# out: the page is the same whatever else is installed.
+ELSEWHERE = ("torchao", "transformers")
 LATE: dict[str, Callable[[], Any]] = {
     "onnx": lambda: importlib.import_module("torch.onnx.ops"),
     "quantized_decomposed": lambda: importlib.import_module("torch.ao.quantization.fx._decomposed"),
@@ -101,7 +104,7 @@ def _table() -> list[tuple[Any, tuple[registry.Translation, ...]]]:
         importlib.import_module(f"onnx_aot.ops.{registry.LATE_FAMILIES[namespace]}")
     real = registry.translations().items()
     table = [*real, *((target, (translation,)) for target, translation in COMPLEX.items())]
-    return [entry for entry in table if getattr(entry[0], "namespace", "") != "torchao"]
+    return [entry for entry in table if getattr(entry[0], "namespace", "") not in ELSEWHERE]
 
 
 def _row(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import torch.fx
 
@@ -12,10 +14,18 @@ __all__ = ["training_operators"]
 # Arguments by which torch's operators are told that they run in training.
 FLAGS = frozenset({"train", "training", "use_input_stats"})
 
+# Without these a normalization has no other statistics than the batch's, in both modes.
+STATISTICS = "running_mean"
+
 aten = torch.ops.aten
 
 # Operators whose flag does not depend on the module's mode alone.
 ALWAYS = frozenset({aten.instance_norm.default})
+
+
+@functools.cache
+def _arguments(target: OpOverload) -> tuple[str, ...]:
+    return tuple(argument.name for argument in target._schema.arguments)
 
 
 def training_operators(module: torch.fx.GraphModule) -> list[str]:
@@ -29,9 +39,12 @@ def training_operators(module: torch.fx.GraphModule) -> list[str]:
         target = node.target
         if not isinstance(target, OpOverload) or target in ALWAYS:
             continue
-        for position, argument in enumerate(target._schema.arguments):
-            if argument.name in FLAGS:
-                given = node.args[position] if position < len(node.args) else None
-                if node.kwargs.get(argument.name, given) is True:
-                    found[str(target.overloadpacket)] = None
+        names = _arguments(target)
+        if FLAGS.isdisjoint(names):
+            continue
+        given = dict(zip(names, node.args, strict=False)) | node.kwargs
+        if STATISTICS in names and given.get(STATISTICS) is None:
+            continue
+        if any(given.get(name) is True for name in FLAGS):
+            found[str(target.overloadpacket)] = None
     return list(found)

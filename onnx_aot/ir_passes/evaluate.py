@@ -126,6 +126,15 @@ def _joined(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
     return torch.cat(list(inputs), attributes["axis"])
 
 
+def _gemm(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    left, right = (
+        tensor.t() if attributes.get(name) else tensor
+        for tensor, name in zip(inputs, ("transA", "transB"), strict=False)
+    )
+    product: torch.Tensor = (left @ right) * attributes.get("alpha", 1.0)
+    return product + inputs[2] * attributes.get("beta", 1.0) if len(inputs) > 2 else product
+
+
 def _plain(function: Callable[..., torch.Tensor]) -> Evaluation:
     """A function of the inputs alone."""
     return lambda attributes, inputs: function(*inputs)
@@ -165,6 +174,7 @@ EXACT: dict[str, Evaluation] = {
     "Not": _plain(torch.logical_not),
     "Or": _plain(torch.logical_or),
     "Range": _range,
+    "Relu": _plain(torch.relu),
     "Reshape": _reshape,
     "Slice": _slice,
     "Sqrt": _plain(torch.sqrt),
@@ -181,7 +191,9 @@ ROUNDED: dict[str, Evaluation] = {
     "Cos": _plain(torch.cos),
     "Erf": _plain(torch.erf),
     "Exp": _plain(torch.exp),
+    "Gemm": _gemm,
     "Log": _plain(torch.log),
+    "MatMul": _plain(torch.matmul),
     "Pow": _plain(torch.pow),
     "Reciprocal": _plain(torch.reciprocal),
     "ReduceMean": _reduced(torch.mean),

@@ -22,13 +22,16 @@ from onnx_aot.ir_passes.cleanups.casts import MERGE_CASTS
 from onnx_aot.ir_passes.cleanups.convolutions import ADD_TO_CONV_BIAS, PAD_INTO_WINDOWS
 from onnx_aot.ir_passes.cleanups.fold_batch_norm import FOLD_BATCH_NORM
 from onnx_aot.ir_passes.cleanups.fold_constants import FOLD_CONSTANTS, FOLD_ROUNDED_CONSTANTS
+from onnx_aot.ir_passes.cleanups.fold_factor import FOLD_FACTOR
 from onnx_aot.ir_passes.cleanups.gemm import GEMM_OF_TRANSPOSED, MATMUL_ADD_TO_GEMM
-from onnx_aot.ir_passes.cleanups.no_ops import REMOVE_NO_OPS
+from onnx_aot.ir_passes.cleanups.no_ops import DROP_ZEROS, REMOVE_NO_OPS
 from onnx_aot.ir_passes.cleanups.sizes import (
     DROP_EXPAND,
     FOLD_SHAPES,
+    JOIN_FLOOR_DIVISION,
     JOIN_SHAPES,
     SHORTEN_FLOOR_DIVISION,
+    UNSQUEEZED_SIZES,
 )
 from onnx_aot.ir_passes.cleanups.transposes import JOIN_TRANSPOSES
 from onnx_aot.ir_passes.cleanups.views import (
@@ -59,11 +62,14 @@ __all__ = ["CONTRIB_RULES", "RULES"]
 
 RULES: tuple[Rule, ...] = (
     REMOVE_NO_OPS,  # first: what is not there needs no other rule
+    DROP_ZEROS,
     FOLD_CONSTANTS,  # likewise of constants
     FOLD_ROUNDED_CONSTANTS,
     FOLD_SHAPES,  # sizes before what takes them
     JOIN_SHAPES,
     SHORTEN_FLOOR_DIVISION,
+    JOIN_FLOOR_DIVISION,
+    UNSQUEEZED_SIZES,  # after what makes these shorter
     CONSTANT_RESHAPE,  # before reshapes are joined, which then see constants
     MERGE_CASTS,
     MERGE_RESHAPES,
@@ -76,6 +82,7 @@ RULES: tuple[Rule, ...] = (
     PAD_INTO_WINDOWS,
     ADD_TO_CONV_BIAS,  # before batch normalization, which takes the bias along
     FOLD_BATCH_NORM,
+    FOLD_FACTOR,
     LAYER_NORMALIZATION,
     RMS_NORMALIZATION,  # before the next, which would write it in five nodes
     ROOT_MEAN_SQUARE,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-__all__ = ["dims", "lasts", "rank", "same_shape", "same_sizes"]
+__all__ = ["Dim", "dims", "lasts", "rank", "same_shape", "same_sizes"]
 
 Dim = int | str | None
 

@@ -1,7 +1,8 @@
-"""Convolutions and transposed convolutions in one to three dimensions."""
+"""Convolutions and transposed convolutions in one to three dimensions; their windows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import onnx_ir as ir
@@ -240,3 +241,27 @@ def aten_convolution(
             op, input, weight, bias, stride, padding, output_padding, groups, dilation
         )
     return aten_conv(op, input, weight, bias, stride, padding, dilation, groups)
+
+
+# --- windows as columns --------------------------------------------------------------------------
+
+
+@register(aten.im2col.default)
+def aten_im2col(
+    op: Builder,
+    self: Value,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Value:
+    """``[N, C, H, W]`` to ``[N, C * kernel, windows]``: the elements, so that infinities stay."""
+
+    def columns(image: Value) -> Value:
+        wide = padded(op, image, padding, padding)
+        windows = gathered(op, wide, kernel_size, stride, dilation)
+        rows = times(op, op.size(image, 1), math.prod(kernel_size))
+        count = product(op, [op.size(windows, axis) for axis in (4, 5)])
+        return reshaped(op, windows, [op.size(image, 0), rows, count])
+
+    return batched(op, self, 2, columns)

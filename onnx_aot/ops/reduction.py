@@ -69,13 +69,24 @@ def aten_mean(
 def _mean(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
     if op.rank(value) == 0:
         return value
-    return _average(op, value, axes_of(dim), keepdim, _element_count(op, value, dim))
+    return _average(op, value, axes_of(dim), keepdim, _divisor(op, value, dim, keepdim))
+
+
+def _divisor(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Size:
+    """The element count, of one axis where the sums have some: sizes are vectors at first."""
+    count = _element_count(op, value, dim)
+    rank, axes = op.rank(value), axes_of(dim)
+    all_axes = axes is None or len(axes) == rank
+    if isinstance(count, int) or (all_axes and not keepdim):
+        return count
+    vector: Value = op.Unsqueeze(count, [0])
+    return vector
 
 
 def _average(
     op: Builder, value: Value, axes: list[int] | None, keepdim: bool, count: Size
 ) -> Value:
-    """ReduceMean, or sum over count where that may be 0.
+    """ReduceMean, or sum over count, 0-d or one number, where that may be 0.
 
     The mean of nothing is NaN in torch, undefined in ONNX and 0 in ONNX Runtime.
     """

@@ -67,6 +67,7 @@ FAMILIES = (
     "fused_attention",
     "gradient",
     "grid",
+    "grouped_products",
     "indefinite",
     "indexing",
     "integers",
@@ -111,6 +112,7 @@ LATE_FAMILIES = {
     "torch_nn": "linear_cross_entropy",
     "torchao": "torchao",
     "torchvision": "vision",
+    "transformers": "transformers_moe",
 }
 
 NOT_TRANSLATED: dict[Any, str] = {}

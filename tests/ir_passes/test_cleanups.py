@@ -93,6 +93,18 @@ CASES = [
         "(bool[b,3] x) => (bool[b,3] y) <bool t={1}> {a=And(t,x) y=Not(a)}",
         "Not",
     ),
+    # --- drop_zeros
+    Case(
+        "drop_zeros",
+        "(float[b,3] x, float[b,3] z) => (float[b,3] y) <float o = {0}> {a=Add(o,x) y=Sub(z,a)}",
+        "Sub",
+    ),
+    Case(
+        "drop_zeros",
+        "(float[b,3] x, float[b,3] z) => (float[b,3] y) <float o = {0}> {a=Add(o,x) y=Mul(z,a)}",
+        None,
+        "a sign that is seen",
+    ),
     # --- fold_constants
     Case(
         "fold_constants",
@@ -201,8 +213,15 @@ CASES = [
         "merge_reshapes",
         "(float[b,6] x) => (float[b,6] y) <int64[3] s={-1,2,3}, int64[2] t={0,-1}>"
         " {a=Reshape(x,s) y=Reshape(a,t)}",
-        None,
+        "Reshape",
         "copies a size",
+    ),
+    Case(
+        "merge_reshapes",
+        "(float[b,6,h] x) => (float[b,2,k] y) <int64[2] s={0,-1}, int64[3] t={0,2,-1}>"
+        " {a=Reshape(x,s) y=Reshape(a,t)}",
+        None,
+        "copies and infers a size",
     ),
     Case(
         "merge_reshapes",
@@ -327,6 +346,50 @@ CASES = [
         None,
         "another reader",
     ),
+    Case(
+        "join_floor_division",
+        "(float[b,h] x) => (int64 y) <int64[1] z={0}, int64 k={-1}, int64 n={2}, int64 c={1}>"
+        " {s=Shape<start=1>(x) u=Squeeze(s,z) a=Add(k,u) m=Mod(a,n) d=Sub(a,m) q=Div(d,n)"
+        " y=Add(c,q)}",
+        "Shape Squeeze Add Div",
+    ),
+    Case(
+        "join_floor_division",
+        "(float[b,h] x) => (int64 y) <int64[1] z={0}, int64 k={-3}, int64 n={3}, int64 c={1}>"
+        " {s=Shape<start=1>(x) u=Squeeze(s,z) a=Add(u,k) m=Mod(a,n) d=Sub(a,m) q=Div(d,n)"
+        " y=Add(q,c)}",
+        "Shape Squeeze Div",
+        "nothing is left to add",
+    ),
+    Case(
+        "join_floor_division",
+        "(float[b,h] x) => (int64 y) <int64[1] z={0}, int64 k={-9}, int64 n={3}, int64 c={1}>"
+        " {s=Shape<start=1>(x) u=Squeeze(s,z) a=Add(u,k) m=Mod(a,n) d=Sub(a,m) q=Div(d,n)"
+        " y=Add(q,c)}",
+        None,
+        "negative",
+    ),
+    Case(
+        "unsqueezed_sizes",
+        "(float[b,h] x) => (int64[1] y) <int64[1] z={0}, int64 k={7}, int64 n={3}>"
+        " {s=Shape<start=1>(x) u=Squeeze(s,z) a=Add(k,u) q=Div(a,n) y=Unsqueeze(q,z)}",
+        "Shape Add Div",
+    ),
+    Case(
+        "unsqueezed_sizes",
+        "(float[b,h] x) => (int64[1] y) <int64[1] z={0}>"
+        " {s=Shape<start=1>(x) u=Squeeze(s,z) r=Shape<end=1>(x) v=Squeeze(r,z) a=Mul(u,v)"
+        " y=Unsqueeze(a,z)}",
+        "Shape Shape Mul",
+        "of two sizes",
+    ),
+    Case(
+        "unsqueezed_sizes",
+        "(float[b,h] x) => (int64[1] y, int64 w) <int64[1] z={0}, int64 k={7}>"
+        " {s=Shape<start=1>(x) u=Squeeze(s,z) w=Add(k,u) y=Unsqueeze(w,z)}",
+        None,
+        "another reader",
+    ),
     # --- windows
     Case(
         "pad_into_windows",
@@ -417,6 +480,71 @@ CASES = [
         " {a=Conv(x,k) y,p,q=BatchNormalization<training_mode=1>(a,s,t,m,v)}",
         None,
         "training",
+    ),
+    Case(
+        "fold_batch_norm",
+        "(float[b,h,3] x) => (float[b,h,2] y) <float[3,2] k={1,2,3,4,5,6}, int64[2] r={-1,2},"
+        " float[2] s={0.5,-2}, float[2] t={1,0}, float[2] m={3,4}, float[2] v={0.25,9}>"
+        " {a=MatMul(x,k) c=Reshape(a,r) z=BatchNormalization(c,s,t,m,v) u=Shape(a) y=Reshape(z,u)}",
+        None,
+        "a product that something else reads",
+    ),
+    Case(
+        "fold_batch_norm",
+        "(float[b,4,3] x) => (float[n,2] y) <float[3,2] k={1,2,3,4,5,6}, int64[2] r={-1,2},"
+        " float[2] s={0.5,-2}, float[2] t={1,0}, float[2] m={3,4}, float[2] v={0.25,9}>"
+        " {a=MatMul(x,k) c=Reshape(a,r) y=BatchNormalization(c,s,t,m,v)}",
+        "MatMul Add Reshape",
+        "a product",
+    ),
+    Case(
+        "fold_batch_norm",
+        "(float[b,2,3] x) => (float[n,2] y) <float[3,4] k={1,2,3,4,5,6,7,8,9,1,2,3},"
+        " int64[2] r={-1,2}, float[2] s={0.5,-2}, float[2] t={1,0}, float[2] m={3,4},"
+        " float[2] v={0.25,9}> {a=MatMul(x,k) c=Reshape(a,r) y=BatchNormalization(c,s,t,m,v)}",
+        None,
+        "other columns",
+    ),
+    Case(
+        "fold_factor",
+        "(float[b,1,h,w] x) => (float[b,2,c,d] y) <float[2,1,1,1] k={1,2}, float[2] u={5,6},"
+        " float[2,1,1] f={3,4}> {a=Conv(x,k,u) y=Mul(f,a)}",
+        "Conv",
+    ),
+    Case(
+        "fold_factor",
+        "(float[b,h,2] x) => (float[b,h,3] y) <float[2,3] k={1,2,3,4,5,6}, float[3] u={5,6,7},"
+        " float[3] f={3,4,-1}> {a=MatMul(x,k) c=Add(a,u) y=Mul(c,f)}",
+        "MatMul Add",
+        "a product with a bias",
+    ),
+    Case(
+        "fold_factor",
+        "(float[b,h,2] x) => (float[b,h,3] y) <float[2,3] k={1,2,3,4,5,6}, float f={0.5}>"
+        " {a=MatMul(x,k) y=Mul(a,f)}",
+        "MatMul",
+        "a number",
+    ),
+    Case(
+        "fold_factor",
+        "(float[b,h,2] x) => (float[b,h,3] y) <float[2,3] k={1,2,3,4,5,6}, float f={0}>"
+        " {a=MatMul(x,k) y=Mul(a,f)}",
+        None,
+        "a number that takes digits",
+    ),
+    Case(
+        "fold_factor",
+        "(float[b,1,3,2] x) => (float[b,2,3,2] y) <float[2,1,1,1] k={1,2}, float[2] f={3,4}>"
+        " {a=Conv(x,k) y=Mul(f,a)}",
+        None,
+        "along another axis",
+    ),
+    Case(
+        "fold_factor",
+        "(float[b,h,2] x) => (float[b,h,3] y) <float[2,3] k={1,2,3,4,5,6}, float[3] f={3,4,-1}>"
+        " {a=MatMul(x,k) c=Mul(a,f) d=MatMul(x,k) y=Add(c,d)}",
+        None,
+        "a weight that something else reads",
     ),
     # --- products
     Case(

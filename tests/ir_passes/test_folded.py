@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 import onnx_aot
@@ -166,3 +167,33 @@ def test_a_large_shared_weight_is_left() -> None:
     program = onnx_aot.export(Shared(), (torch.ones(2, 3, dtype=torch.int64),))
     assert folded(program) == []
     assert operators(program) == ["Gather", "Transpose", "MatMul"]
+
+
+class Standardized(nn.Module):
+    """Convolutions whose weights are standardized in each call, as normalizer-free networks do.
+
+    The first is too large to be folded node by node.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([nn.Conv2d(96, 96, 3), nn.Conv2d(96, 4, 1)])
+        self.gains = nn.ParameterList([torch.rand(96) + 0.5, torch.rand(4) + 0.5])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for conv, gain in zip(self.convs, self.gains, strict=True):
+            weight = conv.weight.reshape(1, len(conv.weight), -1)
+            weight = F.batch_norm(weight, None, None, gain, training=True, momentum=0.0)
+            x = F.conv2d(x, weight.reshape_as(conv.weight), conv.bias)
+        return x
+
+
+def test_standardized_weights() -> None:
+    """They are weights, and no sign of a model in training mode, of which there is a warning."""
+    model = Standardized().eval()
+    shapes = ({0: "batch", 2: "h"},)
+    program = onnx_aot.export(model, (torch.randn(2, 96, 5, 4),), dynamic_shapes=shapes)
+    assert operators(program) == ["Conv", "Conv"]
+    for batch, h in ((1, 3), (3, 6)):
+        x = torch.randn(batch, 96, h, 4)
+        torch.testing.assert_close(program(x)[0], model(x).detach(), rtol=1e-4, atol=1e-5)

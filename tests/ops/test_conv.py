@@ -196,7 +196,21 @@ BY_WINDOWS = [
     ),
 ]
 
-ROWS = [*PLAIN, *STRINGS, *TRANSPOSED, *GENERAL, *BY_WINDOWS]
+COLUMNS = [
+    Row(aten.im2col.default, (value, *arguments), name=name, sizes=EMPTY)
+    for name, value, arguments in (
+        ("plain", image(2), ([3, 2], [1, 1], [0, 0], [1, 1])),
+        ("all that there is", image(2), ([2, 3], [2, 1], [1, 2], [1, 2])),
+        ("unbatched", floats(4, "h", "w"), ([3, 3], [1, 1], [1, 1], [2, 2])),
+        (
+            "float64",
+            floats("n", 4, "h", "w", dtype=torch.float64),
+            ([2, 2], [1, 1], [1, 0], [1, 1]),
+        ),
+    )
+]
+
+ROWS = [*PLAIN, *STRINGS, *TRANSPOSED, *GENERAL, *BY_WINDOWS, *COLUMNS]
 
 
 @parametrize(ROWS)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import onnx_ir as ir
 import torch
 
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
+from onnx_aot.ir_passes.shapes import dims, rank
 
 __all__ = ["FOLD_BATCH_NORM"]
 
@@ -20,57 +22,95 @@ def fold_batch_norm(node: ir.Node, rewriter: Rewriter) -> bool:
 
     Before::
 
-        y = Conv(x, weight, bias)            or ConvTranspose, or Gemm
+        y = Conv(x, weight, bias)            or ConvTranspose, Gemm, MatMul
         z = BatchNormalization(y, scale, shift, mean, var)
 
     After::
 
         z = Conv(x, weight * s, (bias - mean) * s + shift)      s = scale / sqrt(var + epsilon)
 
-    Where nothing else reads ``y`` and ``weight``, and all weights are in memory.
+    Where nothing else reads ``y`` and ``weight``, and all weights are in memory. A product may be
+    reshaped to a matrix in between; its term is an Add.
     """
     source, parameters = node.inputs[0], node.inputs[1:]
+    view = _as_matrix(source, rewriter)
+    if view is not None:
+        source = view.inputs[0]
     layer = None if source is None else source.producer()
     if source is None or layer is None or layer.domain or layer.op_type not in _SCALED:
         return False
     if len(node.outputs) != 1 or node.attributes.get_int("training_mode"):
         return False
-    weight = layer.inputs[1]
-    bias = layer.inputs[2] if len(layer.inputs) > 2 else None
-    dtype = source.dtype
-    if dtype not in FLOATS or not rewriter.only_use(source) or not _is_plain(layer):
+    if not rewriter.only_use(source) or not _is_plain(layer, view is not None):
         return False
-    known = [value for value in (weight, *parameters) if value is not None]
-    if len(known) != 5 or any(value.dtype != dtype for value in known):
+    found = _weights(layer, parameters, source.dtype, rewriter)
+    if found is None:
         return False
-    if not all(map(rewriter.foldable, known if bias is None else (*known, bias))):
-        return False
-    assert weight is not None
-    assert dtype is not None
-    channels = known[1].shape
-    if channels is None or weight.shape is None or len(weight.uses()) != 1:
-        return False
-    if bias is not None and bias.shape != channels:
-        return False
+    weight, known, bias = found
+    assert weight.dtype is not None
     epsilon = node.attributes.get_float("epsilon", DEFAULT_EPSILON)
     scaled = functools.partial(
         _SCALED[layer.op_type], layer.attributes.get_int("group", 1), epsilon
     )
-    sizes = [int(size) for size in weight.shape.numpy()]
-    folded = rewriter.folded(scaled, [weight, known[1], known[4]], dtype=dtype, shape=sizes)
+    sizes = [int(size) for size in dims(weight) or () if isinstance(size, int)]
+    channels = [int(size) for size in dims(known[0]) or () if isinstance(size, int)]
+    folded = rewriter.folded(scaled, [weight, known[0], known[3]], dtype=weight.dtype, shape=sizes)
     shifted = functools.partial(_shifted, epsilon)
-    terms = known[1:] if bias is None else [*known[1:], bias]
-    total = rewriter.folded(shifted, terms, dtype=dtype, shape=[int(channels.numpy()[0])])
-    inputs = [layer.inputs[0], folded, total]
-    new = rewriter.emit(layer.op_type, inputs, layer.attributes, like=layer)
+    terms = known if bias is None else [*known, bias]
+    total = rewriter.folded(shifted, terms, dtype=weight.dtype, shape=channels)
+    if layer.op_type == "MatMul":
+        product = rewriter.emit("MatMul", [layer.inputs[0], folded], like=layer, shape=source.shape)
+        new = rewriter.emit("Add", [product, total], like=node, shape=source.shape)
+    else:
+        inputs = [layer.inputs[0], folded, total]
+        new = rewriter.emit(layer.op_type, inputs, layer.attributes, like=layer)
+    if view is not None:
+        new = rewriter.emit(view.op_type, [new, *view.inputs[1:]], view.attributes, like=view)
     rewriter.replace(node.outputs[0], new)
     return True
 
 
-def _is_plain(layer: ir.Node) -> bool:
-    """Of Gemm: what ``nn.Linear`` is."""
-    if layer.op_type != "Gemm":
-        return True
+def _as_matrix(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
+    """The node that makes a matrix of several axes, the last of which stays as it is."""
+    node = None if value is None else value.producer()
+    if value is None or node is None or node.domain or node.op_type not in ("Flatten", "Reshape"):
+        return None
+    before, after = dims(node.inputs[0]), dims(value)
+    if before is None or after is None or len(after) != 2 or not rewriter.only_use(value):
+        return None
+    return node if before and isinstance(after[1], int) and before[-1] == after[1] else None
+
+
+def _weights(
+    layer: ir.Node,
+    parameters: Sequence[ir.Value | None],
+    dtype: ir.DataType | None,
+    rewriter: Rewriter,
+) -> tuple[ir.Value, list[ir.Value], ir.Value | None] | None:
+    """The layer's weight, what normalizes, and the layer's bias; all of one type, to fold with."""
+    weight = layer.inputs[1]
+    bias = layer.inputs[2] if len(layer.inputs) > 2 else None
+    known = [value for value in parameters if value is not None]
+    if weight is None or dtype not in FLOATS or len(known) != 4:
+        return None
+    if any(value.dtype != dtype for value in (weight, *known)):
+        return None
+    if not all(map(rewriter.foldable, [weight, *known, *([] if bias is None else [bias])])):
+        return None
+    channels = known[0].shape
+    if channels is None or weight.shape is None or len(weight.uses()) != 1:
+        return None
+    if bias is not None and bias.shape != channels:
+        return None
+    return weight, known, bias
+
+
+def _is_plain(layer: ir.Node, reshaped: bool) -> bool:
+    """Of Gemm: what ``nn.Linear`` is; of a product: by a matrix, with channels along axis 1."""
+    if layer.op_type == "MatMul":
+        return rank(layer.inputs[1]) == 2 and (reshaped or rank(layer.outputs[0]) == 2)
+    if layer.op_type != "Gemm" or reshaped:
+        return not reshaped
     attributes = layer.attributes
     plain = attributes.get_float("alpha", 1.0) == attributes.get_float("beta", 1.0) == 1.0
     return plain and attributes.get_int("transB", 0) == 1 and not attributes.get_int("transA", 0)
@@ -86,6 +126,13 @@ def _scale_outputs(
     """Weights of a convolution, or of Gemm: [outputs, ...]."""
     factor = _factor(epsilon, scale, var).reshape(-1, *[1] * (weight.ndim - 1))
     return (weight.double() * factor).to(weight.dtype)  # rounded once
+
+
+def _scale_columns(
+    group: int, epsilon: float, weight: torch.Tensor, scale: torch.Tensor, var: torch.Tensor
+) -> torch.Tensor:
+    """A matrix on the right of a product: [inputs, outputs]."""
+    return (weight.double() * _factor(epsilon, scale, var)).to(weight.dtype)
 
 
 def _scale_transposed(
@@ -113,6 +160,7 @@ _SCALED = {
     "Conv": _scale_outputs,
     "ConvTranspose": _scale_transposed,
     "Gemm": _scale_outputs,
+    "MatMul": _scale_columns,
 }
 
 FOLD_BATCH_NORM = Rule(
@@ -120,5 +168,5 @@ FOLD_BATCH_NORM = Rule(
     ("BatchNormalization",),
     fold_batch_norm,
     exact=False,
-    behind=frozenset({"Conv", "ConvTranspose", "Gemm"}),
+    behind=frozenset({"Conv", "ConvTranspose", "Flatten", "Gemm", "MatMul", "Reshape"}),
 )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 import onnx_ir as ir
 import torch
 
 from onnx_aot import dtypes
 from onnx_aot.ir_passes.evaluate import EXACT, ROUNDED, Evaluation
-from onnx_aot.ir_passes.folded import contents_of
+from onnx_aot.ir_passes.folded import FoldedTensor, contents_of
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.ir_passes.tensors import SMALL
 
@@ -24,6 +26,14 @@ LARGEST = 64 * 1024 * 1024
 """Bytes. What is larger stays a node: one such result at a time is in memory while saving."""
 
 
+class _Plan(NamedTuple):
+    """How a node's result is computed: from which values, and what tells it from others."""
+
+    evaluate: Callable[..., torch.Tensor]
+    given: tuple[ir.Value, ...]
+    key: Hashable
+
+
 def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], bool]:
     def fold(node: ir.Node, rewriter: Rewriter) -> bool:
         """What weights give is computed while saving.
@@ -32,17 +42,11 @@ def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], 
         results only where they stand for weights of that size that nothing else reads, and
         never from tensors that are not in memory.
         """
-        given: list[ir.Value] = []
-        for value in node.inputs:
-            if value is None:
-                return False
-            if value.const_value is None and rewriter.producer(value, "Constant") is None:
-                return False
-            given.append(value)
-        if len(node.outputs) != 1 or not given:
+        plan = _planned(node, operators, rewriter)
+        if plan is None or len(node.outputs) != 1 or not plan.given:
             return False
+        evaluate, given, key = plan
         result = node.outputs[0]
-        evaluate = functools.partial(_evaluated, operators[node.op_type], _attributes(node))
         contents = [rewriter.constant(value) for value in given]
         if all(tensor is not None for tensor in contents):
             tensor = _result(evaluate, contents)
@@ -56,16 +60,48 @@ def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], 
         sizes = [int(size) for size in shape.numpy()]
         if not _pays(given, math.prod(sizes), dtype) or not all(map(rewriter.foldable, given)):
             return False
-        # tried once, so that saving cannot fail; most often a view
-        tried = _result(evaluate, list(map(contents_of, given)))
+        # tried, so that saving cannot fail: on shapes alone, unless contents decide
+        tried = _result(evaluate, [_stand_in(value, rewriter) for value in given])
+        if tried is None:
+            tried = _result(evaluate, list(map(contents_of, given)))
         if tried is None or list(tried.shape) != sizes or dtypes.to_onnx(tried.dtype) != dtype:
             return False
-        key = (node.op_type, repr(sorted(_attributes(node).items())))
         new = rewriter.folded(evaluate, given, dtype=dtype, shape=sizes, key=key)
         rewriter.replace(result, new)
         return True
 
     return fold
+
+
+def _planned(
+    node: ir.Node, operators: Mapping[str, Evaluation], rewriter: Rewriter, inner: bool = True
+) -> _Plan | None:
+    """None where it reads what is not constant.
+
+    ``inner`` admits operands that one node more gives, which stayed because its result is large:
+    the square of a weight whose mean is small.
+    """
+    given: list[ir.Value] = []
+    plans: list[_Plan | None] = []
+    for value in node.inputs:
+        if value is None:
+            return None
+        if value.const_value is not None or rewriter.producer(value, "Constant") is not None:
+            plans.append(None)
+            given.append(value)
+            continue
+        producer = value.producer()
+        if not inner or producer is None or producer.domain or producer.op_type not in EXACT:
+            return None
+        plan = _planned(producer, EXACT, rewriter, inner=False)
+        if plan is None or len(producer.outputs) != 1 or not rewriter.only_use(value):
+            return None
+        plans.append(plan)
+        given.extend(plan.given)
+    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+    evaluate = functools.partial(_evaluated, operators[node.op_type], attributes, tuple(plans))
+    keys = tuple(None if plan is None else plan.key for plan in plans)
+    return _Plan(evaluate, tuple(given), (node.op_type, repr(sorted(attributes.items())), keys))
 
 
 def _result(
@@ -78,7 +114,19 @@ def _result(
     return tensor
 
 
-def _pays(given: list[ir.Value], size: int, dtype: ir.DataType) -> bool:
+def _stand_in(value: ir.Value, rewriter: Rewriter) -> torch.Tensor:
+    """A small constant itself, and of weights a tensor without contents."""
+    constant = rewriter.constant(value)
+    if constant is not None:
+        return constant
+    tensor = value.const_value
+    if not isinstance(tensor, FoldedTensor):
+        return contents_of(value).to("meta")
+    sizes = [int(size) for size in tensor.shape.numpy()]
+    return torch.empty(sizes, dtype=dtypes.to_torch(tensor.dtype), device="meta")
+
+
+def _pays(given: Sequence[ir.Value], size: int, dtype: ir.DataType) -> bool:
     """Whether the result is small, or no larger than what goes away for it."""
     if size <= SMALL_RESULT:
         return True
@@ -87,14 +135,18 @@ def _pays(given: list[ir.Value], size: int, dtype: ir.DataType) -> bool:
     return nbytes <= min(freed, LARGEST)
 
 
-def _attributes(node: ir.Node) -> dict[str, object]:
-    return {name: attribute.value for name, attribute in node.attributes.items()}
-
-
 def _evaluated(
-    evaluation: Evaluation, attributes: Mapping[str, object], *tensors: torch.Tensor
+    evaluation: Evaluation,
+    attributes: Mapping[str, object],
+    plans: Sequence[_Plan | None],
+    *tensors: torch.Tensor,
 ) -> torch.Tensor:
-    return evaluation(attributes, tensors)
+    left = iter(tensors)
+    inputs = [
+        next(left) if plan is None else plan.evaluate(*itertools.islice(left, len(plan.given)))
+        for plan in plans
+    ]
+    return evaluation(attributes, inputs)
 
 
 FOLD_CONSTANTS = Rule("fold_constants", tuple(EXACT), _fold(EXACT), exact=True, since=13)

@@ -10,7 +10,7 @@ import torch
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.ir_passes.shapes import rank, same_shape
 
-__all__ = ["REMOVE_NO_OPS"]
+__all__ = ["DROP_ZEROS", "REMOVE_NO_OPS"]
 
 INT64_MAX = 2**63 - 1
 
@@ -97,6 +97,25 @@ def _with(
     return kept
 
 
+def drop_zeros(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``y + (x + 0.0)`` -> ``y + x``, as Python's ``sum`` starts with 0.
+
+    Of floating point ``x + 0.0`` gives 0.0 for -0.0. So only sums may read it: their results
+    differ in nothing but the sign of a zero all of whose terms are zeros.
+    """
+    result = node.outputs[0]
+    kept = _WITHOUT_ZERO(node, rewriter)
+    if kept is None or result.is_graph_output():
+        return False
+    if any(reader.op_type not in SUMS or reader.domain for reader in result.consumers()):
+        return False
+    rewriter.replace(result, kept)
+    return True
+
+
+SUMS = frozenset({"Add", "Conv", "Gemm", "MatMul", "ReduceMean", "ReduceSum", "Sub"})
+
+
 def _is_float(value: ir.Value) -> bool:
     return value.dtype is not None and value.dtype.is_floating_point()
 
@@ -113,6 +132,8 @@ def _with_true(neutral: bool) -> Callable[[ir.Node, Rewriter], ir.Value | None]:
 
     return kept
 
+
+_WITHOUT_ZERO = _with(0, commutative=True)
 
 _KEPT: dict[str, Callable[[ir.Node, Rewriter], ir.Value | None]] = {
     "Add": _with(0, commutative=True, integers=True),
@@ -134,3 +155,4 @@ _KEPT: dict[str, Callable[[ir.Node, Rewriter], ir.Value | None]] = {
 }
 
 REMOVE_NO_OPS = Rule("remove_no_ops", tuple(_KEPT), remove_no_ops, exact=True, since=13)
+DROP_ZEROS = Rule("drop_zeros", ("Add",), drop_zeros, exact=False)

@@ -8,7 +8,14 @@ import torch
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.ir_passes.shapes import dims, lasts, rank, same_shape
 
-__all__ = ["DROP_EXPAND", "FOLD_SHAPES", "JOIN_SHAPES", "SHORTEN_FLOOR_DIVISION"]
+__all__ = [
+    "DROP_EXPAND",
+    "FOLD_SHAPES",
+    "JOIN_FLOOR_DIVISION",
+    "JOIN_SHAPES",
+    "SHORTEN_FLOOR_DIVISION",
+    "UNSQUEEZED_SIZES",
+]
 
 
 def fold_shapes(node: ir.Node, rewriter: Rewriter) -> bool:
@@ -127,21 +134,114 @@ def drop_expand(node: ir.Node, rewriter: Rewriter) -> bool:
 
 def shorten_floor_division(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Div(Sub(x, Mod(x, n)), n)`` -> ``Div(x, n)`` for sizes, which are not negative."""
-    difference = rewriter.producer(node.inputs[0], "Sub")
-    rest = None if difference is None else rewriter.producer(difference.inputs[1], "Mod")
-    if difference is None or rest is None or rest.inputs[0] is not difference.inputs[0]:
-        return False
-    if rest.inputs[1] is not node.inputs[1] or rest.attributes.get_int("fmod"):
-        return False
+    whole = _floored(node, rewriter)
     divisor = rewriter.constant(node.inputs[1])
     if divisor is None or divisor.dtype != torch.int64 or bool((divisor <= 0).any()):
         return False
-    if not _is_not_negative(rest.inputs[0], rewriter):
+    if whole is None or not _is_not_negative(whole, rewriter):
         return False
-    new = rewriter.emit("Div", [rest.inputs[0], node.inputs[1]], like=rest)
+    new = rewriter.emit("Div", [whole, node.inputs[1]], like=node)
     rewriter.replace(node.outputs[0], new)
     return True
 
+
+def join_floor_division(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``(x + k) // n + c`` -> ``Div(x + k + c * n, n)`` for a size ``x``, with ``k + c * n >= 0``.
+
+    The number of windows, ``(height - 1) // 2 + 1``, whose quotient may be of -1.
+    """
+    for place in (0, 1):
+        quotient = rewriter.producer(node.inputs[place], "Div")
+        added = _number(node.inputs[1 - place], rewriter)
+        if quotient is not None and added is not None:
+            break
+    else:
+        return False
+    whole = _floored(quotient, rewriter)
+    divisor = _number(quotient.inputs[1], rewriter)
+    total = rewriter.producer(whole, "Add")
+    if total is None or divisor is None or not rewriter.only_use(quotient.outputs[0]):
+        return False
+    for place in (0, 1):
+        size, first = total.inputs[place], _number(total.inputs[1 - place], rewriter)
+        if first is not None and _is_not_negative(size, rewriter):
+            break
+    else:
+        return False
+    term = first + added * divisor
+    if divisor <= 0 or term < 0 or size is None:
+        return False
+    if term:
+        constant = rewriter.initializer(torch.tensor(term))
+        size = rewriter.emit("Add", [size, constant], like=total, shape=node.outputs[0].shape)
+    rewriter.replace(
+        node.outputs[0], rewriter.emit("Div", [size, quotient.inputs[1]], like=quotient)
+    )
+    return True
+
+
+def _number(value: ir.Value | None, rewriter: Rewriter) -> int | None:
+    """A 0-d INT64 constant."""
+    constant = rewriter.constant(value, limit=1)
+    if constant is None or constant.ndim or constant.dtype != torch.int64:
+        return None
+    return int(constant)
+
+
+def _floored(quotient: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+    """``x`` of ``Div(Sub(x, Mod(x, n)), n)``."""
+    difference = rewriter.producer(quotient.inputs[0], "Sub")
+    rest = None if difference is None else rewriter.producer(difference.inputs[1], "Mod")
+    if difference is None or rest is None or rest.inputs[0] is not difference.inputs[0]:
+        return None
+    if rest.inputs[1] is not quotient.inputs[1] or rest.attributes.get_int("fmod"):
+        return None
+    return rest.inputs[0]
+
+
+def unsqueezed_sizes(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``Unsqueeze(Add(Squeeze(s), 1))`` -> ``Add(s, 1)``, arithmetic on sizes with one element.
+
+    Where nothing else reads what is in between.
+    """
+    value = node.inputs[0]
+    axes = rewriter.constant(node.inputs[1]) if len(node.inputs) > 1 else None
+    if value is None or rank(value) != 0 or value.dtype != ir.DataType.INT64:
+        return False
+    if axes is None or axes.numel() != 1:
+        return False
+    new = _with_one_axis(value, rewriter, DEPTH)
+    if new is None:
+        return False
+    rewriter.replace(node.outputs[0], new)
+    return True
+
+
+def _with_one_axis(value: ir.Value | None, rewriter: Rewriter, depth: int) -> ir.Value | None:
+    """The number as a vector of one, made of vectors of one and of 0-d constants."""
+    if value is None or depth == 0:
+        return None
+    node = value.producer()
+    if node is None or node.domain:
+        return None
+    if node.op_type == "Squeeze":
+        return node.inputs[0] if dims(node.inputs[0]) == [1] else None
+    if node.op_type not in ARITHMETIC or not rewriter.only_use(value):
+        return None
+    inputs = []
+    for operand in node.inputs:
+        is_number = _number(operand, rewriter) is not None
+        inputs.append(operand if is_number else _with_one_axis(operand, rewriter, depth - 1))
+    if any(operand is None for operand in inputs) or all(
+        o is i for o, i in zip(inputs, node.inputs, strict=True)
+    ):
+        return None
+    return rewriter.emit(
+        node.op_type, inputs, node.attributes, like=node, dtype=value.dtype, shape=[1]
+    )
+
+
+ARITHMETIC = frozenset({"Add", "Div", "Max", "Min", "Mod", "Mul", "Sub"})
 
 DEPTH = 24
 """Nodes that are looked at for one value."""
@@ -201,4 +301,19 @@ SHORTEN_FLOOR_DIVISION = Rule(
     shorten_floor_division,
     exact=True,
     behind=frozenset({"Sub"}),
+)
+JOIN_FLOOR_DIVISION = Rule(
+    "join_floor_division",
+    ("Add",),
+    join_floor_division,
+    exact=True,
+    behind=frozenset({"Div"}),
+)
+UNSQUEEZED_SIZES = Rule(
+    "unsqueezed_sizes",
+    ("Unsqueeze",),
+    unsqueezed_sizes,
+    exact=True,
+    since=13,
+    behind=ARITHMETIC | {"Squeeze"},
 )

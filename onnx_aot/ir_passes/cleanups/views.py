@@ -8,7 +8,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
-from onnx_aot.ir_passes.shapes import dims, rank
+from onnx_aot.ir_passes.shapes import Dim, dims, rank
 
 __all__ = [
     "CONSTANT_RESHAPE",
@@ -25,14 +25,21 @@ VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 def merge_reshapes(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Reshape(Reshape(x, _), s)`` -> ``Reshape(x, s)``, also of Squeeze, Unsqueeze and Flatten.
 
-    Where ``s`` copies no size of what is left out.
+    Sizes that ``s`` copies of what is left out are copied of ``x`` or worked out, where the
+    recorded shapes prove them.
     """
     inner = _view(node.inputs[0], rewriter)
-    if inner is None or not _copies_nothing(node, rewriter):
+    if inner is None or not all(map(rewriter.of_shapes, inner.inputs[1:])):
         return False
-    if not all(map(rewriter.of_shapes, inner.inputs[1:])):
-        return False
-    new = rewriter.emit("Reshape", [inner.inputs[0], node.inputs[1]], node.attributes, like=inner)
+    if _copies_nothing(node, rewriter):
+        inputs = [inner.inputs[0], node.inputs[1]]
+        new = rewriter.emit("Reshape", inputs, node.attributes, like=inner)
+    else:
+        sizes = _sizes(dims(inner.inputs[0]), dims(node.outputs[0]))
+        if sizes is None or not rewriter.of_shapes(node.inputs[1]):
+            return False
+        shape = rewriter.initializer(torch.tensor(sizes, dtype=torch.int64))
+        new = rewriter.emit("Reshape", [inner.inputs[0], shape], like=inner)
     rewriter.replace(node.outputs[0], new)
     return True
 
@@ -57,9 +64,19 @@ def constant_reshape(node: ir.Node, rewriter: Rewriter) -> bool:
     """
     if rewriter.constant(node.inputs[1]) is not None:
         return False
-    before, after = dims(node.inputs[0]), dims(node.outputs[0])
-    if before is None or after is None:
+    sizes = _sizes(dims(node.inputs[0]), dims(node.outputs[0]))
+    if sizes is None or not rewriter.of_shapes(node.inputs[1]):
         return False
+    shape = rewriter.initializer(torch.tensor(sizes, dtype=torch.int64))
+    new = rewriter.emit("Reshape", [node.inputs[0], shape], like=node)
+    rewriter.replace(node.outputs[0], new)
+    return True
+
+
+def _sizes(before: Sequence[Dim] | None, after: Sequence[Dim] | None) -> list[int] | None:
+    """The constant that reshapes one to the other at every size; None where there is none."""
+    if before is None or after is None:
+        return None
     sizes = []
     for place, size in enumerate(after):
         if isinstance(size, int) and size > 0:
@@ -69,15 +86,10 @@ def constant_reshape(node: ir.Node, rewriter: Rewriter) -> bool:
         elif isinstance(size, str):
             sizes.append(-1)
         else:
-            return False
+            return None
     if sizes.count(-1) > 1 or (-1 in sizes and 0 in sizes):
-        return False  # nothing can be inferred of a value without elements
-    if not rewriter.of_shapes(node.inputs[1]):
-        return False
-    shape = rewriter.initializer(torch.tensor(sizes, dtype=torch.int64))
-    new = rewriter.emit("Reshape", [node.inputs[0], shape], like=node)
-    rewriter.replace(node.outputs[0], new)
-    return True
+        return None  # nothing can be inferred of a value without elements
+    return sizes
 
 
 def merge_squeezes(node: ir.Node, rewriter: Rewriter) -> bool:

@@ -1,0 +1,135 @@
+"""A factor per channel becomes part of the weights before it."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.ir_passes.rewriter import Rewriter, Rule
+from onnx_aot.ir_passes.shapes import dims, rank
+
+__all__ = ["FOLD_FACTOR"]
+
+FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
+SMALLEST, LARGEST = 1e-6, 1e6
+"""Of a factor that is known: weights times it neither overflow nor lose digits."""
+
+
+def fold_factor(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``Mul(Conv(x, weight, bias), c)`` -> ``Conv(x, weight * c, bias * c)``.
+
+    Also of a product with a matrix, and of that with a bias: ``Mul(Add(MatMul(x, weight), bias),
+    c)``. ``c`` is one number, or one per channel; nothing else reads what is in between, or the
+    weight.
+    """
+    for place in (0, 1):
+        value, factor = node.inputs[place], node.inputs[1 - place]
+        layer = _layer(value, rewriter)
+        if layer is not None and value is not None and _fits(factor, value, layer, rewriter):
+            break
+    else:
+        return False
+    assert factor is not None
+    weight, total = layer.inputs[1], value.producer()
+    assert weight is not None
+    assert total is not None
+    bias = _bias(total, layer)
+    terms = [] if bias is None else [bias]
+    if not all(_is_own(v, factor, rewriter) for v in (weight, *terms)):
+        return False
+    if bias is not None and dims(bias) != [_channels(weight, layer)]:
+        return False
+    scaled = [_folded(weight, factor, layer, rewriter)]
+    scaled.extend(
+        rewriter.folded(_times, [v, factor], dtype=v.dtype, shape=_static(v))
+        for v in terms
+        if v.dtype is not None
+    )
+    if total is layer:
+        inputs = [layer.inputs[0], *scaled]
+        new = rewriter.emit(layer.op_type, inputs, layer.attributes, like=layer)
+    else:
+        inputs = [layer.inputs[0], scaled[0]]
+        product = rewriter.emit("MatMul", inputs, like=layer, shape=layer.outputs[0].shape)
+        new = rewriter.emit("Add", [product, scaled[1]], like=total)
+    rewriter.replace(node.outputs[0], new)
+    return True
+
+
+def _layer(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
+    """The node with the weight, whose result is nothing but the value, or a term less."""
+    if value is None or value.dtype not in FLOATS or not rewriter.only_use(value):
+        return None
+    conv = rewriter.producer(value, "Conv")
+    if conv is not None:
+        return conv
+    total = rewriter.producer(value, "Add")
+    for operand in (value,) if total is None else total.inputs:
+        product = rewriter.producer(operand, "MatMul")
+        if product is not None and rewriter.only_use(product.outputs[0]):
+            return product if rank(product.inputs[1]) == 2 else None
+    return None
+
+
+def _bias(total: ir.Node, layer: ir.Node) -> ir.Value | None:
+    if total is layer:
+        return layer.inputs[2] if len(layer.inputs) > 2 else None
+    place = 1 if total.inputs[0] is layer.outputs[0] else 0
+    return total.inputs[place]
+
+
+def _channels(weight: ir.Value, layer: ir.Node) -> int:
+    return _static(weight)[1 if layer.op_type == "MatMul" else 0]
+
+
+def _static(value: ir.Value) -> list[int]:
+    return [int(size) for size in value.shape.numpy()] if value.shape is not None else []
+
+
+def _fits(factor: ir.Value | None, value: ir.Value, layer: ir.Node, rewriter: Rewriter) -> bool:
+    """Whether a constant is one number, or one along the axis of channels."""
+    sizes, known = dims(factor), rank(value)
+    if sizes is None or known is None or len(sizes) > known or not rewriter.foldable(factor):
+        return False
+    number = rewriter.constant(factor, limit=1)
+    if number is not None and not SMALLEST <= abs(number.item()) <= LARGEST:
+        return False
+    weight = layer.inputs[1]
+    if weight is None or weight.shape is None or not weight.shape.is_static():
+        return False
+    channels = _channels(weight, layer)
+    axis = known - 1 if layer.op_type == "MatMul" else 1
+    wide = [1] * (known - len(sizes)) + sizes
+    return (
+        wide[axis] in (1, channels)
+        and math.prod(size if isinstance(size, int) else 0 for size in wide) == wide[axis]
+    )
+
+
+def _is_own(value: ir.Value, factor: ir.Value, rewriter: Rewriter) -> bool:
+    """Whether nothing else reads a weight, and it can be folded."""
+    return len(value.uses()) == 1 and value.dtype == factor.dtype and rewriter.foldable(value)
+
+
+def _folded(weight: ir.Value, factor: ir.Value, layer: ir.Node, rewriter: Rewriter) -> ir.Value:
+    behind = 0 if layer.op_type == "MatMul" else len(_static(weight)) - 1
+    compute = functools.partial(_times, behind=behind)
+    assert weight.dtype is not None
+    return rewriter.folded(compute, [weight, factor], dtype=weight.dtype, shape=_static(weight))
+
+
+def _times(weight: torch.Tensor, factor: torch.Tensor, behind: int = 0) -> torch.Tensor:
+    """``behind`` axes stand behind that of the channels."""
+    return weight * factor.reshape(-1, *[1] * behind)
+
+
+FOLD_FACTOR = Rule(
+    "fold_factor",
+    ("Mul",),
+    fold_factor,
+    exact=False,
+    behind=frozenset({"Add", "Conv", "MatMul"}),
+)

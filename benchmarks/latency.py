@@ -21,7 +21,7 @@ from benchmarks.tables import facts, number, table
 from benchmarks.timing import geomean, median
 
 THREADS = {"one thread": 1, "default threads": 0}
-SPEND = 3.0  # seconds per number of threads
+SPEND = 2.0  # seconds per number of threads
 LEAST, MOST = 12, 1500  # rounds
 SAME = 1.02
 BOTH = ("ours", "peer")

@@ -214,10 +214,12 @@ def export(
         from onnx_aot.program.atomic import check_destination
 
         check_destination(f)
+    from onnx_aot.capture.fake_weights import parameters_kept
+
     record = new_record(model, options)
     program: ONNXProgram | None = None
     try:
-        with progress(verbose), profiled(profile, record), collection_paused():
+        with progress(verbose), profiled(profile, record), collection_paused(), parameters_kept():
             program, reference = _build(model, args, kwargs, options, record)
             if dump_exported_program:
                 dump_program(program, artifacts_dir, record)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnx
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 
 from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
 from onnx_aot.program.arguments import argument_names, graph_inputs
+from onnx_aot.program.checkpoints import read_checkpoint
 from onnx_aot.program.held import fed_values, new_state
 from onnx_aot.program.serialize import (
     EXTERNAL_THRESHOLD,
@@ -25,7 +25,13 @@ from onnx_aot.program.serialize import (
     save_model,
     weights_of,
 )
-from onnx_aot.program.weights import fitting_weights, real_parts, weights_by_target
+from onnx_aot.program.weights import (
+    absent_weights,
+    as_fed,
+    as_held,
+    fitting_weights,
+    weights_by_target,
+)
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -370,29 +376,45 @@ class ONNXProgram:
             self.model.opset_imports.pop(domain, None)
         self.release()
 
-    def apply_weights(self, state_dict: Mapping[str, torch.Tensor]) -> None:
+    def apply_weights(
+        self,
+        state_dict: Mapping[str, torch.Tensor] | str | os.PathLike[str],
+        *,
+        cast: bool = False,
+        partial: bool = False,
+    ) -> None:
         """Replaces weights by their names in the PyTorch module, state and inputs among them.
 
+        What lies in a file stays there until it is needed; saving copies it from file to file.
+
         Args:
-            state_dict: Tensors of the shapes and types that the model's weights have. Weights of
-                the module that the model does not use are passed over.
+            state_dict: Tensors of the shapes and types that the model's weights have; or a path:
+                of a ``.safetensors`` file, of one that ``torch.save`` wrote, or of a folder with
+                ``model.safetensors.index.json``. Weights of the module that the model does not
+                use are passed over; names that the module does not have are a warning.
+            cast: Whether tensors of another type are cast to the model's.
+            partial: Whether a model without weights may get some of them, and others later.
 
         Raises:
-            InvalidOptionError: Shapes or types differ, or tied weights get different values;
-                nothing has been replaced.
+            InvalidOptionError: Shapes or types differ, tied weights get different values, weights
+                that have no values yet are missing, or the path holds no weights; nothing has
+                been replaced.
         """
-        held = {*self.weights, *self.state}
-        values = weights_by_target(self.model.graph, self.exported_program, held)
-        for value, tensor in fitting_weights(values, state_dict):
+        fed = {**self.weights, **self.state}
+        given = read_checkpoint(state_dict)
+        values = weights_by_target(self.model.graph, self.exported_program, fed)
+        needed = {} if partial else absent_weights(values, fed)
+        of_module = self.exported_program.state_dict if self.exported_program is not None else {}
+        unknown = [name for name in given if name not in values and name not in of_module]
+        for value, stored in fitting_weights(values, given, needed, unknown, cast=cast):
             name = str(value.name)
             if name in self.state:
+                tensor = as_fed(value, stored)
                 self._first_state[name], self.state[name] = tensor.clone(), tensor.clone()
             elif name in self.weights:
-                self.weights[name] = tensor
+                self.weights[name] = as_fed(value, stored)
             else:
-                value.const_value = tensor_adapters.TorchTensor(real_parts(tensor), name=name)
-        of_module = self.exported_program.state_dict if self.exported_program is not None else {}
-        unknown = [given for given in state_dict if given not in values and given not in of_module]
+                value.const_value = as_held(value, stored)
         if unknown:
             warnings.warn(
                 f"the model has no weight {', '.join(map(repr, unknown))}; not applied",

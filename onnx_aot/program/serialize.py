@@ -23,6 +23,7 @@ from onnx_aot.errors import InvalidOptionError, SaveError
 from onnx_aot.ir_passes.folded import FoldedTensor, sources_of
 from onnx_aot.metadata_keys import INPUT_KIND
 from onnx_aot.program.atomic import check_destination, written_beside
+from onnx_aot.program.weights import is_absent
 
 __all__ = ["ExternalData", "model_bytes", "save_model", "weights_of"]
 
@@ -136,17 +137,14 @@ def is_weight(value: ir.Value) -> bool:
 
 
 def _refuse_missing_values(initializers: Iterable[ir.Value]) -> None:
-    missing = []
     initializers = list(initializers)
-    for value in (*initializers, *sources_of(initializers)):
-        raw = getattr(value.const_value, "raw", None)
-        if type(raw).__name__ == "FakeTensor" or getattr(raw, "is_meta", False):
-            missing.append(str(value.name))
+    every = (*initializers, *sources_of(initializers))
+    missing = [str(value.name) for value in every if is_absent(value.const_value)]
     if missing:
         shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise SaveError(
-            f"{len(missing)} weights have no values yet: {shown}. Call apply_weights(state_dict) "
-            "first, or save with include_initializers=False"
+            f"{len(missing)} weights have no values yet: {shown}. Call apply_weights(state_dict "
+            "or path) first, or save with include_initializers=False"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 from onnx_aot.torch_compat.names import private
 
-__all__ = ["ShapeRule", "contiguous_like", "faster_shapes"]
+__all__ = ["ShapeRule", "contiguous_like", "faster_shapes", "meta_tensors_on"]
 
 ShapeRule = Callable[..., Any]
 """``rule(new, *args, **kwargs)`` gives an operator's results, or None for torch to work them out.
@@ -90,3 +91,29 @@ def contiguous_like(tensor: torch.Tensor) -> bool:
     """Whether a tensor is contiguous for all sizes; without torch's function, it is not known."""
     test = private("torch._prims_common", "is_contiguous_for_memory_format_or_false")
     return test is not None and bool(test(tensor, memory_format=torch.contiguous_format))
+
+
+@contextlib.contextmanager
+def meta_tensors_on(device: torch.device) -> Iterator[None]:
+    """Tensors without elements are traced as if they were on a device, beside those that are.
+
+    Without ``MetaTensorDescriber.describe_tensor`` a model is not captured that joins parameters on
+    the device meta with tensors that have elements; one that is there as a whole is.
+    """
+    describer = private("torch._subclasses.meta_utils", "MetaTensorDescriber")
+    describe = getattr(describer, "describe_tensor", None)
+    if describe is None:
+        yield
+        return
+
+    def moved(self: Any, tensor: torch.Tensor, **options: Any) -> Any:
+        described = describe(self, tensor, **options)
+        if described.device.type != "meta":
+            return described
+        return dataclasses.replace(described, device=device)
+
+    describer.describe_tensor = moved
+    try:
+        yield
+    finally:
+        describer.describe_tensor = describe

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -14,7 +15,13 @@ import torch
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.program.stored import MappedFile, StoredTensor
 
-__all__ = ["Given", "read_checkpoint", "read_safetensors", "safetensors_name"]
+__all__ = [
+    "Given",
+    "read_checkpoint",
+    "read_safetensors",
+    "read_safetensors_header",
+    "safetensors_name",
+]
 
 Given = torch.Tensor | StoredTensor
 
@@ -105,20 +112,43 @@ def read_safetensors(path: str) -> dict[str, StoredTensor]:
     Raises:
         InvalidOptionError: It is no such file, is cut off, or has a type that torch does not have.
     """
-    try:
+    with _whole(path):
         file = MappedFile(path)
-        length = int.from_bytes(file.read(0, 8), "little")
-        if not 2 <= length <= min(HEADER_LIMIT, file.size - 8):
-            raise ValueError("the length of its header cannot be")
-        header = json.loads(file.read(8, length))
+        length, header = _header(file)
         return {
             name: _stored(file, name, entry, 8 + length)
             for name, entry in header.items()
             if name != "__metadata__"
         }
+
+
+def read_safetensors_header(path: str) -> dict[str, Any]:
+    """What one file says of its tensors, and under ``__metadata__`` of itself.
+
+    Raises:
+        InvalidOptionError: It is no such file.
+    """
+    with _whole(path):
+        return _header(MappedFile(path))[1]
+
+
+@contextlib.contextmanager
+def _whole(path: str) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise InvalidOptionError(f"{path} is no whole safetensors file: {reason}") from error
+
+
+def _header(file: MappedFile) -> tuple[int, dict[str, Any]]:
+    length = int.from_bytes(file.read(0, 8), "little")
+    if not 2 <= length <= min(HEADER_LIMIT, file.size - 8):
+        raise ValueError("the length of its header cannot be")
+    header = json.loads(file.read(8, length))
+    if not isinstance(header, dict):
+        raise ValueError("its header is no table")
+    return length, header
 
 
 def safetensors_name(dtype: torch.dtype) -> str | None:

@@ -22,9 +22,11 @@ from onnx_aot.program.serialize import (
     EXTERNAL_THRESHOLD,
     ExternalData,
     model_bytes,
+    model_hash,
     save_model,
     weights_of,
 )
+from onnx_aot.program.summary import NameTable, ValueSummary, name_table, rename_axes, summary
 from onnx_aot.program.weights import (
     absent_weights,
     as_fed,
@@ -309,27 +311,116 @@ class ONNXProgram:
         include_initializers: bool = True,
         keep_initializers_as_inputs: bool = False,
         external_data: ExternalData = "auto",
+        max_shard_size: int | str | None = None,
     ) -> None:
         """Saves the model; a failed or interrupted save leaves the old file whole.
+
+        Weights go to the disk in one pass, from where they are: memory, or files that
+        ``apply_weights`` was given. What takes over a second shows a bar on a terminal.
 
         Args:
             destination: A path, or a binary file object.
             include_initializers: False leaves parameters and buffers out.
             keep_initializers_as_inputs: True lists parameters and buffers as inputs too.
             external_data: ``"auto"`` or None: one file up to 1.5 GB of weights, else two; True:
-                ``<name>.data`` beside the file; False: one file, at most 2 GB.
+                ``<name>.data`` beside the file; ``"safetensors"``: ``<name>.safetensors``, which
+                is also a checkpoint; False: one file, at most 2 GB.
+            max_shard_size: With ``"safetensors"``: bytes, or a text such as ``"5GB"``, that none
+                of several files exceeds, unless one tensor does.
 
         Raises:
-            InvalidOptionError: External data with a file object.
+            InvalidOptionError: External data with a file object, or an option that is not accepted.
             SaveError: The model does not fit, weights have no values, or the disk refuses.
         """
         save_model(
             self.model,
             destination,
             external_data=external_data,
+            max_shard_size=max_shard_size,
             include_initializers=include_initializers,
             keep_initializers_as_inputs=keep_initializers_as_inputs,
         )
+
+    def save_adapter(
+        self,
+        path: str | os.PathLike[str],
+        state_dict: Mapping[str, torch.Tensor] | str | os.PathLike[str] | None = None,
+        *,
+        version: int = 1,
+    ) -> None:
+        """Writes weights that are inputs to a file that ``onnxruntime.LoraAdapter`` loads.
+
+        A session that runs with it (``RunOptions.add_active_adapter``) feeds them by itself, so
+        that one model serves many adapters.
+
+        Args:
+            path: Where.
+            state_dict: Other values than ``weights``, as in ``apply_weights``, which is not done.
+            version: What the file says of itself.
+
+        Raises:
+            InvalidOptionError: No weights are inputs, or ``state_dict`` does not fit them.
+            InferenceError: A weight has no values yet.
+            SaveError: The file cannot be written; what was there before is untouched.
+        """
+        from onnx_aot.program.adapters import write_adapter
+
+        inputs = {str(v.name): v for v in self.model.graph.inputs if v.name in self.weights}
+        tensors = dict(self.weights)
+        if state_dict is not None:
+            given = read_checkpoint(state_dict)
+            values = weights_by_target(self.model.graph, self.exported_program, self.weights)
+            values = {name: v for name, v in values.items() if v.name in inputs}
+            strangers = [name for name in given if name not in values]
+            fitting = fitting_weights(values, given, values, strangers, cast=False)
+            tensors = {str(value.name): as_fed(value, stored) for value, stored in fitting}
+        fed = fed_values(list(inputs.values()), tensors, {})
+        write_adapter(path, dict(zip(inputs, fed, strict=True)), version)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ONNXProgram:
+        """A program for a saved model, to run, compare, optimize and save.
+
+        What ``exported_program`` is for, it does not have: arguments of calls are taken in the
+        order of the graph's inputs, state and weights that are inputs have no values.
+
+        Args:
+            path: Of the ``.onnx`` file; data files beside it are mapped, not read.
+
+        Raises:
+            InvalidOptionError: There is no model, or a file that it refers to is missing.
+        """
+        from onnx_aot.program.loading import load_model
+
+        return cls(load_model(path))
+
+    # --- what is in it ---------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> tuple[ValueSummary, ...]:
+        """Names, types and shapes of the graph's inputs."""
+        roles = dict.fromkeys(self.weights, "weight") | dict.fromkeys(self.state, "state")
+        return tuple(summary(v, roles.get(str(v.name), "input")) for v in self.model.graph.inputs)
+
+    @property
+    def outputs(self) -> tuple[ValueSummary, ...]:
+        """Names, types and shapes of the graph's outputs."""
+        return tuple(summary(value, "output") for value in self.model.graph.outputs)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of what ``save(..., external_data=False)`` writes, computed each time.
+
+        It is also there for models that are too large for one file. Of a model whose weights have
+        no values it is that of the file without them.
+        """
+        return model_hash(self.model)
+
+    def names(self) -> NameTable:
+        """What parameters and values of the PyTorch module are called in the graph, and back."""
+        fed = {**self.weights, **self.state}
+        weights = weights_by_target(self.model.graph, self.exported_program, fed)
+        return name_table(self.model.graph, self.exported_program, weights)
 
     # --- changing --------------------------------------------------------------------------------
 
@@ -374,6 +465,18 @@ class ONNXProgram:
         InlinePass()(self.model)
         for domain in domains - {node.domain for node in self.model.graph.all_nodes()}:
             self.model.opset_imports.pop(domain, None)
+        self.release()
+
+    def rename_axes(self, names: Mapping[str, str]) -> None:
+        """Gives dynamic dimensions other names, in place.
+
+        Args:
+            names: New names by those in the model, as ``program.inputs`` shows them.
+
+        Raises:
+            InvalidOptionError: A dimension is not there, or a name cannot be used.
+        """
+        rename_axes(self.model, names)
         self.release()
 
     def apply_weights(

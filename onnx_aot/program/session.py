@@ -23,6 +23,7 @@ __all__ = [
     "joined_parts",
     "run_session",
     "to_numpy",
+    "to_ort",
 ]
 
 LOG_ERRORS = 3
@@ -91,7 +92,7 @@ def run_session(
     session: onnxruntime.InferenceSession, inputs: Mapping[str, torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
     """Runs a session on tensors by input name; its outputs are torch tensors on the CPU."""
-    feeds = {name: _to_ort(tensor) for name, tensor in inputs.items()}
+    feeds = {name: to_ort(tensor) for name, tensor in inputs.items()}
     options = onnxruntime.RunOptions()
     options.log_severity_level = LOG_ERRORS
     outputs = session.run_with_ort_values(None, feeds, options)
@@ -167,7 +168,8 @@ def _bits(dtype: torch.dtype) -> torch.dtype | None:
     return torch.uint8 if str(dtype).startswith("torch.float8") else None
 
 
-def _to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
+def to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
+    """A tensor as ONNX Runtime takes it, sharing memory where it is on the CPU."""
     tensor = tensor.detach().cpu().contiguous()
     bits = _bits(tensor.dtype)
     if bits is None:

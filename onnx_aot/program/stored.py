@@ -11,13 +11,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
+import numpy as np
 import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
 
 from onnx_aot import dtypes
 
-__all__ = ["CastTensor", "MappedFile", "Sink", "StoredTensor"]
+__all__ = ["CastTensor", "MappedFile", "Sink", "StoredTensor", "flat_bytes"]
 
 CHUNK = 64 * 1024 * 1024
 """Bytes that are written at once, between which progress is shown."""
@@ -117,6 +118,11 @@ class CastTensor(ir.LazyTensor):
         return tensor_adapters.TorchTensor(self.torch(), name=self.name)
 
 
+def flat_bytes(data: Any) -> memoryview:
+    """The bytes of a buffer, not copied; ``memoryview.cast`` refuses those of ctypes."""
+    return np.frombuffer(data, np.uint8).data if memoryview(data).nbytes else memoryview(b"")
+
+
 class Sink:
     """A binary file that is written in pieces, and told of each of them.
 
@@ -132,12 +138,7 @@ class Sink:
 
     def write(self, data: Any) -> int:
         """Writes bytes, or what gives a buffer of them."""
-        view = memoryview(data)
-        if view.nbytes <= CHUNK:
-            self._file.write(data)
-            self._seen(view.nbytes)
-            return view.nbytes
-        view = view.cast("B")
+        view = flat_bytes(data)
         for start in range(0, len(view), CHUNK):
             part = view[start : start + CHUNK]
             self._file.write(part)

@@ -312,6 +312,7 @@ class ONNXProgram:
         keep_initializers_as_inputs: bool = False,
         external_data: ExternalData = "auto",
         max_shard_size: int | str | None = None,
+        default_weights: bool = False,
     ) -> None:
         """Saves the model; a failed or interrupted save leaves the old file whole.
 
@@ -327,6 +328,9 @@ class ONNXProgram:
                 is also a checkpoint; False: one file, at most 2 GB.
             max_shard_size: With ``"safetensors"``: bytes, or a text such as ``"5GB"``, that none
                 of several files exceeds, unless one tensor does.
+            default_weights: True writes the values in ``weights``, of inputs, so that who runs
+                the model need not feed them. Python sessions of ONNX Runtime ask for that where
+                adapters do.
 
         Raises:
             InvalidOptionError: External data with a file object, or an option that is not accepted.
@@ -337,6 +341,7 @@ class ONNXProgram:
             destination,
             external_data=external_data,
             max_shard_size=max_shard_size,
+            defaults=self.weights if default_weights else None,
             include_initializers=include_initializers,
             keep_initializers_as_inputs=keep_initializers_as_inputs,
         )

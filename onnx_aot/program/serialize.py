@@ -11,11 +11,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import onnx
 import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
 
 from onnx_aot.errors import InvalidOptionError, SaveError
 from onnx_aot.ir_passes.folded import FoldedTensor, sources_of
@@ -32,7 +34,7 @@ from onnx_aot.program.data_files import (
 )
 from onnx_aot.program.progress import Progress
 from onnx_aot.program.stored import Sink, flat_bytes
-from onnx_aot.program.weights import is_absent
+from onnx_aot.program.weights import is_absent, real_parts
 
 __all__ = [
     "ExternalData",
@@ -64,6 +66,7 @@ def save_model(
     max_shard_size: int | str | None = None,
     include_initializers: bool = True,
     keep_initializers_as_inputs: bool = False,
+    defaults: Mapping[str, torch.Tensor] | None = None,
 ) -> None:
     """Writes a model to a path, or to a binary file object.
 
@@ -76,6 +79,7 @@ def save_model(
         max_shard_size: Of files in the format of safetensors; None: there is one.
         include_initializers: False leaves out parameters and buffers, to be supplied later.
         keep_initializers_as_inputs: True lists parameters and buffers as inputs too.
+        defaults: Values of inputs, by name, for those who run the model without giving them.
 
     Raises:
         InvalidOptionError: External data with a file object, neither a path nor a file object, or
@@ -85,7 +89,7 @@ def save_model(
     """
     check_external_data(external_data, max_shard_size)
     limit = shard_size(max_shard_size)
-    with _prepared(model, include_initializers, keep_initializers_as_inputs):
+    with _prepared(model, include_initializers, keep_initializers_as_inputs, defaults or {}):
         _refuse_missing_values(model.graph.initializers.values())
         weights = weights_of(model)
         total = sum(value.const_value.nbytes for value in weights if value.const_value is not None)
@@ -169,7 +173,7 @@ def model_hash(model: ir.Model) -> str:
 
     digest = Digest()
     absent = any(is_absent(value.const_value) for value in model.graph.initializers.values())
-    with _prepared(model, not absent, False):
+    with _prepared(model, not absent, False, {}):
         _write_single(model, weights_of(model), digest, None)
     return digest.sha.hexdigest()
 
@@ -229,13 +233,20 @@ class _Absent:
 
 
 @contextlib.contextmanager
-def _prepared(model: ir.Model, include: bool, as_inputs: bool) -> Iterator[None]:
+def _prepared(
+    model: ir.Model, include: bool, as_inputs: bool, defaults: Mapping[str, torch.Tensor]
+) -> Iterator[None]:
     """The model as it is to be written; as it was afterwards."""
     graph = model.graph
     initializers = dict(graph.initializers)
     inputs = list(graph.inputs)
     added = [value for value in initializers.values() if is_weight(value)]
+    fed = [value for value in inputs if value.name in defaults]
     try:
+        for value in fed:
+            tensor = real_parts(defaults[str(value.name)].detach())
+            value.const_value = tensor_adapters.TorchTensor(tensor, name=value.name)
+            graph.initializers.add(value)
         if not include:
             for value in added:
                 del graph.initializers[str(value.name)]
@@ -246,9 +257,11 @@ def _prepared(model: ir.Model, include: bool, as_inputs: bool) -> Iterator[None]
         if as_inputs:
             graph.inputs.clear()
             graph.inputs.extend(inputs)
-        if not include:
+        if not include or fed:
             graph.initializers.clear()
             graph.initializers.update(initializers)
+        for value in fed:
+            value.const_value = None
 
 
 def _graph_without_weights(model: ir.Model, weights: Sequence[ir.Value]) -> onnx.ModelProto:

@@ -74,7 +74,14 @@ def bench(session: nox.Session) -> None:
     """
     _install(session, "dev", "bench")
     with tempfile.TemporaryDirectory() as files:  # what is exported once serves the later ones
-        for name in ("export_time", "scaling", "memory", "graph_size", "latency"):
+        for name in (
+            "export_time",
+            "scaling",
+            "memory",
+            "big_model",
+            "graph_size",
+            "latency",
+        ):
             module = f"benchmarks.{name}"
             session.run("python", "-m", module, "--files", files, *session.posargs)
 

@@ -4,8 +4,9 @@
 
 A Llama is built in fake mode and exported; shards that were written before are applied, and the
 model is saved, in a fresh process whose peak of resident memory is kept. Saving is compared with a
-copy of the shards, file by file; both times end when the data is on the disk, and begin with files
-that are not in memory. What is written, up to three times the size, is removed. Rows that are
+copy of the shards, file by file, by turns, and the best of each; both times end when the data is on
+the disk, and begin with files that are not in memory. What is written, up to three times the size,
+is removed. Rows that are
 called weightless save the graph alone; those called loaded run in ONNX Runtime afterwards.
 """
 
@@ -43,6 +44,7 @@ VOCABULARY = 32000
 HEADS, KEY_HEADS = 32, 8
 SHARD = 5 * 10**9
 BLOCK = 2**24  # elements that are written at once
+REPEATS = 2
 PEAK_BOUND = 3e9
 TIME_BOUND = 1.15
 
@@ -64,12 +66,10 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
             if name.endswith("_weightless"):
                 return in_fresh_process(__name__, "save", name, folder, "")
             written = in_fresh_process(__name__, "write_shards", name, shards)
-            copied = in_fresh_process(__name__, "copy", shards, os.path.join(folder, "copy"))
-            shutil.rmtree(os.path.join(folder, "copy"))
             kept = in_fresh_process(__name__, "save", name, folder, shards)
             if name.endswith("_loaded"):
                 kept |= in_fresh_process(__name__, "load", folder)
-            return {**kept, "weights": written, "copy": copied}
+            return {**kept, "weights": written}
         finally:
             for left in ("copy", "shards", "model"):
                 shutil.rmtree(os.path.join(folder, left), ignore_errors=True)
@@ -123,15 +123,17 @@ def _write_shard(path: str, tensors: dict[str, Any], block: Any) -> None:
                 file.write(data[: tensor.nbytes - start])
 
 
-def copy(source: str, destination: str) -> float:
-    """Copies a folder's files one after the other: how many seconds."""
+def _copy(source: str, destination: str) -> float:
+    """Copies a folder's files one after the other, and removes them: how many seconds that took."""
     _out_of_memory(source)
     start = time.perf_counter()
     os.makedirs(destination)
     for name in sorted(os.listdir(source)):
         shutil.copyfile(os.path.join(source, name), os.path.join(destination, name))
     os.sync()
-    return time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    shutil.rmtree(destination)
+    return seconds
 
 
 def save(name: str, folder: str, shards: str) -> dict[str, Any]:
@@ -152,20 +154,38 @@ def save(name: str, folder: str, shards: str) -> dict[str, Any]:
         dynamic_shapes={"input_ids": {0: "batch", 1: "sequence"}, "use_cache": None},
     )
     seconds["export"] = time.perf_counter() - start
+    target = os.path.join(folder, "model")
+    copies, saves = [], []
     if shards:
-        _out_of_memory(shards)
         start = time.perf_counter()
         program.apply_weights(shards)
         seconds["apply"] = time.perf_counter() - start
-    target = os.path.join(folder, "model")
-    os.makedirs(target)
+        for _ in range(REPEATS - 1):
+            copies.append(_copy(shards, os.path.join(folder, "copy")))
+            saves.append(_save(program, target, shards))
+            shutil.rmtree(target)
+        copies.append(_copy(shards, os.path.join(folder, "copy")))
+    saves.append(_save(program, target, shards))
+    seconds["save"] = min(saves)
+    return {
+        "peak": _peak(),
+        "seconds": seconds,
+        "saves": saves,
+        "copies": copies,
+        "files": {file: os.path.getsize(os.path.join(target, file)) for file in os.listdir(target)},
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def _save(program: Any, folder: str, shards: str) -> float:
+    """Saves into a new folder: how many seconds."""
+    if shards:
+        _out_of_memory(shards)
+    os.makedirs(folder)
     start = time.perf_counter()
-    program.save(os.path.join(target, "model.onnx"), include_initializers=bool(shards))
+    program.save(os.path.join(folder, "model.onnx"), include_initializers=bool(shards))
     os.sync()
-    seconds["save"] = time.perf_counter() - start
-    sizes = {file: os.path.getsize(os.path.join(target, file)) for file in os.listdir(target)}
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    return {"peak": _peak(), "seconds": seconds, "files": sizes, "parameters": parameters}
+    return time.perf_counter() - start
 
 
 def load(folder: str) -> dict[str, Any]:
@@ -216,7 +236,7 @@ def _peak() -> int:
 
 
 def _ratio(row: dict[str, Any]) -> float | None:
-    return row["seconds"]["save"] / row["copy"] if "copy" in row else None
+    return row["seconds"]["save"] / min(row["copies"]) if row["copies"] else None
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -242,7 +262,7 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
             number(sum(row["files"].values()) / 1e9, 2),
             number(row["peak"] / 1e9, 2),
             *(number(row["seconds"].get(step), 1) for step in ("build", "export", "apply", "save")),
-            number(row.get("copy"), 1),
+            number(min(row["copies"], default=None), 1),
             number(_ratio(row)),
             number(row.get("session"), 1),
         ]
@@ -251,7 +271,8 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
     head = ["Model", "Parameters, 10^9", "Written, GB", "Peak, GB", "Build, s", "Export, s"]
     head += ["Apply, s", "Save, s", "Copy, s", "Save / copy", "Session, s"]
     bounds = f"Bounds: {PEAK_BOUND / 1e9:g} GB of peak, {TIME_BOUND} times a copy."
-    return "\n\n".join((facts(summary), bounds, table(head, body)))
+    image = "![Peak of resident memory](plots/big_model.svg)"
+    return "\n\n".join((facts(summary), bounds, image, table(head, body)))
 
 
 def plot(rows: list[dict[str, Any]]) -> Plot:

@@ -31,11 +31,17 @@ MODELS: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 13,
         "dtype": "float32",
     },
-    "llama_7b": {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32},
+    "llama_7b": {
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_key_value_heads": 32,
+    },
     "llama_70b_weightless": {
         "hidden_size": 8192,
         "intermediate_size": 28672,
         "num_hidden_layers": 80,
+        "num_attention_heads": 64,
     },
 }
 """Configurations of transformers' Llama; bfloat16 where nothing else is said."""
@@ -211,9 +217,9 @@ def _model(name: str) -> Any:
 
     import onnx_aot
 
-    options = {"dtype": "bfloat16", **MODELS[name]}
     heads = {"num_attention_heads": HEADS, "num_key_value_heads": KEY_HEADS}
-    config = transformers.LlamaConfig(vocab_size=VOCABULARY, use_cache=False, **heads, **options)
+    options = {"dtype": "bfloat16", **heads, **MODELS[name]}
+    config = transformers.LlamaConfig(vocab_size=VOCABULARY, use_cache=False, **options)
     with onnx_aot.enable_fake_mode():
         return transformers.AutoModelForCausalLM.from_config(config, dtype=options["dtype"]).eval()
 

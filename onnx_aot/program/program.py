@@ -84,6 +84,7 @@ class ONNXProgram:
         self._first_state = _copies(state or {})
         self.state = _copies(self._first_state)
         self._session: onnxruntime.InferenceSession | None = None
+        self._device: torch.device | None = None  # that it was made for; None: it is the user's own
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __repr__(self) -> str:
@@ -110,7 +111,9 @@ class ONNXProgram:
 
         Returns:
             Its outputs, flat, as a tuple of torch tensors; mutated buffers and inputs come last.
-            Complex tensors are taken and given as such, though the model holds their parts.
+            Complex tensors are taken and given as such, though the model holds their parts. They
+            are on the device of the inputs, where the model runs if ONNX Runtime has a provider
+            for it.
 
         Raises:
             InferenceError: The arguments are not those that were captured, an input's type or
@@ -123,12 +126,15 @@ class ONNXProgram:
         return self.unflatten(outputs) if structured else outputs
 
     def _run(self, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        from onnx_aot.program.session import joined_parts, run_session
+        from onnx_aot.program import session
 
-        if self._session is None:
-            self.initialize_inference_session()
+        device = session.device_of(inputs.values())
+        if self._session is None or self._device not in (None, device):
+            self._initialize(lambda model: session.create_session(model, device))
+            self._device = device
         assert self._session is not None
-        return joined_parts(self.model.graph.outputs, run_session(self._session, inputs))
+        outputs = (t.to(device) for t in session.run_session(self._session, inputs))
+        return session.joined_parts(self.model.graph.outputs, tuple(outputs))
 
     def unflatten(self, outputs: Sequence[Any]) -> Any:
         """Gives outputs the structure that the captured module returns.
@@ -229,17 +235,27 @@ class ONNXProgram:
                 ``initializer`` was given that registers them.
             Exception: Whatever ONNX Runtime raises when it refuses the model otherwise.
         """
-        from onnx_aot.program.foreign import foreign_operators
         from onnx_aot.program.session import create_session
 
+        if initializer is not None:
+            self._initialize(initializer, own=True)
+            return
+        self._initialize(create_session)
+        self._device = torch.device("cpu")
+
+    def _initialize(
+        self, make: Callable[[str | bytes], onnxruntime.InferenceSession], own: bool = False
+    ) -> None:
+        """``own``: the user makes the session, and knows all operators."""
+        from onnx_aot.program.foreign import foreign_operators
+
         self.release()
-        if initializer is None and (foreign := foreign_operators(self.model)):
+        if not own and (foreign := foreign_operators(self.model)):
             raise InferenceError(
                 f"ONNX Runtime has no {', '.join(foreign)}. Pass a function to "
                 "initialize_inference_session that makes a session whose options have a library of "
                 "custom operators: SessionOptions.register_custom_ops_library"
             )
-        make = initializer or create_session
         weights = sum(v.const_value.nbytes for v in weights_of(self.model) if v.const_value)
         if weights <= EXTERNAL_THRESHOLD:
             self._session = make(model_bytes(self.model))
@@ -251,7 +267,7 @@ class ONNXProgram:
 
     def release(self) -> None:
         """Frees the session; the next call makes a new one from the model as it is then."""
-        self._session = None
+        self._session = self._device = None
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["TooSlow", "alternate", "exponent", "first_line", "geomean", "median", "time_limit"]
 
-MOST, LEAST = 5, 3  # runs; what is slow gets one
-SLOW = 15.0  # seconds
+MOST, LEAST = 5, 3  # runs; what takes more than twice what may be spent on it gets one
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -84,7 +83,7 @@ def _has_enough(measured: list[Times], spend: float) -> bool:
         return False
     slowest = max(times.wall for times in measured)
     spent = sum(times.wall for times in measured)
-    least = LEAST if slowest < SLOW and spend > 0 else 1
+    least = LEAST if slowest <= 2 * spend else 1
     return len(measured) >= least and spent + slowest > spend
 
 

@@ -241,21 +241,44 @@ def _descend(value: Any, given: Any, position: int, path: str) -> Iterator[tuple
     if registered and per_leaf:
         yield from enumerate(given, position)
         return
+    by_layer = _by_layer(children, given, len(leaves))
+    if by_layer is not None:
+        yield from enumerate(by_layer, position)
+        return
     for order, (key, child) in enumerate(children):
         below = f".{key}" if registered and isinstance(key, str) else f"[{key!r}]"
-        part = _child_of(given, key, order, len(children), path)
+        part = _child_of(given, key, order, children, path)
         yield from _descend(child, part, position, path + below)
         position += count_leaves(child)
     _refuse_unknown_keys(given, [key for key, _ in children], path)
 
 
-def _child_of(given: Any, key: Any, order: int, count: int, path: str) -> Any:
+def _by_layer(children: list[tuple[Any, Any]], given: Any, count: int) -> list[Any] | None:
+    """What a key-value cache is given as keys and values, layer by layer; else None.
+
+    So transformers itself takes caches apart for ``torch.export``, which other exporters go by.
+    """
+    if [key for key, _ in children] != ["layers"]:
+        return None
+    if isinstance(given, Mapping) and given.keys() == {"key_cache", "value_cache"}:
+        given = (given["key_cache"], given["value_cache"])
+    if not isinstance(given, (list, tuple)) or len(given) != 2:
+        return None
+    if any(not isinstance(half, (list, tuple)) or 2 * len(half) != count for half in given):
+        return None
+    return [one for layer in zip(*given, strict=True) for one in layer]
+
+
+def _child_of(given: Any, key: Any, order: int, children: list[tuple[Any, Any]], path: str) -> Any:
     if isinstance(given, Mapping):
         return given.get(key)
     if isinstance(given, (list, tuple)):
-        if len(given) > count:
+        if len(given) > len(children):
+            held = ", ".join(str(child) for child, _ in children)
             raise DynamicShapeError(
-                f"dynamic_shapes has {len(given)} entries for {path}, which holds {count}"
+                f"dynamic_shapes has {len(given)} entries for {path}, which holds "
+                f"{len(children)}: {held}. A list has an entry for each of these, or one for each "
+                f"of the tensors in them"
             )
         return given[order] if order < len(given) else None
     raise DynamicShapeError(

@@ -202,7 +202,7 @@ def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failu
 def _attempt(model: _Model, requested: DynamicShapes, from_zero: bool) -> Captured | list[_Failure]:
     failures = []
     for name in model.strategies:
-        ignored: list[bool] = []  # by the model, or by an operator
+        ignored: list[bool] = []  # True: also where no size is computed
         observed_zero = torch_compat.observe_zero_ignored(ignored.append)
         with decisions_observed() as decisions, observed_zero:
             try:

@@ -488,7 +488,7 @@ def _set_outputs(
     outputs = [*mutations, *renamed_outputs(program, returned)]
     output = graph.output((*(value for _, value in state), *returned))
     output.meta = dict(next(iter(reversed(program.graph_module.graph.nodes))).meta)
-    program.graph_module.graph = graph
+    torch_compat.set_graph(program, graph)
     torch_compat.set_graph_signature(program, ExportGraphSignature(inputs, outputs))
 
 

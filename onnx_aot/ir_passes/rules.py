@@ -41,6 +41,7 @@ from onnx_aot.ir_passes.cleanups.views import (
 )
 from onnx_aot.ir_passes.fusions.activations import HARD_SWISH, MISH
 from onnx_aot.ir_passes.fusions.attention import ATTENTION, ATTENTION_OF_HEADS
+from onnx_aot.ir_passes.fusions.attention_cache import ATTENTION_CACHE
 from onnx_aot.ir_passes.fusions.contrib import (
     GROUP_QUERY_ATTENTION,
     MICROSOFT_ROTARY_EMBEDDING,
@@ -89,6 +90,7 @@ RULES: tuple[Rule, ...] = (
     ATTENTION,  # before the next, which is for opsets without it
     GROUPED_ATTENTION,
     ATTENTION_OF_HEADS,
+    ATTENTION_CACHE,  # after attention is one node
     GEMM_OF_TRANSPOSED,
     MATMUL_ADD_TO_GEMM,  # last: other patterns have the two apart
 )

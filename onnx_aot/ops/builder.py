@@ -58,6 +58,11 @@ WIDER: dict[ir.DataType, tuple[ir.DataType, ...]] = {
     ir.DataType.UINT32: (ir.DataType.INT64, ir.DataType.DOUBLE),
 }
 
+# What becomes a constant; ``isinstance(..., ir.Value)`` takes a microsecond for what is none.
+_LITERALS = frozenset({int, float, bool, list, tuple, torch.Tensor})
+
+_SHORT = 8  # lists of numbers up to this length are known again without being made
+
 _ATTRIBUTE_FORMS: dict[ir.AttributeType, Any] = {
     ir.AttributeType.INT: int,
     ir.AttributeType.FLOAT: float,
@@ -154,11 +159,12 @@ class Builder(
         domain = "" if domain in ONNX_DOMAINS else domain
         asked = (version or self.version_of(domain)) if domain else self.opset
         operator = onnx_operator(op_type, asked, domain)
-        inputs = list(args)
-        replaced = self._accepted_types(operator, inputs) if operator is not None else None
-        if replaced:
+        inputs, refused = self._convert_inputs(op_type, operator, args)
+        if refused and operator is not None:
+            replaced = self._accepted_types(operator, inputs)
+            if not replaced:
+                raise refused_type(operator, *refused)
             return self._through(replaced, op_type, inputs, kwargs, outputs, name)
-        inputs = self._convert_inputs(op_type, operator, inputs)
         count = outputs if isinstance(outputs, int) else len(outputs)
         if count == 1 and not domain:
             simplification = SIMPLIFICATIONS.get(op_type)
@@ -166,17 +172,16 @@ class Builder(
                 simpler = simplification(self, inputs, kwargs)
                 if simpler is not None:
                     return simpler
-        values = tuple(ir.Value() for _ in range(count))
-        if operator is not None:
-            for index, value in enumerate(values):
-                dtype = self._output_dtype(operator, index, inputs, kwargs)
-                if dtype is not None:
-                    value.type = ir.TensorType(dtype)
+        shapes: Sequence[ir.Shape | None] = ()
         if not domain:
             shapes = output_shapes(self, op_type, inputs, kwargs, count)
-            for value, shape in zip(values, shapes, strict=False):
-                value.shape = shape
-                self.carry(value)
+        values = []
+        for index in range(count):
+            dtype = self._output_dtype(operator, index, inputs, kwargs) if operator else None
+            type_ = None if dtype is None else ir.TensorType(dtype)
+            shape = shapes[index] if index < len(shapes) else None
+            values.append(ir.Value(type=type_, shape=shape))
+            self.carry(values[-1])
         node = ir.Node(
             domain,
             op_type,
@@ -187,7 +192,7 @@ class Builder(
         )
         self._add_node(node)
         self._record_opset(domain, version)
-        return values[0] if count == 1 else values
+        return values[0] if count == 1 else tuple(values)
 
     def _accepted_types(
         self, operator: OnnxOperator, inputs: list[Any]
@@ -250,47 +255,51 @@ class Builder(
 
     def _convert_inputs(
         self, op_type: str, operator: OnnxOperator | None, args: Sequence[Any]
-    ) -> list[ir.Value | None]:
-        """Numbers become constants of the type that the values bound to the same variable have."""
+    ) -> tuple[list[Any], tuple[int, ir.DataType] | None]:
+        """Numbers become constants of the type that the values bound to the same variable have.
+
+        Returns:
+            The inputs, and the position and type of one that the operator does not take, if there
+            is one; then numbers are still numbers.
+        """
         inputs = list(args)
         while inputs and inputs[-1] is None:
             inputs.pop()
         if operator is None:
-            return [v if v is None or isinstance(v, ir.Value) else self.constant(v) for v in inputs]
+            return [v if _is_given(v) else self.constant(v) for v in inputs], None
         variables = operator.input_types
         last = len(variables) - 1
         if not operator.takes_inputs(len(inputs)):
             raise refused_inputs(operator, len(inputs))
         bound: dict[str, ir.DataType] = {}
-        pending = False
+        pending = []
         for index, value in enumerate(inputs):
-            if isinstance(value, ir.Value):
-                position = min(index, last)
-                variable = variables[position]
-                dtype = value.dtype
-                if dtype is None:
-                    continue
-                accepted = operator.accepted[position]
-                if accepted is not None and dtype not in accepted:
-                    raise refused_type(operator, position, dtype)
-                if variable is None:
-                    continue
+            if value is None:
+                continue
+            if type(value) in _LITERALS or not isinstance(value, ir.Value):
+                pending.append(index)
+                continue
+            position = index if index < last else last
+            dtype = value.dtype
+            if dtype is None:
+                continue
+            accepted = operator.accepted[position]
+            if accepted is not None and dtype not in accepted:
+                return inputs, (position, dtype)
+            variable = variables[position]
+            if variable is not None:
                 other = bound.setdefault(variable, dtype)
-                if other != dtype:
+                if other is not dtype:
                     raise TypeError(f"{op_type} takes one type {variable}: {other} and {dtype}")
-            elif value is not None:
-                pending = True
-        if pending:
-            for index, value in enumerate(inputs):
-                if value is not None and not isinstance(value, ir.Value):
-                    position = min(index, last)
-                    dtype = operator.input_dtypes[position] or bound.get(variables[position] or "")
-                    constant = inputs[index] = self.constant(value, dtype)
-                    accepted = operator.accepted[position]
-                    if accepted is not None and constant.dtype not in accepted:
-                        assert constant.dtype is not None
-                        raise refused_type(operator, position, constant.dtype)
-        return inputs
+        for index in pending:
+            position = index if index < last else last
+            dtype = operator.input_dtypes[position] or bound.get(variables[position] or "")
+            constant = inputs[index] = self.constant(inputs[index], dtype)
+            accepted = operator.accepted[position]
+            if accepted is not None and constant.dtype not in accepted:
+                assert constant.dtype is not None
+                raise refused_type(operator, position, constant.dtype)
+        return inputs, None
 
     def _convert_attributes(
         self, operator: OnnxOperator | None, attributes: dict[str, Any]
@@ -363,15 +372,17 @@ class Builder(
             dtype: Element type; by default INT64, FLOAT or BOOL as the numbers are, or the
                 tensor's own.
         """
+        key: Any = None
         if isinstance(value, (int, float)):
-            key: Any = (type(value), repr(value), dtype)
-            known = self._constants.get(key)
-            if known is not None:
-                return known
-            made = self._tensor_constant(self._to_tensor(value, dtype))
-            self._constants[key] = made
-            return made
-        return self._tensor_constant(self._to_tensor(value, dtype))
+            key = (type(value), repr(value), dtype)
+        elif type(value) is list and len(value) <= _SHORT and all(type(v) is int for v in value):
+            key = (*value, dtype)
+        known = self._constants.get(key)
+        if known is None:
+            known = self._tensor_constant(self._to_tensor(value, dtype))
+            if key is not None:
+                self._constants[key] = known
+        return known
 
     @staticmethod
     def _to_tensor(value: Any, dtype: ir.DataType | None) -> torch.Tensor:
@@ -542,6 +553,10 @@ class Builder(
             return [value]
         pieces = self.Split(value, self.sizes(sizes), axis=axis, _outputs=len(sizes))
         return list(pieces)
+
+
+def _is_given(value: Any) -> bool:
+    return value is None or (type(value) not in _LITERALS and isinstance(value, ir.Value))
 
 
 def _constant_name(tensor: torch.Tensor) -> str:

@@ -166,13 +166,19 @@ def expanded(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
     offset = len(sizes) - len(shape)
     target: list[Size] = []
     for position, size in enumerate(sizes):
-        number = op.number(size)
         there = shape[position - offset] if position >= offset else None
-        keeps = number == -1 or (there is not None and there != 1)
+        keeps = op.number(size) == -1 or (there is not None and _is_size(op, there, size))
         target.append(1 if keeps else size)
     if all(size == 1 for size in target) and offset == 0:
         return value
     return op.Expand(value, op.sizes(target))
+
+
+def _is_size(op: Builder, there: int | ir.SymbolicDim, size: Size) -> bool:
+    """Whether a dimension has the size that it is to have; one that is not 1 can have no other."""
+    if isinstance(there, int):
+        return there != 1
+    return not isinstance(size, int) and op.contents(size) == [there]
 
 
 @register(aten.expand_as.default)

@@ -245,8 +245,10 @@ class SubgraphBuilder:
 
 def subgraphs(node: ir.Node) -> list[ir.Graph]:
     """The graphs among a node's attributes."""
+    if not node.attributes:
+        return []
     return [
         attribute.as_graph()
-        for attribute in node.attributes.values()
+        for attribute in node.attributes.data.values()
         if attribute.type == ir.AttributeType.GRAPH
     ]

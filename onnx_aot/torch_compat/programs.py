@@ -11,12 +11,15 @@ from typing import Any
 import torch
 import torch.fx
 
+from onnx_aot.torch_compat.names import private
+
 __all__ = [
     "condition_holds",
     "copy_node",
     "copy_program",
     "functionalized_by_torch",
     "missing_fake_kernels",
+    "set_graph",
     "set_graph_signature",
     "size_conditions",
 ]
@@ -34,12 +37,22 @@ def _copy_graph_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in module.graph.nodes:
         copies[node] = copy_node(graph, node, lambda n: copies[n])
-    duplicate = torch.fx.GraphModule(module, graph)
-    duplicate.meta = dict(module.meta)
+    duplicate = _graph_module(module, graph)
     for name, child in list(duplicate.named_children()):
         if isinstance(child, torch.fx.GraphModule):
             setattr(duplicate, name, _copy_graph_module(child))
     return duplicate
+
+
+def _graph_module(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.fx.GraphModule:
+    """A module with another graph, whose Python source is generated when it is first run.
+
+    Without ``torch.fx._lazy_graph_module`` that is done at once, and takes as long as all passes.
+    """
+    lazy = private("torch.fx._lazy_graph_module", "_LazyGraphModule")
+    made: torch.fx.GraphModule = (lazy or torch.fx.GraphModule)(module, graph)
+    made.meta = dict(module.meta)
+    return made
 
 
 def copy_node(
@@ -84,6 +97,15 @@ def condition_holds(condition: str, names: Mapping[str, Any]) -> bool | None:
         return bool(eval(condition, {"math": math, "torch": torch, **names}))
     except Exception:  # whatever torch writes that cannot be evaluated here
         return None
+
+
+def set_graph(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> None:
+    """Replaces the graph of a program that the caller owns.
+
+    ``ExportedProgram`` has no public way to do this without generating Python source. Without the
+    attribute, a program that writes in place could not be functionalized.
+    """
+    program._graph_module = _graph_module(program.graph_module, graph)
 
 
 def set_graph_signature(program: torch.export.ExportedProgram, signature: Any) -> None:

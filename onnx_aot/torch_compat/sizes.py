@@ -16,6 +16,7 @@ __all__ = [
     "creation_stack",
     "decision_symbols",
     "example_size",
+    "expression_key",
     "is_symbol",
     "new_symbol",
     "observe_decisions",
@@ -36,6 +37,15 @@ def symbolic_expression(value: Any) -> Any:
     """
     node = value.node
     return node.expr if hasattr(node, "expr") else str(node)
+
+
+def expression_key(value: torch.SymInt) -> Any:
+    """Equal for sizes of one program that are one expression; found without working it out.
+
+    Without ``SymNode._expr`` it is the expression itself.
+    """
+    key = getattr(value.node, "_expr", None)
+    return symbolic_expression(value) if key is None else key
 
 
 def example_size(size: Any) -> int | None:

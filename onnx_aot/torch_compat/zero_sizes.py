@@ -106,11 +106,12 @@ _BETWEEN = (
 
 @contextlib.contextmanager
 def observe_zero_ignored(seen: Callable[[bool], None]) -> Iterator[None]:
-    """Calls ``seen(by_user)`` where a capture asks what it answers for sizes above zero only.
+    """Calls ``seen(fixed)`` where a capture asks what it answers for sizes above zero only.
 
     A model asks for the larger or smaller of two sizes, or compares, as in ``n == 0``, which came
-    out the same for all sizes. Torch's operators ask for the larger of a size and 0. What is asked
-    while bytecode is analysed is passed over. Without the methods of ``SymInt`` nothing is seen.
+    out the same for all sizes. Torch's operators ask for the larger of a size and 0; only there,
+    where the answer is another size, ``fixed`` is False. What is asked while bytecode is analysed
+    is passed over. Without the methods of ``SymInt`` nothing is seen.
     """
     originals = {
         name: getattr(torch.SymInt, name)
@@ -120,12 +121,15 @@ def observe_zero_ignored(seen: Callable[[bool], None]) -> Iterator[None]:
 
     def observing(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def larger(self: Any, other: Any) -> Any:
+            result = original(self, other)
             if _may_be_zero(self, other):
                 if _is_asked_by_user(sys._getframe(1)):
                     seen(True)
-                elif other != 1 and _is_answered_above_zero(_LARGER[name], self, other):
-                    seen(False)  # strides are full of max(n, 1), and do not matter
-            return original(self, other)
+                elif name == "__sym_max__" and other == 1:
+                    pass  # strides are full of max(n, 1), and do not matter
+                elif _is_answered_above_zero(_LARGER[name], self, other):
+                    seen(_is_number(result))  # min(n, 1), the size of a diagonal, is 1
+            return result
 
         def compared(self: Any, other: Any) -> Any:
             result = original(self, other)
@@ -160,6 +164,10 @@ def _is_asked_by_user(frame: FrameType | None) -> bool:
     while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
         frame = frame.f_back
     return frame is not None and _package(frame) != "torch"
+
+
+def _is_number(size: Any) -> bool:
+    return isinstance(size, int) or not getattr(symbolic_expression(size), "free_symbols", ())
 
 
 def _is_decided(result: Any) -> bool:

@@ -33,11 +33,15 @@ __all__ = ["call_complex", "complex_translation", "is_complex", "joined", "parte
 Call = Callable[[list[Any]], Any]
 
 
-def is_complex(node: torch.fx.Node) -> bool:
-    """Whether a node takes or gives a complex tensor."""
-    return _holds_complex(node.meta.get("val")) or any(
-        _holds_complex(argument.meta.get("val")) for argument in node.all_input_nodes
-    )
+def is_complex(node: torch.fx.Node, known: dict[torch.fx.Node, bool]) -> bool:
+    """Whether a node takes or gives a complex tensor; ``known`` keeps what nodes give."""
+    for one in (node, *node.all_input_nodes):
+        holds = known.get(one)
+        if holds is None:
+            holds = known[one] = _holds_complex(one.meta.get("val"))
+        if holds:
+            return True
+    return False
 
 
 def _holds_complex(recorded: Any) -> bool:

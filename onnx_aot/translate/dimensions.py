@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot import dtypes
-from onnx_aot.torch_compat import size_function, symbolic_expression
+from onnx_aot.torch_compat import expression_key, size_function, symbolic_expression
 from onnx_aot.translate.expressions import Texts, is_identifier
 
 __all__ = ["Dimensions", "range_of"]
@@ -41,6 +41,7 @@ class Dimensions:
         self._taken = set(names.values())
         self._in_expressions: dict[str, str] = {}
         self._known: dict[Any, Dimension] = {}
+        self._recorded: dict[Any, Dimension] = {}
         self._expressions: dict[str, Any] = {}
         self._smallest: dict[Any, float] = {}
         self._standing_for: dict[Any, Any] = {}
@@ -48,7 +49,15 @@ class Dimensions:
 
     def dimension(self, size: int | torch.SymInt) -> Dimension:
         """One recorded size."""
-        return size if isinstance(size, int) else self.of_expression(symbolic_expression(size))
+        if isinstance(size, int):
+            return size
+        if self._standing_for:
+            return self.of_expression(symbolic_expression(size))
+        key = expression_key(size)
+        known = self._recorded.get(key)
+        if known is None:
+            known = self._recorded[key] = self.of_expression(symbolic_expression(size))
+        return known
 
     def of_expression(self, expression: Any) -> Dimension:
         """A size given as a sympy expression over the capture's symbols."""
@@ -214,12 +223,16 @@ class Dimensions:
     def describe(self, value: ir.Value, recorded: Any) -> None:
         """Gives a value the type and shape that the capture recorded for it."""
         if isinstance(recorded, torch.Tensor):
-            value.type = ir.TensorType(dtypes.to_onnx(recorded.dtype))
-            value.shape = self.shape(recorded.shape)
-        else:
-            dtype = dtypes.of_number(recorded)
-            if dtype is not None:
+            dtype = dtypes.to_onnx(recorded.dtype)
+            if value.dtype != dtype:
                 value.type = ir.TensorType(dtype)
+            dims = tuple(s if type(s) is int else self.dimension(s) for s in recorded.shape)
+            if value.shape is None or value.shape.dims != dims:
+                value.shape = ir.Shape(dims)
+        else:
+            of_number = dtypes.of_number(recorded)
+            if of_number is not None:
+                value.type = ir.TensorType(of_number)
                 value.shape = ir.Shape([])
 
 

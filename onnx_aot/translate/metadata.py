@@ -33,6 +33,7 @@ from onnx_aot.metadata_keys import (
     STATE,
 )
 from onnx_aot.ops.subgraphs import subgraphs
+from onnx_aot.translate.fx_text import FxText
 from onnx_aot.translate.provenance import stack_trace, target_name
 from onnx_aot.translate.trace_paths import as_imported
 
@@ -62,6 +63,8 @@ class Metadata:
         self._files: dict[str, str] = {}
         self._traces: dict[str, str] = {}  # of lines that run many times there is one text
         self._class_names: dict[Any, str] = {}
+        self._modules: dict[Any, tuple[str, str, str]] = {}
+        self._text = FxText()
         self._around: tuple[torch.fx.Node, ...] = ()
 
     def stamp(self, nodes: Iterable[ir.Node], fx_node: torch.fx.Node) -> None:
@@ -88,10 +91,30 @@ class Metadata:
             self._around = before
 
     def _properties(self, fx_node: torch.fx.Node) -> dict[str, str]:
+        stack = tuple((fx_node.meta.get("nn_module_stack") or {}).values())
+        around = self._modules.get(stack) if not self._around else None
+        if around is None:
+            around = self._scopes_around(fx_node, stack)
+            if not self._around:
+                self._modules[stack] = around
+        called = target_name(fx_node.target)
+        properties = {
+            NAMESPACE: f"{around[0]}{fx_node.name}: {called}",
+            CLASS_HIERARCHY: f"[{around[1]}{called!r}]",
+            NAME_SCOPES: f"[{around[2]}{fx_node.name!r}]",
+        }
+        if self._level == "full":
+            properties[CAPTURED_NODE] = self._text.of(fx_node)
+            properties["pkg.torch.onnx.stack_trace"] = self._relative(stack_trace(fx_node))
+        return properties
+
+    def _scopes_around(self, fx_node: torch.fx.Node, stack: Sequence[Any]) -> tuple[str, str, str]:
+        """The modules around a node as its namespace, classes and scopes begin."""
         scopes = []
         classes = []
-        outermost = self._around[0] if self._around else fx_node
-        for scope, class_ in (outermost.meta.get("nn_module_stack") or {}).values():
+        if self._around:
+            stack = tuple((self._around[0].meta.get("nn_module_stack") or {}).values())
+        for scope, class_ in stack:
             scopes.append(scope)
             classes.append(self._class_name(class_))
         for caller in self._around:
@@ -99,18 +122,8 @@ class Metadata:
             classes.append(str(caller.target))
         if self._around:
             self._add_inner(fx_node, scopes, classes)
-        scopes.append(fx_node.name)
-        classes.append(target_name(fx_node.target))
-        namespace = "/".join(f"{s}: {c}" for s, c in zip(scopes, classes, strict=True))
-        properties = {
-            NAMESPACE: namespace,
-            CLASS_HIERARCHY: repr(classes),
-            NAME_SCOPES: repr(scopes),
-        }
-        if self._level == "full":
-            properties[CAPTURED_NODE] = str(fx_node.format_node())
-            properties["pkg.torch.onnx.stack_trace"] = self._relative(stack_trace(fx_node))
-        return properties
+        namespace = "".join(f"{s}: {c}/" for s, c in zip(scopes, classes, strict=True))
+        return namespace, "".join(f"{c!r}, " for c in classes), "".join(f"{s!r}, " for s in scopes)
 
     def _add_inner(self, fx_node: torch.fx.Node, scopes: list[str], classes: list[str]) -> None:
         """Modules that a body calls; their recorded names begin with where it was traced."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import types
@@ -9,6 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.fx
+
+from onnx_aot.torch_compat import OpOverload
 
 __all__ = ["Location", "location", "stack_trace", "target_name"]
 
@@ -42,7 +45,10 @@ def target_name(target: Any) -> str:
     """
     if isinstance(target, types.FunctionType):
         return f"{target.__module__}.{target.__qualname__}"
-    return str(target)
+    return _operator_name(target) if isinstance(target, OpOverload) else str(target)
+
+
+_operator_name = functools.cache(str)
 
 
 def stack_trace(node: torch.fx.Node) -> str:

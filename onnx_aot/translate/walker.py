@@ -110,6 +110,7 @@ class Walker:
         self._stamped = 0
         self._decomposer = Decomposer()
         self._plans: dict[Any, tuple[Plan, ...]] = {}
+        self._complex: dict[torch.fx.Node, bool] = {}
         self._unsupported = unsupported
         self._decompose = decompose
         self._kept: set[torch.fx.Node] = set()  # nodes of operators without a translation
@@ -146,7 +147,7 @@ class Walker:
         if node.target == FUNCTIONALIZED:
             target = original_call(node).target
             return [] if self._plans_of(target) else [target]
-        if self._plans_for(node, _is_complex(node)):
+        if self._plans_for(node, self._is_complex(node)):
             return []
         if node.target == FUNCTIONALIZED_BY_TORCH:
             return [node.args[0]]
@@ -171,6 +172,10 @@ class Walker:
             candidates = find_candidates(self._table, target, self.op.opset)
             plans = self._plans[target] = tuple(map(_plan, candidates))
         return plans
+
+    def _is_complex(self, node: torch.fx.Node) -> bool:
+        """Whether a node needs a translation for complex numbers; functions it is given do not."""
+        return is_complex(node, self._complex) and not isinstance(node.target, HigherOrderOperator)
 
     def _plans_for(self, node: torch.fx.Node, complex_: bool) -> tuple[Plan, ...]:
         """The table's entries for a node: of complex numbers where it takes or gives one."""
@@ -280,7 +285,7 @@ class Walker:
             return self._emit_custom_write(node)
         if node in self._kept:
             return self._emit_kept(node.target, node.args, node.kwargs, node.meta["val"])
-        complex_ = _is_complex(node)
+        complex_ = self._is_complex(node)
         plans = self._plans_for(node, complex_)
         refused: NoCandidateError | None = None
         if plans:
@@ -481,11 +486,6 @@ class Walker:
 def _plan(translation: Translation) -> Plan:
     names = tuple(argument.name for argument in translation.arguments or ())
     return Plan(translation, names, promotes(translation.target))
-
-
-def _is_complex(node: torch.fx.Node) -> bool:
-    """Whether a node needs a translation for complex numbers; functions among arguments do not."""
-    return not isinstance(node.target, HigherOrderOperator) and is_complex(node)
 
 
 def _recorded(argument: Any) -> Any:

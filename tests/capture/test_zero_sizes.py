@@ -22,6 +22,7 @@ ANSWERS: dict[str, Callable[[Tensor], Any]] = {
     "min": lambda x: x.sum() + min(x.shape[0], 1),
     "max of a difference": lambda x: x.sum() + max(x.shape[0] - 1, 0),
     "the size of a slice": lambda x: torch.ones(x[1:].shape[0] + 1),
+    "the size of a diagonal": lambda x: torch.ones(x[:, :1].diagonal().shape[0] + 1),
     "a start that may be the first": lambda x: torch.ones(torch.ones(4)[-x.shape[0] :].shape[0]),
 }
 

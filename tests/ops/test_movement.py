@@ -215,6 +215,12 @@ EXPANSIONS = [
         sizes=NONE_N + NONE_M,
         name="adds a size",
     ),
+    Row(
+        aten.expand.default,
+        (floats("n", 4),),
+        call=lambda x: x[:3:3].expand(3, -1),
+        name="what is 1 at every size",
+    ),
     Row(aten.expand_as.default, (floats("n", 1), floats(2, "n", "m")), sizes=NONE_N),
     Row(aten.expand_as.default, (floats("n", 3), ints("n", 3)), name="nothing"),
     Row(aten.expand_as.default, (floats(), floats("n", 3)), name="rank0"),

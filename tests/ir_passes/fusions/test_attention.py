@@ -175,6 +175,28 @@ def cached(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
     return together(F.scaled_dot_product_attention(q, repeated(k), repeated(v))), k, v
 
 
+def appended(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+    """Keys and values of before, and new ones behind them."""
+    keys = torch.cat([heads(k), heads(k) + 1], 2)
+    values = torch.cat([heads(v), heads(v) * 2], dim=-2)
+    mask = torch.cat([keep, keep.logical_not()], 1)[:, None, None]
+    y = F.scaled_dot_product_attention(heads(q), repeated(keys), repeated(values), attn_mask=mask)
+    return y, keys, values
+
+
+def appended_without_mask(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+    keys = torch.cat([heads(k), heads(k) + 1], 2)
+    values = torch.cat([heads(v), heads(v) * 2], dim=-2)
+    return F.scaled_dot_product_attention(heads(q), repeated(keys), repeated(values))
+
+
+def keys_read(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+    keys = torch.cat([heads(k), heads(k) + 1], 2)
+    values = torch.cat([heads(v), heads(v) * 2], dim=-2)
+    y = F.scaled_dot_product_attention(heads(q), repeated(keys), repeated(values))
+    return y, keys * 2
+
+
 def weights_read(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
     q, k, v = heads(q), repeated(heads(k)), repeated(heads(v))
     weights = (q @ k.transpose(-1, -2)).softmax(-1)
@@ -207,6 +229,13 @@ SPECIAL = [
     Row("cached", cached, projected, {"rotated_halves": 2, "grouped_attention": 1}, {"Split": 2}),
     Row("cached, 23", cached, projected, {"rotary_embedding": 2, "attention_of_heads": 1},
         {"RotaryEmbedding": 2, "Attention": 1}, opset=23),
+    Row("appended", appended, projected, {}, {"Softmax": 1}),
+    Row("appended, 23", appended, projected, {"attention_of_heads": 1, "attention_cache": 1},
+        {"Attention": 1}, opset=23),
+    Row("appended without mask, 23", appended_without_mask, projected,
+        {"attention_of_heads": 1, "attention_cache": 1}, {"Attention": 1, "Concat": 0}, opset=23),
+    Row("keys read, 23", keys_read, projected, {"attention_of_heads": 1}, {"Attention": 1},
+        opset=23),
     Row("weights read", weights_read, projected, {}, {"Softmax": 1}),
     Row("weights read, 23", weights_read, projected, {}, {"Softmax": 1}, opset=23),
     Row("over rows, 23", over_rows, projected, {}, {"Softmax": 1}, opset=23),

@@ -32,6 +32,7 @@ from onnx_aot.program.weights import (
     as_fed,
     as_held,
     fitting_weights,
+    is_absent,
     weights_by_target,
 )
 
@@ -436,6 +437,13 @@ class ONNXProgram:
         no values it is that of the file without them.
         """
         return model_hash(self.model)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether all weights have values, which a model without weights gets later."""
+        fed = (*self.weights.values(), *self.state.values())
+        held = (value.const_value for value in self.model.graph.initializers.values())
+        return not any(map(is_absent, (*fed, *held)))
 
     def names(self) -> NameTable:
         """What parameters and values of the PyTorch module are called in the graph, and back."""

@@ -10,6 +10,7 @@ from typing import Any
 import onnxruntime
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import onnx_aot
 from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning, SaveError
@@ -231,6 +232,29 @@ def test_weights_that_are_inputs(tmp_path: Path) -> None:
     program.weights["linear.weight"].zero_()  # it is no part of the file
     program.apply_weights(tmp_path)
     torch.testing.assert_close(program(X)[0], net(X), rtol=1e-4, atol=1e-5)
+
+
+def test_what_needs_values_is_left_out(tmp_path: Path) -> None:
+    with onnx_aot.enable_fake_mode():
+        net = Net().eval()
+    with pytest.warns(
+        OnnxExporterWarning, match="was not verified: it was exported without the va"
+    ):
+        program = onnx_aot.export(net, (X,), verify=True, report=True, artifacts_dir=tmp_path)
+    assert not program.has_values
+    with pytest.raises(SaveError, match="no values yet"):
+        program(X)
+    program.apply_weights(real().state_dict())
+    assert program.has_values
+
+
+def test_a_model_in_torchs_own_fake_mode() -> None:
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)).eval()
+    program = onnx_aot.export(net, (torch.ones(2, 3),))
+    other = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)).eval()
+    program.apply_weights(other.state_dict())
+    torch.testing.assert_close(program(torch.ones(2, 3))[0], other(torch.ones(2, 3)))
 
 
 def test_a_model_on_the_meta_device() -> None:

@@ -126,7 +126,7 @@ def old_data_files(path: str) -> list[str]:
     }
     found = [os.path.join(folder, file) for file in sorted(present & referred)]
     ours = [file for file in found if not file.endswith(".safetensors") or _is_ours(file)]
-    indexes = {index_of(file) for file in ours if file.endswith(".safetensors")}
+    indexes = {index_of(file) for file in ours if re.search(r"-of-\d{5}\.safetensors$", file)}
     return [*ours, *sorted(indexes)]
 
 

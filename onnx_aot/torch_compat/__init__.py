@@ -18,8 +18,8 @@ from onnx_aot.torch_compat.captures import (
     without_log_file,
 )
 from onnx_aot.torch_compat.fake_kernels import (
+    Results,
     ShapeRule,
-    contiguous_like,
     faster_shapes,
     meta_tensors_on,
 )
@@ -79,11 +79,11 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
+    "Results",
     "ShapeRule",
     "auto_functionalized",
     "cheap_recompilation",
     "condition_holds",
-    "contiguous_like",
     "copy_node",
     "copy_program",
     "creation_stack",

@@ -8,16 +8,84 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from onnx_aot.torch_compat.names import private
+from onnx_aot.torch_compat.sizes import expression_key
 
-__all__ = ["ShapeRule", "contiguous_like", "faster_shapes", "meta_tensors_on"]
+__all__ = ["Results", "ShapeRule", "faster_shapes", "meta_tensors_on"]
 
 ShapeRule = Callable[..., Any]
 """``rule(new, *args, **kwargs)`` gives an operator's results, or None for torch to work them out.
 
-``new(shape, like)`` makes a contiguous result of a tensor's dtype and device.
+``new`` is a ``Results``.
 """
+
+
+class Results:
+    """Makes the results of operators, and tells what is known of operands."""
+
+    def __init__(self) -> None:
+        self.mode: Any = None
+        self._layouts: Any = WeakIdKeyDictionary()  # and whether they are contiguous, by tensor
+        self._fake = private("torch._subclasses.fake_tensor", "FakeTensor")
+        self._in_kernel = private("torch._subclasses.fake_tensor", "in_kernel_invocation_manager")
+        self._test = private("torch._prims_common", "is_contiguous_for_memory_format_or_false")
+
+    def __call__(self, shape: Sequence[Any], like: torch.Tensor) -> torch.Tensor:
+        """A contiguous tensor of its own, of another's dtype and device."""
+        meta = torch.empty(shape, dtype=like.dtype, device="meta")
+        made: torch.Tensor = self._fake(self.mode, meta, device=like.device)
+        self._layouts[made] = layout_of(made), True
+        return made
+
+    def view(
+        self,
+        tensor: torch.Tensor,
+        sizes: Sequence[Any],
+        strides: Sequence[Any],
+        offset: Any = None,
+        contiguous: bool = False,
+    ) -> torch.Tensor | None:
+        """Other sizes and strides of a tensor's memory; None where torch has to make it.
+
+        Args:
+            tensor: What it is a view of.
+            sizes: Of the view.
+            strides: Of the view.
+            offset: Of its first element in the memory; by default the tensor's own.
+            contiguous: Whether these strides are those of a contiguous tensor.
+        """
+        if self._in_kernel is None or tensor.layout != torch.strided or tensor.dtype.is_complex:
+            return None
+        with self._in_kernel(self.mode):
+            meta = torch.ops.aten.as_strided.default(tensor, sizes, strides, offset)
+        made: torch.Tensor = self._fake(self.mode, meta, device=tensor.device)
+        if contiguous:
+            self._layouts[made] = layout_of(made), True
+        return made
+
+    def is_contiguous(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is contiguous for all sizes; without torch's test, it is not known."""
+        layout = layout_of(tensor)
+        if all(type(size) is int for size in layout):
+            return tensor.is_contiguous()
+        known = self._layouts.get(tensor)
+        if known is not None and known[0] == layout:
+            return bool(known[1])
+        test = self._test
+        found = test is not None and test(tensor, memory_format=torch.contiguous_format)
+        self._layouts[tensor] = layout, bool(found)
+        return bool(found)
+
+
+def layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Equal for equal sizes and strides; cheaper than to compare them, which is to decide."""
+    return tuple(
+        size if type(size) is int else expression_key(size)
+        for size in (*tensor.shape, *tensor.stride())
+    )
+
 
 _CACHED = (
     "aten._fft",
@@ -43,16 +111,13 @@ def faster_shapes(rules: Mapping[Any, ShapeRule]) -> Iterator[None]:
     mode_type = private("torch._subclasses.fake_tensor", "FakeTensorMode")
     cached = getattr(mode_type, "_cached_dispatch_impl", None)
     before = dict(table)
+    new = Results()
 
     def kernel(operator: Any, rule: ShapeRule) -> Callable[..., Any]:
         usual = before.get(operator)
 
         def results(mode: Any, *args: Any, **kwargs: Any) -> Any:
-            def new(shape: Sequence[Any], like: torch.Tensor) -> torch.Tensor:
-                return fake(  # type: ignore[no-any-return]
-                    mode, torch.empty(shape, dtype=like.dtype, device="meta"), device=like.device
-                )
-
+            new.mode = mode
             found = rule(new, *args, **kwargs)
             if found is not None:
                 return found
@@ -85,12 +150,6 @@ def faster_shapes(rules: Mapping[Any, ShapeRule]) -> Iterator[None]:
         table.update(before)
         if cached is not None:
             mode_type._cached_dispatch_impl = cached
-
-
-def contiguous_like(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is contiguous for all sizes; without torch's function, it is not known."""
-    test = private("torch._prims_common", "is_contiguous_for_memory_format_or_false")
-    return test is not None and bool(test(tensor, memory_format=torch.contiguous_format))
 
 
 @contextlib.contextmanager

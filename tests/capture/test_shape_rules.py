@@ -81,6 +81,89 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "linear": (nn.Linear(5, 6), (X,)),
     "linear without bias": (nn.Linear(5, 6, bias=False), (X,)),
     "addmm": (lambda x: torch.addmm(torch.ones(1), x[0, 0], torch.ones(5, 2)), (X,)),
+    "views": (
+        lambda x: (
+            x.view(-1),
+            x.view(x.shape[0], -1),
+            x.view(-1, x.shape[2], 5),
+            x.view(x.shape[0], 3, -1, 1, 5),
+            x.view(x.shape[0], 1, 3, x.shape[2] * 5),
+            x.view(-1, 15),
+            x.flatten(1, 2).unflatten(1, (3, -1)),
+            (x @ torch.ones(5, 4)).view(x.shape[0], -1, 2, 2),
+        ),
+        (X,),
+    ),
+    "views of transposed": (
+        lambda x: (
+            x.transpose(0, 1).view(3, x.shape[0], x.shape[2], 1, 5),
+            x.transpose(0, 1).view(3, x.shape[0], -1),
+            x.transpose(1, 3).unflatten(1, (5, 1)).view(x.shape[0], 1, 5, 1, x.shape[2], 3),
+            x[:, :, :, ::2].view(1, x.shape[0], 3, x.shape[2], 3),
+            x[..., :1].view(x.shape[0], 3, x.shape[2]),
+        ),
+        (X,),
+    ),
+    "permuted": (
+        lambda x: (
+            x.permute(2, 0, -1, 1),
+            x.mT,
+            x.transpose(-1, 0),
+            x[0, 0].t(),
+            x.mean((1, 2)).t(),
+        ),
+        (X,),
+    ),
+    "unsqueezed": (
+        lambda x: (x[None], x[:, None], x.unsqueeze(-1), x.unsqueeze(3), x[None].squeeze(0)),
+        (X,),
+    ),
+    "squeezed": (lambda x: (x.squeeze(1), x[:, :1].squeeze(1), x.squeeze(0)), (X,)),
+    "selected": (lambda x: (x[:, 1], x[:, -1], x[..., 2] + 1, x[0], x.mT[:, 1, 0]), (X,)),
+    "sliced": (
+        lambda x: (x[:, 1:], x[:, 5:], x[:, 2:1], x[:, -9:2], x[:, :-1, :], x[..., 1::3], x[1:]),
+        (X,),
+    ),
+    "expanded": (
+        lambda x: (
+            x[:, :1].expand(-1, 4, -1, -1),
+            x[:, :1].expand(x.shape[0], 0, -1, 5),
+            x.expand(2, -1, -1, -1, -1),
+            x[..., :1].mT.expand(-1, -1, 7, x.shape[2]),
+            x.mean(0, keepdim=True).expand(x.shape[0], -1, -1, -1),
+        ),
+        (X,),
+    ),
+    "of two": (
+        lambda x: (
+            x + x,
+            x - x[0],
+            x * x.mean(3, keepdim=True),
+            x[0] / x,
+            torch.sub(x, torch.ones(5), alpha=3),
+            x[:, :1] + torch.ones(2, 1, 1, 1, 5),
+            x.mean(3, keepdim=True) * x.mean((2, 3), keepdim=True),
+            x + torch.ones(()),
+        ),
+        (X,),
+    ),
+    "of one and a number": (lambda x: (x + 1, x * 2.5, 3 - x, x / True, x.mT - 1), (X,)),
+    "of two types": (lambda x: (x + x.double(), x.long() * x, x.long() + 1, x.half() * x), (X,)),
+    "of two transposed": (
+        lambda x: (
+            x.transpose(1, 2) * torch.ones(5),
+            x.transpose(1, 2) + x.transpose(1, 2),
+            x.transpose(1, 2) * x.permute(0, 2, 1, 3).contiguous(),
+            x.mT + x.mT.mean(1, keepdim=True),
+            x[:, :1].mT * 2 + x[:, :1].mT,
+            x + x.permute(0, 2, 1, 3).contiguous().transpose(1, 2),
+        ),
+        (X,),
+    ),
+    "negative": (
+        lambda x: (-x, -x.transpose(1, 2), -x[..., 2:], -x.transpose(1, 2)[..., :3], -x.long()),
+        (X,),
+    ),
     "addmm of a matrix": (
         lambda x: torch.addmm(x[0, 0], x[0, 0], torch.ones(5, 5), beta=2, alpha=3),
         (X,),
@@ -103,12 +186,23 @@ def test_what_torch_works_out(function: Callable[..., Any], args: tuple[Tensor, 
         lambda x: torch.addmm(torch.ones(2), x[0, 0], torch.ones(4, 2)),
         lambda x: F.batch_norm(x, torch.ones(4), torch.ones(3)),
         lambda x: x.mean(7),
+        lambda x: x.view(x.shape[0], 4, -1, 7),
+        lambda x: x.view(-1, -1),
+        lambda x: x.transpose(1, 3).view(-1),
+        lambda x: x.permute(0, 1, 2),
+        lambda x: x.permute(0, 1, 2, 2),
+        lambda x: x.transpose(0, 4),
+        lambda x: x.unsqueeze(5),
+        lambda x: x.select(1, 3),
+        lambda x: x[:, :, :, None].squeeze(7),
+        lambda x: x.expand(-1, 4, -1, -1),
+        lambda x: x + torch.ones(4),
         lambda x: F.hardtanh(x.bool()),
     ],
 )
 def test_what_torch_refuses(function: Callable[..., Any]) -> None:
     for dynamic in (True, False):
-        with pytest.raises((RuntimeError, IndexError)):
+        with pytest.raises((RuntimeError, IndexError, ValueError)):
             recorded(function, (X,), dynamic)
 
 

@@ -74,7 +74,14 @@ def bench(session: nox.Session) -> None:
     """
     _install(session, "dev", "bench")
     with tempfile.TemporaryDirectory() as files:  # what is exported once serves the later ones
-        for name in ("export_time", "scaling", "memory", "graph_size", "latency"):
+        for name in (
+            "export_time",
+            "scaling",
+            "memory",
+            "big_model",
+            "graph_size",
+            "latency",
+        ):
             module = f"benchmarks.{name}"
             session.run("python", "-m", module, "--files", files, *session.posargs)
 
@@ -106,12 +113,14 @@ def _random_programs(session: nox.Session, *arguments: str) -> None:
 def conformance(session: nox.Session) -> None:
     """Export and compare PyTorch's operator database; writes conformance/results. Takes long.
 
-    Without arguments random programs come first. Arguments go to ``python -m conformance``:
-    ``--match sort``, ``--exporter torch``.
+    Without arguments random programs and killed saves come first. Arguments go to
+    ``python -m conformance``: ``--match sort``, ``--exporter torch``.
     """
     _install(session, "dev")
     if not session.posargs:
         _random_programs(session)
+        crashes = ("python", "-m", "pytest", "tests/program/test_crashes.py")
+        session.run(*crashes, env={"ONNX_AOT_KILLS": "100"})
     name = "torch_onnx" if "torch" in session.posargs else "onnx_aot"
     output = f"conformance/results/{name}.json"
     for group in ((), ("--dynamic",), ("--modules",)):

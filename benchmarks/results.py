@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["BENCHMARKS", "PAGE", "ROOT", "machine", "page", "read_json", "write_json", "write_page"]
 
-BENCHMARKS = ("export_time", "scaling", "memory", "graph_size", "latency")
+BENCHMARKS = ("export_time", "scaling", "memory", "big_model", "graph_size", "latency")
 """The scripts, in the order in which they run; each has ``BENCHMARK`` and ``render``."""
 
 ROOT = Path(__file__).parent.parent

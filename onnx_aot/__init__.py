@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onnx_aot.capture.fake_weights import enable_fake_mode
 from onnx_aot.capture.tracing import is_in_onnx_export
 from onnx_aot.errors import OnnxExporterError, OnnxExporterWarning
 from onnx_aot.export import export
@@ -18,6 +19,7 @@ __all__ = [
     "OnnxExporterError",
     "OnnxExporterWarning",
     "__version__",
+    "enable_fake_mode",
     "errors",
     "export",
     "is_in_onnx_export",

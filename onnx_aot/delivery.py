@@ -275,9 +275,16 @@ def note_unsupported(record: ExportRecord, model: ir.Model, options: Options) ->
 
 
 def note_not_verified(record: ExportRecord, program: ONNXProgram) -> bool:
-    """Whether the model has operators that ONNX Runtime does not have by itself; says so."""
+    """Whether it cannot run: operators that ONNX Runtime lacks, weights without values; says so."""
     from onnx_aot.program.foreign import foreign_operators
 
+    if not program.has_values:
+        note(
+            record,
+            "the model was not verified: it was exported without the values of its weights. "
+            "Compare it after apply_weights",
+        )
+        return True
     foreign = foreign_operators(program.model)
     if foreign:
         note(

@@ -54,7 +54,7 @@ def export(
     output_names: Sequence[str] | None = None,
     opset_version: int | None = None,
     dynamo: bool = True,
-    external_data: bool | Literal["auto"] | None = "auto",
+    external_data: bool | Literal["auto", "safetensors"] | None = "auto",
     dynamic_shapes: dict[str, Any] | tuple[Any, ...] | list[Any] | str | None = None,
     custom_translation_table: Mapping[Any, Any] | None = None,
     custom_opsets: Mapping[str, int] | None = None,
@@ -103,7 +103,7 @@ def export(
         opset_version: ONNX operator set, 17 to 25; 20 by default.
         dynamo: Accepted for compatibility; False warns, because there is one exporter.
         external_data: ``"auto"``: weights go to ``<f>.data`` when they exceed 1.5 GB; True: always;
-            False: never.
+            False: never; ``"safetensors"``: to ``<f>.safetensors`` in that format.
         dynamic_shapes: Which dimensions vary: per argument ``{axis: dimension}``, nested as the
             inputs are, keyed by parameter name, name in ``input_names`` or flattened name, or in
             order. A dimension is a string, which names it, a ``torch.export.Dim``, ``Dim.AUTO`` or
@@ -140,7 +140,8 @@ def export(
             ``{name: [axes]}`` with names from ``input_names``; names of outputs are ignored.
         metadata: ``"full"``; ``"light"`` without FX nodes and stack traces; ``"none"``: nothing on
             nodes and the graph.
-        stack_trace_root: Folder that stack traces name files relative to; None: absolute paths.
+        stack_trace_root: Folder that stack traces name files relative to; None: the folders that
+            Python imports from, so that models are the same on every machine.
         seed: Gives every random node a seed of its own derived from this one, so that each new
             session draws the same numbers. None: the runtime chooses.
         on_specialized: What happens when the model fixes a dimension that was asked to be dynamic,
@@ -207,17 +208,19 @@ def export(
     )
     check_retired(retired, list(export.__kwdefaults__ or ()))
     check_options(options)
-    check_choice("external_data", external_data, ("auto", True, False, None))
+    check_choice("external_data", external_data, ("auto", True, False, "safetensors", None))
     if not dynamo:
         warn("dynamo=False has no effect: there is one exporter, which captures with torch.export")
     if f is not None:
         from onnx_aot.program.atomic import check_destination
 
         check_destination(f)
+    from onnx_aot.capture.fake_weights import parameters_kept
+
     record = new_record(model, options)
     program: ONNXProgram | None = None
     try:
-        with progress(verbose), profiled(profile, record), collection_paused():
+        with progress(verbose), profiled(profile, record), collection_paused(), parameters_kept():
             program, reference = _build(model, args, kwargs, options, record)
             if dump_exported_program:
                 dump_program(program, artifacts_dir, record)

@@ -22,6 +22,7 @@ from onnx_aot.capture.decisions import (
 )
 from onnx_aot.capture.explanations import Explanation, explain, page
 from onnx_aot.capture.fake_quantization import fix_switches, observing
+from onnx_aot.capture.fake_weights import weights_in_place
 from onnx_aot.capture.inputs import Inputs, name_collected
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
@@ -262,6 +263,7 @@ def _prepared(
         torch_compat.keep_frames_of(model.module.forward),
         scripted_children_replaced(model.module),
         preserved_state(model.module),
+        weights_in_place(model.module, (model.inputs.args, model.inputs.kwargs)),
         observed(model.module, strict),
     ):
         fix_switches(model.module)

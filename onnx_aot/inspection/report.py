@@ -109,7 +109,8 @@ def _contents(program: Any) -> str:
     size = sum(tensor.nbytes for tensor in initializers if tensor is not None)
     summary = (
         f"Opset {model.opset_imports.get('')}, IR version {model.ir_version}, "
-        f"{len(model.graph)} nodes, {len(initializers)} initializers of {size:,} bytes."
+        f"{len(model.graph)} nodes, {len(initializers)} initializers of {size:,} bytes. "
+        f"SHA-256 `{program.hash}` of the model as one file."
     )
     return (
         "## The ONNX model\n\n" + summary + "\n\n" + _table(("Node", "Count"), counts.most_common())

@@ -55,7 +55,8 @@ def contents_of(value: ir.Value) -> torch.Tensor:
         ValueError: It is not in memory.
     """
     tensor = value.const_value
-    found = tensor.torch() if isinstance(tensor, FoldedTensor) else in_memory(tensor)
+    compute = getattr(tensor, "torch", None)  # of folded ones, and of those that are cast
+    found = in_memory(tensor) if compute is None else compute()
     if found is None:
         raise ValueError(f"the weight {value.name} has no contents that are in memory")
     return found

@@ -7,6 +7,8 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from onnx_aot.torch_compat import FakeTensor
+
 __all__ = ["share_initializers"]
 
 
@@ -47,7 +49,7 @@ def _memory(value: ir.Value) -> Any:
     tensor = getattr(value.const_value, "raw", None)
     if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
         return None
-    if tensor.layout != torch.strided or tensor.is_meta:
+    if tensor.layout != torch.strided or tensor.is_meta or isinstance(tensor, FakeTensor):
         return None
     pointer = tensor.data_ptr()
     if pointer == 0:

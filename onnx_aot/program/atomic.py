@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from onnx_aot.errors import InvalidOptionError, SaveError
 
-__all__ = ["check_destination", "written_beside"]
+__all__ = ["check_destination", "refuse_full_disk", "written_beside", "written_together"]
 
 
 def check_destination(destination: Any) -> None:
@@ -34,25 +35,121 @@ def check_destination(destination: Any) -> None:
         raise SaveError(f"cannot save to {destination}: there is no folder {folder}; create it")
 
 
+def refuse_full_disk(path: str, size: int) -> None:
+    """What does not fit is refused before anything is written.
+
+    Args:
+        path: Where a file is to be.
+        size: Bytes that are to be written beside it.
+
+    Raises:
+        SaveError: The disk has less free space.
+    """
+    try:
+        free = shutil.disk_usage(os.path.dirname(path)).free
+    except OSError:  # some file systems do not say; writing will tell
+        return
+    if size > free:
+        raise SaveError(
+            f"the model takes {size / 1e9:.2f} GB and {os.path.dirname(path)} has "
+            f"{free / 1e9:.2f} GB free; nothing was written. Make room, or save somewhere else"
+        )
+
+
 @contextlib.contextmanager
 def written_beside(path: str) -> Iterator[BinaryIO]:
-    """Opens a new file next to ``path`` that takes its place when the block ends without an error.
+    """One file of ``written_together``."""
+    with written_together([path]) as (file,):
+        yield file
 
-    After an error the new file is removed and ``path`` is as it was. A process that is killed in
-    between leaves ``path`` as it was. Links are followed, permissions of an existing file are kept.
+
+@contextlib.contextmanager
+def written_together(paths: Sequence[str]) -> Iterator[list[BinaryIO]]:
+    """Opens a new file for each path; these take their places when the block ends without an error.
+
+    They do so in order, the one that refers to the others last. After an error there is nothing
+    new and every path is as it was; so it is when the process is killed, and where the file system
+    has files without names, as on Linux most have, nothing else is left either. What replaces a
+    file is on the disk before it does, so that a loss of power loses neither. Links are followed,
+    permissions of existing files are kept.
     """
-    target = os.path.realpath(path)
-    folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(temporary, flags, 0o666)
+    pending: list[_Pending] = []
     try:
-        with open(descriptor, "wb") as file:
-            yield file
-        with contextlib.suppress(FileNotFoundError):
-            os.chmod(temporary, os.stat(target).st_mode & 0o7777)
-        os.replace(temporary, target)
+        for path in map(os.path.realpath, paths):
+            pending.append(_Pending(path))  # noqa: PERF401 (those before it are undone)
+        yield [one.file for one in pending]
+        for one in pending:
+            one.file.flush()
+        if any(one.replaces for one in pending):
+            for one in pending:
+                os.fsync(one.file.fileno())
+        for one in pending:
+            one.take_place()
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        for one in pending:
+            one.undo()
         raise
+    finally:
+        for one in pending:
+            one.close()
+
+
+class _Pending:
+    """A file that is being written and not yet at its path."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.replaces = os.path.lexists(target)
+        self._in_place = False
+        folder, name = os.path.split(target)
+        self._temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
+        descriptor = _without_name(folder)
+        self._is_nameless = descriptor is not None
+        if descriptor is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            descriptor = os.open(self._temporary, flags, 0o666)
+        self.file: BinaryIO = open(descriptor, "wb")  # noqa: SIM115
+
+    def take_place(self) -> None:
+        if self._is_nameless:
+            _give_name(self.file.fileno(), self._temporary)
+            self._is_nameless = False
+        if self.replaces:
+            with contextlib.suppress(FileNotFoundError):
+                os.chmod(self._temporary, os.stat(self.target).st_mode & 0o7777)
+        if os.name == "nt":  # an open file cannot be renamed there
+            self.file.close()
+        os.replace(self._temporary, self.target)
+        self._in_place = True
+
+    def undo(self) -> None:
+        """Removes what was written, unless something else was there that it has replaced."""
+        self.close()
+        leftover = self.target if self._in_place and not self.replaces else self._temporary
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(leftover)
+
+    def close(self) -> None:
+        """What the buffer holds after an error is not wanted any more, so it may fail to go out."""
+        with contextlib.suppress(OSError):
+            self.file.close()
+
+
+def _without_name(folder: str) -> int | None:
+    """A file that no folder lists, which is gone when it is closed; None where there are none."""
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None or not os.path.isdir("/proc/self/fd"):
+        return None
+    try:
+        return os.open(folder, flag | os.O_WRONLY, 0o666)
+    except OSError:  # the file system has none
+        return None
+
+
+def _give_name(descriptor: int, path: str) -> None:
+    folder, name = os.path.split(path)
+    opened = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:  # with a descriptor of the folder, os.link follows the link in /proc to the file
+        os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=opened)
+    finally:
+        os.close(opened)

@@ -10,7 +10,7 @@ import torch
 
 from onnx_aot.errors import InferenceError
 from onnx_aot.metadata_keys import STATE
-from onnx_aot.torch_compat import FakeTensor
+from onnx_aot.program.weights import is_absent
 
 __all__ = ["fed_values", "new_state"]
 
@@ -32,7 +32,7 @@ def fed_values(
     for value in inputs:
         name = str(value.name)
         tensor = given.get(name, held[name])
-        if isinstance(tensor, FakeTensor) or getattr(tensor, "is_meta", False):
+        if is_absent(tensor):
             raise InferenceError(
                 f"input {name} has no values yet: the model was exported from a module without "
                 f"them. Call apply_weights(state_dict), or give {name} in the call"

@@ -13,19 +13,28 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnx
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 
 from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
 from onnx_aot.program.arguments import argument_names, graph_inputs
+from onnx_aot.program.checkpoints import read_checkpoint
 from onnx_aot.program.held import fed_values, new_state
 from onnx_aot.program.serialize import (
     EXTERNAL_THRESHOLD,
     ExternalData,
     model_bytes,
+    model_hash,
     save_model,
     weights_of,
 )
-from onnx_aot.program.weights import fitting_weights, real_parts, weights_by_target
+from onnx_aot.program.summary import NameTable, ValueSummary, name_table, rename_axes, summary
+from onnx_aot.program.weights import (
+    absent_weights,
+    as_fed,
+    as_held,
+    fitting_weights,
+    is_absent,
+    weights_by_target,
+)
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -76,6 +85,7 @@ class ONNXProgram:
         self._first_state = _copies(state or {})
         self.state = _copies(self._first_state)
         self._session: onnxruntime.InferenceSession | None = None
+        self._device: torch.device | None = None  # that it was made for; None: it is the user's own
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __repr__(self) -> str:
@@ -102,7 +112,9 @@ class ONNXProgram:
 
         Returns:
             Its outputs, flat, as a tuple of torch tensors; mutated buffers and inputs come last.
-            Complex tensors are taken and given as such, though the model holds their parts.
+            Complex tensors are taken and given as such, though the model holds their parts. They
+            are on the device of the inputs, where the model runs if ONNX Runtime has a provider
+            for it.
 
         Raises:
             InferenceError: The arguments are not those that were captured, an input's type or
@@ -115,12 +127,15 @@ class ONNXProgram:
         return self.unflatten(outputs) if structured else outputs
 
     def _run(self, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        from onnx_aot.program.session import joined_parts, run_session
+        from onnx_aot.program import session
 
-        if self._session is None:
-            self.initialize_inference_session()
+        device = session.device_of(inputs.values())
+        if self._session is None or self._device not in (None, device):
+            self._initialize(lambda model: session.create_session(model, device))
+            self._device = device
         assert self._session is not None
-        return joined_parts(self.model.graph.outputs, run_session(self._session, inputs))
+        outputs = (t.to(device) for t in session.run_session(self._session, inputs))
+        return session.joined_parts(self.model.graph.outputs, tuple(outputs))
 
     def unflatten(self, outputs: Sequence[Any]) -> Any:
         """Gives outputs the structure that the captured module returns.
@@ -221,17 +236,27 @@ class ONNXProgram:
                 ``initializer`` was given that registers them.
             Exception: Whatever ONNX Runtime raises when it refuses the model otherwise.
         """
-        from onnx_aot.program.foreign import foreign_operators
         from onnx_aot.program.session import create_session
 
+        if initializer is not None:
+            self._initialize(initializer, own=True)
+            return
+        self._initialize(create_session)
+        self._device = torch.device("cpu")
+
+    def _initialize(
+        self, make: Callable[[str | bytes], onnxruntime.InferenceSession], own: bool = False
+    ) -> None:
+        """``own``: the user makes the session, and knows all operators."""
+        from onnx_aot.program.foreign import foreign_operators
+
         self.release()
-        if initializer is None and (foreign := foreign_operators(self.model)):
+        if not own and (foreign := foreign_operators(self.model)):
             raise InferenceError(
                 f"ONNX Runtime has no {', '.join(foreign)}. Pass a function to "
                 "initialize_inference_session that makes a session whose options have a library of "
                 "custom operators: SessionOptions.register_custom_ops_library"
             )
-        make = initializer or create_session
         weights = sum(v.const_value.nbytes for v in weights_of(self.model) if v.const_value)
         if weights <= EXTERNAL_THRESHOLD:
             self._session = make(model_bytes(self.model))
@@ -243,7 +268,7 @@ class ONNXProgram:
 
     def release(self) -> None:
         """Frees the session; the next call makes a new one from the model as it is then."""
-        self._session = None
+        self._session = self._device = None
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
@@ -303,27 +328,128 @@ class ONNXProgram:
         include_initializers: bool = True,
         keep_initializers_as_inputs: bool = False,
         external_data: ExternalData = "auto",
+        max_shard_size: int | str | None = None,
+        default_weights: bool = False,
     ) -> None:
         """Saves the model; a failed or interrupted save leaves the old file whole.
+
+        Weights go to the disk in one pass, from where they are: memory, or files that
+        ``apply_weights`` was given. What takes over a second shows a bar on a terminal.
 
         Args:
             destination: A path, or a binary file object.
             include_initializers: False leaves parameters and buffers out.
             keep_initializers_as_inputs: True lists parameters and buffers as inputs too.
             external_data: ``"auto"`` or None: one file up to 1.5 GB of weights, else two; True:
-                ``<name>.data`` beside the file; False: one file, at most 2 GB.
+                ``<name>.data`` beside the file; ``"safetensors"``: ``<name>.safetensors``, which
+                is also a checkpoint; False: one file, at most 2 GB.
+            max_shard_size: With ``"safetensors"``: bytes, or a text such as ``"5GB"``, that none
+                of several files exceeds, unless one tensor does.
+            default_weights: True writes the values in ``weights``, of inputs, so that who runs
+                the model need not feed them. Python sessions of ONNX Runtime ask for that where
+                adapters do.
 
         Raises:
-            InvalidOptionError: External data with a file object.
+            InvalidOptionError: External data with a file object, or an option that is not accepted.
             SaveError: The model does not fit, weights have no values, or the disk refuses.
         """
         save_model(
             self.model,
             destination,
             external_data=external_data,
+            max_shard_size=max_shard_size,
+            defaults=self.weights if default_weights else None,
             include_initializers=include_initializers,
             keep_initializers_as_inputs=keep_initializers_as_inputs,
         )
+
+    def save_adapter(
+        self,
+        path: str | os.PathLike[str],
+        state_dict: Mapping[str, torch.Tensor] | str | os.PathLike[str] | None = None,
+        *,
+        version: int = 1,
+    ) -> None:
+        """Writes weights that are inputs to a file that ``onnxruntime.LoraAdapter`` loads.
+
+        A session that runs with it (``RunOptions.add_active_adapter``) feeds them by itself, so
+        that one model serves many adapters.
+
+        Args:
+            path: Where.
+            state_dict: Other values than ``weights``, as in ``apply_weights``, which is not done.
+            version: What the file says of itself.
+
+        Raises:
+            InvalidOptionError: No weights are inputs, or ``state_dict`` does not fit them.
+            InferenceError: A weight has no values yet.
+            SaveError: The file cannot be written; what was there before is untouched.
+        """
+        from onnx_aot.program.adapters import write_adapter
+
+        inputs = {str(v.name): v for v in self.model.graph.inputs if v.name in self.weights}
+        tensors = dict(self.weights)
+        if state_dict is not None:
+            given = read_checkpoint(state_dict)
+            values = weights_by_target(self.model.graph, self.exported_program, self.weights)
+            values = {name: v for name, v in values.items() if v.name in inputs}
+            strangers = [name for name in given if name not in values]
+            fitting = fitting_weights(values, given, values, strangers, cast=False)
+            tensors = {str(value.name): as_fed(value, stored) for value, stored in fitting}
+        fed = fed_values(list(inputs.values()), tensors, {})
+        write_adapter(path, dict(zip(inputs, fed, strict=True)), version)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ONNXProgram:
+        """A program for a saved model, to run, compare, optimize and save.
+
+        What ``exported_program`` is for, it does not have: arguments of calls are taken in the
+        order of the graph's inputs, state and weights that are inputs have no values.
+
+        Args:
+            path: Of the ``.onnx`` file; data files beside it are mapped, not read.
+
+        Raises:
+            InvalidOptionError: There is no model, or a file that it refers to is missing.
+        """
+        from onnx_aot.program.loading import load_model
+
+        return cls(load_model(path))
+
+    # --- what is in it ---------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> tuple[ValueSummary, ...]:
+        """Names, types and shapes of the graph's inputs."""
+        roles = dict.fromkeys(self.weights, "weight") | dict.fromkeys(self.state, "state")
+        return tuple(summary(v, roles.get(str(v.name), "input")) for v in self.model.graph.inputs)
+
+    @property
+    def outputs(self) -> tuple[ValueSummary, ...]:
+        """Names, types and shapes of the graph's outputs."""
+        return tuple(summary(value, "output") for value in self.model.graph.outputs)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of what ``save(..., external_data=False)`` writes, computed each time.
+
+        It is also there for models that are too large for one file. Of a model whose weights have
+        no values it is that of the file without them.
+        """
+        return model_hash(self.model)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether all weights have values, which a model without weights gets later."""
+        fed = (*self.weights.values(), *self.state.values())
+        held = (value.const_value for value in self.model.graph.initializers.values())
+        return not any(map(is_absent, (*fed, *held)))
+
+    def names(self) -> NameTable:
+        """What parameters and values of the PyTorch module are called in the graph, and back."""
+        fed = {**self.weights, **self.state}
+        weights = weights_by_target(self.model.graph, self.exported_program, fed)
+        return name_table(self.model.graph, self.exported_program, weights)
 
     # --- changing --------------------------------------------------------------------------------
 
@@ -370,29 +496,57 @@ class ONNXProgram:
             self.model.opset_imports.pop(domain, None)
         self.release()
 
-    def apply_weights(self, state_dict: Mapping[str, torch.Tensor]) -> None:
-        """Replaces weights by their names in the PyTorch module, state and inputs among them.
+    def rename_axes(self, names: Mapping[str, str]) -> None:
+        """Gives dynamic dimensions other names, in place.
 
         Args:
-            state_dict: Tensors of the shapes and types that the model's weights have. Weights of
-                the module that the model does not use are passed over.
+            names: New names by those in the model, as ``program.inputs`` shows them.
 
         Raises:
-            InvalidOptionError: Shapes or types differ, or tied weights get different values;
-                nothing has been replaced.
+            InvalidOptionError: A dimension is not there, or a name cannot be used.
         """
-        held = {*self.weights, *self.state}
-        values = weights_by_target(self.model.graph, self.exported_program, held)
-        for value, tensor in fitting_weights(values, state_dict):
+        rename_axes(self.model, names)
+        self.release()
+
+    def apply_weights(
+        self,
+        state_dict: Mapping[str, torch.Tensor] | str | os.PathLike[str],
+        *,
+        cast: bool = False,
+        partial: bool = False,
+    ) -> None:
+        """Replaces weights by their names in the PyTorch module, state and inputs among them.
+
+        What lies in a file stays there until it is needed; saving copies it from file to file.
+
+        Args:
+            state_dict: Tensors of the shapes and types that the model's weights have; or a path:
+                of a ``.safetensors`` file, of one that ``torch.save`` wrote, or of a folder with
+                ``model.safetensors.index.json``. Weights of the module that the model does not
+                use are passed over; names that the module does not have are a warning.
+            cast: Whether tensors of another type are cast to the model's.
+            partial: Whether a model without weights may get some of them, and others later.
+
+        Raises:
+            InvalidOptionError: Shapes or types differ, tied weights get different values, weights
+                that have no values yet are missing, or the path holds no weights; nothing has
+                been replaced.
+        """
+        fed = {**self.weights, **self.state}
+        given = read_checkpoint(state_dict)
+        values = weights_by_target(self.model.graph, self.exported_program, fed)
+        needed = {} if partial else absent_weights(values, fed)
+        of_module = self.exported_program.state_dict if self.exported_program is not None else {}
+        unknown = [name for name in given if name not in values and name not in of_module]
+        for value, stored in fitting_weights(values, given, needed, unknown, cast=cast):
             name = str(value.name)
             if name in self.state:
+                tensor = as_fed(value, stored)
                 self._first_state[name], self.state[name] = tensor.clone(), tensor.clone()
             elif name in self.weights:
-                self.weights[name] = tensor
+                self.weights[name] = as_fed(value, stored)
             else:
-                value.const_value = tensor_adapters.TorchTensor(real_parts(tensor), name=name)
-        of_module = self.exported_program.state_dict if self.exported_program is not None else {}
-        unknown = [given for given in state_dict if given not in values and given not in of_module]
+                value.const_value = as_held(value, stored)
         if unknown:
             warnings.warn(
                 f"the model has no weight {', '.join(map(repr, unknown))}; not applied",

@@ -9,30 +9,48 @@ bytes (https://protobuf.dev/programming-guides/encoding/), so weights need never
 from __future__ import annotations
 
 import contextlib
-import itertools
+import hashlib
 import os
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError
+import torch
+from onnx_ir import tensor_adapters
 
 from onnx_aot.errors import InvalidOptionError, SaveError
 from onnx_aot.ir_passes.folded import FoldedTensor, sources_of
 from onnx_aot.metadata_keys import INPUT_KIND
-from onnx_aot.program.atomic import check_destination, written_beside
+from onnx_aot.program.atomic import check_destination, refuse_full_disk, written_together
+from onnx_aot.program.data_files import (
+    DataFile,
+    index_of,
+    old_data_files,
+    plan_data,
+    plan_safetensors,
+    shard_size,
+    write_index,
+)
+from onnx_aot.program.progress import Progress
+from onnx_aot.program.stored import Sink, flat_bytes
+from onnx_aot.program.weights import is_absent, real_parts
 
-__all__ = ["ExternalData", "model_bytes", "save_model", "weights_of"]
+__all__ = [
+    "ExternalData",
+    "check_external_data",
+    "model_bytes",
+    "model_hash",
+    "save_model",
+    "weights_of",
+]
 
-ExternalData = bool | None | Literal["auto"]
+ExternalData = bool | None | Literal["auto", "safetensors"]
 
 EXTERNAL_THRESHOLD = 1536 * 1024 * 1024
 """Weights above this many bytes go to a file of their own when nothing else is asked for."""
 
 PROTOBUF_LIMIT = 2**31 - 1
-ALIGNMENT = 4096
 STREAMED_FROM = 1024  # smaller tensors are serialized with the graph
 
 _GRAPH_TAG = (7 << 3) | 2  # ModelProto.graph
@@ -45,54 +63,62 @@ def save_model(
     destination: Any,
     *,
     external_data: ExternalData = "auto",
+    max_shard_size: int | str | None = None,
     include_initializers: bool = True,
     keep_initializers_as_inputs: bool = False,
+    defaults: Mapping[str, torch.Tensor] | None = None,
 ) -> None:
     """Writes a model to a path, or to a binary file object.
 
     Args:
         model: It is the same afterwards.
         destination: A path, or an object with a ``write`` method that takes bytes.
-        external_data: True puts weights into ``<name>.data`` beside the file, False into the file,
-            ``"auto"`` or None decides by their size.
+        external_data: True puts weights into ``<name>.data`` beside the file, ``"safetensors"``
+            into files of that format, False into the file; ``"auto"`` or None decides by their
+            size.
+        max_shard_size: Of files in the format of safetensors; None: there is one.
         include_initializers: False leaves out parameters and buffers, to be supplied later.
         keep_initializers_as_inputs: True lists parameters and buffers as inputs too.
+        defaults: Values of inputs, by name, for those who run the model without giving them.
 
     Raises:
-        InvalidOptionError: External data with a file object, or neither a path nor a file object.
-        SaveError: The model does not fit into one file, weights have no values, the folder does
-            not exist, or the disk refuses. Files that were there before are untouched.
+        InvalidOptionError: External data with a file object, neither a path nor a file object, or
+            an option that is not understood.
+        SaveError: The model does not fit into one file or on the disk, weights have no values, the
+            folder does not exist, or the disk refuses. Files that were there before are untouched.
     """
-    weights = weights_of(model) if include_initializers else []
-    total = sum(value.const_value.nbytes for value in weights if value.const_value is not None)
-    to_file_object = hasattr(destination, "write")
-    check_destination(destination)
-    if to_file_object and external_data is True:
-        raise InvalidOptionError(
-            "external_data=True needs a path to put the second file beside; got a file object"
-        )
-    external = external_data is True or (
-        external_data in (None, "auto") and total > EXTERNAL_THRESHOLD and not to_file_object
-    )
-    if not external and total > PROTOBUF_LIMIT:
-        raise SaveError(
-            f"the weights take {total / 1e9:.2f} GB; one ONNX file holds at most 2 GB. Save to a "
-            'path with external_data=True or "auto"'
-        )
-    if include_initializers:
+    check_external_data(external_data, max_shard_size)
+    limit = shard_size(max_shard_size)
+    with _prepared(model, include_initializers, keep_initializers_as_inputs, defaults or {}):
         _refuse_missing_values(model.graph.initializers.values())
-    with _prepared(model, include_initializers, keep_initializers_as_inputs):
+        weights = weights_of(model)
+        total = sum(value.const_value.nbytes for value in weights if value.const_value is not None)
+        to_file_object = hasattr(destination, "write")
+        check_destination(destination)
+        if to_file_object and external_data in (True, "safetensors"):
+            raise InvalidOptionError(
+                f"external_data={external_data!r} needs a path to put other files beside; got a "
+                "file object"
+            )
+        external = external_data in (True, "safetensors") or (
+            external_data in (None, "auto") and total > EXTERNAL_THRESHOLD and not to_file_object
+        )
+        if not external and total > PROTOBUF_LIMIT:
+            raise SaveError(
+                f"the weights take {total / 1e9:.2f} GB; one ONNX file holds at most 2 GB. Save to "
+                'a path with external_data=True or "auto"'
+            )
         try:
-            if to_file_object:
-                _write_single(model, weights, destination)
-            else:
+            with Progress("saving", total) as progress:
+                if to_file_object:
+                    sink = Sink(destination, progress.add, ours=False)
+                    _write_single(model, weights, sink, PROTOBUF_LIMIT)
+                    return
                 path = os.path.realpath(os.fspath(destination))  # data lies beside a link's target
-                old_data = _data_files_of(path)
-                if external:
-                    _save_two_files(model, weights, path)
-                else:
-                    with written_beside(path) as file:
-                        _write_single(model, weights, file)
+                old_data = old_data_files(path)
+                files = _planned(weights, path, external, external_data, limit)
+                refuse_full_disk(path, sum(file.size for file in files) if files else total)
+                _write_files(model, weights, path, files, progress)
                 for name in old_data:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(name)
@@ -100,6 +126,23 @@ def save_model(
             raise SaveError(
                 f"could not write {destination}: {error}. Nothing that was there has changed"
             ) from error
+
+
+def check_external_data(external_data: Any, max_shard_size: Any) -> None:
+    """Refuses what ``save`` does not take.
+
+    Raises:
+        InvalidOptionError: It is not accepted.
+    """
+    if external_data not in ("auto", True, False, None, "safetensors"):
+        raise InvalidOptionError(
+            f'external_data is {external_data!r}; accepted: "auto", True, False, "safetensors"'
+        )
+    shard_size(max_shard_size)
+    if max_shard_size is not None and external_data != "safetensors":
+        raise InvalidOptionError(
+            'max_shard_size is for external_data="safetensors"; other data is one file'
+        )
 
 
 def model_bytes(model: ir.Model) -> bytes:
@@ -113,6 +156,26 @@ def model_bytes(model: ir.Model) -> bytes:
     buffer = io.BytesIO()
     save_model(model, buffer)
     return buffer.getvalue()
+
+
+def model_hash(model: ir.Model) -> str:
+    """SHA-256, in hexadecimal, of the model as one file, also where it is too large for one.
+
+    Parameters and buffers without values are left out.
+    """
+
+    class Digest:
+        def __init__(self) -> None:
+            self.sha = hashlib.sha256()
+
+        def write(self, data: Any) -> None:
+            self.sha.update(flat_bytes(data))
+
+    digest = Digest()
+    absent = any(is_absent(value.const_value) for value in model.graph.initializers.values())
+    with _prepared(model, not absent, False, {}):
+        _write_single(model, weights_of(model), digest, None)
+    return digest.sha.hexdigest()
 
 
 def weights_of(model: ir.Model) -> list[ir.Value]:
@@ -136,17 +199,14 @@ def is_weight(value: ir.Value) -> bool:
 
 
 def _refuse_missing_values(initializers: Iterable[ir.Value]) -> None:
-    missing = []
     initializers = list(initializers)
-    for value in (*initializers, *sources_of(initializers)):
-        raw = getattr(value.const_value, "raw", None)
-        if type(raw).__name__ == "FakeTensor" or getattr(raw, "is_meta", False):
-            missing.append(str(value.name))
+    every = (*initializers, *sources_of(initializers))
+    missing = [str(value.name) for value in every if is_absent(value.const_value)]
     if missing:
         shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise SaveError(
-            f"{len(missing)} weights have no values yet: {shown}. Call apply_weights(state_dict) "
-            "first, or save with include_initializers=False"
+            f"{len(missing)} weights have no values yet: {shown}. Call apply_weights(state_dict "
+            "or path) first, or save with include_initializers=False"
         )
 
 
@@ -173,13 +233,20 @@ class _Absent:
 
 
 @contextlib.contextmanager
-def _prepared(model: ir.Model, include: bool, as_inputs: bool) -> Iterator[None]:
+def _prepared(
+    model: ir.Model, include: bool, as_inputs: bool, defaults: Mapping[str, torch.Tensor]
+) -> Iterator[None]:
     """The model as it is to be written; as it was afterwards."""
     graph = model.graph
     initializers = dict(graph.initializers)
     inputs = list(graph.inputs)
     added = [value for value in initializers.values() if is_weight(value)]
+    fed = [value for value in inputs if value.name in defaults]
     try:
+        for value in fed:
+            tensor = real_parts(defaults[str(value.name)].detach())
+            value.const_value = tensor_adapters.TorchTensor(tensor, name=value.name)
+            graph.initializers.add(value)
         if not include:
             for value in added:
                 del graph.initializers[str(value.name)]
@@ -190,9 +257,11 @@ def _prepared(model: ir.Model, include: bool, as_inputs: bool) -> Iterator[None]
         if as_inputs:
             graph.inputs.clear()
             graph.inputs.extend(inputs)
-        if not include:
+        if not include or fed:
             graph.initializers.clear()
             graph.initializers.update(initializers)
+        for value in fed:
+            value.const_value = None
 
 
 def _graph_without_weights(model: ir.Model, weights: Sequence[ir.Value]) -> onnx.ModelProto:
@@ -208,28 +277,28 @@ def _graph_without_weights(model: ir.Model, weights: Sequence[ir.Value]) -> onnx
             value.const_value = tensor
 
 
-def _write_single(model: ir.Model, weights: Sequence[ir.Value], file: Any) -> None:
+def _write_single(
+    model: ir.Model, weights: Sequence[ir.Value], file: Any, limit: int | None
+) -> None:
     proto = _graph_without_weights(model, weights)
     by_name = {str(value.name): value.const_value for value in weights}
-    small: list[onnx.TensorProto] = []
-    large: list[onnx.TensorProto] = []
-    for tensor in proto.graph.initializer:
-        (large if tensor.name in by_name else small).append(tensor)
-    headers = []
+    pieces: list[tuple[bytes, Any]] = []  # an initializer up to its data, and the data
     length = 0
-    for tensor in large:
-        tensor.ClearField("raw_data")
-        data = by_name[tensor.name]
-        assert data is not None
-        start = tensor.SerializeToString() + _field(_RAW_DATA_TAG, data.nbytes)
-        header = _field(_INITIALIZER_TAG, len(start) + data.nbytes) + start
-        headers.append((header, data))
-        length += len(header) + data.nbytes
+    for tensor in proto.graph.initializer:
+        data = by_name.get(tensor.name)
+        size = 0 if data is None else data.nbytes
+        if data is not None:
+            tensor.ClearField("raw_data")
+        start = tensor.SerializeToString()
+        if data is not None:
+            start += _field(_RAW_DATA_TAG, size)
+        header = _field(_INITIALIZER_TAG, len(start) + size) + start
+        pieces.append((header, data))
+        length += len(header) + size
     del proto.graph.initializer[:]
-    proto.graph.initializer.extend(small)
     graph = proto.graph.SerializeToString()
     proto.ClearField("graph")
-    if length + len(graph) > PROTOBUF_LIMIT:
+    if limit is not None and length + len(graph) > limit:
         raise SaveError(
             f"the model takes {(length + len(graph)) / 1e9:.2f} GB; one ONNX file holds at most "
             '2 GB. Save to a path with external_data=True or "auto"'
@@ -237,9 +306,10 @@ def _write_single(model: ir.Model, weights: Sequence[ir.Value], file: Any) -> No
     file.write(proto.SerializeToString())
     file.write(_field(_GRAPH_TAG, len(graph) + length))
     file.write(graph)
-    for header, data in headers:
+    for header, data in pieces:
         file.write(header)
-        data.tofile(file)  # type: ignore[attr-defined]
+        if data is not None:
+            data.tofile(file)
 
 
 def _field(tag: int, length: int) -> bytes:
@@ -256,41 +326,48 @@ def _varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-# --- two files -----------------------------------------------------------------------------------
+# --- several files -------------------------------------------------------------------------------
 
 
-def _save_two_files(model: ir.Model, weights: Sequence[ir.Value], path: str) -> None:
-    """The data file is complete under its name before the model that refers to it appears.
+def _planned(
+    weights: Sequence[ir.Value], path: str, external: bool, kind: Any, limit: int | None
+) -> list[DataFile]:
+    if not external or not weights:
+        return []
+    if kind == "safetensors":
+        return plan_safetensors(weights, path, limit)
+    return plan_data(weights, path)
 
-    While a model is replaced its old data file stays; the new one gets a name of its own.
+
+def _write_files(
+    model: ir.Model,
+    weights: Sequence[ir.Value],
+    path: str,
+    files: Sequence[DataFile],
+    progress: Progress,
+) -> None:
+    """Data files are complete under their names before the model that refers to them appears.
+
+    While a model is replaced its old data stays; the new files have names of their own.
     """
-    data_path = _free_data_path(path)
-    proto = _graph_without_weights(model, weights)
-    places: dict[str, tuple[int, int]] = {}
-    with written_beside(data_path) as file:
-        offset = 0
-        for value in weights:
-            assert value.const_value is not None
-            offset = _pad(file, offset)
-            value.const_value.tofile(file)  # type: ignore[attr-defined]
-            places[str(value.name)] = (offset, value.const_value.nbytes)
-            offset += value.const_value.nbytes
-    try:
+    paths = [file.path for file in files]
+    if len(files) > 1:
+        paths.append(index_of(paths[0]))
+    with written_together([*paths, path]) as (*opened, last):
+        if not files:
+            _write_single(model, weights, Sink(last, progress.add, ours=True), PROTOBUF_LIMIT)
+            return
+        for file, target in zip(files, opened, strict=False):
+            file.write(Sink(target, progress.add, ours=True))
+        if len(files) > 1:
+            write_index(opened[-1], files)
+        proto = _graph_without_weights(model, weights)
+        places = {name: (file, *place) for file in files for name, place in file.places.items()}
         for tensor in proto.graph.initializer:
             if tensor.name in places:
-                _refer(tensor, os.path.basename(data_path), *places[tensor.name])
-        with written_beside(path) as file:
-            file.write(proto.SerializeToString())
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(data_path)
-        raise
-
-
-def _pad(file: BinaryIO, offset: int) -> int:
-    aligned = -(-offset // ALIGNMENT) * ALIGNMENT
-    file.write(b"\0" * (aligned - offset))
-    return aligned
+                data, offset, held = places[tensor.name]
+                _refer(tensor, os.path.basename(data.path), offset, held.nbytes)
+        last.write(proto.SerializeToString())
 
 
 def _refer(tensor: onnx.TensorProto, location: str, offset: int, length: int) -> None:
@@ -299,30 +376,3 @@ def _refer(tensor: onnx.TensorProto, location: str, offset: int, length: int) ->
     for key, value in (("location", location), ("offset", offset), ("length", length)):
         entry = tensor.external_data.add()
         entry.key, entry.value = key, str(value)
-
-
-def _free_data_path(path: str) -> str:
-    """``<path>.data``, or with the first number that no file has."""
-    if not os.path.lexists(f"{path}.data"):
-        return f"{path}.data"
-    return next(name for n in itertools.count(2) if not os.path.lexists(name := f"{path}.data{n}"))
-
-
-def _data_files_of(path: str) -> list[str]:
-    """The data files that the model at a path refers to, of those that a save made."""
-    folder, name = os.path.split(path)
-    made = re.compile(re.escape(name) + r"\.data\d*")
-    present = {file for file in os.listdir(folder) if made.fullmatch(file)}
-    if not present or not os.path.isfile(path):
-        return []
-    try:
-        old = onnx.load_model(path, load_external_data=False)
-    except DecodeError:  # what is replaced is no model
-        return []
-    referred = {
-        entry.value
-        for tensor in old.graph.initializer
-        for entry in tensor.external_data
-        if entry.key == "location"
-    }
-    return [os.path.join(folder, file) for file in sorted(present & referred)]

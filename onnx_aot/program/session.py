@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,24 +19,54 @@ from onnx_aot.metadata_keys import COMPLEX
 __all__ = [
     "checked_inputs",
     "create_session",
+    "device_of",
     "from_numpy",
     "joined_parts",
+    "providers",
     "run_session",
     "to_numpy",
+    "to_ort",
 ]
 
 LOG_ERRORS = 3
+PACKED = ("tensor(int4)", "tensor(uint4)")
 
 
-def create_session(model: str | bytes) -> onnxruntime.InferenceSession:
-    """A session on the CPU for a path or a serialized model, quiet but for errors.
+PROVIDERS = {"cuda": "CUDAExecutionProvider"}
+"""What ONNX Runtime calls its kernels for a device of torch."""
+
+FOUR_BITS = {ir.DataType.INT4: torch.int8, ir.DataType.UINT4: torch.uint8}
+"""Integers of four bits are given and returned one to a byte: torch has no tensors of them."""
+
+
+def create_session(
+    model: str | bytes, device: torch.device | None = None
+) -> onnxruntime.InferenceSession:
+    """A session for a path or a serialized model, quiet but for errors.
+
+    It runs on the device where ONNX Runtime has a provider for it, else on the CPU.
 
     Raises:
         Exception: Whatever ONNX Runtime raises when it refuses the model.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = LOG_ERRORS
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model, options, providers=providers(device))
+
+
+def providers(device: torch.device | None) -> list[Any]:
+    """ONNX Runtime's providers for a device, the preferred one first; the CPU's is the last."""
+    name = None if device is None else PROVIDERS.get(device.type)
+    if device is None or name not in onnxruntime.get_available_providers():
+        return ["CPUExecutionProvider"]
+    settings = {} if device.index is None else {"device_id": device.index}
+    return [(name, settings), "CPUExecutionProvider"]
+
+
+def device_of(tensors: Iterable[torch.Tensor]) -> torch.device:
+    """Where most of a call's work is meant to be: the first device that is not the CPU."""
+    found = (tensor.device for tensor in tensors if tensor.device.type != "cpu")
+    return next(found, torch.device("cpu"))
 
 
 def checked_inputs(inputs: Sequence[ir.Value], values: Sequence[Any]) -> dict[str, torch.Tensor]:
@@ -91,11 +121,38 @@ def run_session(
     session: onnxruntime.InferenceSession, inputs: Mapping[str, torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
     """Runs a session on tensors by input name; its outputs are torch tensors on the CPU."""
-    feeds = {name: _to_ort(tensor) for name, tensor in inputs.items()}
+    packed = {value.name for value in session.get_inputs() if value.type in PACKED}
+    feeds = {n: (_pack(t) if n in packed else to_ort(t)) for n, t in inputs.items()}
     options = onnxruntime.RunOptions()
     options.log_severity_level = LOG_ERRORS
     outputs = session.run_with_ort_values(None, feeds, options)
     return tuple(map(_from_ort, outputs))
+
+
+def _pack(tensor: torch.Tensor) -> onnxruntime.OrtValue:
+    """Integers of four bits, two to a byte, the first in the low bits.
+
+    ONNX Runtime takes an array of the tensor's shape and reads as many of its bytes as it needs.
+    """
+    values = tensor.detach().cpu().contiguous().numpy()
+    kind = ir.DataType.INT4 if values.dtype == np.int8 else ir.DataType.UINT4
+    flat = np.zeros(values.size + values.size % 2, np.uint8)
+    flat[: values.size] = values.reshape(-1).view(np.uint8) & 0xF
+    held = np.zeros(values.size, np.uint8)
+    held[: flat.size // 2] = flat[::2] | (flat[1::2] << 4)
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+        held.reshape(values.shape), int(kind)
+    )
+
+
+def _unpack(value: onnxruntime.OrtValue, kind: ir.DataType) -> torch.Tensor:
+    shape = value.shape()
+    count = math.prod(shape)
+    packed = np.frombuffer(ctypes.string_at(value.data_ptr(), -(-count // 2)), np.uint8)
+    flat = np.stack([packed & 0xF, packed >> 4], 1).reshape(-1)[:count].astype(np.int8)
+    if kind == ir.DataType.INT4:
+        flat = np.where(flat > 7, flat - 16, flat).astype(np.int8)
+    return torch.from_numpy(flat.reshape(shape)).to(FOUR_BITS[kind])
 
 
 def _scalar(declared: ir.Value, number: Any) -> torch.Tensor:
@@ -112,7 +169,9 @@ def _scalar(declared: ir.Value, number: Any) -> torch.Tensor:
 
 def _check_input(declared: ir.Value, tensor: torch.Tensor) -> None:
     name, dtype, shape = declared.name, declared.dtype, declared.shape
-    if dtype is not None and dtypes.to_onnx(tensor.dtype) != dtype:
+    if dtype in FOUR_BITS:
+        _check_four_bits(declared, dtype, tensor)
+    elif dtype is not None and dtypes.to_onnx(tensor.dtype) != dtype:
         raise InferenceError(
             f"input {name} is {dtypes.to_torch(dtype)} in the model; {tensor.dtype} was given"
         )
@@ -125,6 +184,20 @@ def _check_input(declared: ir.Value, tensor: torch.Tensor) -> None:
     if not fits:
         raise InferenceError(
             f"input {name} has shape {shape} in the model; {list(tensor.shape)} was given"
+        )
+
+
+def _check_four_bits(declared: ir.Value, dtype: ir.DataType, tensor: torch.Tensor) -> None:
+    if tensor.dtype != FOUR_BITS[dtype]:
+        raise InferenceError(
+            f"input {declared.name} is {dtype.name} in the model, which is given as "
+            f"{FOUR_BITS[dtype]}, one number to a byte; {tensor.dtype} was given"
+        )
+    least, most = (-8, 7) if dtype == ir.DataType.INT4 else (0, 15)
+    if tensor.numel() and not least <= int(tensor.min()) <= int(tensor.max()) <= most:
+        raise InferenceError(
+            f"input {declared.name} is {dtype.name} in the model: numbers from {least} to {most}; "
+            f"{int(tensor.min())} to {int(tensor.max())} was given"
         )
 
 
@@ -167,7 +240,8 @@ def _bits(dtype: torch.dtype) -> torch.dtype | None:
     return torch.uint8 if str(dtype).startswith("torch.float8") else None
 
 
-def _to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
+def to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
+    """A tensor as ONNX Runtime takes it, sharing memory where it is on the CPU."""
     tensor = tensor.detach().cpu().contiguous()
     bits = _bits(tensor.dtype)
     if bits is None:
@@ -178,7 +252,10 @@ def _to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
 
 
 def _from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
-    dtype = dtypes.to_torch(ir.DataType(value.element_type()))
+    kind = ir.DataType(value.element_type())
+    if kind in FOUR_BITS:
+        return _unpack(value, kind)
+    dtype = dtypes.to_torch(kind)
     if _bits(dtype) is None:
         return torch.from_numpy(value.numpy())
     shape = value.shape()

@@ -17,7 +17,12 @@ from onnx_aot.torch_compat.captures import (
     without_gradients,
     without_log_file,
 )
-from onnx_aot.torch_compat.fake_kernels import Results, ShapeRule, faster_shapes
+from onnx_aot.torch_compat.fake_kernels import (
+    Results,
+    ShapeRule,
+    faster_shapes,
+    meta_tensors_on,
+)
 from onnx_aot.torch_compat.names import (
     FakeTensor,
     FakeTensorMode,
@@ -95,6 +100,7 @@ __all__ = [
     "keep_frames_of",
     "keep_small_sizes_dynamic",
     "marked_as_onnx_export",
+    "meta_tensors_on",
     "missing_fake_kernels",
     "new_symbol",
     "observe_decisions",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from onnx_aot.torch_compat.names import private
 from onnx_aot.torch_compat.sizes import expression_key
 
-__all__ = ["Results", "ShapeRule", "faster_shapes"]
+__all__ = ["Results", "ShapeRule", "faster_shapes", "meta_tensors_on"]
 
 ShapeRule = Callable[..., Any]
 """``rule(new, *args, **kwargs)`` gives an operator's results, or None for torch to work them out.
@@ -149,3 +150,29 @@ def faster_shapes(rules: Mapping[Any, ShapeRule]) -> Iterator[None]:
         table.update(before)
         if cached is not None:
             mode_type._cached_dispatch_impl = cached
+
+
+@contextlib.contextmanager
+def meta_tensors_on(device: torch.device) -> Iterator[None]:
+    """Tensors without elements are traced as if they were on a device, beside those that are.
+
+    Without ``MetaTensorDescriber.describe_tensor`` a model is not captured that joins parameters on
+    the device meta with tensors that have elements; one that is there as a whole is.
+    """
+    describer = private("torch._subclasses.meta_utils", "MetaTensorDescriber")
+    describe = getattr(describer, "describe_tensor", None)
+    if describe is None:
+        yield
+        return
+
+    def moved(self: Any, tensor: torch.Tensor, **options: Any) -> Any:
+        described = describe(self, tensor, **options)
+        if described.device.type != "meta":
+            return described
+        return dataclasses.replace(described, device=device)
+
+    describer.describe_tensor = moved
+    try:
+        yield
+    finally:
+        describer.describe_tensor = describe

@@ -35,6 +35,7 @@ from onnx_aot.metadata_keys import (
 from onnx_aot.ops.subgraphs import subgraphs
 from onnx_aot.translate.fx_text import FxText
 from onnx_aot.translate.provenance import stack_trace, target_name
+from onnx_aot.translate.trace_paths import as_imported
 
 __all__ = ["Metadata", "MetadataLevel"]
 
@@ -53,9 +54,14 @@ class Metadata:
     """
 
     def __init__(self, level: MetadataLevel, relative_to: str | None) -> None:
-        """``relative_to`` is a folder that stack traces name files relative to, or None."""
+        """``relative_to`` is a folder that stack traces name files relative to.
+
+        None: each file is named as it was imported, so that paths do not depend on the machine.
+        """
         self._level = level
         self._root = None if relative_to is None else os.path.abspath(relative_to) + os.sep
+        self._files: dict[str, str] = {}
+        self._traces: dict[str, str] = {}  # of lines that run many times there is one text
         self._class_names: dict[Any, str] = {}
         self._modules: dict[Any, tuple[str, str, str]] = {}
         self._text = FxText()
@@ -140,7 +146,14 @@ class Metadata:
         return name
 
     def _relative(self, trace: str) -> str:
-        return trace if self._root is None else trace.replace(f'"{self._root}', '"')
+        found = self._traces.get(trace)
+        if found is None:
+            if self._root is None:
+                found = as_imported(trace, self._files)
+            else:
+                found = trace.replace(f'"{self._root}', '"')
+            self._traces[trace] = found
+        return found
 
     def describe_graph(self, graph: ir.Graph, program: torch.export.ExportedProgram) -> None:
         """Writes the graph signature and range constraints of the program on the graph."""

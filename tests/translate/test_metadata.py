@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import onnx_aot
+from onnx_aot.translate.trace_paths import as_imported
 
 Tensor = torch.Tensor
 NODE_KEYS = (
@@ -60,7 +61,8 @@ def test_every_node_has_everything() -> None:
         for key in NODE_KEYS:
             assert node.metadata_props.get(key), (node, key)
         fx_node = fx_nodes[node.metadata_props["pkg.torch.onnx.fx_node"]]
-        assert node.metadata_props["pkg.torch.onnx.stack_trace"] == fx_node.meta["stack_trace"]
+        trace = as_imported(fx_node.meta["stack_trace"], {})
+        assert node.metadata_props["pkg.torch.onnx.stack_trace"] == trace
         scopes = ast.literal_eval(node.metadata_props["pkg.torch.onnx.name_scopes"])
         classes = ast.literal_eval(node.metadata_props["pkg.torch.onnx.class_hierarchy"])
         assert scopes[-1] == fx_node.name
@@ -143,6 +145,17 @@ def test_levels() -> None:
     assert none.model.graph.inputs[0].metadata_props  # says what an input is; no size to speak of
 
 
+def test_stack_traces_as_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(__file__).parents[2]
+    monkeypatch.setattr("sys.path", [str(folder), str(folder / "tests" / "translate"), "/"])
+    lines = [f'File "{folder}/{name}", line 3, in f' for name in ("a.py", "tests/translate/b.py")]
+    lines += ['File "/elsewhere/lib/c.py", line 4', 'File "<stdin>", line 5']
+    lines += ['File "<eval_with_key>.17", line 6']
+    named = as_imported("\n".join(lines), {})
+    expected = ("a.py", "b.py", "c.py", "<stdin>", "<eval_with_key>")
+    assert tuple(line.split('"')[1] for line in named.splitlines()) == expected
+
+
 def test_stack_traces_relative_to_a_folder() -> None:
     folder = Path(__file__).parent
     program = exported(stack_trace_root=folder)
@@ -196,7 +209,7 @@ def test_same_as_torch_onnx() -> None:
                 assert left[name][key].startswith(f"%{name} : [num_users=")
                 assert right[name][key].startswith(f"%{name} : [num_users=")
                 continue
-            assert left[name][key] == right[name][key], (name, key)
+            assert left[name][key] == as_imported(right[name][key], {}), (name, key)
     assert ours.model.graph.metadata_props.keys() == theirs.model.graph.metadata_props.keys()
     for a, b in zip(ours.model.graph.inputs, theirs.model.graph.inputs, strict=True):
         assert a.metadata_props == b.metadata_props

@@ -1,0 +1,66 @@
+"""Reads models back from files; their data files are mapped, not read."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import onnx_ir as ir
+from google.protobuf.message import DecodeError
+
+from onnx_aot import dtypes
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.program.stored import MappedFile, StoredTensor
+
+__all__ = ["load_model"]
+
+
+def load_model(path: str | os.PathLike[str]) -> ir.Model:
+    """The model of a file.
+
+    Raises:
+        InvalidOptionError: There is none, it is no model, or a file that it refers to is missing
+            or too short.
+    """
+    given = os.fspath(path)
+    if not os.path.isfile(given):
+        raise InvalidOptionError(f"there is no file {given} to load a model from")
+    try:
+        model = ir.load(given)
+    except (DecodeError, ValueError, TypeError) as error:
+        raise InvalidOptionError(f"{given} is no ONNX model: {error}") from error
+    files: dict[str, MappedFile] = {}
+    for value in model.graph.initializers.values():
+        if isinstance(value.const_value, ir.ExternalTensor):
+            value.const_value = _mapped(value.const_value, given, files)
+    return model
+
+
+def _mapped(tensor: ir.ExternalTensor, model: str, files: dict[str, MappedFile]) -> Any:
+    """The same as a tensor of ours, where torch has its type; ``files`` are those opened so far."""
+    location = os.path.normpath(tensor.location)
+    if os.path.isabs(location) or location.split(os.sep)[0] == os.pardir:
+        raise InvalidOptionError(
+            f"{model} refers to the file {tensor.location}, which is not in its folder"
+        )
+    path = os.path.join(os.path.dirname(os.path.abspath(model)), location)
+    try:
+        file = files.get(path) or files.setdefault(path, MappedFile(path))
+    except OSError as error:
+        raise InvalidOptionError(
+            f"{model} refers to {tensor.location}, which is not beside it: {error.strerror}"
+        ) from error
+    shape, offset = [int(size) for size in tensor.shape.numpy()], tensor.offset or 0
+    if offset + tensor.nbytes > file.size:
+        raise InvalidOptionError(
+            f"{path} has {file.size} bytes; {tensor.name} in {model} ends at byte "
+            f"{offset + tensor.nbytes}"
+        )
+    try:
+        dtype = dtypes.to_torch(tensor.dtype)
+    except TypeError:
+        return tensor
+    if tensor.dtype.bitwidth < 8 or tensor.nbytes != math.prod(shape) * dtype.itemsize:
+        return tensor
+    return StoredTensor(file, dtype, shape, offset, tensor.name)

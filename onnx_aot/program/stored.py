@@ -1,0 +1,172 @@
+"""Tensors that lie in files: mapped where they are read, copied by the system when saved."""
+
+from __future__ import annotations
+
+import errno
+import math
+import mmap
+import os
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+
+from onnx_aot import dtypes
+
+__all__ = ["CastTensor", "MappedFile", "Sink", "StoredTensor", "flat_bytes"]
+
+CHUNK = 64 * 1024 * 1024
+"""Bytes that are written at once, between which progress is shown."""
+
+BUFFER = 4 * 1024 * 1024
+UNSUPPORTED = frozenset(
+    {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSOCK, errno.EXDEV, errno.EPERM}
+)
+"""Errors by which systems say that they do not copy from file to file."""
+
+
+class MappedFile:
+    """A file whose bytes are read where tensors on it are used, and nowhere held."""
+
+    def __init__(self, path: str) -> None:
+        """Raises OSError when the file cannot be read."""
+        self.path = path
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (for as long as this)
+        weakref.finalize(self, self._file.close)
+        self.size = os.fstat(self._file.fileno()).st_size
+        self._mapping: mmap.mmap | None = None
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Bytes of the file, fewer at its end."""
+        self._file.seek(offset)
+        return self._file.read(count) or b""
+
+    def tensor(self, dtype: torch.dtype, shape: Sequence[int], offset: int) -> torch.Tensor:
+        """A tensor on the file's bytes, which must not be written to.
+
+        Raises:
+            ValueError: It goes beyond the end of the file.
+        """
+        count = math.prod(shape)
+        if offset < 0 or offset + count * dtype.itemsize > self.size:
+            raise ValueError(f"{self.path} ends before the tensor at byte {offset} does")
+        if count == 0:
+            return torch.empty(tuple(shape), dtype=dtype)
+        if self._mapping is None:
+            self._mapping = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The given buffer is not writable")
+            flat = torch.frombuffer(self._mapping, dtype=dtype, count=count, offset=offset)
+        return flat.reshape(tuple(shape))
+
+    def copy_to(self, file: Any, offset: int, count: int) -> None:
+        """Copies bytes into another file; those that are mapped are not touched."""
+        if isinstance(file, Sink):
+            copied = file.take_from(self._file.fileno(), offset, count)
+            offset, count = offset + copied, count - copied
+        while count > 0:
+            data = self.read(offset, min(BUFFER, count))
+            if not data:
+                raise OSError(f"{self.path} has become shorter while it was read")
+            file.write(data)
+            offset, count = offset + len(data), count - len(data)
+
+
+class StoredTensor(tensor_adapters.TorchTensor):
+    """A tensor whose bytes lie in a file in the order in which ONNX has them."""
+
+    def __init__(
+        self,
+        file: MappedFile,
+        dtype: torch.dtype,
+        shape: Sequence[int],
+        offset: int,
+        name: str | None = None,
+    ) -> None:
+        """Raises ValueError when it goes beyond the end of the file."""
+        super().__init__(file.tensor(dtype, shape, offset), name=name)
+        self._place = file, dtype, shape, offset
+
+    def named(self, name: str) -> StoredTensor:
+        """The same under another name."""
+        return StoredTensor(*self._place, name=name)
+
+    def tofile(self, file: Any) -> None:
+        """Writes the bytes to a binary file object."""
+        source, _, _, offset = self._place
+        source.copy_to(file, offset, self.nbytes)
+
+
+class CastTensor(ir.LazyTensor):
+    """A tensor that is given in another type than the model has: cast each time it is read."""
+
+    def __init__(self, given: torch.Tensor, dtype: ir.DataType, name: str | None = None) -> None:
+        """``given`` is on the CPU or a device; the cast is torch's."""
+        super().__init__(self._cast, dtype, ir.Shape(tuple(given.shape)), name=name)
+        self._given = given
+
+    def torch(self) -> torch.Tensor:
+        """What it holds, as a tensor of its own memory."""
+        return self._given.to(dtypes.to_torch(self.dtype))
+
+    def _cast(self) -> tensor_adapters.TorchTensor:
+        return tensor_adapters.TorchTensor(self.torch(), name=self.name)
+
+
+def flat_bytes(data: Any) -> memoryview:
+    """The bytes of a buffer, not copied; ``memoryview.cast`` refuses those of ctypes."""
+    return np.frombuffer(data, np.uint8).data if memoryview(data).nbytes else memoryview(b"")
+
+
+class Sink:
+    """A binary file that is written in pieces, and told of each of them.
+
+    Files that are ours get what lies in other files from the kernel, without going through memory
+    of this process.
+    """
+
+    def __init__(self, file: BinaryIO | Any, seen: Callable[[int], None], *, ours: bool) -> None:
+        """``seen`` is called with the number of bytes of each piece."""
+        self._file = file
+        self._seen = seen
+        self._copies = ours and hasattr(os, "sendfile")
+
+    def write(self, data: Any) -> int:
+        """Writes bytes, or what gives a buffer of them."""
+        view = flat_bytes(data)
+        for start in range(0, len(view), CHUNK):
+            part = view[start : start + CHUNK]
+            self._file.write(part)
+            self._seen(len(part))
+        return len(view)
+
+    def flush(self) -> None:
+        """Hands what is buffered to the system."""
+        self._file.flush()
+
+    def take_from(self, descriptor: int, offset: int, count: int) -> int:
+        """Copies bytes of another file as far as the system can: how many these were."""
+        copied = 0
+        if not self._copies:
+            return copied
+        self._file.flush()
+        while copied < count:
+            try:
+                asked = min(CHUNK, count - copied)
+                done = os.sendfile(self._file.fileno(), descriptor, offset + copied, asked)
+            except OSError as error:
+                if error.errno not in UNSUPPORTED:
+                    raise
+                self._copies = False
+                break
+            if done == 0:
+                break
+            copied += done
+            self._seen(done)
+        self._file.seek(0, os.SEEK_END)  # the buffer does not know that the file has grown
+        return copied

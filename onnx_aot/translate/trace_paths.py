@@ -1,0 +1,39 @@
+"""Names of files in stack traces that are the same on every machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["as_imported"]
+
+_FILE = 'File "'
+_GENERATED = "<eval_with_key>"
+
+
+def as_imported(trace: str, known: dict[str, str]) -> str:
+    """A stack trace whose files are named relative to where Python looks for modules.
+
+    ``/home/ann/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py`` is
+    ``torch/nn/modules/linear.py``. A file that is in no such folder, nor in the current one, has
+    its name alone. ``known`` collects the names of files.
+    """
+    before, *frames = trace.split(_FILE)
+    named = [before]
+    for frame in frames:
+        path, quote, rest = frame.partition('"')
+        if path not in known:
+            known[path] = _short(path)
+        named.append(known[path] + quote + rest)
+    return _FILE.join(named)
+
+
+def _short(path: str) -> str:
+    if path.startswith(_GENERATED):  # with a number that counts all that was generated
+        return _GENERATED
+    if not os.path.isabs(path):  # typed at a prompt, or named so already
+        return path
+    folders = {os.path.abspath(entry) for entry in (*sys.path, os.curdir)}
+    around = [f for f in folders if path.startswith(f.rstrip(os.sep) + os.sep) and f != os.sep]
+    longest = max(around, key=len, default=os.path.dirname(path))
+    return os.path.relpath(path, longest).replace(os.sep, "/")

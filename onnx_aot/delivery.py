@@ -53,6 +53,7 @@ def note_dimensions(
         record: Gets the notes.
         captured: How it was captured, with the user's lines; None: by the user.
     """
+    from onnx_aot.capture.branches import branches
     from onnx_aot.capture.delivered import dimension_names
     from onnx_aot.capture.specialization import limits, relations
     from onnx_aot.capture.squeezes import dynamic_squeezes
@@ -66,6 +67,14 @@ def note_dimensions(
             record,
             "the model chooses between sizes, and was captured as it is around the example's; it "
             f"may answer wrongly outside of {'; '.join(near)}. The report lists the conditions",
+        )
+    chosen = [line for line in branches(requested, decisions) if line not in "; ".join(near)]
+    if chosen:
+        note(
+            record,
+            "the model's code chooses by sizes, and the export has what it chose for the example: "
+            f"{'; '.join(chosen)}. Where it chooses otherwise the answers may be wrong; "
+            "runtime_checks=True makes the model refuse such sizes",
         )
     others = relations(program, requested, decisions)
     if others:

@@ -1,0 +1,59 @@
+"""Where the user's code chooses by sizes; a capture has what it chose for the example."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Sequence
+
+from onnx_aot.capture.decisions import Decision, Location
+from onnx_aot.capture.requested import DynamicShapes
+
+__all__ = ["branches"]
+
+# Not 0 and 1, of which many models ask to save work, with the same answers.
+SAMPLES = (*range(2, 66), 127, 128, 255, 256, 511, 512, 1023, 1024, 4095, 4096, 65537)
+
+# Methods of tensors ask too, as if the line did: their kernels are no Python.
+_CHOICE = re.compile(r"\bif\b|\belif\b|\bwhile\b|[<>]|[!=]=|\b(and|or|not)\b|\b(max|min)\(")
+
+
+def branches(requested: DynamicShapes, decisions: Sequence[Decision]) -> list[str]:
+    """Lines of the user's that ask about a dynamic dimension, and get another answer at some size.
+
+    ``if x.shape[0] > 4:`` is one; ``if x.shape[0] >= 0:`` is none, and neither are what raises an
+    error otherwise, and the conditions of operators, which fail where these do not hold.
+
+    Args:
+        requested: Which dimensions are to be dynamic, and in which ranges.
+        decisions: Of the capture.
+
+    Returns:
+        ``"`if x.shape[0] > 4:` at model.py:7 in forward"``, each once.
+    """
+    found: dict[str, None] = {}
+    for decision in decisions:
+        place = decision.location
+        if decision.kind != "guard" or not decision.direct or place is None:
+            continue
+        if not _CHOICE.search(place.text) or _refuses(place):
+            continue
+        if any(_differs(decision, symbol, requested) for symbol in decision.symbols):
+            found[f"`{place.text}` at {place}"] = None
+    return list(found)
+
+
+def _refuses(place: Location) -> bool:
+    """Whether the line is an assertion, or an error is raised behind it."""
+    following = linecache.getline(place.file, place.line + 1).strip()
+    return place.text.startswith("assert ") or following.startswith("raise ")
+
+
+def _differs(decision: Decision, symbol: str, requested: DynamicShapes) -> bool:
+    sources, _ = decision.symbols[symbol]
+    dims = [dim for dim in map(requested.at, sources) if dim is not None]
+    if not dims:
+        return False
+    smallest = max(dim.limits[0] for dim in dims)
+    largest = min(dim.limits[1] for dim in dims)
+    return any(smallest <= n <= largest and decision.holds({symbol: n}) is False for n in SAMPLES)

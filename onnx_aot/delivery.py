@@ -68,7 +68,8 @@ def note_dimensions(
             "the model chooses between sizes, and was captured as it is around the example's; it "
             f"may answer wrongly outside of {'; '.join(near)}. The report lists the conditions",
         )
-    chosen = [line for line in branches(requested, decisions) if line not in "; ".join(near)]
+    given_up = () if captured is None else captured.given_up
+    chosen = branches(program, requested, decisions, "; ".join([*near, *given_up]))
     if chosen:
         note(
             record,

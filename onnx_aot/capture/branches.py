@@ -6,6 +6,8 @@ import linecache
 import re
 from collections.abc import Sequence
 
+import torch
+
 from onnx_aot.capture.decisions import Decision, Location
 from onnx_aot.capture.requested import DynamicShapes
 
@@ -18,27 +20,36 @@ SAMPLES = (*range(2, 66), 127, 128, 255, 256, 511, 512, 1023, 1024, 4095, 4096, 
 _CHOICE = re.compile(r"\bif\b|\belif\b|\bwhile\b|[<>]|[!=]=|\b(and|or|not)\b|\b(max|min)\(")
 
 
-def branches(requested: DynamicShapes, decisions: Sequence[Decision]) -> list[str]:
+def branches(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    decisions: Sequence[Decision],
+    said: str,
+) -> list[str]:
     """Lines of the user's that ask about a dynamic dimension, and get another answer at some size.
 
     ``if x.shape[0] > 4:`` is one; ``if x.shape[0] >= 0:`` is none, and neither are what raises an
     error otherwise, and the conditions of operators, which fail where these do not hold.
 
     Args:
+        program: The capture; dimensions that it has fixed are left out.
         requested: Which dimensions are to be dynamic, and in which ranges.
         decisions: Of the capture.
+        said: What was said already; so are dimensions that it names.
 
     Returns:
         ``"`if x.shape[0] > 4:` at model.py:7 in forward"``, each once.
     """
     found: dict[str, None] = {}
+    ranges = program.range_constraints.items()
+    free = {str(symbol) for symbol, interval in ranges if interval.lower != interval.upper}
     for decision in decisions:
         place = decision.location
         if decision.kind != "guard" or not decision.direct or place is None:
             continue
         if not _CHOICE.search(place.text) or _refuses(place):
             continue
-        if any(_differs(decision, symbol, requested) for symbol in decision.symbols):
+        if any(_differs(decision, s, requested, said) for s in free & decision.symbols.keys()):
             found[f"`{place.text}` at {place}"] = None
     return list(found)
 
@@ -49,10 +60,10 @@ def _refuses(place: Location) -> bool:
     return place.text.startswith("assert ") or following.startswith("raise ")
 
 
-def _differs(decision: Decision, symbol: str, requested: DynamicShapes) -> bool:
+def _differs(decision: Decision, symbol: str, requested: DynamicShapes, said: str) -> bool:
     sources, _ = decision.symbols[symbol]
     dims = [dim for dim in map(requested.at, sources) if dim is not None]
-    if not dims:
+    if not dims or any(dim.place in said for dim in dims):
         return False
     smallest = max(dim.limits[0] for dim in dims)
     largest = min(dim.limits[1] for dim in dims)

@@ -116,13 +116,19 @@ class Binding:
 
 
 def bindings(
-    program: torch.export.ExportedProgram, requested: DynamicShapes, conditions: Sequence[str]
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    conditions: Sequence[str],
+    auto: bool = False,
 ) -> list[Binding]:
-    """The dimensions that conditions bind to sizes around the example's."""
+    """The dimensions that conditions bind to sizes around the example's.
+
+    ``auto``: also those that may be static, and came out dynamic.
+    """
     found = []
     for dim, entries in conditions_by_dimension(requested, conditions).items():
         example = _example(program, dim)
-        if dim.may_be_static or example is None:
+        if example is None or (dim.may_be_static and not (auto and _is_dynamic(program, dim))):
             continue
         near = [entry for entry in entries if _only_near(entry.on_n, example)]
         if near:
@@ -216,6 +222,11 @@ def conditions_by_dimension(
 def _example(program: torch.export.ExportedProgram, dim: RequestedDim) -> int | None:
     leaf = list(_user_inputs(program))[dim.leaf]
     return None if leaf is None else example_size(leaf.size(dim.axis))
+
+
+def _is_dynamic(program: torch.export.ExportedProgram, dim: RequestedDim) -> bool:
+    size = list(_user_inputs(program))[dim.leaf].size(dim.axis)
+    return isinstance(size, torch.SymInt) and bool(symbolic_expression(size).free_symbols)
 
 
 def _only_near(condition: str, example: int) -> bool:

@@ -276,8 +276,8 @@ def limits(
 ) -> list[str]:
     """Sentences on dimensions that are right only for sizes around the example's."""
     found = []
-    for binding in bindings(program, requested, size_conditions(program)):
-        if binding.fixes:
+    for binding in bindings(program, requested, size_conditions(program), auto=True):
+        if binding.fixes and not binding.dim.may_be_static:  # an error
             continue
         lines = _lines_on(binding.dim, requested, decisions, binding.condition)
         by = "".join(f", by `{line.text}` at {line}" for line in lines)

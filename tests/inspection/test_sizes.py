@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
@@ -40,6 +41,7 @@ def test_ranges_and_derived_dimensions() -> None:
     assert tried(Sum(), args, ({0: 2 * n + 1}, {0: n})) == [{"n": 2}, {"n": 5}]
 
 
+@pytest.mark.filterwarnings("ignore:the model's code chooses by sizes")
 def test_conditions_of_the_model() -> None:
     class Halves(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:

@@ -225,7 +225,8 @@ def _example(program: torch.export.ExportedProgram, dim: RequestedDim) -> int | 
 
 
 def _is_dynamic(program: torch.export.ExportedProgram, dim: RequestedDim) -> bool:
-    size = list(_user_inputs(program))[dim.leaf].size(dim.axis)
+    leaf = list(_user_inputs(program))[dim.leaf]
+    size = None if leaf is None else leaf.size(dim.axis)
     return isinstance(size, torch.SymInt) and bool(symbolic_expression(size).free_symbols)
 
 

@@ -69,9 +69,9 @@ def written_together(paths: Sequence[str]) -> Iterator[list[BinaryIO]]:
 
     They do so in order, the one that refers to the others last. After an error there is nothing
     new and every path is as it was; so it is when the process is killed, and where the file system
-    has files without names, as on Linux most have, nothing else is left either. What replaces a
-    file is on the disk before it does, so that a loss of power loses neither. Links are followed,
-    permissions of existing files are kept.
+    has files without names, as on Linux most have, nothing else is left either. Links are followed,
+    permissions of existing files are kept. The disk is not waited for, which takes as long as all
+    the rest; journaling file systems write what a file is replaced by before they replace it.
     """
     pending: list[_Pending] = []
     try:
@@ -80,9 +80,6 @@ def written_together(paths: Sequence[str]) -> Iterator[list[BinaryIO]]:
         yield [one.file for one in pending]
         for one in pending:
             one.file.flush()
-        if any(one.replaces for one in pending):
-            for one in pending:
-                os.fsync(one.file.fileno())
         for one in pending:
             one.take_place()
     except BaseException:

@@ -87,7 +87,7 @@ def test_a_disk_that_is_full_while_it_is_written(
 
 @pytest.mark.parametrize("external_data", WAYS)
 @pytest.mark.parametrize("nameless", [True, False])
-@pytest.mark.parametrize("call", ["os.link", "os.replace", "os.fsync"])
+@pytest.mark.parametrize("call", ["os.link", "os.replace"])
 def test_a_failure_at_the_very_end(
     external_data: Any,
     nameless: bool,

@@ -29,6 +29,7 @@ from benchmarks.timing import alternate, geomean, median
 
 SPEND = {"plain": 4.0, "ours": 4.0, "peer": 1.5, "write": 2.0}  # seconds; see ``alternate``
 BLOCK = 64 << 20
+WRITTEN = "written.bin"
 IMPORT = "import of onnx_aot"
 LARGE = 100  # MB: from here on saving is as fast as the disk
 
@@ -64,9 +65,10 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
                 seen.setdefault(stage, []).append(seconds)
 
         to_call_ours, to_call["ours"] = to_call["ours"], ours
-        to_call["write"] = raw_write(os.path.join(folder, "ours.onnx"))
+        to_call["write"] = raw_write(folder)
         few = {"most": 1} if settings.quick else {}
         times, errors = alternate(to_call, SPEND, settings.limit, **few)
+        os.unlink(os.path.join(folder, WRITTEN))
     if subject.hints is False:
         errors = dict.fromkeys(("plain", "peer"), subject.remark) | errors
     return {
@@ -80,16 +82,17 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
     }
 
 
-def raw_write(path: str) -> Callable[[], None]:
-    """Replaces a file by another of as many bytes as ``path`` has."""
+def raw_write(folder: str) -> Callable[[], None]:
+    """Replaces a file by another of as many bytes as our model has."""
     block = memoryview(os.urandom(BLOCK))
+    model, path = (os.path.join(folder, name) for name in ("ours.onnx", WRITTEN))
 
     def write() -> None:
-        left = os.path.getsize(path)
-        with open(f"{path}.written", "wb", buffering=0) as file:
+        left = os.path.getsize(model)
+        with open(f"{path}.tmp", "wb", buffering=0) as file:
             while left > 0:
                 left -= file.write(block[:left])
-        os.replace(f"{path}.written", f"{path}.raw")
+        os.replace(f"{path}.tmp", path)
 
     return write
 

@@ -13,6 +13,7 @@ from benchmarks import export_time, graph_size, profile_export, results, timing
 from benchmarks.plots import plots
 from benchmarks.run import Settings
 from benchmarks.stages import NAMES
+from benchmarks.ways import LABELS
 
 
 @pytest.mark.parametrize("name", results.BENCHMARKS)
@@ -38,12 +39,15 @@ def test_plots_show_the_results() -> None:
 def test_export_time_of_the_smallest_model(tmp_path: Path) -> None:
     settings = Settings(quick=True, peer=False, files=str(tmp_path))
     row = {"name": "linear_relu", **export_time.measure("linear_relu", settings)}
-    assert set(row["seconds"]) == {"plain", "ours"}
+    assert set(row["seconds"]) == {"plain", "ours", "write"}
     assert not row["errors"]
     assert set(row["stages"]) == set(NAMES)
     assert 0 < sum(row["stages"].values()) <= row["seconds"]["ours"]
     assert (row["fx_nodes"], row["emitted_nodes"]) == (6, 2)
     assert "Linear + ReLU" in export_time.render([row], export_time.summarize([row]))
+    both = [{"name": export_time.IMPORT, "import_seconds": 0.02}, row]
+    assert "import of onnx_aot after torch, s" in export_time.summarize(both)
+    assert export_time.plot(both).series[LABELS["ours"]][0][0] == "linear_relu"
     kept = graph_size.measure("linear_relu", Settings(files=str(tmp_path)))
     assert kept["nodes"] == {"ours": 2}  # from the file that export_time left
 

@@ -68,7 +68,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure everything beside torch.onnx and write results, page and plots. Takes an hour.
+    """Measure everything beside torch.onnx and write results, page and plots. Takes 80 minutes.
 
     Arguments go to every script: ``--quick`` takes minutes and writes nothing.
     """

@@ -70,7 +70,7 @@ def note_dimensions(
         )
     given_up = () if captured is None else captured.given_up
     chosen = branches(program, requested, decisions, "; ".join([*near, *given_up]))
-    if chosen:
+    if chosen and not options.runtime_checks:
         note(
             record,
             "the model's code chooses by sizes, and the export has what it chose for the example: "

@@ -97,7 +97,7 @@ def run(benchmark: Benchmark) -> None:
         print(json.dumps(row), flush=True)
     print(json.dumps(benchmark.summarize(rows), indent=2, ensure_ascii=False))
     if not settings.quick:
-        _keep(benchmark, rows, everything=not names)
+        _keep(benchmark, rows, settings, everything=not names)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
@@ -132,7 +132,9 @@ def in_fresh_process(module: str, function: str, *arguments: Any) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _keep(benchmark: Benchmark, rows: list[dict[str, Any]], everything: bool) -> None:
+def _keep(
+    benchmark: Benchmark, rows: list[dict[str, Any]], settings: Settings, everything: bool
+) -> None:
     """Writes the results, with kept rows that were not measured now and fit to them."""
     if not everything:
         kept = read_json(benchmark.name)
@@ -142,6 +144,8 @@ def _keep(benchmark: Benchmark, rows: list[dict[str, Any]], everything: bool) ->
         newer = {row["name"]: row for row in rows}
         rows = [newer.get(row["name"], row) for row in kept["rows"]]
     command = f"python -m benchmarks.{benchmark.name}"
+    if settings.limit != Settings.limit:
+        command += f" --torch-onnx-limit {settings.limit:g}"
     summary = benchmark.summarize(rows)
     content = {"command": command, "machine": machine(), "summary": summary, "rows": rows}
     write_json(benchmark.name, content)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from onnx_aot.capture.decisions import Decision, Location
-from onnx_aot.capture.requested import DynamicShapes
+from onnx_aot.capture.requested import DynamicShapes, RequestedDim
 
 __all__ = ["branches"]
 
@@ -60,10 +60,17 @@ def _refuses(place: Location) -> bool:
     return place.text.startswith("assert ") or following.startswith("raise ")
 
 
+def _named(dim: RequestedDim, said: str) -> bool:
+    """Whether a text names the dimension. Numbers have names too short to look for."""
+    if dim.axis is None:
+        return False
+    return re.search(rf"(?<!\w){re.escape(dim.place)}(?!\d)", said) is not None
+
+
 def _differs(decision: Decision, symbol: str, requested: DynamicShapes, said: str) -> bool:
     sources, _ = decision.symbols[symbol]
     dims = [dim for dim in map(requested.at, sources) if dim is not None]
-    if not dims or any(dim.place in said for dim in dims):
+    if not dims or any(_named(dim, said) for dim in dims):
         return False
     smallest = max(dim.limits[0] for dim in dims)
     largest = min(dim.limits[1] for dim in dims)

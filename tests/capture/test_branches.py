@@ -77,3 +77,33 @@ def test_what_is_right_at_every_size(function: Callable[..., Any], shapes: Any) 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         onnx_aot.export(function, (torch.rand(8, 3),), dynamic_shapes=(shapes,))
+
+
+def _two_reasons(x: Tensor) -> Tensor:
+    if x.shape[10] // 2 == 4:  # holds around the example: axis 10 has a warning of its own
+        x = x + 1
+    if x.shape[1] > 4:
+        x = x * 2
+    return x
+
+
+def test_axis_1_is_not_axis_10() -> None:
+    x = torch.rand(1, 6, *[1] * 8, 8)
+    with pytest.warns(OnnxExporterWarning) as caught:
+        onnx_aot.export(_two_reasons, (x,), dynamic_shapes=({1: "n", 10: "m"},))
+    texts = [str(warning.message) for warning in caught]
+    (limited,) = [text for text in texts if "chooses between sizes" in text]
+    (chosen,) = [text for text in texts if "chooses by sizes" in text]
+    assert "x, axis 10" in limited
+    assert "if x.shape[1] > 4:" in chosen
+    assert "shape[10]" not in chosen
+
+
+def test_a_number_is_warned_of_beside_another_warning() -> None:
+    def scaled(x: Tensor, n: int) -> Tensor:
+        y = x[: x.shape[0] // 2 * 2] if x.shape[0] // 2 == 4 else x
+        return y * 2 if n > 4 else y
+
+    with pytest.warns(OnnxExporterWarning) as caught:
+        onnx_aot.export(scaled, (torch.rand(8, 3), 7), dynamic_shapes=({0: "rows"}, "n"))
+    assert any("if n > 4" in str(warning.message) for warning in caught)

@@ -6,17 +6,17 @@ import contextlib
 import inspect
 import os
 import tempfile
-import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnx_ir as ir
 import torch
 
-from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
+from onnx_aot.errors import InferenceError, InvalidOptionError
 from onnx_aot.program.arguments import argument_names, graph_inputs
 from onnx_aot.program.checkpoints import read_checkpoint
+from onnx_aot.program.editing import Editable
 from onnx_aot.program.held import fed_values, new_state
 from onnx_aot.program.serialize import (
     EXTERNAL_THRESHOLD,
@@ -26,11 +26,9 @@ from onnx_aot.program.serialize import (
     save_model,
     weights_of,
 )
-from onnx_aot.program.summary import NameTable, ValueSummary, name_table, rename_axes, summary
+from onnx_aot.program.summary import NameTable, ValueSummary, name_table, summary
 from onnx_aot.program.weights import (
-    absent_weights,
     as_fed,
-    as_held,
     fitting_weights,
     is_absent,
     weights_by_target,
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["ONNXProgram"]
 
 
-class ONNXProgram:
+class ONNXProgram(Editable):
     """An ONNX model with what is needed to save, run and inspect it.
 
     Calling it runs the model in ONNX Runtime with torch tensors.
@@ -450,110 +448,6 @@ class ONNXProgram:
         fed = {**self.weights, **self.state}
         weights = weights_by_target(self.model.graph, self.exported_program, fed)
         return name_table(self.model.graph, self.exported_program, weights)
-
-    # --- changing --------------------------------------------------------------------------------
-
-    def optimize(
-        self,
-        optimize: bool | Literal["safe"] | Collection[str] = True,
-        *,
-        contrib_ops: bool = False,
-    ) -> dict[str, int]:
-        """Runs optimization passes and rules on the model in place, as ``export`` does.
-
-        Args:
-            optimize: True: all; ``"safe"``: those that keep every value as it is; names: these.
-            contrib_ops: Whether operators that only ONNX Runtime has are used where faster.
-
-        Returns:
-            How often each changed the model, by name. One that fails is undone, with a warning.
-
-        Raises:
-            InvalidOptionError: There is no pass or rule of a name.
-        """
-        from onnx_aot.errors import warn
-        from onnx_aot.ir_passes import run_passes
-        from onnx_aot.options import check_optimize
-
-        check_optimize(optimize)
-        outcome = run_passes(self.model, optimize, contrib_ops)
-        self.release()
-        for name, reason in outcome.undone.items():
-            warn(f"the optimization {name} failed and was undone: {reason}")
-        return dict(outcome.counts)
-
-    def inline(self) -> None:
-        """Puts the bodies of all local functions in the places of their calls, in place.
-
-        What the nodes of a module's function say about where they come from is relative to the
-        module.
-        """
-        from onnx_ir.passes.common import InlinePass
-
-        domains = {function.domain for function in self.model.functions.values()}
-        InlinePass()(self.model)
-        for domain in domains - {node.domain for node in self.model.graph.all_nodes()}:
-            self.model.opset_imports.pop(domain, None)
-        self.release()
-
-    def rename_axes(self, names: Mapping[str, str]) -> None:
-        """Gives dynamic dimensions other names, in place.
-
-        Args:
-            names: New names by those in the model, as ``program.inputs`` shows them.
-
-        Raises:
-            InvalidOptionError: A dimension is not there, or a name cannot be used.
-        """
-        rename_axes(self.model, names)
-        self.release()
-
-    def apply_weights(
-        self,
-        state_dict: Mapping[str, torch.Tensor] | str | os.PathLike[str],
-        *,
-        cast: bool = False,
-        partial: bool = False,
-    ) -> None:
-        """Replaces weights by their names in the PyTorch module, state and inputs among them.
-
-        What lies in a file stays there until it is needed; saving copies it from file to file.
-
-        Args:
-            state_dict: Tensors of the shapes and types that the model's weights have; or a path:
-                of a ``.safetensors`` file, of one that ``torch.save`` wrote, or of a folder with
-                ``model.safetensors.index.json``. Weights of the module that the model does not
-                use are passed over; names that the module does not have are a warning.
-            cast: Whether tensors of another type are cast to the model's.
-            partial: Whether a model without weights may get some of them, and others later.
-
-        Raises:
-            InvalidOptionError: Shapes or types differ, tied weights get different values, weights
-                that have no values yet are missing, or the path holds no weights; nothing has
-                been replaced.
-        """
-        fed = {**self.weights, **self.state}
-        given = read_checkpoint(state_dict)
-        values = weights_by_target(self.model.graph, self.exported_program, fed)
-        needed = {} if partial else absent_weights(values, fed)
-        of_module = self.exported_program.state_dict if self.exported_program is not None else {}
-        unknown = [name for name in given if name not in values and name not in of_module]
-        for value, stored in fitting_weights(values, given, needed, unknown, cast=cast):
-            name = str(value.name)
-            if name in self.state:
-                tensor = as_fed(value, stored)
-                self._first_state[name], self.state[name] = tensor.clone(), tensor.clone()
-            elif name in self.weights:
-                self.weights[name] = as_fed(value, stored)
-            else:
-                value.const_value = as_held(value, stored)
-        if unknown:
-            warnings.warn(
-                f"the model has no weight {', '.join(map(repr, unknown))}; not applied",
-                OnnxExporterWarning,
-                stacklevel=2,
-            )
-        self.release()
 
 
 def _copies(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -1,0 +1,140 @@
+"""What changes a program in place."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.errors import OnnxExporterWarning
+from onnx_aot.program.checkpoints import read_checkpoint
+from onnx_aot.program.summary import rename_axes
+from onnx_aot.program.weights import (
+    absent_weights,
+    as_fed,
+    as_held,
+    fitting_weights,
+    weights_by_target,
+)
+
+__all__ = ["Editable"]
+
+
+class Editable:
+    """The part of ``ONNXProgram`` by which its model, weights and state are changed."""
+
+    model: ir.Model
+    exported_program: torch.export.ExportedProgram | None
+    state: dict[str, torch.Tensor]
+    weights: dict[str, torch.Tensor]
+    _first_state: dict[str, torch.Tensor]
+
+    def release(self) -> None:
+        """Frees the session; the next call makes a new one from the model as it is then."""
+        raise NotImplementedError
+
+    def optimize(
+        self,
+        optimize: bool | Literal["safe"] | Collection[str] = True,
+        *,
+        contrib_ops: bool = False,
+    ) -> dict[str, int]:
+        """Runs optimization passes and rules on the model in place, as ``export`` does.
+
+        Args:
+            optimize: True: all; ``"safe"``: those that keep every value as it is; names: these.
+            contrib_ops: Whether operators that only ONNX Runtime has are used where faster.
+
+        Returns:
+            How often each changed the model, by name. One that fails is undone, with a warning.
+
+        Raises:
+            InvalidOptionError: There is no pass or rule of a name.
+        """
+        from onnx_aot.errors import warn
+        from onnx_aot.ir_passes import run_passes
+        from onnx_aot.options import check_optimize
+
+        check_optimize(optimize)
+        outcome = run_passes(self.model, optimize, contrib_ops)
+        self.release()
+        for name, reason in outcome.undone.items():
+            warn(f"the optimization {name} failed and was undone: {reason}")
+        return dict(outcome.counts)
+
+    def inline(self) -> None:
+        """Puts the bodies of all local functions in the places of their calls, in place.
+
+        What the nodes of a module's function say about where they come from is relative to the
+        module.
+        """
+        from onnx_ir.passes.common import InlinePass
+
+        domains = {function.domain for function in self.model.functions.values()}
+        InlinePass()(self.model)
+        for domain in domains - {node.domain for node in self.model.graph.all_nodes()}:
+            self.model.opset_imports.pop(domain, None)
+        self.release()
+
+    def rename_axes(self, names: Mapping[str, str]) -> None:
+        """Gives dynamic dimensions other names, in place.
+
+        Args:
+            names: New names by those in the model, as ``program.inputs`` shows them.
+
+        Raises:
+            InvalidOptionError: A dimension is not there, or a name cannot be used.
+        """
+        rename_axes(self.model, names)
+        self.release()
+
+    def apply_weights(
+        self,
+        state_dict: Mapping[str, torch.Tensor] | str | os.PathLike[str],
+        *,
+        cast: bool = False,
+        partial: bool = False,
+    ) -> None:
+        """Replaces weights by their names in the PyTorch module, state and inputs among them.
+
+        What lies in a file stays there until it is needed; saving copies it from file to file.
+
+        Args:
+            state_dict: Tensors of the shapes and types that the model's weights have; or a path:
+                of a ``.safetensors`` file, of one that ``torch.save`` wrote, or of a folder with
+                ``model.safetensors.index.json``. Weights of the module that the model does not
+                use are passed over; names that the module does not have are a warning.
+            cast: Whether tensors of another type are cast to the model's.
+            partial: Whether a model without weights may get some of them, and others later.
+
+        Raises:
+            InvalidOptionError: Shapes or types differ, tied weights get different values, weights
+                that have no values yet are missing, or the path holds no weights; nothing has
+                been replaced.
+        """
+        fed = {**self.weights, **self.state}
+        given = read_checkpoint(state_dict)
+        values = weights_by_target(self.model.graph, self.exported_program, fed)
+        needed = {} if partial else absent_weights(values, fed)
+        of_module = self.exported_program.state_dict if self.exported_program is not None else {}
+        unknown = [name for name in given if name not in values and name not in of_module]
+        for value, stored in fitting_weights(values, given, needed, unknown, cast=cast):
+            name = str(value.name)
+            if name in self.state:
+                tensor = as_fed(value, stored)
+                self._first_state[name], self.state[name] = tensor.clone(), tensor.clone()
+            elif name in self.weights:
+                self.weights[name] = as_fed(value, stored)
+            else:
+                value.const_value = as_held(value, stored)
+        if unknown:
+            warnings.warn(
+                f"the model has no weight {', '.join(map(repr, unknown))}; not applied",
+                OnnxExporterWarning,
+                stacklevel=2,
+            )
+        self.release()

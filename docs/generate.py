@@ -7,7 +7,6 @@ python -m docs.generate --check    fail when they differ from what would be writ
 from __future__ import annotations
 
 import importlib
-import inspect
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -19,8 +18,8 @@ from benchmarks.models.torchvision_cpu import load_torchvision
 from docs.conformance_page import conformance, dtypes_of_operators, summary
 from docs.troubleshooting_page import troubleshooting
 from onnx_aot.ops import registry
+from onnx_aot.ops.catalogue import Entry, entries, operator_name
 from onnx_aot.ops.complex_values import COMPLEX
-from onnx_aot.ops.limits import MAX_OPSET
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -75,16 +74,12 @@ def operators() -> str:
     Raises:
         ModuleNotFoundError: A package whose operators are listed is not installed.
     """
-    table = _table()
+    listed = [e for e in entries(LATE) if getattr(e.target, "namespace", "") not in ELSEWHERE]
     families: dict[str, set[Row]] = defaultdict(set)
     right = dtypes_of_operators()
-    for target, translations in table:
-        highest = MAX_OPSET
-        for translation in translations:  # the newest first
-            path, row = _row(target, translation, highest, right)
-            highest = translation.since - 1
-            families[path.stem].add(row)
-    parts = [HEAD.format(count=len({target for target, _ in table}), summary=summary())]
+    for entry in listed:
+        families[entry.family].add(_row(entry, right))
+    parts = [HEAD.format(count=len({entry.target for entry in listed}), summary=summary())]
     for family in sorted(families):
         parts.append(f"## {family}\n")
         parts.append("| Operator | Translation | Opsets | Right for | Limits |")
@@ -92,56 +87,23 @@ def operators() -> str:
         parts += [f"| {' | '.join(row)} |" for row in sorted(families[family])]
         parts.append("")
     parts.append("## Without a translation\n\n| Operator | Reason |\n| --- | --- |")
-    parts += [f"| `{_name(t)}` | {reason} |" for t, reason in registry.NOT_TRANSLATED.items()]
+    without = registry.NOT_TRANSLATED.items()
+    parts += [f"| `{operator_name(target)}` | {reason} |" for target, reason in without]
     return "\n".join(parts) + "\n"
 
 
-def _table() -> list[tuple[Any, tuple[registry.Translation, ...]]]:
-    """Both tables, of real and of complex numbers, without what only this machine has."""
-    for namespace, load in LATE.items():
-        if load() is None:
-            raise ModuleNotFoundError(f"docs/operators.md lists the operators of {namespace}")
-        importlib.import_module(f"onnx_aot.ops.{registry.LATE_FAMILIES[namespace]}")
-    real = registry.translations().items()
-    table = [*real, *((target, (translation,)) for target, translation in COMPLEX.items())]
-    return [entry for entry in table if getattr(entry[0], "namespace", "") not in ELSEWHERE]
-
-
-def _row(
-    target: Any, translation: registry.Translation, highest: int, right: Mapping[str, list[str]]
-) -> tuple[Path, Row]:
-    path, line = _source(target, translation.function)
-    is_complex = COMPLEX.get(target) is translation
-    kinds = right.get(_name(target), [])
-    if target in COMPLEX and target in registry.TRANSLATIONS:
-        kinds = [kind for kind in kinds if kind.startswith("complex") == is_complex]
-    return path, Row(
-        f"`{_name(target)}`",
-        f"[{path.stem}.py:{line}](../{path.relative_to(ROOT).as_posix()}#L{line})",
-        f"{translation.since} to {highest}",
+def _row(entry: Entry, right: Mapping[str, list[str]]) -> Row:
+    kinds = right.get(entry.name, [])
+    if entry.target in COMPLEX and entry.target in registry.TRANSLATIONS:
+        kinds = [kind for kind in kinds if kind.startswith("complex") == entry.is_complex]
+    source = f"{entry.path.stem}.py:{entry.line}"
+    return Row(
+        f"`{entry.name}`",
+        f"[{source}](../{entry.path.relative_to(ROOT).as_posix()}#L{entry.line})",
+        f"{entry.since} to {entry.until}",
         ", ".join(kinds),
-        registry.LIMITS.get(target, "").replace("|", "\\|"),
+        entry.limits.replace("|", "\\|"),
     )
-
-
-def _name(target: Any) -> str:
-    if hasattr(target, "_schema"):
-        return str(target)
-    module = getattr(target, "__module__", "").removeprefix("_")
-    return f"{module}.{target.__name__}".lstrip("_")
-
-
-def _source(target: Any, function: Any) -> tuple[Path, int]:
-    """File and line of a translation; one-to-one operators are rows of their family's file."""
-    code = inspect.unwrap(function)
-    if code.__module__ != registry.__name__:
-        return Path(inspect.getfile(code)), code.__code__.co_firstlineno
-    for family in registry.FAMILIES:
-        path = Path(registry.__file__).with_name(f"{family}.py")
-        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if f"{target}:" in text:
-                return path, number
-    raise LookupError(str(target))
 
 
 PAGES = {

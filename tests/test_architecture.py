@@ -62,7 +62,7 @@ LAYERS: dict[str, set[str]] = {
         "inspection",
         "options",
     },
-    "cli": {"export", "program", "recording"},
+    "cli": {"export", "inspection", "ops", "options", "program", "recording"},
     "conditions": set(),
     "dtypes": set(),
     "errors": set(),

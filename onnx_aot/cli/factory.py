@@ -7,11 +7,38 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import typer
 
 from onnx_aot.errors import InvalidOptionError
 
-__all__ = ["InputSpec", "build_model", "example_inputs", "parse_input"]
+__all__ = [
+    "Factory",
+    "InputSpec",
+    "Inputs",
+    "Opset",
+    "Subject",
+    "build_model",
+    "build_subject",
+    "example_inputs",
+    "parse_input",
+]
+
+FORM = (
+    "package.module:name of a module, or of a function that returns a module, (module, args) or "
+    "(module, args, kwargs)."
+)
+Factory = Annotated[str, typer.Argument(metavar="FACTORY", help=FORM)]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        help='NAME:DTYPE[SIZES], such as "ids:int64[batch,seq]"; a size that is a name is '
+        "dynamic. Once per input; without any, the factory gives example inputs.",
+    ),
+]
+Opset = Annotated[int | None, typer.Option(help="ONNX operator set, 17 to 25; 20 by default.")]
 
 _INPUT = re.compile(
     r"(?P<name>\w+):(?P<dtype>\w+)\[(?P<sizes>[^\]]*)\](=(?P<low>-?\d+)\.\.(?P<high>-?\d+))?"
@@ -41,6 +68,35 @@ class InputSpec(NamedTuple):
     def dynamic(self) -> dict[int, str]:
         """The dynamic dimensions by axis."""
         return {axis: size for axis, size in enumerate(self.sizes) if isinstance(size, str)}
+
+
+class Subject(NamedTuple):
+    """A model with example inputs.
+
+    Attributes:
+        model: The module.
+        args: Positional, and ``kwargs`` keyword example inputs.
+        dynamic_shapes: What the command line says of them, or None.
+    """
+
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    dynamic_shapes: dict[str, Any] | None
+
+
+def build_subject(reference: str, inputs: Sequence[str] | None) -> Subject:
+    """The model that a command line names, with the inputs that it describes or the factory's own.
+
+    Raises:
+        InvalidOptionError: There is no such model, or an input is described in another form.
+    """
+    specs = [parse_input(text) for text in inputs or ()]
+    model, args, kwargs = build_model(reference)
+    if not specs:
+        return Subject(model, args, kwargs, None)
+    shapes = {spec.name: spec.dynamic for spec in specs if spec.dynamic}
+    return Subject(model, (), example_inputs(specs), shapes or None)
 
 
 def parse_input(text: str) -> InputSpec:

@@ -42,6 +42,9 @@ __all__ = ["Metadata", "MetadataLevel"]
 # What a path in a body has before the names of modules: closures, and the root of strict captures.
 _TRACED = re.compile(r"^.*(\]|cell_contents)\.?|^_export_root\.?")
 
+NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
+"""What stands for the modules around nodes that ``torch.export`` adds itself, such as sizes."""
+
 MetadataLevel = Literal["full", "light", "none"]
 
 
@@ -115,6 +118,8 @@ class Metadata:
         if self._around:
             stack = tuple((self._around[0].meta.get("nn_module_stack") or {}).values())
         for scope, class_ in stack:
+            if scope == NO_MODULE:
+                continue
             scopes.append(scope)
             classes.append(self._class_name(class_))
         for caller in self._around:

@@ -1,10 +1,7 @@
-"""The command line, as a user types it."""
+"""``onnx-aot export``, as a user types it."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import onnx
@@ -12,65 +9,7 @@ import onnxruntime
 import pytest
 import torch
 
-from onnx_aot.cli.factory import InputSpec, build_model, example_inputs, parse_input
-from onnx_aot.errors import InvalidOptionError
-
-MODELS = """
-    import torch
-
-    class Encoder(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding = torch.nn.Embedding(100, 8)
-
-        def forward(self, ids, mask=None):
-            x = self.embedding(ids)
-            return x if mask is None else x * mask.unsqueeze(-1)
-
-    def encoder():
-        torch.manual_seed(0)
-        return Encoder()
-
-    def with_inputs():
-        return encoder(), (torch.zeros(2, 3, dtype=torch.int64),)
-
-    def with_keywords():
-        return encoder(), (), {"ids": torch.zeros(2, 3, dtype=torch.int64)}
-
-    def nothing():
-        return 3
-
-    class Branches(torch.nn.Module):
-        def forward(self, x):
-            return x + 1 if x.sum() > 0 else x
-
-    branches = Branches()
-
-    class Counter(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("count", torch.zeros(()))
-            self.scale = torch.nn.Parameter(torch.ones(3))
-
-        def forward(self, x):
-            self.count += 1
-            y = x * self.scale + self.count
-            return y + 1 if x.shape[0] == 2 else y
-
-    def counter():
-        return Counter(), (torch.zeros(4, 3),)
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "my_models.py").write_text(textwrap.dedent(MODELS), encoding="utf-8")
-    return tmp_path
-
-
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from onnx_aot.cli import main; main()", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+from tests.cli.conftest import run
 
 
 def test_export_with_inputs_on_the_command_line(folder: Path) -> None:
@@ -162,46 +101,3 @@ def test_a_failed_export_exits_with_1(folder: Path) -> None:
     assert "onnx-aot: the model could not be captured" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(folder.glob("onnx_export_*_pt_export.md"))
-
-
-def test_help(folder: Path) -> None:
-    done = run(folder, "--help")
-    assert done.returncode == 0
-    assert "export" in done.stdout
-    done = run(folder, "export", "--help")
-    assert "--input" in done.stdout
-    assert "--verify" in done.stdout
-
-
-def test_parse_input() -> None:
-    assert parse_input("ids:int64[batch, 128]") == InputSpec("ids", "int64", ("batch", 128), 0, 1)
-    assert parse_input("x:float32[]").sizes == ()
-    assert parse_input("ids:int64[n]=-3..9")[3:] == (-3, 9)
-    for wrong in ("ids", "ids:int64", "ids:int64[n]=3", "ids int64[n]"):
-        with pytest.raises(InvalidOptionError, match="is not understood"):
-            parse_input(wrong)
-    with pytest.raises(InvalidOptionError, match=r"the range 5\.\.2 is empty"):
-        parse_input("ids:int64[n]=5..2")
-
-
-def test_example_inputs() -> None:
-    specs = [parse_input(t) for t in ("a:float32[n,m,4]", "b:int32[m]=5..9", "c:bool[k,n]")]
-    tensors = example_inputs(specs)
-    assert {name: tuple(t.shape) for name, t in tensors.items()} == {
-        "a": (2, 3, 4),
-        "b": (3,),
-        "c": (5, 2),
-    }
-    assert tensors["b"].dtype == torch.int32
-    assert 5 <= int(tensors["b"].min()) <= int(tensors["b"].max()) <= 9
-    with pytest.raises(InvalidOptionError, match="torch has no type 'flot32'"):
-        example_inputs([parse_input("x:flot32[2]")])
-
-
-def test_an_import_error_inside_the_user_s_module_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "needs_more.py").write_text("import not_installed_here", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError, match="not_installed_here"):
-        build_model("needs_more:factory")

@@ -1,0 +1,90 @@
+"""``verify`` and ``compare``: an ONNX model beside the PyTorch model it came from."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from onnx_aot.cli.console import (
+    EXIT_FAILED,
+    AsJson,
+    errors_as_messages,
+    plain,
+    print_json,
+    stage_names,
+)
+from onnx_aot.cli.factory import FORM, Inputs, build_subject
+
+__all__ = ["compare", "verify"]
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="The .onnx file.")]
+Against = Annotated[str, typer.Option("--against", metavar="FACTORY", help=FORM)]
+
+
+def verify(
+    path: Model,
+    against: Against,
+    inputs: Inputs = None,
+    sizes: Annotated[
+        bool, typer.Option(help="Also at other sizes within the dynamic dimensions' ranges.")
+    ] = True,
+    runtime: Annotated[
+        str, typer.Option(help="What runs the file: onnxruntime, or reference for onnx.reference.")
+    ] = "onnxruntime",
+    as_json: AsJson = False,
+) -> None:
+    """Compare a file's outputs with PyTorch's. Exits with 1 where one differs."""
+    import onnx_aot
+
+    with errors_as_messages():
+        subject = build_subject(against, inputs)
+        with stage_names():
+            result = onnx_aot.verify(
+                path,
+                subject.model,
+                subject.args,
+                subject.kwargs,
+                sizes=sizes,
+                runtime=runtime,  # type: ignore[arg-type]
+            )
+    _finish(result, as_json)
+
+
+def compare(
+    path: Model,
+    against: Against,
+    inputs: Inputs = None,
+    isolate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where a value differs, write the first such node there as a model of its own, "
+            "with its inputs and a script.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare a file with PyTorch value by value. Exits with 1 where one differs."""
+    import onnx_aot
+
+    with errors_as_messages():
+        subject = build_subject(against, inputs)
+        with stage_names():
+            result = onnx_aot.compare(path, subject.model, subject.args, subject.kwargs)
+            folder = None
+            if isolate is not None and result.first is not None:
+                folder = result.isolate(isolate)
+    if folder is not None:
+        typer.echo(f"the node is in {folder}", err=as_json)
+    _finish(result, as_json)
+
+
+def _finish(result: Any, as_json: bool) -> None:
+    if as_json:
+        print_json(json.loads(result.to_json()))
+    else:
+        typer.echo(plain(str(result)))
+    if not result.ok:
+        raise typer.Exit(EXIT_FAILED)

@@ -1,0 +1,100 @@
+"""What every command does alike: errors as messages, progress, JSON, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from onnx_aot.errors import InvalidOptionError, OnnxExporterError
+
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_USAGE",
+    "AsJson",
+    "columns",
+    "errors_as_messages",
+    "plain",
+    "print_json",
+    "stage_names",
+]
+
+EXIT_FAILED = 1
+"""What was asked for failed, or a comparison found a difference."""
+
+EXIT_USAGE = 2
+"""The command line cannot be what was meant."""
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+@contextlib.contextmanager
+def errors_as_messages() -> Iterator[None]:
+    """What the user can act on is a message, not a traceback."""
+    try:
+        yield
+    except InvalidOptionError as error:
+        typer.echo(f"onnx-aot: {plain(str(error), sys.stderr)}", err=True)
+        raise typer.Exit(EXIT_USAGE) from None
+    except OnnxExporterError as error:
+        typer.echo(f"onnx-aot: {plain(str(error), sys.stderr)}", err=True)
+        raise typer.Exit(EXIT_FAILED) from None
+
+
+def print_json(content: Any) -> None:
+    """Prints what a program can read, with keys in a fixed order."""
+    typer.echo(json.dumps(content, indent=2))
+
+
+def plain(text: str, stream: Any = None) -> str:
+    """The text as the stream can show it: other characters than ASCII only where it is UTF-8."""
+    encoding = getattr(sys.stdout if stream is None else stream, "encoding", None) or ""
+    if encoding.lower().replace("-", "") == "utf8":
+        return text
+    return text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+def columns(rows: Sequence[Sequence[Any]], indent: str = "  ") -> str:
+    """Rows as lines whose columns line up."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in cells
+    )
+    return "\n".join(f"{indent}{line}".rstrip() for line in lines)
+
+
+@contextlib.contextmanager
+def stage_names() -> Iterator[None]:
+    """Shows the present stage while a terminal watches; nothing otherwise."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    from onnx_aot.recording import logged_to  # imports torch, which --help does not need
+
+    spinner = "dots" if (sys.stderr.encoding or "").lower().startswith("utf") else "line"
+    shown = (SpinnerColumn(spinner), TextColumn("{task.description}"), TimeElapsedColumn())
+    progress = Progress(*shown, console=console, transient=True)
+    with progress, logged_to(_TaskHandler(progress)):
+        yield
+
+
+class _TaskHandler(logging.Handler):
+    """Makes each stage that is logged the progress's description."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(logging.INFO)
+        self._progress = progress
+        self._task = progress.add_task("Start")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._progress.update(self._task, description=record.getMessage())

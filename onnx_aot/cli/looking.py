@@ -1,0 +1,140 @@
+"""``inspect`` and ``view``: what is in an ONNX file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onnx_aot.cli.console import AsJson, columns, errors_as_messages, plain, print_json
+
+if TYPE_CHECKING:
+    from onnx_aot.inspection.contents import Contents, Module
+    from onnx_aot.program.program import ONNXProgram
+
+__all__ = ["inspect", "view"]
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="The .onnx file.")]
+DEEPEST = 3
+
+
+def inspect(
+    path: Model,
+    tree: Annotated[bool, typer.Option("--tree", help="Nodes and weights by module.")] = False,
+    depth: Annotated[int, typer.Option(help="How deep the tree goes.")] = DEEPEST,
+    as_json: AsJson = False,
+) -> None:
+    """Show a model's inputs, outputs, operators, sizes and modules. Weights are not read."""
+    from onnx_aot.inspection.contents import contents, module_tree
+
+    with errors_as_messages():
+        program = _loaded(path)
+    found = contents(program.model)
+    modules = module_tree(program.model)
+    if as_json:
+        print_json(_as_json(program, found, modules))
+        return
+    parts = [_overview(path, found), _interface(program), _dimensions(program)]
+    parts.append(_modules(modules, depth) if tree else _operators(found))
+    typer.echo(plain("\n\n".join(filter(None, parts))))
+
+
+def view(
+    path: Model,
+    output: Annotated[str, typer.Option("--output", "-o", help="The HTML file to write.")],
+) -> None:
+    """Write a page that shows the graph, by module, in any browser, without a network."""
+    with errors_as_messages():
+        written = _loaded(path).view(output)
+    typer.echo(f"saved to {written}")
+
+
+def _loaded(path: str) -> ONNXProgram:
+    from onnx_aot.program.program import ONNXProgram
+
+    return ONNXProgram.load(path)
+
+
+def _overview(path: str, found: Contents) -> str:
+    opsets = ", ".join(
+        f"{domain or 'ai.onnx'} {version}" for domain, version in found.opsets.items()
+    )
+    rows = [
+        ("File", f"{path}, {_size(os.path.getsize(path))}"),
+        ("Made by", found.producer or "unknown"),
+        ("Opsets", f"{opsets}; IR version {found.ir_version}"),
+        ("Nodes", f"{found.nodes:,}"),
+        ("Tensors", f"{found.weights:,} with {found.elements:,} elements, {_size(found.bytes)}"),
+    ]
+    if found.dtypes:
+        rows.append(("", ", ".join(f"{name} {_size(n)}" for name, n in found.dtypes.items())))
+    if found.functions:
+        rows.append(("Functions", ", ".join(found.functions)))
+    return columns(rows, indent="")
+
+
+def _interface(program: ONNXProgram) -> str:
+    lines = [f"  {value}" for value in program.inputs]
+    return "\n".join(["Inputs", *lines, "Outputs", *(f"  {value}" for value in program.outputs)])
+
+
+def _dimensions(program: ONNXProgram) -> str:
+    written = _written_dimensions(program)
+    ranges = [
+        f"{name}: {limits.get('min', 0)} to {limits.get('max', 'any size')}"
+        for name, limits in written.get("dimensions", {}).items()
+    ]
+    lines = [*ranges, *written.get("relations", ()), *written.get("conditions", ())]
+    return "\n".join(["Dimensions", *(f"  {line}" for line in lines)]) if lines else ""
+
+
+def _written_dimensions(program: ONNXProgram) -> dict[str, Any]:
+    from onnx_aot.metadata_keys import DIMENSIONS
+
+    found: dict[str, Any] = json.loads(program.model.graph.metadata_props.get(DIMENSIONS, "{}"))
+    return found
+
+
+def _operators(found: Contents) -> str:
+    return "Operators\n" + columns(list(found.operators.items())) if found.operators else ""
+
+
+def _modules(root: Module, depth: int) -> str:
+    rows, hidden = [("Module", "Class", "Nodes", "Elements")], 0
+    for level, module in root.walk():
+        if level > depth:
+            hidden += 1
+            continue
+        name = f"{'  ' * level}{module.name or '(the model)'}"
+        rows.append(
+            (name, module.kind.rpartition(".")[2], str(module.nodes), f"{module.elements:,}")
+        )
+    text = columns(rows, indent="")
+    return f"{text}\n{hidden} modules lie deeper: --depth {depth + 1}" if hidden else text
+
+
+def _as_json(program: ONNXProgram, found: Contents, modules: Module) -> dict[str, Any]:
+    return {
+        **dataclasses.asdict(found),
+        "inputs": [_described(value) for value in program.inputs],
+        "outputs": [_described(value) for value in program.outputs],
+        "dimensions": _written_dimensions(program),
+        "modules": dataclasses.asdict(modules),
+        "metadata": dict(program.model.metadata_props),
+    }
+
+
+def _described(value: Any) -> dict[str, Any]:
+    dtype = None if value.dtype is None else str(value.dtype).removeprefix("torch.")
+    shape = None if value.shape is None else list(value.shape)
+    return {"name": value.name, "dtype": dtype, "shape": shape, "role": value.role}
+
+
+def _size(count: int) -> str:
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} bytes"

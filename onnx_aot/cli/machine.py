@@ -1,0 +1,117 @@
+"""``doctor``: whether what is installed works together."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import warnings
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any
+
+import typer
+
+from onnx_aot.cli.console import EXIT_FAILED, AsJson, columns, plain, print_json
+
+__all__ = ["doctor"]
+
+DISTRIBUTION = "onnx-aot"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        subject: What it is.
+        found: What is there.
+        ok: Whether that works.
+        advice: What to do where it does not.
+    """
+
+    subject: str
+    found: str
+    ok: bool
+    advice: str = ""
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Check the installed versions, and export and run a small model. Exits with 1 on a problem."""
+    findings = [
+        Finding("python", platform.python_version(), True),
+        Finding("platform", f"{platform.system()} {platform.machine()}", True),
+        *_packages(),
+        *_runtime(),
+        _trial(),
+    ]
+    if as_json:
+        print_json([dataclasses.asdict(finding) for finding in findings])
+    else:
+        rows = [(f.subject, "ok" if f.ok else "PROBLEM", f.found, f.advice) for f in findings]
+        typer.echo(plain(columns(rows, indent="")))
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _packages() -> Iterator[Finding]:
+    """The versions that this package asks for, and those that are there."""
+    from packaging.requirements import Requirement
+
+    try:
+        requires = metadata.requires(DISTRIBUTION) or []
+        yield Finding(DISTRIBUTION, metadata.version(DISTRIBUTION), True)
+    except metadata.PackageNotFoundError:
+        yield Finding(DISTRIBUTION, "not installed", False, "python -m pip install .")
+        return
+    wanted: dict[str, tuple[Any, bool]] = {}
+    for requirement in map(Requirement, requires):
+        optional = requirement.marker is not None  # of an extra: it need not be there
+        wanted.setdefault(requirement.name, (requirement.specifier, optional))
+    for name, (specifier, optional) in wanted.items():
+        advice = f"python -m pip install '{name}{specifier}'"
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            if not optional:
+                yield Finding(name, "not installed", False, advice)
+            continue
+        fits = specifier.contains(version, prereleases=True)
+        yield Finding(name, version, fits, "" if fits else advice)
+
+
+def _runtime() -> Iterator[Finding]:
+    """Where ONNX Runtime can run models, and whether it reads what is exported by default."""
+    try:
+        import onnx
+        import onnxruntime
+    except ImportError as error:
+        yield Finding("onnxruntime", str(error), False, "reinstall onnx and onnxruntime")
+        return
+    from onnx_aot.options import DEFAULT_OPSET
+
+    yield Finding("providers", ", ".join(onnxruntime.get_available_providers()), True)
+    newest = onnx.defs.onnx_opset_version()
+    fits = newest >= DEFAULT_OPSET
+    advice = "" if fits else f"export with opset_version={newest}, or install a newer onnx"
+    yield Finding("opsets", f"{DEFAULT_OPSET} by default, onnx knows {newest}", fits, advice)
+
+
+def _trial() -> Finding:
+    """A small export with a dynamic dimension, run at another size."""
+    subject = "small export"
+    try:
+        import torch
+
+        import onnx_aot
+
+        model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).eval()
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            program = onnx_aot.export(model, (torch.randn(2, 4),), dynamic_shapes=({0: "n"},))
+            x = torch.randn(5, 4)
+            torch.testing.assert_close(program(x)[0], model(x))
+    except Exception as error:  # whatever is broken is what is asked for
+        line = str(error).strip().partition("\n")[0]
+        found = f"{type(error).__name__}: {line}"
+        return Finding(subject, found, False, "see docs/troubleshooting.md")
+    return Finding(subject, "exported, and right at another size", True)

@@ -1,0 +1,119 @@
+"""``ops``: which operators are supported, where, and since which opset."""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onnx_aot.cli.console import EXIT_FAILED, AsJson, columns, errors_as_messages, print_json
+from onnx_aot.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from onnx_aot.ops.catalogue import Entry
+
+__all__ = ["ops"]
+
+
+def ops(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="Such as aten.roll, aten::roll.default or a part of a name; all by default.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether an operator is supported. Exits with 1 where it is not."""
+    from onnx_aot.ops.catalogue import entries
+
+    table = entries()
+    if name is None:
+        _print_families(table, as_json)
+        return
+    wanted = name.replace("::", ".").removeprefix("torch.ops.")
+    found = [_translated(entry) for entry in table if _is_named(entry.name, wanted)]
+    known = {row["name"] for row in found}
+    with errors_as_messages():
+        found += [_other(target) for target in _of_torch(wanted) if str(target) not in known]
+        if not found:
+            found = [_translated(entry) for entry in table if wanted in entry.name]
+        if not found:
+            raise InvalidOptionError(
+                f"neither onnx_aot nor PyTorch has an operator {name!r}. Names are like "
+                "aten.roll.default; import the package that defines it in a module of your own "
+                "and look in docs/custom-operators.md for how to translate it"
+            )
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(columns([(r["name"], r["how"], r["where"], r["remark"]) for r in found], ""))
+    if not any(row["supported"] for row in found):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _is_named(name: str, wanted: str) -> bool:
+    """Whether a name is the wanted one, one of its overloads, or it without its namespace."""
+    return wanted in (name, name.rpartition(".")[0]) or name.split(".")[1:2] == [wanted]
+
+
+def _print_families(table: list[Entry], as_json: bool) -> None:
+    counts = collections.Counter(entry.family for entry in table)
+    if as_json:
+        print_json([_translated(entry) for entry in table])
+        return
+    typer.echo(columns([(family, counts[family]) for family in sorted(counts)], ""))
+    operators = len({entry.name for entry in table})
+    typer.echo(f"{operators} operators; onnx-aot ops NAME tells where one is")
+
+
+def _translated(entry: Entry) -> dict[str, Any]:
+    kind = "complex numbers; " if entry.is_complex else ""
+    return {
+        "name": entry.name,
+        "supported": True,
+        "how": f"translated, opsets {entry.since} to {entry.until}",
+        "where": f"onnx_aot/ops/{entry.path.name}:{entry.line}",
+        "remark": f"{kind}{entry.limits}".removesuffix("; "),
+    }
+
+
+def _of_torch(wanted: str) -> list[Any]:
+    """The operators of PyTorch by that name, whether they are in the table or not.
+
+    Overloads that write to a given output are left out: no capture has them.
+    """
+    import torch
+
+    from onnx_aot.ops.registry import overloads
+
+    parts = wanted.split(".")
+    if len(parts) == 1:
+        parts = ["aten", *parts]
+    try:
+        packet = getattr(getattr(torch.ops, parts[0]), parts[1])
+        found = overloads(packet)
+    except AttributeError:
+        return []
+    if len(parts) > 2:
+        return [target for target in found if target._overloadname == parts[2]]
+    return [target for target in found if not target._overloadname.endswith("out")]
+
+
+def _other(target: Any) -> dict[str, Any]:
+    """An operator that is not in the table."""
+    from onnx_aot.ops.registry import NOT_TRANSLATED
+    from onnx_aot.torch_compat import decompositions
+
+    row = {"name": str(target), "supported": False, "where": "", "remark": ""}
+    if target in NOT_TRANSLATED:
+        return {**row, "how": "not translated", "remark": NOT_TRANSLATED[target]}
+    if target._schema.is_mutable:
+        remark = "its in-place writes become the operator that returns them"
+        return {**row, "supported": True, "how": "made functional", "remark": remark}
+    if decompositions(target):
+        remark = "supported where its parts are"
+        return {**row, "supported": True, "how": "expanded with PyTorch's rules", "remark": remark}
+    return {**row, "how": "not translated", "remark": "see docs/custom-operators.md"}

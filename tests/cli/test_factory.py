@@ -1,0 +1,45 @@
+"""Models and inputs as the command line names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from onnx_aot.cli.factory import InputSpec, build_model, example_inputs, parse_input
+from onnx_aot.errors import InvalidOptionError
+
+
+def test_parse_input() -> None:
+    assert parse_input("ids:int64[batch, 128]") == InputSpec("ids", "int64", ("batch", 128), 0, 1)
+    assert parse_input("x:float32[]").sizes == ()
+    assert parse_input("ids:int64[n]=-3..9")[3:] == (-3, 9)
+    for wrong in ("ids", "ids:int64", "ids:int64[n]=3", "ids int64[n]"):
+        with pytest.raises(InvalidOptionError, match="is not understood"):
+            parse_input(wrong)
+    with pytest.raises(InvalidOptionError, match=r"the range 5\.\.2 is empty"):
+        parse_input("ids:int64[n]=5..2")
+
+
+def test_example_inputs() -> None:
+    specs = [parse_input(t) for t in ("a:float32[n,m,4]", "b:int32[m]=5..9", "c:bool[k,n]")]
+    tensors = example_inputs(specs)
+    assert {name: tuple(t.shape) for name, t in tensors.items()} == {
+        "a": (2, 3, 4),
+        "b": (3,),
+        "c": (5, 2),
+    }
+    assert tensors["b"].dtype == torch.int32
+    assert 5 <= int(tensors["b"].min()) <= int(tensors["b"].max()) <= 9
+    with pytest.raises(InvalidOptionError, match="torch has no type 'flot32'"):
+        example_inputs([parse_input("x:flot32[2]")])
+
+
+def test_an_import_error_inside_the_user_s_module_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needs_more.py").write_text("import not_installed_here", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="not_installed_here"):
+        build_model("needs_more:factory")

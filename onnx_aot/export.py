@@ -88,7 +88,8 @@ def export(
 
     Args:
         model: A module or a function, also one that ``torch.jit`` scripted or traced; or an
-            ``ExportedProgram``, which is used as it is.
+            ``ExportedProgram``, which is used as it is. A ``torch.onnx.ExportableModule`` says what
+            is not given here: inputs, their dynamic dimensions and names.
         args: Example positional inputs, or one tensor. A dict at the end holds keyword inputs when
             its keys are parameter names of ``forward``. Tensors may stand in containers,
             dataclasses and key-value caches; Python values are constants of the model.
@@ -183,6 +184,16 @@ def export(
         VerificationError: With ``verify=True``, an output differs by more than the tolerance, or
             ONNX Runtime refuses sizes that PyTorch takes; empty inputs are a warning then.
     """
+    from onnx_aot.capture.exportable import declared_arguments
+
+    if isinstance(args, (tuple, list)) and not args and not kwargs:
+        declared = declared_arguments(model)
+        if declared is not None:
+            args, kwargs = declared.args, declared.kwargs
+            if dynamic_shapes is None and dynamic_axes is None:
+                dynamic_shapes = declared.dynamic_shapes
+            input_names = declared.input_names if input_names is None else input_names
+            output_names = declared.output_names if output_names is None else output_names
     options = Options(
         input_names=names_given("input_names", input_names),
         output_names=names_given("output_names", output_names),

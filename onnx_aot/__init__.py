@@ -9,6 +9,7 @@ from onnx_aot.capture.tracing import is_in_onnx_export
 from onnx_aot.drop_in import install, installed, uninstall
 from onnx_aot.errors import OnnxExporterError, OnnxExporterWarning
 from onnx_aot.export import export
+from onnx_aot.observe import CallsAlike, Observed, observe
 from onnx_aot.ops.registrations import register, unregister
 from onnx_aot.version import __version__
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
 
 __all__ = [
+    "CallsAlike",
     "ONNXProgram",
+    "Observed",
     "OnnxExporterError",
     "OnnxExporterWarning",
     "__version__",
@@ -26,6 +29,7 @@ __all__ = [
     "install",
     "installed",
     "is_in_onnx_export",
+    "observe",
     "register",
     "uninstall",
     "unregister",

@@ -63,6 +63,7 @@ LAYERS: dict[str, set[str]] = {
         "options",
     },
     "drop_in": {"export"},
+    "observe": {"capture", "containers"},
     "cli": {"export", "inspection", "ops", "options", "program", "recording"},
     "conditions": set(),
     "dtypes": set(),

@@ -102,6 +102,26 @@ def aten_baddbmm(
     return _plus_product(op, self, op.MatMul(batch1, batch2), beta, alpha)
 
 
+@register(aten.mm.dtype, aten.bmm.dtype)
+def aten_mm_dtype(op: Builder, self: Value, mat2: Value, out_dtype: Any) -> Value:
+    """Half precision, multiplied and summed in the result's type, as the CUDA kernels do."""
+    return op.MatMul(op.cast(self, op.result_dtype), op.cast(mat2, op.result_dtype))
+
+
+@register(aten.addmm.dtype)
+def aten_addmm_dtype(
+    op: Builder,
+    self: Value,
+    mat1: Value,
+    mat2: Value,
+    out_dtype: Any,
+    beta: Any = 1,
+    alpha: Any = 1,
+) -> Value:
+    added, left, right = (op.cast(value, op.result_dtype) for value in (self, mat1, mat2))
+    return _plus_product(op, added, op.MatMul(left, right), beta, alpha)
+
+
 @register(aten.addmv.default)
 def aten_addmv(
     op: Builder, self: Value, mat: Value, vec: Value, beta: Any = 1, alpha: Any = 1

@@ -17,6 +17,8 @@ import onnx_aot
 from benchmarks.models.torchvision_cpu import load_torchvision
 from docs import generate
 from docs.blocks import run_block
+from docs.site_links import on_page_markdown
+from onnx_aot import errors
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -97,3 +99,24 @@ def test_migrating_has_every_public_name() -> None:
 
 def _empty_model() -> ir.Model:
     return ir.Model(ir.Graph([], [], nodes=[], opset_imports={"": 20}), ir_version=10)
+
+
+def test_the_reference_has_every_public_name() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^::: onnx_aot\.(\S+)$", text, re.MULTILINE)
+    assert "errors" in entries
+    described = {entry.rpartition(".")[2] for entry in entries} | set(errors.__all__)
+    assert not set(onnx_aot.__all__) - {"__version__"} - described
+
+
+@pytest.mark.parametrize(
+    ("repo_url", "link"),
+    [
+        (None, "a.py:3"),
+        ("https://example.org/repo/", "[a.py:3](https://example.org/repo/blob/main/ops/a.py#L3)"),
+    ],
+)
+def test_links_out_of_the_site(repo_url: str | None, link: str) -> None:
+    page = "See [a.py:3](../ops/a.py#L3), [sizes](dynamic-shapes.md)."
+    made = on_page_markdown(page, config=types.SimpleNamespace(repo_url=repo_url))
+    assert made == f"See {link}, [sizes](dynamic-shapes.md)."

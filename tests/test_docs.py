@@ -117,6 +117,6 @@ def test_the_reference_has_every_public_name() -> None:
     ],
 )
 def test_links_out_of_the_site(repo_url: str | None, link: str) -> None:
-    page = "See [a.py:3](../ops/a.py#L3), [sizes](dynamic-shapes.md)."
+    page = "See [a.py:3](../ops/a.py#L3), [sizes](sizes.md), [tour](books/tour.ipynb)."
     made = on_page_markdown(page, config=types.SimpleNamespace(repo_url=repo_url))
-    assert made == f"See {link}, [sizes](dynamic-shapes.md)."
+    assert made == f"See {link}, [sizes](sizes.md), [tour](books/tour.md)."

@@ -1,7 +1,5 @@
 """Every exception and warning of onnx_aot.
 
-::
-
     OnnxExporterError (RuntimeError)
     |-- InvalidOptionError            an argument of a public function is not accepted
     |-- CaptureError                  torch.export could not capture the model

@@ -171,7 +171,7 @@ def export(
         **retired: Options of earlier exporters: accepted with a warning where they change nothing.
 
     Returns:
-        The program: ``save``, call, inspect ``.model``.
+        The program, to save, to call, and to inspect in ``model``.
 
     Raises:
         InvalidOptionError: An option or an example input is not accepted.

@@ -116,11 +116,12 @@ class Observed:
 def observe(model: torch.nn.Module) -> Iterator[Observed]:
     """Records the calls of a model within the context.
 
-    >>> with onnx_aot.observe(model) as observed:
-    ...     model.generate(tokens)
-    >>> program = onnx_aot.export(
-    ...     model, kwargs=observed.kwargs, dynamic_shapes=observed.dynamic_shapes
-    ... )
+    Examples:
+        >>> with onnx_aot.observe(model) as observed:
+        ...     model.generate(tokens)
+        >>> program = onnx_aot.export(
+        ...     model, kwargs=observed.kwargs, dynamic_shapes=observed.dynamic_shapes
+        ... )
 
     Args:
         model: The module, which is called as always, also by what is around it. Of modules whose

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 import types
 from pathlib import Path
 
+import onnx_ir as ir
 import pytest
+import torch
+import torch.onnx
 
+import onnx_aot
 from benchmarks.models.torchvision_cpu import load_torchvision
 from docs import generate
 from docs.blocks import run_block
+from docs.site_links import on_page_markdown
+from onnx_aot import errors
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -57,3 +64,59 @@ def test_every_optimization_is_described() -> None:
     table = dict(re.findall(r"^\| `(\w+)` \|.*\| (exact|rounded) \|$", text, re.MULTILINE))
     cleanups = {r.name: r.exact for r in RULES if "cleanups" in r.apply.__module__}
     assert {name: table[name] == "exact" for name in cleanups} == cleanups
+
+
+MIGRATING = (ROOT / "docs" / "migrating-from-torch-onnx.md").read_text(encoding="utf-8")
+
+
+def _rows(section: str) -> list[str]:
+    """The names in the first column of a section's tables, in order."""
+    text = MIGRATING.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", text, re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+
+
+def test_migrating_has_every_option() -> None:
+    """Those of torch.onnx.export in its order, then those that are only here."""
+    theirs = list(inspect.signature(torch.onnx.export).parameters)
+    ours = [name for name in inspect.signature(onnx_aot.export).parameters if name != "retired"]
+    rows = _rows("Options")
+    assert rows[: len(theirs)] == theirs
+    assert sorted(rows[len(theirs) :]) == sorted(set(ours) - set(theirs))
+
+
+def test_migrating_has_every_member_of_the_program() -> None:
+    """Also those that are set in ``__init__``; and what is promised is there."""
+    program = torch.onnx.ONNXProgram(_empty_model(), None)
+    members = {name for name in dir(program) if not name.startswith("_")} | {"__call__"}
+    assert set(_rows("ONNXProgram")) == members
+    assert members <= set(dir(onnx_aot.ONNXProgram(_empty_model())))
+
+
+def test_migrating_has_every_public_name() -> None:
+    assert sorted(_rows("Names in torch.onnx")) == sorted(torch.onnx.__all__)
+
+
+def _empty_model() -> ir.Model:
+    return ir.Model(ir.Graph([], [], nodes=[], opset_imports={"": 20}), ir_version=10)
+
+
+def test_the_reference_has_every_public_name() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^::: onnx_aot\.(\S+)$", text, re.MULTILINE)
+    assert "errors" in entries
+    described = {entry.rpartition(".")[2] for entry in entries} | set(errors.__all__)
+    assert not set(onnx_aot.__all__) - {"__version__"} - described
+
+
+@pytest.mark.parametrize(
+    ("repo_url", "link"),
+    [
+        (None, "a.py:3"),
+        ("https://example.org/repo/", "[a.py:3](https://example.org/repo/blob/main/ops/a.py#L3)"),
+    ],
+)
+def test_links_out_of_the_site(repo_url: str | None, link: str) -> None:
+    page = "See [a.py:3](../ops/a.py#L3), [sizes](sizes.md), [tour](books/tour.ipynb)."
+    made = on_page_markdown(page, config=types.SimpleNamespace(repo_url=repo_url))
+    assert made == f"See {link}, [sizes](sizes.md), [tour](books/tour.md)."

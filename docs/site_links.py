@@ -1,0 +1,23 @@
+"""Links that the site follows otherwise than a code host; mkdocs calls this (``hooks``)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+__all__ = ["on_page_markdown"]
+
+OUTSIDE = re.compile(r"\[([^][]+)\]\(\.\./([^)]+)\)")
+NOTEBOOK = re.compile(r"\]\(([\w/-]+)\.ipynb\)")
+
+
+def on_page_markdown(markdown: str, *, config: Any, **_: Any) -> str:
+    """Links to notebooks, and to files outside of docs/, which the site does not have.
+
+    ``[tour](tour.ipynb)`` becomes a link to its page. ``[a.py:3](../ops/a.py#L3)`` becomes one to
+    the repository where mkdocs.yml names it in ``repo_url``, and ``a.py:3`` otherwise.
+    """
+    markdown = NOTEBOOK.sub(r"](\1.md)", markdown)
+    if not config.repo_url:
+        return OUTSIDE.sub(r"\1", markdown)
+    return OUTSIDE.sub(rf"[\1]({config.repo_url.rstrip('/')}/blob/main/\2)", markdown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -11,6 +12,9 @@ from onnx_ir import tensor_adapters
 from onnx_aot.ir_passes.tensors import in_memory
 
 __all__ = ["FoldedTensor", "contents_of", "set_sources", "sources_of"]
+
+PART = 4 * 1024 * 1024
+"""Bytes of a transposed weight that are copied at once while it is written."""
 
 BLOCK = 64
 """Columns that are copied at once of a transposed matrix; more do not stay in the cache."""
@@ -42,10 +46,18 @@ class FoldedTensor(ir.LazyTensor):
         with torch.no_grad():
             return self._compute(*map(contents_of, self.sources))
 
+    def tofile(self, file: Any) -> None:
+        """Writes the bytes to a binary file object; a view is copied part by part, never whole."""
+        for part in _parts(self._computed()):
+            tensor_adapters.TorchTensor(_contiguous(part), name=self.name).tofile(file)
+
     def _written(self) -> tensor_adapters.TorchTensor:
+        return tensor_adapters.TorchTensor(_contiguous(self._computed()), name=self.name)
+
+    def _computed(self) -> torch.Tensor:
         tensor = self.torch()
         assert tuple(tensor.shape) == tuple(self.shape), (tensor.shape, self.shape)
-        return tensor_adapters.TorchTensor(_contiguous(tensor), name=self.name)
+        return tensor
 
 
 def contents_of(value: ir.Value) -> torch.Tensor:
@@ -60,6 +72,13 @@ def contents_of(value: ir.Value) -> torch.Tensor:
     if found is None:
         raise ValueError(f"the weight {value.name} has no contents that are in memory")
     return found
+
+
+def _parts(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Rows that are written one after the other; all of them where nothing has to be copied."""
+    if tensor.ndim == 0 or tensor.is_contiguous() or tensor.nbytes <= PART:
+        return (tensor,)
+    return tensor.split(max(1, PART * tensor.shape[0] // tensor.nbytes))
 
 
 def _contiguous(tensor: torch.Tensor) -> torch.Tensor:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import pytest
 import torch
@@ -197,3 +199,33 @@ def test_standardized_weights() -> None:
     for batch, h in ((1, 3), (3, 6)):
         x = torch.randn(batch, 96, h, 4)
         torch.testing.assert_close(program(x)[0], model(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        torch.arange(35.0).reshape(5, 7).t(),
+        torch.arange(210.0).reshape(5, 7, 6).permute(2, 0, 1).bfloat16(),
+        torch.arange(6.0).reshape(2, 3),
+        torch.tensor(3.0),
+        torch.zeros(0, 4).t(),
+    ],
+    ids=lambda weight: str(tuple(weight.shape)),
+)
+def test_a_view_is_written_part_by_part(weight: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnx_aot.ir_passes.folded.PART", 72)
+    source = ir.Value(name="w", const_value=ir.tensor_adapters.TorchTensor(torch.zeros(1)))
+    dtype = ir.tensor_adapters.TorchTensor(weight.contiguous()).dtype
+    folded = FoldedTensor(lambda _: weight, [source], dtype, weight.shape)
+    largest, file = 0, io.BytesIO()
+
+    class Sink:
+        def write(self, data: Any) -> int:
+            nonlocal largest
+            largest = max(largest, memoryview(data).nbytes)
+            return file.write(data)
+
+    folded.tofile(Sink())
+    assert file.getvalue() == folded.tobytes()
+    assert len(file.getvalue()) == weight.nbytes
+    assert weight.is_contiguous() or largest <= 72

@@ -13,6 +13,8 @@ from onnx_aot.ir_passes.tensors import in_memory
 
 __all__ = ["FoldedTensor", "contents_of", "set_sources", "sources_of"]
 
+Tensor = torch.Tensor  # within the class the name `torch` is a method's
+
 PART = 4 * 1024 * 1024
 """Bytes of a transposed weight that are copied at once while it is written."""
 
@@ -54,7 +56,7 @@ class FoldedTensor(ir.LazyTensor):
     def _written(self) -> tensor_adapters.TorchTensor:
         return tensor_adapters.TorchTensor(_contiguous(self._computed()), name=self.name)
 
-    def _computed(self) -> torch.Tensor:
+    def _computed(self) -> Tensor:
         tensor = self.torch()
         assert tuple(tensor.shape) == tuple(self.shape), (tensor.shape, self.shape)
         return tensor
@@ -78,7 +80,8 @@ def _parts(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
     """Rows that are written one after the other; all of them where nothing has to be copied."""
     if tensor.ndim == 0 or tensor.is_contiguous() or tensor.nbytes <= PART:
         return (tensor,)
-    return tensor.split(max(1, PART * tensor.shape[0] // tensor.nbytes))
+    step = max(1, PART * tensor.shape[0] // tensor.nbytes)
+    return [tensor[start : start + step] for start in range(0, tensor.shape[0], step)]
 
 
 def _contiguous(tensor: torch.Tensor) -> torch.Tensor:

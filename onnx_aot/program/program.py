@@ -27,6 +27,7 @@ from onnx_aot.program.serialize import (
     weights_of,
 )
 from onnx_aot.program.summary import NameTable, ValueSummary, name_table, summary
+from onnx_aot.program.viewing import Viewable
 from onnx_aot.program.weights import (
     as_fed,
     fitting_weights,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["ONNXProgram"]
 
 
-class ONNXProgram(Editable):
+class ONNXProgram(Editable, Viewable):
     """An ONNX model with what is needed to save, run and inspect it.
 
     Calling it runs the model in ONNX Runtime with torch tensors.

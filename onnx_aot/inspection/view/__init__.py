@@ -1,0 +1,1 @@
+"""A model as a picture: one HTML file, a notebook's output, or mermaid text."""

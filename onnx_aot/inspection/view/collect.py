@@ -1,0 +1,332 @@
+"""What a view shows of a model: boxes, values between them, weights, differences."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from onnx_aot.inspection.view.descriptions import (
+    attribute_text,
+    dtype_text,
+    formal_names,
+    shape_of,
+    small_text,
+)
+from onnx_aot.inspection.view.differences import Differences, verdict
+from onnx_aot.inspection.view.scopes import Scope, relative_name, scopes_of
+from onnx_aot.inspection.view.tree import Edge, Item, arrange
+from onnx_aot.inspection.view.weights import Budget, weight_statistics
+
+__all__ = ["GraphData", "collect"]
+
+MOST_ITEMS = 50_000
+"""Calls of local functions are opened while there are fewer boxes: functions that call others
+twice each would double with every level."""
+
+MOST_INPUTS = 10
+"""More inputs, or outputs, of a model than these make a group."""
+
+MOVES = {
+    "Cast",
+    "CastLike",
+    "Concat",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Identity",
+    "Pad",
+    "Reshape",
+    "Shape",
+    "Size",
+    "Slice",
+    "Split",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+}
+"""Operators that move elements, or are about shapes, and compute nothing."""
+
+Absent = Callable[[Any], bool]
+_Environment = dict[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphData:
+    """A model as a view shows it.
+
+    Attributes:
+        items: Every box, parents before children; the first is the model.
+        edges: Which values go from which boxes to which.
+        values: Per value its ``name``, ``type``, ``shape``; ``producer``: an item's number, and
+            ``difference`` where it was compared; ``weight`` with a weight's statistics.
+        summary: Of the whole model: operator sets, counts, metadata.
+        first: The item that makes the first deviating value; None where none does.
+    """
+
+    items: list[Item]
+    edges: list[Edge]
+    values: list[dict[str, Any]]
+    summary: dict[str, Any]
+    first: Item | None = None
+
+
+def collect(
+    model: ir.Model, *, absent: Absent = lambda tensor: False, comparison: Any = None
+) -> GraphData:
+    """Collects what a view shows.
+
+    Args:
+        model: The model, which is not changed.
+        absent: Whether a weight has no values, only a type and a shape.
+        comparison: What ``compare`` returned, or None. Of its rows ``onnx_value``, ``within``,
+            ``max_absolute``, ``max_relative`` and ``remark`` are used.
+    """
+    collector = _Collector(model, absent, Differences(comparison))
+    root = collector.walk_model()
+    items = arrange(root)
+    for number, producer in collector.producers.items():
+        collector.values[number]["producer"] = producer.number
+    return GraphData(
+        items, collector.edges, collector.values, _summary(model, collector), collector.first
+    )
+
+
+def _summary(model: ir.Model, collector: _Collector) -> dict[str, Any]:
+    weights = [value["weight"] for value in collector.values if "weight" in value]
+    return {
+        "name": model.graph.name or "model",
+        "producer": " ".join(filter(None, (model.producer_name, model.producer_version))),
+        "opsets": {domain or "ai.onnx": version for domain, version in model.opset_imports.items()},
+        "nodes": sum(1 for _ in model.graph.all_nodes()),
+        "functions": len(model.functions),
+        "weights": len(weights),
+        "bytes": sum(weight["bytes"] for weight in weights),
+        "metadata": {**model.metadata_props, **model.graph.metadata_props},
+        "deviating": collector.differences.deviating,
+        "compared": collector.differences.compared,
+    }
+
+
+class _Collector:
+    """Walks a model once; bodies and functions where they are used."""
+
+    def __init__(self, model: ir.Model, absent: Absent, differences: Differences) -> None:
+        self.values: list[dict[str, Any]] = []
+        self.edges: list[Edge] = []
+        self.producers: dict[int, Item] = {}
+        self.differences = differences
+        self.first: Item | None = None
+        self._model = model
+        self._absent = absent
+        self._budget = Budget()
+        self._weights: dict[int, int] = {}  # also of constants, which functions have in common
+        self._count = 0
+        self._calls = 0  # around what is walked; names in functions are not those of the model
+
+    def walk_model(self) -> Item:
+        graph = self._model.graph
+        root = Item("module", graph.name or "model")
+        known: _Environment = {}
+        weights = set(graph.initializers)
+        inputs = [value for value in graph.inputs if value.name not in weights]
+        self._add_inputs(root, inputs, known, len(inputs) > MOST_INPUTS)
+        self._walk(root, graph, known, ())
+        self._add_outputs(root, graph.outputs, known, len(graph.outputs) > MOST_INPUTS)
+        return root
+
+    # --- graphs ----------------------------------------------------------------------------------
+
+    def _add_inputs(
+        self, group: Item, values: Iterable[ir.Value], known: _Environment, apart: bool = False
+    ) -> None:
+        items = []
+        for value in values:
+            item = Item("input", str(value.name), details={"metadata": dict(value.metadata_props)})
+            number = self._number(value, known)
+            self.producers[number] = item
+            item.details["outputs"] = [["", number]]
+            items.append(item)
+        together = [Item("part", f"{len(items)} inputs", children=items)] if apart else items
+        group.children += together
+
+    def _add_outputs(
+        self, group: Item, values: Sequence[ir.Value], known: _Environment, apart: bool = False
+    ) -> None:
+        items = []
+        for value in values:
+            item = Item("output", str(value.name), details={"metadata": dict(value.metadata_props)})
+            item.details["inputs"] = [["", self._take(value, item, known)]]
+            items.append(item)
+        together = [Item("part", f"{len(items)} outputs", children=items)] if apart else items
+        group.children += together
+
+    def _walk(
+        self, group: Item, nodes: Iterable[ir.Node], known: _Environment, outer: Sequence[Scope]
+    ) -> None:
+        """Adds nodes to a group, each within the modules that are not ``outer``, around it."""
+        modules: dict[tuple[str, ...], Item] = {}
+        for node in nodes:
+            if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+                continue  # is shown with the nodes that take it, as weights are
+            scopes = scopes_of(node)
+            around = scopes[:-1]
+            shared = 0
+            while shared < min(len(around), len(outer)) and around[shared] == outer[shared]:
+                shared += 1
+            if shared < len(outer) and around[shared:]:
+                shared += around[shared].path == outer[-1].path  # the node that has the body
+            self._add_node(_module(group, modules, around[shared:]), node, known, scopes)
+
+    def _add_node(
+        self, group: Item, node: ir.Node, known: _Environment, scopes: Sequence[Scope]
+    ) -> None:
+        self._count += 1
+        item = Item("node", node.op_type, path=scopes[-2].path if len(scopes) > 1 else "")
+        group.children.append(item)
+        function = self._model.functions.get(node.op_identifier())
+        opened = function is not None and self._count < MOST_ITEMS
+        taken = [
+            None if value is None else self._take(value, None if opened else item, known)
+            for value in node.inputs
+        ]
+        if function is not None and opened:
+            item.kind, item.title = "function", function.name
+            self._walk_function(item, function, node, taken, known)
+        made = [self._number(value, known) for value in node.outputs]
+        for number in made:
+            self.producers.setdefault(number, item)
+        self._describe(item, node, taken, made)
+        self._walk_bodies(item, node, known, scopes)
+
+    def _walk_function(
+        self,
+        item: Item,
+        function: ir.Function,
+        call: ir.Node,
+        taken: Sequence[int | None],
+        known: _Environment,
+    ) -> None:
+        """The function's own values are those of the call: edges lead into it and out of it."""
+        inner: _Environment = {
+            id(formal): number
+            for formal, number in zip(function.inputs, taken, strict=False)
+            if number is not None
+        }
+        for formal, result in zip(function.outputs, call.outputs, strict=False):
+            number = inner.get(id(formal))
+            if number is None:
+                number = inner[id(formal)] = self._number(result, known)
+            known[id(result)] = number
+        self._calls += 1
+        self._walk(item, function, inner, ())
+        self._calls -= 1
+
+    def _walk_bodies(
+        self, item: Item, node: ir.Node, known: _Environment, scopes: Sequence[Scope]
+    ) -> None:
+        for name, attribute in node.attributes.items():
+            graphs: Sequence[ir.Graph] = ()
+            if not attribute.is_ref() and attribute.type == ir.AttributeType.GRAPH:
+                graphs = (attribute.as_graph(),)
+            elif not attribute.is_ref() and attribute.type == ir.AttributeType.GRAPHS:
+                graphs = attribute.as_graphs()
+            for graph in graphs:
+                body = Item("body", name, path=item.path)
+                item.children.append(body)
+                self._add_inputs(body, graph.inputs, known)
+                self._walk(body, graph, known, scopes)
+                self._add_outputs(body, graph.outputs, known)
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def _number(self, value: ir.Value, known: _Environment) -> int:
+        found = known.get(id(value))
+        if found is None:
+            found = known[id(value)] = len(self.values)
+            entry: dict[str, Any] = {"name": str(value.name), "type": dtype_text(value.dtype)}
+            entry["shape"] = shape_of(value.shape)
+            if not self._calls and (row := self.differences.of(str(value.name))):
+                entry["difference"] = row
+            self.values.append(entry)
+        return found
+
+    def _take(self, value: ir.Value, item: Item | None, known: _Environment) -> int:
+        """The number of a value that a node takes, which makes an edge unless it is a weight.
+
+        ``item`` is None for calls of functions that are opened: the nodes in these take it.
+        """
+        if id(value) not in known:
+            tensor = ir.convenience.get_const_tensor(value)
+            if tensor is not None:
+                return self._weight(value, tensor)
+        number = self._number(value, known)
+        producer = self.producers.get(number)
+        if item is not None and producer is not None:
+            self.edges.append(Edge(producer, item, number))
+        return number
+
+    def _weight(self, value: ir.Value, tensor: ir.TensorProtocol) -> int:
+        found = self._weights.get(id(value))
+        if found is not None:
+            return found
+        number = self._weights[id(value)] = len(self.values)
+        entry: dict[str, Any] = {"bytes": tensor.nbytes}
+        if self._absent(tensor):
+            entry["absent"] = True
+        else:
+            entry["text"] = small_text(tensor)
+            if entry["text"] is None:
+                statistics = weight_statistics(tensor, self._budget)
+                entry["statistics"] = None if statistics is None else statistics.to_json()
+        described = {"type": dtype_text(tensor.dtype), "shape": list(tensor.shape.numpy())}
+        self.values.append({"name": str(value.name), **described, "weight": entry})
+        return number
+
+    def _describe(
+        self, item: Item, node: ir.Node, taken: Sequence[int | None], made: Sequence[int]
+    ) -> None:
+        """Writes what the panel tells of a node, and what decides its colour."""
+        names = formal_names(node, self._model.opset_imports.get(node.domain))
+        weights = [n for n in taken if n is not None and "weight" in self.values[n]]
+        large = [n for n in weights if self.values[n]["weight"].get("text") is None]
+        kind = "weights" if large else "moves" if node.op_type in MOVES else ""
+        item.details |= {
+            "name": node.name or "",
+            "operator": node.op_type,
+            "domain": node.domain or "ai.onnx",
+            "overload": node.overload,
+            "attributes": {a.name: attribute_text(a) for a in node.attributes.values()},
+            "inputs": [[f, n] for f, n in zip(names[0], taken, strict=True)],
+            "outputs": [[f, n] for f, n in zip(names[1], made, strict=True)],
+            "metadata": dict(node.metadata_props),
+            "family": kind,
+        }
+        if item.kind == "function":
+            return  # the nodes in it have the verdicts
+        rows = [self.values[n]["difference"] for n in made if "difference" in self.values[n]]
+        item.difference = verdict(rows)
+        if self.first is None and any(row["first"] for row in rows):
+            self.first = item
+
+
+def _module(group: Item, modules: dict[tuple[str, ...], Item], scopes: Sequence[Scope]) -> Item:
+    """The group for a call of modules, made where it is first met."""
+    paths: tuple[str, ...] = ()
+    for scope in scopes:
+        name = relative_name(scope.path, paths)
+        paths = (*paths, scope.path)
+        found = modules.get(paths)
+        if found is None:
+            class_name = scope.class_name.rpartition(".")[2]
+            found = Item("module", name, class_name, path=scope.path)
+            found.details["class"] = scope.class_name
+            modules[paths] = found
+            group.children.append(found)
+        group = found
+    return group

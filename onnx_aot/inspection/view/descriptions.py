@@ -1,0 +1,122 @@
+"""Types, attributes and formal names as text."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import onnx
+import onnx_ir as ir
+
+from onnx_aot import dtypes
+
+__all__ = ["attribute_text", "dtype_text", "formal_names", "shape_of", "small_text"]
+
+LONGEST = 400
+"""How many characters of an attribute are shown."""
+
+SMALL = 8
+"""Weights of up to so many elements are shown as they are."""
+
+
+def dtype_text(dtype: ir.DataType | None) -> str:
+    """An element type as torch calls it where torch has it; empty where it is not known."""
+    if dtype is None:
+        return ""
+    try:
+        return str(dtypes.to_torch(dtype)).removeprefix("torch.")
+    except TypeError:
+        return dtype.name.lower()
+
+
+def shape_of(shape: ir.Shape | None) -> list[int | str] | None:
+    """Sizes, numbers and names, ``"?"`` where there is neither; None where the rank is unknown."""
+    if shape is None:
+        return None
+    return [size if isinstance(size, int) else size.value or "?" for size in shape]
+
+
+def small_text(tensor: ir.TensorProtocol) -> str | None:
+    """The elements of a tensor of few; None of a larger one."""
+    if tensor.size > SMALL:
+        return None
+    values = tensor.numpy()
+    return _shortened(_nested_text(values.tolist()))
+
+
+def attribute_text(attribute: ir.Attr) -> str:
+    """The value of an attribute."""
+    if attribute.is_ref():
+        return f"of the call: {attribute.ref_attr_name}"
+    value = attribute.value
+    if attribute.type == ir.AttributeType.GRAPH:
+        return f"graph of {len(value)} nodes"
+    if attribute.type == ir.AttributeType.GRAPHS:
+        return f"{len(value)} graphs"
+    if attribute.type == ir.AttributeType.TENSOR:
+        kind = f"{dtype_text(value.dtype)}{list(value.shape)}"
+        text = small_text(value)
+        return kind if text is None else f"{kind} {text}"
+    if isinstance(value, (list, tuple)):
+        shown = ", ".join(map(_value_text, value[:LONGEST]))
+        return _shortened(f"[{shown}]")
+    return _shortened(_value_text(value))
+
+
+def _nested_text(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_nested_text, value))}]"
+    return _value_text(value)
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.7g}"
+    return repr(_decoded(value)) if isinstance(value, (bytes, str)) else str(value)
+
+
+def _decoded(value: object) -> object:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else text[:LONGEST] + "..."
+
+
+@functools.cache
+def _schema(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | None:
+    try:
+        return onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def formal_names(node: ir.Node, opset: int | None) -> tuple[list[str], list[str]]:
+    """What the standard calls a node's inputs and outputs: ``X``, ``W``, ``B``; else numbers.
+
+    Args:
+        node: Of any domain.
+        opset: The version of its domain that the model uses.
+    """
+    schema = None if opset is None else _schema(node.domain, node.op_type, opset)
+    inputs = [] if schema is None else list(schema.inputs)
+    outputs = [] if schema is None else list(schema.outputs)
+    return _numbered(inputs, len(node.inputs)), _numbered(outputs, len(node.outputs))
+
+
+def _numbered(formal: Sequence[onnx.defs.OpSchema.FormalParameter], count: int) -> list[str]:
+    """The last of the formal names stands for all that follow where it may."""
+    names = []
+    for place in range(count):
+        last = formal[-1] if formal else None
+        if place < len(formal) - 1 or (place == len(formal) - 1 and not _repeats(formal[place])):
+            names.append(formal[place].name)
+        elif last is not None and _repeats(last):
+            names.append(f"{last.name}[{place - len(formal) + 1}]")
+        else:
+            names.append(str(place))
+    return names
+
+
+def _repeats(formal: onnx.defs.OpSchema.FormalParameter) -> bool:
+    return formal.option == onnx.defs.OpSchema.FormalParameterOption.Variadic

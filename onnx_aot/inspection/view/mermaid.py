@@ -1,0 +1,102 @@
+"""A model as mermaid text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.inspection.view.collect import GraphData
+from onnx_aot.inspection.view.tree import Item
+
+__all__ = ["mermaid_text"]
+
+MOST_LINES = 6
+"""A value that goes to more boxes has one line, which says to how many others it goes."""
+
+_SPECIAL = re.compile(r"[^A-Za-z0-9_ .,:/()\[\]=-]")
+
+
+def mermaid_text(data: GraphData, depth: int) -> str:
+    """A flowchart of the modules down to a depth.
+
+    Args:
+        data: What ``collect`` returned.
+        depth: 1 draws the model's own modules as boxes; 2 opens these, and so on.
+
+    Raises:
+        InvalidOptionError: The depth is no positive number.
+    """
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+        raise InvalidOptionError(
+            f"depth={depth!r}: give 1, which draws the model's modules as boxes, or more"
+        )
+    drawn: dict[int, int] = {}  # of every item: the box that it is drawn in, or as
+    lines = ["flowchart TD", *_boxes(data.items[0], depth, 0, drawn, "    ")]
+    lines += [f"    {line}" for line in _lines(data, drawn)]
+    return "\n".join(lines) + "\n"
+
+
+def _boxes(
+    group: Item, depth: int, level: int, drawn: dict[int, int], indent: str
+) -> Iterator[str]:
+    for child in group.children:
+        drawn[child.number] = child.number
+        if child.kind == "part":  # some of many siblings: no level of its own
+            yield from _boxes(child, depth, level, drawn, indent)
+        elif child.children and level + 1 < depth:
+            yield f'{indent}subgraph n{child.number}["{_escaped(_name(child))}"]'
+            yield from _boxes(child, depth, level + 1, drawn, indent + "    ")
+            yield f"{indent}end"
+        else:
+            _draw_within(child, child.number, drawn)
+            yield indent + _box(child)
+
+
+def _draw_within(item: Item, box: int, drawn: dict[int, int]) -> None:
+    drawn[item.number] = box
+    for child in item.children:
+        _draw_within(child, box, drawn)
+
+
+def _name(item: Item) -> str:
+    return f"{item.title} {item.subtitle}".strip()
+
+
+def _box(item: Item) -> str:
+    label = _escaped(item.title)
+    if item.subtitle:
+        label += f"<br/>{_escaped(item.subtitle)}"
+    if item.kind in ("input", "output"):
+        return f'n{item.number}(["{label}"])'
+    return f'n{item.number}["{label}"]'
+
+
+def _lines(data: GraphData, drawn: dict[int, int]) -> Iterator[str]:
+    takers: dict[tuple[int, int], list[int]] = {}  # of a value: the boxes that it goes to
+    for edge in data.edges:
+        source, target = drawn[edge.source.number], drawn[edge.target.number]
+        boxes = takers.setdefault((source, edge.value), [])
+        if source != target and target not in boxes:
+            boxes.append(target)
+    between: dict[tuple[int, int], list[str]] = {}
+    for (source, value), boxes in takers.items():
+        shared = len(boxes) > MOST_LINES
+        for target in boxes[:1] if shared else boxes:
+            text = _type(data.values[value])
+            text += f", and to {len(boxes) - 1} more" if shared else ""
+            between.setdefault((source, target), []).append(text)
+    for (source, target), texts in between.items():
+        label = texts[0] if len(texts) == 1 else f"{len(texts)} values"
+        yield f'n{source} -->|"{_escaped(label)}"| n{target}'
+
+
+def _type(value: dict[str, object]) -> str:
+    shape = value["shape"]
+    sizes = ", ".join(map(str, shape)) if isinstance(shape, list) else "?"
+    return f"{value['type'] or '?'}[{sizes}]"
+
+
+def _escaped(text: str) -> str:
+    """Text within quotes: what could end or start anything is written by its number, in ASCII."""
+    return _SPECIAL.sub(lambda found: f"#{ord(found[0])};", text)

@@ -1,0 +1,44 @@
+"""What a notebook shows of a program."""
+
+from __future__ import annotations
+
+from onnx_aot.inspection.view.collect import GraphData
+from onnx_aot.inspection.view.page import render_page, template
+from onnx_aot.inspection.view.tree import Item
+
+__all__ = ["notebook_html"]
+
+LARGE = 2000
+"""The view of a model with more nodes is closed until it is asked for."""
+
+
+def notebook_html(data: GraphData) -> str:
+    """A table of inputs and outputs, and the page in a frame that cannot reach the notebook."""
+    rows = [
+        (item.kind, item.title, _type(data, item))
+        for item in _ends(data.items[0])
+        if item.kind in ("input", "output")
+    ]
+    summary = data.summary
+    return template("notebook.html").render(
+        rows=rows,
+        summary=summary,
+        megabytes=f"{summary['bytes'] / 1e6:.1f}",
+        closed=summary["nodes"] > LARGE,
+        page=render_page(data),
+    )
+
+
+def _ends(root: Item) -> list[Item]:
+    """Inputs and outputs of the model, also where there are so many that they make groups."""
+    found: list[Item] = []
+    for child in root.children:
+        found += _ends(child) if child.kind == "part" else [child]
+    return found
+
+
+def _type(data: GraphData, item: Item) -> str:
+    (_, number), *_ = item.details["outputs" if item.kind == "input" else "inputs"]
+    value = data.values[number]
+    sizes = "?" if value["shape"] is None else ", ".join(map(str, value["shape"]))
+    return f"{value['type'] or '?'}[{sizes}]"

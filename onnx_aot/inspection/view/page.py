@@ -1,0 +1,101 @@
+"""The page: one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+
+from onnx_aot.inspection.view.collect import GraphData
+from onnx_aot.inspection.view.tree import Item
+
+__all__ = ["render_page", "template", "to_json"]
+
+SCRIPTS = (
+    "dagre/dagre.min.js",
+    "graph.js",
+    "measure.js",
+    "layout.js",
+    "scene.js",
+    "draw.js",
+    "panel.js",
+    "search.js",
+    "main.js",
+)
+"""In the order in which they need each other."""
+
+
+def render_page(data: GraphData) -> str:
+    """The view of a model as the text of an HTML page.
+
+    Names and texts of the model are data in it, never markup: a script writes them as text.
+    """
+    assets = {name: _asset(name) for name in ("view.css", "dagre/LICENSE", *SCRIPTS)}
+    return template("page.html").render(
+        title=data.summary["name"],
+        style=assets["view.css"],
+        license=assets["dagre/LICENSE"],
+        scripts=[assets[name] for name in SCRIPTS],
+        data=_inert(json.dumps(to_json(data), separators=(",", ":"), allow_nan=False)),
+    )
+
+
+def to_json(data: GraphData) -> dict[str, Any]:
+    """What the page's scripts read; texts that repeat, as stack traces do, are there once."""
+    texts: dict[str, int] = {}
+    return {
+        "items": [_item(item, texts) for item in data.items],
+        "edges": [[edge.source.number, edge.target.number, edge.value] for edge in data.edges],
+        "values": data.values,
+        "summary": data.summary,
+        "first": None if data.first is None else data.first.number,
+        "texts": list(texts),
+    }
+
+
+def _item(item: Item, texts: dict[str, int]) -> dict[str, Any]:
+    details = dict(item.details)
+    if "metadata" in details:
+        details["metadata"] = _pooled(details["metadata"], texts)
+    written = {
+        "parent": item.parent,
+        "kind": item.kind,
+        "title": item.title,
+        "subtitle": item.subtitle,
+        "path": item.path,
+        "difference": item.difference,
+        **details,
+    }
+    return {key: value for key, value in written.items() if value not in ("", None, [], {})}
+
+
+def _pooled(properties: Mapping[str, str], texts: dict[str, int]) -> dict[str, int]:
+    return {key: texts.setdefault(value, len(texts)) for key, value in properties.items()}
+
+
+def _inert(text: str) -> str:
+    """JSON in which nothing can end the script element that holds it."""
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    loader = jinja2.PackageLoader("onnx_aot.inspection.view", "assets")
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+
+
+def template(name: str) -> jinja2.Template:
+    """A template among the assets, which escapes what it is given."""
+    return _environment().get_template(name)
+
+
+@functools.cache
+def _asset(name: str) -> str:
+    environment = _environment()
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]

@@ -1,0 +1,57 @@
+"""Which modules a node was called in, from the metadata that an export writes on it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import onnx_ir as ir
+
+from onnx_aot.metadata_keys import CLASS_HIERARCHY, NAME_SCOPES
+
+__all__ = ["Scope", "relative_name", "scopes_of"]
+
+# What torch gives nodes that belong to no module instead of modules.
+_NO_MODULE = "_empty_nn_module_stack"
+
+
+class Scope(NamedTuple):
+    """A module around a node: its path in the model, and the qualified name of its class."""
+
+    path: str
+    class_name: str
+
+
+def scopes_of(node: ir.Node) -> list[Scope]:
+    """The modules around a node, outermost first, and then the captured node itself.
+
+    The model itself is left out. Nodes without metadata, or with some that cannot be read, have
+    none.
+    """
+    paths = _texts(node.metadata_props, NAME_SCOPES)
+    classes = _texts(node.metadata_props, CLASS_HIERARCHY)
+    if len(classes) != len(paths):
+        classes = [""] * len(paths)
+    pairs = zip(paths, classes, strict=True)
+    return [Scope(p, c) for p, c in pairs if p and not p.startswith(_NO_MODULE)]
+
+
+def relative_name(path: str, around: Sequence[str]) -> str:
+    """A module's path without that of the module around it."""
+    for outer in reversed(around):
+        if path.startswith(outer + "."):
+            return path[len(outer) + 1 :]
+    return path
+
+
+def _texts(properties: Mapping[str, str], key: str) -> list[str]:
+    """A list that is written as Python writes it."""
+    written = properties.get(key)
+    if not written:
+        return []
+    try:
+        found = ast.literal_eval(written)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # of another program's files
+        return []
+    return [str(text) for text in found] if isinstance(found, list) else []

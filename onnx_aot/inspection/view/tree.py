@@ -1,0 +1,123 @@
+"""The boxes of a view: nodes in the modules, bodies and functions that they belong to."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any, Literal
+
+__all__ = ["Edge", "Item", "arrange"]
+
+MOST_CHILDREN = 100
+"""Of a group with more, consecutive children make groups of their own: the time that a layout takes
+grows faster than what it lays out."""
+
+Kind = Literal["module", "node", "function", "body", "part", "input", "output"]
+GROUPS = ("module", "body", "part")
+
+
+@dataclasses.dataclass(eq=False)
+class Item:
+    """A box.
+
+    Attributes:
+        kind: ``module``: a call of a PyTorch module; ``node``: an operator; ``function``: a call of
+            a local function; ``body``: a graph within a node; ``part``: some of many children;
+            ``input`` and ``output``: of a graph.
+        title: What the box is called; ``subtitle`` a second line.
+        path: Names of the modules around it and itself.
+        details: What is told of it when it is selected.
+        children: Boxes within it, in execution order.
+        difference: ``"within"`` or ``"deviates"`` where its outputs, or those of a child, were
+            compared with PyTorch's.
+        number: Its place in the list that ``arrange`` returns; ``parent`` that of its group.
+    """
+
+    kind: Kind
+    title: str
+    subtitle: str = ""
+    path: str = ""
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)
+    children: list[Item] = dataclasses.field(default_factory=list)
+    difference: str | None = None
+    number: int = -1
+    parent: int = -1
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it stands for what is within it, and for nothing else."""
+        return self.kind in GROUPS
+
+
+@dataclasses.dataclass(frozen=True)
+class Edge:
+    """A value on its way from the item that makes it to one that takes it."""
+
+    source: Item
+    target: Item
+    value: int
+
+
+def arrange(root: Item) -> list[Item]:
+    """Makes the tree one that is good to look at, and numbers it.
+
+    Modules around a single box are left out, whose subtitle names them then; of groups with too
+    many children, consecutive ones make a group.
+
+    Returns:
+        Every item, parents before children, the root first.
+    """
+    _without_single(root)
+    _in_parts(root)
+    _take_worst(root)
+    items = list(_in_order(root))
+    for number, item in enumerate(items):
+        item.number = number
+        for child in item.children:
+            child.parent = number
+    return items
+
+
+def _without_single(item: Item) -> None:
+    for place, child in enumerate(item.children):
+        _without_single(child)
+        if child.kind == "module" and len(child.children) == 1:
+            only = child.children[0]
+            if only.kind != "module":
+                only.subtitle = only.subtitle or child.title
+            item.children[place] = only
+
+
+def _in_parts(item: Item) -> None:
+    for child in item.children:
+        _in_parts(child)
+    while len(item.children) > MOST_CHILDREN:
+        count = math.ceil(len(item.children) / MOST_CHILDREN)
+        size = math.ceil(len(item.children) / max(count, 2))
+        starts = range(0, len(item.children), min(size, MOST_CHILDREN))
+        item.children = [
+            _part(item, start, item.children[start : start + starts.step]) for start in starts
+        ]
+
+
+def _part(item: Item, start: int, children: list[Item]) -> Item:
+    """Consecutive children, called by their places; parts of parts by the places in these."""
+    first = children[0].details.get("first", start + 1)
+    last = children[-1].details.get("last", start + len(children))
+    details = {"first": first, "last": last}
+    return Item("part", f"{first} to {last}", path=item.path, details=details, children=children)
+
+
+def _take_worst(item: Item) -> None:
+    found = {item.difference}
+    for child in item.children:
+        _take_worst(child)
+        found.add(child.difference)
+    item.difference = next((d for d in ("deviates", "within") if d in found), None)
+
+
+def _in_order(item: Item) -> Iterator[Item]:
+    yield item
+    for child in item.children:
+        yield from _in_order(child)

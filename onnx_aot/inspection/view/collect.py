@@ -88,13 +88,14 @@ def collect(
             ``max_absolute``, ``max_relative`` and ``remark`` are used.
     """
     collector = _Collector(model, absent, Differences(comparison))
-    root = collector.walk_model()
-    items = arrange(root)
-    for number, producer in collector.producers.items():
+    items = arrange(collector.walk_model())
+    producers = collector.producers
+    for number, producer in producers.items():
         collector.values[number]["producer"] = producer.number
-    return GraphData(
-        items, collector.edges, collector.values, _summary(model, collector), collector.first
-    )
+    taken = [(number, item) for number, item in collector.takers if number in producers]
+    edges = [Edge(producers[number], item, number) for number, item in taken]
+    summary = _summary(model, collector)
+    return GraphData(items, edges, collector.values, summary, collector.first)
 
 
 def _summary(model: ir.Model, collector: _Collector) -> dict[str, Any]:
@@ -118,7 +119,7 @@ class _Collector:
 
     def __init__(self, model: ir.Model, absent: Absent, differences: Differences) -> None:
         self.values: list[dict[str, Any]] = []
-        self.edges: list[Edge] = []
+        self.takers: list[tuple[int, Item]] = []
         self.producers: dict[int, Item] = {}
         self.differences = differences
         self.first: Item | None = None
@@ -197,6 +198,7 @@ class _Collector:
         ]
         if function is not None and opened:
             item.kind, item.title = "function", function.name
+            item.subtitle = item.path = scopes[-1].path if scopes else ""
             self._walk_function(item, function, node, taken, known)
         made = [self._number(value, known) for value in node.outputs]
         for number in made:
@@ -257,7 +259,7 @@ class _Collector:
         return found
 
     def _take(self, value: ir.Value, item: Item | None, known: _Environment) -> int:
-        """The number of a value that a node takes, which makes an edge unless it is a weight.
+        """The number of a value that a node takes, a weight's among them.
 
         ``item`` is None for calls of functions that are opened: the nodes in these take it.
         """
@@ -266,9 +268,8 @@ class _Collector:
             if tensor is not None:
                 return self._weight(value, tensor)
         number = self._number(value, known)
-        producer = self.producers.get(number)
-        if item is not None and producer is not None:
-            self.edges.append(Edge(producer, item, number))
+        if item is not None:
+            self.takers.append((number, item))
         return number
 
     def _weight(self, value: ir.Value, tensor: ir.TensorProtocol) -> int:

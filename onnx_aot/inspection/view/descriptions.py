@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx
 import onnx_ir as ir
 
 from onnx_aot import dtypes
 
-__all__ = ["attribute_text", "dtype_text", "formal_names", "shape_of", "small_text"]
+__all__ = [
+    "attribute_text",
+    "dtype_text",
+    "formal_names",
+    "shape_of",
+    "size_text",
+    "small_text",
+    "type_text",
+]
 
 LONGEST = 400
 """How many characters of an attribute are shown."""
@@ -34,6 +43,23 @@ def shape_of(shape: ir.Shape | None) -> list[int | str] | None:
     if shape is None:
         return None
     return [size if isinstance(size, int) else size.value or "?" for size in shape]
+
+
+def type_text(value: Mapping[str, Any]) -> str:
+    """The type of a value, as in ``float32[batch, 3]``."""
+    shape = value["shape"]
+    sizes = "?" if shape is None else ", ".join(map(str, shape))
+    return f"{value['type'] or '?'}[{sizes}]"
+
+
+def size_text(size: int) -> str:
+    """A number of bytes."""
+    amount, unit = float(size), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{size} bytes" if unit == "bytes" else f"{amount:.1f} {unit}"
 
 
 def small_text(tensor: ir.TensorProtocol) -> str | None:

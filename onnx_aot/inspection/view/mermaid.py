@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.inspection.view.collect import GraphData
+from onnx_aot.inspection.view.descriptions import type_text
 from onnx_aot.inspection.view.tree import Item
 
 __all__ = ["mermaid_text"]
@@ -83,18 +84,12 @@ def _lines(data: GraphData, drawn: dict[int, int]) -> Iterator[str]:
     for (source, value), boxes in takers.items():
         shared = len(boxes) > MOST_LINES
         for target in boxes[:1] if shared else boxes:
-            text = _type(data.values[value])
+            text = type_text(data.values[value])
             text += f", and to {len(boxes) - 1} more" if shared else ""
             between.setdefault((source, target), []).append(text)
     for (source, target), texts in between.items():
         label = texts[0] if len(texts) == 1 else f"{len(texts)} values"
         yield f'n{source} -->|"{_escaped(label)}"| n{target}'
-
-
-def _type(value: dict[str, object]) -> str:
-    shape = value["shape"]
-    sizes = ", ".join(map(str, shape)) if isinstance(shape, list) else "?"
-    return f"{value['type'] or '?'}[{sizes}]"
 
 
 def _escaped(text: str) -> str:

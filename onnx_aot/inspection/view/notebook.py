@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onnx_aot.inspection.view.collect import GraphData
+from onnx_aot.inspection.view.descriptions import size_text, type_text
 from onnx_aot.inspection.view.page import render_page, template
 from onnx_aot.inspection.view.tree import Item
 
@@ -23,7 +24,7 @@ def notebook_html(data: GraphData) -> str:
     return template("notebook.html").render(
         rows=rows,
         summary=summary,
-        megabytes=f"{summary['bytes'] / 1e6:.1f}",
+        size=size_text(summary["bytes"]),
         closed=summary["nodes"] > LARGE,
         page=render_page(data),
     )
@@ -39,6 +40,4 @@ def _ends(root: Item) -> list[Item]:
 
 def _type(data: GraphData, item: Item) -> str:
     (_, number), *_ = item.details["outputs" if item.kind == "input" else "inputs"]
-    value = data.values[number]
-    sizes = "?" if value["shape"] is None else ", ".join(map(str, value["shape"]))
-    return f"{value['type'] or '?'}[{sizes}]"
+    return type_text(data.values[number])

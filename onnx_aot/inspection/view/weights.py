@@ -14,13 +14,13 @@ __all__ = ["Budget", "WeightStatistics", "weight_statistics"]
 EXACT_BYTES = 128_000_000
 """Up to how many bytes of a model are looked at in full; weights after that are sampled."""
 
+EXACT_ELEMENTS = 4_000_000
+"""Larger weights are sampled in any case: numbers are made double to be counted."""
+
 BLOCKS = 64
 BLOCK = 1024
 """A sample is this many blocks of this many elements, evenly spaced: a mapped file is read in
 pages, so single elements would cost as much as all of them."""
-
-PACKED_BITS = 8
-"""Elements of fewer bits are stored several to a byte."""
 
 
 @dataclasses.dataclass
@@ -79,11 +79,8 @@ def weight_statistics(tensor: ir.TensorProtocol, budget: Budget) -> WeightStatis
     values = np.asarray(tensor.numpy()).reshape(-1)
     if values.size == 0:
         return None
-    if dtype.bitwidth >= PACKED_BITS and not budget.takes(values.nbytes):
-        seen = _sample(values)
-    else:
-        seen = values
-    return _statistics(values.size, seen)
+    exact = values.size <= EXACT_ELEMENTS and budget.takes(values.nbytes)
+    return _statistics(values.size, values if exact else _sample(values))
 
 
 def _sample(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

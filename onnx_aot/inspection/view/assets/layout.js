@@ -119,13 +119,16 @@ function lineOf(graph, edge, heights) {
 
 const isSeen = (key) => key !== "top" && key !== "bottom";
 
-// Upper and lower end of what is seen.
-function extent(graph) {
-  const seen = graph.nodes().filter(isSeen).map((key) => graph.node(key));
-  return [
-    Math.min(...seen.map((box) => box.y - box.height / 2)),
-    Math.max(...seen.map((box) => box.y + box.height / 2)),
-  ];
+// What is seen of boxes and lines: dagre counts lines without labels out.
+function extent(graph, lines) {
+  const boxes = graph.nodes().filter(isSeen).map((key) => graph.node(key));
+  const xs = lines.flatMap((line) => line.points.map((point) => point.x));
+  return {
+    left: Math.min(...xs, ...boxes.map((box) => box.x - box.width / 2)),
+    right: Math.max(...xs, ...boxes.map((box) => box.x + box.width / 2)),
+    top: Math.min(...boxes.map((box) => box.y - box.height / 2)),
+    bottom: Math.max(...boxes.map((box) => box.y + box.height / 2)),
+  };
 }
 
 function moved(points, dx, dy) {
@@ -140,23 +143,24 @@ function layoutOf(id) {
   const graph = dagreGraph(group);
   dagre.layout(graph);
   const heights = rankHeights(graph);
-  const size = graph.graph();
+  const linked = graph.edges().filter((edge) => graph.edge(edge).link);
+  const lines = linked.map((edge) => lineOf(graph, edge, heights));
+  const { left, right, top, bottom } = extent(graph, lines);
   const above = id === 0 ? 0 : TITLE_HEIGHT;
   const title = id === 0 ? 0 : textWidth(heading(group), `600 ${FONT}`) + BUTTON + 3 * PADDING;
-  const width = Math.max(size.width + 2 * MARGIN, title);
-  const dx = (width - size.width) / 2;
-  const [top, bottom] = extent(graph);
+  const width = Math.max(right - left + 2 * MARGIN, title);
+  const dx = (width - right - left) / 2;
   const dy = MARGIN + above - top;
   const boxes = new Map();
   for (const key of graph.nodes().filter(isSeen)) {
     const box = graph.node(key);
     boxes.set(key, { ...box, x: box.x + dx, y: box.y + dy });
   }
-  const lines = graph.edges().filter((edge) => graph.edge(edge).link).map((edge) => {
-    const line = lineOf(graph, edge, heights);
-    return { ...line, x: line.x + dx, y: line.y + dy, points: moved(line.points, dx, dy) };
-  });
-  const layout = { width, height: bottom + MARGIN + dy, boxes, lines };
+  const layout = {
+    width, height: bottom + MARGIN + dy, boxes,
+    lines: lines.map((line) => (
+      { ...line, x: line.x + dx, y: line.y + dy, points: moved(line.points, dx, dy) })),
+  };
   layouts.set(id, layout);
   return layout;
 }

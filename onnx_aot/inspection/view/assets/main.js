@@ -127,13 +127,9 @@ for (const kind of ["pointerup", "pointercancel", "pointerleave"]) {
 canvas.addEventListener("click", (event) => {
   if (dragged) return;
   const id = itemAt(event.target);
-  if (event.target.closest(".toggle")) toggleInPlace(id);
-  else select(id);
-});
-
-canvas.addEventListener("dblclick", (event) => {
-  const id = itemAt(event.target);
-  if (id !== null && !event.target.closest(".toggle")) toggleInPlace(id);
+  const isSecond = event.detail === 2; // of a double click, whose own event would come too late:
+  if (event.target.closest(".toggle") || (isSecond && id !== null)) toggleInPlace(id);
+  else select(id); // draws anew
 });
 
 canvas.addEventListener("wheel", (event) => {
@@ -201,7 +197,8 @@ onClick("first", KEYS.d);
 document.getElementById("first").hidden = data.first === null;
 
 function showLegend() {
-  const kinds = [["weights", "has weights"], ["moves", "moves data"], ["group", "module or group"]];
+  const kinds = [["weights", "has weights"], ["moves", "moves data"], ["end", "input or output"],
+    ["group", "module or group"]];
   if (summary.compared) kinds.push(["within", "agrees with PyTorch"], ["deviates", "deviates"]);
   document.getElementById("legend").replaceChildren(...kinds.map(([kind, text]) =>
     html("span", { className: `key ${kind}` }, text)));
@@ -211,6 +208,9 @@ showLegend();
 openFirstLevels();
 arrangeScene();
 showPanel();
-fit(false);
-draw();
-addEventListener("resize", drawSoon);
+let size = 0; // a frame in a notebook has none at first
+new ResizeObserver(() => {
+  if (size === 0) fit(false);
+  size = canvas.clientWidth * canvas.clientHeight;
+  draw();
+}).observe(canvas);

@@ -8,6 +8,7 @@ const PADDING = 10;
 const BUTTON = 18;
 const WIDEST = 230;
 const MOST_ROWS = 3;
+const LONGEST_VALUES = 24; // letters of a small weight's values; its shape is shown otherwise
 
 const pen = document.createElement("canvas").getContext("2d");
 const widths = new Map();
@@ -36,8 +37,9 @@ function names(numbers) {
 
 function weightRows(item) {
   const rows = weightsOf(item).map(([formal, number]) => {
-    const { weight } = values[number];
-    return `${formal}  ${weight.text ?? shapeText(values[number])}`;
+    const { text } = values[number].weight;
+    const isShort = text !== undefined && text !== null && text.length <= LONGEST_VALUES;
+    return `${formal}  ${isShort ? text : shapeText(values[number])}`;
   });
   return rows.length > MOST_ROWS
     ? [...rows.slice(0, MOST_ROWS - 1), `${rows.length - MOST_ROWS + 1} more weights`]

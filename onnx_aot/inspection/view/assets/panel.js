@@ -86,12 +86,17 @@ function valueEntry(formal, number, isInput) {
   return entry;
 }
 
-// The lines of a stack trace, the user's own code last and marked.
+const FRAME = /^\s*File "/;
+const IN_TORCH = /^\s*File "([^"]*\/)?torch\//;
+
+// A stack trace, in which the innermost frame of code that is not torch's is marked.
 function traceOf(text) {
   const lines = text.split("\n");
-  const last = lines.findLastIndex((line) => line.trimStart().startsWith("File "));
+  const own = lines.findLastIndex((line) => FRAME.test(line) && !IN_TORCH.test(line));
+  const after = lines.findIndex((line, i) => i > own && FRAME.test(line));
+  const end = after < 0 ? lines.length : after;
   return html("pre", { className: "trace" }, ...lines.map((line, i) =>
-    html("span", { className: last >= 0 && i >= last ? "own" : "" }, `${line}\n`)));
+    html("span", { className: own >= 0 && i >= own && i < end ? "own" : "" }, `${line}\n`)));
 }
 
 const SOURCE = "pkg.torch.onnx.stack_trace";

@@ -16,7 +16,8 @@ from onnx_aot.inspection.view.descriptions import (
     small_text,
 )
 from onnx_aot.inspection.view.differences import Differences, verdict
-from onnx_aot.inspection.view.scopes import Scope, relative_name, scopes_of
+from onnx_aot.inspection.view.nesting import Nesting
+from onnx_aot.inspection.view.scopes import Scope, inner_scopes, scopes_of
 from onnx_aot.inspection.view.tree import Edge, Item, arrange
 from onnx_aot.inspection.view.weights import Budget, weight_statistics
 
@@ -123,6 +124,7 @@ class _Collector:
         self.producers: dict[int, Item] = {}
         self.differences = differences
         self.first: Item | None = None
+        self._nesting = Nesting()
         self._model = model
         self._absent = absent
         self._budget = Budget()
@@ -171,25 +173,25 @@ class _Collector:
         self, group: Item, nodes: Iterable[ir.Node], known: _Environment, outer: Sequence[Scope]
     ) -> None:
         """Adds nodes to a group, each within the modules that are not ``outer``, around it."""
-        modules: dict[tuple[str, ...], Item] = {}
         for node in nodes:
             if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
                 continue  # is shown with the nodes that take it, as weights are
             scopes = scopes_of(node)
-            around = scopes[:-1]
-            shared = 0
-            while shared < min(len(around), len(outer)) and around[shared] == outer[shared]:
-                shared += 1
-            if shared < len(outer) and around[shared:]:
-                shared += around[shared].path == outer[-1].path  # the node that has the body
-            self._add_node(_module(group, modules, around[shared:]), node, known, scopes)
+            sources = self._sources(node, known)
+            module = self._nesting.module(group, inner_scopes(scopes[:-1], outer), sources)
+            item = Item("node", node.op_type, path=scopes[-2].path if scopes[1:] else "")
+            self._nesting.add(module, item, sources)
+            self._fill(item, node, known, scopes)
 
-    def _add_node(
-        self, group: Item, node: ir.Node, known: _Environment, scopes: Sequence[Scope]
+    def _sources(self, node: ir.Node, known: _Environment) -> list[Item]:
+        numbers = [known.get(id(value)) for value in node.inputs]
+        return [self.producers[n] for n in numbers if n is not None and n in self.producers]
+
+    def _fill(
+        self, item: Item, node: ir.Node, known: _Environment, scopes: Sequence[Scope]
     ) -> None:
+        """Describes a node, and adds what is within it."""
         self._count += 1
-        item = Item("node", node.op_type, path=scopes[-2].path if len(scopes) > 1 else "")
-        group.children.append(item)
         function = self._model.functions.get(node.op_identifier())
         opened = function is not None and self._count < MOST_ITEMS
         taken = [
@@ -240,7 +242,7 @@ class _Collector:
                 graphs = attribute.as_graphs()
             for graph in graphs:
                 body = Item("body", name, path=item.path)
-                item.children.append(body)
+                self._nesting.add(item, body)
                 self._add_inputs(body, graph.inputs, known)
                 self._walk(body, graph, known, scopes)
                 self._add_outputs(body, graph.outputs, known)
@@ -314,20 +316,3 @@ class _Collector:
         item.difference = verdict(rows)
         if self.first is None and any(row["first"] for row in rows):
             self.first = item
-
-
-def _module(group: Item, modules: dict[tuple[str, ...], Item], scopes: Sequence[Scope]) -> Item:
-    """The group for a call of modules, made where it is first met."""
-    paths: tuple[str, ...] = ()
-    for scope in scopes:
-        name = relative_name(scope.path, paths)
-        paths = (*paths, scope.path)
-        found = modules.get(paths)
-        if found is None:
-            class_name = scope.class_name.rpartition(".")[2]
-            found = Item("module", name, class_name, path=scope.path)
-            found.details["class"] = scope.class_name
-            modules[paths] = found
-            group.children.append(found)
-        group = found
-    return group

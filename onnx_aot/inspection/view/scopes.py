@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_aot.metadata_keys import CLASS_HIERARCHY, NAME_SCOPES
 
-__all__ = ["Scope", "relative_name", "scopes_of"]
+__all__ = ["Scope", "inner_scopes", "relative_name", "scopes_of"]
 
 # What torch gives nodes that belong to no module instead of modules.
 _NO_MODULE = "_empty_nn_module_stack"
@@ -35,6 +35,19 @@ def scopes_of(node: ir.Node) -> list[Scope]:
         classes = [""] * len(paths)
     pairs = zip(paths, classes, strict=True)
     return [Scope(p, c) for p, c in pairs if p and not p.startswith(_NO_MODULE)]
+
+
+def inner_scopes(scopes: Sequence[Scope], outer: Sequence[Scope]) -> Sequence[Scope]:
+    """The modules around a node of a body that are not around the node that has the body.
+
+    Args:
+        scopes: The modules around the node, to which the one that has the body may belong.
+        outer: The scopes of the node that has the body, itself last; none in the main graph.
+    """
+    shared = 0
+    while shared < min(len(scopes), len(outer)) and scopes[shared].path == outer[shared].path:
+        shared += 1
+    return scopes[shared:]
 
 
 def relative_name(path: str, around: Sequence[str]) -> str:

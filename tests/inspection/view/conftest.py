@@ -6,19 +6,17 @@ They are skipped where there is none, unless ``ONNX_AOT_BROWSER=required``.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from docs.browser import CHROMIUM, chromium_path, launch
 from onnx_aot import ONNXProgram
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
-
-def _missing(reason: str) -> None:
+def _missing(reason: str) -> NoReturn:
     if os.environ.get("ONNX_AOT_BROWSER") == "required":
         pytest.fail(f"ONNX_AOT_BROWSER=required, but {reason}")
     pytest.skip(reason)
@@ -27,7 +25,7 @@ def _missing(reason: str) -> None:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Headless Chromium, once for all tests."""
-    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    path = chromium_path()
     if path is None:
         _missing(f"there is none of {', '.join(CHROMIUM)} on the PATH")
     try:
@@ -35,7 +33,7 @@ def browser() -> Iterator[Any]:
     except ImportError:
         _missing("playwright is not installed")
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        chromium = launch(playwright, path)
         yield chromium
         chromium.close()
 

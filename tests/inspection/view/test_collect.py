@@ -48,6 +48,45 @@ def test_modules_are_groups_and_those_of_one_node_are_not() -> None:
     assert all(data.items[child.parent] is item for item in data.items for child in item.children)
 
 
+class Twice(nn.Module):
+    """Calls one block twice, and once more on what does not depend on its results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = models.Block()
+        self.act = nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        once = self.act(self.block(x))
+        return self.act(self.block(once) * 2 + self.act(x))
+
+
+def test_a_module_that_is_called_twice_has_two_boxes() -> None:
+    data = collect(onnx_aot.export(Twice(), (models.X,)).model)
+    calls = [item for item in data.items if item.kind == "module" and item.number]
+    counts = [(item.title, len(item.children)) for item in calls]
+    assert counts == [("block", 4), ("act", 2), ("block", 4)]
+    assert _loops(data) == []
+    assert data.items[-2].subtitle == "act"  # in a box of its own, which holds nothing else
+
+
+def _loops(data: GraphData) -> list[tuple[str, str]]:
+    """Pairs of boxes in one group of which each takes what the other makes."""
+    between = set()
+    for edge in data.edges:
+        there, here = (_lineage(data, item) for item in (edge.source, edge.target))
+        level = next(i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a is not b)
+        between.add((there[level], here[level]))
+    return [(a.title, b.title) for a, b in between if (b, a) in between]
+
+
+def _lineage(data: GraphData, item: Item) -> list[Item]:
+    found = [item]
+    while found[0].number:
+        found.insert(0, data.items[found[0].parent])
+    return found
+
+
 def test_edges_say_which_value_goes_where() -> None:
     data = collect(models.net().model)
     assert _edges(data)[:5] == [

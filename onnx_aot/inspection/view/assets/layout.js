@@ -123,6 +123,10 @@ const isSeen = (key) => key !== "top" && key !== "bottom";
 function extent(graph, lines) {
   const boxes = graph.nodes().filter(isSeen).map((key) => graph.node(key));
   const xs = lines.flatMap((line) => line.points.map((point) => point.x));
+  for (const { text, x } of lines.filter((line) => line.text)) {
+    const half = textWidth(text, SMALL_FONT) / 2;
+    xs.push(x - half, x + half);
+  }
   return {
     left: Math.min(...xs, ...boxes.map((box) => box.x - box.width / 2)),
     right: Math.max(...xs, ...boxes.map((box) => box.x + box.width / 2)),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 import pytest
 
+from docs.blocks import run_block
 from onnx_aot import ONNXProgram
 from onnx_aot.errors import InvalidOptionError
 from tests.inspection.view import models
@@ -75,3 +78,16 @@ def test_a_value_that_goes_to_many_boxes_has_one_line() -> None:
 def test_depths_that_are_none(depth: object) -> None:
     with pytest.raises(InvalidOptionError, match="depth="):
         models.chain(1).to_mermaid(depth)  # type: ignore[arg-type]
+
+
+def test_the_chart_on_the_page_is_what_its_code_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).parents[3] / "docs" / "view.md"
+    blocks = re.findall(r"^```(python|mermaid)\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "view"}
+    printed = "".join(
+        run_block("view.md", code, names) for kind, code in blocks if kind == "python"
+    )
+    assert [code for kind, code in blocks if kind == "mermaid"] == [printed]

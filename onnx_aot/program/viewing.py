@@ -7,6 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnx_aot.errors import InvalidOptionError, SaveError
 from onnx_aot.program.atomic import check_destination, written_beside
 from onnx_aot.program.weights import is_absent
 
@@ -34,15 +35,24 @@ class Viewable:
             The path.
 
         Raises:
-            SaveError: The folder does not exist, or the path is one.
+            InvalidOptionError: It is not a path.
+            SaveError: The folder does not exist, the path is one, or the disk refuses. What was
+                there before is untouched.
         """
         from onnx_aot.inspection.view.collect import collect
         from onnx_aot.inspection.view.page import render_page
 
+        if not isinstance(path, (str, os.PathLike)):
+            raise InvalidOptionError(f"cannot write a view to {path!r}; give a path")
         check_destination(path)
         page = render_page(collect(self.model, absent=is_absent, comparison=comparison))
-        with written_beside(os.fspath(path)) as file:
-            file.write(page.encode("utf-8"))
+        try:
+            with written_beside(os.fspath(path)) as file:
+                file.write(page.encode("utf-8"))
+        except OSError as error:
+            raise SaveError(
+                f"could not write {path}: {error}. Nothing that was there has changed"
+            ) from error
         return path
 
     def to_mermaid(self, depth: int = 1) -> str:

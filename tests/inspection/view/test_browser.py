@@ -90,8 +90,9 @@ def test_lines_tell_shapes(viewer: Viewer) -> None:
     page = viewer.open(models.net())
     labels = page.locator(".line .label").all_text_contents()
     assert "rows\u00d78" in labels
-    told = page.locator(".line title").all_text_contents()
-    assert "exp: float32[rows, 4]" in told
+    for kind in ("line", "port"):
+        told = page.locator(f".{kind} title").all_text_contents()
+        assert "exp: float32[rows, 4]" in told
 
 
 def test_the_panel_tells_everything_of_a_node(viewer: Viewer) -> None:
@@ -115,7 +116,7 @@ def test_the_panel_sums_up_a_module(viewer: Viewer) -> None:
     page.click("#collapse")
     boxes(page, "first").locator("text.title").click()
     text = page.locator("#panel").inner_text()
-    for expected in ("first", "Block", "Gemm", "4, 304 bytes"):
+    for expected in ("first", "Block", "Gemm", "4, 304 bytes", "exp float32[rows, 4]", "from\nExp"):
         assert expected in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from html.parser import HTMLParser
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import onnx_aot
-from onnx_aot.errors import SaveError
+from onnx_aot.errors import InvalidOptionError, SaveError
 from onnx_aot.inspection.view.collect import collect
 from onnx_aot.inspection.view.notebook import notebook_html
 from onnx_aot.inspection.view.page import render_page, to_json
@@ -92,6 +93,8 @@ def test_the_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Mon
     assert path.read_bytes() == before
     with pytest.raises(SaveError, match="there is no folder"):
         program.view(tmp_path / "none" / "graph.html")
+    with pytest.raises(InvalidOptionError, match="give a path"):
+        program.view(io.BytesIO())  # type: ignore[arg-type]
 
 
 def test_saved_models_can_be_viewed(tmp_path: Path) -> None:

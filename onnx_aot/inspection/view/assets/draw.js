@@ -88,12 +88,15 @@ function curve(points) {
   return path;
 }
 
+// What a tooltip tells of values, of the first of many.
+const toldOf = (numbers) => [...numbers].slice(0, 20)
+  .map((n) => `${values[n].name}: ${typeText(values[n])}`).join("\n");
+
 function lineElement(line) {
   const ends = [line.link.from, line.link.to];
   const near = selected !== null && ends.includes(`${selected}`);
-  const told = [...line.link.values].map((n) => `${values[n].name}: ${typeText(values[n])}`);
   const element = svg("g", { class: near ? "line near" : "line" },
-    svg("title", {}, told.slice(0, 20).join("\n")),
+    svg("title", {}, toldOf(line.link.values)),
     svg("path", { class: "hit", d: curve(line.points) }),
     svg("path", { d: curve(line.points), "marker-end": "url(#arrow)" }));
   if (line.text) {
@@ -106,8 +109,9 @@ function lineElement(line) {
   return element;
 }
 
-function portElement({ x, y, width, height, text, port }) {
-  return svg("g", { class: "port", transform: `translate(${x} ${y})`, "data-port": port },
+function portElement({ x, y, width, height, text, values: taken }) {
+  return svg("g", { class: "port", transform: `translate(${x} ${y})` },
+    svg("title", {}, toldOf(taken)),
     svg("rect", { width, height, rx: height / 2 }),
     svgText(text, 8, 13, "label"));
 }

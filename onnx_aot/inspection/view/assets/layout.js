@@ -41,7 +41,7 @@ function pinPorts(graph, ports) {
   for (const [key, taken] of ports) {
     const text = portText(taken);
     const width = textWidth(text, SMALL_FONT) + 16;
-    graph.setNode(key, { width, height: PORT_HEIGHT, text });
+    graph.setNode(key, { width, height: PORT_HEIGHT, text, values: taken });
     const side = key.startsWith("in") ? "top" : "bottom";
     if (!graph.hasNode(side)) graph.setNode(side, { width: 1, height: 1 });
     const ends = side === "top" ? [side, key] : [key, side];

@@ -138,6 +138,24 @@ function describeNode(item) {
   ];
 }
 
+// Values that enter and leave a group.
+function boundary(item) {
+  const within = new Set();
+  const visitAll = (at) => {
+    within.add(at.id);
+    for (const child of at.children) visitAll(items[child]);
+  };
+  visitAll(item);
+  const [takes, gives] = [new Set(), new Set()];
+  for (const [source, target, value] of edges) {
+    if (!within.has(source) && within.has(target)) takes.add(value);
+    if (within.has(source) && !within.has(target)) gives.add(value);
+  }
+  const listed = (numbers, isInput) =>
+    [...numbers].slice(0, MOST_LINKS).map((number) => valueEntry("", number, isInput));
+  return [section("Takes", ...listed(takes, true)), section("Gives", ...listed(gives, false))];
+}
+
 function describeGroup(item) {
   const counts = new Map();
   const weights = new Set();
@@ -155,7 +173,8 @@ function describeGroup(item) {
     rows.push(["PyTorch", item.difference === "within" ? "all within the tolerance" : "deviates"]);
   }
   const sorted = [...counts].sort((a, b) => b[1] - a[1]).map(([name, n]) => [name, `${n}`]);
-  return [table(rows), sorted.length ? section("Operators", table(sorted)) : null];
+  const operators = sorted.length ? section("Operators", table(sorted)) : null;
+  return [table(rows), ...boundary(item), operators];
 }
 
 function describeModel() {

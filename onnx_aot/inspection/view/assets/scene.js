@@ -10,7 +10,7 @@ function place(group, left, top, depth) {
     const y = top + box.y - box.height / 2;
     const common = { x, y, width: box.width, height: box.height, depth };
     if (isPort(key)) {
-      scene.ports.push({ ...common, key: `${group.id}/${key}`, text: box.text, port: key });
+      scene.ports.push({ ...common, key: `${group.id}/${key}`, text: box.text, values: box.values });
       continue;
     }
     const item = items[key];

@@ -19,7 +19,7 @@ from onnx_aot.inspection.view.differences import Differences, verdict
 from onnx_aot.inspection.view.nesting import Nesting
 from onnx_aot.inspection.view.scopes import Scope, inner_scopes, scopes_of
 from onnx_aot.inspection.view.tree import Edge, Item, arrange
-from onnx_aot.inspection.view.weights import Budget, weight_statistics
+from onnx_aot.inspection.view.weights import Budget, constant_of, weight_statistics
 
 __all__ = ["GraphData", "collect"]
 
@@ -174,8 +174,8 @@ class _Collector:
     ) -> None:
         """Adds nodes to a group, each within the modules that are not ``outer``, around it."""
         for node in nodes:
-            if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
-                continue  # is shown with the nodes that take it, as weights are
+            if node.op_type == "Constant" and constant_of(node.outputs[0]) is not None:
+                continue
             scopes = scopes_of(node)
             sources = self._sources(node, known)
             module = self._nesting.module(group, inner_scopes(scopes[:-1], outer), sources)
@@ -266,7 +266,7 @@ class _Collector:
         ``item`` is None for calls of functions that are opened: the nodes in these take it.
         """
         if id(value) not in known:
-            tensor = ir.convenience.get_const_tensor(value)
+            tensor = constant_of(value)
             if tensor is not None:
                 return self._weight(value, tensor)
         number = self._number(value, known)

@@ -14,7 +14,6 @@ MOST_CHILDREN = 100
 grows faster than what it lays out."""
 
 Kind = Literal["module", "node", "function", "body", "part", "input", "output"]
-GROUPS = ("module", "body", "part")
 
 
 @dataclasses.dataclass(eq=False)
@@ -43,11 +42,6 @@ class Item:
     difference: str | None = None
     number: int = -1
     parent: int = -1
-
-    @property
-    def is_group(self) -> bool:
-        """Whether it stands for what is within it, and for nothing else."""
-        return self.kind in GROUPS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,11 +88,9 @@ def _in_parts(item: Item) -> None:
         _in_parts(child)
     while len(item.children) > MOST_CHILDREN:
         count = math.ceil(len(item.children) / MOST_CHILDREN)
-        size = math.ceil(len(item.children) / max(count, 2))
-        starts = range(0, len(item.children), min(size, MOST_CHILDREN))
-        item.children = [
-            _part(item, start, item.children[start : start + starts.step]) for start in starts
-        ]
+        size = math.ceil(len(item.children) / count)
+        starts = range(0, len(item.children), size)
+        item.children = [_part(item, i, item.children[i : i + size]) for i in starts]
 
 
 def _part(item: Item, start: int, children: list[Item]) -> Item:

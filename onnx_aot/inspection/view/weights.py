@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-__all__ = ["Budget", "WeightStatistics", "weight_statistics"]
+__all__ = ["Budget", "WeightStatistics", "constant_of", "weight_statistics"]
 
 EXACT_BYTES = 128_000_000
 """Up to how many bytes of a model are looked at in full; weights after that are sampled."""
@@ -61,6 +61,21 @@ class WeightStatistics:
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return dataclasses.asdict(self)
+
+
+def constant_of(value: ir.Value) -> ir.TensorProtocol | None:
+    """What an initializer or the output of a ``Constant`` holds; None for any other value.
+
+    Neither is shown as a box: the nodes that take it tell of it. Constants that are sparse, or an
+    attribute of the function that they are in, have no tensor and are nodes as others are.
+    """
+    producer = value.producer()
+    if producer is not None and producer.op_identifier() != ("", "Constant", ""):
+        return None
+    try:
+        return ir.convenience.get_const_tensor(value)
+    except ValueError:
+        return None
 
 
 def weight_statistics(tensor: ir.TensorProtocol, budget: Budget) -> WeightStatistics | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
@@ -233,6 +234,23 @@ def test_constants_are_shown_where_they_are_used() -> None:
     assert data.values[number]["weight"]["text"] == "[1.5, 2.5]"
 
 
+def test_constants_without_a_tensor_are_nodes() -> None:
+    attribute = ir.RefAttr("value", "of_the_call", ir.AttributeType.TENSOR)
+    constant = ir.node("Constant", [], attributes={})
+    constant.attributes["value"] = attribute
+    formal = ir.val("x")
+    add = ir.node("Add", [formal, constant.outputs[0]])
+    inner = ir.Graph([formal], add.outputs, nodes=[constant, add], opset_imports={"": 20})
+    parameter = ir.Attr("of_the_call", ir.AttributeType.TENSOR, None)
+    function = ir.Function("mine", "plus", graph=inner, attributes=[parameter])
+    x = ir.val("x", ir.DataType.FLOAT, [3])
+    call = ir.node("plus", [x], domain="mine", attributes={"of_the_call": ir.tensor([1.0])})
+    graph = ir.Graph([x], call.outputs, nodes=[call], opset_imports={"mine": 1}, name="g")
+    data = collect(ir.Model(graph, ir_version=10, functions=[function]))
+    assert ("Constant", "Add") in [edge[:2] for edge in _edges(data)]
+    assert _named(data, "Constant").details["attributes"] == {"value": "of the call: of_the_call"}
+
+
 def test_absent_weights_are_said_to_be() -> None:
     with onnx_aot.enable_fake_mode():
         module = nn.Linear(4, 8)
@@ -241,6 +259,15 @@ def test_absent_weights_are_said_to_be() -> None:
     weights = [value["weight"] for value in data.values if "weight" in value]
     assert weights
     assert all(weight["absent"] and "statistics" not in weight for weight in weights)
+
+
+def test_weights_that_are_listed_as_inputs_too(tmp_path: Path) -> None:
+    models.net().save(tmp_path / "net.onnx", keep_initializers_as_inputs=True)
+    data = collect(onnx_aot.ONNXProgram.load(tmp_path / "net.onnx").model)
+    assert [item.title for item in data.items if item.kind == "input"] == ["x"]
+    gemm = next(item for item in data.items if item.title == "Gemm")
+    weights = [data.values[number] for _, number in gemm.details["inputs"]]
+    assert ["weight" in weight for weight in weights] == [False, True, True]
 
 
 def test_many_inputs_are_a_group() -> None:

@@ -132,7 +132,11 @@ canvas.addEventListener("click", (event) => {
   else select(id); // draws anew
 });
 
+// In a notebook the wheel scrolls past the graph until that is clicked on.
+const isFramed = window.parent !== window;
+
 canvas.addEventListener("wheel", (event) => {
+  if (isFramed && !document.hasFocus()) return;
   event.preventDefault();
   if (event.ctrlKey || event.metaKey) { // also what pinching a touchpad sends
     const corner = canvas.getBoundingClientRect();

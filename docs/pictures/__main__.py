@@ -30,8 +30,6 @@ def resnet(page: Any) -> None:
 
 def large(page: Any) -> None:
     """One of 32 layers is open."""
-    _search(page, "Softmax layers.4.")
-    page.keyboard.press("c")
     _search(page, "LlamaAttention layers.4.")
 
 

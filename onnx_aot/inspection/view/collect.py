@@ -15,7 +15,7 @@ from onnx_aot.inspection.view.descriptions import (
     shape_of,
     small_text,
 )
-from onnx_aot.inspection.view.differences import Differences, verdict
+from onnx_aot.inspection.view.differences import Differences, worst
 from onnx_aot.inspection.view.nesting import Nesting
 from onnx_aot.inspection.view.scopes import Scope, inner_scopes, scopes_of
 from onnx_aot.inspection.view.tree import Edge, Item, arrange
@@ -86,7 +86,7 @@ def collect(
         model: The model, which is not changed.
         absent: Whether a weight has no values, only a type and a shape.
         comparison: What ``compare`` returned, or None. Of its rows ``onnx_value``, ``within``,
-            ``max_absolute``, ``max_relative`` and ``remark`` are used.
+            ``origin``, ``max_absolute``, ``max_relative`` and ``remark`` are used.
     """
     collector = _Collector(model, absent, Differences(comparison))
     items = arrange(collector.walk_model())
@@ -313,6 +313,6 @@ class _Collector:
         if item.kind == "function":
             return  # the nodes in it have the verdicts
         rows = [self.values[n]["difference"] for n in made if "difference" in self.values[n]]
-        item.difference = verdict(rows)
+        item.difference = worst(row["verdict"] for row in rows)
         if self.first is None and any(row["first"] for row in rows):
             self.first = item

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["Differences", "verdict"]
+__all__ = ["VERDICTS", "Differences", "worst"]
+
+VERDICTS = ("deviates", "inherits", "within")
+"""The worst first. ``inherits``: out of the tolerance, and right when computed from PyTorch's own
+inputs."""
 
 
 class Differences:
@@ -19,7 +23,7 @@ class Differences:
         verdicts = [row.within for row in self._rows.values() if row.within is not None]
         self.compared = len(verdicts)
         self.deviating = verdicts.count(False)
-        first = getattr(comparison, "first", None)
+        first = None if comparison is None else comparison.first
         self._first = None if first is None or not first.onnx_value else str(first.onnx_value)
 
     def of(self, name: str) -> dict[str, Any] | None:
@@ -27,8 +31,10 @@ class Differences:
         row = self._rows.get(name)
         if row is None:
             return None
+        origin = getattr(row, "origin", "")
         return {
-            "within": row.within,
+            "verdict": _verdict(row.within, origin),
+            "origin": origin,
             "absolute": _number_text(row.max_absolute),
             "relative": _number_text(row.max_relative),
             "remark": str(row.remark or ""),
@@ -36,12 +42,18 @@ class Differences:
         }
 
 
-def verdict(rows: Iterable[Mapping[str, Any]]) -> str | None:
-    """``"deviates"`` where one of the rows does, ``"within"`` where none does; None without any."""
-    verdicts = [row["within"] for row in rows if row["within"] is not None]
-    if not verdicts:
+def worst(verdicts: Iterable[str | None]) -> str | None:
+    """The worst of some verdicts; None where there is none."""
+    found = set(verdicts)
+    return next((verdict for verdict in VERDICTS if verdict in found), None)
+
+
+def _verdict(within: bool | None, origin: str) -> str | None:
+    if within is None:
         return None
-    return "within" if all(verdicts) else "deviates"
+    if within:
+        return "within"
+    return "inherits" if origin == "inherited" else "deviates"
 
 
 def _number_text(number: float | None) -> str:

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from onnx_aot.inspection.view.differences import worst
+
 __all__ = ["Edge", "Item", "arrange"]
 
 MOST_CHILDREN = 100
@@ -28,8 +30,8 @@ class Item:
         path: Names of the modules around it and itself.
         details: What is told of it when it is selected.
         children: Boxes within it, in execution order.
-        difference: ``"within"`` or ``"deviates"`` where its outputs, or those of a child, were
-            compared with PyTorch's.
+        difference: The worst of ``VERDICTS`` on its outputs, and those of what is within it, where
+            these were compared with PyTorch's.
         number: Its place in the list that ``arrange`` returns; ``parent`` that of its group.
     """
 
@@ -102,11 +104,9 @@ def _part(item: Item, start: int, children: list[Item]) -> Item:
 
 
 def _take_worst(item: Item) -> None:
-    found = {item.difference}
     for child in item.children:
         _take_worst(child)
-        found.add(child.difference)
-    item.difference = next((d for d in ("deviates", "within") if d in found), None)
+    item.difference = worst([item.difference, *(child.difference for child in item.children)])
 
 
 def _in_order(item: Item) -> Iterator[Item]:

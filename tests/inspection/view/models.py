@@ -106,6 +106,7 @@ class Row:
     max_absolute: float | None = 0.0
     max_relative: float | None = 0.0
     remark: str = ""
+    origin: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -182,7 +182,8 @@ def test_wheel_and_mouse_move_the_graph(viewer: Viewer) -> None:
 
 def test_differences_are_colours(viewer: Viewer) -> None:
     wrong = Row("linear_2", False, 0.5, float("inf"), "3 of 9 elements differ")
-    rows = (Row("exp", True), Row("linear", True), wrong)
+    follows = Row("tanh", False, 0.5, 1.0, origin="inherited")
+    rows = (Row("exp", True), Row("linear", True), wrong, follows)
     page = viewer.open(models.net(), Comparison(rows, wrong))
     page.click("#collapse")
 
@@ -192,8 +193,8 @@ def test_differences_are_colours(viewer: Viewer) -> None:
 
     assert colour("second") == "rgb(251, 220, 220)"
     assert colour("first") == colour("Exp") == "rgb(220, 243, 226)"
-    assert colour("Tanh") == "rgb(255, 255, 255)"
-    assert "1 of 3 values deviate" in page.locator("#panel").inner_text()
+    assert colour("Tanh") == "rgb(253, 242, 242)"
+    assert "2 of 4 values deviate" in page.locator("#panel").inner_text()
     page.click("#first")
     text = page.locator("#panel").inner_text()
     assert "3 of 9 elements differ" in text

@@ -203,7 +203,10 @@ document.getElementById("first").hidden = data.first === null;
 function showLegend() {
   const kinds = [["weights", "has weights"], ["moves", "moves data"], ["end", "input or output"],
     ["group", "module or group"]];
-  if (summary.compared) kinds.push(["within", "agrees with PyTorch"], ["deviates", "deviates"]);
+  if (summary.compared) {
+    kinds.push(["within", "agrees with PyTorch"], ["inherits", "inherits a deviation"],
+      ["deviates", "deviates"]);
+  }
   document.getElementById("legend").replaceChildren(...kinds.map(([kind, text]) =>
     html("span", { className: `key ${kind}` }, text)));
 }

@@ -51,14 +51,25 @@ function statisticsTable(weight) {
   return table(rows);
 }
 
+const VERDICTS = {
+  within: "within the tolerance",
+  inherits: "deviates, and so do its inputs",
+  deviates: "deviates",
+};
+
+const ORIGINS = {
+  own: "wrong from PyTorch's own inputs too",
+  inherited: "right from PyTorch's own inputs",
+  runtime: "right once values before it can be seen: ONNX Runtime fuses nodes here",
+};
+
 function differenceTable(difference) {
-  const verdict = { true: "within the tolerance", false: "deviates", null: "no verdict" };
-  const rows = [["PyTorch", verdict[difference.within]]];
+  const rows = [["PyTorch", VERDICTS[difference.verdict] ?? "no verdict"]];
+  if (difference.origin) rows.push(["by itself", ORIGINS[difference.origin] ?? difference.origin]);
   if (difference.absolute) rows.push(["max absolute", difference.absolute]);
   if (difference.relative) rows.push(["max relative", difference.relative]);
   if (difference.remark) rows.push(["remark", difference.remark]);
-  const kind = difference.within === false ? "deviates" : "within";
-  return html("div", { className: `difference ${kind}` }, table(rows));
+  return html("div", { className: `difference ${difference.verdict ?? ""}` }, table(rows));
 }
 
 const MOST_LINKS = 30;
@@ -170,7 +181,8 @@ function describeGroup(item) {
   if (item.class) rows.unshift(["class", item.class]);
   if (item.path) rows.unshift(["module", item.path]);
   if (item.difference) {
-    rows.push(["PyTorch", item.difference === "within" ? "all within the tolerance" : "deviates"]);
+    const verdict = item.difference === "within" ? "all within the tolerance" : "deviates";
+    rows.push(["PyTorch", verdict]);
   }
   const sorted = [...counts].sort((a, b) => b[1] - a[1]).map(([name, n]) => [name, `${n}`]);
   const operators = sorted.length ? section("Operators", table(sorted)) : null;

@@ -7,9 +7,11 @@ from typing import Any
 
 __all__ = ["VERDICTS", "Differences", "worst"]
 
-VERDICTS = ("deviates", "inherits", "within")
-"""The worst first. ``inherits``: out of the tolerance, and right when computed from PyTorch's own
-inputs."""
+VERDICTS = ("deviates", "follows", "within")
+"""The worst first. ``follows``: out of the tolerance where a value before it is to blame."""
+
+TO_BLAME = ("own", "runtime")
+"""Origins of values that are wrong by themselves; later ones that deviate may only inherit it."""
 
 
 class Differences:
@@ -23,37 +25,36 @@ class Differences:
         verdicts = [row.within for row in self._rows.values() if row.within is not None]
         self.compared = len(verdicts)
         self.deviating = verdicts.count(False)
-        first = None if comparison is None else comparison.first
-        self._first = None if first is None or not first.onnx_value else str(first.onnx_value)
+        self._first = None if comparison is None else comparison.first
 
     def of(self, name: str) -> dict[str, Any] | None:
         """What is told of a value; None where it was not compared."""
         row = self._rows.get(name)
         if row is None:
             return None
-        origin = getattr(row, "origin", "")
         return {
-            "verdict": _verdict(row.within, origin),
-            "origin": origin,
+            "verdict": self._verdict(row),
+            "origin": row.origin,
             "absolute": _number_text(row.max_absolute),
             "relative": _number_text(row.max_relative),
             "remark": str(row.remark or ""),
-            "first": name == self._first,
+            "first": row is self._first,
         }
+
+    def _verdict(self, row: Any) -> str | None:
+        if row.within is None:
+            return None
+        if row.within:
+            return "within"
+        blamed = self._first is not None and self._first.origin in TO_BLAME
+        follows = row.origin == "inherited" or (blamed and row.origin not in TO_BLAME)
+        return "follows" if follows else "deviates"
 
 
 def worst(verdicts: Iterable[str | None]) -> str | None:
     """The worst of some verdicts; None where there is none."""
     found = set(verdicts)
     return next((verdict for verdict in VERDICTS if verdict in found), None)
-
-
-def _verdict(within: bool | None, origin: str) -> str | None:
-    if within is None:
-        return None
-    if within:
-        return "within"
-    return "inherits" if origin == "inherited" else "deviates"
 
 
 def _number_text(number: float | None) -> str:

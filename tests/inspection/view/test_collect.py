@@ -214,12 +214,20 @@ def test_differences_go_up_to_the_groups_around_them() -> None:
     assert (data.summary["deviating"], data.summary["compared"]) == (1, 2)
 
 
-def test_what_inherits_a_deviation_is_not_the_worst() -> None:
-    inherits = Row("linear", False, 0.5, origin="inherited")
-    own = Row("linear_2", False, 0.5, origin="own")
-    data = collect(models.net().model, comparison=Comparison((inherits, own), own))
-    found = {item.title: item.difference for item in data.items if item.kind == "module"}
-    assert found == {"main_graph": "deviates", "first": "inherits", "second": "deviates"}
+def test_what_follows_from_a_deviation_is_not_the_worst() -> None:
+    inherits = Row("linear", False, origin="inherited")
+    own, unknown = Row("linear_2", False, origin="own"), Row("tanh", False)
+    data = collect(models.net().model, comparison=Comparison((inherits, own, unknown), own))
+    found = {item.title: item.difference for item in data.items if item.difference}
+    assert found["first"] == found["Tanh"] == "follows"
+    assert found["second"] == found["main_graph"] == "deviates"
+
+
+def test_what_was_not_examined_deviates_where_nothing_is_to_blame() -> None:
+    rows = (Row("linear", False, origin="inherited"), Row("tanh", False))
+    data = collect(models.net().model, comparison=Comparison(rows, rows[0]))
+    found = {item.title: item.difference for item in data.items if item.difference}
+    assert (found["first"], found["Tanh"]) == ("follows", "deviates")
 
 
 def test_names_in_functions_are_not_those_of_the_model() -> None:

@@ -204,8 +204,8 @@ function showLegend() {
   const kinds = [["weights", "has weights"], ["moves", "moves data"], ["end", "input or output"],
     ["group", "module or group"]];
   if (summary.compared) {
-    kinds.push(["within", "agrees with PyTorch"], ["inherits", "inherits a deviation"],
-      ["deviates", "deviates"]);
+    kinds.push(["within", "agrees with PyTorch"], ["deviates", "deviates"],
+      ["follows", "follows from that"]);
   }
   document.getElementById("legend").replaceChildren(...kinds.map(([kind, text]) =>
     html("span", { className: `key ${kind}` }, text)));

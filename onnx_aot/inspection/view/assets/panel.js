@@ -53,7 +53,7 @@ function statisticsTable(weight) {
 
 const VERDICTS = {
   within: "within the tolerance",
-  inherits: "deviates, and so do its inputs",
+  follows: "deviates, as values before it do",
   deviates: "deviates",
 };
 

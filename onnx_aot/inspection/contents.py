@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import collections
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnx_aot.metadata_keys import CLASS_HIERARCHY, NAME_SCOPES, ORIGINAL_NAME, SIGNATURE
+from onnx_aot.inspection.scopes import scopes_of
+from onnx_aot.metadata_keys import ORIGINAL_NAME, SIGNATURE
 
 __all__ = ["Contents", "Module", "contents", "module_tree"]
 
@@ -98,9 +98,8 @@ def module_tree(model: ir.Model) -> Module:
     root = Module("", "")
     by_name = {"": root}
     for node in _nodes(model):
-        scopes, classes = (_listed(node, key) for key in (NAME_SCOPES, CLASS_HIERARCHY))
         module, around = root, [root]
-        for name, kind in list(zip(scopes, classes, strict=False))[:-1]:  # the last is the node
+        for name, kind in scopes_of(node)[:-1]:  # the last is the node
             if name == "":
                 root.kind = kind
                 continue
@@ -148,12 +147,3 @@ def _nodes(model: ir.Model) -> Iterator[ir.Node]:
     yield from model.graph.all_nodes()
     for function in model.functions.values():
         yield from function.all_nodes()
-
-
-def _listed(node: ir.Node, key: str) -> list[str]:
-    """A list that is written in a node's metadata; other exporters may write other things."""
-    try:
-        found = ast.literal_eval(node.metadata_props.get(key, "[]"))
-    except (SyntaxError, ValueError):
-        return []
-    return [str(item) for item in found] if isinstance(found, list) else []

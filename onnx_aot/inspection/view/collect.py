@@ -8,6 +8,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnx_aot.inspection.contents import contents
+from onnx_aot.inspection.scopes import Scope, inner_scopes, scopes_of
 from onnx_aot.inspection.view.descriptions import (
     attribute_text,
     dtype_text,
@@ -17,7 +19,6 @@ from onnx_aot.inspection.view.descriptions import (
 )
 from onnx_aot.inspection.view.differences import Differences, worst
 from onnx_aot.inspection.view.nesting import Nesting
-from onnx_aot.inspection.view.scopes import Scope, inner_scopes, scopes_of
 from onnx_aot.inspection.view.tree import Edge, Item, arrange
 from onnx_aot.inspection.view.weights import Budget, constant_of, weight_statistics
 
@@ -88,30 +89,31 @@ def collect(
         comparison: What ``compare`` returned, or None. Of its rows ``onnx_value``, ``within``,
             ``origin``, ``max_absolute``, ``max_relative`` and ``remark`` are used.
     """
-    collector = _Collector(model, absent, Differences(comparison))
+    differences = Differences(comparison)
+    collector = _Collector(model, absent, differences)
     items = arrange(collector.walk_model())
     producers = collector.producers
     for number, producer in producers.items():
         collector.values[number]["producer"] = producer.number
     taken = [(number, item) for number, item in collector.takers if number in producers]
     edges = [Edge(producers[number], item, number) for number, item in taken]
-    summary = _summary(model, collector)
+    summary = _summary(model, differences)
     return GraphData(items, edges, collector.values, summary, collector.first)
 
 
-def _summary(model: ir.Model, collector: _Collector) -> dict[str, Any]:
-    weights = [value["weight"] for value in collector.values if "weight" in value]
+def _summary(model: ir.Model, differences: Differences) -> dict[str, Any]:
+    found = contents(model)
     return {
         "name": model.graph.name or "model",
-        "producer": " ".join(filter(None, (model.producer_name, model.producer_version))),
-        "opsets": {domain or "ai.onnx": version for domain, version in model.opset_imports.items()},
-        "nodes": sum(1 for _ in model.graph.all_nodes()),
-        "functions": len(model.functions),
-        "weights": len(weights),
-        "bytes": sum(weight["bytes"] for weight in weights),
+        "producer": found.producer,
+        "opsets": {domain or "ai.onnx": version for domain, version in found.opsets.items()},
+        "nodes": found.nodes,
+        "functions": len(found.functions),
+        "weights": found.weights,
+        "bytes": found.bytes,
         "metadata": {**model.metadata_props, **model.graph.metadata_props},
-        "deviating": collector.differences.deviating,
-        "compared": collector.differences.compared,
+        "deviating": differences.deviating,
+        "compared": differences.compared,
     }
 
 
@@ -122,7 +124,7 @@ class _Collector:
         self.values: list[dict[str, Any]] = []
         self.takers: list[tuple[int, Item]] = []
         self.producers: dict[int, Item] = {}
-        self.differences = differences
+        self._differences = differences
         self.first: Item | None = None
         self._nesting = Nesting()
         self._model = model
@@ -176,7 +178,7 @@ class _Collector:
         for node in nodes:
             if node.op_type == "Constant" and constant_of(node.outputs[0]) is not None:
                 continue
-            scopes = scopes_of(node)
+            scopes = [scope for scope in scopes_of(node) if scope.path]  # without the model itself
             sources = self._sources(node, known)
             module = self._nesting.module(group, inner_scopes(scopes[:-1], outer), sources)
             item = Item("node", node.op_type, path=scopes[-2].path if scopes[1:] else "")
@@ -255,7 +257,7 @@ class _Collector:
             found = known[id(value)] = len(self.values)
             entry: dict[str, Any] = {"name": str(value.name), "type": dtype_text(value.dtype)}
             entry["shape"] = shape_of(value.shape)
-            if not self._calls and (row := self.differences.of(str(value.name))):
+            if not self._calls and (row := self._differences.of(str(value.name))):
                 entry["difference"] = row
             self.values.append(entry)
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from onnx_aot.inspection.view.scopes import Scope, relative_name
+from onnx_aot.inspection.scopes import Scope, relative_name
 from onnx_aot.inspection.view.tree import Item
 
 __all__ = ["Nesting"]

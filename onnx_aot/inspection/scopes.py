@@ -17,24 +17,26 @@ _NO_MODULE = "_empty_nn_module_stack"
 
 
 class Scope(NamedTuple):
-    """A module around a node: its path in the model, and the qualified name of its class."""
+    """A module around a node: its path in the model, and the qualified name of its class.
+
+    Of the captured node that comes last: its name and its operator.
+    """
 
     path: str
     class_name: str
 
 
 def scopes_of(node: ir.Node) -> list[Scope]:
-    """The modules around a node, outermost first, and then the captured node itself.
+    """The modules around a node, the model itself first, and then the captured node.
 
-    The model itself is left out. Nodes without metadata, or with some that cannot be read, have
-    none.
+    The model's path is empty. Nodes without metadata, or with some that cannot be read, have none.
     """
     paths = _texts(node.metadata_props, NAME_SCOPES)
     classes = _texts(node.metadata_props, CLASS_HIERARCHY)
     if len(classes) != len(paths):
         classes = [""] * len(paths)
     pairs = zip(paths, classes, strict=True)
-    return [Scope(p, c) for p, c in pairs if p and not p.startswith(_NO_MODULE)]
+    return [Scope(p, c) for p, c in pairs if not p.startswith(_NO_MODULE)]
 
 
 def inner_scopes(scopes: Sequence[Scope], outer: Sequence[Scope]) -> Sequence[Scope]:

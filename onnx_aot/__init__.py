@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx_aot.capture.fake_weights import enable_fake_mode
 from onnx_aot.capture.tracing import is_in_onnx_export
+from onnx_aot.comparing import compare
 from onnx_aot.drop_in import install, installed, uninstall
 from onnx_aot.errors import OnnxExporterError, OnnxExporterWarning
 from onnx_aot.export import export
@@ -23,6 +24,7 @@ __all__ = [
     "OnnxExporterError",
     "OnnxExporterWarning",
     "__version__",
+    "compare",
     "enable_fake_mode",
     "errors",
     "export",

@@ -281,19 +281,8 @@ def _build(
     record: ExportRecord,
 ) -> tuple[ONNXProgram, _Reference]:
     """The stages, in order."""
-    from onnx_aot.delivery import (
-        check_delivered,
-        note_dropped,
-        note_inline,
-        note_lossy,
-        note_optimized,
-        note_separated,
-    )
+    from onnx_aot.delivery import check_delivered, note_dropped, note_separated
     from onnx_aot.fx_passes.drop_state import drop_state
-    from onnx_aot.ir_passes import run_passes
-    from onnx_aot.ir_passes.module_functions import keep_calls_apart, modules_as_functions
-    from onnx_aot.module_calls import module_calls, wanted_classes
-    from onnx_aot.program.program import ONNXProgram
 
     with stage(record, "capture"):
         captured, requested, reference = _capture(model, args, kwargs, options, record)
@@ -302,6 +291,31 @@ def _build(
         note_separated(record, captured, reference.separated)
         if options.state == "drop":
             note_dropped(record, drop_state(captured))
+    program = _to_onnx(captured, requested, reference.forward, options, record)
+    with stage(record, "check"):
+        check_delivered(program, requested, options, record)
+    return program, reference
+
+
+def _to_onnx(
+    captured: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    forward: inspect.Signature | None,
+    options: Options,
+    record: ExportRecord,
+) -> ONNXProgram:
+    """The stages from a captured program, rewritten already, to an ONNX program."""
+    from onnx_aot.delivery import note_inline, note_lossy, note_optimized
+    from onnx_aot.ir_passes import run_passes
+    from onnx_aot.ir_passes.module_functions import keep_calls_apart, modules_as_functions
+    from onnx_aot.module_calls import module_calls, wanted_classes
+    from onnx_aot.program.origin import Origin
+    from onnx_aot.program.program import ONNXProgram
+
+    def translate_again(**changed: Any) -> ONNXProgram:
+        again = dataclasses.replace(options, **changed)
+        return _to_onnx(captured, requested, forward, again, new_record(captured, again))
+
     with stage(record, "translate"):
         translated = _translate(captured, requested, options, record)
         onnx_model = translated.model
@@ -320,16 +334,14 @@ def _build(
             note_lossy(record, options.target)
     if functions:
         note_inline(record, modules_as_functions(onnx_model, calls, functions))
-    program = ONNXProgram(
+    return ONNXProgram(
         onnx_model,
         captured,
-        reference.forward,
+        forward,
         state=translated.state,
         weights=translated.weights,
+        origin=Origin(translate_again, options.target, record.optimizations.copy()),
     )
-    with stage(record, "check"):
-        check_delivered(program, requested, options, record)
-    return program, reference
 
 
 def _translate(

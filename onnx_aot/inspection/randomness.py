@@ -1,15 +1,13 @@
-"""Which outputs of a captured program are drawn at random, and so cannot be compared."""
+"""Which values of a captured program are drawn at random, and so cannot be compared."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 import torch.fx
 
 from onnx_aot.torch_compat import OpOverload
 
-__all__ = ["random_outputs"]
+__all__ = ["random_nodes", "random_outputs"]
 
 FLAGS = ("train", "training")
 PROBABILITIES = ("p", "dropout", "dropout_p")
@@ -17,16 +15,21 @@ PROBABILITIES = ("p", "dropout", "dropout_p")
 
 def random_outputs(program: torch.export.ExportedProgram) -> list[bool]:
     """Per output of the captured graph, whether a random operator has a part in it."""
+    drawn = random_nodes(program)
+    (output,) = program.graph.find_nodes(op="output")
+    return [result in drawn for result in output.args[0]]
+
+
+def random_nodes(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
+    """The nodes of the captured graph in whose values a random operator has a part."""
     drawn: set[torch.fx.Node] = set()
-    results: tuple[Any, ...] = ()
     for node in program.graph.nodes:
-        if node.op == "output":
-            results = node.args[0]
-        elif _is_random(node, program.graph_module) or any(
-            source in drawn for source in node.all_input_nodes
+        if node.op != "output" and (
+            _is_random(node, program.graph_module)
+            or any(source in drawn for source in node.all_input_nodes)
         ):
             drawn.add(node)
-    return [result in drawn for result in results]
+    return drawn
 
 
 def _is_random(node: torch.fx.Node, owner: torch.nn.Module) -> bool:

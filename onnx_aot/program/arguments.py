@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, SymIntArgument
 
-from onnx_aot.containers import Constant, Rest, registered, same_constant
-from onnx_aot.errors import InferenceError
-from onnx_aot.torch_compat import pytree
+from onnx_aot.containers import Constant, Rest, registered, same_constant, unwrapped
+from onnx_aot.errors import InferenceError, InvalidOptionError
+from onnx_aot.torch_compat import FakeTensor, pytree
 
-__all__ = ["argument_names", "graph_inputs"]
+__all__ = ["argument_names", "example_arguments", "graph_inputs"]
 
 NUMBERS = (int, float, bool, torch.SymInt)
 
@@ -69,6 +69,21 @@ def argument_names(program: torch.export.ExportedProgram) -> tuple[list[str], li
     names = list(getattr(signature, "forward_arg_names", None) or ())[:count]
     names += [f"args[{i}]" for i in range(len(names), count)]
     return names, list(kwargs_spec.context or ())
+
+
+def example_arguments(program: torch.export.ExportedProgram) -> tuple[Any, Any]:
+    """The example inputs that a program was captured with, positional and named ones.
+
+    Raises:
+        InvalidOptionError: It has none, or their elements are not known.
+    """
+    args, kwargs = program.example_inputs or (None, None)
+    leaves = pytree.tree_leaves((args, kwargs))
+    if args is None or any(isinstance(x, FakeTensor) or getattr(x, "is_meta", 0) for x in leaves):
+        raise InvalidOptionError(
+            "the exported program has no example inputs with values; give inputs: args, kwargs"
+        )
+    return unwrapped((args, kwargs or {}))  # type: ignore[no-any-return]
 
 
 # --- which argument is which ---------------------------------------------------------------------

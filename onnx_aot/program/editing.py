@@ -12,6 +12,7 @@ import torch
 
 from onnx_aot.errors import OnnxExporterWarning
 from onnx_aot.program.checkpoints import read_checkpoint
+from onnx_aot.program.origin import Origin
 from onnx_aot.program.summary import rename_axes
 from onnx_aot.program.weights import (
     absent_weights,
@@ -32,6 +33,7 @@ class Editable:
     state: dict[str, torch.Tensor]
     weights: dict[str, torch.Tensor]
     _first_state: dict[str, torch.Tensor]
+    _origin: Origin | None
 
     def release(self) -> None:
         """Frees the session; the next call makes a new one from the model as it is then."""
@@ -62,6 +64,8 @@ class Editable:
         check_optimize(optimize)
         outcome = run_passes(self.model, optimize, contrib_ops)
         self.release()
+        if self._origin is not None:
+            self._origin.passes.update(outcome.counts)
         for name, reason in outcome.undone.items():
             warn(f"the optimization {name} failed and was undone: {reason}")
         return dict(outcome.counts)

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -18,6 +18,7 @@ from onnx_aot.program.arguments import argument_names, graph_inputs
 from onnx_aot.program.checkpoints import read_checkpoint
 from onnx_aot.program.editing import Editable
 from onnx_aot.program.held import fed_values, new_state
+from onnx_aot.program.origin import Origin
 from onnx_aot.program.serialize import (
     EXTERNAL_THRESHOLD,
     ExternalData,
@@ -37,6 +38,8 @@ from onnx_aot.program.weights import (
 
 if TYPE_CHECKING:
     import onnxruntime
+
+    from onnx_aot.inspection.comparison import Comparison
 
 __all__ = ["ONNXProgram"]
 
@@ -71,14 +74,17 @@ class ONNXProgram(Editable, Viewable):
         *,
         state: Mapping[str, torch.Tensor] | None = None,
         weights: Mapping[str, torch.Tensor] | None = None,
+        origin: Origin | None = None,
     ) -> None:
         """``forward`` is the signature of the model, by which calls get their defaults.
 
         ``state`` and ``weights`` are the first values of the attributes; state is copied.
+        ``origin`` is how the model was made, where it was exported in this process.
         """
         self.model = model
         self.exported_program = exported_program
         self._forward = forward
+        self._origin = origin
         inputs = {value.name for value in model.graph.inputs}
         self.weights = {name: t for name, t in (weights or {}).items() if name in inputs}
         self._first_state = _copies(state or {})
@@ -197,8 +203,12 @@ class ONNXProgram(Editable, Viewable):
         Raises:
             InvalidOptionError: The main graph has no value of a name.
         """
+        return self._inner_values(value_names, self._inputs(args, kwargs or {}))
+
+    def _inner_values(
+        self, value_names: Iterable[str], inputs: Mapping[str, torch.Tensor]
+    ) -> tuple[torch.Tensor, ...]:
         graph = self.model.graph
-        inputs = self._inputs(args, kwargs or {})
         inner = {str(v.name): v for node in graph for v in node.outputs}
         present = {*inputs, *inner, *graph.initializers}
         unknown = [name for name in value_names if name not in present]
@@ -219,6 +229,36 @@ class ONNXProgram(Editable, Viewable):
                     self.release()
             known |= dict(zip(wanted, computed, strict=True))
         return tuple(known[name] for name in value_names)
+
+    def compare(
+        self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
+    ) -> Comparison:
+        """Compares every value of the captured graph with the one of the model that holds it.
+
+        Both run on the same inputs, PyTorch node by node. ``first`` of what is returned says which
+        value goes wrong by itself, with its captured node and the user's line; ``isolate`` and
+        ``bisect`` go on from there. ``state`` stays as it is. docs/debugging-a-mismatch.md shows
+        how.
+
+        Args:
+            args: Positional arguments, as in a call; by default, with ``kwargs``, the example
+                inputs of the export.
+            kwargs: Keyword arguments.
+
+        Returns:
+            A row per value, in execution order; it prints as a table.
+
+        Raises:
+            InvalidOptionError: The program has no exported program, or that has no values for
+                weights or no example inputs.
+            InferenceError: The arguments do not fit the model.
+        """
+        from onnx_aot.inspection.compare import compare_values
+        from onnx_aot.program.arguments import example_arguments
+
+        if args is None and kwargs is None and self.exported_program is not None:
+            args, kwargs = example_arguments(self.exported_program)
+        return compare_values(self, args or (), kwargs or {})
 
     def initialize_inference_session(
         self,

@@ -16,10 +16,10 @@ from onnx_aot.errors import ConversionError, InvalidOptionError
 from onnx_aot.metadata_keys import INPUT_KIND, NAMED, ORIGINAL_NAME
 from onnx_aot.ops.complex_values import Complex
 from onnx_aot.ops.onnx_schemas import onnx_operator, refuse_type
+from onnx_aot.provenance import location
 from onnx_aot.translate.dimensions import Dimensions
 from onnx_aot.translate.metadata import Metadata
 from onnx_aot.translate.names import Names
-from onnx_aot.translate.provenance import location
 from onnx_aot.translate.request import Request
 from onnx_aot.translate.walker import Walker
 from onnx_aot.translate.weights import memory_of, mutated_targets, tensor_of, weights_asked

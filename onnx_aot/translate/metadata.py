@@ -33,8 +33,8 @@ from onnx_aot.metadata_keys import (
     STATE,
 )
 from onnx_aot.ops.subgraphs import subgraphs
+from onnx_aot.provenance import stack_trace, target_name
 from onnx_aot.translate.fx_text import FxText
-from onnx_aot.translate.provenance import stack_trace, target_name
 from onnx_aot.translate.trace_paths import as_imported
 
 __all__ = ["Metadata", "MetadataLevel"]

@@ -9,7 +9,7 @@ import torch.fx
 
 from onnx_aot.errors import MissingInOpset, OpsetError
 from onnx_aot.ops.builder import Builder
-from onnx_aot.translate.provenance import location, target_name
+from onnx_aot.provenance import location, target_name
 
 __all__ = ["MissingForms"]
 

@@ -33,6 +33,7 @@ from onnx_aot.ops.registry import (
 )
 from onnx_aot.ops.subgraphs import subgraphs
 from onnx_aot.ops.unsupported import emit_unsupported
+from onnx_aot.provenance import location, target_name
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
 from onnx_aot.translate.bodies import Bodies, nodes_and_bodies
 from onnx_aot.translate.candidates import NoCandidateError, first_that_fits
@@ -49,7 +50,6 @@ from onnx_aot.translate.metadata import Metadata
 from onnx_aot.translate.missing_in_opset import MissingForms
 from onnx_aot.translate.names import Names
 from onnx_aot.translate.promote import promote, promotes
-from onnx_aot.translate.provenance import location, target_name
 from onnx_aot.translate.results import refuse_other_results
 from onnx_aot.translate.stubs import parameters, stub
 
@@ -457,6 +457,7 @@ class Walker:
             self._name_result(result.imag, f"{name}.imag")
         elif isinstance(result, ir.Value) and result.name is None:
             result.name = self._names.unique(name)
+            self.metadata.describe_renamed(result, name)
 
     def _name_inner(self, onnx_node: ir.Node, prefix: str) -> None:
         if FX_NODE in onnx_node.meta:

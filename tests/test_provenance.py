@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from onnx_aot.translate.provenance import location
+from onnx_aot.provenance import location
 
 TORCH = os.path.dirname(torch.__file__)
 USER = '  File "/home/me/model.py", line 7, in forward\n    return self.inner(x)\n'

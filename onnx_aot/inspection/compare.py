@@ -1,0 +1,265 @@
+"""Runs the captured graph and the ONNX model on the same inputs and compares every value."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot import dtypes
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.inspection.captured_run import run_captured, weight_of
+from onnx_aot.inspection.comparison import ComparedValue, Comparison, Origin, Source
+from onnx_aot.inspection.differences import OutputDifference, compare_outputs, compare_types
+from onnx_aot.inspection.pairs import Pair, Slice, Slices, cut, takes_apart
+from onnx_aot.inspection.randomness import random_nodes
+from onnx_aot.metadata_keys import ORIGINAL_NAME
+from onnx_aot.provenance import location, target_name
+
+__all__ = ["compare_values", "difference"]
+
+HELD = 512 * 2**20
+"""Bytes of PyTorch's values that are held until ONNX Runtime has computed them too."""
+
+RANDOM = "random: type and shape compared"
+FUSED = "without an ONNX value of their own: fused, folded, merged, or handed on as they are"
+IN_BODIES = "inside of branches, loops and regions"
+NOT_RUN = "that PyTorch could not run from the captured graph, or that read one of these"
+OTHERWISE = "captured otherwise than when the model was exported"
+
+
+def compare_values(
+    program: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    other: Collection[str] = (),
+) -> Comparison:
+    """Compares an ``ONNXProgram`` with its exported program.
+
+    Args:
+        program: The program; its state stays as it is.
+        args: Positional inputs.
+        kwargs: Keyword inputs.
+        other: Names of captured values whose ONNX values are not theirs.
+
+    Returns:
+        A row per value that both have.
+
+    Raises:
+        InvalidOptionError: The program has no exported program, or weights without values.
+        InferenceError: The arguments do not fit the model.
+    """
+    if program.exported_program is None:
+        raise InvalidOptionError(
+            "the program has no exported_program to compare with, as one that was loaded from a "
+            "file; give what it was exported from: onnx_aot.compare(program, module, args)"
+        )
+    inputs = {name: tensor.clone() for name, tensor in program._inputs(args, kwargs).items()}
+    source = Source(program, inputs, other)
+    comparer = _Comparer(source)
+    failed = run_captured(program, inputs, comparer.see)
+    comparer.compare_held()
+    return Comparison(tuple(comparer.rows), comparer.left_out(failed), source)
+
+
+class _Comparer:
+    """Takes PyTorch's values one by one, and compares as many at once as may be held."""
+
+    def __init__(self, source: Source) -> None:
+        program, inputs = source.program, source.inputs
+        captured = program.exported_program
+        self.rows: list[ComparedValue] = []
+        self._program = program
+        self._inputs = inputs
+        self._other = source.other
+        self._pairs = source.pairs()
+        self._random = random_nodes(captured)
+        slices = Slices(program.model.graph, self._pairs)
+        self._slices = {pair: slices.before(pair) for pair in self._pairs}
+        self._by_node: dict[torch.fx.Node, list[Pair]] = {}
+        self._last_reader: dict[str, int] = {}
+        for position, pair in enumerate(self._pairs):
+            self._by_node.setdefault(pair.node, []).append(pair)
+            for value in self._slices[pair].inputs:
+                self._last_reader[str(value.name)] = position
+        self._seen = 0
+        self._waiting: list[tuple[Pair, Any]] = []
+        self._bytes = 0
+        self._held: dict[str, torch.Tensor] = dict(inputs)
+        self._is_blamed = False
+        names = [str(value.name) for value in program.model.graph.outputs]
+        self._outputs = dict(zip(names, program._run(inputs), strict=True))
+
+    def see(self, node: torch.fx.Node, result: Any) -> None:
+        """Takes what PyTorch computed for a node."""
+        for pair in self._by_node.get(node, ()):
+            value = pair.of(result)
+            if not isinstance(value, (torch.Tensor, bool, int, float)):
+                continue
+            self._waiting.append((pair, value))
+            for held, tensor in zip(pair.values, pair.parts(value), strict=True):
+                self._held[str(held.name)] = tensor
+                self._bytes += tensor.nbytes
+        self._seen += len(self._by_node.get(node, ()))
+        if self._bytes > HELD:
+            self.compare_held()
+
+    def compare_held(self) -> None:
+        """Has ONNX Runtime compute what is waiting, and compares."""
+        names = [str(value.name) for pair, _ in self._waiting for value in pair.values]
+        computed = iter(self._program._inner_values(dict.fromkeys(names), self._inputs))
+        by_name = dict(zip(dict.fromkeys(names), computed, strict=True))
+        for pair, expected in self._waiting:
+            parts = [by_name[str(value.name)] for value in pair.values]
+            self.rows.append(self._row(pair, expected, pair.joined(parts)))
+        self._waiting.clear()
+        self._bytes = 0
+        for name in list(self._held):
+            if self._last_reader.get(name, -1) < self._seen:
+                del self._held[name]
+
+    def left_out(self, failed: Mapping[str, str]) -> dict[str, int]:
+        """How many values of the captured graph have no row, by reason."""
+        graph_module = self._program.exported_program.graph_module
+        calls = [node for node in graph_module.graph.nodes if node.op == "call_function"]
+        bodies = [m for m in graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+        inner = sum(n.op == "call_function" for m in bodies for n in m.graph.nodes) - len(calls)
+        other = sum(node.name in self._other for node in calls)
+        without = sum(node not in self._by_node and not takes_apart(node) for node in calls)
+        reason = f"{NOT_RUN} ({'; '.join(f'{n}: {why}' for n, why in failed.items())})"
+        return {
+            FUSED: without - other,
+            IN_BODIES: inner,
+            OTHERWISE: other,
+            reason if failed else NOT_RUN: len(self._pairs) - len(self.rows),
+        }
+
+    # --- one value -------------------------------------------------------------------------------
+
+    def _row(self, pair: Pair, expected: Any, actual: torch.Tensor) -> ComparedValue:
+        is_random = pair.node in self._random
+        exposed = found = difference(pair, expected, actual, is_random)
+        origin: Origin = ""
+        if pair.onnx_name in self._outputs:  # what callers get, however its values are computed
+            found = difference(pair, expected, self._outputs[pair.onnx_name], is_random)
+        if not found.within:
+            origin, remark = self._origin(pair, expected, exposed.within)
+            found = _with_remark(found, remark)
+        return _described(pair, found, origin, self._slices[pair])
+
+    def _origin(self, pair: Pair, expected: Any, is_right_exposed: bool) -> tuple[Origin, str]:
+        """Whether a value that differs is wrong by itself."""
+        if self._is_blamed:
+            return "", ""
+        if is_right_exposed:
+            self._is_blamed = True
+            return "runtime", (
+                "right when inner values are outputs too, which keeps ONNX Runtime from fusing "
+                "nodes around them"
+            )
+        piece = self._slices[pair]
+        inputs = {str(value.name): self._held.get(str(value.name)) for value in piece.inputs}
+        if any(tensor is None for tensor in inputs.values()):
+            return "", "PyTorch's own inputs of it could not be computed"
+        try:
+            parts = _run_slice(self._program, piece, inputs)
+        except Exception as error:
+            line = next(iter(str(error).strip().splitlines()), "")
+            return "", f"its nodes do not run alone: {type(error).__name__}: {line}"
+        alone = difference(pair, expected, pair.joined(parts))
+        if alone.within:
+            return "inherited", f"right from PyTorch's inputs (max abs {alone.max_absolute:.3g})"
+        self._is_blamed = True
+        weights = _changed_weights(self._program, piece)
+        return "own", "; ".join(weights) or "wrong from PyTorch's inputs too"
+
+
+def _run_slice(program: Any, piece: Slice, inputs: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+    """Runs a slice of a program's model in ONNX Runtime, on inputs by name."""
+    alone = type(program)(cut(program.model, piece))
+    try:
+        return tuple(alone._run(inputs))
+    finally:
+        alone.release()
+
+
+def difference(
+    pair: Pair, expected: Any, actual: torch.Tensor, is_random: bool = False
+) -> OutputDifference:
+    """Compares what PyTorch and the ONNX model computed for a value.
+
+    Args:
+        pair: The value.
+        expected: A tensor or number, as the captured graph gives it.
+        actual: What ONNX Runtime gives.
+        is_random: Whether only type and shape count.
+    """
+    remark = ""
+    if not isinstance(expected, torch.Tensor):
+        number = torch.tensor(expected, dtype=actual.dtype)
+        expected = number.reshape(actual.shape) if actual.numel() == 1 else number
+    elif actual.dtype != expected.dtype and _is_held_wider(pair, expected.dtype):
+        remark = f"{str(actual.dtype).removeprefix('torch.')} in the ONNX model"
+        actual = actual.to(expected.dtype)
+    if is_random:
+        return compare_types(pair.onnx_name, expected, actual, RANDOM)
+    (found,) = compare_outputs([pair.onnx_name], [expected], [actual])
+    return _with_remark(found, remark)
+
+
+def _is_held_wider(pair: Pair, dtype: torch.dtype) -> bool:
+    """Whether the target has no kernel for the captured type, and the model says another."""
+    declared = pair.values[0].dtype
+    if declared is None or dtype.is_complex:
+        return False
+    held = dtypes.to_torch(declared)
+    return held.is_floating_point == dtype.is_floating_point and held.itemsize >= dtype.itemsize
+
+
+def _with_remark(found: OutputDifference, remark: str) -> OutputDifference:
+    return dataclasses.replace(found, remark="; ".join(filter(None, (found.remark, remark))))
+
+
+def _described(pair: Pair, found: OutputDifference, origin: Origin, piece: Slice) -> ComparedValue:
+    stack = [path for path, _ in (pair.node.meta.get("nn_module_stack") or {}).values()]
+    return ComparedValue(
+        fx_node=pair.name,
+        operator=target_name(pair.node.target),
+        onnx_value=pair.onnx_name,
+        onnx_operators=tuple(node.op_type for node in piece.nodes),
+        module=stack[-1] if stack else "",
+        location=str(location(pair.node) or ""),
+        expected=found.expected,
+        actual=found.actual,
+        max_absolute=found.max_absolute,
+        max_relative=found.max_relative,
+        within=found.within,
+        origin=origin,
+        remark=found.remark,
+    )
+
+
+def _changed_weights(program: Any, piece: Slice) -> list[str]:
+    """Weights among what a slice reads that are not those of the captured program, in words."""
+    captured: torch.export.ExportedProgram = program.exported_program
+    targets = {
+        spec.arg.name: str(spec.target)
+        for spec in captured.graph_signature.input_specs
+        if spec.target is not None
+    }
+    found = []
+    for value in piece.initializers:
+        target = targets.get(value.metadata_props.get(ORIGINAL_NAME, str(value.name)))
+        if target is None or value.const_value is None:
+            continue
+        expected = weight_of(captured, target)
+        if expected.is_complex():
+            expected = torch.view_as_real(expected.resolve_conj())
+        (stored,) = program._inner_values([str(value.name)], {})
+        (differs,) = compare_outputs([target], [expected], [stored])
+        if differs.max_absolute or not differs.within:
+            found.append(f"its weight {target} is not PyTorch's: {differs.remark or 'rounded'}")
+    return found

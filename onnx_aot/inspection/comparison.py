@@ -1,0 +1,266 @@
+"""What came of comparing a captured graph with its ONNX model, value by value."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.inspection.pairs import Pair, paired_values
+
+if TYPE_CHECKING:
+    from onnx_aot.inspection.guilty_passes import Bisection
+
+__all__ = ["ComparedValue", "Comparison", "Origin", "Source"]
+
+Origin = Literal["", "own", "inherited", "runtime"]
+
+SHOWN = 40
+"""So many rows are shown whole; of more, those around the first that deviates, and the last."""
+
+AROUND = 4
+
+SCHEMA = 1
+"""Version of what ``to_json`` writes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparedValue:
+    """One value of the captured graph beside the one of the ONNX model that holds it.
+
+    Attributes:
+        fx_node: Its name in the captured graph, ``program.exported_program``.
+        operator: What computes it there, such as ``"aten.linear.default"``.
+        onnx_value: Its name in the ONNX model. A complex value inside of the model is two, of
+            which this is the real part.
+        onnx_operators: Types of the ONNX nodes that make it from the compared values before it.
+        module: Path of the module that it is computed in, ``"layers.31.mlp"``; empty in the
+            outermost.
+        location: The user's line that it comes from, as ``"file:line in function: code"``, or
+            empty.
+        expected: PyTorch's type and shape, ``"float32[2, 3]"``; ``actual`` the ONNX model's.
+        max_absolute: Largest ``|a - b|`` over the elements; ``max_relative`` largest
+            ``|a - b| / |b|``, where b, PyTorch's, is not 0.
+        within: Whether type and shape agree, and every element is within the type's tolerance.
+        origin: Where a value that is not within it went wrong. ``"own"``: its nodes give a wrong
+            value from PyTorch's own inputs too. ``"inherited"``: from these they give the right
+            one. ``"runtime"``: it is right once values before it can be seen, so that ONNX Runtime
+            does not fuse nodes around them. Empty: not examined, because one before it is to blame.
+        remark: How many elements differ and which one most, or why values were not compared.
+    """
+
+    fx_node: str
+    operator: str
+    onnx_value: str
+    onnx_operators: tuple[str, ...]
+    module: str
+    location: str
+    expected: str
+    actual: str
+    max_absolute: float
+    max_relative: float
+    within: bool
+    origin: Origin = ""
+    remark: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What was compared.
+
+    Attributes:
+        program: An ``ONNXProgram`` with an exported program.
+        inputs: What its model gets, by name.
+        other: Names of captured values whose ONNX values are not theirs.
+    """
+
+    program: Any
+    inputs: Mapping[str, torch.Tensor]
+    other: Collection[str] = ()
+
+    def pairs(self) -> list[Pair]:
+        """Captured values with the ONNX values that hold them."""
+        return paired_values(
+            self.program.model.graph, self.program.exported_program.graph, self.other
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What came of comparing, in execution order.
+
+    Attributes:
+        rows: One per value that was compared.
+        left_out: How many values of the captured graph were not, by reason.
+    """
+
+    rows: tuple[ComparedValue, ...]
+    left_out: Mapping[str, int]
+    _source: Source = dataclasses.field(repr=False, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every value that was compared is within its tolerance."""
+        return all(row.within for row in self.rows)
+
+    @property
+    def first(self) -> ComparedValue | None:
+        """The row to look at, or None.
+
+        The first value that is wrong by itself; where there is none, the first that is not within
+        its tolerance, which then inherits what small differences before it have added up to.
+        """
+        deviating = [row for row in self.rows if not row.within]
+        to_blame = (row for row in deviating if row.origin in ("own", "runtime"))
+        return next(to_blame, deviating[0] if deviating else None)
+
+    def isolate(self, folder: str | os.PathLike[str], row: ComparedValue | None = None) -> str:
+        """Writes the ONNX nodes of one value as a model, with inputs, and a script that runs it.
+
+        The folder gets ``node.onnx``, ``inputs.npz`` and ``expected.npz``, what PyTorch computed
+        before the value and for it, and ``reproduce.py``, which needs NumPy and ONNX Runtime alone.
+
+        Args:
+            folder: Where; it is made if need be, and files of these names are replaced.
+            row: Which value; by default ``first``.
+
+        Returns:
+            The path of the script.
+
+        Raises:
+            InvalidOptionError: Every value is within its tolerance and no row was given, or the
+                row is of another comparison.
+            SaveError: The model cannot be written.
+        """
+        from onnx_aot.inspection.isolate import write_isolated
+
+        wanted = row or self.first
+        if wanted is None:
+            raise InvalidOptionError(
+                "every value is within its tolerance; give the row to isolate, one of rows"
+            )
+        if wanted not in self.rows:
+            raise InvalidOptionError(f"{wanted.fx_node} is no row of this comparison")
+        return write_isolated(self._source, wanted, os.fspath(folder))
+
+    def bisect(self) -> Bisection:
+        """Finds the optimization passes and rules that make ``first`` wrong.
+
+        The captured program is translated again, without being captured again: without
+        optimization, and, where the value is right then, with some of the passes and rules that
+        changed the model, in about as many attempts as their number has binary digits for each
+        guilty one.
+
+        Returns:
+            Their names, and those that are left for ``optimize=``; it prints as text.
+
+        Raises:
+            InvalidOptionError: Every value is within its tolerance, or the program was not
+                exported in this process, as one loaded from a file.
+        """
+        from onnx_aot.inspection.guilty_passes import find_guilty
+
+        if self.first is None:
+            raise InvalidOptionError(
+                "every value is within its tolerance; there is nothing to find"
+            )
+        return find_guilty(self._source, self.first)
+
+    def to_json(self) -> str:
+        """Everything as JSON; infinite differences are the string ``"inf"``."""
+        first = self.first
+        return json.dumps(
+            {
+                "schema": SCHEMA,
+                "ok": self.ok,
+                "first": None if first is None else self.rows.index(first),
+                "rows": [_finite(dataclasses.asdict(row)) for row in self.rows],
+                "left_out": dict(self.left_out),
+            },
+            indent=2,
+        )
+
+    def __str__(self) -> str:
+        deviating = sum(not row.within for row in self.rows)
+        verdict = f"{deviating} differ" if deviating else "all agree"
+        lines = [f"{len(self.rows)} values compared: {verdict}"]
+        lines += [f"  not compared: {count} {why}" for why, count in self.left_out.items() if count]
+        if self.first is not None:
+            lines += ["", *_described(self.first)]
+        return "\n".join([*lines, "", *_table(self.rows, self.first)])
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    infinite = float("inf")
+    return {name: "inf" if value == infinite else value for name, value in row.items()}
+
+
+SAID = {
+    "own": "First value that is wrong by itself",
+    "runtime": "First value that ONNX Runtime's own fusions change",
+    "inherited": "No value is wrong by itself, differences add up; first beyond its tolerance",
+    "": "First value that differs",
+}
+
+
+def _described(row: ComparedValue) -> list[str]:
+    """What there is to know of the row that is to blame."""
+    nodes = ", ".join(row.onnx_operators[:8]) + (", ..." if len(row.onnx_operators) > 8 else "")
+    fields = (
+        ("captured", row.operator),
+        ("ONNX", f"{row.onnx_value}: {nodes}"),
+        ("module", row.module),
+        ("at", row.location),
+        ("PyTorch", row.expected),
+        ("ONNX gives", row.actual if row.actual != row.expected else ""),
+        ("difference", f"max abs {row.max_absolute:.3g}, max rel {row.max_relative:.3g}"),
+        ("", row.remark),
+    )
+    lines = [f"{SAID[row.origin]}: {row.fx_node}"]
+    return lines + [f"  {label:<11}{text}".rstrip() for label, text in fields if text]
+
+
+def _table(rows: Sequence[ComparedValue], first: ComparedValue | None) -> list[str]:
+    """A line per row; of many rows those near the first that differs."""
+    header = ("", "captured value", "module", "PyTorch", "max abs", "max rel", "ONNX nodes")
+    shown = _near(rows, first)
+    cells = [header, *(_cells(rows[index]) for index in shown)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+    found = lines[:1]
+    before = -1
+    for index, line in zip(shown, lines[1:], strict=True):
+        if index > before + 1:
+            found.append(f"... {index - before - 1} more")
+        found.append(line)
+        before = index
+    return [*found, *([f"... {len(rows) - before - 1} more"] if before + 1 < len(rows) else [])]
+
+
+def _near(rows: Sequence[ComparedValue], first: ComparedValue | None) -> list[int]:
+    if len(rows) <= SHOWN:
+        return list(range(len(rows)))
+    middle = 0 if first is None else rows.index(first)
+    near = range(max(middle - AROUND, 0), min(middle + AROUND + 1, len(rows)))
+    return sorted({*near, len(rows) - 1})
+
+
+def _cells(row: ComparedValue) -> tuple[str, ...]:
+    operators = list(dict.fromkeys(row.onnx_operators))
+    return (
+        "ok" if row.within else "FAIL",
+        row.fx_node,
+        row.module,
+        row.expected,
+        f"{row.max_absolute:.2g}",
+        f"{row.max_relative:.2g}",
+        " ".join(operators[:4]) + (" ..." if len(operators) > 4 else ""),
+    )

@@ -1,0 +1,77 @@
+"""Runs the nodes of one value, which this folder holds, on what PyTorch computed before it.
+
+Prints how far ONNX Runtime is from PyTorch, with its own graph optimizations and without, and ends
+with 1 where it is further than the tolerance. Needs numpy and onnxruntime.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+LEVELS = {
+    "ONNX Runtime as it is": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+    "ONNX Runtime without its graph optimizations": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+}
+
+
+def main() -> int:
+    """Runs both ways; 1 where a value differs."""
+    inputs = read("inputs.npz")
+    expected = read("expected.npz")
+    wrong = False
+    for index, (name, level) in enumerate(LEVELS.items()):
+        session = open_session(level)
+        about = session.get_modelmeta().custom_metadata_map
+        if index == 0:
+            print("\n".join(f"{key:<20}{about[key]}" for key in sorted(about)))
+        print(name)
+        tolerance = float(about["tolerance relative"]), float(about["tolerance absolute"])
+        for value, given in zip(expected, session.run(list(expected), inputs), strict=True):
+            differs, text = compare(given, expected[value], *tolerance)
+            print(f"    {value}: {text}")
+            wrong = wrong or differs
+    return int(wrong)
+
+
+def read(name: str) -> dict[str, Any]:
+    """The arrays of a file, by name."""
+    with np.load(os.path.join(FOLDER, name)) as file:
+        return dict(file)
+
+
+def open_session(level: Any) -> Any:
+    """The model in ONNX Runtime."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = level
+    options.log_severity_level = 3
+    model = os.path.join(FOLDER, "node.onnx")
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def compare(given: Any, wanted: Any, relative: float, absolute: float) -> tuple[bool, str]:
+    """Whether what ONNX Runtime gives differs from what PyTorch gave, and by how much."""
+    if (given.shape, given.dtype) != (wanted.shape, wanted.dtype):
+        found = f"{given.dtype}{list(given.shape)}, PyTorch's is {wanted.dtype}{list(wanted.shape)}"
+        return True, found
+    a, b = given.astype(np.float64), wanted.astype(np.float64)
+    same = (given == wanted) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        distance = np.where(same, 0.0, np.abs(a - b))
+        differs = ~same & ~((distance <= absolute + relative * np.abs(b)) & (relative > 0))
+    text = f"{differs.sum()} of {differs.size} elements differ"
+    if not differs.any():
+        return False, f"{text}, max abs {distance.max(initial=0.0):.3g}"
+    flat = int(np.where(differs, np.nan_to_num(distance, nan=np.inf), -1.0).argmax())
+    at = [int(i) for i in np.unravel_index(flat, distance.shape)]
+    pair = f"PyTorch {wanted.reshape(-1)[flat]}, ONNX Runtime {given.reshape(-1)[flat]}"
+    return True, f"{text}, max abs {np.nanmax(distance):.3g}, most at {at}: {pair}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,39 +10,48 @@ import torch.fx
 from torch.export.graph_signature import ConstantArgument, InputKind, SymIntArgument
 
 from onnx_aot.errors import InvalidOptionError
+from onnx_aot.inspection.pairs import Pair
 from onnx_aot.metadata_keys import ORIGINAL_NAME
 from onnx_aot.torch_compat import FakeTensor
 
 __all__ = ["run_captured", "weight_of"]
 
 
-class _NotRun:
-    """What a node gave that PyTorch could not run, and all that read it."""
-
-
-NOT_RUN = _NotRun()
+NOT_RUN = object()
+"""The result of a node that nobody could run, and of all that read it."""
 
 
 def run_captured(
     program: Any,
     inputs: Mapping[str, torch.Tensor],
-    seen: Callable[[torch.fx.Node, Any], None],
+    pairs: Iterable[Pair],
+    seen: Callable[[torch.fx.Node, Any, bool], None],
 ) -> dict[str, str]:
     """Runs the captured graph of an ``ONNXProgram``, of which no value outlives its last reader.
+
+    What PyTorch cannot run, such as the loops of scripted models, which were captured to be
+    translated, is taken from the ONNX model.
 
     Args:
         program: An ``ONNXProgram`` with an exported program.
         inputs: What the ONNX model gets, by the names of its inputs.
-        seen: Gets every node that was run, in order, with what it gave.
+        pairs: Captured values with the ONNX values that hold them.
+        seen: Gets every node in order, with its result, and whether PyTorch computed that.
 
     Returns:
-        Nodes that PyTorch could not run by themselves, with the reason; nodes that read them were
-        not run either.
+        Nodes that PyTorch could not run, with the reason.
 
     Raises:
         InvalidOptionError: A weight has no values.
     """
-    run = _Run(program.exported_program, _placeholders(program, inputs), seen)
+    by_node: dict[torch.fx.Node, list[Pair]] = {}
+    for pair in pairs:
+        by_node.setdefault(pair.node, []).append(pair)
+
+    def instead(node: torch.fx.Node) -> Any:
+        return _from_onnx(program, inputs, by_node.get(node, ()), node.meta.get("val"))
+
+    run = _Run(program.exported_program, _placeholders(program, inputs), seen, instead)
     with torch.no_grad():
         run.run(enable_io_processing=False)
     return run.failed
@@ -53,13 +62,15 @@ class _Run(torch.fx.Interpreter):
         self,
         captured: torch.export.ExportedProgram,
         placeholders: Mapping[str, Callable[[], Any]],
-        seen: Callable[[torch.fx.Node, Any], None],
+        seen: Callable[[torch.fx.Node, Any, bool], None],
+        instead: Callable[[torch.fx.Node], Any],
     ) -> None:
         super().__init__(captured.graph_module, garbage_collect_values=True)
         self.extra_traceback = False
         self.failed: dict[str, str] = {}
         self._placeholders = placeholders
         self._seen = seen
+        self._instead = instead
 
     def run_node(self, n: torch.fx.Node) -> Any:
         if n.op == "output" or any(self.env[source] is NOT_RUN for source in n.all_input_nodes):
@@ -71,9 +82,28 @@ class _Run(torch.fx.Interpreter):
         except Exception as error:
             line = next(iter(str(error).strip().splitlines()), "")
             self.failed[n.name] = f"{type(error).__name__}: {line}"
-            return NOT_RUN
-        self._seen(n, result)
+            result = self._instead(n)
+        self._seen(n, result, n.name not in self.failed)
         return result
+
+
+def _from_onnx(
+    program: Any, inputs: Mapping[str, torch.Tensor], pairs: Sequence[Pair], recorded: Any
+) -> Any:
+    """What the ONNX model computes for a captured node, as the node would give it."""
+    by_index = {pair.index: pair for pair in pairs}
+
+    def computed(index: int | None, example: Any) -> Any:
+        if index not in by_index:
+            return NOT_RUN
+        pair = by_index[index]
+        names = [str(value.name) for value in pair.values]
+        tensor = pair.joined(program._inner_values(names, inputs))
+        return tensor if isinstance(example, torch.Tensor) else tensor.item()
+
+    if not isinstance(recorded, (list, tuple)):
+        return computed(None, recorded)
+    return tuple(computed(index, example) for index, example in enumerate(recorded))
 
 
 def _placeholders(program: Any, inputs: Mapping[str, torch.Tensor]) -> dict[str, Callable[[], Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -21,13 +22,13 @@ from onnx_aot.provenance import location, target_name
 
 __all__ = ["compare_values", "difference"]
 
-HELD = 512 * 2**20
+HELD = 256 * 2**20
 """Bytes of PyTorch's values that are held until ONNX Runtime has computed them too."""
 
-RANDOM = "random: type and shape compared"
+RANDOM = "random: only type and shape were compared"
 FUSED = "without an ONNX value of their own: fused, folded, merged, or handed on as they are"
 IN_BODIES = "inside of branches, loops and regions"
-NOT_RUN = "that PyTorch could not run from the captured graph, or that read one of these"
+TAKEN = "that PyTorch cannot run node by node; the ONNX model's were read in their place"
 OTHERWISE = "captured otherwise than when the model was exported"
 
 
@@ -60,7 +61,7 @@ def compare_values(
     inputs = {name: tensor.clone() for name, tensor in program._inputs(args, kwargs).items()}
     source = Source(program, inputs, other)
     comparer = _Comparer(source)
-    failed = run_captured(program, inputs, comparer.see)
+    failed = run_captured(program, inputs, source.pairs(), comparer.see)
     comparer.compare_held()
     return Comparison(tuple(comparer.rows), comparer.left_out(failed), source)
 
@@ -77,49 +78,69 @@ class _Comparer:
         self._other = source.other
         self._pairs = source.pairs()
         self._random = random_nodes(captured)
-        slices = Slices(program.model.graph, self._pairs)
-        self._slices = {pair: slices.before(pair) for pair in self._pairs}
+        self._slices = Slices(program.model.graph, self._pairs)
+        self._pieces = {pair: self._slices.before(pair) for pair in self._pairs}
         self._by_node: dict[torch.fx.Node, list[Pair]] = {}
         self._last_reader: dict[str, int] = {}
         for position, pair in enumerate(self._pairs):
             self._by_node.setdefault(pair.node, []).append(pair)
-            for value in self._slices[pair].inputs:
+            for value in self._pieces[pair].inputs:
                 self._last_reader[str(value.name)] = position
         self._seen = 0
         self._waiting: list[tuple[Pair, Any]] = []
         self._bytes = 0
-        self._held: dict[str, torch.Tensor] = dict(inputs)
+        self._held: dict[str, torch.Tensor] = dict(inputs)  # by PyTorch
+        self._computed: dict[str, torch.Tensor] = dict(inputs)  # by ONNX Runtime
         self._is_blamed = False
         names = [str(value.name) for value in program.model.graph.outputs]
         self._outputs = dict(zip(names, program._run(inputs), strict=True))
 
-    def see(self, node: torch.fx.Node, result: Any) -> None:
-        """Takes what PyTorch computed for a node."""
+    def see(self, node: torch.fx.Node, result: Any, by_torch: bool) -> None:
+        """Takes what PyTorch computed for a node, or else the ONNX model."""
         for pair in self._by_node.get(node, ()):
             value = pair.of(result)
             if not isinstance(value, (torch.Tensor, bool, int, float)):
                 continue
-            self._waiting.append((pair, value))
+            if by_torch:
+                self._waiting.append((pair, value))
             for held, tensor in zip(pair.values, pair.parts(value), strict=True):
                 self._held[str(held.name)] = tensor
                 self._bytes += tensor.nbytes
+                if not by_torch:
+                    self._computed[str(held.name)] = tensor
         self._seen += len(self._by_node.get(node, ()))
         if self._bytes > HELD:
             self.compare_held()
 
     def compare_held(self) -> None:
         """Has ONNX Runtime compute what is waiting, and compares."""
-        names = [str(value.name) for pair, _ in self._waiting for value in pair.values]
-        computed = iter(self._program._inner_values(dict.fromkeys(names), self._inputs))
-        by_name = dict(zip(dict.fromkeys(names), computed, strict=True))
+        self._computed.update(self._from_onnx_runtime())
         for pair, expected in self._waiting:
-            parts = [by_name[str(value.name)] for value in pair.values]
+            parts = [self._computed[str(value.name)] for value in pair.values]
             self.rows.append(self._row(pair, expected, pair.joined(parts)))
         self._waiting.clear()
         self._bytes = 0
-        for name in list(self._held):
-            if self._last_reader.get(name, -1) < self._seen:
-                del self._held[name]
+        for held in (self._held, self._computed):
+            for name in list(held):
+                if self._last_reader.get(name, -1) < self._seen:
+                    del held[name]
+
+    def _from_onnx_runtime(self) -> dict[str, torch.Tensor]:
+        """What is waiting, computed by its own nodes alone from what was computed before.
+
+        So every node runs once, however many times values are compared.
+        """
+        pairs = [pair for pair, _ in self._waiting]
+        names = [str(value.name) for pair in pairs for value in pair.values]
+        if not names:
+            return {}
+        piece = self._slices.before(*pairs)
+        given = {str(value.name): self._computed.get(str(value.name)) for value in piece.inputs}
+        if any(tensor is None for tensor in given.values()):  # of a node that PyTorch could not run
+            found = self._program._inner_values(names, self._inputs)
+        else:
+            found = _run_slice(self._program, piece, given)
+        return dict(zip(names, found, strict=True))
 
     def left_out(self, failed: Mapping[str, str]) -> dict[str, int]:
         """How many values of the captured graph have no row, by reason."""
@@ -129,12 +150,11 @@ class _Comparer:
         inner = sum(n.op == "call_function" for m in bodies for n in m.graph.nodes) - len(calls)
         other = sum(node.name in self._other for node in calls)
         without = sum(node not in self._by_node and not takes_apart(node) for node in calls)
-        reason = f"{NOT_RUN} ({'; '.join(f'{n}: {why}' for n, why in failed.items())})"
         return {
             FUSED: without - other,
             IN_BODIES: inner,
             OTHERWISE: other,
-            reason if failed else NOT_RUN: len(self._pairs) - len(self.rows),
+            f"{TAKEN}{_first_reason(failed)}": len(self._pairs) - len(self.rows),
         }
 
     # --- one value -------------------------------------------------------------------------------
@@ -148,7 +168,7 @@ class _Comparer:
         if not found.within:
             origin, remark = self._origin(pair, expected, exposed.within)
             found = _with_remark(found, remark)
-        return _described(pair, found, origin, self._slices[pair])
+        return _described(pair, found, origin, self._pieces[pair], is_random)
 
     def _origin(self, pair: Pair, expected: Any, is_right_exposed: bool) -> tuple[Origin, str]:
         """Whether a value that differs is wrong by itself."""
@@ -160,7 +180,7 @@ class _Comparer:
                 "right when inner values are outputs too, which keeps ONNX Runtime from fusing "
                 "nodes around them"
             )
-        piece = self._slices[pair]
+        piece = self._pieces[pair]
         inputs = {str(value.name): self._held.get(str(value.name)) for value in piece.inputs}
         if any(tensor is None for tensor in inputs.values()):
             return "", "PyTorch's own inputs of it could not be computed"
@@ -184,6 +204,10 @@ def _run_slice(program: Any, piece: Slice, inputs: Mapping[str, Any]) -> tuple[t
         return tuple(alone._run(inputs))
     finally:
         alone.release()
+
+
+def _first_reason(failed: Mapping[str, str]) -> str:
+    return "".join(f" ({name}: {why})" for name, why in list(failed.items())[:1])
 
 
 def difference(
@@ -223,11 +247,13 @@ def _with_remark(found: OutputDifference, remark: str) -> OutputDifference:
     return dataclasses.replace(found, remark="; ".join(filter(None, (found.remark, remark))))
 
 
-def _described(pair: Pair, found: OutputDifference, origin: Origin, piece: Slice) -> ComparedValue:
+def _described(
+    pair: Pair, found: OutputDifference, origin: Origin, piece: Slice, is_random: bool
+) -> ComparedValue:
     stack = [path for path, _ in (pair.node.meta.get("nn_module_stack") or {}).values()]
     return ComparedValue(
         fx_node=pair.name,
-        operator=target_name(pair.node.target),
+        operator=_operator(pair.node.target),
         onnx_value=pair.onnx_name,
         onnx_operators=tuple(node.op_type for node in piece.nodes),
         module=stack[-1] if stack else "",
@@ -239,7 +265,14 @@ def _described(pair: Pair, found: OutputDifference, origin: Origin, piece: Slice
         within=found.within,
         origin=origin,
         remark=found.remark,
+        random=is_random,
     )
+
+
+def _operator(target: Any) -> str:
+    """What a node calls; arithmetic on sizes by Python's name for it."""
+    is_python = isinstance(target, types.BuiltinFunctionType)
+    return str(target.__name__) if is_python else target_name(target)
 
 
 def _changed_weights(program: Any, piece: Slice) -> list[str]:

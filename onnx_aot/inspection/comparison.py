@@ -51,7 +51,9 @@ class ComparedValue:
             value from PyTorch's own inputs too. ``"inherited"``: from these they give the right
             one. ``"runtime"``: it is right once values before it can be seen, so that ONNX Runtime
             does not fuse nodes around them. Empty: not examined, because one before it is to blame.
-        remark: How many elements differ and which one most, or why values were not compared.
+        remark: How many elements differ and which one most, and what else was found.
+        random: Whether a random operator has a part in the value, so that only type and shape were
+            compared.
     """
 
     fx_node: str
@@ -67,6 +69,7 @@ class ComparedValue:
     within: bool
     origin: Origin = ""
     remark: str = ""
+    random: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,8 +190,11 @@ class Comparison:
 
     def __str__(self) -> str:
         deviating = sum(not row.within for row in self.rows)
+        random = sum(row.random for row in self.rows)
         verdict = f"{deviating} differ" if deviating else "all agree"
         lines = [f"{len(self.rows)} values compared: {verdict}"]
+        if random:
+            lines.append(f"  of {random}, which are random, only type and shape were compared")
         lines += [f"  not compared: {count} {why}" for why, count in self.left_out.items() if count]
         if self.first is not None:
             lines += ["", *_described(self.first)]
@@ -219,15 +225,15 @@ def _described(row: ComparedValue) -> list[str]:
         ("PyTorch", row.expected),
         ("ONNX gives", row.actual if row.actual != row.expected else ""),
         ("difference", f"max abs {row.max_absolute:.3g}, max rel {row.max_relative:.3g}"),
-        ("", row.remark),
+        *(("", remark) for remark in row.remark.split("; ")),
     )
     lines = [f"{SAID[row.origin]}: {row.fx_node}"]
-    return lines + [f"  {label:<11}{text}".rstrip() for label, text in fields if text]
+    return lines + [f"  {label:<11}{text}" for label, text in fields if text]
 
 
 def _table(rows: Sequence[ComparedValue], first: ComparedValue | None) -> list[str]:
     """A line per row; of many rows those near the first that differs."""
-    header = ("", "captured value", "module", "PyTorch", "max abs", "max rel", "ONNX nodes")
+    header = ("", "value", "operator", "module", "type", "max abs", "max rel", "ONNX nodes")
     shown = _near(rows, first)
     cells = [header, *(_cells(rows[index]) for index in shown)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -255,12 +261,13 @@ def _near(rows: Sequence[ComparedValue], first: ComparedValue | None) -> list[in
 
 def _cells(row: ComparedValue) -> tuple[str, ...]:
     operators = list(dict.fromkeys(row.onnx_operators))
+    distances = f"{row.max_absolute:.2g}", f"{row.max_relative:.2g}"
     return (
         "ok" if row.within else "FAIL",
         row.fx_node,
+        row.operator,
         row.module,
         row.expected,
-        f"{row.max_absolute:.2g}",
-        f"{row.max_relative:.2g}",
+        *(("random", "") if row.random else distances),
         " ".join(operators[:4]) + (" ..." if len(operators) > 4 else ""),
     )

@@ -70,11 +70,11 @@ class _Search:
         makers = {p.node.name for p in source.pairs() if p.onnx_name == row.onnx_value}
         wanted = self._results | makers
 
-        def keep(node: torch.fx.Node, result: Any) -> None:
-            if node.name in wanted:
+        def keep(node: torch.fx.Node, result: Any, by_torch: bool) -> None:
+            if by_torch and node.name in wanted:
                 self._expected[node.name] = result
 
-        run_captured(program, inputs, keep)
+        run_captured(program, inputs, source.pairs(), keep)
 
     def run(self) -> Bisection:
         """Looks for a set of names without which the value is right."""
@@ -151,6 +151,11 @@ class _Search:
 
     def _not_optimization(self, what: str) -> Bisection:
         """Wrong as it was translated: by the translation, or by what the target needs."""
+        if self._row.origin == "inherited":
+            return self._found(
+                f"{what} No value is wrong by itself: what differs is rounding, which adds up. "
+                "Compare in double precision, model.double() with inputs of float64, to be sure."
+            )
         target = self._program._origin.target
         advice = (
             f"The translation of {self._row.operator} is wrong, or ONNX Runtime's kernel: "

@@ -82,12 +82,14 @@ def _computed(source: Source, pairs: Sequence[Pair], piece: Slice) -> dict[str, 
             by_node.setdefault(pair.node, []).append(pair)
     known = dict(source.inputs)
 
-    def keep(node: torch.fx.Node, result: Any) -> None:
+    def keep(node: torch.fx.Node, result: Any, by_torch: bool) -> None:
         for pair in by_node.get(node, ()):
-            parts = zip(pair.values, pair.parts(pair.of(result)), strict=True)
-            known.update({str(value.name): tensor for value, tensor in parts})
+            found = pair.of(result)
+            if isinstance(found, (torch.Tensor, bool, int, float)):
+                parts = zip(pair.values, pair.parts(found), strict=True)
+                known.update({str(value.name): tensor for value, tensor in parts})
 
-    run_captured(source.program, source.inputs, keep)
+    run_captured(source.program, source.inputs, pairs, keep)
     for value in wanted:
         if str(value.name) not in known:
             raise InvalidOptionError(
@@ -97,37 +99,40 @@ def _computed(source: Source, pairs: Sequence[Pair], piece: Slice) -> dict[str, 
 
 
 def _array(value: ir.Value, tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    wider = WIDER.get(value.dtype) if value.dtype is not None else None
+    wider = _wider(value)
     if wider is not None:
         tensor = tensor.to(to_torch(wider))
-    return tensor.detach().cpu().contiguous().numpy()
+    array: np.ndarray[Any, Any] = tensor.detach().cpu().contiguous().numpy()
+    return array
+
+
+def _wider(value: ir.Value) -> ir.DataType | None:
+    return None if value.dtype is None else WIDER.get(value.dtype)
 
 
 def _widen(graph: ir.Graph) -> None:
     """Puts a cast behind every input, and before every output, of a type that NumPy lacks."""
     for value in graph.inputs:
-        wider = WIDER.get(value.dtype) if value.dtype is not None else None
-        if wider is not None and value.dtype is not None:
-            cast = ir.node("Cast", [value], {"to": value.dtype})
-            narrow = cast.outputs[0]
-            narrow.name, narrow.dtype, narrow.shape = (
-                f"{value.name}_narrow",
-                value.dtype,
-                value.shape,
-            )
-            value.replace_all_uses_with(narrow)
-            cast.replace_input_with(0, value)
-            value.dtype = wider
-            graph.insert_before(graph[0], cast)
-    for index, value in enumerate(graph.outputs):
-        wider = WIDER.get(value.dtype) if value.dtype is not None else None
+        wider = _wider(value)
         if wider is not None:
-            cast = ir.node("Cast", [value], {"to": wider})
-            wide = cast.outputs[0]
-            wide.name, value.name = value.name, f"{value.name}_narrow"
-            wide.dtype, wide.shape = wider, value.shape
-            graph.append(cast)
+            narrow = ir.Value(name=f"{value.name}_narrow", type=value.type, shape=value.shape)
+            value.replace_all_uses_with(narrow)
+            graph.insert_before(graph[0], _cast(value, narrow))
+            value.type = ir.TensorType(wider)  # a new one: the model that it is from has the other
+    for index, value in enumerate(graph.outputs):
+        wider = _wider(value)
+        if wider is not None:
+            wide = ir.Value(name=value.name, type=ir.TensorType(wider), shape=value.shape)
+            value.name = f"{value.name}_narrow"
+            graph.append(_cast(value, wide))
             graph.outputs[index] = wide
+
+
+def _cast(source: ir.Value, result: ir.Value) -> ir.Node:
+    assert result.dtype is not None
+    to = ir.AttrInt64("to", result.dtype.value)
+    name = f"node_{source.name}_{result.name}"
+    return ir.Node("", "Cast", [source], [to], outputs=[result], name=name)
 
 
 def _about(row: ComparedValue) -> dict[str, str]:

@@ -40,7 +40,9 @@ class Pair:
 
     def of(self, result: Any) -> Any:
         """The value among what the node gave."""
-        return result if self.index is None else result[self.index]
+        if self.index is None or not isinstance(result, (list, tuple)):
+            return result
+        return result[self.index]
 
     def parts(self, result: Any) -> tuple[torch.Tensor, ...]:
         """What PyTorch computed, as the values of the ONNX model hold it."""
@@ -88,9 +90,9 @@ def paired_values(
         for index, names in _results(fx_node):
             for name in names:
                 if name not in other:
+                    found += _complex(fx_node, index, names[0], by_name, name)
                     values = by_name.pop(name, [])
                     found += [Pair(fx_node, index, names[0], (value,)) for value in values]
-                    found += _complex(fx_node, index, names[0], by_name, name)
     return found
 
 
@@ -151,12 +153,13 @@ class Slices:
         self._ends = {value for pair in pairs for value in pair.values}
         self._positions = {node: position for position, node in enumerate(graph)}
 
-    def before(self, pair: Pair) -> Slice:
-        """What makes a paired value from the nearest ones before it."""
+    def before(self, *pairs: Pair) -> Slice:
+        """What makes paired values from the nearest ones before each that are not among them."""
+        outputs = dict.fromkeys(value for pair in pairs for value in pair.values)
         nodes: set[ir.Node] = set()
         inputs: dict[ir.Value, None] = {}
         initializers: dict[ir.Value, None] = {}
-        pending = [value.producer() for value in pair.values]
+        pending = [value.producer() for value in outputs]
         while pending:
             node = pending.pop()
             if node is None or node in nodes:
@@ -165,12 +168,12 @@ class Slices:
             for value in _read(node):
                 if value.is_initializer():
                     initializers[value] = None
-                elif value in self._ends or value.producer() is None:
+                elif value.producer() is None or (value in self._ends and value not in outputs):
                     inputs[value] = None
                 else:
                     pending.append(value.producer())
         in_order = sorted(nodes, key=self._positions.__getitem__)
-        return Slice(pair.values, tuple(in_order), tuple(inputs), tuple(initializers))
+        return Slice(tuple(outputs), tuple(in_order), tuple(inputs), tuple(initializers))
 
 
 def _read(node: ir.Node) -> Iterator[ir.Value]:

@@ -22,7 +22,7 @@ from onnx_aot.provenance import location, target_name
 
 __all__ = ["compare_values", "difference"]
 
-HELD = 256 * 2**20
+HELD = 128 * 2**20
 """Bytes of PyTorch's values that are held until ONNX Runtime has computed them too."""
 
 RANDOM = "random: only type and shape were compared"
@@ -30,6 +30,7 @@ FUSED = "without an ONNX value of their own: fused, folded, merged, or handed on
 IN_BODIES = "inside of branches, loops and regions"
 TAKEN = "that PyTorch cannot run node by node; the ONNX model's were read in their place"
 OTHERWISE = "captured otherwise than when the model was exported"
+OUTPUTS = "of the model's outputs"
 
 
 def compare_values(
@@ -150,11 +151,14 @@ class _Comparer:
         inner = sum(n.op == "call_function" for m in bodies for n in m.graph.nodes) - len(calls)
         other = sum(node.name in self._other for node in calls)
         without = sum(node not in self._by_node and not takes_apart(node) for node in calls)
+        had = {row.onnx_value for row in self.rows}
+        outputs = [name for name in self._outputs if name not in had]
         return {
             FUSED: without - other,
             IN_BODIES: inner,
             OTHERWISE: other,
             f"{TAKEN}{_first_reason(failed)}": len(self._pairs) - len(self.rows),
+            f"{OUTPUTS} ({', '.join(outputs)})": len(outputs),
         }
 
     # --- one value -------------------------------------------------------------------------------

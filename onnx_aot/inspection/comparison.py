@@ -88,9 +88,7 @@ class Source:
 
     def pairs(self) -> list[Pair]:
         """Captured values with the ONNX values that hold them."""
-        return paired_values(
-            self.program.model.graph, self.program.exported_program.graph, self.other
-        )
+        return paired_values(self.program.model.graph, self.program.exported_program, self.other)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -116,7 +116,7 @@ class _Search:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OnnxExporterWarning)  # the export gave them already
             other = self._program._origin.translate(**changed)
-        pairs = paired_values(other.model.graph, other.exported_program.graph)
+        pairs = paired_values(other.model.graph, other.exported_program)
         wanted = [pair for pair in pairs if pair.name == self._row.fx_node] or [
             pair for pair in pairs if pair.node.name in self._results
         ]

@@ -10,6 +10,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 import torch.fx
+from torch.export.graph_signature import OutputKind
 
 from onnx_aot import dtypes
 from onnx_aot.metadata_keys import ORIGINAL_NAME
@@ -67,32 +68,51 @@ def _as_declared(value: ir.Value, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def paired_values(
-    graph: ir.Graph, captured: torch.fx.Graph, other: Collection[str] = ()
+    graph: ir.Graph, captured: torch.export.ExportedProgram, other: Collection[str] = ()
 ) -> list[Pair]:
     """Every value of the captured graph that the ONNX model still has, in execution order.
 
     A value has the name of its captured node, or names it in its metadata, also after nodes were
-    fused: what takes the place of a value takes its name.
+    fused: what takes the place of a value takes its name. Outputs are paired in their order.
 
     Args:
         graph: The main graph.
         captured: What it was translated from.
         other: Names that are not the captured graph's, though it has them too.
     """
+    outputs = _outputs(graph, captured)
+    returned = {value for values in outputs.values() for value in values}
     by_name: dict[str, list[ir.Value]] = {}
     for node in graph:
         for value in node.outputs:
-            if value.name and isinstance(value.type, ir.TensorType):
+            if value.name and isinstance(value.type, ir.TensorType) and value not in returned:
                 original = value.metadata_props.get(ORIGINAL_NAME, value.name)
                 by_name.setdefault(original, []).append(value)
     found = []
-    for fx_node in captured.nodes:
+    for fx_node in captured.graph.nodes:
         for index, names in _results(fx_node):
+            values = [value for name in names for value in outputs.get(name, ())]
             for name in names:
                 if name not in other:
                     found += _complex(fx_node, index, names[0], by_name, name)
-                    values = by_name.pop(name, [])
-                    found += [Pair(fx_node, index, names[0], (value,)) for value in values]
+                    values = by_name.pop(name, []) + values
+            found += [Pair(fx_node, index, names[0], (value,)) for value in values]
+    return found
+
+
+def _outputs(graph: ir.Graph, captured: torch.export.ExportedProgram) -> dict[str, list[ir.Value]]:
+    """The outputs of the graph by the captured nodes that give them."""
+    (output,) = captured.graph.find_nodes(op="output")
+    specs = captured.graph_signature.output_specs
+    pairs = zip(output.args[0], specs, strict=True)
+    # what the model returns comes first, then what it writes; None and strings stay in Python
+    in_order = sorted(pairs, key=lambda pair: pair[1].kind != OutputKind.USER_OUTPUT)
+    delivered = [node for node, _ in in_order if node is not None and not isinstance(node, str)]
+    found: dict[str, list[ir.Value]] = {}
+    if len(delivered) == len(graph.outputs):
+        for node, value in zip(delivered, graph.outputs, strict=True):
+            if isinstance(node, torch.fx.Node):
+                found.setdefault(node.name, []).append(value)
     return found
 
 

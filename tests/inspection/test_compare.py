@@ -1,0 +1,297 @@
+"""``compare``: which value goes wrong first, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx_ir as ir
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onnx_aot
+from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
+from onnx_aot.inspection import compare as comparing
+from tests.inspection import planted
+from tests.inspection.planted import GELU, Tower, X, blamed, row_of, wrong_in_one
+
+
+def test_a_wrong_translation_in_one_of_64_layers() -> None:
+    comparison = planted.in_one_of_64()
+    first = blamed(comparison)
+    assert first.fx_node == "gelu_37"
+    assert first.origin == "own"
+    assert first.module == "layers.37.act"
+    assert first.operator == "aten.gelu.default"
+    assert first.onnx_operators == ("Gelu", "Mul")
+    assert first.expected == first.actual == "float32[2, 3]"
+    assert "planted.py:" in first.location
+    assert "self.act(self.linear(self.norm(x)))" in first.location
+    assert 0 < first.max_absolute < 0.1
+    position = comparison.rows.index(first)
+    assert len(comparison.rows) == 4 * 64
+    assert all(row.within for row in comparison.rows[:position])
+    assert not comparison.ok
+    assert "First value that is wrong by itself: gelu_37\n" in str(comparison)
+
+
+def test_values_that_inherit_a_difference_are_not_to_blame() -> None:
+    program = onnx_aot.export(
+        Tower(4),
+        (X,),
+        dynamic_shapes=({0: "rows"},),
+        custom_translation_table={GELU: wrong_in_one(1, 4)},
+    )
+    for comparison in (program.compare(), program.compare((torch.randn(5, 3),))):
+        deviating = [row for row in comparison.rows if not row.within]
+        assert deviating[0] is blamed(comparison)
+        assert deviating[0].fx_node == "gelu_1"
+        assert [row.origin for row in deviating[1:]] == [""] * (len(deviating) - 1)
+    assert blamed(comparison).expected == "float32[5, 3]"
+
+
+def test_differences_that_add_up_blame_no_operator() -> None:
+    class Chaotic(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            for _ in range(12):
+                x = torch.sin(x * 3.7) * 2.9
+            return x
+
+    comparison = onnx_aot.export(Chaotic(), (torch.linspace(-2, 2, 64),)).compare()
+    assert not comparison.ok
+    assert {row.origin for row in comparison.rows if not row.within} == {"inherited"}
+    assert "right from PyTorch's inputs" in blamed(comparison).remark
+    assert "No value is wrong by itself, differences add up" in str(comparison)
+
+
+def test_a_weight_that_was_changed_in_a_file(tmp_path: Path) -> None:
+    model = Tower(8)
+    program = onnx_aot.export(model, (X,), dynamic_shapes=({0: "rows"},))
+    weight = program.model.graph.initializers["layers.5.linear.weight"]
+    assert weight.const_value is not None
+    changed = weight.const_value.numpy().copy()
+    changed[1, 2] += 1
+    weight.const_value = ir.tensor(changed, name=weight.name)
+    program.save(tmp_path / "model.onnx")
+    for given in (model, program):
+        comparison = onnx_aot.compare(tmp_path / "model.onnx", given, X)
+        first = blamed(comparison)
+        assert (first.fx_node, first.module) == ("linear_5", "layers.5.linear")
+        assert "its weight layers.5.linear.weight is not PyTorch's: 1 of 9 elements" in first.remark
+        assert len(comparison.rows) == 4 * 8
+
+
+def test_what_onnx_runtime_fuses_wrongly() -> None:
+    def padded(x: Tensor) -> Tensor:
+        return nn.functional.max_pool2d(nn.functional.pad(-x.abs() - 1, (1, 1, 1, 1)), 3, 2)
+
+    comparison = onnx_aot.export(padded, (X[None, None],), target=None).compare()
+    first = blamed(comparison)
+    assert first.operator == "aten.max_pool2d.default"
+    assert first.origin == "runtime"
+    assert "keeps ONNX Runtime from fusing" in first.remark
+    assert sum(not row.within for row in comparison.rows) == 1
+
+
+def test_values_survive_fusion() -> None:
+    def gelu(x: Tensor) -> Tensor:
+        return (x * 0.5 * (1 + torch.erf(x / 2**0.5))).exp()
+
+    program = onnx_aot.export(gelu, (X,))
+    comparison = program.compare()
+    assert [row.onnx_operators for row in comparison.rows] == [("Gelu",), ("Exp",)]
+    assert comparison.ok
+    assert comparison.left_out[comparing.FUSED] == 4
+    assert "2 values compared: all agree\n  not compared: 4 without" in str(comparison)
+
+
+def test_names_that_the_user_gave_to_other_values() -> None:
+    def two(x: Tensor) -> Tensor:
+        return (x + 1) * (x + 2)
+
+    names = {"input_names": ["add"], "output_names": ["add_1"]}
+    comparison = onnx_aot.export(two, (X,), **names).compare()
+    assert [row.fx_node for row in comparison.rows] == ["add", "add_1", "mul"]
+    assert row_of(comparison, "mul").onnx_value == "add_1"
+    assert comparison.ok
+
+
+def test_complex_numbers() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        inner = torch.fft.fft(x * (1 + 2j))
+        return inner.abs(), inner * 2
+
+    comparison = onnx_aot.export(function, (torch.complex(X, -X),)).compare()
+    assert comparison.ok
+    assert row_of(comparison, "fft_fft").onnx_value == "fft_fft.real"
+    assert row_of(comparison, "fft_fft").expected == "complex64[2, 3]"
+    assert [r.onnx_value for r in comparison.rows if r.fx_node == "mul_1"] == [
+        "mul_1.real",
+        "mul_1",
+    ]
+
+
+def test_only_types_of_random_values_are_compared() -> None:
+    def noisy(x: Tensor) -> Tensor:
+        return torch.rand_like(x).mul(2) + x.exp()
+
+    comparison = onnx_aot.export(noisy, (X,)).compare()
+    assert [row.random for row in comparison.rows] == [True, True, False, True]
+    assert comparison.ok
+    assert "of 3, which are random, only type and shape were compared" in str(comparison)
+
+
+def test_types_that_the_target_lacks_several_results_and_sizes() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor, int]:
+        largest, at = x.max(1)
+        halves = torch.softmax(x.bfloat16(), 1).erf()
+        return largest + at, halves, x.shape[0] * 2
+
+    comparison = onnx_aot.export(function, (X,), dynamic_shapes=({0: "n"},)).compare()
+    assert comparison.ok
+    assert row_of(comparison, "erf").expected == "bfloat16[2, 3]"
+    assert row_of(comparison, "getitem").operator == "aten.max.dim"
+    assert row_of(comparison, "getitem_1").expected == "int64[2]"
+    assert row_of(comparison, "mul").expected == "int64[]"
+
+
+def test_branches_are_compared_by_their_results() -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x.sin() * 2, lambda x: x.cos(), (x,)) + 1
+
+    comparison = onnx_aot.export(function, (X,)).compare()
+    assert comparison.ok
+    assert row_of(comparison, "getitem").onnx_operators == ("If",)
+    assert comparison.left_out[comparing.IN_BODIES] == 3
+
+
+def test_what_pytorch_cannot_run_is_read_from_the_model() -> None:
+    @torch.jit.script  # type: ignore[untyped-decorator]
+    def repeated(x: Tensor) -> Tensor:
+        y = x
+        for i in range(int(x.sum().abs().item())):
+            y = y + x * i
+        return y.exp() + y
+
+    comparison = onnx_aot.export(repeated, (X,)).compare()
+    assert comparison.ok
+    (said,) = [why for why in comparison.left_out if why.startswith(comparing.TAKEN)]
+    assert comparison.left_out[said] == 1
+    assert "(repeat: " in said
+    assert {"exp_default", "add_tensor"} <= {row.fx_node for row in comparison.rows}
+
+
+def test_state_and_weights_that_are_inputs() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+            self.register_buffer("seen", torch.zeros(1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.seen += 1
+            return self.linear(x) * self.seen
+
+    program = onnx_aot.export(Counts(), (X,), state="io", weights_as_inputs=True)
+    program(X)
+    comparison = program.compare((X + 1,))
+    assert comparison.ok
+    assert {"seen_out", "mul"} <= {row.onnx_value for row in comparison.rows}
+    assert program.state["seen"].item() == 1
+
+
+def test_values_are_compared_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {GELU: wrong_in_one(2, 4)}
+    program = onnx_aot.export(Tower(4), (X,), custom_translation_table=table)
+    whole = program.compare()
+    monkeypatch.setattr(comparing, "HELD", 0)
+    pieces = program.compare()
+    assert [r.fx_node for r in pieces.rows] == [r.fx_node for r in whole.rows]
+    assert [r.within for r in pieces.rows] == [r.within for r in whole.rows]
+    assert blamed(pieces).fx_node == blamed(whole).fx_node == "gelu_2"
+
+
+def test_a_module_that_the_model_is_not_of(tmp_path: Path) -> None:
+    class One(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (x.exp() * 2 + 1) * 3
+
+    class Other(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (x.exp() * 4 * 2 + 1) * 3
+
+    onnx_aot.export(One(), (X,), dynamic_shapes=({0: "n"},)).save(tmp_path / "model.onnx")
+    assert onnx_aot.compare(tmp_path / "model.onnx", One(), X).ok
+    comparison = onnx_aot.compare(tmp_path / "model.onnx", Other(), X)
+    assert comparison.left_out[comparing.OTHERWISE] == 3
+    assert [(row.fx_node, row.within) for row in comparison.rows] == [
+        ("exp", True),
+        ("mul_2", False),
+    ]
+
+
+def test_as_json_and_as_text() -> None:
+    table = {GELU: wrong_in_one(17, 24)}
+    comparison = onnx_aot.export(Tower(24), (X,), custom_translation_table=table).compare()
+    read = json.loads(comparison.to_json())
+    assert read["schema"] == 1
+    assert not read["ok"]
+    assert read["rows"][read["first"]]["fx_node"] == "gelu_17"
+    assert read["rows"][0]["onnx_operators"] == ["LayerNormalization"]
+    text = str(comparison)
+    assert text.isascii()
+    lines = text.splitlines()
+    assert lines[0].startswith("96 values compared: ")
+    assert sum(line.startswith("... ") for line in lines) == 2
+    assert [line.split()[:2] for line in lines if "gelu_17" in line][-1] == ["FAIL", "gelu_17"]
+
+
+def test_what_cannot_be_compared(tmp_path: Path) -> None:
+    onnx_aot.export(Tower(1), (X,)).save(tmp_path / "model.onnx")
+    loaded = onnx_aot.ONNXProgram.load(tmp_path / "model.onnx")
+    with pytest.raises(InvalidOptionError, match=r"give what it was exported from: onnx_aot.comp"):
+        loaded.compare((X,))
+    with onnx_aot.enable_fake_mode():
+        program = onnx_aot.export(nn.Linear(3, 3), (torch.randn(2, 3),))
+    program.apply_weights(nn.Linear(3, 3).state_dict())
+    with pytest.raises(InvalidOptionError, match="the captured program has no values for weight"):
+        program.compare((X,))
+
+
+def test_a_value_of_another_type() -> None:
+    program = onnx_aot.export(lambda x: x.exp() + 1, (X,))
+    (exp,) = [node for node in program.model.graph if node.op_type == "Exp"]
+    exp.outputs[0].shape = ir.Shape([3, 2])
+    transposed = ir.node("Transpose", [exp.inputs[0]])
+    transposed.outputs[0].name = "turned"
+    program.model.graph.insert_before(exp, transposed)
+    exp.replace_input_with(0, transposed.outputs[0])
+    one = blamed(program.compare())
+    assert (one.fx_node, one.actual) == ("exp", "float32[3, 2]")
+    assert "type or shape differs" in one.remark
+
+
+def test_the_session_and_the_warnings_are_the_user_s() -> None:
+    class Writes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.seen += 1
+            return x * 2
+
+    with pytest.warns(OnnxExporterWarning, match="writes to buffers"):
+        program = onnx_aot.export(Writes(), (X,))
+    assert program.compare().ok
+    assert torch.equal(program(X)[0], X * 2)
+
+
+def test_without_example_inputs() -> None:
+    program = onnx_aot.export(Tower(1), (X,))
+    assert program.exported_program is not None
+    program.exported_program.example_inputs = None
+    with pytest.raises(InvalidOptionError, match="no example inputs with values; give inputs"):
+        program.compare()
+    assert program.compare((X,)).ok

@@ -78,10 +78,7 @@ class _Search:
 
     def run(self) -> Bisection:
         """Looks for a set of names without which the value is right."""
-        from onnx_aot.ir_passes import names_of_passes
-
-        ran = self._program._origin.passes
-        names = [name for name in names_of_passes() if ran[name]]
+        names = [name for name, times in self._program._origin.passes.items() if times]
         value = self._row.fx_node
         if self._is_right(optimize=frozenset(names)):
             return self._found(

@@ -14,6 +14,7 @@ import numpy as np
 import onnxruntime as ort
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
+KEYS = ("captured", "module", "at", "tolerance relative", "tolerance absolute")
 LEVELS = {
     "ONNX Runtime as it is": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
     "ONNX Runtime without its graph optimizations": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -29,7 +30,7 @@ def main() -> int:
         session = open_session(level)
         about = session.get_modelmeta().custom_metadata_map
         if index == 0:
-            print("\n".join(f"{key:<20}{about[key]}" for key in sorted(about)))
+            print("\n".join(f"{key:<20}{about[key]}" for key in KEYS if about.get(key)))
         print(name)
         tolerance = float(about["tolerance relative"]), float(about["tolerance absolute"])
         for value, given in zip(expected, session.run(list(expected), inputs), strict=True):
@@ -69,7 +70,7 @@ def compare(given: Any, wanted: Any, relative: float, absolute: float) -> tuple[
         return False, f"{text}, max abs {distance.max(initial=0.0):.3g}"
     flat = int(np.where(differs, np.nan_to_num(distance, nan=np.inf), -1.0).argmax())
     at = [int(i) for i in np.unravel_index(flat, distance.shape)]
-    pair = f"PyTorch {wanted.reshape(-1)[flat]}, ONNX Runtime {given.reshape(-1)[flat]}"
+    pair = f"PyTorch {wanted.reshape(-1)[flat]!s}, ONNX Runtime {given.reshape(-1)[flat]!s}"
     return True, f"{text}, max abs {np.nanmax(distance):.3g}, most at {at}: {pair}"
 
 

@@ -39,8 +39,8 @@ TRIAL_LIMIT = 100 * 10**6
 
 RANDOM = "random: type and shape compared"
 ADVICE = (
-    "Nothing was saved. Export without verify=True and compare value by value with "
-    "ONNXProgram.compute_values."
+    "Nothing was saved. Export without verify=True; ONNXProgram.compare says which value goes "
+    "wrong first."
 )
 NARROW = (
     " If the model is not meant for a size that failed, leave it out with "

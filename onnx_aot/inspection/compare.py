@@ -10,12 +10,13 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot import dtypes
+from onnx_aot.dtypes import TOLERANCES, to_torch
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.inspection.captured_run import run_captured, weight_of
 from onnx_aot.inspection.comparison import ComparedValue, Comparison, Origin, Source
 from onnx_aot.inspection.differences import OutputDifference, compare_outputs, compare_types
 from onnx_aot.inspection.pairs import Pair, Slice, Slices, cut, takes_apart
+from onnx_aot.inspection.precision import is_near, least_precise
 from onnx_aot.inspection.randomness import random_nodes
 from onnx_aot.metadata_keys import ORIGINAL_NAME
 from onnx_aot.provenance import location, target_name
@@ -59,6 +60,7 @@ def compare_values(
             "the program has no exported_program to compare with, as one that was loaded from a "
             "file; give what it was exported from: onnx_aot.compare(program, module, args)"
         )
+    program.release()  # the model may have been edited since it was run
     inputs = {name: tensor.clone() for name, tensor in program._inputs(args, kwargs).items()}
     source = Source(program, inputs, other)
     comparer = _Comparer(source)
@@ -79,6 +81,7 @@ class _Comparer:
         self._other = source.other
         self._pairs = source.pairs()
         self._random = random_nodes(captured)
+        self._precision = least_precise(captured.graph)
         self._slices = Slices(program.model.graph, self._pairs)
         self._pieces = {pair: self._slices.before(pair) for pair in self._pairs}
         self._by_node: dict[torch.fx.Node, list[Pair]] = {}
@@ -165,14 +168,18 @@ class _Comparer:
 
     def _row(self, pair: Pair, expected: Any, actual: torch.Tensor) -> ComparedValue:
         is_random = pair.node in self._random
-        exposed = found = difference(pair, expected, actual, is_random)
+        precision = self._precision.get(pair.node)
+        exposed = found = difference(pair, expected, actual, is_random, precision)
         origin: Origin = ""
         if pair.onnx_name in self._outputs:  # what callers get, however its values are computed
-            found = difference(pair, expected, self._outputs[pair.onnx_name], is_random)
+            delivered = self._outputs[pair.onnx_name]
+            found = difference(pair, expected, delivered, is_random, precision)
         if not found.within:
             origin, remark = self._origin(pair, expected, exposed.within)
             found = _with_remark(found, remark)
-        return _described(pair, found, origin, self._pieces[pair], is_random)
+        row = _described(pair, found, origin, self._pieces[pair])
+        is_output = pair.onnx_name in self._outputs
+        return dataclasses.replace(row, random=is_random, output=is_output)
 
     def _origin(self, pair: Pair, expected: Any, is_right_exposed: bool) -> tuple[Origin, str]:
         """Whether a value that differs is wrong by itself."""
@@ -215,7 +222,11 @@ def _first_reason(failed: Mapping[str, str]) -> str:
 
 
 def difference(
-    pair: Pair, expected: Any, actual: torch.Tensor, is_random: bool = False
+    pair: Pair,
+    expected: Any,
+    actual: torch.Tensor,
+    is_random: bool = False,
+    precision: torch.dtype | None = None,
 ) -> OutputDifference:
     """Compares what PyTorch and the ONNX model computed for a value.
 
@@ -224,6 +235,7 @@ def difference(
         expected: A tensor or number, as the captured graph gives it.
         actual: What ONNX Runtime gives.
         is_random: Whether only type and shape count.
+        precision: A less precise type, of values that both were computed from.
     """
     remark = ""
     if not isinstance(expected, torch.Tensor):
@@ -235,6 +247,11 @@ def difference(
     if is_random:
         return compare_types(pair.onnx_name, expected, actual, RANDOM)
     (found,) = compare_outputs([pair.onnx_name], [expected], [actual])
+    if not found.within and found.actual == found.expected and expected.dtype in TOLERANCES:
+        tolerance = TOLERANCES[precision or expected.dtype]
+        if tolerance != TOLERANCES[expected.dtype] and is_near(expected, actual, tolerance):
+            found = dataclasses.replace(found, within=True, remark="")
+            remark = remark or f"within the tolerance of {precision}, which it is computed from"
     return _with_remark(found, remark)
 
 
@@ -243,7 +260,7 @@ def _is_held_wider(pair: Pair, dtype: torch.dtype) -> bool:
     declared = pair.values[0].dtype
     if declared is None or dtype.is_complex:
         return False
-    held = dtypes.to_torch(declared)
+    held = to_torch(declared)
     return held.is_floating_point == dtype.is_floating_point and held.itemsize >= dtype.itemsize
 
 
@@ -251,9 +268,7 @@ def _with_remark(found: OutputDifference, remark: str) -> OutputDifference:
     return dataclasses.replace(found, remark="; ".join(filter(None, (found.remark, remark))))
 
 
-def _described(
-    pair: Pair, found: OutputDifference, origin: Origin, piece: Slice, is_random: bool
-) -> ComparedValue:
+def _described(pair: Pair, found: OutputDifference, origin: Origin, piece: Slice) -> ComparedValue:
     stack = [path for path, _ in (pair.node.meta.get("nn_module_stack") or {}).values()]
     return ComparedValue(
         fx_node=pair.name,
@@ -269,7 +284,6 @@ def _described(
         within=found.within,
         origin=origin,
         remark=found.remark,
-        random=is_random,
     )
 
 

@@ -46,7 +46,8 @@ class ComparedValue:
         expected: PyTorch's type and shape, ``"float32[2, 3]"``; ``actual`` the ONNX model's.
         max_absolute: Largest ``|a - b|`` over the elements; ``max_relative`` largest
             ``|a - b| / |b|``, where b, PyTorch's, is not 0.
-        within: Whether type and shape agree, and every element is within the type's tolerance.
+        within: Whether type and shape agree, and every element is within the type's tolerance, or
+            that of a less precise type that it is computed from.
         origin: Where a value that is not within it went wrong. ``"own"``: its nodes give a wrong
             value from PyTorch's own inputs too. ``"inherited"``: from these they give the right
             one. ``"runtime"``: it is right once values before it can be seen, so that ONNX Runtime
@@ -54,6 +55,7 @@ class ComparedValue:
         remark: How many elements differ and which one most, and what else was found.
         random: Whether a random operator has a part in the value, so that only type and shape were
             compared.
+        output: Whether the model returns the value.
     """
 
     fx_node: str
@@ -70,6 +72,15 @@ class ComparedValue:
     origin: Origin = ""
     remark: str = ""
     random: bool = False
+    output: bool = False
+
+    @property
+    def drifts(self) -> bool:
+        """Whether a value inside of the model is beyond its tolerance by what it inherits alone.
+
+        Rounding adds up there; whether that matters shows in what the model returns.
+        """
+        return not self.within and self.origin == "inherited" and not self.output
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,19 +117,21 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether every value that was compared is within its tolerance."""
-        return all(row.within for row in self.rows)
+        """Whether all agree: no value is wrong by itself, and what the model returns is right."""
+        return all(row.within or row.drifts for row in self.rows)
 
     @property
     def first(self) -> ComparedValue | None:
-        """The row to look at, or None.
+        """The row to look at; None where all agree.
 
-        The first value that is wrong by itself; where there is none, the first that is not within
-        its tolerance, which then inherits what small differences before it have added up to.
+        The first value that is wrong by itself. Where there is none, the first that is not within
+        its tolerance: differences from before it add up there, until an output is wrong.
         """
+        if self.ok:
+            return None
         deviating = [row for row in self.rows if not row.within]
         to_blame = (row for row in deviating if row.origin in ("own", "runtime"))
-        return next(to_blame, deviating[0] if deviating else None)
+        return next(to_blame, deviating[0])
 
     def isolate(self, folder: str | os.PathLike[str], row: ComparedValue | None = None) -> str:
         """Writes the ONNX nodes of one value as a model, with inputs, and a script that runs it.
@@ -131,20 +144,18 @@ class Comparison:
             row: Which value; by default ``first``.
 
         Returns:
-            The path of the script.
+            The folder.
 
         Raises:
-            InvalidOptionError: Every value is within its tolerance and no row was given, or the
-                row is of another comparison.
+            InvalidOptionError: All values agree and no row was given, or the row is of another
+                comparison.
             SaveError: The model cannot be written.
         """
         from onnx_aot.inspection.isolate import write_isolated
 
         wanted = row or self.first
         if wanted is None:
-            raise InvalidOptionError(
-                "every value is within its tolerance; give the row to isolate, one of rows"
-            )
+            raise InvalidOptionError("all values agree; give the row to isolate, one of rows")
         if wanted not in self.rows:
             raise InvalidOptionError(f"{wanted.fx_node} is no row of this comparison")
         return write_isolated(self._source, wanted, os.fspath(folder))
@@ -161,15 +172,13 @@ class Comparison:
             Their names, and those that are left for ``optimize=``; it prints as text.
 
         Raises:
-            InvalidOptionError: Every value is within its tolerance, or the program was not
-                exported in this process, as one loaded from a file.
+            InvalidOptionError: All values agree, or the program was not exported in this process,
+                as one loaded from a file.
         """
         from onnx_aot.inspection.guilty_passes import find_guilty
 
         if self.first is None:
-            raise InvalidOptionError(
-                "every value is within its tolerance; there is nothing to find"
-            )
+            raise InvalidOptionError("all values agree; there is nothing to find")
         return find_guilty(self._source, self.first)
 
     def to_json(self) -> str:
@@ -187,12 +196,18 @@ class Comparison:
         )
 
     def __str__(self) -> str:
-        deviating = sum(not row.within for row in self.rows)
+        differ = sum(not (row.within or row.drifts) for row in self.rows)
+        drift = sum(row.drifts for row in self.rows)
         random = sum(row.random for row in self.rows)
-        verdict = f"{deviating} differ" if deviating else "all agree"
-        lines = [f"{len(self.rows)} values compared: {verdict}"]
+        lines = [
+            f"{len(self.rows)} values compared: {f'{differ} differ' if differ else 'all agree'}"
+        ]
+        if drift:
+            lines.append(
+                f"  {drift} drift: rounding before them adds up, their own nodes are right"
+            )
         if random:
-            lines.append(f"  of {random}, which are random, only type and shape were compared")
+            lines.append(f"  {random} random: only type and shape were compared")
         lines += [f"  not compared: {count} {why}" for why, count in self.left_out.items() if count]
         if self.first is not None:
             lines += ["", *_described(self.first)]
@@ -261,7 +276,7 @@ def _cells(row: ComparedValue) -> tuple[str, ...]:
     operators = list(dict.fromkeys(row.onnx_operators))
     distances = f"{row.max_absolute:.2g}", f"{row.max_relative:.2g}"
     return (
-        "ok" if row.within else "FAIL",
+        "ok" if row.within else "drift" if row.drifts else "FAIL",
         row.fx_node,
         row.operator,
         row.module,

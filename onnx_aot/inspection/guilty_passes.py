@@ -14,6 +14,7 @@ from onnx_aot.inspection.captured_run import run_captured
 from onnx_aot.inspection.compare import difference
 from onnx_aot.inspection.comparison import ComparedValue, Source
 from onnx_aot.inspection.pairs import Pair, paired_values
+from onnx_aot.inspection.precision import least_precise
 
 __all__ = ["Bisection", "find_guilty"]
 
@@ -67,6 +68,7 @@ class _Search:
         self._count = 0
         self._expected: dict[str, Any] = {}
         self._results = {node.name for node in _outputs(program)}
+        self._precision = least_precise(program.exported_program.graph)
         makers = {p.node.name for p in source.pairs() if p.onnx_name == row.onnx_value}
         wanted = self._results | makers
 
@@ -127,7 +129,8 @@ class _Search:
         else:
             parts = program._inner_values(names, self._inputs)
         expected = pair.of(self._expected[pair.node.name])
-        return difference(pair, expected, pair.joined(parts)).within
+        precision = self._precision.get(pair.node)
+        return difference(pair, expected, pair.joined(parts), precision=precision).within
 
     # --- what to say -----------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def write_isolated(source: Source, row: ComparedValue, folder: str) -> str:
         folder: Where; it is made if need be.
 
     Returns:
-        The path of the script.
+        The folder.
 
     Raises:
         InvalidOptionError: PyTorch could not compute what the nodes read, or the model has
@@ -68,9 +68,9 @@ def write_isolated(source: Source, row: ComparedValue, folder: str) -> str:
     alone.save(os.path.join(folder, "node.onnx"))
     for name, held in zip(("inputs.npz", "expected.npz"), arrays, strict=True):
         _write_arrays(os.path.join(folder, name), held)
-    path = os.path.join(folder, "reproduce.py")
-    shutil.copyfile(os.path.join(os.path.dirname(__file__), "reproduce.py"), path)
-    return path
+    script = "reproduce.py"
+    shutil.copyfile(os.path.join(os.path.dirname(__file__), script), os.path.join(folder, script))
+    return folder
 
 
 def _computed(source: Source, pairs: Sequence[Pair], piece: Slice) -> dict[str, torch.Tensor]:

@@ -1,0 +1,45 @@
+"""How near to PyTorch's a captured value can be expected to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.dtypes import TOLERANCES, Tolerance
+
+__all__ = ["is_near", "least_precise"]
+
+
+def least_precise(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.dtype]:
+    """Per node the least precise floating point type among it and what it is computed from.
+
+    A float32 value that is computed from bfloat16 ones differs by as much as these may. Inputs and
+    weights do not count: they are the same on both sides.
+    """
+    found: dict[torch.fx.Node, torch.dtype] = {}
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        candidates = [found[source] for source in node.all_input_nodes if source in found]
+        candidates += [dtype for dtype in _dtypes(node.meta.get("val")) if dtype in TOLERANCES]
+        if candidates:
+            found[node] = max(candidates, key=lambda dtype: TOLERANCES[dtype].relative)
+    return found
+
+
+def _dtypes(recorded: Any) -> list[torch.dtype]:
+    values = recorded if isinstance(recorded, (list, tuple)) else [recorded]
+    return [value.dtype for value in values if isinstance(value, torch.Tensor)]
+
+
+def is_near(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance) -> bool:
+    """Whether every element is within a tolerance, of tensors of one type and shape."""
+    return torch.allclose(
+        actual.detach().cpu().to(torch.complex128),
+        expected.detach().cpu().to(torch.complex128),
+        rtol=tolerance.relative,
+        atol=tolerance.absolute,
+        equal_nan=True,
+    )

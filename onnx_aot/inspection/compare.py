@@ -16,7 +16,7 @@ from onnx_aot.inspection.captured_run import run_captured, weight_of
 from onnx_aot.inspection.comparison import ComparedValue, Comparison, Origin, Source
 from onnx_aot.inspection.differences import OutputDifference, compare_outputs, compare_types
 from onnx_aot.inspection.pairs import Pair, Slice, Slices, cut, takes_apart
-from onnx_aot.inspection.precision import is_near, least_precise
+from onnx_aot.inspection.precision import is_near, least_precise, precision_inside
 from onnx_aot.inspection.randomness import random_nodes
 from onnx_aot.metadata_keys import ORIGINAL_NAME
 from onnx_aot.provenance import location, target_name
@@ -156,13 +156,14 @@ class _Comparer:
         without = sum(node not in self._by_node and not takes_apart(node) for node in calls)
         had = {row.onnx_value for row in self.rows}
         outputs = [name for name in self._outputs if name not in had]
-        return {
+        found = {
             FUSED: without - other,
             IN_BODIES: inner,
             OTHERWISE: other,
             f"{TAKEN}{_first_reason(failed)}": len(self._pairs) - len(self.rows),
             f"{OUTPUTS} ({', '.join(outputs)})": len(outputs),
         }
+        return {why: count for why, count in found.items() if count}
 
     # --- one value -------------------------------------------------------------------------------
 
@@ -200,7 +201,8 @@ class _Comparer:
         except Exception as error:
             line = next(iter(str(error).strip().splitlines()), "")
             return "", f"its nodes do not run alone: {type(error).__name__}: {line}"
-        alone = difference(pair, expected, pair.joined(parts))
+        precision = precision_inside(piece)
+        alone = difference(pair, expected, pair.joined(parts), precision=precision)
         if alone.within:
             return "inherited", f"right from PyTorch's inputs (max abs {alone.max_absolute:.3g})"
         self._is_blamed = True

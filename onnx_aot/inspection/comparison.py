@@ -208,7 +208,7 @@ class Comparison:
             )
         if random:
             lines.append(f"  {random} random: only type and shape were compared")
-        lines += [f"  not compared: {count} {why}" for why, count in self.left_out.items() if count]
+        lines += [f"  not compared: {count} {why}" for why, count in self.left_out.items()]
         if self.first is not None:
             lines += ["", *_described(self.first)]
         return "\n".join([*lines, "", *_table(self.rows, self.first)])

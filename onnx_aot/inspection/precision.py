@@ -7,9 +7,10 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.dtypes import TOLERANCES, Tolerance
+from onnx_aot.dtypes import TOLERANCES, Tolerance, is_floating, to_torch
+from onnx_aot.inspection.pairs import Slice
 
-__all__ = ["is_near", "least_precise"]
+__all__ = ["is_near", "least_precise", "precision_inside"]
 
 
 def least_precise(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.dtype]:
@@ -27,6 +28,14 @@ def least_precise(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.dtype]:
         if candidates:
             found[node] = max(candidates, key=lambda dtype: TOLERANCES[dtype].relative)
     return found
+
+
+def precision_inside(piece: Slice) -> torch.dtype | None:
+    """The least precise floating point type that the nodes of a slice round to."""
+    types = {value.dtype for node in piece.nodes for value in node.outputs}
+    floating = [to_torch(dtype) for dtype in types if is_floating(dtype) and dtype is not None]
+    known = [dtype for dtype in floating if dtype in TOLERANCES]
+    return max(known, key=lambda dtype: TOLERANCES[dtype].relative, default=None)
 
 
 def _dtypes(recorded: Any) -> list[torch.dtype]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 import pytest
 import torch
@@ -271,6 +273,22 @@ def test_a_module_that_the_model_is_not_of(tmp_path: Path) -> None:
         ("exp", True),
         ("mul_2", False),
     ]
+
+
+def test_a_file_that_torch_onnx_wrote(tmp_path: Path) -> None:
+    model, path = Tower(2).eval(), tmp_path / "model.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(model, (X,), path, dynamo=True, verbose=False)
+    stored = onnx.load(path)
+    (weight,) = [w for w in stored.graph.initializer if w.name == "layers.1.linear.bias"]
+    changed = onnx.numpy_helper.to_array(weight) + 1
+    weight.CopyFrom(onnx.numpy_helper.from_array(changed, weight.name))
+    onnx.save(stored, path)
+    comparison = onnx_aot.compare(path, model, X)
+    assert blamed(comparison).fx_node == "linear_1"
+    assert "its weight layers.1.linear.bias is not PyTorch's" in blamed(comparison).remark
+    assert row_of(comparison, "gelu").within
 
 
 def test_as_json_and_as_text() -> None:

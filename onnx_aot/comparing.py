@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +85,8 @@ def _is_of_user(value: ir.Value) -> bool:
 
 def _named_axes(value: ir.Value) -> dict[int, str]:
     """Axes with a dimension of a name of its own; what is computed of others follows them."""
-    sizes = enumerate(() if value.shape is None else value.shape)
-    return {axis: str(size) for axis, size in sizes if str(size).isidentifier()}
+    names = [getattr(size, "value", None) for size in value.shape or ()]
+    return {axis: name for axis, name in enumerate(names) if name and name.isidentifier()}
 
 
 def _with_capture(program: ONNXProgram, captured: ONNXProgram) -> ONNXProgram:
@@ -113,15 +114,13 @@ def _named_otherwise(program: ONNXProgram, captured: ONNXProgram) -> set[str]:
 
 def _origins(program: ONNXProgram) -> dict[str, str]:
     """What the metadata of nodes says of each captured node, by its name."""
-    import ast
-
     from onnx_aot.metadata_keys import CAPTURED_NODE, CLASS_HIERARCHY, NAME_SCOPES
 
     found = {}
     for node in program.model.graph:
-        scopes = node.metadata_props.get(NAME_SCOPES)
-        if scopes:
-            name = ast.literal_eval(scopes)[-1]
+        scopes = node.metadata_props.get(NAME_SCOPES, "")
+        name = re.search(r"'(\w+)'\]$", scopes)  # the last is the captured node
+        if name is not None:
             origin = f"{scopes} {node.metadata_props.get(CLASS_HIERARCHY)}"
-            found[name] = node.metadata_props.get(CAPTURED_NODE, origin)
+            found[name[1]] = node.metadata_props.get(CAPTURED_NODE, origin)
     return found

@@ -150,7 +150,7 @@ def _about(row: ComparedValue) -> dict[str, str]:
 
 def _write_arrays(path: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """As ``np.savez`` does, which takes names as keyword arguments and so not all of them."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(path, "w") as file:
         for name, array in arrays.items():
             with file.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)

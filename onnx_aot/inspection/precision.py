@@ -46,5 +46,5 @@ def _dtypes(recorded: Any) -> list[torch.dtype]:
 def is_near(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance) -> bool:
     """Whether every element is within a tolerance, of tensors of one type and shape."""
     wide = torch.complex128 if expected.is_complex() else torch.float64
-    pair = (tensor.detach().cpu().to(wide) for tensor in (actual, expected))
-    return torch.allclose(*pair, tolerance.relative, tolerance.absolute, equal_nan=True)
+    a, b = (tensor.detach().cpu().to(wide) for tensor in (actual, expected))
+    return torch.allclose(a, b, tolerance.relative, tolerance.absolute, equal_nan=True)

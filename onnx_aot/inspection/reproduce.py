@@ -6,6 +6,7 @@ with 1 where it is further than the tolerance. Needs numpy and onnxruntime.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Any
@@ -75,4 +76,6 @@ def compare(given: Any, wanted: Any, relative: float, absolute: float) -> tuple[
 
 
 if __name__ == "__main__":
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the user's line may hold any character
     sys.exit(main())

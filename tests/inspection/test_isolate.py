@@ -58,6 +58,13 @@ def test_a_right_value_runs_as_well(
     }
 
 
+def test_an_input_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison = onnx_aot.export(torch.exp, (X,), input_names=["file"]).compare()
+    comparison.isolate(tmp_path, comparison.rows[0])
+    assert list(reproduce.np.load(tmp_path / "inputs.npz")) == ["file"]
+    assert run(tmp_path, monkeypatch) == 0
+
+
 def of_halves(x: Tensor) -> Tensor:
     return torch.softmax(x.bfloat16(), 1).erf().to(torch.float8_e4m3fn).float()
 

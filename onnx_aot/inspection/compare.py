@@ -271,7 +271,8 @@ def _with_remark(found: OutputDifference, remark: str) -> OutputDifference:
 
 
 def _described(pair: Pair, found: OutputDifference, origin: Origin, piece: Slice) -> ComparedValue:
-    stack = [path for path, _ in (pair.node.meta.get("nn_module_stack") or {}).values()]
+    entries = (pair.node.meta.get("nn_module_stack") or {}).values()
+    stack = [path for path, kind in entries if path != kind]  # equal for what torch adds itself
     return ComparedValue(
         fx_node=pair.name,
         operator=_operator(pair.node.target),

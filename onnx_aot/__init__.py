@@ -12,6 +12,7 @@ from onnx_aot.errors import OnnxExporterError, OnnxExporterWarning
 from onnx_aot.export import export
 from onnx_aot.observe import CallsAlike, Observed, observe
 from onnx_aot.ops.registrations import register, unregister
+from onnx_aot.verifying import verify
 from onnx_aot.version import __version__
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "register",
     "uninstall",
     "unregister",
+    "verify",
 ]
 
 

@@ -106,11 +106,11 @@ def check_dimensions(
         DynamicShapeError: A dimension is static, or bound to the example's size, and
             ``on_specialized`` is ``"error"``.
     """
-    from onnx_aot.capture.specialization import describe, findings
+    from onnx_aot.capture.specialization import findings, refusal
 
     found = findings(program, requested, ())
     if found and options.on_specialized == "error":
-        raise DynamicShapeError(describe(found))
+        raise refusal(found)
     if found:
         _note_given_up([str(finding) for finding in found], options, record)
 
@@ -157,7 +157,7 @@ def check_delivered(
     assert captured is not None
     check_dimensions(captured, requested, options, record)
     _check_output_axes(program, options)
-    unused = [str(t) for t in options.custom_translation_table or () if str(t) not in record.direct]
+    unused = [str(t) for t in options.custom_translation_table or () if str(t) not in record.custom]
     if unused:
         record.notes.append(
             "custom_translation_table has operators that the rewritten graph does not: "

@@ -20,6 +20,9 @@ class Tolerance:
     relative: float
     absolute: float
 
+    def __str__(self) -> str:
+        return f"({self.absolute:g} + {self.relative:g} * abs(PyTorch))"
+
 
 TOLERANCES: dict[torch.dtype, Tolerance] = {
     torch.float64: Tolerance(1e-6, 1e-8),

@@ -24,6 +24,7 @@ import dataclasses
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 
 __all__ = [
     "CaptureError",
@@ -36,19 +37,62 @@ __all__ = [
     "OnnxExporterError",
     "OnnxExporterWarning",
     "OpsetError",
+    "Place",
     "SaveError",
     "TranslationError",
     "UnsupportedOperator",
     "UnsupportedOperatorError",
     "VerificationError",
+    "add_line",
     "warn",
 ]
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A line of the user's code, and what of the model it belongs to.
+
+    Attributes:
+        file: Its file.
+        line: Its number, from 1.
+        function: The function it is in.
+        code: The line itself, or an empty string where its source is not at hand.
+        module: Path of the module that runs it, such as ``"encoder.layers.0"``; empty for the model
+            itself, and where it is not known.
+        node: Name of the node in the captured graph, or an empty string.
+    """
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+    module: str = ""
+    node: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
 class OnnxExporterError(RuntimeError):
-    """Base class of every error raised by onnx_aot."""
+    """Base class of every error raised by onnx_aot.
+
+    What a report shows first is in attributes, where it is known; the message has all of it.
+
+    Attributes:
+        cause: What was found, in a sentence.
+        places: Where, the line that matters most first.
+        cure: What to do about it.
+    """
+
+    def __init__(
+        self, message: str = "", *, cause: str = "", places: Sequence[Place] = (), cure: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.places = tuple(places)
+        self.cure = cure
 
 
 class OnnxExporterWarning(UserWarning):
@@ -67,6 +111,17 @@ def warn(message: str) -> None:
             break
         depth += 1
     warnings.warn(message, OnnxExporterWarning, stacklevel=depth + 1)
+
+
+def add_line(error: BaseException, line: str) -> None:
+    """Ends the message of an error with one more line.
+
+    Other packages' errors get a note, which Python prints from 3.11 on.
+    """
+    if isinstance(error, OnnxExporterError) and error.args:
+        error.args = (f"{error.args[0]}\n{line}", *error.args[1:])
+    elif hasattr(error, "add_note"):
+        error.add_note(line)
 
 
 class InvalidOptionError(OnnxExporterError, ValueError):
@@ -108,6 +163,7 @@ class MissingInOpset:
         since: The lowest opset that has it; None when no opset that is emitted does.
         targets: The model's operators that need it, with how many nodes call each.
         locations: Where in the user's code, as ``"file:line in function"``, without repetition.
+        places: The same, with the modules and the captured nodes.
     """
 
     operator: str
@@ -115,6 +171,7 @@ class MissingInOpset:
     since: int | None = None
     targets: tuple[tuple[str, int], ...] = ()
     locations: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
 
 
 class OpsetError(ConversionError):
@@ -132,7 +189,13 @@ class OpsetError(ConversionError):
         sinces = [entry.since for entry in missing]
         known = [since for since in sinces if since is not None]
         self.lowest = max(known) if len(known) == len(sinces) else None
-        super().__init__(_describe_missing(missing, self.lowest))
+        problems = "; ".join(entry.problem for entry in missing[:3])
+        super().__init__(
+            _describe_missing(missing, self.lowest),
+            cause=problems + (f"; and {len(missing) - 3} more" if len(missing) > 3 else ""),
+            places=[place for entry in missing for place in entry.places],
+            cure="" if self.lowest is None else f"pass opset_version={self.lowest} or higher",
+        )
 
 
 class TranslationError(ConversionError):
@@ -151,6 +214,7 @@ class UnsupportedOperator:
         reason: Why it is known not to be translated, or an empty string.
         parameters: What a translation of it takes after ``op``.
         stub: Code of a translation to begin with, or an empty string when it has no schema.
+        places: The same as ``locations``, with the modules and the captured nodes.
     """
 
     target: str
@@ -160,6 +224,7 @@ class UnsupportedOperator:
     reason: str = ""
     parameters: tuple[str, ...] = ()
     stub: str = ""
+    places: tuple[Place, ...] = ()
 
 
 class UnsupportedOperatorError(ConversionError):
@@ -171,7 +236,19 @@ class UnsupportedOperatorError(ConversionError):
 
     def __init__(self, operators: tuple[UnsupportedOperator, ...]) -> None:
         self.operators = operators
-        super().__init__(_describe_unsupported(operators))
+        names = ", ".join(f"{operator.target} ({operator.count}x)" for operator in operators)
+        register = "; ".join(
+            f"onnx_aot.register({target}, {name})"
+            for target, name in map(_registration, operators[:1])
+        )
+        super().__init__(
+            _describe_unsupported(operators),
+            cause=f"no ONNX translation for {len(operators)} operator(s) of the model: {names}",
+            places=[place for operator in operators for place in operator.places],
+            cure=f"write a translation, code to begin with is below, and {register}, or give it "
+            "to export in custom_translation_table; or export the operator as a node of its own "
+            'name for a runtime that has it: unsupported="emit"',
+        )
 
 
 class SaveError(OnnxExporterError):
@@ -215,6 +292,12 @@ def _describe_missing(missing: tuple[MissingInOpset, ...], lowest: int | None) -
     return "\n".join(lines)
 
 
+def _registration(operator: UnsupportedOperator) -> tuple[str, str]:
+    """How the operator is written in Python, and the name of its stub."""
+    name = operator.target.replace(".", "_").replace("::", "_")
+    return f"torch.ops.{operator.target.replace('::', '.')}", name
+
+
 STUBS = 5
 """Of how many operators an error shows the code of a translation."""
 
@@ -227,8 +310,7 @@ def _stubs(operators: list[UnsupportedOperator]) -> list[str]:
     entered = []
     for operator in operators[:STUBS]:
         lines += ["", *(f"    {line}" for line in operator.stub.splitlines())]
-        name = operator.target.replace(".", "_").replace("::", "_")
-        entered.append((f"torch.ops.{operator.target.replace('::', '.')}", name))
+        entered.append(_registration(operator))
     table = ", ".join(f"{target}: {name}" for target, name in entered)
     return [
         *lines,

@@ -7,6 +7,7 @@ import inspect
 import os
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -67,7 +68,7 @@ def export(
     verify: bool = False,
     profile: bool = False,
     dump_exported_program: bool = False,
-    artifacts_dir: str | os.PathLike[str] = ".",
+    artifacts_dir: str | os.PathLike[str] | None = None,
     export_params: bool = True,
     keep_initializers_as_inputs: bool = False,
     dynamic_axes: Mapping[str, Mapping[int, str]] | Mapping[str, Sequence[int]] | None = None,
@@ -120,6 +121,7 @@ def export(
         decompose: False keeps operators without a translation of their own as they were captured,
             as ``"emit"`` does, and does not expand them with torch's rules; for inspection.
         report: True writes a markdown report to ``artifacts_dir``, also when the export fails.
+            ``ONNXProgram.report`` is the same as a dataclass, without this option too.
         optimize: True runs all passes and rules on the translated graph; ``"safe"`` those that keep
             every value as it is; a set of names those alone (docs/optimization.md lists them);
             False leaves the graph as it is.
@@ -134,7 +136,9 @@ def export(
             ranges of the dynamic dimensions: the minimum, 1, odd and larger ones.
         profile: True adds a call profile to the report.
         dump_exported_program: True saves the captured program to ``artifacts_dir``.
-        artifacts_dir: Folder for the report and the captured program.
+        artifacts_dir: Folder for the report and the captured program; the working directory by
+            default. When it is given, the report of a failed export is always written, and the
+            message of the error ends with where it is.
         export_params: False leaves parameters and buffers out of the saved file.
         keep_initializers_as_inputs: True lists parameters and buffers as inputs in the saved file.
         dynamic_axes: Older form of ``dynamic_shapes``: ``{name: {axis: dimension}}`` or
@@ -194,6 +198,7 @@ def export(
                 dynamic_shapes = declared.dynamic_shapes
             input_names = declared.input_names if input_names is None else input_names
             output_names = declared.output_names if output_names is None else output_names
+    asked = _other_than_default(locals())  # all arguments, for the report
     options = Options(
         input_names=names_given("input_names", input_names),
         output_names=names_given("output_names", output_names),
@@ -217,27 +222,20 @@ def export(
         stack_trace_root=None if stack_trace_root is None else os.fspath(stack_trace_root),
         seed=seed,
     )
-    check_retired(retired, list(export.__kwdefaults__ or ()))
-    check_options(options)
-    check_choice("external_data", external_data, ("auto", True, False, "safetensors", None))
-    if not dynamo:
-        warn("dynamo=False has no effect: there is one exporter, which captures with torch.export")
-    if f is not None:
-        from onnx_aot.program.atomic import check_destination
-
-        check_destination(f)
     from onnx_aot.capture.fake_weights import parameters_kept
 
-    record = new_record(model, options)
+    record = new_record(model, args, kwargs, asked)
+    folder = "." if artifacts_dir is None else artifacts_dir
     program: ONNXProgram | None = None
     try:
+        _check_arguments(options, retired, external_data, dynamo, f)
         with progress(verbose), profiled(profile, record), collection_paused(), parameters_kept():
             program, reference = _build(model, args, kwargs, options, record)
             if dump_exported_program:
-                dump_program(program, artifacts_dir, record)
+                dump_program(program, folder, record)
             if verify:  # before saving: a wrong model does not replace a right one
                 with stage(record, "verify"):
-                    _verify(program, reference, record)
+                    _verify(program, reference, options, record)
             if f is not None:
                 with stage(record, "save"):
                     program.save(
@@ -251,9 +249,39 @@ def export(
         record.traceback = traceback.format_exc()
         raise
     finally:
-        if report:
-            write_report(record, program, artifacts_dir)
+        if report or (record.error is not None and artifacts_dir is not None):
+            write_report(record, program, folder)
     return program
+
+
+def _other_than_default(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of ``export`` by keyword that are not the defaults."""
+    defaults = export.__kwdefaults__ or {}
+    return {
+        name: given[name]
+        for name, default in defaults.items()
+        if name != "kwargs" and given[name] is not default and not _same(given[name], default)
+    }
+
+
+def _same(value: Any, default: Any) -> bool:
+    """Defaults are None, numbers and texts; what a user gives need not be comparable to them."""
+    return isinstance(value, (bool, int, str)) and type(value) is type(default) and value == default
+
+
+def _check_arguments(
+    options: Options, retired: Mapping[str, Any], external_data: Any, dynamo: bool, f: Any
+) -> None:
+    """What can be known to be wrong before anything is done."""
+    check_retired(retired, list(export.__kwdefaults__ or ()))
+    check_options(options)
+    check_choice("external_data", external_data, ("auto", True, False, "safetensors", None))
+    if not dynamo:
+        warn("dynamo=False has no effect: there is one exporter, which captures with torch.export")
+    if f is not None:
+        from onnx_aot.program.atomic import check_destination
+
+        check_destination(f)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -314,7 +342,8 @@ def _to_onnx(
 
     def translate_again(**changed: Any) -> ONNXProgram:
         again = dataclasses.replace(options, **changed)
-        return _to_onnx(captured, requested, forward, again, new_record(captured, again))
+        quiet = new_record(captured, (), None, {})
+        return _to_onnx(captured, requested, forward, again, quiet)
 
     with stage(record, "translate"):
         translated = _translate(captured, requested, options, record)
@@ -341,6 +370,7 @@ def _to_onnx(
         state=translated.state,
         weights=translated.weights,
         origin=Origin(translate_again, options.target, record.optimizations.copy()),
+        record=record,
     )
 
 
@@ -398,6 +428,7 @@ def _translate(
         ),
     )
     record.direct = translated.statistics.direct
+    record.custom = translated.statistics.custom
     record.decomposed = translated.statistics.decomposed
     record.unsupported = translated.statistics.unsupported
     note_unsupported(record, translated.model, options)
@@ -521,22 +552,28 @@ def _run_fx_passes(
     return program
 
 
-def _verify(program: ONNXProgram, reference: _Reference, record: ExportRecord) -> None:
+def _verify(
+    program: ONNXProgram, reference: _Reference, options: Options, record: ExportRecord
+) -> None:
     from onnx_aot.capture.module_state import preserved_state
     from onnx_aot.delivery import note_not_verified
-    from onnx_aot.inspection.verify import describe_sizes, failure, verify_sizes
+    from onnx_aot.diagnosis import blame
+    from onnx_aot.inspection.verification import Verification, describe_sizes, failure
+    from onnx_aot.inspection.verify import verify_sizes
 
     if note_not_verified(record, program):
         return
     model = reference.model
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()
-    record.verification = verify_sizes(
-        program, model, reference.args, reference.kwargs, lambda: preserved_state(model)
-    )
-    error = failure(record.verification)
-    if error is not None:
-        raise error
+
+    def isolated() -> AbstractContextManager[Any]:
+        return preserved_state(model)
+
+    record.verification = verify_sizes(program, model, reference.args, reference.kwargs, isolated)
+    if not Verification(tuple(record.verification)).ok:
+        inputs = reference.args, reference.kwargs
+        raise failure(record.verification, blame(program, inputs, record.verification, options))
     refused = [describe_sizes(r) for r in record.verification if r.runtime_refuses]
     if refused:
         note(

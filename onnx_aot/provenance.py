@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import torch
 import torch.fx
 
+from onnx_aot.errors import Place
 from onnx_aot.torch_compat import OpOverload
 
-__all__ = ["Location", "location", "stack_trace", "target_name"]
+__all__ = ["Location", "location", "place", "stack_trace", "target_name"]
 
 # The line of code is missing where Python had no source.
 _FRAME = re.compile(
@@ -70,6 +71,15 @@ def location(node: torch.fx.Node) -> Location | None:
         if found:
             return found[-1]
     return None
+
+
+def place(node: torch.fx.Node) -> Place | None:
+    """The same with the module and the node, or None."""
+    found = location(node)
+    if found is None:
+        return None
+    scopes = [scope for scope, _ in (node.meta.get("nn_module_stack") or {}).values() if scope]
+    return Place(*found, module=scopes[-1] if scopes else "", node=node.name)
 
 
 def _frames(node: torch.fx.Node) -> list[Location]:

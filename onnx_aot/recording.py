@@ -8,13 +8,12 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onnx_aot.errors import warn
-from onnx_aot.options import Options
+from onnx_aot.errors import add_line, warn
 
 if TYPE_CHECKING:
     from onnx_aot.inspection.record import ExportRecord
@@ -35,30 +34,28 @@ __all__ = [
 logger = logging.getLogger("onnx_aot.export")
 
 
-def new_record(model: Any, options: Options) -> ExportRecord:
-    """An empty record of the export of ``model``."""
+def new_record(
+    model: Any, args: Any, kwargs: Mapping[str, Any] | None, asked: Mapping[str, Any]
+) -> ExportRecord:
+    """An empty record of the export of ``model``.
+
+    Args:
+        model: What is exported; it is not kept.
+        args: Example inputs; they are not kept either.
+        kwargs: Example keyword inputs.
+        asked: The other arguments of ``export`` that are not the defaults.
+    """
     from onnx_aot.inspection.record import ExportRecord
+    from onnx_aot.inspection.repro_script import inputs_as_python, source_of
 
     kind = type(model)
     now = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
     name = getattr(model, "__qualname__", None) if callable(model) else None
     record = ExportRecord(name or f"{kind.__module__}.{kind.__qualname__}", now)
-    record.asked = {
-        "opset_version": options.opset,
-        "target": options.target,
-        "optimize": None if options.optimize is True else options.optimize,
-        "state": options.state,
-        "on_specialized": options.on_specialized,
-        "unsupported": options.unsupported if options.unsupported != "error" else None,
-        "decompose": None if options.decompose else False,
-        "custom_opsets": options.custom_opsets or None,
-        "runtime_checks": options.runtime_checks or None,
-        "weights_as_inputs": options.weights_as_inputs or None,
-        "dynamic_shapes": options.dynamic_shapes,
-        "dynamic_axes": options.dynamic_axes,
-        "input_names": list(options.input_names) or None,
-        "output_names": list(options.output_names) or None,
-    }
+    record.source = source_of(model)
+    record.training = bool(getattr(model, "training", False))
+    record.inputs = inputs_as_python(args, kwargs)
+    record.asked = dict(asked)
     return record
 
 
@@ -159,15 +156,17 @@ def dump_program(
 def write_report(
     record: ExportRecord, program: ONNXProgram | None, folder: str | os.PathLike[str]
 ) -> None:
-    """Writes the report into a folder; that it cannot be written is a warning."""
-    from onnx_aot.inspection.report import render_report
+    """Writes the report into a folder, and adds where it is to the error that it is about.
 
-    path = os.path.join(folder, record.file_name)
+    That it cannot be written is a warning.
+    """
+    from onnx_aot.inspection.report import build_report
+
     try:
-        os.makedirs(folder, exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(render_report(record, program))
-    except OSError as error:  # the program, or the error that is being reported, matters more
-        warn(f"could not write the report: {error}")
-    else:
-        logger.info("the report is in %s", path)
+        path = build_report(record, program).save(folder)
+    except Exception as error:  # the program, or the error that is being reported, matters more
+        warn(f"could not write the report: {type(error).__name__}: {error}")
+        return
+    logger.info("the report is in %s", path)
+    if record.error is not None:
+        add_line(record.error, f"The report is in {path}")

@@ -47,10 +47,13 @@ LAYERS: dict[str, set[str]] = {
     "program": {"containers", "inspection", "ir_passes", "options"},
     "options": {"ops", "ir_passes"},
     "recording": {"options", "inspection", "program"},
+    "diagnosis": {"inspection", "ops", "options", "program", "targets"},
+    "verifying": {"inspection", "program"},
     "delivery": {"options", "recording", "capture", "inspection", "ir_passes", "program"},
     "export": {
         "containers",
         "delivery",
+        "diagnosis",
         "recording",
         "capture",
         "fx_passes",

@@ -6,13 +6,31 @@ goes on with the values that the example gives, and so comes to every such place
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 
 from onnx_aot.capture.decisions import Decision, Location, is_question, with_line
 from onnx_aot.capture.explanations import page
 
-__all__ = ["depends_on_data", "describe_data_dependent"]
+__all__ = ["NeedsData", "depends_on_data", "describe_data_dependent"]
+
+
+@dataclasses.dataclass(frozen=True)
+class NeedsData:
+    """What a model asks of its data.
+
+    Attributes:
+        message: Every place with its edit.
+        cause: In a sentence.
+        locations: The places.
+        cure: The edit at the first of them.
+    """
+
+    message: str
+    cause: str
+    locations: tuple[Location, ...]
+    cure: str
 
 
 def depends_on_data(error: BaseException | None) -> bool:
@@ -32,7 +50,7 @@ def depends_on_data(error: BaseException | None) -> bool:
 
 def describe_data_dependent(
     decisions: Sequence[Decision], missing: Sequence[str], complete: bool
-) -> str | None:
+) -> NeedsData | None:
     """Every place with its edit, or None where no place is known.
 
     Args:
@@ -49,25 +67,29 @@ def describe_data_dependent(
         places = dict(list(places.items())[-1:])
     if not places and not missing:
         return None
-    lines = []
+    lines, cures = [], [_cure(decision) for decision in places.values()]
     if places:
         count = f"{len(places)} places" if len(places) > 1 else "one place"
         lines.append(f"it needs values of its data, which a graph does not have, in {count}:")
-        for number, decision in enumerate(places.values(), 1):
-            where = with_line(decision.location, "     ")
-            lines += [f"  {number}. {where[0].strip()}", *where[1:]]
-            lines.append(f"     cure: {_cure(decision)}")
+        for number, (location, cure) in enumerate(zip(places, cures, strict=True), 1):
+            where = with_line(location, "     ")
+            lines += [f"  {number}. {where[0].strip()}", *where[1:], f"     cure: {cure}"]
         if not complete:
             lines.append("There may be more places behind this one.")
     if missing:
         lines.append("custom operators have no fake kernel, which says what shape they return:")
         for operator in missing:
             name = "::".join(operator.split(".")[:2])
-            lines += [f"  {name}", f"     cure: write one, @torch.library.register_fake({name!r})"]
+            cures.append(f"write one, @torch.library.register_fake({name!r})")
+            lines += [f"  {name}", f"     cure: {cures[-1]}"]
     anchors = [_anchor(decision) for decision in places.values()]
     anchors += ["fake-kernel"] if missing else []
     lines += [page(anchor) for anchor in dict.fromkeys(anchors)]
-    return "\n".join(lines)
+    if places:
+        cause = f"the model{lines[0].removeprefix('it').removesuffix(':')}"
+    else:
+        cause = f"custom operators have no fake kernel: {', '.join(missing)}"
+    return NeedsData("\n".join(lines), cause, tuple(places), cures[0])
 
 
 _BRANCH = re.compile(r"^(if|elif|assert)\b|\bif\b.*\belse\b|\b(and|or|not)\b")

@@ -9,17 +9,24 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
 import torch
 
 from onnx_aot import torch_compat
-from onnx_aot.errors import PACKAGE
+from onnx_aot.errors import PACKAGE, Place
 from onnx_aot.torch_compat import pytree, symbolic_expression
 
-__all__ = ["Decision", "Location", "decisions_observed", "location_of_error", "with_line"]
+__all__ = [
+    "Decision",
+    "Location",
+    "as_places",
+    "decisions_observed",
+    "location_of_error",
+    "with_line",
+]
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
@@ -35,12 +42,14 @@ class Location:
         line: Its number, from 1.
         function: The function it is in.
         caller: The nearest line around it that is not in an installed package, where it is in one.
+        owner: The object whose method the function is; None where it is not known.
     """
 
     file: str
     line: int
     function: str
     caller: Location | None = None
+    owner: Any = dataclasses.field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         called = "" if self.caller is None else f", called from {self.caller}"
@@ -120,9 +129,25 @@ def location_of_error(error: BaseException) -> Location | None:
     traceback = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        places.append(Location(code.co_filename, traceback.tb_lineno, code.co_name))
+        owner = traceback.tb_frame.f_locals.get("self")
+        place = Location(code.co_filename, traceback.tb_lineno, code.co_name, owner=owner)
+        places.append(place)
         traceback = traceback.tb_next
     return _with_caller([place for place in reversed(places) if _is_users(place.file)])
+
+
+def as_places(
+    locations: Iterable[Location | None], model: torch.nn.Module | None = None
+) -> tuple[Place, ...]:
+    """Lines as errors keep them: without the objects, with the paths of the modules."""
+    paths = {} if model is None else {id(part): path for path, part in model.named_modules()}
+    places = []
+    for location in locations:
+        for line in (location, None if location is None else location.caller):
+            if line is not None:
+                path = paths.get(id(line.owner), "")
+                places.append(Place(line.file, line.line, line.function, line.text, path))
+    return tuple(dict.fromkeys(places))
 
 
 def with_line(location: Location | None, indent: str = "      ") -> list[str]:
@@ -142,8 +167,9 @@ def _user_frame(
     while frame is not None and frame is not boundary:
         file = frame.f_code.co_filename
         if _is_users(file):
+            owner = frame.f_locals.get("self") if innermost is None else None
             innermost = innermost or frame
-            places.append(Location(file, frame.f_lineno, frame.f_code.co_name))
+            places.append(Location(file, frame.f_lineno, frame.f_code.co_name, owner=owner))
         frame = frame.f_back
     if innermost is None:  # the user's code is not running while its bytecode is analysed
         return None, _innermost(torch_compat.dynamo_stack())

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.export import Dim
 
-from onnx_aot.capture.decisions import Decision, Location, with_line
+from onnx_aot.capture.decisions import Decision, Location, as_places, with_line
 from onnx_aot.capture.delivered import (
     Condition,
     Size,
@@ -27,15 +27,16 @@ from onnx_aot.capture.delivered import (
     static_dimensions,
 )
 from onnx_aot.capture.requested import SIZE_TERM, DynamicShapes, RequestedDim, is_unlimited
+from onnx_aot.errors import DynamicShapeError
 from onnx_aot.torch_compat import condition_holds, example_size, size_conditions
 
 __all__ = [
     "Finding",
-    "describe",
     "describe_torch",
     "findings",
     "is_delivered",
     "limits",
+    "refusal",
     "relations",
     "relaxed",
 ]
@@ -143,9 +144,29 @@ def _ranges(
         yield Condition(f"n <= {upper}", f"{dim.size} <= {upper}")
 
 
-def describe(found: Sequence[Finding]) -> str:
-    """All findings, each with the user's line and the edit to make."""
-    lines = ["the model is not free in dimensions that were asked to be dynamic:"]
+NOT_FREE = "the model is not free in dimensions that were asked to be dynamic"
+
+
+def refusal(found: Sequence[Finding], model: torch.nn.Module | None = None) -> DynamicShapeError:
+    """The error that tells all findings, each with the user's line and the edit to make.
+
+    Args:
+        found: There is at least one.
+        model: What was captured, for the paths of modules.
+    """
+    whole = "; ".join(f"{finding.dim} is {finding.what}" for finding in found)
+    cures = [finding.cure for finding in found if finding.cure]
+    rest = f"leave {found[0].dim.place} out of dynamic_shapes, write Dim.AUTO, or pass "
+    return DynamicShapeError(
+        _describe(found),
+        cause=f"{NOT_FREE}: {whole}",
+        places=as_places([line for finding in found for line in finding.lines], model),
+        cure="; or ".join([*cures[:1], f'{rest}on_specialized="warn"']),
+    )
+
+
+def _describe(found: Sequence[Finding]) -> str:
+    lines = [f"{NOT_FREE}:"]
     for finding in found:
         lines.append(f"  {finding.dim}: {finding.what}")
         for line in finding.lines:
@@ -169,7 +190,7 @@ def describe_torch(
 ) -> str:
     """Torch's own words on violated constraints, in the user's names, with the lines at hand."""
     text, _, suggested = str(error).partition("Suggested fixes:\n")
-    lines = ["the model is not free in dimensions that were asked to be dynamic:"]
+    lines = [f"{NOT_FREE}:"]
     for sentence in _MESSAGE.findall(text):
         terms = {match[0] for match in SIZE_TERM.finditer(sentence)}
         dims = [dim for dim in map(requested.at, sorted(terms)) if dim is not None]

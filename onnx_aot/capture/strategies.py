@@ -13,9 +13,14 @@ import torch
 
 from onnx_aot import torch_compat
 from onnx_aot.capture.boundary import observed
-from onnx_aot.capture.data_dependent import depends_on_data, describe_data_dependent
+from onnx_aot.capture.data_dependent import (
+    NeedsData,
+    depends_on_data,
+    describe_data_dependent,
+)
 from onnx_aot.capture.decisions import (
     Decision,
+    as_places,
     decisions_observed,
     location_of_error,
     with_line,
@@ -31,17 +36,18 @@ from onnx_aot.capture.requested import DynamicShapes
 from onnx_aot.capture.scripted.children import is_scripted, scripted_children_replaced
 from onnx_aot.capture.shape_rules import SHAPE_RULES
 from onnx_aot.capture.specialization import (
-    describe,
     describe_torch,
     findings,
     is_delivered,
+    refusal,
     relaxed,
 )
 from onnx_aot.capture.stand_ins import stand_ins
 from onnx_aot.capture.tracing import tracing
 from onnx_aot.capture.zero_sizes import is_derived_from_zero, may_be_wrong
+from onnx_aot.containers import unwrapped
 from onnx_aot.errors import CaptureError, DynamicShapeError, InvalidOptionError
-from onnx_aot.torch_compat import missing_fake_kernels, quiet_failures, without_log_file
+from onnx_aot.torch_compat import missing_fake_kernels, pytree, quiet_failures, without_log_file
 
 __all__ = ["DEFAULT", "STRATEGIES", "Captured", "capture", "capture_conditions", "check_strategies"]
 
@@ -151,14 +157,13 @@ def capture(
         if not found:
             return captured
         if on_specialized == "error":
-            raise DynamicShapeError(describe(found))
+            raise refusal(found, module)
         given_up = tuple(map(str, found))
         again = _captured(model, relaxed(requested, found))
     else:
         first = next((f for f in captured if _violates_constraints(f.error)), None)
         if first is None:
-            message = _describe(model, requested, captured)
-            raise CaptureError(message) from captured[0].error
+            raise _refusal(model, requested, captured) from captured[0].error
         free = _captured(model, relaxed(requested))
         if not isinstance(free, Captured):
             raise DynamicShapeError(
@@ -169,12 +174,14 @@ def capture(
         if not found and not is_delivered(first.error, requested, first.decisions):
             given_up = (describe_torch(first.error, requested, first.decisions),)
         if given_up and on_specialized == "error":
-            raise DynamicShapeError(describe(found) if found else given_up[0]) from first.error
+            raise (
+                refusal(found, module) if found else DynamicShapeError(given_up[0])
+            ) from first.error
         again = _captured(model, relaxed(requested, found, first.error))
         if not isinstance(again, Captured):
             again = free
     if not isinstance(again, Captured):
-        raise DynamicShapeError(describe(found)) from again[0].error
+        raise refusal(found, module) from again[0].error
     return dataclasses.replace(again, given_up=given_up)
 
 
@@ -302,34 +309,76 @@ def _violates_constraints(error: Exception) -> bool:
     return str(error).startswith("Constraints violated")
 
 
-def _describe(model: _Model, requested: DynamicShapes, failures: list[_Failure]) -> str:
+def _refusal(model: _Model, requested: DynamicShapes, failures: list[_Failure]) -> CaptureError:
     """Why a model could not be captured: what, where in the user's code, and the edit to make."""
     first = failures[0]
-    if depends_on_data(first.error) and observing(model.module) is None:
-        described = _draft(model, requested, first)
-        if described is not None:
-            return f"the model could not be captured; {described}"
     observes = observing(model.module)
     if observes is None:
+        described = _draft(model, requested, first) if depends_on_data(first.error) else None
+        if described is not None:
+            return CaptureError(
+                f"the model could not be captured; {described.message}",
+                cause=described.cause,
+                places=as_places(described.locations, model.module),
+                cure=described.cure,
+            )
         for failure in failures:
             explained = explain(failure.error)
             if explained is not None:
-                return _explained(explained, failure, first)
-    reason = "" if observes is None else f" {observes}"
-    lines = [f"the model could not be captured:{reason}", "", f"  {first.strategy}"]
-    lines += [f"    {_short(first.error, 8)}", *with_line(location_of_error(first.error))]
+                return _explained(explained, failure, first, model)
+    return _unexplained(model, failures, observes)
+
+
+def _unexplained(model: _Model, failures: list[_Failure], observes: str | None) -> CaptureError:
+    """Torch's own words; the model's own error, where it has one, is told apart."""
+    first = failures[0]
+    location = location_of_error(first.error)
+    what = observes or "torch.export refuses the model"
+    head = f"the model could not be captured:{f' {observes}' if observes else ''}"
+    cure = "torch.export.export(model, args) shows the failure without this package"
+    if observes is None and _fails_alone(model):
+        what = "the model fails on the example inputs by itself, without an export"
+        head = "the model could not be captured; it fails on the example inputs by itself:"
+        cure = "run model(*args), and mend the model or the inputs"
+    lines = [head, "", f"  {first.strategy}", f"    {_short(first.error, 8)}", *with_line(location)]
     for failure in failures[1:]:
         lines += ["", f"  {failure.strategy}", f"    {_short(failure.error, 2)}"]
-    lines += [
-        "",
-        "The first failure is chained, with its traceback. Run the model on the example inputs "
-        "first; torch.export.export(model, args) shows the failure without this package. "
-        + page("other-failures"),
-    ]
-    return "\n".join(lines)
+    lines += ["", f"cure: {cure}", "The first failure is chained, with its traceback. " + _OTHERS]
+    return CaptureError(
+        "\n".join(lines),
+        cause=f"{what}: {_short(first.error, 2)}",
+        places=as_places([location], model.module),
+        cure=f"{cure}. {_OTHERS}",
+    )
 
 
-def _explained(explained: Explanation, failure: _Failure, first: _Failure) -> str:
+_OTHERS = page("other-failures")
+
+
+def _fails_alone(model: _Model) -> bool:
+    """Whether the model raises without any capture. It is as before afterwards."""
+    inputs = (model.inputs.args, model.inputs.kwargs)
+    tensors = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+    buffers = [(buffer, buffer.clone()) for buffer in model.module.buffers()]
+    if any(tensor.is_meta for tensor in (*tensors, *model.module.parameters())):
+        return False  # what has no values fails otherwise
+    args, kwargs = unwrapped(
+        pytree.tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, inputs)
+    )
+    with preserved_state(model.module), torch.random.fork_rng(devices=[]), torch.no_grad():
+        try:
+            model.module(*args, **kwargs)
+        except Exception:
+            return True
+        finally:
+            for buffer, before in buffers:
+                buffer.copy_(before)
+    return False
+
+
+def _explained(
+    explained: Explanation, failure: _Failure, first: _Failure, model: _Model
+) -> CaptureError:
     location = location_of_error(failure.error) or location_of_error(first.error)
     lines = [
         f"the model could not be captured; {explained.reason}:",
@@ -340,10 +389,15 @@ def _explained(explained: Explanation, failure: _Failure, first: _Failure) -> st
         f"  {failure.strategy}",
         f"    {_short(failure.error, 2)}",
     ]
-    return "\n".join(lines)
+    return CaptureError(
+        "\n".join(lines),
+        cause=explained.reason,
+        places=as_places([location], model.module),
+        cure=f"{explained.cure}. {page(explained.anchor)}",
+    )
 
 
-def _draft(model: _Model, requested: DynamicShapes, first: _Failure) -> str | None:
+def _draft(model: _Model, requested: DynamicShapes, first: _Failure) -> NeedsData | None:
     """All places that need the value of data, found by draft export where it gets through."""
     inputs = floats_as_tensors(model.inputs, requested.floats)
     with decisions_observed() as decisions:

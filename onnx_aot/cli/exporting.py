@@ -14,6 +14,7 @@ import typer
 
 from onnx_aot.cli.console import AsJson, errors_as_messages, plain, print_json, stage_names
 from onnx_aot.cli.factory import Factory, Inputs, Opset, build_subject
+from onnx_aot.errors import OnnxExporterError
 
 __all__ = ["export", "report"]
 
@@ -115,7 +116,7 @@ def export(
                 export_modules_as_functions=modules_as_functions or False,
                 strategies=strategies or None,
                 report=report is not None,
-                artifacts_dir=report or ".",
+                artifacts_dir=report,
             )
     if as_json:
         assert program.report is not None
@@ -163,6 +164,10 @@ def report(
                     report=True,
                     artifacts_dir=into,
                 )
+        except OnnxExporterError as error:
+            if folder is None:  # where the message ends by saying that the report is
+                error.args = (str(error).rpartition("\n")[0], *error.args[1:])
+            raise
         finally:
             for path in sorted(set(_reports(into)) - before):
                 typer.echo(path if folder else plain(Path(path).read_text(encoding="utf-8")))

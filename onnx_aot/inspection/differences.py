@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from onnx_aot.dtypes import TOLERANCES, Tolerance
+from onnx_aot.inspection.histogram import bars, histogram
 
 __all__ = ["OutputDifference", "SizeResult", "compare_outputs", "compare_types"]
 
@@ -28,6 +29,11 @@ class OutputDifference:
             not 0. NaN against a number counts as infinite, NaN against NaN as equal.
         within: Whether type and shape agree and every element is within the type's tolerance.
         remark: How many elements are not, and the worst of them; or why values were not compared.
+        tolerance: What was accepted; None where values were not compared.
+        worst: Index of the element that differs by most, where one is not within the tolerance.
+        histogram: Labels with numbers of elements, by their difference in multiples of the
+            tolerance (of types that have to be equal: the difference itself), such as
+            ``("up to 10", 3)``; empty where values were not compared.
     """
 
     name: str
@@ -37,6 +43,21 @@ class OutputDifference:
     max_relative: float
     within: bool
     remark: str = ""
+    tolerance: Tolerance | None = None
+    worst: tuple[int, ...] | None = None
+    histogram: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def accepted(self) -> str:
+        """The tolerance in words."""
+        if self.tolerance is None:
+            return "not compared"
+        return "equal" if self.tolerance == EXACT else str(self.tolerance)
+
+    @property
+    def bars(self) -> str:
+        """The histogram as lines of text."""
+        return bars(self.histogram, "1" if self.tolerance == EXACT else f"{self.tolerance}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,24 +117,32 @@ def _compare(name: str, expected: torch.Tensor, actual: torch.Tensor) -> OutputD
     described = _describe(expected), _describe(actual)
     if described[0] != described[1]:
         return compare_types(name, expected, actual, "type or shape differs")
-    if expected.numel() == 0:
-        return OutputDifference(name, *described, 0.0, 0.0, True)
     tolerance = TOLERANCES.get(expected.dtype, EXACT)
-    close, absolute, relative = _distances(expected, actual, tolerance)
+    if expected.numel() == 0:
+        return OutputDifference(name, *described, 0.0, 0.0, True, tolerance=tolerance)
+    same, close, absolute, relative = _distances(expected, actual, tolerance)
     if expected.is_complex():  # next to an infinite part the other one is a number of its own
         parts = torch.view_as_real(expected.resolve_conj()), torch.view_as_real(actual)
-        close |= _distances(*parts, tolerance)[0].all(-1)
+        close |= _distances(*parts, tolerance)[1].all(-1)
     within = bool(close.all())
-    remark = "" if within else _worst(expected, actual, absolute, close)
+    worst = None if within else _worst(absolute, close)
     return OutputDifference(
-        name, *described, float(absolute.max()), float(relative.max()), within, remark
+        name,
+        *described,
+        float(absolute.max()),
+        float(relative.max()),
+        within,
+        "" if worst is None else _remark(expected, actual, worst, close),
+        tolerance,
+        worst,
+        histogram(same, close, absolute / _bound(expected, tolerance)),
     )
 
 
 def _distances(
     expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Per element whether it is within the tolerance, its absolute and its relative distance."""
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Per element whether it is equal, within the tolerance, and its two distances."""
     wide = torch.complex128 if expected.is_complex() else torch.float64
     a, b = actual.to(wide), expected.to(wide)
     same = (a == b) | (a.isnan() & b.isnan())
@@ -124,21 +153,32 @@ def _distances(
     size = b.abs()
     relative = torch.where(same | (size == 0), 0.0, absolute / size)
     relative = torch.where(relative.isnan(), float("inf"), relative)
-    bound = tolerance.absolute + tolerance.relative * size
-    close = same | ((absolute <= bound) & size.isfinite() & (tolerance != EXACT))
-    return close, absolute, relative
+    near = (absolute <= _bound(expected, tolerance)) & size.isfinite() & (tolerance != EXACT)
+    return same, same | near, absolute, relative
 
 
-def _worst(
-    expected: torch.Tensor, actual: torch.Tensor, absolute: torch.Tensor, close: torch.Tensor
+def _bound(expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
+    """Per element the largest accepted difference; 1 for types that have to be equal."""
+    if tolerance == EXACT:
+        return torch.ones(expected.shape, dtype=torch.float64)
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    return tolerance.absolute + tolerance.relative * expected.to(wide).abs()
+
+
+def _worst(absolute: torch.Tensor, close: torch.Tensor) -> tuple[int, ...]:
+    """Where the element is that differs by most."""
+    flat = torch.where(close, -1.0, absolute).argmax()
+    return tuple(int(i) for i in torch.unravel_index(flat, absolute.shape))
+
+
+def _remark(
+    expected: torch.Tensor, actual: torch.Tensor, worst: tuple[int, ...], close: torch.Tensor
 ) -> str:
     """How many elements differ, and the one that does by most."""
-    flat = int(torch.where(close, -1.0, absolute).argmax())
-    index = [int(i) for i in torch.unravel_index(torch.tensor(flat), absolute.shape)]
-    values = [tensor.reshape(-1)[flat].item() for tensor in (expected, actual)]
+    values = [tensor[worst].item() for tensor in (expected, actual)]
     shown = [f"{v:.6g}" if isinstance(v, float) else str(v) for v in values]
     count = f"{int((~close).sum())} of {close.numel()} elements differ"
-    return f"{count}, most at {index}: PyTorch {shown[0]}, ONNX {shown[1]}"
+    return f"{count}, most at {list(worst)}: PyTorch {shown[0]}, ONNX {shown[1]}"
 
 
 def _describe(tensor: torch.Tensor) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import os
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,11 +17,16 @@ __all__ = ["ExportRecord", "Stage"]
 
 @dataclasses.dataclass
 class Stage:
-    """One stage: its name, how long it took, and whether it succeeded (None: not reached)."""
+    """One stage: its name, how long it took, and whether it succeeded (None: not reached).
+
+    ``memory`` is how many bytes of memory the process has more after it; None where the system
+    does not say.
+    """
 
     name: str
     file_suffix: str
     seconds: float = 0.0
+    memory: int | None = None
     succeeded: bool | None = None
 
 
@@ -39,6 +45,15 @@ def _stages() -> dict[str, Stage]:
     return dict(zip(keys, stages, strict=True))
 
 
+def resident_memory() -> int | None:
+    """Bytes of memory that the process has; None where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+
+
 @dataclasses.dataclass
 class ExportRecord:
     """Everything that a report tells.
@@ -47,10 +62,14 @@ class ExportRecord:
         model: Qualified class name of the model.
         started: When the export began, as ``YYYY-MM-DD_HH-MM-SS-ffffff``.
         stages: By key, in order.
-        asked: Options that were asked for, by name.
+        source: The class or function that the model is, for the script that repeats the export.
+        training: Whether it was in training mode.
+        inputs: Python that makes inputs like the example's.
+        asked: Arguments of ``export`` that are not the defaults, by name.
         strategy: How the model was captured.
-        direct: Operators translated from the table, with counts; ``decomposed`` those expanded;
-            ``unsupported`` those that have neither and are nodes of their own names.
+        direct: Operators translated from the table, with counts; ``custom`` those that functions
+            of the user translated; ``decomposed`` those expanded; ``unsupported`` those that have
+            neither and are nodes of their own names.
         conditions: On the inputs' sizes, under which the model was captured.
         optimizations: How often each pass and rule changed the model, by name.
         adaptations: What the target needed: entries with ``op_type``, ``dtype``, ``surrogate``,
@@ -65,9 +84,13 @@ class ExportRecord:
     model: str
     started: str
     stages: dict[str, Stage] = dataclasses.field(default_factory=_stages)
+    source: Any = None
+    training: bool = False
+    inputs: str = "()"
     asked: dict[str, Any] = dataclasses.field(default_factory=dict)
     strategy: str = ""
     direct: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    custom: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     decomposed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     unsupported: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     conditions: list[str] = dataclasses.field(default_factory=list)
@@ -83,17 +106,12 @@ class ExportRecord:
     def stage(self, key: str) -> Iterator[None]:
         """Times a stage and records whether it succeeded."""
         stage = self.stages[key]
-        start = time.perf_counter()
+        before, start = resident_memory(), time.perf_counter()
         stage.succeeded = False
         try:
             yield
             stage.succeeded = True
         finally:
             stage.seconds = time.perf_counter() - start
-
-    @property
-    def file_name(self) -> str:
-        """``onnx_export_<time>_<stage that failed, or success>.md``, as torch.onnx names it."""
-        failed = [stage for stage in self.stages.values() if stage.succeeded is False]
-        suffix = failed[0].file_suffix if failed else "success"
-        return f"onnx_export_{self.started}_{suffix}.md"
+            after = resident_memory()
+            stage.memory = None if before is None or after is None else after - before

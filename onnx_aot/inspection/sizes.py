@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 
-from onnx_aot.containers import constants_held, unwrapped
+from onnx_aot.containers import constants_held
+from onnx_aot.inspection.declared_sizes import DeclaredInputs
+from onnx_aot.inspection.samples import Sample, SizedInputs
 from onnx_aot.torch_compat import (
     condition_holds,
     pytree,
@@ -20,38 +22,16 @@ from onnx_aot.torch_compat import (
 
 __all__ = ["Sample", "flat_inputs", "other_sizes", "sizes_of"]
 
-ODD = (3, 5, 7, 11, 13, 17, 19, 23)
-"""One per dimension, so that no two are equal and none divides another."""
-
-REACH = 64
-"""How far from the wanted size one is looked for that the model's conditions accept."""
-
 SEARCH_LIMIT = 1 << 16
 """Up to here a symbol's value is looked for in a dimension such as ``2*n + 1``."""
-
-REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 Assignment = dict[Any, int]
 """Values of the capture's symbols."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Sample:
-    """Inputs of one set of sizes.
-
-    Attributes:
-        sizes: By name of the dimension in the ONNX model, or of the input that is a number.
-        args: Positional inputs, and ``kwargs`` keyword inputs, made from the example's values.
-    """
-
-    sizes: dict[str, int]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
 def sizes_of(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, int]:
     """What the dynamic dimensions of an ``ONNXProgram`` measure in given inputs, by name."""
-    inputs = _Inputs.of(program, args, kwargs)
+    inputs = _inputs(program, args, kwargs)
     return {} if inputs is None else inputs.sizes()
 
 
@@ -73,15 +53,15 @@ def other_sizes(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         At most five; none for a model without dynamic dimensions, or for inputs that are built
         otherwise than those of the capture.
     """
-    inputs = _Inputs.of(program, args, kwargs)
-    if inputs is None or not inputs.example:
-        return ()
-    seen = [inputs.sizes()]
-    for wanted in inputs.wanted():
-        found = inputs.nearest(wanted)
-        if found not in seen:
-            seen.append(found)
-    return tuple(inputs.sample(sizes) for sizes in seen[1:])
+    inputs = _inputs(program, args, kwargs)
+    return () if inputs is None else inputs.others()
+
+
+def _inputs(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> SizedInputs | None:
+    """By the captured program, else by what the model declares; None where they do not fit."""
+    if program.exported_program is None:
+        return DeclaredInputs.of(program.model.graph, args, kwargs)
+    return _Captured.of(program, args, kwargs)
 
 
 def flat_inputs(
@@ -110,8 +90,8 @@ def _in_order(captured: torch.export.ExportedProgram, kwargs: Mapping[str, Any])
 
 
 @dataclasses.dataclass(frozen=True)
-class _Inputs:
-    """The inputs of a program, and what is known of their sizes.
+class _Captured(SizedInputs):
+    """The inputs of a program that was captured.
 
     Attributes:
         captured: The captured program.
@@ -130,7 +110,7 @@ class _Inputs:
     names: dict[Any, str]
 
     @classmethod
-    def of(cls, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Inputs | None:
+    def of(cls, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Captured | None:
         captured = program.exported_program
         found = None if captured is None else flat_inputs(captured, args, kwargs)
         if found is None:
@@ -153,47 +133,28 @@ class _Inputs:
         """The example's, by name."""
         return {self.names[symbol]: size for symbol, size in self.example.items()}
 
-    def wanted(self) -> Iterator[dict[str, int]]:
-        """Sizes to try, whether the model's conditions accept them or not."""
-        example = self.sizes()
-        larger = {name: n + n // 2 + 1 + i for i, (name, n) in enumerate(example.items())}
-        minima = [(self.names[symbol], self._minimum(symbol)) for symbol in self.example]
-        yield {name: max(n for other, n in minima if other == name) for name in example}
-        yield dict.fromkeys(example, 1)
-        yield {name: ODD[i % len(ODD)] for i, name in enumerate(example)}
-        yield larger
-        if len(example) > 1:
-            yield {name: (1, larger[name])[i % 2] for i, name in enumerate(example)}
-
-    def _minimum(self, symbol: Any) -> int:
-        limits = self.captured.range_constraints.get(symbol)
-        lower = getattr(limits, "lower", 0)
-        return max(int(lower), 0) if getattr(lower, "is_finite", True) else 0
-
-    def nearest(self, wanted: dict[str, int]) -> dict[str, int]:
-        """The sizes wanted where the conditions accept them, else one by one near to them."""
-        if self._accepts(wanted):
-            return wanted
-        found = self.sizes()
-        for name, size in wanted.items():
-            for candidate in _around(size):
-                trial = {**found, name: candidate}
-                if self._accepts(trial):
-                    found = trial
-                    break
+    def minima(self) -> dict[str, int]:
+        """Of the symbols that one name stands for, the largest minimum."""
+        found = dict.fromkeys(self.sizes(), 0)
+        for symbol in self.example:
+            limits = self.captured.range_constraints.get(symbol)
+            lower = getattr(limits, "lower", 0)
+            least = max(int(lower), 0) if getattr(lower, "is_finite", True) else 0
+            found[self.names[symbol]] = max(found[self.names[symbol]], least)
         return found
 
     def _assignment(self, sizes: Mapping[str, int]) -> Assignment:
         return {symbol: sizes[self.names[symbol]] for symbol in self.example}
 
-    def _accepts(self, sizes: Mapping[str, int]) -> bool:
+    def accepts(self, sizes: dict[str, int]) -> bool:
+        """Whether the ranges and the conditions of the capture hold."""
         assignment = self._assignment(sizes)
         for expression, limits in self.captured.range_constraints.items():
             if expression.free_symbols <= assignment.keys():
                 value = _value(expression, assignment)
                 if not (limits.lower <= value <= limits.upper):
                     return False
-        shapes = [self._concrete(shape, assignment) for shape in self.shapes]
+        shapes = self.shapes_at(sizes)
         if any(size < 0 for shape in shapes if isinstance(shape, tuple) for size in shape):
             return False
         conditions = size_conditions(self.captured)
@@ -201,6 +162,11 @@ class _Inputs:
             return True
         names = {"L": self._stand_ins(shapes)}
         return all(condition_holds(condition, names) is not False for condition in conditions)
+
+    def shapes_at(self, sizes: dict[str, int]) -> list[Any]:
+        """Per leaf, as the capture recorded them."""
+        assignment = self._assignment(sizes)
+        return [self._concrete(shape, assignment) for shape in self.shapes]
 
     def _concrete(self, shape: Any, assignment: Assignment) -> Any:
         if isinstance(shape, tuple):
@@ -229,16 +195,6 @@ class _Inputs:
                 if isinstance(collected, list):
                     collected.append(value)
         return found
-
-    def sample(self, sizes: dict[str, int]) -> Sample:
-        assignment = self._assignment(sizes)
-        leaves, structure = pytree.tree_flatten(constants_held((self.args, self.kwargs)))
-        resized = [
-            _resized(leaf, self._concrete(shape, assignment))
-            for leaf, shape in zip(leaves, self.shapes, strict=True)
-        ]
-        args, kwargs = unwrapped(pytree.tree_unflatten(resized, structure))
-        return Sample(sizes, args, kwargs)
 
 
 def _dimensions(recorded: Any) -> Any:
@@ -304,50 +260,3 @@ def _names(value: Any, shape: Any) -> dict[Any, str]:
 
 def _value(size: Any, assignment: Assignment) -> int:
     return size if isinstance(size, int) else int(size.subs(assignment))
-
-
-def _around(size: int) -> Iterator[int]:
-    yield size
-    for distance in range(1, REACH + 1):
-        yield size + distance
-        if size >= distance:
-            yield size - distance
-
-
-def _resized(leaf: Any, shape: Any) -> Any:
-    """A tensor of the shape with the elements of another; the size itself for a number."""
-    if isinstance(shape, int):
-        return shape
-    if shape is None or tuple(leaf.shape) == shape:
-        return leaf
-    for axis, size in enumerate(shape):
-        leaf = _resized_along(leaf.detach(), axis, size)
-    return leaf
-
-
-def _resized_along(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
-    """Elements in order, from the start again where there are not enough.
-
-    Repeated numbers become a little smaller each time: with equal ones there is no telling which
-    one a sort or a maximum picks. Masks, indices and other whole numbers are repeated as they are,
-    and what was sorted, such as boundaries, stays so.
-    """
-    before = tensor.shape[axis]
-    if size == before:
-        return tensor
-    if before == 0:
-        return tensor.new_zeros((*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]))
-    positions = torch.arange(size, device=tensor.device)
-    taken = tensor.index_select(axis, positions % before)
-    if size > before and tensor.dtype in REAL and bool((tensor != tensor.round()).any()):
-        factors = 1 - (positions // before).clamp(max=32).to(tensor.dtype) / 64
-        taken = taken * factors.reshape([-1 if i == axis else 1 for i in range(tensor.dim())])
-    if tensor.dim() == 1 and _is_sorted(tensor):
-        taken = taken.sort().values
-    return taken
-
-
-def _is_sorted(tensor: torch.Tensor) -> bool:
-    if tensor.is_complex():
-        return False
-    return bool((tensor[1:] >= tensor[:-1]).all())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from torch.export.graph_signature import OutputKind
 
 from onnx_aot.containers import constants_held
-from onnx_aot.errors import VerificationError
+from onnx_aot.errors import InferenceError, InvalidOptionError, VerificationError
 from onnx_aot.inspection.differences import (
     OutputDifference,
     SizeResult,
@@ -22,30 +23,28 @@ from onnx_aot.inspection.differences import (
 from onnx_aot.inspection.randomness import random_outputs
 from onnx_aot.inspection.sizes import Sample, flat_inputs, other_sizes, sizes_of
 from onnx_aot.inspection.trial import crash
+from onnx_aot.inspection.verification import Verification
 from onnx_aot.metadata_keys import DROPPED_STATE
 from onnx_aot.torch_compat import pytree
 
 __all__ = [
-    "describe_sizes",
-    "failure",
-    "format_differences",
-    "format_results",
+    "REFERENCE",
+    "RUNTIMES",
     "verify_against",
+    "verify_program",
     "verify_sizes",
 ]
+
+ONNXRUNTIME, REFERENCE = "onnxruntime", "reference"
+RUNTIMES = (ONNXRUNTIME, REFERENCE)
+
+STANDARD = ("", "ai.onnx", "ai.onnx.ml")
+"""Domains whose operators the reference implementation has."""
 
 TRIAL_LIMIT = 100 * 10**6
 """Models with more bytes of weights are not tried on empty inputs."""
 
 RANDOM = "random: type and shape compared"
-ADVICE = (
-    "Nothing was saved. Export without verify=True; ONNXProgram.compare says which value goes "
-    "wrong first."
-)
-NARROW = (
-    " If the model is not meant for a size that failed, leave it out with "
-    "torch.export.Dim(name, min=..., max=...)."
-)
 
 
 def verify_sizes(
@@ -54,6 +53,9 @@ def verify_sizes(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     isolated: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+    *,
+    sizes: bool = True,
+    runtime: str = ONNXRUNTIME,
 ) -> list[SizeResult]:
     """Compares the program with the model on the example inputs and at other sizes.
 
@@ -68,16 +70,21 @@ def verify_sizes(
         kwargs: Example keyword inputs.
         isolated: Makes a context in which the model runs once and is as before afterwards;
             buffers are always.
+        sizes: Whether other sizes than the example's are tried.
+        runtime: One of ``RUNTIMES``.
 
     Returns:
         One entry per set of sizes, the example's first.
 
     Raises:
-        Exception: Whatever PyTorch or ONNX Runtime raises on the example inputs.
+        InferenceError: The inputs do not fit the model.
+        VerificationError: The model has fewer outputs.
+        Exception: Whatever PyTorch raises on the example inputs.
     """
-    first = _compared(program, model, args, kwargs, isolated)
-    results = [SizeResult(sizes_of(program, args, kwargs), True, tuple(first))]
-    for sample in other_sizes(program, args, kwargs):
+    expected = _run_model(program, model, args, kwargs, isolated)
+    example = Sample(sizes_of(program, args, kwargs), tuple(args), dict(kwargs))
+    results = [_at_size(program, example, expected, runtime, is_example=True)]
+    for sample in other_sizes(program, args, kwargs) if sizes else ():
         if 0 in sample.sizes.values() and _is_large(program):
             continue
         try:
@@ -85,8 +92,71 @@ def verify_sizes(
         except Exception as error:
             results.append(SizeResult(sample.sizes, False, torch_refuses=_first_line(error)))
             continue
-        results.append(_at_size(program, sample, expected))
+        results.append(_at_size(program, sample, expected, runtime))
     return results
+
+
+def verify_program(
+    program: Any,
+    model: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    sizes: bool = True,
+    runtime: str = ONNXRUNTIME,
+) -> Verification:
+    """What ``onnx_aot.verify`` does with an ``ONNXProgram``.
+
+    Raises:
+        InvalidOptionError: There is no such runtime, it lacks operators of the model, the inputs
+            do not fit ``forward``, or the program has weights without values.
+        InferenceError: The inputs do not fit the ONNX model.
+        Exception: Whatever PyTorch raises on the inputs.
+    """
+    _check_runtime(program, runtime)
+    if not program.has_values:
+        raise InvalidOptionError(
+            "the program was exported without the values of its weights; call "
+            "apply_weights(state_dict or path) before verify"
+        )
+    given = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    named = dict(kwargs or {})
+    if isinstance(model, torch.export.ExportedProgram):
+        model = model.module()
+    elif program.exported_program is None:  # whose inputs are known by their order alone
+        given, named = _in_order(model, given, named)
+    results = verify_sizes(program, model, given, named, sizes=sizes, runtime=runtime)
+    return Verification(tuple(results), runtime)
+
+
+def _check_runtime(program: Any, runtime: str) -> None:
+    if runtime not in RUNTIMES:
+        raise InvalidOptionError(f"runtime is {runtime!r}; it is one of {', '.join(RUNTIMES)}")
+    if runtime != REFERENCE:
+        return
+    foreign = {
+        f"{node.domain}::{node.op_type}"
+        for node in program.model.graph.all_nodes()
+        if node.domain not in STANDARD and node.op_identifier() not in program.model.functions
+    }
+    if foreign:
+        raise InvalidOptionError(
+            f"ONNX's reference implementation has no {', '.join(sorted(foreign))}; it has the "
+            'operators of the standard. Verify with runtime="onnxruntime", or export without '
+            "contrib_ops"
+        )
+
+
+def _in_order(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Keyword inputs in the order of ``forward``."""
+    forward = model.forward if isinstance(model, torch.nn.Module) else model
+    try:
+        bound = inspect.signature(forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise InvalidOptionError(f"the inputs do not fit {forward!r}: {error}") from None
+    return bound.args, bound.kwargs
 
 
 def _is_large(program: Any) -> bool:
@@ -97,20 +167,26 @@ def _is_large(program: Any) -> bool:
 
 
 def _at_size(
-    program: Any, sample: Sample, expected: tuple[list[Any], dict[str, torch.Tensor]]
+    program: Any,
+    sample: Sample,
+    expected: tuple[list[Any], dict[str, torch.Tensor]],
+    runtime: str,
+    is_example: bool = False,
 ) -> SizeResult:
     """Runs the ONNX model at a size that PyTorch takes."""
     try:
-        if 0 in sample.sizes.values():
+        if 0 in sample.sizes.values() and runtime == ONNXRUNTIME:
             crashed = crash(program, program._inputs(*_copied(sample.args, sample.kwargs)))
             if crashed:
-                return SizeResult(sample.sizes, False, runtime_refuses=crashed)
-        found = _run_program(program, sample.args, sample.kwargs, expected)
+                return SizeResult(sample.sizes, is_example, runtime_refuses=crashed)
+        found = _run_program(program, sample.args, sample.kwargs, expected, runtime)
     except VerificationError:
         raise
     except Exception as error:
-        return SizeResult(sample.sizes, False, runtime_refuses=_first_line(error))
-    return SizeResult(sample.sizes, False, tuple(found))
+        if is_example and isinstance(error, InferenceError):  # no fault of the model
+            raise
+        return SizeResult(sample.sizes, is_example, runtime_refuses=_first_line(error))
+    return SizeResult(sample.sizes, is_example, tuple(found))
 
 
 def verify_against(
@@ -138,56 +214,6 @@ def verify_against(
         VerificationError: The numbers of outputs differ.
     """
     return _compared(program, model, args, kwargs, contextlib.nullcontext)
-
-
-def format_differences(differences: Sequence[OutputDifference]) -> str:
-    """A line per output."""
-    return "\n".join(
-        f"{'ok  ' if d.within else 'FAIL'} {d.name}: max abs {d.max_absolute:.3g}, "
-        f"max rel {d.max_relative:.3g}, PyTorch {d.expected}, ONNX {d.actual}"
-        + (f"; {d.remark}" if d.remark else "")
-        for d in differences
-    )
-
-
-def format_results(results: Sequence[SizeResult]) -> str:
-    """A line per set of sizes; below it a line per output that differs."""
-    lines = []
-    for result in results:
-        lines.append(f"{describe_sizes(result)}: {_verdict(result)}")
-        wrong = [difference for difference in result.differences if not difference.within]
-        lines += ["  " + line for line in format_differences(wrong).splitlines()]
-    return "\n".join(lines)
-
-
-def failure(results: Sequence[SizeResult]) -> VerificationError | None:
-    """What to raise where the ONNX model failed at one of the sizes, else None."""
-    failed = [result for result in results if result.failed]
-    if not failed:
-        return None
-    where = "on the example inputs" if failed[0].is_example else "at sizes other than the example's"
-    return VerificationError(
-        f"the ONNX model answers differently from PyTorch {where}:\n"
-        + "\n".join("  " + line for line in format_results(results).splitlines())
-        + f"\n{ADVICE}{'' if failed[0].is_example else NARROW}"
-    )
-
-
-def describe_sizes(result: SizeResult) -> str:
-    """``n=4, m=6 (example)``."""
-    sizes = ", ".join(f"{name}={size}" for name, size in result.sizes.items())
-    if not result.is_example:
-        return sizes
-    return f"{sizes} (example)" if sizes else "example"
-
-
-def _verdict(result: SizeResult) -> str:
-    if result.torch_refuses:
-        return f"PyTorch refuses: {result.torch_refuses}"
-    if result.runtime_refuses:
-        return f"ONNX Runtime refuses, PyTorch does not: {result.runtime_refuses}"
-    wrong = sum(not difference.within for difference in result.differences)
-    return f"{wrong} of {len(result.differences)} outputs differ" if wrong else "ok"
 
 
 def _compared(
@@ -246,11 +272,13 @@ def _run_program(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     expected: tuple[list[Any], dict[str, torch.Tensor]],
+    runtime: str = ONNXRUNTIME,
 ) -> list[OutputDifference]:
     """Runs the ONNX model and compares what it returns, then what it writes."""
     ours_args, ours_kwargs = _copied(args, kwargs)
+    call = program.call_reference if runtime == REFERENCE else program
     with program.state_kept():
-        actual = program(*ours_args, **ours_kwargs)
+        actual = call(*ours_args, **ours_kwargs)
     names = [str(value.name) for value in program.model.graph.outputs]
     leaves, written = expected
     random = _random_by_position(program.exported_program, len(leaves))

@@ -17,6 +17,7 @@ from onnx_aot.errors import InferenceError, InvalidOptionError
 from onnx_aot.program.arguments import argument_names, graph_inputs
 from onnx_aot.program.checkpoints import read_checkpoint
 from onnx_aot.program.editing import Editable
+from onnx_aot.program.examining import Examinable
 from onnx_aot.program.held import fed_values, new_state
 from onnx_aot.program.origin import Origin
 from onnx_aot.program.serialize import (
@@ -40,11 +41,12 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from onnx_aot.inspection.comparison import Comparison
+    from onnx_aot.inspection.record import ExportRecord
 
 __all__ = ["ONNXProgram"]
 
 
-class ONNXProgram(Editable, Viewable):
+class ONNXProgram(Editable, Examinable, Viewable):
     """An ONNX model with what is needed to save, run and inspect it.
 
     Calling it runs the model in ONNX Runtime with torch tensors.
@@ -75,16 +77,19 @@ class ONNXProgram(Editable, Viewable):
         state: Mapping[str, torch.Tensor] | None = None,
         weights: Mapping[str, torch.Tensor] | None = None,
         origin: Origin | None = None,
+        record: ExportRecord | None = None,
     ) -> None:
         """``forward`` is the signature of the model, by which calls get their defaults.
 
         ``state`` and ``weights`` are the first values of the attributes; state is copied.
-        ``origin`` is how the model was made, where it was exported in this process.
+        ``origin`` is how the model was made, where it was exported in this process; ``record`` is
+        what ``report`` is made of.
         """
         self.model = model
         self.exported_program = exported_program
         self._forward = forward
         self._origin = origin
+        self._record = record
         inputs = {value.name for value in model.graph.inputs}
         self.weights = {name: t for name, t in (weights or {}).items() if name in inputs}
         self._first_state = _copies(state or {})

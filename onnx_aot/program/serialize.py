@@ -104,10 +104,7 @@ def save_model(
             external_data in (None, "auto") and total > EXTERNAL_THRESHOLD and not to_file_object
         )
         if not external and total > PROTOBUF_LIMIT:
-            raise SaveError(
-                f"the weights take {total / 1e9:.2f} GB; one ONNX file holds at most 2 GB. Save to "
-                'a path with external_data=True or "auto"'
-            )
+            raise _too_large("the weights take", total)
         try:
             with Progress("saving", total) as progress:
                 if to_file_object:
@@ -198,6 +195,12 @@ def is_weight(value: ir.Value) -> bool:
     return kind in ("PARAMETER", "BUFFER")
 
 
+def _too_large(what: str, size: int) -> SaveError:
+    found = f"{what} {size / 1e9:.2f} GB; one ONNX file holds at most 2 GB"
+    cure = 'save to a path with external_data=True or "auto"'
+    return SaveError(f"{found}; {cure}", cause=found, cure=cure)
+
+
 def _refuse_missing_values(initializers: Iterable[ir.Value]) -> None:
     initializers = list(initializers)
     every = (*initializers, *sources_of(initializers))
@@ -205,8 +208,12 @@ def _refuse_missing_values(initializers: Iterable[ir.Value]) -> None:
     if missing:
         shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise SaveError(
-            f"{len(missing)} weights have no values yet: {shown}. Call apply_weights(state_dict "
-            "or path) first, or save with include_initializers=False"
+            f"{len(missing)} weights have no values yet: {shown}. Call program.apply_weights("
+            "state_dict or path) first, or save with include_initializers=False",
+            cause=f"{len(missing)} weights have no values, because they were made or loaded in "
+            f"enable_fake_mode or on the device meta: {shown}",
+            cure="export without f, call program.apply_weights(state_dict or path), then "
+            "program.save(f); or export_params=False for a file without weights",
         )
 
 
@@ -299,10 +306,7 @@ def _write_single(
     graph = proto.graph.SerializeToString()
     proto.ClearField("graph")
     if limit is not None and length + len(graph) > limit:
-        raise SaveError(
-            f"the model takes {(length + len(graph)) / 1e9:.2f} GB; one ONNX file holds at most "
-            '2 GB. Save to a path with external_data=True or "auto"'
-        )
+        raise _too_large("the model takes", length + len(graph))
     file.write(proto.SerializeToString())
     file.write(_field(_GRAPH_TAG, len(graph) + length))
     file.write(graph)

@@ -19,8 +19,10 @@ class NoCandidateError(TranslationError):
     """Every translation of an operator declined a call."""
 
 
-def first_that_fits(op: Builder, plans: Sequence[Plan], call: Callable[[Plan], Any]) -> Any:
-    """What the first translation that takes a call returns.
+def first_that_fits(
+    op: Builder, plans: Sequence[Plan], call: Callable[[Plan], Any]
+) -> tuple[Any, Plan]:
+    """What the first translation that takes a call returns, and which it was.
 
     One gives way to the next when it returns ``NotImplemented``, when its annotations exclude the
     types of the arguments, and when it raises a ``ConversionError``, such as that the opset lacks
@@ -37,7 +39,7 @@ def first_that_fits(op: Builder, plans: Sequence[Plan], call: Callable[[Plan], A
         ConversionError: What one of the user's raised.
     """
     if len(plans) == 1 and not plans[0].translation.may_decline:
-        return call(plans[0])
+        return call(plans[0]), plans[0]
     refusals = []
     failed: ConversionError | None = None
     for plan in plans:
@@ -48,7 +50,7 @@ def first_that_fits(op: Builder, plans: Sequence[Plan], call: Callable[[Plan], A
                 returned = call(plan)
                 if returned is NotImplemented:
                     raise DeclinedError("returned NotImplemented")
-                return returned
+                return returned, plan
         except DeclinedError as declined:
             refusals.append(f"{_name(plan)}: {declined}")
         except ConversionError as error:

@@ -9,7 +9,7 @@ import torch.fx
 
 from onnx_aot.errors import MissingInOpset, OpsetError
 from onnx_aot.ops.builder import Builder
-from onnx_aot.provenance import location, target_name
+from onnx_aot.provenance import location, place, target_name
 
 __all__ = ["MissingForms"]
 
@@ -83,4 +83,5 @@ def _entry(missing: MissingInOpset, nodes: list[torch.fx.Node]) -> MissingInOpse
         missing.since,
         tuple(targets.most_common()),
         tuple(lines),
+        tuple(found for node in nodes if (found := place(node)) is not None),
     )

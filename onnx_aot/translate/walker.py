@@ -33,7 +33,7 @@ from onnx_aot.ops.registry import (
 )
 from onnx_aot.ops.subgraphs import subgraphs
 from onnx_aot.ops.unsupported import emit_unsupported
-from onnx_aot.provenance import location, target_name
+from onnx_aot.provenance import location, place, target_name
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
 from onnx_aot.translate.bodies import Bodies, nodes_and_bodies
 from onnx_aot.translate.candidates import NoCandidateError, first_that_fits
@@ -66,6 +66,7 @@ class Statistics:
     """How each operator of the captured graph was translated, counted by target."""
 
     direct: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    custom: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     decomposed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     unsupported: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
@@ -293,13 +294,13 @@ class Walker:
             self.op.recorded = tuple(map(_recorded, node.args))
             call = self._call_complex if complex_ else self._call
             try:
-                result = first_that_fits(
+                result, plan = first_that_fits(
                     self.op, plans, lambda plan: call(plan, node, node.args, node.kwargs)
                 )
             except NoCandidateError as error:
                 refused = error
             else:
-                self.statistics.direct[target_name(node.target)] += 1
+                self._count(plan, target_name(node.target))
                 return result
         pieces = self._decomposer.expand(node)
         if pieces is None and refused is not None:
@@ -307,6 +308,11 @@ class Walker:
         assert pieces is not None, f"check_supported let {node.target} pass"
         self.statistics.decomposed[target_name(node.target)] += 1
         return self._emit_pieces(node, pieces)
+
+    def _count(self, plan: Plan, target: str) -> None:
+        statistics = self.statistics
+        counter = statistics.custom if plan.translation.may_decline else statistics.direct
+        counter[target] += 1
 
     def _emit_custom_write(self, node: torch.fx.Node) -> list[Any]:
         """A custom operator that writes: its translation returns the new values as results."""
@@ -318,10 +324,10 @@ class Walker:
         if node in self._kept:
             returned = self._emit_kept(call.target, call.args, call.kwargs, self.op.result)
         else:
-            self.statistics.direct[str(call.target)] += 1
-            returned = first_that_fits(
+            returned, plan = first_that_fits(
                 self.op, plans, lambda plan: self._call(plan, node, call.args, call.kwargs)
             )
+            self._count(plan, str(call.target))
         refuse_other_results(returned, self.op.result, call.target)
         given = [returned] if len(wanted) == 1 else returned
         results: list[Any] = [None] * len(recorded)
@@ -514,6 +520,7 @@ def _unsupported(target: Any, nodes: Sequence[torch.fx.Node]) -> UnsupportedOper
         reason=_reason(target, nodes[0]),
         parameters=parameters(target) if is_operator else (),
         stub=stub(target) if is_operator else "",
+        places=tuple(found for node in nodes if (found := place(node)) is not None),
     )
 
 
@@ -556,5 +563,9 @@ def _located(error: Exception, node: torch.fx.Node) -> OnnxExporterError:
     if where is not None:
         lines.append(f"  at      {where}")
     wrapped = type(error)("\n".join(lines)) if isinstance(error, ConversionError) else error
+    if wrapped is not error:
+        found = place(node)
+        wrapped.cause, wrapped.places = str(error), () if found is None else (found,)
+        wrapped.__cause__ = error.__cause__
     wrapped.node = node  # type: ignore[attr-defined]
     return wrapped

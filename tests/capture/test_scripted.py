@@ -15,7 +15,7 @@ import torch
 import onnx_aot
 import onnx_aot.errors
 from onnx_aot.inspection.differences import compare_outputs
-from onnx_aot.inspection.verify import format_differences
+from onnx_aot.inspection.verification import format_differences
 from onnx_aot.torch_compat import pytree
 from tests.capture.scripted import aliases, refused
 from tests.capture.scripted import functions as f

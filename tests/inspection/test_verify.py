@@ -13,7 +13,8 @@ from torch import Tensor, nn
 import onnx_aot
 from onnx_aot.errors import OnnxExporterWarning, VerificationError
 from onnx_aot.inspection.differences import compare_outputs
-from onnx_aot.inspection.verify import format_results, verify_against, verify_sizes
+from onnx_aot.inspection.verification import format_results
+from onnx_aot.inspection.verify import verify_against, verify_sizes
 
 aten = torch.ops.aten
 X = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])
@@ -54,7 +55,13 @@ def test_a_translation_that_is_wrong_at_another_size() -> None:
         "    FAIL relu: max abs 1.5, max rel 0.5, PyTorch float32[1, 3], ONNX float32[1, 3]; "
         "2 of 3 elements differ, most at [0, 2]: PyTorch 3, ONNX 1.5"
     )
-    assert "torch.export.Dim(name, min=..., max=...)" in lines[-1]
+    assert lines[5:8] == [
+        "      elements by difference, in multiples of (0.0001 + 0.001 * abs(PyTorch)):",
+        "        equal      1 ####################",
+        "        up to 1000 2 !!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!",
+    ]
+    assert "torch.export.Dim(name, min=..., max=...)" in lines[-2]
+    assert lines[-1] == "Nothing was saved."
 
 
 def test_sizes_that_the_runtime_refuses(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 import onnx_aot
-from onnx_aot.inspection.verify import format_differences, verify_against
+from onnx_aot.inspection.verification import format_differences
+from onnx_aot.inspection.verify import verify_against
 from tests.ops.rows import T
 
 FIXED = r"inputs\[0\], axis 0 \('n'\): fixed at 4\n.*\n *at .*every_size"

@@ -21,7 +21,8 @@ import onnx_aot
 from benchmarks.models import MODELS
 from benchmarks.models.case import ModelCase
 from onnx_aot.dtypes import TOLERANCES, Tolerance
-from onnx_aot.inspection.verify import format_differences, verify_against
+from onnx_aot.inspection.verification import format_differences
+from onnx_aot.inspection.verify import verify_against
 
 DEFAULT_OPSET = 20
 # The others, with the IR version of the first release of ONNX that had them.

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 import onnx_aot
 from onnx_aot.inspection.differences import compare_outputs
-from onnx_aot.inspection.verify import format_differences
+from onnx_aot.inspection.verification import format_differences
 from onnx_aot.ops.limits import MAX_OPSET
 
 __all__ = [

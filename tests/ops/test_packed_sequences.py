@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 import onnx_aot
 from onnx_aot.inspection.differences import compare_outputs
-from onnx_aot.inspection.verify import format_differences
+from onnx_aot.inspection.verification import format_differences
 from onnx_aot.packed_operators import PACK, PAD
 from tests.ops.rows import Row, parametrize
 

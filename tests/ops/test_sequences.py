@@ -9,7 +9,7 @@ import torch
 import onnx_aot
 from onnx_aot import scripted_operators as so
 from onnx_aot.inspection.differences import compare_outputs
-from onnx_aot.inspection.verify import format_differences
+from onnx_aot.inspection.verification import format_differences
 from tests.capture.scripted import sequences as f
 from tests.ops.rows import Row, parametrize
 

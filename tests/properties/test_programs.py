@@ -15,7 +15,7 @@ from torch.export.graph_signature import OutputKind
 import onnx_aot
 from onnx_aot.errors import CaptureError, DynamicShapeError, FunctionalizationError
 from onnx_aot.inspection.differences import compare_outputs
-from onnx_aot.inspection.verify import format_differences
+from onnx_aot.inspection.verification import format_differences
 from onnx_aot.torch_compat import condition_holds, size_conditions
 from tests.properties.captured import Eager, captured_differs
 from tests.properties.generate import generate

@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
 from onnx_aot.inspection.differences import compare_outputs
-from onnx_aot.inspection.verify import format_differences
+from onnx_aot.inspection.verification import format_differences
 from onnx_aot.targets import legalize, unsupported_nodes
 
 TARGET = "onnxruntime"

@@ -1,0 +1,115 @@
+"""Why an export failed, in parts: the cause, where in the user's code, and the cure."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from onnx_aot.errors import (
+    CaptureError,
+    ConversionError,
+    DynamicShapeError,
+    InvalidOptionError,
+    OnnxExporterError,
+    OpsetError,
+    Place,
+    TranslationError,
+    UnsupportedOperatorError,
+)
+
+__all__ = ["Failure", "FailureDetail", "failure_of"]
+
+# Where an error does not say better.
+CURES: tuple[tuple[type[BaseException], str], ...] = (
+    (InvalidOptionError, "call export as the message says"),
+    (CaptureError, "see docs/troubleshooting.md"),
+    (DynamicShapeError, "see docs/dynamic-shapes.md"),
+    (
+        TranslationError,
+        "correct the translation if it is yours; else give the operator one of your own, "
+        "custom_translation_table={operator: function}, and report this as a bug of onnx_aot",
+    ),
+    (ConversionError, "do as the message says, or see docs/troubleshooting.md"),
+    (OnnxExporterError, "do as the message says"),
+    (KeyboardInterrupt, "it was interrupted; export again"),
+    (MemoryError, "see docs/large-models.md: enable_fake_mode needs no memory for weights"),
+)
+BUG = "this may be a bug of onnx_aot: report it with this file"
+
+
+@dataclasses.dataclass(frozen=True)
+class FailureDetail:
+    """One of several things that an export failed by.
+
+    Attributes:
+        what: The operator, with how often it occurs.
+        places: Every line of the user's code that it comes from.
+        reason: What is missing.
+        stub: Code to begin with, or an empty string.
+    """
+
+    what: str
+    places: tuple[Place, ...] = ()
+    reason: str = ""
+    stub: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """Why an export failed.
+
+    Attributes:
+        error: Name of the exception's class.
+        stage: The stage that it ended, or an empty string.
+        cause: What was found, in a few sentences.
+        places: Where in the user's code, the line that matters most first.
+        cure: What to do.
+        message: The whole message.
+        details: Entries where there are several things at once.
+        traceback: Python's traceback.
+    """
+
+    error: str
+    stage: str
+    cause: str
+    places: tuple[Place, ...]
+    cure: str
+    message: str
+    details: tuple[FailureDetail, ...]
+    traceback: str
+
+
+def failure_of(error: BaseException, stage: str, traceback: str) -> Failure:
+    """Takes an exception apart."""
+    name, message = type(error).__name__, str(error)
+    ours = error if isinstance(error, OnnxExporterError) else OnnxExporterError()
+    cause, places, cure = ours.cause, ours.places, ours.cure
+    first = message.strip().partition("\n\n")[0]
+    cause = cause or "\n".join(first.splitlines()[:4]) or name
+    if not isinstance(error, OnnxExporterError):
+        cause = f"{name}: {cause}"
+    cure = cure or next((text for kind, text in CURES if isinstance(error, kind)), BUG)
+    return Failure(name, stage, cause, places, cure, message, _details(error), traceback)
+
+
+def _details(error: BaseException) -> tuple[FailureDetail, ...]:
+    if isinstance(error, UnsupportedOperatorError):
+        return tuple(
+            FailureDetail(
+                f"{operator.target} ({operator.count}x)",
+                operator.places,
+                operator.reason or "has neither a translation nor a decomposition",
+                operator.stub,
+            )
+            for operator in error.operators
+        )
+    if isinstance(error, OpsetError):
+        return tuple(
+            FailureDetail(
+                ", ".join(f"{target} ({count}x)" for target, count in entry.targets)
+                or entry.operator,
+                entry.places,
+                entry.problem,
+            )
+            for entry in error.missing
+        )
+    return ()

@@ -1,0 +1,171 @@
+"""What came of running an exported model beside PyTorch, as a result and as text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from onnx_aot.errors import Place, VerificationError
+from onnx_aot.inspection.differences import OutputDifference, SizeResult
+
+__all__ = [
+    "Blame",
+    "Verification",
+    "as_json",
+    "describe_sizes",
+    "failure",
+    "format_differences",
+    "format_results",
+]
+
+NAMES = {"onnxruntime": "ONNX Runtime", "reference": "ONNX's reference implementation"}
+
+COMPARE = "export without verify=True, and program.compare() shows the first value that differs"
+NARROW = (
+    "if the model is not meant for a size that failed, leave it out with "
+    "torch.export.Dim(name, min=..., max=...)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """A model compared with PyTorch at one or several sizes.
+
+    Printed, it has a line per set of sizes, and for each output that differs by how much, where,
+    and how many elements are how far off.
+
+    Attributes:
+        results: Per set of sizes, the example's first.
+        runtime: What ran the model: ``"onnxruntime"`` or ``"reference"``.
+    """
+
+    results: tuple[SizeResult, ...]
+    runtime: str = "onnxruntime"
+
+    @property
+    def ok(self) -> bool:
+        """Whether every output agrees at every size that PyTorch takes.
+
+        That the runtime refuses empty inputs is no failure.
+        """
+        return not any(result.failed for result in self.results)
+
+    def __str__(self) -> str:
+        verdict = "agrees with" if self.ok else "differs from"
+        head = f"the ONNX model {verdict} PyTorch (in {NAMES[self.runtime]})"
+        return f"{head}:\n{_indented(format_results(self.results, self.runtime))}"
+
+    def to_json(self) -> str:
+        """The same for programs: ``ok``, ``runtime``, and ``results`` with all their fields.
+
+        Numbers that are not finite are the strings ``"inf"`` and ``"nan"``.
+        """
+        results = [as_json(result) for result in self.results]
+        return json.dumps({"ok": self.ok, "runtime": self.runtime, "results": results}, indent=2)
+
+
+def as_json(value: Any) -> Any:
+    """A result as what JSON has: dicts, lists, texts, finite numbers."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {field.name: as_json(getattr(value, field.name)) for field in fields}
+    if isinstance(value, dict):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(item) for item in value]
+    if isinstance(value, float) and (value - value) != 0:
+        return str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def format_differences(differences: Sequence[OutputDifference]) -> str:
+    """A line per output."""
+    return "\n".join(
+        f"{'ok  ' if d.within else 'FAIL'} {d.name}: max abs {d.max_absolute:.3g}, "
+        f"max rel {d.max_relative:.3g}, PyTorch {d.expected}, ONNX {d.actual}"
+        + (f"; {d.remark}" if d.remark else "")
+        for d in differences
+    )
+
+
+def format_results(results: Sequence[SizeResult], runtime: str = "onnxruntime") -> str:
+    """A line per set of sizes, and per output that differs; the first one has its histogram."""
+    lines, shown = [], False
+    for result in results:
+        lines.append(f"{describe_sizes(result)}: {_verdict(result, runtime)}")
+        for difference in result.differences:
+            if not difference.within:
+                lines.append("  " + format_differences([difference]))
+                if not shown:
+                    lines += ["    " + line for line in difference.bars.splitlines()]
+                shown = True
+    return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Blame:
+    """What makes a model answer differently.
+
+    Attributes:
+        cause: In a sentence.
+        places: The user's lines that it concerns.
+        cure: What to do.
+    """
+
+    cause: str
+    places: tuple[Place, ...]
+    cure: str
+
+
+def failure(results: Sequence[SizeResult], blame: Blame | None = None) -> VerificationError:
+    """What to raise where the ONNX model failed at one of the sizes.
+
+    Args:
+        results: At least one of them failed.
+        blame: What is to blame, if that is known.
+    """
+    failed = next(result for result in results if result.failed)
+    where = "on the example inputs" if failed.is_example else "at sizes other than the example's"
+    what = f"the ONNX model answers differently from PyTorch {where}"
+    cures = [COMPARE if blame is None else blame.cure, *([] if failed.is_example else [NARROW])]
+    lines = [f"{what}:", _indented(format_results(results))]
+    if blame is not None:
+        lines.append(f"cause: {blame.cause}")
+        lines += [f"  at {place}" for place in blame.places[:3]]
+    lines.append(f"cure: {'; or '.join(cures)}")
+    return VerificationError(
+        "\n".join([*lines, "Nothing was saved."]),
+        cause=blame.cause if blame is not None else f"{what}: {_summary(failed)}",
+        places=() if blame is None else blame.places,
+        cure="; or ".join(cures),
+    )
+
+
+def _summary(result: SizeResult) -> str:
+    """Its first difference in a line."""
+    wrong = next((d for d in result.differences if not d.within), None)
+    what = _verdict(result, "onnxruntime") if wrong is None else f"{wrong.name}: {wrong.remark}"
+    return f"{describe_sizes(result)}: {what}"
+
+
+def describe_sizes(result: SizeResult) -> str:
+    """``n=4, m=6 (example)``."""
+    sizes = ", ".join(f"{name}={size}" for name, size in result.sizes.items())
+    if not result.is_example:
+        return sizes
+    return f"{sizes} (example)" if sizes else "example"
+
+
+def _verdict(result: SizeResult, runtime: str) -> str:
+    if result.torch_refuses:
+        return f"PyTorch refuses: {result.torch_refuses}"
+    if result.runtime_refuses:
+        return f"{NAMES[runtime]} refuses, PyTorch does not: {result.runtime_refuses}"
+    wrong = sum(not difference.within for difference in result.differences)
+    return f"{wrong} of {len(result.differences)} outputs differ" if wrong else "ok"
+
+
+def _indented(text: str) -> str:
+    return "\n".join("  " + line for line in text.splitlines())

@@ -1,0 +1,85 @@
+"""What is found out about a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.program.arguments import example_arguments
+
+if TYPE_CHECKING:
+    from onnx_aot.inspection.record import ExportRecord
+    from onnx_aot.inspection.report import ExportReport
+    from onnx_aot.inspection.verification import Verification
+
+__all__ = ["Examinable"]
+
+
+class Examinable:
+    """The part of ``ONNXProgram`` that says what was done, and whether it is right."""
+
+    exported_program: torch.export.ExportedProgram | None
+    _record: ExportRecord | None
+
+    @property
+    def report(self) -> ExportReport | None:
+        """What the export did; None of a program that was loaded from a file.
+
+        It is made anew each time: what it says about the model is as the model is now.
+        """
+        if self._record is None:
+            return None
+        from onnx_aot.inspection.report import build_report
+
+        return build_report(self._record, self)
+
+    def verify(
+        self,
+        model: Any = None,
+        args: tuple[Any, ...] | torch.Tensor | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        sizes: bool = True,
+        runtime: Literal["onnxruntime", "reference"] = "onnxruntime",
+    ) -> Verification:
+        """Runs the model beside PyTorch, and compares outputs and what is written to state.
+
+        Args:
+            model: The module or function that was exported, whose buffers are as before
+                afterwards; None: the captured program.
+            args: Inputs; None: the example inputs of the capture.
+            kwargs: Keyword inputs.
+            sizes: Whether up to five other sizes of the dynamic dimensions are tried too.
+            runtime: ``"onnxruntime"``, or ``"reference"`` for ONNX's reference implementation,
+                which is slow and written in Python.
+
+        Returns:
+            ``ok``, and per set of sizes each output with its difference; printed, it is a table.
+
+        Raises:
+            InvalidOptionError: There is neither a model nor a captured program, or no inputs; the
+                inputs do not fit; the runtime is unknown, or lacks operators.
+            InferenceError: The inputs do not fit the ONNX model.
+            Exception: Whatever PyTorch raises on the inputs.
+        """
+        from onnx_aot.inspection.verify import verify_program
+
+        captured = self.exported_program
+        if captured is None and (model is None or args is None):
+            raise InvalidOptionError(
+                "a program that was loaded from a file has neither the model nor example inputs; "
+                "give both: program.verify(model, args)"
+            )
+        if args is None and kwargs is None and captured is not None:
+            args, kwargs = example_arguments(captured)
+        return verify_program(
+            self,
+            captured if model is None else model,
+            () if args is None else args,
+            kwargs,
+            sizes=sizes,
+            runtime=runtime,
+        )

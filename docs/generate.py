@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from benchmarks import results
 from benchmarks.models.torchvision_cpu import load_torchvision
 from docs.conformance_page import conformance, dtypes_of_operators, summary
+from docs.failures_page import failures
 from docs.troubleshooting_page import troubleshooting
 from onnx_aot.ops import registry
 from onnx_aot.ops.catalogue import Entry, entries, operator_name
@@ -110,6 +111,7 @@ PAGES = {
     "benchmarks.md": results.page,
     "operators.md": operators,
     "conformance.md": conformance,
+    "failures.md": failures,
     "troubleshooting.md": troubleshooting,
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from onnx_aot.errors import Place
 from onnx_aot.inspection.failures import Failure
-from onnx_aot.inspection.report import ExportReport
+from onnx_aot.inspection.report import DYNAMIC, ExportReport
 from onnx_aot.inspection.verification import describe_sizes
 
 __all__ = ["FIRST_SCREEN", "render"]
@@ -157,9 +157,9 @@ def _success(report: ExportReport) -> str:
             f"model     opset {found.opsets.get('')}, {found.nodes:,} nodes, {found.weights:,} "
             f"tensors with {found.elements:,} elements ({megabytes(found.bytes)})"
         )
-    names = ", ".join(report.dimensions) or "none"
+    names = [row.delivered for row in report.delivered if row.what == DYNAMIC]
     seconds = sum(stage.seconds for stage in report.stages)
-    lines.append(f"dynamic   {names}")
+    lines += [f"dynamic   {text}" for text in names]
     lines.append(f"captured  with {report.strategy}; everything took {seconds:.2f} s")
     if report.verification is not None:
         verdict = "agrees" if report.verification.ok else "differs"

@@ -35,6 +35,9 @@ SCHEMA = 1
 """Version of what ``to_json`` writes: a field that goes away or changes its meaning raises it."""
 
 PACKAGES = ("onnx-aot", "torch", "onnx", "onnx_ir", "onnxscript", "onnxruntime")
+DYNAMIC = "dynamic dimensions"
+"""What an entry of ``delivered`` is about."""
+
 LARGEST = 5
 HASHED = 256 * 10**6
 """Bytes of weights up to which the report has the model's hash."""
@@ -312,7 +315,7 @@ def _delivered(record: ExportRecord, program: Any) -> tuple[Delivery, ...]:
             str(program.model.opset_imports.get("")),
         ),
         Delivery(
-            "dynamic dimensions",
+            DYNAMIC,
             "none" if shapes is None else _short(shapes),
             ", ".join(dynamic) or "none",
         ),

@@ -100,4 +100,16 @@ def test_a_failed_export_exits_with_1(folder: Path) -> None:
     assert done.returncode == 1
     assert "onnx-aot: the model could not be captured" in done.stderr
     assert "Traceback" not in done.stderr
-    assert list(folder.glob("onnx_export_*_pt_export.md"))
+    (path,) = folder.glob("onnx_export_*_pt_export.md")
+    assert done.stderr.endswith(f"\nThe report is in ./{path.name}\n")
+    for said in ("return x + 1 if x.sum() > 0 else x", "torch.where(condition, a, b)"):
+        assert said in done.stderr
+        assert said in path.read_text(encoding="utf-8")
+
+
+def test_a_report_that_is_printed_is_in_no_file(folder: Path) -> None:
+    done = run(folder, "report", "my_models:branches", "--input", "x:float32[n]")
+    assert done.returncode == 1
+    assert done.stdout.startswith("# ONNX export of my_models.Branches: failed\n")
+    assert "cause  CaptureError: the model needs values of its data" in done.stdout
+    assert "The report is in" not in done.stderr

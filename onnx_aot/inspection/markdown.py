@@ -95,8 +95,8 @@ def _coded(entries: Mapping[str, str]) -> dict[str, str]:
 
 
 def megabytes(size: int) -> str:
-    """``-1.5 MB``."""
-    return f"{size / 1e6:,.1f} MB"
+    """``-1.5 MB``; of less than a tenth in kB."""
+    return f"{size / 1e6:,.1f} MB" if abs(size) >= 1e5 else f"{size / 1e3:,.1f} kB"
 
 
 # --- the first screen ----------------------------------------------------------------------------

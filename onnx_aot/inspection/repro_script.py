@@ -263,14 +263,16 @@ def _model(source: Any, training: bool, imports: dict[str, None]) -> Sequence[st
     mode = "train" if training else "eval"
     if isinstance(source, str):
         return [f"model = {source}.{mode}()"]
+    how = "write here how the model is made"
+    is_module = inspect.isclass(source) and issubclass(source, torch.nn.Module)
+    if not inspect.isfunction(source) and (not is_module or issubclass(source, NOT_MADE_ANEW)):
+        return [f"raise SystemExit({f'{how}; it is an object of {source.__qualname__}'!r})"]
     try:
         name = _imported(source, imports)
     except _UnknownError as error:
-        return [f"raise SystemExit({f'write here how the model is made: it is {error}'!r})"]
+        return [f"raise SystemExit({f'{how}: it is {error}'!r})"]
     if inspect.isfunction(source):
         return [f"model = {name}"]
-    if not issubclass(source, torch.nn.Module) or issubclass(source, NOT_MADE_ANEW):
-        return [f"raise SystemExit({f'write here how the model is made: it is a {name}'!r})"]
     signature = inspect.signature(source)
     required = [
         parameter
@@ -279,6 +281,6 @@ def _model(source: Any, training: bool, imports: dict[str, None]) -> Sequence[st
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     if required or source.__module__.startswith("torch."):  # containers need no arguments
-        text = f"write here how the model is made: {name}{signature}"
+        text = f"{how}: {name}{signature}"
         return [f"raise SystemExit({text!r})", f"model = {name}(...).{mode}()"]
     return [f"model = {name}().{mode}()"]

@@ -256,6 +256,7 @@ def test_a_model_that_cannot_be_made_is_to_be_filled_in() -> None:
     for model, says in (
         (Local(), f"it is {Local.__qualname__}, defined at {__file__}:"),
         (nn.Sequential(nn.ReLU()), "write here how the model is made: Sequential(*args"),
+        (torch.export.export(Local(), (X,)), "it is an object of ExportedProgram"),
         (NeedsSize(3), "NeedsSize(size: 'int', bias: 'bool' = True)"),
     ):
         report = onnx_aot.export(model, (X,)).report

@@ -20,6 +20,9 @@ __all__ = [
     "format_results",
 ]
 
+SCHEMA = 1
+"""Version of what ``to_json`` writes."""
+
 NAMES = {"onnxruntime": "ONNX Runtime", "reference": "ONNX's reference implementation"}
 
 COMPARE = "export without verify=True, and program.compare() shows the first value that differs"
@@ -60,10 +63,11 @@ class Verification:
     def to_json(self) -> str:
         """The same for programs: ``ok``, ``runtime``, and ``results`` with all their fields.
 
-        Numbers that are not finite are the strings ``"inf"`` and ``"nan"``.
+        ``schema`` is the version of their meaning. Numbers that are not finite are the strings
+        ``"inf"`` and ``"nan"``.
         """
-        results = [as_json(result) for result in self.results]
-        return json.dumps({"ok": self.ok, "runtime": self.runtime, "results": results}, indent=2)
+        head = {"schema": SCHEMA, "ok": self.ok, "runtime": self.runtime}
+        return json.dumps({**head, "results": as_json(self.results)}, indent=2)
 
 
 def as_json(value: Any) -> Any:

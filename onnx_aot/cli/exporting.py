@@ -12,9 +12,17 @@ from typing import Annotated, Any
 
 import typer
 
-from onnx_aot.cli.console import AsJson, errors_as_messages, plain, print_json, stage_names
+from onnx_aot.cli.console import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    AsJson,
+    errors_as_messages,
+    plain,
+    print_json,
+    stage_names,
+)
 from onnx_aot.cli.factory import Factory, Inputs, Opset, build_subject
-from onnx_aot.errors import OnnxExporterError
+from onnx_aot.errors import InvalidOptionError, OnnxExporterError
 
 __all__ = ["export", "report"]
 
@@ -151,6 +159,7 @@ def report(
     with errors_as_messages(), contextlib.ExitStack() as kept:
         subject = build_subject(factory, inputs)
         into = folder or kept.enter_context(tempfile.TemporaryDirectory())
+        code = 0
         before = set(_reports(into))
         try:
             with stage_names():
@@ -165,12 +174,13 @@ def report(
                     artifacts_dir=into,
                 )
         except OnnxExporterError as error:
-            if folder is None:  # where the message ends by saying that the report is
-                error.args = (str(error).rpartition("\n")[0], *error.args[1:])
-            raise
-        finally:
-            for path in sorted(set(_reports(into)) - before):
-                typer.echo(path if folder else plain(Path(path).read_text(encoding="utf-8")))
+            if set(_reports(into)) == before:  # refused before it began
+                raise
+            code = EXIT_USAGE if isinstance(error, InvalidOptionError) else EXIT_FAILED
+        for path in sorted(set(_reports(into)) - before):  # which says why it failed
+            typer.echo(path if folder else plain(Path(path).read_text(encoding="utf-8")))
+    if code:
+        raise typer.Exit(code)
 
 
 def _reports(folder: str) -> list[str]:

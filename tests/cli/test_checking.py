@@ -1,0 +1,121 @@
+"""``onnx-aot verify``, ``compare``, ``view`` and ``report``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import onnx_aot
+from tests.cli.conftest import call
+
+INPUT = ("--input", "ids:int64[batch,seq]=0..99")
+CHANGED = """
+import torch
+from my_models import encoder
+
+
+def changed():
+    model = encoder()
+    with torch.no_grad():
+        model.embedding.weight[7] += 1
+    return model
+"""
+
+
+@pytest.fixture
+def model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A saved model of ``my_models:encoder``, in the working directory, beside a changed one."""
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    for name in ("my_models", "changed_models"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (folder / "changed_models.py").write_text(CHANGED, encoding="utf-8")
+    done = call("export", "my_models:encoder", *INPUT, "-o", "m.onnx")
+    assert done.exit_code == 0, done.output
+    return folder / "m.onnx"
+
+
+def test_verify(model: Path) -> None:
+    right = call("verify", "m.onnx", "--against", "my_models:encoder", *INPUT)
+    assert right.exit_code == 0, right.output
+    assert right.stdout.isascii()
+    wrong = call(
+        "verify", "m.onnx", "--against", "changed_models:changed",
+        "--input", "ids:int64[batch,seq]=7..7", "--json",
+    )  # fmt: skip
+    assert wrong.exit_code == 1
+    assert json.loads(wrong.stdout)["ok"] is False
+
+
+def test_verify_with_the_reference_at_the_example_only(model: Path) -> None:
+    done = call(
+        "verify", "m.onnx", "--against", "my_models:encoder", *INPUT,
+        "--runtime", "reference", "--no-sizes", "--json",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert len(json.loads(done.stdout)["results"]) == 1
+
+
+def test_compare_and_isolate(model: Path) -> None:
+    right = call("compare", "m.onnx", "--against", "my_models:encoder", *INPUT)
+    assert right.exit_code == 0, right.output
+    wrong = call(
+        "compare", "m.onnx", "--against", "changed_models:changed",
+        "--input", "ids:int64[batch,seq]=7..7", "--isolate", "alone",
+    )  # fmt: skip
+    assert wrong.exit_code == 1, wrong.output
+    assert "embedding" in wrong.stdout
+    script = model.parent / "alone" / "reproduce.py"
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert "max" in ran.stdout + ran.stderr
+
+
+def test_a_factory_that_is_not_there(model: Path) -> None:
+    for command in ("verify", "compare"):
+        done = call(command, "m.onnx", "--against", "my_models:decoder")
+        assert done.exit_code == 2
+        assert "has no 'decoder'" in done.stderr
+
+
+def test_view(model: Path) -> None:
+    done = call("view", "m.onnx", "-o", "graph.html")
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "saved to graph.html\n"
+    assert "<html" in (model.parent / "graph.html").read_text(encoding="utf-8")
+
+
+def test_report_of_an_export(model: Path) -> None:
+    done = call("report", "my_models:encoder", *INPUT)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("# ONNX export of my_models.Encoder: succeeded")
+    assert not list(model.parent.glob("*.md"))
+    as_file = call("report", "my_models:encoder", *INPUT, "-o", "reports")
+    (written,) = (model.parent / "reports").iterdir()
+    assert as_file.stdout.strip() == str(Path("reports") / written.name)
+
+
+def test_report_of_a_failure(model: Path) -> None:
+    done = call("report", "my_models:branches", "--input", "x:float32[3]")
+    assert done.exit_code == 1
+    first = done.stdout.splitlines()[:12]
+    assert first[0] == "# ONNX export of my_models.Branches: failed"
+    assert any("torch.where" in line for line in first)
+    refused = call("report", "my_models:encoder", *INPUT, "--opset", "3")
+    assert refused.exit_code == 2
+    assert "17 to 25" in refused.stderr
+
+
+def test_export_as_json(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = call("export", "my_models:encoder", *INPUT, "-o", "again.onnx", "--json")
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["saved"] == "again.onnx"
+    program = onnx_aot.ONNXProgram.load("again.onnx")
+    ids = torch.randint(0, 99, (3, 4))
+    assert program(ids)[0].shape == (3, 4, 8)

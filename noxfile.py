@@ -90,6 +90,17 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def zoo(session: nox.Session) -> None:
+    """Export and compare some three hundred architectures; writes results and docs/models.md.
+
+    Takes an hour. Arguments go to ``python -m benchmarks.zoo``: ``--group timm``, ``--jobs 4``.
+    """
+    _install(session, "dev", "bench")
+    session.run("python", "-m", "benchmarks.zoo", *session.posargs)
+    session.run("python", "-m", "docs.generate")
+
+
+@nox.session
 def properties(session: nox.Session) -> None:
     """Ten times as many random programs as the tests run, from a random seed.
 

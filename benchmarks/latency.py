@@ -46,10 +46,10 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
         del model, made
         seconds, itself, runs = {}, {}, {}
         for label, threads in THREADS.items():
-            samples = _samples(paths, feeds, threads, 0.3 if settings.quick else SPEND)
-            seconds[label] = {way: median(samples[way, 0] + samples[way, 1]) for way in BOTH}
-            itself[label] = median(samples["ours", 0]) / median(samples["ours", 1])
-            runs[label] = 2 * len(samples["ours", 0])
+            found = samples(paths, feeds, threads, 0.3 if settings.quick else SPEND)
+            seconds[label] = {way: median(found[way, 0] + found[way, 1]) for way in BOTH}
+            itself[label] = median(found["ours", 0]) / median(found["ours", 1])
+            runs[label] = 2 * len(found["ours", 0])
     return {"different": different, "seconds": seconds, "itself": itself, "runs": runs}
 
 
@@ -92,14 +92,14 @@ def _different(model: Any, args: Any, kwargs: Any, paths: Any, feeds: Any) -> st
     return ", ".join(found)
 
 
-def _samples(
+def samples(
     paths: dict[str, str], feeds: dict[str, Any], threads: int, spend: float
 ) -> dict[tuple[str, int], list[float]]:
     """Seconds of every run of two sessions of each model, which take turns."""
     sessions = [
         ((way, number_), _session(paths[way], threads)) for number_ in (0, 1) for way in BOTH
     ]
-    samples: dict[tuple[str, int], list[float]] = {key: [] for key, _ in sessions}
+    seconds: dict[tuple[str, int], list[float]] = {key: [] for key, _ in sessions}
     for (way, _), session in sessions:  # the first runs allocate
         for _ in range(3):
             session.run(None, feeds[way])
@@ -111,8 +111,8 @@ def _samples(
             feed = feeds[key[0]]
             start = time.perf_counter()
             session.run(None, feed)
-            samples[key].append(time.perf_counter() - start)
-    return samples
+            seconds[key].append(time.perf_counter() - start)
+    return seconds
 
 
 def ratio(row: dict[str, Any], label: str) -> float | None:

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["LABELS", "Subject", "as_hints", "exported", "subject"]
+__all__ = ["LABELS", "Subject", "as_hints", "exported", "subject", "without"]
 
 LABELS = {"plain": "plain capture", "ours": "onnx_aot", "peer": "torch.onnx"}
 
@@ -100,7 +100,7 @@ def subject(case: Any, search: bool = True) -> Subject:
     model = case.make()
     args, kwargs = case.example()
     for fixed, remark in FIXED:
-        shapes = _without(case.dynamic_shapes, fixed)
+        shapes = without(case.dynamic_shapes, fixed)
         found = Subject(model, args, kwargs, shapes, as_hints(shapes), remark)
         if not search:
             return found
@@ -130,11 +130,12 @@ def exported(case: Any, folder: str) -> tuple[Subject | None, dict[str, str]]:
     return made, {way: path for way, path in paths.items() if os.path.exists(path)}
 
 
-def _without(spec: Any, fixed: tuple[str, ...]) -> Any:
+def without(spec: Any, fixed: tuple[str, ...]) -> Any:
+    """Dynamic dimensions less those of these names."""
     if isinstance(spec, dict):
-        return {key: _without(value, fixed) for key, value in spec.items() if value not in fixed}
+        return {key: without(value, fixed) for key, value in spec.items() if value not in fixed}
     if isinstance(spec, (list, tuple)):
-        return type(spec)(_without(value, fixed) for value in spec)
+        return type(spec)(without(value, fixed) for value in spec)
     return spec
 
 

@@ -17,6 +17,7 @@ from benchmarks import results
 from benchmarks.models.torchvision_cpu import load_torchvision
 from docs.conformance_page import conformance, dtypes_of_operators, summary
 from docs.failures_page import failures
+from docs.models_page import models
 from docs.troubleshooting_page import troubleshooting
 from onnx_aot.ops import registry
 from onnx_aot.ops.catalogue import Entry, entries, operator_name
@@ -112,6 +113,7 @@ PAGES = {
     "operators.md": operators,
     "conformance.md": conformance,
     "failures.md": failures,
+    "models.md": models,
     "troubleshooting.md": troubleshooting,
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["ModelCase"]
+__all__ = ["ModelCase", "spread_weights"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ModelCase:
         """Returns the module in eval mode with reproducible weights that all matter."""
         torch.manual_seed(0)
         model = self.build()
-        _spread_weights(model)
+        spread_weights(model)
         _fill_running_statistics(model, self)
         return model.eval()
 
@@ -43,7 +43,7 @@ class ModelCase:
         return self.inputs(**self.sizes[index])
 
 
-def _spread_weights(model: torch.nn.Module) -> None:
+def spread_weights(model: torch.nn.Module) -> None:
     """Parameters that start near zero would hide errors in what they multiply.
 
     Networks without normalization get He weights, with which activations keep their size.

@@ -1,0 +1,136 @@
+"""Which architectures export, and whether the models are right in ONNX Runtime.
+
+    python -m benchmarks.zoo [NAME ...] [--group GROUP] [--limit SECONDS] [--jobs N] [--missing]
+
+One row per architecture, with small random weights and dynamic batch and length, or height and
+width. Each runs in a process of its own, which is ended after ``--limit`` seconds. Its outputs are
+compared with PyTorch's at the size of the example and at another one, by the tolerances of the
+package. Where neither ``torch.export`` nor this package takes a dynamic dimension, it is fixed.
+Results are written after every row; kept rows of the same day and machine stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from benchmarks.results import machine, read_json, write_json
+
+__all__ = ["NAME", "main", "summarize"]
+
+NAME = "zoo"
+LIMIT = 180.0
+
+
+def main() -> None:
+    """Measures and writes."""
+    from benchmarks.zoo_models import GROUPS, ZOO
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="rows; all by default")
+    parser.add_argument("--group", choices=GROUPS)
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a row may take")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--without-torch-onnx", action="store_false", dest="peer")
+    parser.add_argument("--missing", action="store_true", help="only rows that have no result")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in ZOO]
+    if unknown:
+        parser.error(f"no rows {', '.join(unknown)}; see benchmarks/zoo_models")
+    done = _kept()
+    names = [
+        name
+        for name in options.names or ZOO
+        if options.group in (None, ZOO[name].group) and not (options.missing and name in done)
+    ]
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # before the first import of torch in a child
+    with ThreadPoolExecutor(options.jobs) as pool:
+        futures = [pool.submit(_in_process, name, options.peer, options.limit) for name in names]
+        for future in as_completed(futures):
+            row = future.result()
+            done[row["name"]] = row
+            print(f"{row['name']}: {row['stage']} {row['reason']}".rstrip(), flush=True)
+            rows = [done[name] for name in ZOO if name in done]
+            write_json(NAME, {"machine": machine(), "summary": summarize(rows), "rows": rows})
+    for label, value in summarize([done[name] for name in names]).items():
+        print(f"{label}: {value}")
+
+
+def _kept() -> dict[str, Any]:
+    """Rows that were measured on this day and machine, by name."""
+    kept = read_json(NAME)
+    if kept is None or kept["machine"] != machine():
+        return {}
+    return {row["name"]: row for row in kept["rows"]}
+
+
+def _in_process(name: str, peer: bool, limit: float) -> dict[str, Any]:
+    """The row, or one that says that the process ended without it."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["benchmarks.zoo_models.preload"])
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_measure_and_send, args=(name, peer, sender))
+    process.start()
+    sender.close()
+    begun = time.monotonic()
+    try:
+        row = receiver.recv() if receiver.poll(limit) else None
+        ended = "" if row else f"takes longer than {limit:g} s"
+    except EOFError:
+        process.join()
+        row, ended = None, f"the process ended with exit code {process.exitcode}"
+    process.kill()
+    process.join()
+    if row is None:
+        from benchmarks.zoo_models import ZOO
+        from benchmarks.zoo_models.measure import empty_row
+
+        row = {**empty_row(ZOO[name]), "reason": ended}
+    return {**row, "wall_seconds": round(time.monotonic() - begun, 1)}
+
+
+def _measure_and_send(name: str, peer: bool, sender: Any) -> None:
+    """What a row's process does; what libraries print is not of interest."""
+    from benchmarks.zoo_models import ZOO
+    from benchmarks.zoo_models.measure import measure
+
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sender.send(measure(ZOO[name], peer=peer))
+
+
+def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counts of rows, and figures over those that are right."""
+    from benchmarks.timing import geomean
+    from benchmarks.zoo_models.measure import RIGHT
+
+    counted = [row for row in rows if not row["torch_export"]]
+    refused = [row for row in rows if row["torch_export"]]
+    right = [row for row in rows if row["stage"] == RIGHT]
+    ratios = [
+        row["seconds"]["ours"] / row["seconds"]["plain"]
+        for row in right
+        if len(row["seconds"].keys() & {"ours", "plain"}) == 2
+    ]
+    summary: dict[str, Any] = {
+        "architectures": len(rows),
+        "torch.export captures": len(counted),
+        "of these right at both sizes": sum(row["stage"] == RIGHT for row in counted),
+        "torch.export refuses": len(refused),
+        "of these right at both sizes all the same": sum(row["stage"] == RIGHT for row in refused),
+    }
+    if ratios:
+        summary["CPU time of the export / plain capture, geometric mean"] = round(
+            geomean(ratios), 2
+        )
+    return summary
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""How far one architecture gets."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from benchmarks.timing import first_line
+from benchmarks.ways import Subject, as_hints, without
+from benchmarks.zoo_models.case import ZooCase
+from benchmarks.zoo_models.peer import peer_exports, seconds_of_both, wrong_outputs
+
+__all__ = ["RIGHT", "STAGES", "empty_row", "measure"]
+
+STAGES = (
+    "nothing",
+    "runs in PyTorch",
+    "captured",
+    "exported",
+    "loaded",
+    "right",
+    "right at both sizes",
+)
+"""What a row reaches, in this order."""
+
+RIGHT = STAGES[-1]
+
+# Dimensions that are fixed, where neither torch.export nor onnx_aot takes them otherwise.
+FIXED = (
+    (),
+    ("seq", "target", "time", "frames"),
+    ("height", "width"),
+    ("seq", "target", "time", "frames", "height", "width"),
+)
+LEAST_SPREAD = 2e-3  # twenty times the absolute tolerance of float32
+NOT_CAPTURED = ("CaptureError", "DynamicShapeError", "InvalidOptionError")
+FOLDERS = re.compile(r"/\S*/(?=[\w.]+\.py)")
+
+
+def empty_row(case: ZooCase) -> dict[str, Any]:
+    """A row of which nothing is known."""
+    return {
+        "name": case.name,
+        "group": case.group,
+        "stage": STAGES[0],
+        "reason": "",
+        "torch_export": "",
+        "fixed": [],
+        "seconds": {},
+        "nodes": {},
+        "max_absolute": None,
+    }
+
+
+def measure(case: ZooCase, plain: bool = True, peer: bool = False) -> dict[str, Any]:
+    """The row of a model, made in this process.
+
+    Args:
+        case: The model.
+        plain: Whether ``torch.export`` captures it too, which says what is counted.
+        peer: Whether torch.onnx exports that capture too; needs ``plain``.
+
+    Returns:
+        JSON: ``stage`` that was reached, ``reason`` that it was not the last one, ``torch_export``
+        why that refuses the model, ``fixed`` dimensions, CPU ``seconds`` by way, ``nodes``, and
+        the largest absolute difference over both sizes. With ``peer``, in ``torch_onnx``, its
+        ``reason`` for failing, ``nodes``, and the ``latency`` of both in seconds.
+    """
+    warnings.simplefilter("ignore")
+    row = empty_row(case)
+    try:
+        model = case.make()
+        for index in range(2):
+            _check_outputs(model, *case.sample(index))
+    except Exception as error:  # the row's fault, which is to be mended
+        return row | {"reason": _reason(error)}
+    row["stage"] = STAGES[1]
+    if plain:
+        _warm_up()
+    with tempfile.TemporaryDirectory() as folder:
+        ours = os.path.join(folder, "ours.onnx")
+        found = _exported(case, model, ours, row, plain)
+        if found.program is not None:
+            row["stage"] = "exported"
+            row["nodes"]["ours"] = sum(1 for _ in found.program.model.graph.all_nodes())
+            _check(case, found.subject, found.program, row)
+        if peer and found.captured is not None:
+            path = os.path.join(folder, "peer.onnx")
+            row["torch_onnx"] = _peer(case, found, ours, path, row)
+    return row
+
+
+def _check_outputs(model: Any, args: Any, kwargs: Any) -> None:
+    """Outputs that are tiny, or no numbers, would agree whatever the model does."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    with torch.no_grad():
+        leaves = pytree.tree_leaves(model(*args, **kwargs))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.numel()]
+    floats = [t for t in tensors if t.is_floating_point() and t.isfinite().any()]
+    if not tensors or any(t.isnan().any() for t in floats):
+        raise ValueError("the row is not usable: outputs are empty or not numbers")
+    if floats and max(float(t[t.isfinite()].abs().max()) for t in floats) < LEAST_SPREAD:
+        raise ValueError("the row is not usable: outputs are too small to compare")
+
+
+def _warm_up() -> None:
+    """What both ways do once in a process."""
+    import torch
+
+    import onnx_aot
+
+    smallest = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval()
+    inputs = (torch.ones(2, 2),)
+    onnx_aot.export(torch.export.export(smallest, inputs), inputs)
+
+
+class _Found(NamedTuple):
+    """The model as it was exported, and what came of it; None for what failed."""
+
+    subject: Subject
+    program: Any
+    captured: Any
+
+
+def _exported(case: ZooCase, model: Any, path: str, row: dict[str, Any], plain: bool) -> _Found:
+    """Exports with as many dynamic dimensions as this package or ``torch.export`` takes."""
+    first = None
+    for fixed in FIXED:
+        shapes = without(case.dynamic_shapes, fixed)
+        if fixed and shapes == case.dynamic_shapes:
+            continue
+        args, kwargs = case.sample(0)
+        subject = Subject(model, args, kwargs, shapes, as_hints(shapes), "")
+        # Ours comes first, so that what is done once in a process counts to it.
+        program, error, seconds = _attempt(lambda s=subject: s.ours(path))
+        captured, refused, alone = _attempt(subject.plain) if plain else (None, None, 0.0)
+        found = {
+            "stage": STAGES[1] if type(error).__name__ in NOT_CAPTURED else STAGES[2],
+            "reason": _reason(error),
+            "torch_export": _reason(refused),
+            "fixed": sorted(set(fixed) & case.sizes[0].keys()),
+            "seconds": {},
+        }
+        if program is not None:
+            found["seconds"]["ours"] = seconds
+        if captured is not None:
+            found["seconds"]["plain"] = alone
+            found["nodes"] = {"fx": len(captured.graph.nodes)}
+        first = first or found
+        if program is not None or captured is not None:
+            row |= found
+            return _Found(subject, program, captured)
+    row |= first or {}
+    return _Found(subject, None, None)
+
+
+def _attempt(call: Callable[[], Any]) -> tuple[Any, Exception | None, float]:
+    """What it returns, what it raises, and the CPU seconds that it took."""
+    start = time.process_time()
+    try:
+        return call(), None, time.process_time() - start
+    except Exception as error:  # reported in the row
+        return None, error, time.process_time() - start
+
+
+def _reason(error: Exception | None) -> str:
+    """The first line of an error, without the folders of this machine."""
+    return "" if error is None else FOLDERS.sub("", first_line(error))
+
+
+def _check(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -> None:
+    """Loads the model and compares it with PyTorch at both sizes."""
+    from onnx_aot.inspection.verify import verify_against
+
+    _, error, _ = _attempt(program.initialize_inference_session)
+    if error is not None:
+        row["reason"] = _reason(error)
+        return
+    row["stage"] = "loaded"
+    worst = 0.0
+    for index, stage in enumerate(STAGES[-2:]):
+        args, kwargs = case.sample(index, row["fixed"])
+        differences, error, _ = _attempt(
+            lambda a=args, k=kwargs: verify_against(program, subject.model, a, k)
+        )
+        if error is not None:
+            row["reason"] = _reason(error)
+            return
+        wrong = [d for d in differences if not d.within]
+        if wrong:
+            row["reason"] = f"{wrong[0].name}: {wrong[0].remark}"
+            return
+        row["stage"] = stage
+        worst = max(worst, *(d.max_absolute for d in differences))
+        row["max_absolute"] = worst
+
+
+def _peer(
+    case: ZooCase, found: _Found, ours: str, path: str, row: dict[str, Any]
+) -> dict[str, Any]:
+    """What torch.onnx makes of the same capture."""
+    nodes, error, seconds = _attempt(lambda: peer_exports(found.captured, path))
+    if error is not None:
+        return {"stage": "captured", "reason": _reason(error)}
+    result = {"stage": "exported", "reason": "", "nodes": nodes, "seconds": seconds}
+    for index, stage in enumerate(STAGES[-2:]):
+        given = case.sample(index, row["fixed"])
+        wrong, error, _ = _attempt(lambda g=given: wrong_outputs(path, found.subject.model, *g))
+        if error is not None or wrong:
+            return result | {"reason": _reason(error) or wrong}
+        result["stage"] = stage
+    if row["stage"] == RIGHT:
+        result["latency"] = seconds_of_both(ours, path, *case.sample(0))
+    return result

@@ -1,0 +1,70 @@
+"""What torch.onnx makes of a capture, and how fast both models are."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import Any
+
+from benchmarks.timing import median
+
+__all__ = ["peer_exports", "seconds_of_both", "wrong_outputs"]
+
+SPEND = 0.3  # seconds
+
+
+def peer_exports(captured: Any, path: str) -> int:
+    """torch.onnx exports a captured program to ``path``; the number of nodes that it has."""
+    import onnx
+    import torch
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        torch.onnx.export(captured, (), path, dynamo=True)
+    return len(onnx.load(path, load_external_data=False).graph.node)
+
+
+def wrong_outputs(path: str, model: Any, args: Any, kwargs: Any) -> str:
+    """The first output of a file's model that is not PyTorch's, by the package's tolerances."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    from onnx_aot.inspection.differences import compare_outputs
+
+    names, actual = _run(path, _feeds(path, args, kwargs))
+    with torch.no_grad():
+        leaves = pytree.tree_leaves(model(*args, **kwargs))
+    expected = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    differences = compare_outputs(names, expected, list(map(torch.from_numpy, actual)))
+    return next((f"{d.name}: {d.remark}" for d in differences if not d.within), "")
+
+
+def seconds_of_both(ours: str, peer: str, args: Any, kwargs: Any) -> dict[str, float]:
+    """Medians of runs of both files by turns, with one thread."""
+    from benchmarks.latency import BOTH, samples
+
+    paths = {"ours": ours, "peer": peer}
+    feeds = {way: _feeds(path, args, kwargs) for way, path in paths.items()}
+    found = samples(paths, feeds, 1, SPEND)
+    return {way: median(found[way, 0] + found[way, 1]) for way in BOTH}
+
+
+def _session(path: str) -> Any:
+    from onnx_aot.program.session import create_session
+
+    return create_session(path)
+
+
+def _run(path: str, feeds: dict[str, Any]) -> tuple[list[str], list[Any]]:
+    session = _session(path)
+    return [output.name for output in session.get_outputs()], session.run(None, feeds)
+
+
+def _feeds(path: str, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Tensors by input: both exporters have inputs in the order of the leaves of the arguments."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    names = [given.name for given in _session(path).get_inputs()]
+    leaves = pytree.tree_leaves((args, kwargs))
+    tensors = [leaf.numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return dict(zip(names, tensors, strict=True))

@@ -1,0 +1,19 @@
+"""What every row of the zoo imports; processes of rows are forks of one that has it."""
+
+from __future__ import annotations
+
+import importlib
+
+from benchmarks.models.torchvision_cpu import load_torchvision
+
+MODULES = (
+    "onnxruntime",
+    "transformers",
+    "benchmarks.zoo_models.measure",
+    "onnx_aot.export",
+    "onnx_aot.translate",
+)
+
+load_torchvision()  # before transformers, which imports it
+for name in MODULES:
+    importlib.import_module(name)

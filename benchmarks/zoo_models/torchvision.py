@@ -1,0 +1,174 @@
+"""torchvision's families: classification, segmentation, detection, video and optical flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.models.torchvision_cpu import load_torchvision
+from benchmarks.zoo_models.case import ZooCase
+
+__all__ = ["CASES", "images"]
+
+
+def _build(name: str, **options: Any) -> Callable[[], torch.nn.Module]:
+    return lambda: load_torchvision().models.get_model(name, **options)
+
+
+def images(
+    group: str,
+    name: str,
+    build: Callable[[], torch.nn.Module],
+    first: tuple[int, int] = (64, 96),
+    second: tuple[int, int] = (96, 64),
+) -> ZooCase:
+    """Images of any height and width."""
+    return ZooCase(
+        name=f"{group}_{name}",
+        build=build,
+        inputs=lambda batch, height, width: ((torch.randn(batch, 3, height, width),), {}),
+        dynamic_shapes=({0: "batch", 2: "height", 3: "width"},),
+        sizes=tuple(
+            {"batch": batch, "height": height, "width": width}
+            for batch, (height, width) in ((2, first), (3, second))
+        ),
+        group=group,
+    )
+
+
+def _classification(name: str, first: int = 64, second: int = 96, **options: Any) -> ZooCase:
+    sides = (first, second), (second, first)
+    return images("torchvision", name, _build(name, **options), *sides)
+
+
+def _segmentation(name: str) -> ZooCase:
+    build = _build(name, weights=None, weights_backbone=None, num_classes=5)
+    return images("torchvision", name, build)
+
+
+def _vision_transformer() -> torch.nn.Module:
+    return load_torchvision().models.VisionTransformer(32, 8, 2, 4, 32, 64, num_classes=10)
+
+
+def _detection(name: str, **options: Any) -> ZooCase:
+    """A list of one image; how many boxes there are depends on it."""
+    return ZooCase(
+        name=f"torchvision_{name}",
+        build=_build(name, weights=None, weights_backbone=None, **options),
+        inputs=lambda height, width: (([torch.rand(3, height, width)],), {}),
+        dynamic_shapes=([{1: "height", 2: "width"}],),
+        sizes=({"height": 96, "width": 128}, {"height": 128, "width": 112}),
+        group="torchvision",
+    )
+
+
+def _video(name: str, side: int, frames: int, free: bool = True) -> ZooCase:
+    """Clips; ``free``: of any length and size."""
+    names = {0: "batch", 2: "frames", 3: "height", 4: "width"} if free else {0: "batch"}
+    larger = {"frames": frames + 4, "height": side + 16, "width": side + 32}
+
+    def inputs(
+        batch: int, frames: int = frames, height: int = side, width: int = side
+    ) -> tuple[Any, Any]:
+        return (torch.randn(batch, 3, frames, height, width),), {}
+
+    return ZooCase(
+        name=f"torchvision_{name}",
+        build=_build(name, weights=None),
+        inputs=inputs,
+        dynamic_shapes=(names,),
+        sizes=(
+            {"batch": 2, **({"frames": frames, "height": side, "width": side} if free else {})},
+            {"batch": 1, **(larger if free else {})},
+        ),
+        group="torchvision",
+    )
+
+
+def _flow(name: str) -> ZooCase:
+    """Two images; two steps of refinement."""
+    size = {0: "batch", 2: "height", 3: "width"}
+
+    def inputs(batch: int, height: int, width: int) -> tuple[Any, Any]:
+        pair = [torch.rand(batch, 3, height, width) for _ in range(2)]
+        return tuple(pair), {"num_flow_updates": 2}
+
+    return ZooCase(
+        name=f"torchvision_{name}",
+        build=_build(name, weights=None),
+        inputs=inputs,
+        dynamic_shapes={"image1": size, "image2": size, "num_flow_updates": None},
+        sizes=(
+            {"batch": 2, "height": 128, "width": 144},
+            {"batch": 1, "height": 144, "width": 128},
+        ),
+        group="torchvision",
+    )
+
+
+_PLAIN = {"init_weights": False, "transform_input": True, "aux_logits": False}
+_RCNN = {"min_size": 96, "max_size": 128}
+
+CASES = (
+    *map(
+        _classification,
+        (
+            "alexnet",
+            "convnext_tiny",
+            "densenet121",
+            "efficientnet_b0",
+            "efficientnet_v2_s",
+            "mnasnet0_5",
+            "mobilenet_v2",
+            "mobilenet_v3_small",
+            "regnet_x_400mf",
+            "regnet_y_400mf",
+            "resnet18",
+            "resnext50_32x4d",
+            "shufflenet_v2_x0_5",
+            "squeezenet1_0",
+            "swin_t",
+            "swin_v2_t",
+            "vgg11_bn",
+            "wide_resnet50_2",
+        ),
+    ),
+    _classification("googlenet", **_PLAIN),
+    _classification("inception_v3", 96, 128, **_PLAIN),
+    ZooCase(
+        name="torchvision_maxvit_t",
+        build=_build("maxvit_t"),
+        inputs=lambda batch: ((torch.randn(batch, 3, 224, 224),), {}),
+        dynamic_shapes=({0: "batch"},),
+        sizes=({"batch": 2}, {"batch": 3}),
+        group="torchvision",
+    ),
+    ZooCase(
+        name="torchvision_vision_transformer",
+        build=_vision_transformer,
+        inputs=lambda batch: ((torch.randn(batch, 3, 32, 32),), {}),
+        dynamic_shapes=({0: "batch"},),
+        sizes=({"batch": 2}, {"batch": 3}),
+        group="torchvision",
+    ),
+    *map(
+        _segmentation,
+        ("deeplabv3_mobilenet_v3_large", "fcn_resnet50", "lraspp_mobilenet_v3_large"),
+    ),
+    _detection("fasterrcnn_mobilenet_v3_large_320_fpn", **_RCNN),
+    _detection("maskrcnn_resnet50_fpn", **_RCNN),
+    _detection("keypointrcnn_resnet50_fpn", **_RCNN),
+    _detection("retinanet_resnet50_fpn", **_RCNN),
+    _detection("fcos_resnet50_fpn", **_RCNN),
+    _detection("ssd300_vgg16"),
+    _detection("ssdlite320_mobilenet_v3_large"),
+    _video("mc3_18", 64, 8),
+    _video("r3d_18", 64, 8),
+    _video("r2plus1d_18", 64, 8),
+    _video("s3d", 224, 16),
+    _video("swin3d_t", 64, 8),
+    _video("mvit_v2_s", 224, 16, free=False),
+    _flow("raft_small"),
+)

@@ -1,0 +1,118 @@
+"""transformers' models of images with text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from benchmarks.zoo_models.case import ZooCase
+from benchmarks.zoo_models.tiny import CHANNELS, PATCH, SIDE, VOCABULARY
+from benchmarks.zoo_models.transformers_rows import Inputs, built, padding_mask, tiny, tokens
+
+__all__ = ["CASES"]
+
+_GROUP = "transformers: images with text"
+_PATCHES = (SIDE // PATCH) ** 2
+_IMAGE = VOCABULARY - 1
+
+_PAIRS = "clip siglip altclip chinese_clip metaclip_2 aimv2 blip clipseg groupvit".split()
+_TOGETHER = "flava vilt".split()
+
+
+def _pixels(batch: int) -> torch.Tensor:
+    return torch.randn(batch, CHANNELS, SIDE, SIDE)
+
+
+def _pair(model_type: str) -> ZooCase:
+    """Scores of texts for images, as many of each as there are."""
+
+    def inputs(batch: int, texts: int, seq: int) -> Inputs:
+        return (), {
+            "input_ids": tokens(texts, seq),
+            "attention_mask": padding_mask(texts, seq),
+            "pixel_values": _pixels(batch),
+        }
+
+    words = {0: "texts", 1: "seq"}
+    return ZooCase(
+        name=model_type,
+        build=built(model_type),
+        inputs=inputs,
+        dynamic_shapes={
+            "input_ids": words,
+            "attention_mask": words,
+            "pixel_values": {0: "batch"},
+        },
+        sizes=({"batch": 2, "texts": 3, "seq": 10}, {"batch": 4, "texts": 2, "seq": 17}),
+        group=_GROUP,
+    )
+
+
+def _together(model_type: str) -> ZooCase:
+    """A text for each image."""
+
+    def inputs(batch: int, seq: int) -> Inputs:
+        return (), {
+            "input_ids": tokens(batch, seq),
+            "attention_mask": padding_mask(batch, seq),
+            "pixel_values": _pixels(batch),
+        }
+
+    words = {0: "batch", 1: "seq"}
+    return ZooCase(
+        name=model_type,
+        build=built(model_type),
+        inputs=inputs,
+        dynamic_shapes={
+            "input_ids": words,
+            "attention_mask": words,
+            "pixel_values": {0: "batch"},
+        },
+        sizes=({"batch": 2, "seq": 10}, {"batch": 3, "seq": 17}),
+        group=_GROUP,
+    )
+
+
+def _image_in_text(model_type: str, vision: str, decoder: str, **options: Any) -> ZooCase:
+    """Words after the places of one image's patches."""
+
+    def inputs(batch: int, seq: int) -> Inputs:
+        words = torch.randint(3, _IMAGE, (batch, seq))
+        image = torch.full((batch, _PATCHES), _IMAGE)
+        ids = torch.cat([image, words], 1)
+        return (), {
+            "input_ids": ids,
+            "attention_mask": torch.ones_like(ids),
+            "pixel_values": _pixels(batch),
+        }
+
+    words = {0: "batch", 1: "places_and_seq"}
+    return ZooCase(
+        name=model_type,
+        build=built(
+            model_type,
+            "AutoModelForImageTextToText",
+            vision_config=lambda: tiny(vision),
+            text_config=lambda: tiny(decoder),
+            image_token_id=_IMAGE,
+            **options,
+        ),
+        inputs=inputs,
+        dynamic_shapes={
+            "input_ids": words,
+            "attention_mask": words,
+            "pixel_values": {0: "batch"},
+        },
+        sizes=({"batch": 2, "seq": 10}, {"batch": 3, "seq": 17}),
+        group=_GROUP,
+    )
+
+
+CASES = (
+    *map(_pair, _PAIRS),
+    *map(_together, _TOGETHER),
+    _image_in_text("llava", "clip_vision_model", "llama"),
+    _image_in_text("vipllava", "clip_vision_model", "llama", vision_feature_layers=[-2, -1]),
+    _image_in_text("paligemma", "siglip_vision_model", "gemma"),
+)

@@ -1,0 +1,145 @@
+"""A slice of the zoo is right at both sizes, and its rows say what became of a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import results, zoo
+from benchmarks.models.torchvision_cpu import load_torchvision
+from benchmarks.zoo_models import GROUPS, ZOO, ZooCase
+from benchmarks.zoo_models.measure import RIGHT, STAGES, measure
+
+load_torchvision()  # before transformers, which imports it
+pytest.importorskip("transformers")
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+SLICE = (
+    "phi",
+    "opt",
+    "bloom",
+    "falcon",
+    "granite",
+    "mixtral",
+    "mamba",
+    "qwen3 with cache",
+    "albert",
+    "electra",
+    "bart",
+    "deit",
+    "poolformer",
+    "segformer",
+    "siglip",
+    "patchtst",
+    "torchvision_squeezenet1_0",
+    "unet",
+    "vae",
+    "audio_codec",
+    "vocoder",
+    "graph_network",
+    "policy",
+    "lstm_cells",
+    "llava",
+)
+
+
+@pytest.mark.parametrize("name", SLICE)
+def test_slice(name: str) -> None:
+    row = measure(ZOO[name], plain=False)
+    assert row["stage"] == RIGHT, row["reason"]
+    assert row["max_absolute"] < 1e-3
+
+
+def test_rows_are_many() -> None:
+    transformers = [case for case in ZOO.values() if case.group.startswith("transformers")]
+    assert len(transformers) >= 130
+    assert sum(case.group == "timm" for case in ZOO.values()) >= 80
+    assert all(len(case.sizes) == 2 for case in ZOO.values())
+    assert all(case.sizes[0] != case.sizes[1] for case in ZOO.values())
+
+
+def test_what_is_kept_is_of_these_rows() -> None:
+    kept = results.read_json(zoo.NAME)
+    assert {row["name"] for row in kept["rows"]} <= set(ZOO)
+    assert {row["group"] for row in kept["rows"]} <= set(GROUPS)
+    assert kept["summary"] == zoo.summarize(kept["rows"])
+
+
+# --- what a row says -----------------------------------------------------------------------------
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+class OnlySeven(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.arange(7.0)
+
+
+class Sixteenths(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.eigvals(x @ x.mT)
+
+
+class NumpyRound(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.numpy().round(1))
+
+
+def _case(model: torch.nn.Module, **sizes: Any) -> ZooCase:
+    return ZooCase(
+        name="row",
+        build=lambda: model,
+        inputs=lambda batch, seq: ((torch.randn(batch, seq),), {}),
+        dynamic_shapes=({0: "batch", 1: "seq"},),
+        sizes=({"batch": 2, "seq": 7}, {"batch": 3, "seq": sizes.get("seq", 7)}),
+        group="tests",
+    )
+
+
+def test_a_right_row() -> None:
+    row = measure(_case(Scaled(2.0), seq=9))
+    assert (row["stage"], row["reason"], row["torch_export"]) == (RIGHT, "", "")
+    assert row["fixed"] == []
+    assert row["nodes"] == {"fx": 3, "ours": 1}
+    assert set(row["seconds"]) == {"ours", "plain"}
+
+
+def test_outputs_that_would_agree_anyway_are_refused() -> None:
+    row = measure(_case(Scaled(1e-6)))
+    assert row["stage"] == STAGES[0]
+    assert "too small to compare" in row["reason"]
+    row = measure(_case(Scaled(float("nan"))))
+    assert "not numbers" in row["reason"]
+
+
+def test_a_dimension_that_nobody_takes_is_fixed() -> None:
+    row = measure(_case(OnlySeven()))
+    assert (row["stage"], row["fixed"]) == (RIGHT, ["seq"])
+
+
+def test_what_fails_says_why() -> None:
+    row = measure(_case(Sixteenths()))
+    assert row["stage"] == "captured"
+    assert row["reason"].startswith("UnsupportedOperatorError")
+    row = measure(_case(NumpyRound()))
+    assert row["stage"] == "runs in PyTorch"
+    assert row["torch_export"]
+    assert "/" not in row["reason"]
+
+
+def test_a_row_that_takes_too_long() -> None:
+    row = zoo._in_process("policy", peer=False, limit=0.01)
+    assert row["reason"] == "takes longer than 0.01 s"
+    summary = zoo.summarize([row])
+    assert summary["architectures"] == 1
+    assert summary["of these right at both sizes"] == 0

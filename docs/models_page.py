@@ -29,8 +29,7 @@ of the example and at one other size; *right* means both.
 listed, with what onnx_aot makes of it. A dimension that neither of them takes as dynamic is fixed,
 for both, and named in the table.
 
-{measured}
-"""
+{measured}"""
 
 NOT_MEASURED = "# Models\n\nNot measured yet: `python -m benchmarks.zoo`.\n"
 RATIO = """*Export / capture* is the CPU time of one export with saving, over that of one plain
@@ -71,7 +70,7 @@ def _shares(rows: list[Row]) -> str:
         ratio = found.get("CPU time of the export / plain capture, geometric mean")
         counts = list(found.values())[:5]
         body.append([group, *counts, number(ratio)])
-    head = ("Model", "Architectures", "Captured by torch.export", "of these right")
+    head = ("Group", "Architectures", "Captured by torch.export", "of these right")
     head += ("Refused by torch.export", "of these right", "Export / capture, geometric mean")
     return table(head, body)
 
@@ -105,13 +104,13 @@ def _right(rows: Iterable[Row]) -> str:
             row["nodes"]["ours"],
             number(_ratio(row)),
             f"{row['max_absolute']:.1e}",
-            ", ".join(row["fixed"]),
+            f"{', '.join(row['fixed'])} fixed" if row["fixed"] else "",
         ]
         for row in rows
     ]
     if not body:
         return "Nothing."
-    head = ("Model", "FX nodes", "ONNX nodes", "Export / capture", "Largest difference", "Fixed")
+    head = ("Model", "FX nodes", "ONNX nodes", "Export / capture", "Largest difference", "Remark")
     return table(head, body)
 
 

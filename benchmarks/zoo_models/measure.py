@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from benchmarks.timing import first_line
+from benchmarks.timing import COLOURS
 from benchmarks.ways import Subject, as_hints, without
 from benchmarks.zoo_models.case import ZooCase
 from benchmarks.zoo_models.peer import peer_exports, seconds_of_both, wrong_outputs
@@ -37,6 +37,7 @@ FIXED = (
     ("height", "width"),
     ("seq", "target", "time", "frames", "height", "width"),
 )
+LONGEST = 200  # characters of a reason
 LEAST_SPREAD = 2e-3  # twenty times the absolute tolerance of float32
 NOT_CAPTURED = ("CaptureError", "DynamicShapeError", "InvalidOptionError")
 FOLDERS = re.compile(r"/\S*/(?=[\w.]+\.py)")
@@ -103,10 +104,11 @@ def _check_outputs(model: Any, args: Any, kwargs: Any) -> None:
     with torch.no_grad():
         leaves = pytree.tree_leaves(model(*args, **kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.numel()]
-    floats = [t for t in tensors if t.is_floating_point() and t.isfinite().any()]
-    if not tensors or any(t.isnan().any() for t in floats):
+    if not tensors or any(t.isnan().any() for t in tensors):
         raise ValueError("the row is not usable: outputs are empty or not numbers")
-    if floats and max(float(t[t.isfinite()].abs().max()) for t in floats) < LEAST_SPREAD:
+    floats = [t[t.isfinite()] for t in tensors if t.is_floating_point()]
+    spreads = [float(t.std(unbiased=False)) for t in floats if len(t)]
+    if floats and max(spreads, default=0.0) < LEAST_SPREAD:
         raise ValueError("the row is not usable: outputs are too small to compare")
 
 
@@ -171,8 +173,13 @@ def _attempt(call: Callable[[], Any]) -> tuple[Any, Exception | None, float]:
 
 
 def _reason(error: Exception | None) -> str:
-    """The first line of an error, without the folders of this machine."""
-    return "" if error is None else FOLDERS.sub("", first_line(error))
+    """The first line of an error, or two where a list follows, without folders."""
+    if error is None:
+        return ""
+    lines = [line.strip() for line in COLOURS.sub("", str(error)).splitlines() if line.strip()]
+    more = len(lines) > 1 and lines[0].endswith(":")
+    text = f"{type(error).__name__}: {' '.join(lines[: 2 if more else 1])}"
+    return FOLDERS.sub("", text)[:LONGEST]
 
 
 def _check(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -> None:

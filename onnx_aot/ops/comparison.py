@@ -236,6 +236,16 @@ def aten_all(op: Builder, self: Value, dim: Axes = None, keepdim: bool = False) 
     return _reduced(op, self, dim, keepdim, "ReduceMin", "ReduceMin", ir.DataType.INT32)
 
 
+@register(aten._is_any_true.default)
+def aten_is_any_true(op: Builder, self: Value) -> Value:
+    return aten_any(op, self)
+
+
+@register(aten._is_all_true.default)
+def aten_is_all_true(op: Builder, self: Value) -> Value:
+    return aten_all(op, self)
+
+
 def _reduced(
     op: Builder,
     value: Value,

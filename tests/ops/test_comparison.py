@@ -316,6 +316,16 @@ MEMBERS = [
 ]
 
 REDUCTIONS = [
+    # of torch._check_tensor_all
+    *(
+        Row(target, (values,), sizes=sizes, name=name)
+        for target in (aten._is_any_true.default, aten._is_all_true.default)
+        for name, values, sizes in (
+            ("dynamic", bools("n", 3), ({"n": 0}, {"n": 2})),
+            ("empty", bools(0, 3), ()),
+            ("rank0", bools(), ()),
+        )
+    ),
     *(
         Row(target, (values,), sizes=sizes, name=name)
         for target in (aten.any.default, aten.all.default)

@@ -229,6 +229,19 @@ def test_assertions_of_the_model() -> None:
     assert checks(plain) == []
 
 
+def test_a_check_of_all_elements() -> None:
+    def checking(x: Tensor) -> Tensor:
+        torch._check_tensor_all(x > 0, "positive")
+        return x + 1
+
+    shapes = ({0: "n"},)
+    program = export(checking, (torch.ones(4, 3),), shapes)
+    assert passes(program, ones(5, 3))[0].shape == (5, 3)
+    fails(program, checks(program)[0], -ones(5, 3))
+    plain = onnx_aot.export(checking, (torch.ones(4, 3),), dynamic_shapes=shapes)
+    assert [node.op_type for node in plain.model.graph] == ["Add"]
+
+
 def test_assertions_beside_writes() -> None:
     class Counts(torch.nn.Module):
         def __init__(self) -> None:

@@ -12,7 +12,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["COLOURS", "TooSlow", "alternate", "exponent", "first_line", "geomean", "median", "time_limit"]
+__all__ = [
+    "COLOURS",
+    "TooSlow",
+    "alternate",
+    "exponent",
+    "first_line",
+    "geomean",
+    "median",
+    "time_limit",
+]
 
 MOST, LEAST = 5, 3  # runs; what takes more than twice what may be spent on it gets one
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")

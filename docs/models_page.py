@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.results import read_json
 from benchmarks.tables import number, table
 from benchmarks.zoo import NAME, summarize
+from benchmarks.zoo_models import ZOO
 from benchmarks.zoo_models.measure import RIGHT
 
 __all__ = ["models"]
@@ -43,7 +44,10 @@ def models() -> str:
         return NOT_MEASURED
     rows, facts = results["rows"], results["machine"]
     versions = ", ".join(f"{key} {value}" for key, value in facts["packages"].items())
-    head = HEAD.format(measured=f"Measured {facts['date']} with {versions}.")
+    measured = f"Measured {facts['date']} with {versions}."
+    if len(rows) < len(ZOO):
+        measured += f" {len(ZOO) - len(rows)} of {len(ZOO)} are not measured yet."
+    head = HEAD.format(measured=measured)
     failed = [row for row in rows if row["stage"] != RIGHT and not row["torch_export"]]
     refused = [row for row in rows if row["torch_export"]]
     parts = [head, _shares(rows)]

@@ -36,6 +36,7 @@ FIXED = (
     ("seq", "target", "time", "frames"),
     ("height", "width"),
     ("seq", "target", "time", "frames", "height", "width"),
+    ("batch",),
 )
 LONGEST = 200  # characters of a reason
 LEAST_SPREAD = 2e-3  # twenty times the absolute tolerance of float32

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from benchmarks.timing import COLOURS
+from benchmarks.timing import COLOURS, TooSlow, time_limit
 from benchmarks.ways import Subject, as_hints, without
 from benchmarks.zoo_models.case import ZooCase
 from benchmarks.zoo_models.peer import peer_exports, seconds_of_both, wrong_outputs
@@ -38,9 +38,10 @@ FIXED = (
     ("seq", "target", "time", "frames", "height", "width"),
     ("batch",),
 )
+LIMIT = 90.0  # seconds that one step may take
 LONGEST = 200  # characters of a reason
 LEAST_SPREAD = 2e-3  # twenty times the absolute tolerance of float32
-NOT_CAPTURED = ("CaptureError", "DynamicShapeError", "InvalidOptionError")
+NOT_CAPTURED = ("CaptureError", "DynamicShapeError", "InvalidOptionError", "TooSlow")
 FOLDERS = re.compile(r"/\S*/(?=[\w.]+\.py)")
 
 
@@ -164,16 +165,17 @@ def _exported(case: ZooCase, model: Any, path: str, row: dict[str, Any], plain: 
     return _Found(subject, None, None)
 
 
-def _attempt(call: Callable[[], Any]) -> tuple[Any, Exception | None, float]:
+def _attempt(call: Callable[[], Any]) -> tuple[Any, BaseException | None, float]:
     """What it returns, what it raises, and the CPU seconds that it took."""
     start = time.process_time()
     try:
-        return call(), None, time.process_time() - start
-    except Exception as error:  # reported in the row
+        with time_limit(LIMIT):
+            return call(), None, time.process_time() - start
+    except (Exception, TooSlow) as error:  # reported in the row
         return None, error, time.process_time() - start
 
 
-def _reason(error: Exception | None) -> str:
+def _reason(error: BaseException | None) -> str:
     """The first line of an error, or two where a list follows, without folders."""
     if error is None:
         return ""

@@ -108,7 +108,7 @@ def _right(rows: Iterable[Row]) -> str:
             row["nodes"]["ours"],
             number(_ratio(row)),
             f"{row['max_absolute']:.1e}",
-            f"{', '.join(row['fixed'])} fixed" if row["fixed"] else "",
+            _remark(row),
         ]
         for row in rows
     ]
@@ -116,6 +116,12 @@ def _right(rows: Iterable[Row]) -> str:
         return "Nothing."
     head = ("Model", "FX nodes", "ONNX nodes", "Export / capture", "Largest difference", "Remark")
     return table(head, body)
+
+
+def _remark(row: Row) -> str:
+    """What was fixed, and what the export warns of."""
+    fixed = [f"{', '.join(row['fixed'])} fixed"] if row["fixed"] else []
+    return "; ".join([*fixed, *row.get("warnings", ())])
 
 
 def _ratio(row: Row) -> float | None:

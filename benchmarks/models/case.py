@@ -57,7 +57,9 @@ def spread_weights(model: torch.nn.Module) -> None:
                 if isinstance(layer, (torch.nn.Conv2d, torch.nn.Linear)):
                     torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
         for parameter in model.parameters():
-            if parameter.is_floating_point() and parameter.abs().max() < 1e-3:
+            if not parameter.numel() or not parameter.is_floating_point():
+                continue
+            if parameter.abs().max() < 1e-3:
                 parameter.normal_(std=0.2)
 
 

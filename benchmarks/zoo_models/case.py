@@ -39,7 +39,7 @@ class ZooCase(ModelCase):
 
 
 def _fill_running_statistics(model: torch.nn.Module, case: ZooCase) -> None:
-    """Statistics of the example, so that activations keep their size.
+    """Statistics of a larger batch, so that activations keep their size.
 
     Only the normalizations are in training mode: others would drop out, or want targets.
     """
@@ -50,9 +50,14 @@ def _fill_running_statistics(model: torch.nn.Module, case: ZooCase) -> None:
     for norm in norms:
         norm.momentum = None  # averages instead of fading
         norm.train()
+    torch.manual_seed(0)
     with torch.no_grad():
-        args, kwargs = case.sample(0)
+        args, kwargs = case.inputs(**_larger(case.sizes[0]))
         model(*args, **kwargs)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
         norm.eval()
+
+
+def _larger(sizes: dict[str, int]) -> dict[str, int]:
+    return {**sizes, "batch": 8} if "batch" in sizes else sizes

@@ -7,7 +7,7 @@ import re
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from benchmarks.timing import COLOURS, TooSlow, time_limit
@@ -54,6 +54,7 @@ def empty_row(case: ZooCase) -> dict[str, Any]:
         "reason": "",
         "torch_export": "",
         "fixed": [],
+        "warnings": [],
         "seconds": {},
         "nodes": {},
         "max_absolute": None,
@@ -70,9 +71,10 @@ def measure(case: ZooCase, plain: bool = True, peer: bool = False) -> dict[str, 
 
     Returns:
         JSON: ``stage`` that was reached, ``reason`` that it was not the last one, ``torch_export``
-        why that refuses the model, ``fixed`` dimensions, CPU ``seconds`` by way, ``nodes``, and
-        the largest absolute difference over both sizes. With ``peer``, in ``torch_onnx``, its
-        ``reason`` for failing, ``nodes``, and the ``latency`` of both in seconds.
+        why that refuses the model, ``fixed`` dimensions, ``warnings`` of the export, CPU
+        ``seconds`` by way, ``nodes``, and the largest absolute difference over both sizes. With
+        ``peer``, in ``torch_onnx``, its ``stage`` and ``reason``, ``nodes``, CPU ``seconds``, and
+        the ``latency`` of both models in seconds.
     """
     warnings.simplefilter("ignore")
     row = empty_row(case)
@@ -143,13 +145,16 @@ def _exported(case: ZooCase, model: Any, path: str, row: dict[str, Any], plain: 
         args, kwargs = case.sample(0)
         subject = Subject(model, args, kwargs, shapes, as_hints(shapes), "")
         # Ours comes first, so that what is done once in a process counts to it.
-        program, error, seconds = _attempt(lambda s=subject: s.ours(path))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            program, error, seconds = _attempt(lambda s=subject: s.ours(path))
         captured, refused, alone = _attempt(subject.plain) if plain else (None, None, 0.0)
         found = {
             "stage": STAGES[1] if type(error).__name__ in NOT_CAPTURED else STAGES[2],
             "reason": _reason(error),
             "torch_export": _reason(refused),
             "fixed": sorted(set(fixed) & case.sizes[0].keys()),
+            "warnings": _warnings(caught),
             "seconds": {},
         }
         if program is not None:
@@ -183,6 +188,12 @@ def _reason(error: BaseException | None) -> str:
     more = len(lines) > 1 and lines[0].endswith(":")
     text = f"{type(error).__name__}: {' '.join(lines[: 2 if more else 1])}"
     return FOLDERS.sub("", text)[:LONGEST]
+
+
+def _warnings(caught: Iterable[warnings.WarningMessage]) -> list[str]:
+    """What this package warns of, in short."""
+    ours = (str(w.message) for w in caught if w.category.__name__ == "OnnxExporterWarning")
+    return sorted({FOLDERS.sub("", text.partition(":")[0])[:LONGEST] for text in ours})
 
 
 def _check(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -> None:

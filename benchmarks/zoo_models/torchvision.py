@@ -22,7 +22,7 @@ def images(
     name: str,
     build: Callable[[], torch.nn.Module],
     first: tuple[int, int] = (64, 96),
-    second: tuple[int, int] = (96, 64),
+    second: tuple[int, int] = (128, 160),
 ) -> ZooCase:
     """Images of any height and width."""
     return ZooCase(

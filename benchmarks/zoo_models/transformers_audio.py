@@ -24,7 +24,7 @@ _CONVOLUTIONS = {
 _WAVEFORMS = """
 wav2vec2 hubert unispeech unispeech-sat wavlm wav2vec2-conformer data2vec-audio sew sew-d
 """.split()
-_CODECS = "encodec dac mimi".split()
+_CODECS = ("encodec", "dac")
 
 
 def _waveform(model_type: str) -> ZooCase:

@@ -18,19 +18,22 @@ _GROUP = "transformers: images and videos"
 _FIXED = """
 vit deit beit dinov2 dinov2_with_registers data2vec-vision clip_vision_model ijepa dpt
 siglip_vision_model vit_msn vitdet yolos internvl_vision aimv2_vision_model
-chinese_clip_vision_model idefics3_vision hiera levit
+chinese_clip_vision_model idefics3_vision levit
 """.split()
 
 # Types that take any: convolutions, windows, rotary positions.
 _FREE = """
-dinov3_vit dinov3_convnext focalnet glpn hgnet_v2 bit convnext convnextv2 cvt mobilenet_v1
+dinov3_vit dinov3_convnext focalnet glpn hgnet_v2 bit convnext convnextv2 mobilenet_v1
 mobilenet_v2 mobilevit mobilevitv2 poolformer pvt pvt_v2 regnet resnet segformer swin swinv2 swin2sr
 swiftformer textnet
 """.split()
 
 _CLIPS = "timesformer videomae vivit".split()
 
-_OPTIONS: dict[str, dict[str, Any]] = {"bit": {"num_groups": 4, "embedding_size": 16}}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "bit": {"num_groups": 4, "embedding_size": 16},
+    "hiera": {"image_size": [64, 64]},
+}
 
 
 def _clips(model_type: str) -> ZooCase:
@@ -51,6 +54,7 @@ def _clips(model_type: str) -> ZooCase:
 
 CASES = (
     *(images(name, _GROUP, **_OPTIONS.get(name, {})) for name in _FIXED),
+    images("hiera", _GROUP, side=64, **_OPTIONS["hiera"]),
     *(images(name, _GROUP, side=64, free=True, **_OPTIONS.get(name, {})) for name in _FREE),
     *map(_clips, _CLIPS),
 )

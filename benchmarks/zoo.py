@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a row may take")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--without-torch-onnx", action="store_false", dest="peer")
-    parser.add_argument("--missing", action="store_true", help="only rows that have no result")
+    parser.add_argument("--missing", action="store_true", help="only rows without a result")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in ZOO]
     if unknown:
@@ -64,11 +64,11 @@ def main() -> None:
 
 
 def _kept() -> dict[str, Any]:
-    """Rows that were measured on this day and machine, by name."""
+    """Rows that were measured on this day and machine, by name; not those of which nothing came."""
     kept = read_json(NAME)
     if kept is None or kept["machine"] != machine():
         return {}
-    return {row["name"]: row for row in kept["rows"]}
+    return {row["name"]: row for row in kept["rows"] if row["stage"] != "nothing"}
 
 
 def _in_process(name: str, peer: bool, limit: float) -> dict[str, Any]:

@@ -166,6 +166,8 @@ def _exported(case: ZooCase, model: Any, path: str, row: dict[str, Any], plain: 
         if program is not None or captured is not None:
             row |= found
             return _Found(subject, program, captured)
+        if isinstance(error, TooSlow):
+            break
     row |= first or {}
     return _Found(subject, None, None)
 

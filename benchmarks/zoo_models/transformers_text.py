@@ -46,6 +46,8 @@ llama mistral qwen2 qwen3 gemma phi phi3 gpt_neox starcoder2 stablelm olmo2 gran
 mixtral qwen3_moe
 """.split()
 
+_WINDOWS = ("mistral", "mixtral", "starcoder2", "phi3")
+
 _ENCODERS = """
 bert roberta distilbert albert electra deberta deberta-v2 mpnet convbert camembert xlm-roberta
 xlm-roberta-xl roberta-prelayernorm ernie esm eurobert flaubert xlm fnet ibert layoutlm longformer
@@ -108,6 +110,7 @@ class CachedDecoder(torch.nn.Module):
 
 def _cached(model_type: str) -> ZooCase:
     """New words after others, of which there are keys and values."""
+    window = {"sliding_window": 64} if model_type in _WINDOWS else {}
     heads = HEADS if model_type in ("phi", "gpt_neox", "stablelm") else 2
 
     def inputs(batch: int, seq: int, past: int) -> Inputs:
@@ -125,7 +128,7 @@ def _cached(model_type: str) -> ZooCase:
     return ZooCase(
         name=f"{model_type} with cache",
         build=lambda: CachedDecoder(
-            built(model_type, "AutoModelForCausalLM", num_key_value_heads=heads)()
+            built(model_type, "AutoModelForCausalLM", num_key_value_heads=heads, **window)()
         ),
         inputs=inputs,
         dynamic_shapes={
@@ -133,7 +136,7 @@ def _cached(model_type: str) -> ZooCase:
             "attention_mask": {0: "batch", 1: "past_and_seq"},
             "cache": [(grown, grown)] * LAYERS,
         },
-        sizes=({"batch": 2, "seq": 3, "past": 4}, {"batch": 3, "seq": 2, "past": 5}),
+        sizes=({"batch": 2, "seq": 3, "past": 4}, {"batch": 3, "seq": 2, "past": 9}),
         group=_CACHE,
     )
 

@@ -18,14 +18,13 @@ _GROUP = "transformers: images and videos"
 _FIXED = """
 vit deit beit dinov2 dinov2_with_registers data2vec-vision clip_vision_model ijepa dpt
 siglip_vision_model vit_msn vitdet yolos internvl_vision aimv2_vision_model
-chinese_clip_vision_model idefics3_vision levit
+chinese_clip_vision_model idefics3_vision
 """.split()
 
 # Types that take any: convolutions, windows, rotary positions.
 _FREE = """
 dinov3_vit dinov3_convnext focalnet glpn hgnet_v2 bit convnext convnextv2 mobilenet_v1
-mobilenet_v2 mobilevit mobilevitv2 poolformer pvt pvt_v2 regnet resnet segformer swin swinv2 swin2sr
-swiftformer textnet
+mobilenet_v2 mobilevit mobilevitv2 poolformer pvt_v2 regnet resnet segformer swin swinv2 swiftformer
 """.split()
 
 _CLIPS = "timesformer videomae vivit".split()
@@ -33,6 +32,8 @@ _CLIPS = "timesformer videomae vivit".split()
 _OPTIONS: dict[str, dict[str, Any]] = {
     "bit": {"num_groups": 4, "embedding_size": 16},
     "hiera": {"image_size": [64, 64]},
+    "swin": {"image_size": 224, "patch_size": 4},
+    "swinv2": {"image_size": 224, "patch_size": 4},
 }
 
 

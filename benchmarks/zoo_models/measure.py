@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import tempfile
@@ -39,7 +40,7 @@ FIXED = (
     ("batch",),
 )
 LIMIT = 90.0  # seconds that one step may take
-LONGEST = 200  # characters of a reason
+LONGEST = 240  # characters of a reason
 LEAST_SPREAD = 2e-3  # twenty times the absolute tolerance of float32
 NOT_CAPTURED = ("CaptureError", "DynamicShapeError", "InvalidOptionError", "TooSlow")
 FOLDERS = re.compile(r"/\S*/(?=[\w.]+\.py)")
@@ -216,13 +217,39 @@ def _check(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -
         if error is not None:
             row["reason"] = _reason(error)
             return
-        wrong = [d for d in differences if not d.within]
+        wrong = [index for index, d in enumerate(differences) if not d.within]
         if wrong:
-            row["reason"] = f"{wrong[0].name}: {wrong[0].remark}"
+            worst_one = differences[wrong[0]]
+            rounding = _rounding(subject.model, args, kwargs, wrong[0])
+            row["reason"] = f"{worst_one.name}: {worst_one.remark}{rounding}"
             return
         row["stage"] = stage
         worst = max(worst, *(d.max_absolute for d in differences))
         row["max_absolute"] = worst
+
+
+def _rounding(model: Any, args: Any, kwargs: Any, index: int) -> str:
+    """How far PyTorch's own output is from what it gives in double precision."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    def output(model: Any, args: Any, kwargs: Any) -> Any:
+        leaves = pytree.tree_leaves(model(*args, **kwargs))
+        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)][index].double()
+
+    def double(leaf: Any) -> Any:
+        floating = isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
+        return leaf.double() if floating else leaf
+
+    try:
+        with torch.no_grad():
+            ours = output(model, args, kwargs)
+            precise = output(
+                copy.deepcopy(model).double(), *pytree.tree_map(double, (args, kwargs))
+            )
+    except Exception:  # not every model runs in double precision
+        return ""
+    return f"; PyTorch itself is up to {float((ours - precise).abs().max()):.1g} off from float64"
 
 
 def _peer(

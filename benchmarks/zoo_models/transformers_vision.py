@@ -24,7 +24,7 @@ chinese_clip_vision_model idefics3_vision
 # Types that take any: convolutions, windows, rotary positions.
 _FREE = """
 dinov3_vit dinov3_convnext focalnet glpn hgnet_v2 bit convnext convnextv2 mobilenet_v1
-mobilenet_v2 mobilevit mobilevitv2 poolformer pvt_v2 regnet resnet segformer swin swinv2 swiftformer
+mobilenet_v2 mobilevit poolformer pvt_v2 regnet resnet segformer swin swinv2 swiftformer
 """.split()
 
 _CLIPS = "timesformer videomae vivit".split()

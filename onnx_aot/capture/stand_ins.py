@@ -172,7 +172,15 @@ def _istft(
     return self.new_empty([*self.shape[:-2], length], dtype=dtype)
 
 
+def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+    """Torch's kernel asks whether there are more than 25 rows, which limits how many there are."""
+    torch._check(x1.shape[-1] == x2.shape[-1])
+    batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+    return x1.new_empty([*batch, x1.shape[-2], x2.shape[-2]])
+
+
 KERNELS: dict[Any, Any] = {
+    aten.cdist.default: _cdist,
     aten.fake_quantize_per_tensor_affine.default: _fake_quantized,
     aten.fake_quantize_per_tensor_affine.tensor_qparams: _fake_quantized,
     aten.fake_quantize_per_channel_affine.default: _fake_quantized,

@@ -260,6 +260,8 @@ DISTANCES = [
         Row(aten.cdist.default, (*rows, *rest), name=name, sizes=sizes)
         for rows, rest, name, sizes in (
             ((floats("n", 3), floats("m", 3)), (), "", EMPTY),
+            # more than 25 rows, from where on torch takes a matrix product
+            ((floats("n", 3), floats("m", 3)), (), "many", ({"n": 26, "m": 4}, {"n": 3, "m": 40})),
             ((floats("n", 3), floats("m", 3)), (1.0,), "1", EMPTY),
             ((floats("n", 3), floats("m", 3)), (0.0,), "0", ()),
             ((floats("n", 3), floats("m", 3)), (inf,), "infinity", ()),

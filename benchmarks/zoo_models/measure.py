@@ -220,36 +220,44 @@ def _check(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -
         wrong = [index for index, d in enumerate(differences) if not d.within]
         if wrong:
             worst_one = differences[wrong[0]]
-            rounding = _rounding(subject.model, args, kwargs, wrong[0])
-            row["reason"] = f"{worst_one.name}: {worst_one.remark}{rounding}"
+            more = _explained(program, subject.model, args, kwargs, wrong[0])
+            row["reason"] = f"{worst_one.name}: {worst_one.remark}{more}"
             return
         row["stage"] = stage
         worst = max(worst, *(d.max_absolute for d in differences))
         row["max_absolute"] = worst
 
 
-def _rounding(model: Any, args: Any, kwargs: Any, index: int) -> str:
-    """How far PyTorch's own output is from what it gives in double precision."""
+def _explained(program: Any, model: Any, args: Any, kwargs: Any, index: int) -> str:
+    """How far an output of PyTorch is off in itself: from float64, and when it is captured."""
     import torch
     from torch.utils import _pytree as pytree
 
     def output(model: Any, args: Any, kwargs: Any) -> Any:
-        leaves = pytree.tree_leaves(model(*args, **kwargs))
+        with torch.no_grad():
+            leaves = pytree.tree_leaves(model(*args, **kwargs))
         return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)][index].double()
 
     def double(leaf: Any) -> Any:
         floating = isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
         return leaf.double() if floating else leaf
 
-    try:
-        with torch.no_grad():
-            ours = output(model, args, kwargs)
-            precise = output(
-                copy.deepcopy(model).double(), *pytree.tree_map(double, (args, kwargs))
-            )
-    except Exception:  # not every model runs in double precision
-        return ""
-    return f"; PyTorch itself is up to {float((ours - precise).abs().max()):.1g} off from float64"
+    def in_double() -> Any:
+        doubled = pytree.tree_map(double, (args, kwargs))
+        return output(copy.deepcopy(model).double(), *doubled)
+
+    others = {
+        "PyTorch is off from float64 by": in_double,
+        "what torch.export captures is off by": lambda: output(
+            program.exported_program.module(), args, kwargs
+        ),
+    }
+    eager, found = output(model, args, kwargs), ""
+    for label, call in others.items():
+        other, error, _ = _attempt(call)  # not every model runs in double precision
+        if error is None and other.shape == eager.shape:
+            found += f"; {label} {float((eager - other).abs().max()):.1g}"
+    return found
 
 
 def _peer(

@@ -109,7 +109,13 @@ def _flow(name: str) -> ZooCase:
 
 
 _PLAIN = {"init_weights": False, "transform_input": True, "aux_logits": False}
-_RCNN = {"min_size": 96, "max_size": 128}
+_RCNN = {
+    "min_size": 96,
+    "max_size": 128,
+    "box_score_thresh": 0.0,  # weights that never learned are sure of nothing
+    "box_detections_per_img": 8,
+}
+_DENSE = {"score_thresh": 0.0, "detections_per_img": 8}
 
 CASES = (
     *map(
@@ -160,10 +166,10 @@ CASES = (
     _detection("fasterrcnn_mobilenet_v3_large_320_fpn", **_RCNN),
     _detection("maskrcnn_resnet50_fpn", **_RCNN),
     _detection("keypointrcnn_resnet50_fpn", **_RCNN),
-    _detection("retinanet_resnet50_fpn", **_RCNN),
-    _detection("fcos_resnet50_fpn", **_RCNN),
-    _detection("ssd300_vgg16"),
-    _detection("ssdlite320_mobilenet_v3_large"),
+    _detection("retinanet_resnet50_fpn", min_size=96, max_size=128, **_DENSE),
+    _detection("fcos_resnet50_fpn", min_size=96, max_size=128, **_DENSE),
+    _detection("ssd300_vgg16", **_DENSE),
+    _detection("ssdlite320_mobilenet_v3_large", **_DENSE),
     _video("mc3_18", 64, 8),
     _video("r3d_18", 64, 8),
     _video("r2plus1d_18", 64, 8),

@@ -24,7 +24,7 @@ chinese_clip_vision_model idefics3_vision
 # Types that take any: convolutions, windows, rotary positions.
 _FREE = """
 dinov3_vit dinov3_convnext focalnet glpn hgnet_v2 bit convnext convnextv2 mobilenet_v1
-mobilenet_v2 mobilevit poolformer pvt_v2 regnet resnet segformer swin swinv2 swiftformer
+mobilenet_v2 mobilevit poolformer pvt_v2 regnet resnet segformer swiftformer
 """.split()
 
 _CLIPS = "timesformer videomae vivit".split()
@@ -32,8 +32,6 @@ _CLIPS = "timesformer videomae vivit".split()
 _OPTIONS: dict[str, dict[str, Any]] = {
     "bit": {"num_groups": 4, "embedding_size": 16},
     "hiera": {"image_size": [64, 64]},
-    "swin": {"image_size": 224, "patch_size": 4},
-    "swinv2": {"image_size": 224, "patch_size": 4},
 }
 
 

@@ -174,8 +174,8 @@ def _istft(
 
 def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
     """Torch's kernel asks whether there are more than 25 rows, which limits how many there are."""
-    torch._check(x1.shape[-1] == x2.shape[-1])
-    batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+    torch._check(x1.shape[-1] == x2.shape[-1])  # type: ignore[no-untyped-call]
+    batch: Any = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])  # type: ignore[no-untyped-call]
     return x1.new_empty([*batch, x1.shape[-2], x2.shape[-2]])
 
 

@@ -91,9 +91,9 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def zoo(session: nox.Session) -> None:
-    """Export and compare some three hundred architectures; writes results and docs/models.md.
+    """Export and compare nearly 400 architectures; writes results and docs/models.md.
 
-    Takes an hour. Arguments go to ``python -m benchmarks.zoo``: ``--group timm``, ``--jobs 4``.
+    Takes hours. Arguments go to ``python -m benchmarks.zoo``: ``--group timm``, ``--jobs 4``.
     """
     _install(session, "dev", "bench")
     session.run("python", "-m", "benchmarks.zoo", *session.posargs)

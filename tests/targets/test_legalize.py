@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import onnx
@@ -117,6 +117,11 @@ class Call(torch.nn.Module):
         return self.call(*args)
 
 
+def outputs(module: torch.nn.Module, args: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    returned = module(*args)
+    return list(returned) if isinstance(returned, tuple) else [returned]
+
+
 def check(
     call: Callable[..., Any], args: tuple[torch.Tensor, ...], **options: Any
 ) -> onnx_aot.ONNXProgram:
@@ -124,10 +129,15 @@ def check(
     program = onnx_aot.export(module, args, **options)
     assert not unsupported_nodes(program.model, TARGET), program.model
     onnx.checker.check_model(program.model_proto, full_check=True)
-    expected = module(*args)
-    expected = list(expected) if isinstance(expected, tuple) else [expected]
+    expected = outputs(module, args)
     names = [str(value.name) for value in program.model.graph.outputs]
-    differences = compare_outputs(names, expected, program(*args))
+    actual = program(*args)
+    differences = compare_outputs(names, expected, actual)
+    if not all(d.within for d in differences) and expected[0].dtype in HALVES:
+        # kernels for some processors add up in half precision, and are further off than ONNX's
+        exact = outputs(module, [a.double() if a.is_floating_point() else a for a in args])
+        rounded = [e.to(wanted.dtype) for e, wanted in zip(exact, expected, strict=True)]
+        differences = compare_outputs(names, rounded, actual)
     assert all(d.within for d in differences), f"{format_differences(differences)}\n{program.model}"
     return program
 

@@ -71,7 +71,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure everything beside torch.onnx and write results, page and plots. Takes 1.5 hours.
+    """Measure everything beside torch.onnx and write results, page and plots. Takes over an hour.
 
     Arguments go to every script: ``--quick`` takes minutes and writes nothing.
     """

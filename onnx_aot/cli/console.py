@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +19,6 @@ __all__ = [
     "EXIT_FAILED",
     "EXIT_USAGE",
     "AsJson",
-    "columns",
     "errors_as_messages",
     "plain",
     "print_json",
@@ -55,21 +54,13 @@ def print_json(content: Any) -> None:
 
 def plain(text: str, stream: Any = None) -> str:
     """The text as the stream can show it: other characters than ASCII only where it is UTF-8."""
-    encoding = getattr(sys.stdout if stream is None else stream, "encoding", None) or ""
-    if encoding.lower().replace("-", "") == "utf8":
+    if _is_utf8(sys.stdout if stream is None else stream):
         return text
     return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
-def columns(rows: Sequence[Sequence[Any]], indent: str = "  ") -> str:
-    """Rows as lines whose columns line up."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in cells
-    )
-    return "\n".join(f"{indent}{line}".rstrip() for line in lines)
+def _is_utf8(stream: Any) -> bool:
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
 @contextlib.contextmanager
@@ -81,7 +72,7 @@ def stage_names() -> Iterator[None]:
         return
     from onnx_aot.recording import logged_to  # imports torch, which --help does not need
 
-    spinner = "dots" if (sys.stderr.encoding or "").lower().startswith("utf") else "line"
+    spinner = "dots" if _is_utf8(sys.stderr) else "line"
     shown = (SpinnerColumn(spinner), TextColumn("{task.description}"), TimeElapsedColumn())
     progress = Progress(*shown, console=console, transient=True)
     with progress, logged_to(_TaskHandler(progress)):

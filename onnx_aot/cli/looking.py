@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onnx_aot.cli.console import AsJson, columns, errors_as_messages, plain, print_json
+from onnx_aot.cli.console import AsJson, errors_as_messages, plain, print_json
+from onnx_aot.inspection.text import columns, size_text
 
 if TYPE_CHECKING:
     from onnx_aot.inspection.contents import Contents, Module
@@ -63,17 +64,20 @@ def _overview(path: str, found: Contents) -> str:
         f"{domain or 'ai.onnx'} {version}" for domain, version in found.opsets.items()
     )
     rows = [
-        ("File", f"{path}, {_size(os.path.getsize(path))}"),
+        ("File", f"{path}, {size_text(os.path.getsize(path))}"),
         ("Made by", found.producer or "unknown"),
         ("Opsets", f"{opsets}; IR version {found.ir_version}"),
         ("Nodes", f"{found.nodes:,}"),
-        ("Tensors", f"{found.weights:,} with {found.elements:,} elements, {_size(found.bytes)}"),
+        (
+            "Tensors",
+            f"{found.weights:,} with {found.elements:,} elements, {size_text(found.bytes)}",
+        ),
     ]
     if found.dtypes:
-        rows.append(("", ", ".join(f"{name} {_size(n)}" for name, n in found.dtypes.items())))
+        rows.append(("", ", ".join(f"{name} {size_text(n)}" for name, n in found.dtypes.items())))
     if found.functions:
         rows.append(("Functions", ", ".join(found.functions)))
-    return columns(rows, indent="")
+    return "\n".join(columns(rows))
 
 
 def _interface(program: ONNXProgram) -> str:
@@ -99,7 +103,8 @@ def _written_dimensions(program: ONNXProgram) -> dict[str, Any]:
 
 
 def _operators(found: Contents) -> str:
-    return "Operators\n" + columns(list(found.operators.items())) if found.operators else ""
+    lines = [f"  {line}" for line in columns(list(found.operators.items()))]
+    return "\n".join(["Operators", *lines]) if lines else ""
 
 
 def _modules(root: Module, depth: int) -> str:
@@ -112,7 +117,7 @@ def _modules(root: Module, depth: int) -> str:
         rows.append(
             (name, module.kind.rpartition(".")[2], str(module.nodes), f"{module.elements:,}")
         )
-    text = columns(rows, indent="")
+    text = "\n".join(columns(rows))
     return f"{text}\n{hidden} modules lie deeper: --depth {depth + 1}" if hidden else text
 
 
@@ -131,10 +136,3 @@ def _described(value: Any) -> dict[str, Any]:
     dtype = None if value.dtype is None else str(value.dtype).removeprefix("torch.")
     shape = None if value.shape is None else list(value.shape)
     return {"name": value.name, "dtype": dtype, "shape": shape, "role": value.role}
-
-
-def _size(count: int) -> str:
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count} bytes"

@@ -11,7 +11,8 @@ from typing import Any
 
 import typer
 
-from onnx_aot.cli.console import EXIT_FAILED, AsJson, columns, plain, print_json
+from onnx_aot.cli.console import EXIT_FAILED, AsJson, plain, print_json
+from onnx_aot.inspection.text import columns
 
 __all__ = ["doctor"]
 
@@ -48,7 +49,7 @@ def doctor(as_json: AsJson = False) -> None:
         print_json([dataclasses.asdict(finding) for finding in findings])
     else:
         rows = [(f.subject, "ok" if f.ok else "PROBLEM", f.found, f.advice) for f in findings]
-        typer.echo(plain(columns(rows, indent="")))
+        typer.echo(plain("\n".join(columns(rows))))
     if not all(finding.ok for finding in findings):
         raise typer.Exit(EXIT_FAILED)
 

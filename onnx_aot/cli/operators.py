@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onnx_aot.cli.console import EXIT_FAILED, AsJson, columns, errors_as_messages, print_json
+from onnx_aot.cli.console import EXIT_FAILED, AsJson, errors_as_messages, print_json
 from onnx_aot.errors import InvalidOptionError
+from onnx_aot.inspection.text import columns
 
 if TYPE_CHECKING:
     from onnx_aot.ops.catalogue import Entry
@@ -49,7 +50,8 @@ def ops(
     if as_json:
         print_json(found)
     else:
-        typer.echo(columns([(r["name"], r["how"], r["where"], r["remark"]) for r in found], ""))
+        rows = [(r["name"], r["how"], r["where"], r["remark"]) for r in found]
+        typer.echo("\n".join(columns(rows)))
     if not any(row["supported"] for row in found):
         raise typer.Exit(EXIT_FAILED)
 
@@ -64,7 +66,7 @@ def _print_families(table: list[Entry], as_json: bool) -> None:
     if as_json:
         print_json([_translated(entry) for entry in table])
         return
-    typer.echo(columns([(family, counts[family]) for family in sorted(counts)], ""))
+    typer.echo("\n".join(columns([(family, counts[family]) for family in sorted(counts)])))
     operators = len({entry.name for entry in table})
     typer.echo(f"{operators} operators; onnx-aot ops NAME tells where one is")
 

@@ -12,6 +12,7 @@ import torch
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.inspection.pairs import Pair, paired_values
+from onnx_aot.inspection.text import columns
 
 if TYPE_CHECKING:
     from onnx_aot.inspection.guilty_passes import Bisection
@@ -248,12 +249,7 @@ def _table(rows: Sequence[ComparedValue], first: ComparedValue | None) -> list[s
     """A line per row; of many rows those near the first that differs."""
     header = ("", "value", "operator", "module", "type", "max abs", "max rel", "ONNX nodes")
     shown = _near(rows, first)
-    cells = [header, *(_cells(rows[index]) for index in shown)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
+    lines = columns([header, *(_cells(rows[index]) for index in shown)])
     found = lines[:1]
     before = -1
     for index, line in zip(shown, lines[1:], strict=True):

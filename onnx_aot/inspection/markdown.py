@@ -11,6 +11,7 @@ from typing import Any
 from onnx_aot.errors import Place
 from onnx_aot.inspection.failures import Failure
 from onnx_aot.inspection.report import DYNAMIC, ExportReport
+from onnx_aot.inspection.text import size_text
 from onnx_aot.inspection.verification import describe_sizes
 
 __all__ = ["FIRST_SCREEN", "render"]
@@ -94,11 +95,6 @@ def _coded(entries: Mapping[str, str]) -> dict[str, str]:
     return {name: f"`{value}`" for name, value in entries.items()}
 
 
-def megabytes(size: int) -> str:
-    """``-1.5 MB``; of less than a tenth in kB."""
-    return f"{size / 1e6:,.1f} MB" if abs(size) >= 1e5 else f"{size / 1e3:,.1f} kB"
-
-
 # --- the first screen ----------------------------------------------------------------------------
 
 
@@ -155,7 +151,7 @@ def _success(report: ExportReport) -> str:
     if found is not None:
         lines.append(
             f"model     opset {found.opsets.get('')}, {found.nodes:,} nodes, {found.weights:,} "
-            f"tensors with {found.elements:,} elements ({megabytes(found.bytes)})"
+            f"tensors with {found.elements:,} elements ({size_text(found.bytes)})"
         )
     names = [row.delivered for row in report.delivered if row.what == DYNAMIC]
     seconds = sum(stage.seconds for stage in report.stages)
@@ -201,7 +197,7 @@ def _stages(report: ExportReport) -> str:
             stage.name,
             words[stage.status],
             f"{stage.seconds:.3f}" if stage.status != "not reached" else "",
-            "" if stage.memory is None else megabytes(stage.memory),
+            "" if stage.memory is None else size_text(stage.memory),
         )
         for stage in report.stages
     ]

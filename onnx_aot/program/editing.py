@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import onnx_ir as ir
 import torch
@@ -35,9 +35,10 @@ class Editable:
     _first_state: dict[str, torch.Tensor]
     _origin: Origin | None
 
-    def release(self) -> None:
-        """Frees the session; the next call makes a new one from the model as it is then."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
+
+        def release(self) -> None:
+            """``ONNXProgram``'s, which frees the session."""
 
     def optimize(
         self,

@@ -14,6 +14,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.errors import InferenceError, InvalidOptionError
+from onnx_aot.inspection.text import size_text
 from onnx_aot.program.arguments import argument_names, graph_inputs
 from onnx_aot.program.checkpoints import read_checkpoint
 from onnx_aot.program.editing import Editable
@@ -104,7 +105,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
         size = sum(v.const_value.nbytes for v in weights if v.const_value is not None)
         lines = [
             f"ONNXProgram(opset {self.model.opset_imports.get('')}, {len(graph)} nodes, "
-            f"{len(graph.initializers)} initializers, {_megabytes(size)})"
+            f"{len(graph.initializers)} initializers, {size_text(size)})"
         ]
         lines += [f"  in   {_describe(value)}{self._role(value)}" for value in graph.inputs]
         lines += [f"  out  {_describe(value)}" for value in graph.outputs]
@@ -522,7 +523,3 @@ def _outputs_replaced(graph: ir.Graph, outputs: Sequence[ir.Value]) -> Iterator[
 def _describe(value: ir.Value) -> str:
     dtype = value.dtype.name if value.dtype is not None else "?"
     return f"{value.name}: {dtype}{value.shape if value.shape is not None else '[?]'}"
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"

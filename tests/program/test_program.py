@@ -49,7 +49,7 @@ def test_attributes(program: onnx_aot.ONNXProgram) -> None:
 
 def test_repr(program: onnx_aot.ONNXProgram) -> None:
     assert repr(program).splitlines() == [
-        f"ONNXProgram(opset 20, {len(program.model.graph)} nodes, 3 initializers, 0.0 kB)",
+        f"ONNXProgram(opset 20, {len(program.model.graph)} nodes, 3 initializers, 36 bytes)",
         "  in   x: FLOAT[batch,3]",
         "  out  mul: FLOAT[batch,2]",
         "  out  argmax: INT64[batch]",

@@ -16,7 +16,6 @@ __all__ = [
     "dtype_text",
     "formal_names",
     "shape_of",
-    "size_text",
     "small_text",
     "type_text",
 ]
@@ -50,16 +49,6 @@ def type_text(value: Mapping[str, Any]) -> str:
     shape = value["shape"]
     sizes = "?" if shape is None else ", ".join(map(str, shape))
     return f"{value['type'] or '?'}[{sizes}]"
-
-
-def size_text(size: int) -> str:
-    """A number of bytes."""
-    amount, unit = float(size), "bytes"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if amount < 1000:
-            break
-        amount, unit = amount / 1000, larger
-    return f"{size} bytes" if unit == "bytes" else f"{amount:.1f} {unit}"
 
 
 def small_text(tensor: ir.TensorProtocol) -> str | None:

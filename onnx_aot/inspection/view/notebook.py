@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from onnx_aot.inspection.text import size_text
 from onnx_aot.inspection.view.collect import GraphData
-from onnx_aot.inspection.view.descriptions import size_text, type_text
+from onnx_aot.inspection.view.descriptions import type_text
 from onnx_aot.inspection.view.page import render_page, template
 from onnx_aot.inspection.view.tree import Item
 

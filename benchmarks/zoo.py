@@ -6,6 +6,7 @@ One row per architecture, with small random weights and dynamic batch and length
 width. Each runs in a process of its own, which is ended after ``--limit`` seconds. Its outputs are
 compared with PyTorch's at the size of the example and at another one, by the tolerances of the
 package. Where neither ``torch.export`` nor this package takes a dynamic dimension, it is fixed.
+torch.onnx gets what ``torch.export`` captured, and its model is compared and timed alike.
 Results are written after every row; kept rows of the same day and machine stay.
 """
 
@@ -21,10 +22,13 @@ from typing import Any
 
 from benchmarks.results import machine, read_json, write_json
 
-__all__ = ["NAME", "main", "summarize"]
+__all__ = ["LATENCY_RATIO", "NAME", "TIME_RATIO", "main", "summarize"]
 
 NAME = "zoo"
 LIMIT = 400.0
+
+TIME_RATIO = "CPU time of the export / plain capture, geometric mean"
+LATENCY_RATIO = "latency / latency of torch.onnx's model, geometric mean"
 
 
 def main() -> None:
@@ -113,23 +117,31 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     counted = [row for row in rows if not row["torch_export"]]
     refused = [row for row in rows if row["torch_export"]]
     right = [row for row in rows if row["stage"] == RIGHT]
-    ratios = [
-        row["seconds"]["ours"] / row["seconds"]["plain"]
-        for row in right
-        if len(row["seconds"].keys() & {"ours", "plain"}) == 2
-    ]
+    seconds = [row["seconds"] for row in right if len(row["seconds"]) == 2]
+    peers = [row["torch_onnx"] for row in counted if row.get("torch_onnx")]
+    latencies = [peer["latency"] for peer in peers if "latency" in peer]
     summary: dict[str, Any] = {
         "architectures": len(rows),
         "torch.export captures": len(counted),
-        "of these right at both sizes": sum(row["stage"] == RIGHT for row in counted),
+        "of these right at both sizes": _right(counted),
+        "given to torch.onnx": len(peers),
+        "of these right with torch.onnx": _right(peers),
         "torch.export refuses": len(refused),
-        "of these right at both sizes all the same": sum(row["stage"] == RIGHT for row in refused),
+        "of these right at both sizes all the same": _right(refused),
     }
-    if ratios:
-        summary["CPU time of the export / plain capture, geometric mean"] = round(
-            geomean(ratios), 2
-        )
+    if seconds:
+        ratio = geomean([way["ours"] / way["plain"] for way in seconds])
+        summary[TIME_RATIO] = round(ratio, 2)
+    if latencies:
+        ratio = geomean([way["ours"] / way["peer"] for way in latencies])
+        summary[LATENCY_RATIO] = round(ratio, 2)
     return summary
+
+
+def _right(rows: list[dict[str, Any]]) -> int:
+    from benchmarks.zoo_models.measure import RIGHT
+
+    return sum(row["stage"] == RIGHT for row in rows)
 
 
 if __name__ == "__main__":

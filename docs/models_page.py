@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.results import read_json
 from benchmarks.tables import number, table
-from benchmarks.zoo import NAME, summarize
+from benchmarks.zoo import LATENCY_RATIO, NAME, TIME_RATIO, summarize
 from benchmarks.zoo_models import ZOO
 from benchmarks.zoo_models.measure import RIGHT
 
@@ -30,11 +30,16 @@ of the example and at one other size; *right* means both.
 listed, with what onnx_aot makes of it. A dimension that neither of them takes as dynamic is fixed,
 for both, and named in the table.
 
+torch.onnx is given the same capture (`torch.onnx.export(captured, dynamo=True)`) and judged by the
+same sizes and tolerances.
+
 {measured}"""
 
 NOT_MEASURED = "# Models\n\nNot measured yet: `python -m benchmarks.zoo`.\n"
 RATIO = """*Export / capture* is the CPU time of one export with saving, over that of one plain
-`torch.export.export`, in a fresh process, the export first."""
+`torch.export.export`, in a fresh process, the export first. *Latency* is that of this model over
+that of torch.onnx's, both run by turns in ONNX Runtime with one thread: below 1 is faster. Models
+this small show what the runtime spends on nodes more than on arithmetic."""
 
 
 def models() -> str:
@@ -53,6 +58,7 @@ def models() -> str:
     parts = [head, _shares(rows)]
     parts += ["## What fails", _failures(failed)]
     parts += ["## What torch.export refuses", _refused(refused)]
+    parts += ["## What is right here and not with torch.onnx", _wrong_elsewhere(rows)]
     parts += ["## What is right", RATIO]
     for group, members in _by_group(rows).items():
         parts += [f"### {group}", _right(row for row in members if row["stage"] == RIGHT)]
@@ -71,11 +77,11 @@ def _shares(rows: list[Row]) -> str:
     body = []
     for group, members in (*_by_group(rows).items(), ("all", rows)):
         found = summarize(list(members))
-        ratio = found.get("CPU time of the export / plain capture, geometric mean")
-        counts = list(found.values())[:5]
-        body.append([group, *counts, number(ratio)])
+        ratios = [number(found.pop(key, None)) for key in (TIME_RATIO, LATENCY_RATIO)]
+        body.append([group, *found.values(), *ratios])
     head = ("Group", "Architectures", "Captured by torch.export", "of these right")
-    head += ("Refused by torch.export", "of these right", "Export / capture, geometric mean")
+    head += ("Given to torch.onnx", "of these right with it")
+    head += ("Refused by torch.export", "of these right", "Export / capture", "Latency")
     return table(head, body)
 
 
@@ -100,13 +106,25 @@ def _refused(rows: list[Row]) -> str:
     return _left(("Model", "onnx_aot", "Reason of torch.export"), body)
 
 
+def _wrong_elsewhere(rows: list[Row]) -> str:
+    """What torch.onnx does not make right of the captures of which this package does."""
+    body = [
+        [_code(row["name"]), peer["stage"], _text(peer["reason"])]
+        for row in rows
+        if (peer := row.get("torch_onnx")) and row["stage"] == RIGHT != peer["stage"]
+    ]
+    return _left(("Model", "Reached", "Reason"), body) if body else "Nothing."
+
+
 def _right(rows: Iterable[Row]) -> str:
     body = [
         [
             _code(row["name"]),
             row["nodes"].get("fx", "-"),
             row["nodes"]["ours"],
+            row.get("torch_onnx", {}).get("nodes", "-"),
             number(_ratio(row)),
+            number(_latency(row)),
             f"{row['max_absolute']:.1e}",
             _remark(row),
         ]
@@ -114,8 +132,8 @@ def _right(rows: Iterable[Row]) -> str:
     ]
     if not body:
         return "Nothing."
-    head = ("Model", "FX nodes", "ONNX nodes", "Export / capture", "Largest difference", "Remark")
-    return table(head, body)
+    head = ("Model", "FX nodes", "ONNX nodes", "torch.onnx's nodes", "Export / capture", "Latency")
+    return table((*head, "Largest difference", "Remark"), body)
 
 
 def _remark(row: Row) -> str:
@@ -127,6 +145,11 @@ def _remark(row: Row) -> str:
 def _ratio(row: Row) -> float | None:
     seconds = row["seconds"]
     return seconds["ours"] / seconds["plain"] if "plain" in seconds else None
+
+
+def _latency(row: Row) -> float | None:
+    seconds = row.get("torch_onnx", {}).get("latency")
+    return seconds["ours"] / seconds["peer"] if seconds else None
 
 
 def _left(head: tuple[str, ...], rows: Iterable[list[str]]) -> str:

@@ -266,6 +266,8 @@ def _peer(
     """What torch.onnx makes of the same capture."""
     nodes, error, seconds = _attempt(lambda: peer_exports(found.captured, path))
     if error is not None:
+        while error.__cause__ is not None:  # the outer ones say how to report an issue
+            error = error.__cause__
         return {"stage": "captured", "reason": _reason(error)}
     result = {"stage": "exported", "reason": "", "nodes": nodes, "seconds": seconds}
     for index, stage in enumerate(STAGES[-2:]):

@@ -6,7 +6,17 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["CHANNELS", "MELS", "SIDE", "VOCABULARY", "tiny_config"]
+__all__ = [
+    "CHANNELS",
+    "HEAD",
+    "HEADS",
+    "LAYERS",
+    "MELS",
+    "SIDE",
+    "VOCABULARY",
+    "WIDTH",
+    "tiny_config",
+]
 
 VOCABULARY = 64
 SIDE, PATCH, CHANNELS = 32, 8, 3

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from benchmarks.zoo_models.case import ZooCase
-from benchmarks.zoo_models.tiny import HEAD, HEADS, LAYERS
+from benchmarks.zoo_models.tiny import HEAD, HEADS, LAYERS, WIDTH
 from benchmarks.zoo_models.transformers_rows import (
     TEXT,
     Inputs,
@@ -65,6 +65,10 @@ _WITHOUT_A_MASK = ("rwkv", "fnet")
 
 _LATENT = {"num_key_value_heads": HEADS}  # attention by a latent has as many keys as queries
 _MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8}
+_SHARED = {  # two layers that share one attention
+    "num_hidden_layers": 4,
+    "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"],
+}
 
 # What types need besides small sizes.
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -80,8 +84,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "bamba": _MAMBA,
     "granitemoehybrid": _MAMBA,
     "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 1},
-    "zamba": {"num_hidden_layers": 3},
-    "zamba2": {"num_hidden_layers": 3, "layer_types": ["mamba", "hybrid", "mamba"]},
+    "zamba": {**_SHARED, "attention_hidden_size": 2 * WIDTH, "attention_head_dim": 2 * HEAD},
+    "zamba2": _SHARED,
+    "xmod": {"default_language": "en_XX"},
     "luke": {"entity_vocab_size": 16, "entity_emb_size": 16},
     "squeezebert": {"embedding_size": 32, "q_groups": 1, "k_groups": 1, "v_groups": 1},
 }

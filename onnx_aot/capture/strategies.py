@@ -189,10 +189,18 @@ def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failu
     """What the first strategy that succeeds gives, or why each failed.
 
     Where that may be wrong for empty tensors, there is a second capture which is not. It is taken
-    unless it fails, or takes more from the dimensions.
+    unless it fails, or takes more from the dimensions. The first one ends as soon as that is seen,
+    and is made whole only where the second one is not taken.
     """
     derived = is_derived_from_zero(requested)
-    first = _attempt(model, requested, from_zero=derived)
+    try:
+        first = _attempt(model, requested, from_zero=derived, whole=derived)
+    except _MayBeWrong:
+        second = _attempt(model, requested, from_zero=True)
+        if isinstance(second, Captured) and not _limits(second, requested):
+            return second
+        first = _attempt(model, requested, from_zero=False)
+        return second if isinstance(second, Captured) and not isinstance(first, Captured) else first
     if isinstance(first, Captured):
         limited = derived and findings(first.program, requested, first.decisions)
         if not first.above_zero and not limited:
@@ -201,16 +209,37 @@ def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failu
         return first
     second = _attempt(model, requested, from_zero=not derived)
     if isinstance(first, Captured) and isinstance(second, Captured):
-        limits = findings(second.program, requested, second.decisions, refused=True)
-        return first if limits else second
+        return first if _limits(second, requested) else second
     return first if isinstance(first, Captured) else second
 
 
-def _attempt(model: _Model, requested: DynamicShapes, from_zero: bool) -> Captured | list[_Failure]:
-    failures = []
+def _limits(captured: Captured, requested: DynamicShapes) -> bool:
+    return bool(findings(captured.program, requested, captured.decisions, refused=True))
+
+
+class _MayBeWrong(BaseException):
+    """A capture need not go on: empty tensors were seen to matter. No code handles this one."""
+
+
+def _attempt(
+    model: _Model, requested: DynamicShapes, from_zero: bool, whole: bool = True
+) -> Captured | list[_Failure]:
+    """What the first strategy that succeeds gives, or why each failed.
+
+    Raises:
+        _MayBeWrong: Not ``whole``, and the first strategy's result would be so for empty tensors.
+    """
+    failures: list[_Failure] = []
     for name in model.strategies:
         ignored: list[bool] = []  # True: also where no size is computed
-        observed_zero = torch_compat.observe_zero_ignored(ignored.append)
+        ends = not whole and name == "non-strict" and not failures
+
+        def ignore(everywhere: bool, ignored: list[bool] = ignored, ends: bool = ends) -> None:
+            ignored.append(everywhere)
+            if everywhere and ends:
+                raise _MayBeWrong
+
+        observed_zero = torch_compat.observe_zero_ignored(ignore)
         with decisions_observed() as decisions, observed_zero:
             try:
                 program, warning, drawn = _run(name, model, requested, decisions, from_zero)

@@ -83,6 +83,40 @@ def test_what_does_not_depend_on_zero_is_captured_once(monkeypatch: pytest.Monke
     assert runs == ["non-strict"] * 2
 
 
+def test_where_zero_is_asked_for_the_first_capture_ends() -> None:
+    steps: list[str] = []
+
+    def model(x: Tensor) -> Tensor:
+        steps.append("asks")
+        y = x * 2 if x.numel() > 0 else x
+        steps.append("goes on")
+        return y.sum(0)
+
+    program = onnx_aot.export(model, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},))
+    assert steps == ["asks", "asks", "goes on"]
+    x = torch.rand(7, 3)
+    torch.testing.assert_close(program(x)[0], model(x))
+
+
+def test_what_fails_from_zero_on_is_captured_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[bool] = []
+    run = strategies._run
+
+    def fails_from_zero(*args: Any) -> Any:
+        runs.append(args[-1])
+        if args[-1]:
+            raise ValueError("as torch.export may")
+        return run(*args)
+
+    monkeypatch.setattr(strategies, "_run", fails_from_zero)
+    named = ({0: "n"},)
+    with pytest.warns(OnnxExporterWarning, match="captured for sizes above 0"):
+        program = onnx_aot.export(ASKED["numel() > 0"], (torch.rand(4, 3),), dynamic_shapes=named)
+    assert runs == [False, True, True, False]  # the second one is tried by two strategies
+    x = torch.rand(7, 3)
+    torch.testing.assert_close(program(x)[0], x * 2)
+
+
 def test_a_derived_dimension_below_zero() -> None:
     with pytest.raises(DynamicShapeError, match=r"n - 1 to be >= 0.*min value for n"):
         onnx_aot.export(lambda x: x, (torch.ones(4),), dynamic_shapes=({0: N - 1},))

@@ -141,3 +141,14 @@ def test_a_row_that_takes_too_long() -> None:
     summary = zoo.summarize([row])
     assert summary["architectures"] == 1
     assert summary["of these right at both sizes"] == 0
+
+
+def test_the_share_of_torch_onnx() -> None:
+    row = measure(_case(Scaled(2.0), seq=9), peer=True)
+    assert row["torch_onnx"]["stage"] == RIGHT
+    wrong = {**row, "torch_onnx": {"stage": "exported", "reason": "differs"}}
+    summary = zoo.summarize([row, wrong])
+    assert summary["given to torch.onnx"] == 2
+    assert summary["of these right with torch.onnx"] == 1
+    latency = row["torch_onnx"]["latency"]
+    assert summary[zoo.LATENCY_RATIO] == round(latency["ours"] / latency["peer"], 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.timing import median
 
-__all__ = ["peer_exports", "seconds_of_both", "wrong_outputs"]
+__all__ = ["differences", "peer_exports", "seconds_of_both"]
 
 SPEND = 0.3  # seconds
 
@@ -23,8 +23,8 @@ def peer_exports(captured: Any, path: str) -> int:
     return len(onnx.load(path, load_external_data=False).graph.node)
 
 
-def wrong_outputs(path: str, model: Any, args: Any, kwargs: Any) -> str:
-    """The first output of a file's model that is not PyTorch's, by the package's tolerances."""
+def differences(path: str, model: Any, args: Any, kwargs: Any) -> Any:
+    """Outputs of a file's model beside PyTorch's, by the package's tolerances."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -34,8 +34,7 @@ def wrong_outputs(path: str, model: Any, args: Any, kwargs: Any) -> str:
     with torch.no_grad():
         leaves = pytree.tree_leaves(model(*args, **kwargs))
     expected = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    differences = compare_outputs(names, expected, list(map(torch.from_numpy, actual)))
-    return next((f"{d.name}: {d.remark}" for d in differences if not d.within), "")
+    return compare_outputs(names, expected, list(map(torch.from_numpy, actual)))
 
 
 def seconds_of_both(ours: str, peer: str, args: Any, kwargs: Any) -> dict[str, float]:

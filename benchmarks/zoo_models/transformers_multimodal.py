@@ -74,17 +74,25 @@ def _together(model_type: str) -> ZooCase:
     )
 
 
-def _image_in_text(model_type: str, vision: str, decoder: str, **options: Any) -> ZooCase:
-    """Words after the places of one image's patches."""
+def _image_in_text(
+    model_type: str, vision: str, decoder: str, types: bool = False, **options: Any
+) -> ZooCase:
+    """Words after the places of one image's patches; ``types``: all of them are a prefix.
+
+    Without types PaliGemma's attention depends on the values of its mask: eager it is causal where
+    anything is padded, and else not; where it is captured it always is.
+    """
 
     def inputs(batch: int, seq: int) -> Inputs:
         words = torch.randint(3, _IMAGE, (batch, seq))
         image = torch.full((batch, _PATCHES), _IMAGE)
         ids = torch.cat([image, words], 1)
+        prefix = {"token_type_ids": torch.zeros_like(ids)} if types else {}
         return (), {
             "input_ids": ids,
             "attention_mask": torch.ones_like(ids),
             "pixel_values": _pixels(batch),
+            **prefix,
         }
 
     words = {0: "batch", 1: "places_and_seq"}
@@ -103,6 +111,7 @@ def _image_in_text(model_type: str, vision: str, decoder: str, **options: Any) -
             "input_ids": words,
             "attention_mask": words,
             "pixel_values": {0: "batch"},
+            **({"token_type_ids": words} if types else {}),
         },
         sizes=({"batch": 2, "seq": 10}, {"batch": 3, "seq": 17}),
         group=_GROUP,
@@ -114,5 +123,5 @@ CASES = (
     *map(_together, _TOGETHER),
     _image_in_text("llava", "clip_vision_model", "llama"),
     _image_in_text("vipllava", "clip_vision_model", "llama", vision_feature_layers=[-2, -1]),
-    _image_in_text("paligemma", "siglip_vision_model", "gemma"),
+    _image_in_text("paligemma", "siglip_vision_model", "gemma", types=True),
 )

@@ -37,7 +37,8 @@ def blame(
     """Finds out what is wrong with a program.
 
     In this order: a kernel that the runtime does not have; an optimization without which the value
-    is right; the translation of the first operator that is wrong by itself.
+    is right; the translation of the first operator that is wrong by itself; a model that computes
+    something else while it is captured.
 
     Args:
         program: It failed.
@@ -57,7 +58,10 @@ def blame(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said already
-            return _first_wrong(program, program.compare(args, kwargs), options)
+            comparison = program.compare(args, kwargs)
+            if comparison.first is not None:
+                return _first_wrong(program, comparison, options)
+            return _captured_otherwise(program, args, kwargs) if failed.is_example else None
     except Exception as error:  # the difference that is being explained matters more
         logger.info("what is to blame could not be found: %s: %s", type(error).__name__, error)
         return None
@@ -84,8 +88,7 @@ def _missing_kernels(program: ONNXProgram) -> Blame | None:
 def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options) -> Blame | None:
     """The optimization or translation that the first wrong value comes from."""
     row = comparison.first
-    if row is None:
-        return None
+    assert row is not None
     places = _places(program, [row.fx_node])
     found = comparison.bisect()
     if found.guilty:
@@ -114,6 +117,24 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
         (*places, *_definition(yours)),
         "correct the function, or leave it out of custom_translation_table where onnx_aot has a "
         "translation of its own",
+    )
+
+
+def _captured_otherwise(program: ONNXProgram, args: Any, kwargs: Any) -> Blame | None:
+    """The capture, where the ONNX model answers as that does."""
+    from onnx_aot.inspection.verify import verify_against
+
+    assert program.exported_program is not None
+    differences = verify_against(program, program.exported_program.module(), args, kwargs)
+    if not all(difference.within for difference in differences):
+        return None
+    return Blame(
+        "the ONNX model answers as the graph that torch.export captured, and that graph answers "
+        "otherwise than the model: its code does something else while it is captured",
+        (),
+        "look for code that asks torch.compiler.is_exporting() or is_compiling(), or for values, "
+        "as of a mask in which nothing is masked, and do without; or give example inputs for which "
+        "both agree, such as a mask that masks something, if the model will get only such",
     )
 
 

@@ -64,6 +64,18 @@ def test_a_translation_that_is_wrong_at_another_size() -> None:
     assert lines[-1] == "Nothing was saved."
 
 
+def test_a_model_that_does_something_else_while_it_is_captured() -> None:
+    def model(x: Tensor) -> Tensor:
+        return x + 1 if torch.compiler.is_exporting() else x - 1
+
+    with pytest.raises(VerificationError) as caught:
+        onnx_aot.export(model, (torch.rand(4, 3),), verify=True)
+    message = str(caught.value)
+    assert "as the graph that torch.export captured" in message
+    assert "its code does something else while it is captured" in message
+    assert "cure: look for code that asks torch.compiler.is_exporting()" in message
+
+
 def test_sizes_that_the_runtime_refuses(tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match="rows=1: ONNX Runtime refuses, PyTorch does not"):
         onnx_aot.export(

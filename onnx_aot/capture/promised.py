@@ -47,7 +47,8 @@ def promise_sizes(module: torch.nn.Module, inputs: Inputs, requested: DynamicSha
             for name, (leaf, axis) in named.items()
         }
         for leaf, axis, name in sums:
-            torch._check(leaves[leaf].shape[axis] == evaluate(name, sizes))
+            size = leaves[leaf].shape[axis]
+            torch._check(size == evaluate(name, sizes))  # type: ignore[no-untyped-call]
         return forward(*args, **kwargs)
 
     with_sizes.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]

@@ -65,9 +65,7 @@ class Decoder:
         own = [_past(name) for name in self._outputs if name != "logits"]
         return {name: _empty(self._inputs[name], batch) for name in own}
 
-    def step(
-        self, inputs: Mapping[str, torch.Tensor], cache: Cache
-    ) -> tuple[torch.Tensor, Cache]:
+    def step(self, inputs: Mapping[str, torch.Tensor], cache: Cache) -> tuple[torch.Tensor, Cache]:
         """One run of the model.
 
         Args:

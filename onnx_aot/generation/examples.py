@@ -100,7 +100,10 @@ def encoder_inputs(model: Any) -> dict[str, torch.Tensor]:
     """Text for an encoder, the first row padded on the right."""
     batch, length, device = CAPTURED.batch, CAPTURED.encoded, device_for(model)
     mask = _padded(torch.ones(batch, length, dtype=torch.int64), left=False)
-    return {"input_ids": _tokens(model, batch, length).to(device), "attention_mask": mask.to(device)}
+    return {
+        "input_ids": _tokens(model, batch, length).to(device),
+        "attention_mask": mask.to(device),
+    }
 
 
 def encoder_outputs(model: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +85,7 @@ def export_decoder(
         InvalidOptionError: The model has no key-value cache, or an option is not accepted.
         OnnxExporterError: As ``onnx_aot.export`` raises.
     """
-    _check(model, options, (*DECIDED, "dynamic_shapes"))
-    if model.config.is_encoder_decoder:  # type: ignore[union-attr]
+    if _checked(model, options, (*DECIDED, "dynamic_shapes")).is_encoder_decoder:
         return _decoder_after_encoder(model, f, options)
     pairs = cached_states(model, {"input_ids": torch.ones(2, 1, dtype=torch.int64)})
 
@@ -137,16 +137,16 @@ def export_encoder(
             ``inputs`` are given, or an option is not accepted.
         OnnxExporterError: As ``onnx_aot.export`` raises.
     """
-    _check(model, options, DECIDED)
+    config = _checked(model, options, DECIDED)
     name, read = type(model).__name__, main_input(model)
-    if not model.config.is_encoder_decoder:  # type: ignore[union-attr]
+    if not config.is_encoder_decoder:
         raise InvalidOptionError(f"{name} has no encoder; export_decoder alone exports it")
     if inputs is None and not reads_tokens(model):
         raise InvalidOptionError(
             f"the encoder of {name} reads {read}, of which there is no example; pass one: "
             f"export_encoder(model, inputs={{{read!r}: ...}})"
         )
-    length = {} if inputs is not None else {1: ENCODED}
+    axes = {0: BATCH} if inputs is not None else {0: BATCH, 1: ENCODED}
     given = dict(encoder_inputs(model) if inputs is None else inputs)
     pairs = cached_states(model, encoder_outputs(model), cross=True)
     with forward_replaced(model, encoding(model.forward), given):
@@ -154,7 +154,7 @@ def export_encoder(
             model,
             f=f,
             kwargs=given,
-            dynamic_shapes=dict(dynamic_shapes or dict.fromkeys(given, {0: BATCH, **length})),
+            dynamic_shapes=dict(dynamic_shapes or dict.fromkeys(given, axes)),
             input_names=list(given),
             output_names=["last_hidden_state", *_states("present", "encoder.", pairs)],
             **options,
@@ -247,14 +247,14 @@ def _per_layer(length: str, pairs: Sequence[Any]) -> list[list[dict[int, str]]]:
     return [[{0: BATCH, 2: length}] * len(pairs)] * 2
 
 
-def _check(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> None:
-    """Refuses what is known to be wrong.
+def _checked(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> Any:
+    """The model's configuration, when nothing is known to be wrong.
 
     Raises:
         InvalidOptionError: The model is not of transformers, or an option is not accepted.
     """
-    config = getattr(model, "config", None)
-    if not isinstance(model, torch.nn.Module) or not hasattr(config, "is_encoder_decoder"):
+    transformers = sys.modules.get("transformers")  # which made the model, if it is one of its
+    if transformers is None or not isinstance(model, transformers.PreTrainedModel):
         raise InvalidOptionError(
             f"model is a {type(model).__name__}; it is a language model of transformers, such as "
             "AutoModelForCausalLM gives. Other models are exported with onnx_aot.export, which "
@@ -273,3 +273,4 @@ def _check(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> No
             "models have some for steps without a past and of one token, which give the same "
             "answers. Leave it out; verify=True compares such steps with PyTorch"
         )
+    return model.config

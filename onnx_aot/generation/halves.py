@@ -25,7 +25,7 @@ def encoding(forward: Callable[..., Any]) -> Callable[..., Any]:
         start = torch.zeros(first.shape[0], 1, dtype=torch.int64, device=first.device)
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         found = forward(**inputs, decoder_input_ids=start, past_key_values=cache, use_cache=True)
-        layers = cache.cross_attention_cache.layers
+        layers: list[Any] = cache.cross_attention_cache.layers
         return found.encoder_last_hidden_state, [(layer.keys, layer.values) for layer in layers]
 
     return encode

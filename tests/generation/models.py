@@ -74,18 +74,22 @@ def gemma2() -> Any:
     return spread(transformers.Gemma2ForCausalLM(config))
 
 
+def _untied(model: Any) -> Any:
+    """With a head of its own: with that of the embedding a model repeats what it got."""
+    model.lm_head = torch.nn.Linear(16, VOCABULARY, bias=False)
+    return model
+
+
 def t5() -> Any:
     config = transformers.T5Config(
         **TOKENS, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, decoder_start_token_id=0
     )
-    model = transformers.T5ForConditionalGeneration(config)
-    model.lm_head = torch.nn.Linear(16, VOCABULARY, bias=False)  # of its own
-    return spread(model)
+    return spread(_untied(transformers.T5ForConditionalGeneration(config)), seed=3)
 
 
 def bart() -> Any:
     config = transformers.BartConfig(**BOTH, max_position_embeddings=64, forced_eos_token_id=None)
-    return spread(transformers.BartForConditionalGeneration(config), seed=1)
+    return spread(_untied(transformers.BartForConditionalGeneration(config)), seed=2, width=0.3)
 
 
 def whisper() -> Any:

@@ -30,7 +30,7 @@ def cached_states(
 
     Raises:
         InvalidOptionError: The model takes or returns no cache, or one with other states than keys
-            and values.
+            and values; or it fails, and the cause is chained.
     """
     name = type(model).__name__
     if "past_key_values" not in inspect.signature(model.forward).parameters:
@@ -41,8 +41,13 @@ def cached_states(
     if any(weight.is_meta for weight in model.parameters()):
         model = copy.deepcopy(model).to("meta")
         inputs = {name: _on_meta(value) for name, value in inputs.items()}
-    with torch.no_grad():
-        returned = model(**inputs, use_cache=True)
+    try:
+        with torch.no_grad():
+            returned = model(**inputs, use_cache=True)
+    except Exception as error:
+        raise InvalidOptionError(
+            f"{name} fails on one token with a cache of its own, without an export: {error}"
+        ) from error
     cache = getattr(returned, "past_key_values", None)
     part = getattr(cache, "cross_attention_cache" if cross else "self_attention_cache", cache)
     layers = getattr(part, "layers", None)

@@ -25,6 +25,7 @@ from onnx_aot.generation.examples import (
     step_inputs,
 )
 from onnx_aot.generation.halves import decoding_step, encoding, forward_replaced
+from onnx_aot.generation.shortcuts import refuse_other_ways
 
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
@@ -83,6 +84,8 @@ def export_decoder(
 
     Raises:
         InvalidOptionError: The model has no key-value cache, or an option is not accepted.
+        DynamicShapeError: The model computes first steps, or those of one token, in another way;
+            nothing has been saved.
         OnnxExporterError: As ``onnx_aot.export`` raises.
     """
     if _checked(model, options, (*DECIDED, "dynamic_shapes")).is_encoder_decoder:
@@ -200,15 +203,14 @@ def _exported(
     options: Mapping[str, Any],
     **decided: Any,
 ) -> ONNXProgram:
-    """The program, verified before it is saved where that is asked for.
+    """The program, saved when the steps that were not captured are right too.
 
-    An export tries sizes for which all conditions of the capture hold. Among these are that there
-    is a past and more than one new token: shortcuts of models, which give the same answers.
+    An export itself verifies sizes for which all conditions of the capture hold, and so neither a
+    step without a past nor one of a single token.
     """
-    if not options.get("verify"):
-        return export(model, f=f, kwargs=inputs(CAPTURED), **decided, **options)
     program = export(model, kwargs=inputs(CAPTURED), **decided, **options)
-    if program.has_values:
+    refuse_other_ways(program, model, inputs)
+    if options.get("verify") and program.has_values:
         _verify_kinds(program, model, inputs)
     if f is not None:
         program.save(

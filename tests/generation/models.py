@@ -60,16 +60,16 @@ def qwen2() -> Any:
     return spread(transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**DECODER)))
 
 
-def mistral() -> Any:
+def mistral(window: int = WINDOW) -> Any:
     """Attends to the last few tokens."""
-    config = transformers.MistralConfig(**DECODER, sliding_window=WINDOW)
+    config = transformers.MistralConfig(**DECODER, sliding_window=window)
     return spread(transformers.MistralForCausalLM(config), seed=2)
 
 
-def gemma2() -> Any:
+def gemma2(window: int = WINDOW) -> Any:
     """Attends to the last few tokens in every other layer."""
     config = transformers.Gemma2Config(
-        **DECODER, head_dim=8, sliding_window=WINDOW, tie_word_embeddings=False
+        **DECODER, head_dim=8, sliding_window=window, tie_word_embeddings=False
     )
     return spread(transformers.Gemma2ForCausalLM(config))
 

@@ -13,7 +13,13 @@ import pytest
 import torch
 
 import onnx_aot
-from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
+from onnx_aot.errors import (
+    DynamicShapeError,
+    InferenceError,
+    InvalidOptionError,
+    OnnxExporterWarning,
+    VerificationError,
+)
 from onnx_aot.generation import Decoder, export_decoder
 from tests.generation import models
 from tests.generation.models import Make, assert_same, generated, prompts, stepwise, transformers
@@ -74,6 +80,16 @@ def test_each_kind_of_step(make: Make, batch: int, past: int, new: int) -> None:
     parts = (past, new) if past else (new,)
     actual = stepwise(decoder, decoder.empty_cache(batch), ids, parts, others)
     assert_same(expected[mask.bool()], actual[mask.bool()])
+
+
+@pytest.mark.parametrize("make", [models.mistral, models.gemma2], ids=lambda make: make.__name__)
+def test_a_window_that_the_example_does_not_fill(make: Any) -> None:
+    """It is passed while tokens are generated; a model without a window says other things."""
+    model, ids = make(window=16), prompts()[0][1:]
+    expected = generated(model, input_ids=torch.cat([ids, ids.flip(1)]))[:1]
+    wide = make(window=64).generate(ids, do_sample=False, max_new_tokens=models.STEPS)
+    assert wide.tolist() != expected.tolist()
+    assert Decoder(export_decoder(model)).generate(ids).tolist() == expected.tolist()
 
 
 def test_names_and_dimensions() -> None:
@@ -192,12 +208,28 @@ class Odd(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
 
 
 @pytest.mark.parametrize("one_token", [False, True])
-def test_verify_finds_a_shortcut_that_is_none(one_token: bool, tmp_path: Path) -> None:
+def test_a_shortcut_that_is_none_is_refused(one_token: bool, tmp_path: Path) -> None:
+    """The capture has the way of several tokens after others; nothing in it tells of another."""
     model = models.spread(Odd(transformers.LlamaConfig(**models.DECODER)))
     model.one_token = one_token
     path = tmp_path / "model.onnx"
-    with pytest.raises(onnx_aot.errors.VerificationError, match="logits"):
-        export_decoder(model, path, verify=True)
+    where = "6 tokens before and 1 new" if one_token else "0 tokens before and 6 new"
+    with pytest.raises(DynamicShapeError, match=f"Odd computes some steps.*{where}"):
+        export_decoder(model, path)
+    assert not path.exists()
+
+
+def _wrong_for_one_token(op: Any, self: Any) -> Any:
+    """SiLU, and one more where the sequence is of length 1."""
+    one = op.Cast(op.Equal(op.Shape(self, start=1, end=2), [1]), to=onnx.TensorProto.FLOAT)
+    return op.Add(op.Mul(self, op.Sigmoid(self)), one)
+
+
+def test_verify_tries_what_the_capture_did_not(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    wrong = {torch.ops.aten.silu.default: _wrong_for_one_token}
+    with pytest.raises(VerificationError, match="batch_size=2, sequence_length=1, past_"):
+        export_decoder(models.llama(), path, custom_translation_table=wrong, verify=True)
     assert not path.exists()
 
 
@@ -221,6 +253,9 @@ def test_what_cannot_be_exported() -> None:
         export_decoder(transformers.MambaForCausalLM(mamba).eval())
     with pytest.raises(InvalidOptionError, match="model is a Linear; it is a language model of"):
         export_decoder(torch.nn.Linear(2, 2))
+    small = {**models.DECODER, "num_hidden_layers": 1, "layer_types": ["conv"]}
+    with pytest.raises(InvalidOptionError, match="Lfm2ForCausalLM fails on one token with a cach"):
+        export_decoder(transformers.Lfm2ForCausalLM(transformers.Lfm2Config(**small)).eval())
     recurrent = transformers.Lfm2Config(
         **models.DECODER, layer_types=["conv", "full_attention"], block_multiple_of=8
     )

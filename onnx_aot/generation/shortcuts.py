@@ -1,9 +1,9 @@
 """Whether code that was captured for one kind of step is right for the others.
 
-Models ask whether there is a past, or one new token, most of them for a shortcut that gives the same
-answer. A capture has one way, and nothing in it says whether the other is a shortcut. So the captured
-graph is run beside the model in steps of each kind, with PyTorch: that costs a few tokens, and no
-second copy of the weights.
+Models ask whether there is a past, or one new token, most of them for a shortcut that gives the
+same answer. A capture has one way, and nothing in it says whether the other is a shortcut. So the
+captured graph is run beside the model in steps of each kind, with PyTorch: that costs a few tokens,
+and no second copy of the weights.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def encoder_outputs(model: Any) -> dict[str, Any]:
     from transformers.modeling_outputs import BaseModelOutput
 
     batch, device = CAPTURED.batch, device_for(model)
-    width = model.get_encoder().config.hidden_size
+    width = getattr(model.get_encoder(), "config", model.config).hidden_size
     dtype = next(model.parameters()).dtype
     encoded = torch.zeros(batch, CAPTURED.encoded, width, dtype=dtype, device=device)
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import torch
 
@@ -57,7 +57,7 @@ def branches(
 def _refuses(place: Location) -> bool:
     """Whether the line is an assertion, or an error is raised behind it."""
     following = linecache.getline(place.file, place.line + 1).strip()
-    return place.text.startswith("assert ") or following.startswith("raise ")
+    return place.text.startswith(("assert ", "torch._check(")) or following.startswith("raise ")
 
 
 def _named(dim: RequestedDim, said: str) -> bool:
@@ -74,4 +74,16 @@ def _differs(decision: Decision, symbol: str, requested: DynamicShapes, said: st
         return False
     smallest = max(dim.limits[0] for dim in dims)
     largest = min(dim.limits[1] for dim in dims)
-    return any(smallest <= n <= largest and decision.holds({symbol: n}) is False for n in SAMPLES)
+    alike = {symbol, *_of_one_name(decision, requested, {dim.name for dim in dims})}
+    samples = (n for n in SAMPLES if smallest <= n <= largest)
+    return any(decision.holds(dict.fromkeys(alike, n)) is False for n in samples)
+
+
+def _of_one_name(
+    decision: Decision, requested: DynamicShapes, names: Collection[str | None]
+) -> Iterator[str]:
+    """Symbols of dimensions that the user gave one of the names, and which are one size."""
+    for symbol, (sources, _) in decision.symbols.items():
+        dims = (dim for dim in map(requested.at, sources) if dim is not None and not dim.derived)
+        if any(dim.name is not None and dim.name in names for dim in dims):
+            yield symbol

@@ -236,14 +236,14 @@ def _descend(value: Any, given: Any, position: int, path: str) -> Iterator[tuple
             (position + order, given) for order, leaf in enumerate(leaves) if _has_dimensions(leaf)
         )
         return
+    by_layer = _by_layer(children, given, len(leaves))  # of one layer, it has two entries too
+    if by_layer is not None:
+        yield from enumerate(by_layer, position)
+        return
     registered = is_registered(value)
     per_leaf = isinstance(given, (list, tuple)) and len(given) == len(leaves) != len(children)
     if registered and per_leaf:
         yield from enumerate(given, position)
-        return
-    by_layer = _by_layer(children, given, len(leaves))
-    if by_layer is not None:
-        yield from enumerate(by_layer, position)
         return
     for order, (key, child) in enumerate(children):
         below = f".{key}" if registered and isinstance(key, str) else f"[{key!r}]"

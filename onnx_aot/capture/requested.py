@@ -18,6 +18,7 @@ __all__ = [
     "SIZE_TERM",
     "DynamicShapes",
     "RequestedDim",
+    "evaluate",
     "is_unlimited",
     "plain_names",
     "refuse_contradictions",
@@ -176,7 +177,7 @@ def refuse_contradictions(sizes: Iterable[tuple[RequestedDim, int | None]]) -> N
 def _refuse_expression(dim: RequestedDim, size: int, names: Mapping[str, int]) -> None:
     """``2*n``, as a ``Dim`` or a name, where the example's sizes say otherwise."""
     written = str(getattr(dim.given, "__name__", dim.given)) if dim.given is not None else ""
-    expected = _evaluate(written, names)
+    expected = evaluate(written, names)
     if expected is not None and expected != size:
         used = ", ".join(f"{name} is {names[name]}" for name in _names_in(written))
         raise DynamicShapeError(
@@ -185,7 +186,7 @@ def _refuse_expression(dim: RequestedDim, size: int, names: Mapping[str, int]) -
         )
     if dim.derived and expected is None:
         far = 2 * size + 64
-        if not any(_evaluate(written, {dim.name or "": root}) == size for root in range(far)):
+        if not any(evaluate(written, {dim.name or "": root}) == size for root in range(far)):
             raise DynamicShapeError(
                 f"dynamic_shapes says that {dim.place} is {written}, and it is {size} in the "
                 f"example inputs, which no {dim.name} gives"
@@ -195,8 +196,8 @@ def _refuse_expression(dim: RequestedDim, size: int, names: Mapping[str, int]) -
 def same_expression(left: str, right: str, names: Sequence[str]) -> bool:
     """Whether two sums or products over the names are the same at one assignment of odd sizes."""
     sizes = {name: 1009 + 106 * index for index, name in enumerate(sorted(names))}
-    found = _evaluate(left, sizes)
-    return found is not None and found == _evaluate(right, sizes)
+    found = evaluate(left, sizes)
+    return found is not None and found == evaluate(right, sizes)
 
 
 def plain_names(requested: Iterable[RequestedDim]) -> set[str]:
@@ -204,8 +205,11 @@ def plain_names(requested: Iterable[RequestedDim]) -> set[str]:
     return {dim.name for dim in requested if dim.name is not None and dim.name.isidentifier()}
 
 
-def _evaluate(written: str, names: Mapping[str, int]) -> float | None:
-    """Sums and products over names; None where it is another expression, or a name alone."""
+def evaluate(written: str, names: Mapping[str, int]) -> float | None:
+    """Sums and products over names; None where it is another expression, or a name alone.
+
+    Where the sizes of ``names`` are symbols, so is the value.
+    """
     try:
         tree = ast.parse(written, mode="eval").body
     except SyntaxError:  # names need not be Python

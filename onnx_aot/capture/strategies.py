@@ -31,6 +31,7 @@ from onnx_aot.capture.fake_weights import weights_in_place
 from onnx_aot.capture.inputs import Inputs, name_collected
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
+from onnx_aot.capture.promised import promise_sizes
 from onnx_aot.capture.python_random import draws_observed
 from onnx_aot.capture.requested import DynamicShapes
 from onnx_aot.capture.scripted.children import is_scripted, scripted_children_replaced
@@ -305,6 +306,8 @@ def _prepared(
         fix_switches(model.module)
         name_collected(model.module, model.collected)
         take_floats_from_tensors(model.module, model.inputs, requested.floats)
+        if not strict:  # which analyses the bytecode of the user's forward
+            promise_sizes(model.module, model.inputs, requested)
         yield
 
 

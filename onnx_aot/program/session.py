@@ -21,6 +21,7 @@ __all__ = [
     "create_session",
     "device_of",
     "from_numpy",
+    "from_ort",
     "joined_parts",
     "providers",
     "run_session",
@@ -126,7 +127,7 @@ def run_session(
     options = onnxruntime.RunOptions()
     options.log_severity_level = LOG_ERRORS
     outputs = session.run_with_ort_values(None, feeds, options)
-    return tuple(map(_from_ort, outputs))
+    return tuple(map(from_ort, outputs))
 
 
 def _pack(tensor: torch.Tensor) -> onnxruntime.OrtValue:
@@ -251,7 +252,8 @@ def to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
     )
 
 
-def _from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
+def from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
+    """What ONNX Runtime computed as a tensor on the CPU."""
     kind = ir.DataType(value.element_type())
     if kind in FOUR_BITS:
         return _unpack(value, kind)

@@ -13,7 +13,7 @@ import torch
 from torch.export import Dim
 
 import onnx_aot
-from onnx_aot.errors import DynamicShapeError, OnnxExporterWarning
+from onnx_aot.errors import DynamicShapeError, InferenceError, OnnxExporterWarning
 
 Tensor = torch.Tensor
 X = torch.arange(12.0).reshape(4, 3)
@@ -393,7 +393,7 @@ def test_a_strict_capture_names_lines_too() -> None:
     assert "y.view(4, 3)" in str(caught.value)
 
 
-def test_a_sum_of_names_is_delivered_or_reported() -> None:
+def test_a_sum_of_names_is_delivered() -> None:
     def forward(past: Tensor, x: Tensor, mask: Tensor) -> Tensor:
         return torch.cat([past, x], 1) * mask
 
@@ -403,11 +403,41 @@ def test_a_sum_of_names_is_delivered_or_reported() -> None:
     args = (torch.randn(2, 3), torch.randn(2, 4), torch.ones(2, 7))
     for name in ("past + seq", "seq+past"):
         given = ({1: "past"}, {1: "seq"}, {1: name})
-        program = onnx_aot.export(forward, args, dynamic_shapes=given)
-        assert program.model.graph.inputs[2].shape == (2, "past + seq")
+        for function in (forward, unrelated):
+            program = onnx_aot.export(function, args, dynamic_shapes=given)
+            assert program.model.graph.inputs[2].shape == (2, "past + seq")
     with pytest.warns(OnnxExporterWarning, match=r"\('total'\) is always 'past \+ seq' and is"):
         onnx_aot.export(forward, args, dynamic_shapes=({1: "past"}, {1: "seq"}, {1: "total"}))
-    with pytest.warns(OnnxExporterWarning, match="size of its own and is called 'mask_dim_1'"):
-        program = onnx_aot.export(unrelated, args, dynamic_shapes=given)
-    longer = (*args[:2], torch.ones(2, 9))
-    assert [len(output) for output in program(*longer)] == [7, 9]
+    assert [len(output) for output in program(*args)] == [7, 7]
+    with pytest.raises(InferenceError, match=r"the model was exported with mask\.shape"):
+        program(*args[:2], torch.ones(2, 9))
+
+
+def _trimmed(past: Tensor, x: Tensor, mask: Tensor) -> Tensor:
+    if mask.shape[1] > past.shape[1] + x.shape[1]:
+        mask = mask[:, : past.shape[1]]
+    return mask * torch.cat([past, x], 1).sum()
+
+
+def test_code_that_asks_about_a_sum_is_told() -> None:
+    """The mask is as long as both together, which is no choice of the model's then."""
+    args = (torch.randn(2, 3), torch.randn(2, 4), torch.ones(2, 7))
+    with pytest.warns(OnnxExporterWarning, match=r"chooses by sizes.*`if mask.shape\[1\] > past"):
+        onnx_aot.export(_trimmed, args, dynamic_shapes=({1: "past"}, {1: "seq"}, {1: "n"}))
+    given = {"past": {1: "past"}, "x": {1: "seq"}, "mask": {1: "past + seq"}}
+    program = onnx_aot.export(_trimmed, args[:2], kwargs={"mask": args[2]}, dynamic_shapes=given)
+    other = (torch.randn(2, 5), torch.randn(2, 1), torch.rand(2, 6))
+    torch.testing.assert_close(program(*other[:2], mask=other[2])[0], _trimmed(*other))
+
+
+def test_what_is_asserted_or_follows_from_names_is_no_choice() -> None:
+    def asserts(x: Tensor, y: Tensor) -> Tensor:
+        torch._check(x.shape[0] >= 4)
+        if x.shape[0] * 3 > y.shape[0] * 3:  # two dimensions, and one name
+            return y - 1
+        return y * x.shape[0]
+
+    rows = {0: "n"}
+    program = onnx_aot.export(asserts, (X, X), dynamic_shapes=(rows, rows))
+    other = torch.randn(7, 3)
+    torch.testing.assert_close(program(other, other)[0], asserts(other, other))

@@ -1,0 +1,80 @@
+"""What the key-value cache of a transformers model looks like: found by one call of the model."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from onnx_aot.errors import InvalidOptionError
+
+__all__ = ["Pair", "cached_states"]
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+"""Keys and values of one layer, ``[batch, heads, length, size of a head]`` each."""
+
+
+def cached_states(
+    model: torch.nn.Module, inputs: Mapping[str, Any], cross: bool = False
+) -> tuple[Pair, ...]:
+    """Keys and values, layer by layer, that a model puts into its cache.
+
+    Args:
+        model: It is called once, with its cache. Where weights have no values, a copy is called
+            whose buffers have none either.
+        inputs: Keyword inputs of the call.
+        cross: The keys and values of what an encoder gave, instead of the decoder's own.
+
+    Raises:
+        InvalidOptionError: The model takes or returns no cache, or one with other states than keys
+            and values; or it fails, and the cause is chained.
+    """
+    name = type(model).__name__
+    if "past_key_values" not in inspect.signature(model.forward).parameters:
+        raise InvalidOptionError(
+            f"{name}.forward takes no past_key_values, so that there is no key-value cache to "
+            "export it with. Export it without one: onnx_aot.export(model, kwargs=...)"
+        )
+    if any(weight.is_meta for weight in model.parameters()):
+        model = copy.deepcopy(model).to("meta")
+        inputs = {name: _on_meta(value) for name, value in inputs.items()}
+    try:
+        with torch.no_grad():
+            returned = model(**inputs, use_cache=True)
+    except Exception as error:
+        raise InvalidOptionError(
+            f"{name} fails on one token with a cache of its own, without an export: {error}"
+        ) from error
+    cache = getattr(returned, "past_key_values", None)
+    part = getattr(cache, "cross_attention_cache" if cross else "self_attention_cache", cache)
+    layers = getattr(part, "layers", None)
+    if not layers:
+        raise InvalidOptionError(
+            f"{name} returns no key-value cache (past_key_values is a {type(cache).__name__}). A "
+            "decoder does; of models that can be one or an encoder, config.is_decoder=True makes "
+            "it. Export others with onnx_aot.export(model, kwargs=...)"
+        )
+    return tuple(_keys_and_values(layer, index, name) for index, layer in enumerate(layers))
+
+
+def _on_meta(value: Any) -> Any:
+    """A tensor, or an output of transformers that holds some, without elements."""
+    if isinstance(value, Mapping):
+        return type(value)(**{key: _on_meta(held) for key, held in value.items()})
+    return value.to("meta") if isinstance(value, torch.Tensor) else value
+
+
+def _keys_and_values(layer: Any, index: int, name: str) -> Pair:
+    from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+    if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
+        raise InvalidOptionError(
+            f"layer {index} of the cache of {name} is a {type(layer).__name__}, which holds other "
+            "states than keys and values of attention; those of DynamicLayer and "
+            "DynamicSlidingWindowLayer are exported. Pass the cache to onnx_aot.export among the "
+            "kwargs, with dynamic_shapes, input_names and output_names for its tensors"
+        )
+    return layer.keys, layer.values

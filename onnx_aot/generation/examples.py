@@ -1,0 +1,151 @@
+"""Example inputs for a step of a generation, of any sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from onnx_aot.generation.caches import Pair
+
+__all__ = [
+    "CAPTURED",
+    "KINDS",
+    "Sizes",
+    "decoder_inputs",
+    "device_for",
+    "encoder_inputs",
+    "encoder_outputs",
+    "main_input",
+    "reads_tokens",
+    "step_inputs",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How large a step is: rows, new tokens, tokens before these, tokens that an encoder read."""
+
+    batch: int
+    sequence: int
+    past: int
+    encoded: int = 4
+
+
+CAPTURED = Sizes(2, 3, 5)
+"""What is captured. All sizes differ and none is 0 or 1, so that nothing holds by accident."""
+
+KINDS = (Sizes(2, 6, 0), Sizes(2, 1, 6), Sizes(1, 6, 0), Sizes(1, 1, 5), Sizes(1, 1, 0))
+"""Steps that a generation has beside it: first ones, those of one token, and of one row."""
+
+
+def device_for(model: torch.nn.Module) -> torch.device:
+    """Where example inputs belong; weights without values are as good as on the CPU."""
+    devices = (weight.device for weight in model.parameters() if not weight.is_meta)
+    return next(devices, torch.device("cpu"))
+
+
+def main_input(model: Any) -> str:
+    """The parameter of ``forward`` that takes what the model, or its encoder, reads."""
+    return str(getattr(model, "main_input_name", "input_ids"))
+
+
+def reads_tokens(model: Any) -> bool:
+    """Whether the model, or its encoder, reads text."""
+    return main_input(model) == "input_ids"
+
+
+def decoder_inputs(model: Any, pairs: Sequence[Pair], sizes: Sizes) -> dict[str, Any]:
+    """A step of a decoder that has no encoder, by parameter of ``forward``; the cache is last.
+
+    The first row is padded on the left.
+    """
+    batch, total = sizes.batch, sizes.past + sizes.sequence
+    mask = _padded(torch.ones(batch, total, dtype=torch.int64), left=True)
+    given = {"input_ids": _tokens(model, batch, sizes.sequence), "attention_mask": mask}
+    if "position_ids" in inspect.signature(model.forward).parameters:
+        given["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)[:, sizes.past :].clone()
+    device = device_for(model)
+    return {
+        **{name: tensor.to(device) for name, tensor in given.items()},
+        "past_key_values": _cache(pairs, batch, sizes.past, device),
+    }
+
+
+def step_inputs(
+    model: Any, own: Sequence[Pair], cross: Sequence[Pair], sizes: Sizes
+) -> dict[str, Any]:
+    """A step of a decoder behind an encoder: what ``decoding_step`` takes; the cache is last."""
+    from transformers.cache_utils import EncoderDecoderCache
+
+    device = device_for(model)
+    given = {"input_ids": _tokens(model, sizes.batch, sizes.sequence)}
+    if reads_tokens(model):
+        mask = torch.ones(sizes.batch, sizes.encoded, dtype=torch.int64)
+        given["encoder_attention_mask"] = _padded(mask, left=False)
+    cache = EncoderDecoderCache(
+        _cache(own, sizes.batch, sizes.past, device),
+        _cache(cross, sizes.batch, sizes.encoded, device),
+    )
+    return {
+        **{name: tensor.to(device) for name, tensor in given.items()},
+        "past_key_values": cache,
+    }
+
+
+def encoder_inputs(model: Any) -> dict[str, torch.Tensor]:
+    """Text for an encoder, the first row padded on the right."""
+    batch, length, device = CAPTURED.batch, CAPTURED.encoded, device_for(model)
+    mask = _padded(torch.ones(batch, length, dtype=torch.int64), left=False)
+    return {
+        "input_ids": _tokens(model, batch, length).to(device),
+        "attention_mask": mask.to(device),
+    }
+
+
+def encoder_outputs(model: Any) -> dict[str, Any]:
+    """Keyword inputs for one step of a decoder behind an encoder that is not run."""
+    from transformers.modeling_outputs import BaseModelOutput
+
+    batch, device = CAPTURED.batch, device_for(model)
+    width = getattr(model.get_encoder(), "config", model.config).hidden_size
+    dtype = next(model.parameters()).dtype
+    encoded = torch.zeros(batch, CAPTURED.encoded, width, dtype=dtype, device=device)
+    return {
+        "encoder_outputs": BaseModelOutput(last_hidden_state=encoded),
+        "decoder_input_ids": _tokens(model, batch, 1).to(device),
+    }
+
+
+def _tokens(model: Any, batch: int, length: int) -> torch.Tensor:
+    """Different ones, within the vocabulary."""
+    vocabulary = int(model.config.get_text_config(decoder=True).vocab_size)
+    return (torch.arange(1, 1 + batch * length) % vocabulary).reshape(batch, length)
+
+
+def _padded(mask: torch.Tensor, left: bool) -> torch.Tensor:
+    """The mask with one 0 in its first row, unless nothing else would be left there."""
+    if mask.shape[1] > 1:
+        mask[0, 0 if left else -1] = 0
+    return mask
+
+
+def _cache(pairs: Sequence[Pair], batch: int, length: int, device: torch.device) -> Any:
+    """A ``DynamicCache`` with states of the shapes that the model makes, of another length.
+
+    Every layer holds all that went before, also where the model attends to a window: what it does
+    not attend to is masked, and one length is right for all layers.
+    """
+    from transformers.cache_utils import DynamicCache
+
+    numbers = torch.Generator().manual_seed(0)
+
+    def states(like: torch.Tensor) -> torch.Tensor:
+        _, heads, _, size = like.shape
+        made = torch.randn(batch, heads, length, size, generator=numbers)
+        return made.to(device, like.dtype)
+
+    return DynamicCache([(states(keys), states(values)) for keys, values in pairs])

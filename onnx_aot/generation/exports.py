@@ -1,0 +1,278 @@
+"""Decoders and encoders of transformers as ONNX programs with a key-value cache."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.export import export
+from onnx_aot.generation.caches import cached_states
+from onnx_aot.generation.examples import (
+    CAPTURED,
+    KINDS,
+    Sizes,
+    decoder_inputs,
+    encoder_inputs,
+    encoder_outputs,
+    main_input,
+    reads_tokens,
+    step_inputs,
+)
+from onnx_aot.generation.halves import decoding_step, encoding, forward_replaced
+from onnx_aot.generation.shortcuts import refuse_other_ways
+
+if TYPE_CHECKING:
+    from onnx_aot.program.program import ONNXProgram
+
+__all__ = ["export_decoder", "export_encoder"]
+
+# Names of dimensions, which are optimum's too.
+BATCH, SEQUENCE = "batch_size", "sequence_length"
+PAST, ENCODED = "past_sequence_length", "encoder_sequence_length"
+TOKENS = {0: BATCH, 1: SEQUENCE}
+AXES = {
+    "input_ids": TOKENS,
+    "position_ids": TOKENS,
+    "attention_mask": {0: BATCH, 1: f"{PAST} + {SEQUENCE}"},
+    "encoder_attention_mask": {0: BATCH, 1: ENCODED},
+}
+
+DECIDED = ("args", "kwargs", "dynamic_axes", "input_names", "output_names")
+
+
+def export_decoder(
+    model: torch.nn.Module, f: str | os.PathLike[str] | Any | None = None, **options: Any
+) -> ONNXProgram:
+    """Exports a language model of transformers so that one program does all steps of a generation.
+
+    A step takes new tokens and the keys and values of what went before, of length 0 in the first
+    step, and gives logits and the keys and values of all. ``Decoder`` runs it in a loop.
+
+    Inputs, integers as int64:
+
+    * ``input_ids``: ``[batch_size, sequence_length]``;
+    * ``attention_mask``: ``[batch_size, past_sequence_length + sequence_length]``, 0 at padding,
+      which may stand before or behind the tokens of a row;
+    * ``position_ids``: like ``input_ids``, where the model takes any;
+    * ``past_key_values.<layer>.key`` and ``.value``: ``[batch_size, heads, past_sequence_length,
+      size]``, in the type of the model.
+
+    Outputs: ``logits``, ``[batch_size, sequence_length, vocabulary]``, and
+    ``present.<layer>.key`` and ``.value``, of the length ``past_sequence_length +
+    sequence_length``. They are of this length also where the model attends to a sliding window.
+
+    The decoder of a model with an encoder takes ``input_ids``; ``encoder_attention_mask``,
+    ``[batch_size, encoder_sequence_length]``, where the encoder reads tokens;
+    ``past_key_values.<layer>.decoder.key`` and ``.value``, as above; and
+    ``past_key_values.<layer>.encoder.key`` and ``.value``, ``[batch_size, heads,
+    encoder_sequence_length, size]``, which ``export_encoder``'s program gives once. It gives
+    ``logits`` and ``present.<layer>.decoder.key`` and ``.value``.
+
+    Args:
+        model: A ``...ForCausalLM`` or ``...ForConditionalGeneration`` with text on the decoder's
+            side, in evaluation mode.
+        f: Where to save it, as in ``onnx_aot.export``.
+        **options: Options of ``onnx_aot.export``, but for the inputs, which are made here, their
+            dynamic dimensions and the names. ``verify=True`` also compares steps without a past,
+            of one token and of one row with PyTorch.
+
+    Raises:
+        InvalidOptionError: The model has no key-value cache, or an option is not accepted.
+        DynamicShapeError: The model computes first steps, or those of one token, in another way;
+            nothing has been saved.
+        OnnxExporterError: As ``onnx_aot.export`` raises.
+    """
+    if _checked(model, options, (*DECIDED, "dynamic_shapes")).is_encoder_decoder:
+        return _decoder_after_encoder(model, f, options)
+    pairs = cached_states(model, {"input_ids": torch.ones(2, 1, dtype=torch.int64)})
+
+    def inputs(sizes: Sizes) -> dict[str, Any]:
+        return {**decoder_inputs(model, pairs, sizes), "use_cache": True}
+
+    named = [name for name in inputs(CAPTURED) if name in AXES]
+    return _exported(
+        model,
+        f,
+        inputs,
+        options,
+        dynamic_shapes={
+            **{name: AXES[name] for name in named},
+            "past_key_values": _per_layer(PAST, pairs),
+        },
+        input_names=[*named, *_states("past_key_values", "", pairs)],
+        output_names=["logits", *_states("present", "", pairs)],
+    )
+
+
+def export_encoder(
+    model: torch.nn.Module,
+    f: str | os.PathLike[str] | Any | None = None,
+    *,
+    inputs: Mapping[str, torch.Tensor] | None = None,
+    dynamic_shapes: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> ONNXProgram:
+    """Exports the encoder of an encoder-decoder, with the keys and values for the decoder's side.
+
+    The program is run once per generation, before ``export_decoder``'s. Its outputs are
+    ``last_hidden_state``, ``[batch_size, encoder_sequence_length, size]``, and
+    ``present.<layer>.encoder.key`` and ``.value``, ``[batch_size, heads, encoder_sequence_length,
+    size of a head]`` for every layer of the decoder.
+
+    Args:
+        model: A ``...ForConditionalGeneration`` of transformers, in evaluation mode.
+        f: Where to save it, as in ``onnx_aot.export``.
+        inputs: Example inputs of the encoder by parameter of ``model.forward``. By default, for
+            models that read tokens, ``input_ids`` and ``attention_mask``, int64 of shape
+            ``[batch_size, encoder_sequence_length]``.
+        dynamic_shapes: What is dynamic of them, as in ``onnx_aot.export``; by default the batch,
+            and of the default inputs the length too.
+        **options: Other options of ``onnx_aot.export``.
+
+    Raises:
+        InvalidOptionError: The model has no encoder, reads something else than tokens and no
+            ``inputs`` are given, or an option is not accepted.
+        OnnxExporterError: As ``onnx_aot.export`` raises.
+    """
+    config = _checked(model, options, DECIDED)
+    name, read = type(model).__name__, main_input(model)
+    if not config.is_encoder_decoder:
+        raise InvalidOptionError(f"{name} has no encoder; export_decoder alone exports it")
+    if inputs is None and not reads_tokens(model):
+        raise InvalidOptionError(
+            f"the encoder of {name} reads {read}, of which there is no example; pass one: "
+            f"export_encoder(model, inputs={{{read!r}: ...}})"
+        )
+    axes = {0: BATCH} if inputs is not None else {0: BATCH, 1: ENCODED}
+    given = dict(encoder_inputs(model) if inputs is None else inputs)
+    pairs = cached_states(model, encoder_outputs(model), cross=True)
+    with forward_replaced(model, encoding(model.forward), given):
+        return export(
+            model,
+            f=f,
+            kwargs=given,
+            dynamic_shapes=dict(dynamic_shapes or dict.fromkeys(given, axes)),
+            input_names=list(given),
+            output_names=["last_hidden_state", *_states("present", "encoder.", pairs)],
+            **options,
+        )
+
+
+def _decoder_after_encoder(model: Any, f: Any, options: Mapping[str, Any]) -> ONNXProgram:
+    example = encoder_outputs(model)
+    own, cross = (cached_states(model, example, cross=of_encoder) for of_encoder in (False, True))
+
+    def inputs(sizes: Sizes) -> dict[str, Any]:
+        return step_inputs(model, own, cross, sizes)
+
+    captured = inputs(CAPTURED)
+    named = [name for name in captured if name in AXES]
+    width = example["encoder_outputs"].last_hidden_state.shape[-1]
+    with forward_replaced(model, decoding_step(model.forward, width), captured):
+        return _exported(
+            model,
+            f,
+            inputs,
+            options,
+            dynamic_shapes={
+                **{name: AXES[name] for name in named},
+                "past_key_values": {
+                    "self_attention_cache": _per_layer(PAST, own),
+                    "cross_attention_cache": _per_layer(ENCODED, cross),
+                },
+            },
+            input_names=[
+                *named,
+                *_states("past_key_values", "decoder.", own),
+                *_states("past_key_values", "encoder.", cross),
+            ],
+            output_names=["logits", *_states("present", "decoder.", own)],
+        )
+
+
+def _exported(
+    model: torch.nn.Module,
+    f: Any,
+    inputs: Callable[[Sizes], dict[str, Any]],
+    options: Mapping[str, Any],
+    **decided: Any,
+) -> ONNXProgram:
+    """The program, saved when the steps that were not captured are right too.
+
+    An export itself verifies sizes for which all conditions of the capture hold, and so neither a
+    step without a past nor one of a single token.
+    """
+    program = export(model, kwargs=inputs(CAPTURED), **decided, **options)
+    refuse_other_ways(program, model, inputs)
+    if options.get("verify") and program.has_values:
+        _verify_kinds(program, model, inputs)
+    if f is not None:
+        program.save(
+            f,
+            include_initializers=options.get("export_params", True),
+            keep_initializers_as_inputs=options.get("keep_initializers_as_inputs", False),
+            external_data=options.get("external_data", "auto"),
+        )
+    return program
+
+
+def _verify_kinds(
+    program: ONNXProgram, model: torch.nn.Module, inputs: Callable[[Sizes], dict[str, Any]]
+) -> None:
+    from onnx_aot.inspection.verification import failure
+
+    results = []
+    for sizes in KINDS:
+        for result in program.verify(model, (), inputs(sizes), sizes=False).results:
+            # Without a past nothing is empty that need not be: a runtime must not refuse it.
+            shown = {name: size for name, size in result.sizes.items() if size}
+            results.append(dataclasses.replace(result, is_example=False, sizes=shown))
+    if any(result.failed for result in results):
+        raise failure(results)
+
+
+# --- names and options ---------------------------------------------------------------------------
+
+
+def _states(name: str, part: str, pairs: Sequence[Any]) -> list[str]:
+    return [f"{name}.{i}.{part}{which}" for i in range(len(pairs)) for which in ("key", "value")]
+
+
+def _per_layer(length: str, pairs: Sequence[Any]) -> list[list[dict[int, str]]]:
+    """Keys and values of every layer, in the form in which ``dynamic_shapes`` takes a cache."""
+    return [[{0: BATCH, 2: length}] * len(pairs)] * 2
+
+
+def _checked(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> Any:
+    """The model's configuration, when nothing is known to be wrong.
+
+    Raises:
+        InvalidOptionError: The model is not of transformers, or an option is not accepted.
+    """
+    transformers = sys.modules.get("transformers")  # which made the model, if it is one of its
+    if transformers is None or not isinstance(model, transformers.PreTrainedModel):
+        raise InvalidOptionError(
+            f"model is a {type(model).__name__}; it is a language model of transformers, such as "
+            "AutoModelForCausalLM gives. Other models are exported with onnx_aot.export, which "
+            "takes a cache among the inputs, and names in input_names and output_names: see "
+            "docs/generation.md"
+        )
+    wrong = [name for name in decided if name in options]
+    if wrong:
+        raise InvalidOptionError(
+            f"{', '.join(wrong)} is decided by this function. Use onnx_aot.export for other inputs "
+            "and names"
+        )
+    if options.get("runtime_checks"):
+        raise InvalidOptionError(
+            "runtime_checks=True makes the model refuse what its code has a shortcut for, and "
+            "models have some for steps without a past and of one token, which give the same "
+            "answers. Leave it out; verify=True compares such steps with PyTorch"
+        )
+    return model.config

@@ -1,0 +1,80 @@
+"""What the two programs of an encoder-decoder compute, as functions in the place of ``forward``."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+__all__ = ["decoding_step", "encoding", "forward_replaced"]
+
+
+def encoding(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The encoder, and of the decoder what depends on nothing else: its cross-attention's states.
+
+    The decoder is called for one token, which these do not depend on; the rest of the call is
+    unused, and so is not in the ONNX model.
+    """
+    from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+
+    def encode(**inputs: torch.Tensor) -> Any:
+        first = next(iter(inputs.values()))
+        start = torch.zeros(first.shape[0], 1, dtype=torch.int64, device=first.device)
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        found = forward(**inputs, decoder_input_ids=start, past_key_values=cache, use_cache=True)
+        layers: list[Any] = cache.cross_attention_cache.layers
+        return found.encoder_last_hidden_state, [(layer.keys, layer.values) for layer in layers]
+
+    return encode
+
+
+def decoding_step(forward: Callable[..., Any], width: int) -> Callable[..., Any]:
+    """The decoder, whose cross-attention has its keys and values already.
+
+    Of the encoder's output, ``width`` wide, it reads the sizes alone, so that zeros stand for it.
+    """
+    from transformers.modeling_outputs import BaseModelOutput
+
+    def decode(
+        input_ids: torch.Tensor,
+        past_key_values: Any,
+        encoder_attention_mask: torch.Tensor | None = None,
+    ) -> Any:
+        keys = past_key_values.cross_attention_cache.layers[0].keys
+        encoded = BaseModelOutput(keys.new_zeros(keys.shape[0], keys.shape[2], width))
+        masks = {} if encoder_attention_mask is None else {"attention_mask": encoder_attention_mask}
+        found = forward(
+            encoder_outputs=encoded,
+            decoder_input_ids=input_ids,
+            past_key_values=past_key_values,
+            use_cache=True,
+            **masks,
+        )
+        layers = found.past_key_values.self_attention_cache.layers
+        return found.logits, [(layer.keys, layer.values) for layer in layers]
+
+    return decode
+
+
+@contextlib.contextmanager
+def forward_replaced(
+    model: torch.nn.Module, forward: Callable[..., Any], inputs: Mapping[str, Any]
+) -> Iterator[None]:
+    """The model with another ``forward``, whose signature names the inputs.
+
+    Its weights keep their names, which a module around it would change.
+    """
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, keyword) for name in inputs]
+    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    before = vars(model).get("forward")
+    model.forward = forward
+    try:
+        yield
+    finally:
+        del model.forward
+        if before is not None:
+            model.forward = before

@@ -1,0 +1,95 @@
+"""Whether code that was captured for one kind of step is right for the others.
+
+Models ask whether there is a past, or one new token, most of them for a shortcut that gives the
+same answer. A capture has one way, and nothing in it says whether the other is a shortcut. So the
+captured graph is run beside the model in steps of each kind, with PyTorch: that costs a few tokens,
+and no second copy of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from onnx_aot.errors import DynamicShapeError
+from onnx_aot.generation.examples import KINDS, Sizes
+from onnx_aot.torch_compat import pytree
+
+if TYPE_CHECKING:
+    from onnx_aot.program.program import ONNXProgram
+
+__all__ = ["refuse_other_ways"]
+
+
+def refuse_other_ways(
+    program: ONNXProgram, model: torch.nn.Module, inputs: Callable[[Sizes], dict[str, Any]]
+) -> None:
+    """Compares the logits of the captured graph with the model's, in every kind of step.
+
+    Not in training mode, which draws random numbers, and not without the values of weights.
+
+    Args:
+        program: What came of the capture.
+        model: It is called once for each kind of step.
+        inputs: Makes its keyword inputs.
+
+    Raises:
+        DynamicShapeError: The model computes one of them in another way.
+    """
+    if model.training or not program.has_values:
+        return
+    for sizes in KINDS:
+        actual = _captured_logits(program, inputs(sizes))
+        if actual is None:  # torch cannot run the graph, which happens to others than transformers
+            return
+        given = inputs(sizes)
+        with torch.no_grad():
+            returned = model(**given)
+        expected = returned[0] if isinstance(returned, tuple) else returned.logits
+        _refuse_difference(type(model).__name__, expected, actual, given, sizes)
+
+
+def _captured_logits(program: ONNXProgram, kwargs: Mapping[str, Any]) -> torch.Tensor | None:
+    """The first output of the captured graph; None where torch cannot run it."""
+    from onnx_aot.inspection.captured_run import run_captured
+
+    assert program.exported_program is not None
+    held = {*program.state, *program.weights}
+    names = [str(v.name) for v in program.model.graph.inputs if v.name not in held]
+    tensors = [leaf for leaf in pytree.tree_leaves(kwargs) if isinstance(leaf, torch.Tensor)]
+    logits = program.exported_program.graph_signature.user_outputs[0]
+    found: list[torch.Tensor] = []
+
+    def seen(node: torch.fx.Node, result: Any, _: bool) -> None:
+        if node.name == logits and isinstance(result, torch.Tensor):
+            found.append(result)
+
+    run_captured(program, dict(zip(names, tensors, strict=True)) | program.weights, (), seen)
+    return found[0] if found else None
+
+
+def _refuse_difference(
+    name: str,
+    expected: torch.Tensor,
+    actual: torch.Tensor,
+    given: Mapping[str, Any],
+    sizes: Sizes,
+) -> None:
+    from onnx_aot.inspection.differences import compare_outputs
+
+    if "attention_mask" in given:  # what stands at padding is read by nobody
+        read = given["attention_mask"][:, sizes.past :].bool()
+        expected, actual = expected[read], actual[read]
+    (difference,) = compare_outputs(["logits"], [expected], [actual])
+    if difference.within:
+        return
+    raise DynamicShapeError(
+        f"{name} computes some steps in another way than those of several tokens after others, "
+        f"which were captured: with {sizes.batch} row(s), {sizes.past} tokens before and "
+        f"{sizes.sequence} new ones the logits of the capture differ by up to "
+        f"{difference.max_absolute:.3g}. One program cannot do both. Export two with "
+        "onnx_aot.export: one for first steps, without past_key_values, and one for the others; "
+        "or look in forward for what depends on the past's or the sequence's length"
+    )

@@ -138,7 +138,7 @@ def _cached(model_type: str) -> ZooCase:
         inputs=inputs,
         dynamic_shapes={
             "input_ids": {0: "batch", 1: "seq"},
-            "attention_mask": {0: "batch", 1: "past_and_seq"},
+            "attention_mask": {0: "batch", 1: "past + seq"},
             "cache": [(grown, grown)] * LAYERS,
         },
         sizes=({"batch": 2, "seq": 3, "past": 4}, {"batch": 3, "seq": 2, "past": 9}),

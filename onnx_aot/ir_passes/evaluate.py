@@ -152,7 +152,8 @@ def _reduced(function: Callable[..., torch.Tensor]) -> Evaluation:
         axes = inputs[1].tolist() if len(inputs) > 1 else attributes.get("axes")
         if not axes:
             raise NotImplementedError
-        return function(inputs[0], tuple(axes), keepdim=bool(attributes.get("keepdims", 1)))
+        keepdim = bool(attributes.get("keepdims", 1))
+        return function(inputs[0], tuple(axes), keepdim=keepdim).to(inputs[0].dtype)
 
     return reduce
 

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder
 
-__all__ = ["dequantize_blocks", "is_weight", "stored"]
+__all__ = ["dequantize_blocks", "in_four_bits"]
 
 FLOAT = ir.DataType.FLOAT
 Value = ir.Value
@@ -27,12 +27,12 @@ HALF = 19
 NATIVE = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
 
 
-def is_weight(value: Value) -> bool:
+def _is_weight(value: Value) -> bool:
     """Whether a value is a tensor of the module."""
     return value.const_value is not None and not value.is_graph_input()
 
 
-def stored(op: Builder, value: Value, low: int | None, high: int | None) -> Value:
+def in_four_bits(op: Builder, value: Value, low: int | None, high: int | None) -> Value:
     """A weight in the narrowest type that holds its integers: INT4 or UINT4 where they fit.
 
     Args:
@@ -41,7 +41,7 @@ def stored(op: Builder, value: Value, low: int | None, high: int | None) -> Valu
         low: Least integer that occurs; None: that of its type.
         high: Largest one.
     """
-    if low is None or high is None or op.opset < BLOCKED or not is_weight(value):
+    if low is None or high is None or op.opset < BLOCKED or not _is_weight(value):
         return value
     if value.dtype == ir.DataType.INT8 and low >= -8 and high <= 7:
         return op.Cast(value, to=ir.DataType.INT4)
@@ -74,11 +74,11 @@ def dequantize_blocks(
     block = [size if width < 0 else width for size, width in zip(sizes, block, strict=True)]
     whole = [op.number(size) == width for size, width in zip(sizes, block, strict=True)]
     integers = zero_point is None or not dtypes.is_floating(zero_point.dtype)
-    if value.dtype in NATIVE and integers and is_weight(value):
+    if value.dtype in NATIVE and integers and _is_weight(value):
         along = _along(block, whole)
         if along is not None:
             scale = scale if scale.dtype in _scales(op) else op.cast(scale, FLOAT)
-            narrow = stored(op, value, *bounds)
+            narrow = in_four_bits(op, value, *bounds)
             offset = None if zero_point is None else op.cast(zero_point, narrow.dtype)
             return op.cast(_linear(op, narrow, block, along, scale, offset), dtype)
     return _by_arithmetic(op, value, block, whole, scale, zero_point, dtype)

@@ -141,14 +141,16 @@ def open_weight(
     Args:
         program: The program.
         name: Name of the parameter, buffer or constant.
-        parts: New names by attributes of its tensor.
+        parts: New names by attributes of its tensor. Tensors that it has besides are held too.
     """
     for held in ("_state_dict", "_constants"):
         tensors = dict(getattr(program, held))
         if name not in tensors:
             continue
         whole = tensors.pop(name)
-        tensors.update({target: getattr(whole, part).detach() for part, target in parts.items()})
+        unread = {part: f"{name}.{part}" for part in whole.__tensor_flatten__()[0]}
+        for part, target in (unread | dict(parts)).items():
+            tensors[target] = getattr(whole, part).detach()
         setattr(program, held, tensors)
         return
 

@@ -276,7 +276,8 @@ def note_wide_integers(
     """Says that quantized weights would be smaller, or faster, in a later opset."""
     if options.opset >= BLOCKED:
         return
-    nodes = [node for node in captured.graph.nodes if _is_small_weight(node)]
+    user = captured.graph_signature.user_inputs
+    nodes = [node for node in captured.graph.nodes if _is_small_weight(node, user)]
     if nodes:
         note(
             record,
@@ -287,17 +288,20 @@ def note_wide_integers(
         )
 
 
-def _is_small_weight(node: torch.fx.Node) -> bool:
+def _is_small_weight(node: torch.fx.Node, user: Sequence[object]) -> bool:
     """Whether a captured node makes numbers of a weight whose integers fit into four bits."""
+    import torch.fx
+
     schema = getattr(node.target, "_schema", None)
     if schema is None or "::dequantize_" not in schema.name or not node.args:
         return False
     names = [argument.name for argument in schema.arguments]
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     low, high = given.get("quant_min"), given.get("quant_max")
-    bounds = isinstance(low, int) and isinstance(high, int) and high - low <= 15
+    if not (isinstance(low, int) and isinstance(high, int) and high - low <= 15):
+        return False
     held = node.args[0]
-    return bounds and getattr(held, "op", "") == "placeholder"
+    return isinstance(held, torch.fx.Node) and held.op == "placeholder" and held.name not in user
 
 
 def note_unsupported(record: ExportRecord, model: ir.Model, options: Options) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import onnx_ir as ir
 
@@ -85,7 +85,7 @@ def _roles(model: ir.Model) -> tuple[set[ir.Value], set[ir.Value]]:
     return numbers, parameters - numbers
 
 
-def _inputs(node: ir.Node, places: dict[str, tuple[int, ...]]) -> Iterator[ir.Value]:
+def _inputs(node: ir.Node, places: Mapping[str, tuple[int, ...]]) -> Iterator[ir.Value]:
     if node.domain:
         return
     for place in places.get(node.op_type, ()):

@@ -18,9 +18,7 @@ Evaluation = Callable[[Attributes, Tensors], torch.Tensor]
 """Attributes by name, and inputs, of which none is left out; gives the one output."""
 
 _FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
-_INTEGERS = frozenset(
-    {torch.bool, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64}
-)
+_INTEGERS = frozenset({torch.bool, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64})
 
 
 def _cast(attributes: Attributes, inputs: Tensors) -> torch.Tensor:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from onnx_aot.ir_passes.cleanups.casts import MERGE_CASTS
 from onnx_aot.ir_passes.cleanups.convolutions import ADD_TO_CONV_BIAS, PAD_INTO_WINDOWS
 from onnx_aot.ir_passes.cleanups.dequantized import (
+    BIAS_OF_DEQUANTIZED,
     GEMM_OF_DEQUANTIZED,
     SCALED_PRODUCT,
     TRANSPOSE_DEQUANTIZED,
@@ -107,7 +108,8 @@ RULES: tuple[Rule, ...] = (
     ATTENTION_OF_HEADS,
     ATTENTION_CACHE,  # after attention is one node
     GEMM_OF_TRANSPOSED,
-    MATMUL_ADD_TO_GEMM,  # last: other patterns have the two apart
+    MATMUL_ADD_TO_GEMM,  # late: other patterns have the two apart
+    BIAS_OF_DEQUANTIZED,  # last: where they have to be apart after all
 )
 
 CONTRIB_RULES: tuple[Rule, ...] = (  # with contrib_ops=True, before those above

@@ -19,7 +19,7 @@ __all__ = ["dequantize_blocks", "in_four_bits"]
 FLOAT = ir.DataType.FLOAT
 Value = ir.Value
 BLOCKED = 21
-"""The opset since which DequantizeLinear has ``block_size``, and ONNX integers of four bits in it."""
+"""The opset since which DequantizeLinear has ``block_size``, and takes integers of four bits."""
 
 HALF = 19
 """The opset since which scales of DequantizeLinear may be of half precision."""
@@ -71,8 +71,9 @@ def dequantize_blocks(
         dtype: Type of the result.
     """
     sizes = op.all_sizes(value)
-    block = [size if width < 0 else width for size, width in zip(sizes, block, strict=True)]
-    whole = [op.number(size) == width for size, width in zip(sizes, block, strict=True)]
+    whole = [
+        width < 0 or op.number(size) == width for size, width in zip(sizes, block, strict=True)
+    ]
     integers = zero_point is None or not dtypes.is_floating(zero_point.dtype)
     if value.dtype in NATIVE and integers and _is_weight(value):
         along = _along(block, whole)
@@ -123,10 +124,9 @@ def _linear(
     order = [*(other for other in range(len(sizes)) if other != axis), axis]
     rows = op.Reshape(op.Transpose(value, perm=order), [-1, block[axis]])
     counts = [size // width for size, width in zip(sizes, block, strict=True)]
-    scale, zero_point = (
-        None if part is None else op.Transpose(op.Reshape(part, counts), perm=order)
-        for part in (scale, zero_point)
-    )
+    scale, zero_point = _reshaped(op, scale, zero_point, counts)
+    scale = op.Transpose(scale, perm=order)
+    zero_point = None if zero_point is None else op.Transpose(zero_point, perm=order)
     scale, zero_point = _reshaped(op, scale, zero_point, [-1])
     numbers = op.DequantizeLinear(rows, scale, zero_point, axis=0)
     numbers = op.Reshape(numbers, [sizes[other] for other in order])

@@ -122,16 +122,14 @@ def set_graph_signature(program: torch.export.ExportedProgram, signature: Any) -
 def access_of_subclasses() -> Any:
     """The operator that takes a part out of a tensor of a subclass in a captured graph.
 
-    Without ``torch.ops.export.access_subclass_inner_tensor``, which ``torch.export`` records, weights
+    ``torch.export`` records it. Without ``torch.ops.export.access_subclass_inner_tensor`` weights
     that torchao has quantized cannot be exported.
     """
     packet = getattr(torch.ops.export, "access_subclass_inner_tensor", None)
     return None if packet is None else packet.default
 
 
-def open_weight(
-    program: torch.export.ExportedProgram, name: str, parts: Mapping[str, str]
-) -> None:
+def open_weight(program: torch.export.ExportedProgram, name: str, parts: Mapping[str, str]) -> None:
     """Lets a program that the caller owns hold parts of a weight in place of the weight.
 
     ``ExportedProgram`` has no public way to replace what it holds, and a copy shares it with the

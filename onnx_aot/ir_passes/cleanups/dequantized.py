@@ -12,15 +12,29 @@ import onnx_ir as ir
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.ir_passes.shapes import dims, rank
 
-__all__ = ["GEMM_OF_DEQUANTIZED", "SCALED_PRODUCT", "TRANSPOSE_DEQUANTIZED", "dequantized_weight"]
+__all__ = [
+    "BIAS_OF_DEQUANTIZED",
+    "GEMM_OF_DEQUANTIZED",
+    "SCALED_PRODUCT",
+    "TRANSPOSE_DEQUANTIZED",
+    "dequantized_weight",
+]
 
 BYTES = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
+INTEGERS = BYTES | {ir.DataType.INT4, ir.DataType.UINT4}
+
+FUSED_WITH_GEMM = frozenset(
+    "Elu HardSigmoid LeakyRelu Relu Selu Sigmoid Softplus Softsign Tanh ThresholdedRelu".split()
+)
+"""Activations that ONNX Runtime computes in the kernel of a Gemm of floats."""
 
 
 def dequantized_weight(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
     """The DequantizeLinear that gives a value, where all that it reads is stored in the model."""
     node = rewriter.producer(value, "DequantizeLinear")
     if node is None or not all(x is None or x.const_value is not None for x in node.inputs):
+        return None
+    if node.inputs[0] is None or node.inputs[0].dtype not in INTEGERS:
         return None
     return node if all(x is None or not x.is_graph_input() for x in node.inputs) else None
 
@@ -86,6 +100,40 @@ def _shape(sizes: list[int | str | None] | None) -> ir.Shape | None:
     return None if sizes is None else ir.Shape(sizes)
 
 
+def bias_of_dequantized(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``Gemm(x, DequantizeLinear(w), b)`` -> ``Add(Gemm(x, DequantizeLinear(w)), b)``.
+
+    With a bias ONNX Runtime computes it with dequantized weights where an activation follows, and,
+    where ``x`` is dequantized too, unless the result is quantized; and dequantizes in every run.
+    """
+    if len(node.inputs) < 3 or dequantized_weight(node.inputs[1], rewriter) is None:
+        return False
+    bias, result = node.inputs[2], node.outputs[0]
+    factors = node.attributes.get_float("alpha", 1.0), node.attributes.get_float("beta", 1.0)
+    if bias is None or factors != (1.0, 1.0):
+        return False
+    dequantized = rewriter.producer(node.inputs[0], "DequantizeLinear") is not None
+    if _is_quantized(result) if dequantized else not _is_activated(result):
+        return False
+    product = rewriter.emit(
+        "Gemm", node.inputs[:2], node.attributes, like=node, shape=result.shape, dtype=result.dtype
+    )
+    rewriter.replace(result, rewriter.emit("Add", [product, bias], like=node))
+    return True
+
+
+def _is_activated(value: ir.Value) -> bool:
+    return any(user.op_type in FUSED_WITH_GEMM and not user.domain for user in value.consumers())
+
+
+def _is_quantized(value: ir.Value) -> bool:
+    """Whether all that reads a value, or what ReLU makes of it, quantizes it."""
+    users = list(value.consumers())
+    if len(users) == 1 and users[0].op_type == "Relu":
+        users = list(users[0].outputs[0].consumers())
+    return bool(users) and all(user.op_type == "QuantizeLinear" for user in users)
+
+
 def scaled_product(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Mul(MatMul(x, Cast(w)), s)`` -> ``MatMul(x, DequantizeLinear(w, s))``.
 
@@ -134,6 +182,14 @@ GEMM_OF_DEQUANTIZED = Rule(
     "gemm_of_dequantized",
     ("Gemm",),
     gemm_of_dequantized,
+    exact=False,
+    since=13,
+    behind=frozenset({"DequantizeLinear"}),
+)
+BIAS_OF_DEQUANTIZED = Rule(
+    "bias_of_dequantized",
+    ("Gemm",),
+    bias_of_dequantized,
     exact=False,
     since=13,
     behind=frozenset({"DequantizeLinear"}),

@@ -80,8 +80,7 @@ def dequantize_blocks(
         if along is not None:
             scale = scale if scale.dtype in _scales(op) else op.cast(scale, FLOAT)
             narrow = in_four_bits(op, value, *bounds)
-            offset = None if zero_point is None else op.cast(zero_point, narrow.dtype)
-            return op.cast(_linear(op, narrow, block, along, scale, offset), dtype)
+            return op.cast(_linear(op, narrow, block, along, scale, zero_point), dtype)
     return _by_arithmetic(op, value, block, whole, scale, zero_point, dtype)
 
 
@@ -114,13 +113,15 @@ def _linear(
     if axis < 0 or block[axis] == 1:
         parameters = [] if axis < 0 else [-1]
         scale, zero_point = _reshaped(op, scale, zero_point, parameters)
-        return op.DequantizeLinear(value, scale, zero_point, axis=None if axis < 0 else axis)
+        offset = None if zero_point is None else op.cast(zero_point, value.dtype)
+        return op.DequantizeLinear(value, scale, offset, axis=None if axis < 0 else axis)
     assert value.shape is not None
     sizes = [int(size) for size in value.shape.numpy()]
     if op.opset >= BLOCKED:
         counts = [size // width for size, width in zip(sizes, block, strict=True)]
         scale, zero_point = _reshaped(op, scale, zero_point, counts)
-        return op.DequantizeLinear(value, scale, zero_point, axis=axis, block_size=block[axis])
+        offset = None if zero_point is None else op.cast(zero_point, value.dtype)
+        return op.DequantizeLinear(value, scale, offset, axis=axis, block_size=block[axis])
     order = [*(other for other in range(len(sizes)) if other != axis), axis]
     rows = op.Reshape(op.Transpose(value, perm=order), [-1, block[axis]])
     counts = [size // width for size, width in zip(sizes, block, strict=True)]
@@ -128,7 +129,8 @@ def _linear(
     scale = op.Transpose(scale, perm=order)
     zero_point = None if zero_point is None else op.Transpose(zero_point, perm=order)
     scale, zero_point = _reshaped(op, scale, zero_point, [-1])
-    numbers = op.DequantizeLinear(rows, scale, zero_point, axis=0)
+    offset = None if zero_point is None else op.cast(zero_point, value.dtype)
+    numbers = op.DequantizeLinear(rows, scale, offset, axis=0)
     numbers = op.Reshape(numbers, [sizes[other] for other in order])
     return op.Transpose(numbers, perm=[order.index(other) for other in range(len(order))])
 
@@ -136,6 +138,7 @@ def _linear(
 def _reshaped(
     op: Builder, scale: Value, zero_point: Value | None, sizes: Sequence[int]
 ) -> tuple[Value, Value | None]:
+    """The parameters; zero points are cast after it: ONNX Runtime reshapes none of four bits."""
     offset = None if zero_point is None else op.Reshape(zero_point, list(sizes))
     return op.Reshape(scale, list(sizes)), offset
 

@@ -3,9 +3,10 @@
     python -m benchmarks.quantization [MODEL ...]
 
 Needs torchao; the models are mlp, transformer and resnet18. Weights are random, from one seed. The
-file is compared with the quantized model in PyTorch, run as ``ONNXProgram`` runs it and in a session
-with the defaults; the quantized model in PyTorch with the one of floats. Latencies are of sessions
-with the defaults and one thread, by turns, beside the model of floats.
+file is compared with the quantized model in PyTorch, run as ``ONNXProgram`` runs it and in a
+session with the defaults; the quantized model in PyTorch with the one of floats: largest
+differences, in parts of the largest output. Latencies are of sessions with the defaults and one
+thread, by turns, in parts of that of floats.
 """
 
 from __future__ import annotations
@@ -44,9 +45,7 @@ INTEGERS = (
 
 def mlp() -> tuple[torch.nn.Module, tuple[Any, ...]]:
     layer, act = torch.nn.Linear, torch.nn.GELU
-    model = torch.nn.Sequential(
-        layer(512, 2048), act(), layer(2048, 2048), act(), layer(2048, 512)
-    )
+    model = torch.nn.Sequential(layer(512, 2048), act(), layer(2048, 2048), act(), layer(2048, 512))
     return model, (torch.randn(1, 512),)
 
 
@@ -137,7 +136,7 @@ def main(names: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in names or MODELS:
             rows += _rows(name, folder)
-    header = ("Model", "Way", "MB", "Smaller", "From eager", "Default session", "From float32")
+    header = ("Model", "Way", "MB", "Smaller", "From eager", "Default session", "From floats")
     print(table((*header, "Integer kernels", "Latency"), rows))
 
 

@@ -1,8 +1,8 @@
 """Activations as unsigned integers of a byte, which ONNX Runtime (1.31) computes with.
 
-On x86 it makes unsigned ones of signed ones itself, where they are dequantized once. Where they are
-dequantized twice, as before a residual connection, they stay signed, and what reads one of each kind
-is computed with floats.
+On x86 it makes unsigned ones of signed ones itself, where they are dequantized once. Where they
+are dequantized twice, as before a residual connection, they stay signed, and what reads one of each
+kind is computed with floats.
 """
 
 from __future__ import annotations

@@ -80,9 +80,7 @@ def pt2e(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], x86: bool) ->
 
 def _x86() -> Any:
     x86 = importlib.import_module("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
-    return x86.X86InductorQuantizer().set_global(
-        x86.get_default_x86_inductor_quantization_config()
-    )
+    return x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
 
 
 def _xnnpack() -> Any:

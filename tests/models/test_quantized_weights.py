@@ -123,13 +123,13 @@ def test_opsets(way: str, opset: int) -> None:
 @pytest.mark.parametrize("opset", [17, 20])
 @pytest.mark.parametrize("way", ["int4 groups of 32", "int4 rows"])
 def test_four_bits_take_a_byte_before_opset_21(way: str, opset: int) -> None:
-    with pytest.warns(OnnxExporterWarning, match="3 weights .* opset_version=21 stores two"):
+    with pytest.warns(OnnxExporterWarning, match=r"3 weights .* opset_version=21 stores two"):
         program = exported(made(way), opset, verify=True)
     assert integers(program) == {"INT8": WEIGHTS}
 
 
 def test_float8_needs_opset_21() -> None:
-    with pytest.raises(OpsetError, match="FLOAT8E4M3FN in opset 20.*Opset 21 does"):
+    with pytest.raises(OpsetError, match=r"FLOAT8E4M3FN in opset 20.*Opset 21 does"):
         exported(made("float8"), 20)
 
 

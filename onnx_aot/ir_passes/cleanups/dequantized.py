@@ -23,9 +23,8 @@ __all__ = [
 BYTES = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
 INTEGERS = BYTES | {ir.DataType.INT4, ir.DataType.UINT4}
 
-FUSED_WITH_GEMM = frozenset(
-    "Elu HardSigmoid LeakyRelu Relu Selu Sigmoid Softplus Softsign Tanh ThresholdedRelu".split()
-)
+_ACTIVATIONS = "Elu HardSigmoid LeakyRelu Relu Selu Sigmoid Softplus Softsign Tanh ThresholdedRelu"
+FUSED_WITH_GEMM = frozenset(_ACTIVATIONS.split())
 """Activations that ONNX Runtime computes in the kernel of a Gemm of floats."""
 
 

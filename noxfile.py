@@ -14,8 +14,9 @@ nox.options.sessions = ["tests"]
 # torch comes first and exactly: a range would let another package choose a build of it.
 TORCH = "torch==2.13.0"
 # Without their dependencies, which would replace torch. torchvision's native operators need the
-# stub libraries of benchmarks/models/torchvision_cpu.py where torch is a CPU build.
-WITHOUT_DEPENDENCIES = ("torchvision==0.28.0",)
+# stub libraries of benchmarks/models/torchvision_cpu.py where torch is a CPU build. torchao's own
+# kernels are for CUDA; without it the tests of what it quantizes are skipped.
+WITHOUT_DEPENDENCIES = ("torchvision==0.28.0", "torchao==0.18.0")
 FOR_BENCHMARKS = ("timm==1.0.31",)  # what it needs besides torch is in the extra `bench`
 
 

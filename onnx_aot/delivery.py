@@ -34,6 +34,7 @@ __all__ = [
     "note_optimized",
     "note_separated",
     "note_unsupported",
+    "note_wide_integers",
 ]
 
 
@@ -263,6 +264,44 @@ def note_lossy(record: ExportRecord, target: str) -> None:
             f"{target} has no kernel for the type of some nodes, which run in another and may be "
             f"less precise: {', '.join(lossy)}. target=None leaves them as they are",
         )
+
+
+BLOCKED = 21
+"""The opset since which ONNX has integers of four bits, and scales of blocks."""
+
+
+def note_wide_integers(
+    record: ExportRecord, captured: torch.export.ExportedProgram, options: Options
+) -> None:
+    """Says that quantized weights would be smaller, or faster, in a later opset."""
+    if options.opset >= BLOCKED:
+        return
+    user = captured.graph_signature.user_inputs
+    nodes = [node for node in captured.graph.nodes if _is_small_weight(node, user)]
+    if nodes:
+        note(
+            record,
+            f"{len(nodes)} weights of integers that four bits hold are stored one to a byte, "
+            f"because opset {options.opset} has no such type. opset_version={BLOCKED} stores two "
+            "to a byte, with scales of groups in a form that ONNX Runtime multiplies without "
+            "dequantizing",
+        )
+
+
+def _is_small_weight(node: torch.fx.Node, user: Sequence[object]) -> bool:
+    """Whether a captured node makes numbers of a weight whose integers fit into four bits."""
+    import torch.fx
+
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or "::dequantize_" not in schema.name or not node.args:
+        return False
+    names = [argument.name for argument in schema.arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    low, high = given.get("quant_min"), given.get("quant_max")
+    if not (isinstance(low, int) and isinstance(high, int) and high - low <= 15):
+        return False
+    held = node.args[0]
+    return isinstance(held, torch.fx.Node) and held.op == "placeholder" and held.name not in user
 
 
 def note_unsupported(record: ExportRecord, model: ir.Model, options: Options) -> None:

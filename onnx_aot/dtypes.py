@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
 
-__all__ = ["TOLERANCES", "Tolerance", "is_floating", "of_number", "to_onnx", "to_torch"]
+__all__ = [
+    "FOUR_BITS",
+    "TOLERANCES",
+    "Tolerance",
+    "held_in",
+    "is_floating",
+    "of_number",
+    "packed",
+    "to_onnx",
+    "to_torch",
+    "unpacked",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +66,42 @@ def to_torch(dtype: ir.DataType) -> torch.dtype:
         TypeError: The element type has no torch counterpart.
     """
     return tensor_adapters.to_torch_dtype(dtype)
+
+
+FOUR_BITS = {ir.DataType.INT4: torch.int8, ir.DataType.UINT4: torch.uint8}
+"""Integers of four bits, which torch's tensors hold one to a byte: in tensors of these types."""
+
+
+def held_in(dtype: ir.DataType) -> torch.dtype:
+    """The torch dtype of tensors that hold numbers of an ONNX element type, one to an element.
+
+    Raises:
+        TypeError: There is none.
+    """
+    return FOUR_BITS.get(dtype) or to_torch(dtype)
+
+
+def packed(tensor: torch.Tensor) -> torch.Tensor:
+    """Integers of four bits, one to a byte, as ONNX holds them: two to a byte, the first low.
+
+    Args:
+        tensor: int8 from -8 to 7, or uint8 from 0 to 15, of any shape.
+
+    Returns:
+        uint8, 1-D. Of an odd number the last byte is half empty.
+    """
+    flat = tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8) & 0xF
+    if flat.numel() % 2:
+        flat = torch.cat([flat, flat.new_zeros(1)])
+    return flat[::2] | (flat[1::2] << 4)
+
+
+def unpacked(data: torch.Tensor, dtype: ir.DataType, shape: Sequence[int]) -> torch.Tensor:
+    """The inverse of ``packed``: int8 for INT4, uint8 for UINT4, in a shape."""
+    flat = torch.stack([data & 0xF, data >> 4], 1).reshape(-1)[: math.prod(shape)]
+    if dtype == ir.DataType.INT4:
+        flat = ((flat ^ 8).to(torch.int16) - 8).to(torch.int8)
+    return flat.reshape(tuple(shape))
 
 
 def is_floating(dtype: ir.DataType | None) -> bool:

@@ -333,7 +333,7 @@ def _to_onnx(
     record: ExportRecord,
 ) -> ONNXProgram:
     """The stages from a captured program, rewritten already, to an ONNX program."""
-    from onnx_aot.delivery import note_inline, note_lossy, note_optimized
+    from onnx_aot.delivery import note_inline, note_lossy, note_optimized, note_wide_integers
     from onnx_aot.ir_passes import run_passes
     from onnx_aot.ir_passes.module_functions import keep_calls_apart, modules_as_functions
     from onnx_aot.module_calls import module_calls, wanted_classes
@@ -348,6 +348,7 @@ def _to_onnx(
     with stage(record, "translate"):
         translated = _translate(captured, requested, options, record)
         onnx_model = translated.model
+        note_wide_integers(record, captured, options)
     calls = module_calls(captured.graph) if options.export_modules_as_functions else {}
     functions = wanted_classes(options.export_modules_as_functions, calls)
     if functions:

@@ -17,6 +17,7 @@ from onnx_aot.inspection.comparison import ComparedValue, Comparison, Origin, So
 from onnx_aot.inspection.differences import OutputDifference, compare_outputs, compare_types
 from onnx_aot.inspection.pairs import Pair, Slice, Slices, cut, takes_apart
 from onnx_aot.inspection.precision import is_near, least_precise, precision_inside
+from onnx_aot.inspection.quantized_values import NEIGHBOURS, rounded_to_neighbours
 from onnx_aot.inspection.randomness import random_nodes
 from onnx_aot.metadata_keys import ORIGINAL_NAME
 from onnx_aot.provenance import location, target_name
@@ -205,6 +206,8 @@ class _Comparer:
         alone = difference(pair, expected, pair.joined(parts), precision=precision)
         if alone.within:
             return "inherited", f"right from PyTorch's inputs (max abs {alone.max_absolute:.3g})"
+        if rounded_to_neighbours(piece, expected, pair.joined(parts)):
+            return "inherited", NEIGHBOURS
         self._is_blamed = True
         weights = _changed_weights(self._program, piece)
         return "own", "; ".join(weights) or "wrong from PyTorch's inputs too"

@@ -10,6 +10,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.inspection.scopes import scopes_of
+from onnx_aot.inspection.storage import Storage, storage_of
 from onnx_aot.metadata_keys import ORIGINAL_NAME, SIGNATURE
 
 __all__ = ["Contents", "Module", "contents", "module_tree"]
@@ -28,6 +29,7 @@ class Contents:
         functions: Names of the local functions.
         weights: How many tensors the model holds; ``elements`` and ``bytes`` of all of them.
         dtypes: Bytes of weights by type, the most first.
+        storage: A row per type of weights, with what they would take as float32.
     """
 
     opsets: Mapping[str, int]
@@ -40,6 +42,7 @@ class Contents:
     elements: int
     bytes: int
     dtypes: Mapping[str, int]
+    storage: tuple[Storage, ...]
 
 
 @dataclasses.dataclass
@@ -87,6 +90,7 @@ def contents(model: ir.Model) -> Contents:
         elements=sum(tensor.size for tensor in held),
         bytes=sum(tensor.nbytes for tensor in held),
         dtypes=dict(dtypes.most_common()),
+        storage=storage_of(model),
     )
 
 

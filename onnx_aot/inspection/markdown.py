@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnx_aot.errors import Place
+from onnx_aot.inspection.contents import Contents
 from onnx_aot.inspection.failures import Failure
 from onnx_aot.inspection.report import DYNAMIC, ExportReport
+from onnx_aot.inspection.storage import Storage
 from onnx_aot.inspection.text import size_text
 from onnx_aot.inspection.verification import describe_sizes
 
@@ -153,6 +155,10 @@ def _success(report: ExportReport) -> str:
             f"model     opset {found.opsets.get('')}, {found.nodes:,} nodes, {found.weights:,} "
             f"tensors with {found.elements:,} elements ({size_text(found.bytes)})"
         )
+        held, wide = _bytes(found.storage)
+        types = ", ".join(f"{row.dtype} {size_text(row.bytes)}" for row in found.storage)
+        if held < wide:
+            lines.append(f"stored    {types}; {wide / held:.1f} times as much in float32")
     names = [row.delivered for row in report.delivered if row.what == DYNAMIC]
     seconds = sum(stage.seconds for stage in report.stages)
     lines += [f"dynamic   {text}" for text in names]
@@ -256,10 +262,41 @@ def _contents(report: ExportReport) -> str:
     if report.hash:
         text += f" SHA-256 `{report.hash}` of the model as one file."
     parts = ["## The ONNX model", text, table(("Node", "Count"), list(found.operators.items()))]
+    parts += _storage(found)
     if report.largest:
         rows = [(f"`{name}`", kind, f"{size:,}") for name, kind, size in report.largest]
         parts.append(table(("Largest weights", "Type and shape", "Bytes"), rows))
     return "\n\n".join(parts)
+
+
+INT8_BY_DEFAULT = (
+    "Calls of the program and verification multiply with dequantized weights in float32. A session "
+    "of ONNX Runtime rounds what it multiplies with them to int8 by default, unless its option "
+    "`session.qdq_matmulnbits_accuracy_level` is `1`."
+)
+
+
+def _bytes(rows: Sequence[Storage]) -> tuple[int, int]:
+    """What weights take, and what they would take as float32."""
+    return sum(row.bytes for row in rows), sum(row.in_float32 for row in rows)
+
+
+def _storage(found: Contents) -> list[str]:
+    """Weights by type, where some are narrower than float32."""
+    rows, (held, wide) = found.storage, _bytes(found.storage)
+    if held >= wide:
+        return []
+    cells = [
+        (row.dtype, row.tensors, *(f"{n:,}" for n in (row.elements, row.bytes, row.in_float32)))
+        for row in rows
+    ]
+    header = ("Stored as", "Tensors", "Elements", "Bytes", "Bytes in float32")
+    total = (
+        f"The weights take {size_text(held)}; in float32 they would take {size_text(wide)}, "
+        f"{wide / held:.1f} times as much. Scales and zero points count as nothing there."
+    )
+    dequantizes = "DequantizeLinear" in found.operators
+    return [table(header, cells), total, *([INT8_BY_DEFAULT] if dequantizes else [])]
 
 
 def _operators(report: ExportReport) -> str:

@@ -18,17 +18,22 @@ Evaluation = Callable[[Attributes, Tensors], torch.Tensor]
 """Attributes by name, and inputs, of which none is left out; gives the one output."""
 
 _FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+_INTEGERS = frozenset({torch.bool, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64})
 
 
 def _cast(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
     """Where every number has one image: not from floating point to integers."""
-    wanted = dtypes.to_torch(ir.DataType(attributes["to"]))
-    source = inputs[0].dtype
-    if wanted not in _FLOATS and wanted != torch.bool and source in _FLOATS:
+    to = ir.DataType(attributes["to"])
+    wanted, source = dtypes.held_in(to), inputs[0].dtype
+    if wanted not in _FLOATS and wanted != torch.bool and not {wanted, source} <= _INTEGERS:
         raise NotImplementedError
-    if wanted not in _FLOATS | {torch.bool, torch.int32, torch.int64}:
-        raise NotImplementedError
-    return inputs[0].to(wanted)
+    return _lowest_bits(inputs[0], to) if to in dtypes.FOUR_BITS else inputs[0].to(wanted)
+
+
+def _lowest_bits(tensor: torch.Tensor, dtype: ir.DataType) -> torch.Tensor:
+    """Integers of four bits, one to a byte; what they cannot hold is cut off, as in wider ones."""
+    low = tensor.to(torch.uint8) & 0xF
+    return ((low ^ 8).to(torch.int8) - 8) if dtype == ir.DataType.INT4 else low
 
 
 def _reshape(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
@@ -145,7 +150,8 @@ def _reduced(function: Callable[..., torch.Tensor]) -> Evaluation:
         axes = inputs[1].tolist() if len(inputs) > 1 else attributes.get("axes")
         if not axes:
             raise NotImplementedError
-        return function(inputs[0], tuple(axes), keepdim=bool(attributes.get("keepdims", 1)))
+        keepdim = bool(attributes.get("keepdims", 1))
+        return function(inputs[0], tuple(axes), keepdim=keepdim).to(inputs[0].dtype)
 
     return reduce
 

@@ -9,6 +9,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
 
+from onnx_aot import dtypes
 from onnx_aot.ir_passes.tensors import in_memory
 
 __all__ = ["FoldedTensor", "contents_of", "set_sources", "sources_of"]
@@ -50,11 +51,19 @@ class FoldedTensor(ir.LazyTensor):
 
     def tofile(self, file: Any) -> None:
         """Writes the bytes to a binary file object; a view is copied part by part, never whole."""
-        for part in _parts(self._computed()):
-            tensor_adapters.TorchTensor(_contiguous(part), name=self.name).tofile(file)
+        packs = self.dtype in dtypes.FOUR_BITS
+        for part in _parts(self._computed(), packs):
+            file_part = _contiguous(part)
+            if packs:
+                file_part = dtypes.packed(file_part)
+            tensor_adapters.TorchTensor(file_part, name=self.name).tofile(file)
 
-    def _written(self) -> tensor_adapters.TorchTensor:
-        return tensor_adapters.TorchTensor(_contiguous(self._computed()), name=self.name)
+    def _written(self) -> ir.TensorProtocol:
+        tensor = _contiguous(self._computed())
+        if self.dtype in dtypes.FOUR_BITS:
+            held = dtypes.packed(tensor).numpy()
+            return ir.PackedTensor(held, self.dtype, shape=self.shape, name=self.name)
+        return tensor_adapters.TorchTensor(tensor, name=self.name)
 
     def _computed(self) -> Tensor:
         tensor = self.torch()
@@ -76,11 +85,15 @@ def contents_of(value: ir.Value) -> torch.Tensor:
     return found
 
 
-def _parts(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
-    """Rows that are written one after the other; all of them where nothing has to be copied."""
-    if tensor.ndim == 0 or tensor.is_contiguous() or tensor.nbytes <= PART:
+def _parts(tensor: torch.Tensor, packs: bool) -> Sequence[torch.Tensor]:
+    """Rows that are written one after the other; all of them where nothing has to be copied.
+
+    Packed elements are copied; two share a byte, so each part has an even number of them.
+    """
+    if tensor.ndim == 0 or tensor.nbytes <= PART or (tensor.is_contiguous() and not packs):
         return (tensor,)
     step = max(1, PART * tensor.shape[0] // tensor.nbytes)
+    step += step % 2 if packs else 0
     return [tensor[start : start + step] for start in range(0, tensor.shape[0], step)]
 
 

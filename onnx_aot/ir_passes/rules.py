@@ -20,6 +20,12 @@ from __future__ import annotations
 
 from onnx_aot.ir_passes.cleanups.casts import MERGE_CASTS
 from onnx_aot.ir_passes.cleanups.convolutions import ADD_TO_CONV_BIAS, PAD_INTO_WINDOWS
+from onnx_aot.ir_passes.cleanups.dequantized import (
+    BIAS_OF_DEQUANTIZED,
+    GEMM_OF_DEQUANTIZED,
+    SCALED_PRODUCT,
+    TRANSPOSE_DEQUANTIZED,
+)
 from onnx_aot.ir_passes.cleanups.fold_batch_norm import FOLD_BATCH_NORM
 from onnx_aot.ir_passes.cleanups.fold_constants import FOLD_CONSTANTS, FOLD_ROUNDED_CONSTANTS
 from onnx_aot.ir_passes.cleanups.fold_factor import FOLD_FACTOR
@@ -79,6 +85,9 @@ RULES: tuple[Rule, ...] = (
     GATHER_UNSQUEEZED,
     DROP_EXPAND,
     JOIN_TRANSPOSES,  # after two in a row have become one
+    TRANSPOSE_DEQUANTIZED,
+    GEMM_OF_DEQUANTIZED,  # before products become Gemm, which reads weights as they are
+    SCALED_PRODUCT,
     PAD_INTO_WINDOWS,
     ADD_TO_CONV_BIAS,  # before batch normalization, which takes the bias along
     FOLD_BATCH_NORM,
@@ -99,7 +108,8 @@ RULES: tuple[Rule, ...] = (
     ATTENTION_OF_HEADS,
     ATTENTION_CACHE,  # after attention is one node
     GEMM_OF_TRANSPOSED,
-    MATMUL_ADD_TO_GEMM,  # last: other patterns have the two apart
+    MATMUL_ADD_TO_GEMM,  # late: other patterns have the two apart
+    BIAS_OF_DEQUANTIZED,  # last: where they have to be apart after all
 )
 
 CONTRIB_RULES: tuple[Rule, ...] = (  # with contrib_ops=True, before those above

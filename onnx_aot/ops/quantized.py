@@ -46,13 +46,17 @@ AT_TIES = (
 
 
 def _bounds(dtype: ir.DataType) -> tuple[int, int]:
+    if dtype in dtypes.FOUR_BITS:
+        return (-8, 7) if dtype == ir.DataType.INT4 else (0, 15)
     info = torch.iinfo(dtypes.to_torch(dtype))
     return int(info.min), int(info.max)
 
 
 def _native(op: Builder, dtype: ir.DataType | None) -> bool:
     """Whether QuantizeLinear and DequantizeLinear take integers of this type."""
-    return dtype in (INT8, UINT8) or (op.opset >= 21 and dtype in (INT16, UINT16))
+    return dtype in (INT8, UINT8) or (
+        op.opset >= 21 and (dtype in (INT16, UINT16) or dtype in dtypes.FOUR_BITS)
+    )
 
 
 def _fits(op: Builder, zero_point: Any, dtype: ir.DataType) -> bool:

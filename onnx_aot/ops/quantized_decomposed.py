@@ -14,6 +14,7 @@ import torch
 from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.quantized import AT_TIES, dequantize, quantize, scalar
+from onnx_aot.ops.quantized_blocks import in_four_bits
 from onnx_aot.ops.registry import LIMITS, register
 
 __all__: list[str] = []
@@ -84,6 +85,7 @@ def dequantize_per_tensor(
     dtype: Any,
     out_dtype: Any = None,
 ) -> Value:
+    input = in_four_bits(op, input, quant_min, quant_max)
     return dequantize(op, input, scalar(op, scale, FLOAT), zero_point, op.result_dtype)
 
 
@@ -132,6 +134,7 @@ def dequantize_per_channel(
     dtype: Any,
     out_dtype: Any = None,
 ) -> Value:
+    input = in_four_bits(op, input, quant_min, quant_max)
     factor, axis = op.cast(scales, FLOAT), op.axis(input, axis)
     return dequantize(op, input, factor, zero_points, op.result_dtype, axis)
 
@@ -247,6 +250,7 @@ def dequantize_per_channel_group(
     size = _group_size(op, input, scales, group_size)
     whole = zero_points is None or not dtypes.is_floating(zero_points.dtype)
     if op.opset >= 21 and whole and op.rank(scales) == 2 and scales.dtype == FLOAT:
+        input = in_four_bits(op, input, quant_min, quant_max)
         offset = None if zero_points is None else op.cast(zero_points, input.dtype)
         numbers = op.DequantizeLinear(input, scales, offset, axis=1, block_size=size)
         return op.cast(numbers, op.result_dtype)

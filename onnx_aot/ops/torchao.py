@@ -1,4 +1,4 @@
-"""torchao's operators on small floating point numbers.
+"""torchao's operators on small floating point numbers, and integers in blocks as numbers.
 
 Its other operators (``quantize_affine``, ``choose_qparams_affine``, ...) are expanded with rules of
 their own. They exist once torchao has been imported, and this family is imported when a graph has
@@ -14,6 +14,7 @@ import torch
 
 from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.quantized_blocks import dequantize_blocks
 from onnx_aot.ops.registry import register
 
 __all__: list[str] = []
@@ -58,3 +59,20 @@ def dequantize_float8(
     numbers = op.cast(tensor, FLOAT)
     scaled = op.Mul(numbers, _spread(op, op.cast(scale, FLOAT), tensor))
     return op.cast(scaled, op.result_dtype)
+
+
+@register(torchao.dequantize_affine.default)
+def dequantize_affine(
+    op: Builder,
+    input: Value,
+    block_size: Any,
+    scale: Value,
+    zero_point: Value | None,
+    input_dtype: Any,
+    quant_min: Any = None,
+    quant_max: Any = None,
+    output_dtype: Any = torch.float32,
+) -> Value:
+    """Weights whose integers fit into four bits are stored so since opset 21."""
+    bounds = (quant_min, quant_max)
+    return dequantize_blocks(op, input, block_size, scale, zero_point, bounds, op.result_dtype)

@@ -213,4 +213,14 @@ def _tensors(given: Mapping[str, Any], where: str) -> dict[str, Given]:
             raise InvalidOptionError(
                 f"{where} has {type(tensor).__name__} under {name!r}; it is tensors by name"
             )
-    return given
+    return dict(part for name, tensor in given.items() for part in _parts(name, tensor))
+
+
+def _parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """A tensor by its name; of a tensor of a subclass what it consists of, by longer names."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        yield name, tensor
+        return
+    for attribute in flatten()[0]:
+        yield from _parts(f"{name}.{attribute}", getattr(tensor, attribute))

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import onnx_ir as ir
+import torch
 from google.protobuf.message import DecodeError
 
 from onnx_aot import dtypes
@@ -14,6 +15,9 @@ from onnx_aot.errors import InvalidOptionError
 from onnx_aot.program.stored import MappedFile, StoredTensor
 
 __all__ = ["load_model"]
+
+PACKED = (2, 4, 6)
+"""Bits of elements that share bytes, which torch has no tensors of."""
 
 
 def load_model(path: str | os.PathLike[str]) -> ir.Model:
@@ -38,7 +42,10 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
 
 
 def _mapped(tensor: ir.ExternalTensor, model: str, files: dict[str, MappedFile]) -> Any:
-    """The same as a tensor of ours, where torch has its type; ``files`` are those opened so far."""
+    """The same, mapped: as a tensor of ours where torch has its type.
+
+    ``files`` are those opened so far.
+    """
     location = os.path.normpath(tensor.location)
     if os.path.isabs(location) or location.split(os.sep)[0] == os.pardir:
         raise InvalidOptionError(
@@ -57,10 +64,13 @@ def _mapped(tensor: ir.ExternalTensor, model: str, files: dict[str, MappedFile])
             f"{path} has {file.size} bytes; {tensor.name} in {model} ends at byte "
             f"{offset + tensor.nbytes}"
         )
+    if tensor.dtype.bitwidth in PACKED:
+        data = file.tensor(torch.uint8, [tensor.nbytes], offset).numpy()
+        return ir.PackedTensor(data, tensor.dtype, shape=shape, name=tensor.name)
     try:
         dtype = dtypes.to_torch(tensor.dtype)
     except TypeError:
         return tensor
-    if tensor.dtype.bitwidth < 8 or tensor.nbytes != math.prod(shape) * dtype.itemsize:
+    if tensor.nbytes != math.prod(shape) * dtype.itemsize:
         return tensor
     return StoredTensor(file, dtype, shape, offset, tensor.name)

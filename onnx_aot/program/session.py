@@ -36,8 +36,9 @@ PACKED = ("tensor(int4)", "tensor(uint4)")
 PROVIDERS = {"cuda": "CUDAExecutionProvider"}
 """What ONNX Runtime calls its kernels for a device of torch."""
 
-FOUR_BITS = {ir.DataType.INT4: torch.int8, ir.DataType.UINT4: torch.uint8}
-"""Integers of four bits are given and returned one to a byte: torch has no tensors of them."""
+ACCURACY = ("session.qdq_matmulnbits_accuracy_level", "1")
+"""Products with dequantized weights in float32. By default ONNX Runtime rounds what is multiplied
+with them to int8, so that answers would differ from PyTorch's by that."""
 
 
 def create_session(
@@ -52,6 +53,7 @@ def create_session(
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = LOG_ERRORS
+    options.add_session_config_entry(*ACCURACY)
     return onnxruntime.InferenceSession(model, options, providers=providers(device))
 
 
@@ -131,29 +133,23 @@ def run_session(
 
 
 def _pack(tensor: torch.Tensor) -> onnxruntime.OrtValue:
-    """Integers of four bits, two to a byte, the first in the low bits.
+    """Integers of four bits, two to a byte.
 
     ONNX Runtime takes an array of the tensor's shape and reads as many of its bytes as it needs.
     """
-    values = tensor.detach().cpu().contiguous().numpy()
-    kind = ir.DataType.INT4 if values.dtype == np.int8 else ir.DataType.UINT4
-    flat = np.zeros(values.size + values.size % 2, np.uint8)
-    flat[: values.size] = values.reshape(-1).view(np.uint8) & 0xF
-    held = np.zeros(values.size, np.uint8)
-    held[: flat.size // 2] = flat[::2] | (flat[1::2] << 4)
+    kind = ir.DataType.INT4 if tensor.dtype == torch.int8 else ir.DataType.UINT4
+    held = np.zeros(tensor.numel(), np.uint8)
+    held[: -(-tensor.numel() // 2)] = dtypes.packed(tensor).numpy()
     return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
-        held.reshape(values.shape), int(kind)
+        held.reshape(tuple(tensor.shape)), int(kind)
     )
 
 
 def _unpack(value: onnxruntime.OrtValue, kind: ir.DataType) -> torch.Tensor:
     shape = value.shape()
-    count = math.prod(shape)
-    packed = np.frombuffer(ctypes.string_at(value.data_ptr(), -(-count // 2)), np.uint8)
-    flat = np.stack([packed & 0xF, packed >> 4], 1).reshape(-1)[:count].astype(np.int8)
-    if kind == ir.DataType.INT4:
-        flat = np.where(flat > 7, flat - 16, flat).astype(np.int8)
-    return torch.from_numpy(flat.reshape(shape)).to(FOUR_BITS[kind])
+    data = bytearray(ctypes.string_at(value.data_ptr(), -(-math.prod(shape) // 2)))
+    held = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+    return dtypes.unpacked(held, kind, shape)
 
 
 def _scalar(declared: ir.Value, number: Any) -> torch.Tensor:
@@ -170,7 +166,7 @@ def _scalar(declared: ir.Value, number: Any) -> torch.Tensor:
 
 def _check_input(declared: ir.Value, tensor: torch.Tensor) -> None:
     name, dtype, shape = declared.name, declared.dtype, declared.shape
-    if dtype in FOUR_BITS:
+    if dtype in dtypes.FOUR_BITS:
         _check_four_bits(declared, dtype, tensor)
     elif dtype is not None and dtypes.to_onnx(tensor.dtype) != dtype:
         raise InferenceError(
@@ -189,10 +185,10 @@ def _check_input(declared: ir.Value, tensor: torch.Tensor) -> None:
 
 
 def _check_four_bits(declared: ir.Value, dtype: ir.DataType, tensor: torch.Tensor) -> None:
-    if tensor.dtype != FOUR_BITS[dtype]:
+    if tensor.dtype != dtypes.FOUR_BITS[dtype]:
         raise InferenceError(
             f"input {declared.name} is {dtype.name} in the model, which is given as "
-            f"{FOUR_BITS[dtype]}, one number to a byte; {tensor.dtype} was given"
+            f"{dtypes.FOUR_BITS[dtype]}, one number to a byte; {tensor.dtype} was given"
         )
     least, most = (-8, 7) if dtype == ir.DataType.INT4 else (0, 15)
     if tensor.numel() and not least <= int(tensor.min()) <= int(tensor.max()) <= most:
@@ -255,7 +251,7 @@ def to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
 def from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
     """What ONNX Runtime computed as a tensor on the CPU."""
     kind = ir.DataType(value.element_type())
-    if kind in FOUR_BITS:
+    if kind in dtypes.FOUR_BITS:
         return _unpack(value, kind)
     dtype = dtypes.to_torch(kind)
     if _bits(dtype) is None:

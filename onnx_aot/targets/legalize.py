@@ -13,12 +13,16 @@ from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions import EXPANSIONS
 from onnx_aot.targets.kernels import Kernels, kernels, signature
 from onnx_aot.targets.surrogates import PRESERVING, SURROGATES, is_lossy
+from onnx_aot.targets.unsigned_activations import unsigned_activations
 from onnx_aot.targets.wrong_fusions import KEPT_APART
 
 __all__ = ["TARGETS", "Adaptation", "legalize", "unsupported_nodes"]
 
 TARGETS = {"onnxruntime": "onnxruntime_cpu.json"}
 """Targets by name, each with its table."""
+
+WRITTEN_FOR_IT = {**KEPT_APART, "QuantizeLinear": unsigned_activations}
+"""By operator what makes a node fit the target where that has a kernel for it."""
 
 # Nothing but their types says what they do, or they hold types apart on purpose.
 AS_THEY_ARE = frozenset(
@@ -284,9 +288,9 @@ class _Legalizer:
             for attribute in node.attributes.values():
                 if attribute.type == ir.AttributeType.GRAPH:
                     self._visit(attribute.as_graph(), opset, [*around, node])
-        if node.op_type in KEPT_APART and not node.domain:
+        if node.op_type in WRITTEN_FOR_IT and not node.domain:
             with self.emitter.before(node, opset):
-                results = KEPT_APART[node.op_type](self.emitter, node)
+                results = WRITTEN_FOR_IT[node.op_type](self.emitter, node)
             if results is not None:
                 self._replace(node, results, opset, around)
                 return

@@ -14,11 +14,13 @@ import torch.fx
 from onnx_aot.torch_compat.names import private
 
 __all__ = [
+    "access_of_subclasses",
     "condition_holds",
     "copy_node",
     "copy_program",
     "functionalized_by_torch",
     "missing_fake_kernels",
+    "open_weight",
     "set_graph",
     "set_graph_signature",
     "size_conditions",
@@ -115,6 +117,40 @@ def set_graph_signature(program: torch.export.ExportedProgram, signature: Any) -
     program could not say which outputs are mutated buffers.
     """
     program._graph_signature = signature
+
+
+def access_of_subclasses() -> Any:
+    """The operator that takes a part out of a tensor of a subclass in a captured graph.
+
+    ``torch.export`` records it. Without ``torch.ops.export.access_subclass_inner_tensor`` weights
+    that torchao has quantized cannot be exported.
+    """
+    packet = getattr(torch.ops.export, "access_subclass_inner_tensor", None)
+    return None if packet is None else packet.default
+
+
+def open_weight(program: torch.export.ExportedProgram, name: str, parts: Mapping[str, str]) -> None:
+    """Lets a program that the caller owns hold parts of a weight in place of the weight.
+
+    ``ExportedProgram`` has no public way to replace what it holds, and a copy shares it with the
+    program that it is a copy of. Without the attributes, weights of tensor subclasses could not be
+    exported.
+
+    Args:
+        program: The program.
+        name: Name of the parameter, buffer or constant.
+        parts: New names by attributes of its tensor. Tensors that it has besides are held too.
+    """
+    for held in ("_state_dict", "_constants"):
+        tensors = dict(getattr(program, held))
+        if name not in tensors:
+            continue
+        whole = tensors.pop(name)
+        unread = {part: f"{name}.{part}" for part in whole.__tensor_flatten__()[0]}
+        for part, target in (unread | dict(parts)).items():
+            tensors[target] = getattr(whole, part).detach()
+        setattr(program, held, tensors)
+        return
 
 
 def missing_fake_kernels(program: torch.export.ExportedProgram) -> list[str]:

@@ -26,6 +26,10 @@ LARGEST = 64 * 1024 * 1024
 """Bytes. What is larger stays a node: one such result at a time is in memory while saving."""
 
 
+BYTE = 8
+"""Bits."""
+
+
 class _Plan(NamedTuple):
     """How a node's result is computed: from which values, and what tells it from others."""
 
@@ -40,15 +44,19 @@ def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], 
 
         ``Transpose(weight)`` -> ``weight_folded``; ``Add([1, 2], [3, 4])`` -> ``[4, 6]``. Large
         results only where they stand for weights of that size that nothing else reads, and
-        never from tensors that are not in memory.
+        never from tensors that are not in memory. What is stored in bytes or less, as quantized
+        weights are, stays so.
         """
         plan = _planned(node, operators, rewriter)
         if plan is None or len(node.outputs) != 1 or not plan.given:
             return False
         evaluate, given, key = plan
         result = node.outputs[0]
+        if any(_widens(value, result) for value in given):
+            return False
         contents = [rewriter.constant(value) for value in given]
-        if all(tensor is not None for tensor in contents):
+        packed = result.dtype in dtypes.FOUR_BITS
+        if not packed and all(tensor is not None for tensor in contents):
             tensor = _result(evaluate, contents)
             if tensor is None or tensor.numel() > SMALL:
                 return False
@@ -64,7 +72,7 @@ def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], 
         tried = _result(evaluate, [_stand_in(value, rewriter) for value in given])
         if tried is None:
             tried = _result(evaluate, list(map(contents_of, given)))
-        if tried is None or list(tried.shape) != sizes or dtypes.to_onnx(tried.dtype) != dtype:
+        if tried is None or list(tried.shape) != sizes or tried.dtype != dtypes.held_in(dtype):
             return False
         new = rewriter.folded(evaluate, given, dtype=dtype, shape=sizes, key=key)
         rewriter.replace(result, new)
@@ -123,7 +131,18 @@ def _stand_in(value: ir.Value, rewriter: Rewriter) -> torch.Tensor:
     if not isinstance(tensor, FoldedTensor):
         return contents_of(value).to("meta")
     sizes = [int(size) for size in tensor.shape.numpy()]
-    return torch.empty(sizes, dtype=dtypes.to_torch(tensor.dtype), device="meta")
+    return torch.empty(sizes, dtype=dtypes.held_in(tensor.dtype), device="meta")
+
+
+def _widens(value: ir.Value, result: ir.Value) -> bool:
+    """Whether a result would hold the numbers of a narrow tensor in a type that takes more."""
+    narrow, wide, held = value.dtype, result.dtype, value.const_value
+    if narrow is None or wide is None or held is None or narrow == ir.DataType.BOOL:
+        return False
+    if narrow.bitwidth > BYTE or wide.bitwidth <= narrow.bitwidth or held.size == 1:
+        return False
+    shape = result.shape
+    return shape is None or not shape.is_static() or math.prod(shape.numpy()) >= held.size
 
 
 def _pays(given: Sequence[ir.Value], size: int, dtype: ir.DataType) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_aot.ir_passes.cleanups.dequantized import dequantized_weight
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.ir_passes.shapes import dims, rank
 
@@ -27,7 +28,8 @@ def matmul_add_to_gemm(node: ir.Node, rewriter: Rewriter) -> bool:
     left, weight = product.inputs
     if rank(left) != 2 or rank(weight) != 2 or node.outputs[0].dtype not in FLOATS:
         return False
-    if weight is None or not weight.is_initializer():
+    stored = weight is not None and weight.is_initializer()
+    if not stored and dequantized_weight(weight, rewriter) is None:
         return False
     sizes, wide = dims(term), dims(product.outputs[0])
     if sizes is None or wide is None or len(sizes) > 2:

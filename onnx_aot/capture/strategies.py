@@ -29,6 +29,7 @@ from onnx_aot.capture.explanations import Explanation, explain, page
 from onnx_aot.capture.fake_quantization import fix_switches, observing
 from onnx_aot.capture.fake_weights import weights_in_place
 from onnx_aot.capture.inputs import Inputs, name_collected
+from onnx_aot.capture.lengths import lengths_of_tensors
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
 from onnx_aot.capture.python_random import draws_observed
@@ -272,6 +273,7 @@ def _prepared(
         preserved_state(model.module),
         weights_in_place(model.module, (model.inputs.args, model.inputs.kwargs)),
         observed(model.module, strict),
+        contextlib.nullcontext() if strict else lengths_of_tensors(model.module),
     ):
         fix_switches(model.module)
         name_collected(model.module, model.collected)

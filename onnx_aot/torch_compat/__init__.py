@@ -62,6 +62,7 @@ from onnx_aot.torch_compat.sizes import (
 from onnx_aot.torch_compat.tracing import (
     decompositions,
     fake_mode_of,
+    map_slices,
     refuse_fixed_sizes,
     trace_fake,
     without_fake_mode,
@@ -99,6 +100,7 @@ __all__ = [
     "is_symbol",
     "keep_frames_of",
     "keep_small_sizes_dynamic",
+    "map_slices",
     "marked_as_onnx_export",
     "meta_tensors_on",
     "missing_fake_kernels",

@@ -147,10 +147,7 @@ def _keypoints(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
     extents = (rois[:, 2:] - rois[:, :2]).clamp(min=1)  # width, height
     whole = extents.ceil()
     columns, rows = (_up_to(whole[:, axis]) for axis in (0, 1))
-    sizes = whole.to(torch.int64)
-    x, y, scores = torch_compat.map_slices(
-        _strongest, (maps, sizes[:, 0], sizes[:, 1]), columns, rows
-    )
+    x, y, scores = torch_compat.map_slices(_strongest, (maps, whole.to(torch.int64)), columns, rows)
     places = [
         (index + 0.5) * (extents[:, axis] / whole[:, axis])[:, None] + rois[:, axis][:, None]
         for axis, index in enumerate((x, y))
@@ -166,10 +163,10 @@ def _up_to(sizes: Tensor) -> Tensor:
 
 
 def _strongest(
-    slices: tuple[Tensor, Tensor, Tensor], columns: Tensor, rows: Tensor
+    slices: tuple[Tensor, Tensor], columns: Tensor, rows: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Column, row and value of the maximum of each of ``K`` maps ``[H, W]``, resized."""
-    maps, width, height = slices
+    maps, (width, height) = slices[0], slices[1].unbind()
     across = _cubic_weights(columns, width, maps.shape[2], maps.dtype)
     down = _cubic_weights(rows, height, maps.shape[1], maps.dtype)
     resized = down @ maps @ across.transpose(0, 1)

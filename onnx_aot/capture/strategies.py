@@ -17,6 +17,7 @@ from onnx_aot.capture.data_dependent import (
     NeedsData,
     depends_on_data,
     describe_data_dependent,
+    describe_larger,
 )
 from onnx_aot.capture.decisions import (
     Decision,
@@ -74,7 +75,8 @@ class Captured:
         requested: What was asked, less what the model does not deliver and the user accepts.
         decisions: What the capture decided about sizes, with the user's lines.
         given_up: A sentence for every dimension that came out otherwise than asked.
-        warning: What is fixed to the example's values, for the strategies that do that.
+        warning: What holds for a part of the data only: what the strategies fix that take it from
+            the example, and questions about sizes that data selects.
         drawn: Which generators of Python and numpy the model drew random numbers from.
         above_zero: Whether it may be wrong for empty tensors.
     """
@@ -212,7 +214,7 @@ def _attempt(model: _Model, requested: DynamicShapes, from_zero: bool) -> Captur
     for name in model.strategies:
         ignored: list[bool] = []  # True: also where no size is computed
         observed_zero = torch_compat.observe_zero_ignored(ignored.append)
-        with decisions_observed() as decisions, observed_zero:
+        with decisions_observed(name == "non-strict") as decisions, observed_zero:
             try:
                 program, warning, drawn = _run(name, model, requested, decisions, from_zero)
             except (CaptureError, InvalidOptionError):  # ours say what there is to say
@@ -226,7 +228,7 @@ def _attempt(model: _Model, requested: DynamicShapes, from_zero: bool) -> Captur
             STRATEGIES[name],
             requested,
             tuple(decisions),
-            warning=warning,
+            warning=warning or describe_larger(decisions),
             drawn=tuple(drawn),
             above_zero=any(ignored) or may_be_wrong(program, bool(ignored)),
         )

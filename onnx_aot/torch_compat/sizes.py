@@ -10,6 +10,7 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from onnx_aot.torch_compat.larger_sizes import answer_for_larger_sizes
 from onnx_aot.torch_compat.names import private
 
 __all__ = [
@@ -89,12 +90,16 @@ def size_function(name: str) -> Callable[[Any, Any], Any] | None:
 
 
 @contextlib.contextmanager
-def observe_decisions(seen: Callable[[str, Any, Any], None]) -> Iterator[None]:
+def observe_decisions(
+    seen: Callable[[str, Any, Any], None], for_larger_sizes: bool = False
+) -> Iterator[None]:
     """Calls ``seen(kind, shape_env, expression)`` where a capture decides on a symbolic value.
 
     Kinds are ``"guard"`` (it holds for the example and is relied on), ``"assumed"`` (it depends on
-    data, and draft export takes what the example gives) and ``"undecided"`` (it depends on data,
-    and the capture fails). Without these methods of ``ShapeEnv`` errors name no line.
+    data, and draft export takes what the example gives), ``"undecided"`` (it depends on data, and
+    the capture fails) and, with ``for_larger_sizes``, ``"larger"`` behind one that was undecided (it
+    holds for sizes from 2 on, and is relied on). Without these methods of ``ShapeEnv`` errors name
+    no line.
     """
     env = private("torch.fx.experimental.symbolic_shapes", "ShapeEnv")
     skipped = private("torch.fx.experimental.symbolic_shapes", "uninteresting_files")
@@ -122,8 +127,14 @@ def observe_decisions(seen: Callable[[str, Any, Any], None]) -> Iterator[None]:
 
     for name, original in originals.items():
         setattr(env, name, observing(name, original))
+    answered = (
+        answer_for_larger_sizes(lambda env, held: seen("larger", env, held))
+        if for_larger_sizes
+        else contextlib.nullcontext()
+    )
     try:
-        yield
+        with answered:
+            yield
     finally:
         for name, original in originals.items():
             setattr(env, name, original)

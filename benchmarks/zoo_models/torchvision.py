@@ -57,7 +57,10 @@ def _detection(name: str, **options: Any) -> ZooCase:
     return ZooCase(
         name=f"torchvision_{name}",
         build=_build(name, weights=None, weights_backbone=None, **options),
-        inputs=lambda height, width: (([torch.rand(3, height, width)],), {}),
+        inputs=lambda height, width, images=1: (
+            ([torch.rand(3, height, width) for _ in range(images)],),
+            {},
+        ),
         dynamic_shapes=([{1: "height", 2: "width"}],),
         sizes=({"height": 96, "width": 128}, {"height": 128, "width": 112}),
         group="torchvision",

@@ -66,7 +66,7 @@ class Decision:
     """One thing that the capture assumes about symbolic sizes or values.
 
     Attributes:
-        kind: ``"guard"``, ``"assumed"``, ``"undecided"`` or ``"larger"``, see ``observe_decisions``.
+        kind: ``"guard"``, ``"assumed"``, ``"undecided"`` or ``"larger"``: ``observe_decisions``.
         expression: What holds, over symbols; or the number that is needed.
         symbols: Per symbol the sources that it comes from (``L['x'].size()[0]``) and its value in
             the example, which data-dependent symbols do not have.

@@ -63,10 +63,12 @@ def _batch_images(self: Any, images: list[Tensor], size_divisible: int = 32) -> 
     for axis in (1, 2):
         sizes = [image.shape[axis] for image in images]
         largest: Any = functools.reduce(torch.sym_max, sizes)
-        rest = -largest % size_divisible  # known not to be negative, unlike a difference
+        steps = (largest + size_divisible - 1) // size_divisible
+        if isinstance(steps, torch.SymInt):
+            steps = torch_compat.fresh_size(steps)
+        whole = steps * size_divisible
         images = [
-            _extended(image, axis, largest - size + rest)
-            for image, size in zip(images, sizes, strict=True)
+            _extended(image, axis, whole - size) for image, size in zip(images, sizes, strict=True)
         ]
     return torch.stack(images)
 

@@ -328,14 +328,14 @@ def _extreme(
     tensor_callable: Any,
     **kwargs: Any,
 ) -> Any:
-    """Torch's ``min`` and ``max`` of Python choose among symbolic ints without asking which is less.
+    """Torch's ``min`` and ``max`` choose among symbolic ints without asking which is less.
 
-    Here they do so among symbolic floats too. Numbers of one kind: the result has that of the chosen.
+    Here they do so among symbolic floats too.
     """
-    if len(args) == 2 and not kwargs and any(isinstance(a, torch.SymFloat) for a in args):
-        if all(isinstance(a, (float, torch.SymFloat)) for a in args):
-            choose: Any = torch.sym_max if tensor_callable is torch.maximum else torch.sym_min
-            return choose(*args)
+    floats = all(isinstance(argument, (float, torch.SymFloat)) for argument in args)
+    if len(args) == 2 and floats and any(isinstance(argument, torch.SymFloat) for argument in args):
+        choose: Any = torch.sym_max if tensor_callable is torch.maximum else torch.sym_min
+        return choose(*args)
     options = {"real_callable": real_callable, "tensor_callable": tensor_callable}
     return original(*args, **options, **kwargs)
 
@@ -367,6 +367,7 @@ def stand_ins() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(functions_kept())
         stack.enter_context(packed_sequences())
+        stack.enter_context(torch_compat.sizes_of_kernels_from_zero())
         stack.enter_context(detection_models())
         stack.enter_context(torch_compat.override_composite_kernels(KERNELS))
         stack.enter_context(torch_compat.override_module_function(*REGIONS_ARE_KEPT))

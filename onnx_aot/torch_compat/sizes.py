@@ -18,6 +18,7 @@ __all__ = [
     "decision_symbols",
     "example_size",
     "expression_key",
+    "fresh_size",
     "is_symbol",
     "new_symbol",
     "observe_decisions",
@@ -55,10 +56,32 @@ def example_size(size: Any) -> int | None:
     Without ``SymNode.hint`` only plain numbers are known, and dimensions of an ExportedProgram are
     not checked for sharing a name.
     """
-    if isinstance(size, torch.SymInt):
-        hint = getattr(size.node, "hint", None)
-        return hint if isinstance(hint, int) else None
-    return int(size)
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    hint = getattr(size.node, "hint", None)
+    if hint is None:
+        values = getattr(getattr(size.node, "shape_env", None), _EXAMPLES, None)
+        hint = symbolic_expression(size).xreplace(values) if values else None
+        hint = int(hint) if getattr(hint, "is_Integer", False) else None
+    return hint if isinstance(hint, int) else None
+
+
+_EXAMPLES = "onnx_aot_examples"
+
+
+def fresh_size(size: torch.SymInt) -> Any:
+    """A size of at least 1 as a symbol of its own, of whose origin the capture knows nothing more.
+
+    Captures take minutes where all sizes follow from one long expression. The symbol is recorded as
+    the content of a tensor, and its value in the example is kept for ``example_size``.
+    """
+    example = example_size(size)
+    fresh: Any = torch.scalar_tensor(size, dtype=torch.int64).item()
+    torch._check(fresh >= 1)  # type: ignore[no-untyped-call]
+    if isinstance(fresh, torch.SymInt) and example is not None:
+        values = vars(fresh.node.shape_env).setdefault(_EXAMPLES, {})
+        values[symbolic_expression(fresh)] = example
+    return fresh
 
 
 def is_symbol(size: torch.SymInt) -> bool:
@@ -97,7 +120,7 @@ def observe_decisions(
 
     Kinds are ``"guard"`` (it holds for the example and is relied on), ``"assumed"`` (it depends on
     data, and draft export takes what the example gives), ``"undecided"`` (it depends on data, and
-    the capture fails) and, with ``for_larger_sizes``, ``"larger"`` behind one that was undecided (it
+    the capture fails) and, with ``for_larger_sizes``, ``"larger"`` behind an undecided one (it
     holds for sizes from 2 on, and is relied on). Without these methods of ``ShapeEnv`` errors name
     no line.
     """

@@ -71,7 +71,8 @@ def without_recording() -> contextlib.AbstractContextManager[Any]:
 def map_slices(function: Callable[..., Any], slices: Any, *others: Any) -> Any:
     """``function(slice, *others)`` for each slice along the first axis, stacked, as one operator.
 
-    Torch asks whether there are slices, and refuses none; the translation takes none. Without ``torch._higher_order_ops.map`` it fails.
+    Torch asks whether there are slices, and refuses none; the translation takes none. Without
+    ``torch._higher_order_ops.map`` it fails.
     """
     operator = private("torch._higher_order_ops.map", "map")
     if operator is None:

@@ -189,6 +189,7 @@ _SYMBOLS = (
     "recording.py",
     "sym_node.py",
     os.path.join("torch_compat", "sizes.py"),
+    os.path.join("torch_compat", "larger_sizes.py"),
     "non_strict_utils.py",
     "proxy_tensor.py",
     os.path.join("torch", "__init__.py"),

@@ -133,11 +133,11 @@ def sizes_of_kernels_from_zero() -> Iterator[None]:
     def create(self: Any, *, min: int = 0, max: int | None = None) -> Any:
         return self.new_dynamic_size(min=min, max=max)
 
-    context.create_unbacked_symint = create  # type: ignore[union-attr]
+    context.create_unbacked_symint = create
     try:
         yield
     finally:
-        context.create_unbacked_symint = before  # type: ignore[union-attr]
+        context.create_unbacked_symint = before
 
 
 @contextlib.contextmanager

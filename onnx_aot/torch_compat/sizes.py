@@ -61,15 +61,15 @@ def example_size(size: Any) -> int | None:
     hint = getattr(size.node, "hint", None)
     if hint is None:
         values = getattr(getattr(size.node, "shape_env", None), _EXAMPLES, None)
-        hint = symbolic_expression(size).xreplace(values) if values else None
-        hint = int(hint) if getattr(hint, "is_Integer", False) else None
+        number: Any = symbolic_expression(size).xreplace(values) if values else None
+        hint = int(number) if getattr(number, "is_Integer", False) else None
     return hint if isinstance(hint, int) else None
 
 
 _EXAMPLES = "onnx_aot_examples"
 
 
-def fresh_size(size: torch.SymInt) -> Any:
+def fresh_size(size: Any) -> Any:
     """A size of at least 1 as a symbol of its own, of whose origin the capture knows nothing more.
 
     Captures take minutes where all sizes follow from one long expression. The symbol is recorded as

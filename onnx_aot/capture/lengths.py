@@ -45,7 +45,8 @@ def _modules(model: torch.nn.Module) -> list[ModuleType]:
     written_in = {type(part).__module__ for part in model.modules()}
     forward = inspect.unwrap(model.forward)
     written_in.add(getattr(forward, "__module__", None) or "")
-    packages = {name.partition(".")[0] for name in written_in}.difference(_NOT_THE_MODELS, {""})
+    packages = {name.partition(".")[0] for name in written_in}
+    packages -= {*_NOT_THE_MODELS, *sys.stdlib_module_names, ""}
     return [
         module
         for name, module in list(sys.modules.items())

@@ -72,7 +72,7 @@ def _for_larger_sizes(env: Any, expression: Any) -> Any:
     infinity = private("torch.utils._sympy.numbers", "int_oo")
     if not isinstance(expression, sympy.logic.boolalg.Boolean) or None in (bound, ranges, infinity):
         return None
-    counts = env.size_like & expression.free_symbols
+    counts = getattr(env, "size_like", set()) & expression.free_symbols
     larger = {s: ranges(2, infinity) if s in counts else r for s, r in env.var_to_range.items()}
     answer = bound(expression, {s: larger[s] for s in expression.free_symbols})
     return answer.lower if counts and answer.is_singleton() else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,12 +53,14 @@ def _fill_running_statistics(model: torch.nn.Module, case: ZooCase) -> None:
         norm.train()
     torch.manual_seed(0)
     with torch.no_grad():
-        args, kwargs = case.inputs(**_larger(case.sizes[0]))
+        args, kwargs = case.inputs(**_larger(case))
         model(*args, **kwargs)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
         norm.eval()
 
 
-def _larger(sizes: dict[str, int]) -> dict[str, int]:
-    return {**sizes, "batch": 8} if "batch" in sizes else sizes
+def _larger(case: ZooCase) -> dict[str, int]:
+    """Sizes with more in a batch; lists of images have their number as ``images``."""
+    many = {"batch", "images"} & {*case.sizes[0], *inspect.signature(case.inputs).parameters}
+    return {**case.sizes[0], **dict.fromkeys(many - ({"batch"} - case.sizes[0].keys()), 8)}

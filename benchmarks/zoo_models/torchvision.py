@@ -57,7 +57,10 @@ def _detection(name: str, **options: Any) -> ZooCase:
     return ZooCase(
         name=f"torchvision_{name}",
         build=_build(name, weights=None, weights_backbone=None, **options),
-        inputs=lambda height, width: (([torch.rand(3, height, width)],), {}),
+        inputs=lambda height, width, images=1: (
+            ([torch.rand(3, height, width) for _ in range(images)],),
+            {},
+        ),
         dynamic_shapes=([{1: "height", 2: "width"}],),
         sizes=({"height": 96, "width": 128}, {"height": 128, "width": 112}),
         group="torchvision",
@@ -168,7 +171,8 @@ CASES = (
     _detection("keypointrcnn_resnet50_fpn", **_RCNN),
     _detection("retinanet_resnet50_fpn", min_size=96, max_size=128, **_DENSE),
     _detection("fcos_resnet50_fpn", min_size=96, max_size=128, **_DENSE),
-    _detection("ssd300_vgg16", **_DENSE),
+    # By default images are 255 times as large, and every score of weights that never learned is 1.
+    _detection("ssd300_vgg16", image_std=[1.0, 1.0, 1.0], **_DENSE),
     _detection("ssdlite320_mobilenet_v3_large", **_DENSE),
     _video("mc3_18", 64, 8),
     _video("r3d_18", 64, 8),

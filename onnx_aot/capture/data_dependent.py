@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from onnx_aot.capture.decisions import Decision, Location, is_question, with_line
 from onnx_aot.capture.explanations import page
 
-__all__ = ["NeedsData", "depends_on_data", "describe_data_dependent"]
+__all__ = ["NeedsData", "depends_on_data", "describe_data_dependent", "describe_larger"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +90,23 @@ def describe_data_dependent(
     else:
         cause = f"custom operators have no fake kernel: {', '.join(missing)}"
     return NeedsData("\n".join(lines), cause, tuple(places), cures[0])
+
+
+def describe_larger(decisions: Sequence[Decision]) -> str | None:
+    """The warning about what holds for sizes from 2 on only, or None where there is nothing."""
+    places = {str(d.location): d for d in decisions if d.kind == "larger"}
+    if not places:
+        return None
+    lines = [
+        "the model asks how many elements its data selects, and the export has the answer for 2 "
+        "and more. The ONNX model is right only where the same holds, which runtime_checks=True "
+        "makes it check:"
+    ]
+    for decision in places.values():
+        where = decision.location
+        shown = "" if where is None else f" at {where}: {where.text}"
+        lines.append(f"  {decision.text}{shown}")
+    return "\n".join(lines)
 
 
 _BRANCH = re.compile(r"^(if|elif|assert)\b|\bif\b.*\belse\b|\b(and|or|not)\b")

@@ -66,7 +66,7 @@ class Decision:
     """One thing that the capture assumes about symbolic sizes or values.
 
     Attributes:
-        kind: ``"guard"``, ``"assumed"`` or ``"undecided"``, see ``observe_decisions``.
+        kind: ``"guard"``, ``"assumed"``, ``"undecided"`` or ``"larger"``: ``observe_decisions``.
         expression: What holds, over symbols; or the number that is needed.
         symbols: Per symbol the sources that it comes from (``L['x'].size()[0]``) and its value in
             the example, which data-dependent symbols do not have.
@@ -100,12 +100,19 @@ class Decision:
 
 
 @contextlib.contextmanager
-def decisions_observed() -> Iterator[list[Decision]]:
-    """Collects what a capture decides about sizes, for the duration."""
+def decisions_observed(for_larger_sizes: bool = False) -> Iterator[list[Decision]]:
+    """Collects what a capture decides about sizes, for the duration.
+
+    Args:
+        for_larger_sizes: Where sizes that data selects are asked about, the capture goes on with
+            what holds for all from 2 on.
+    """
     found: list[Decision] = []
     boundary = sys._getframe(2)  # whoever entered the context manager
 
     def seen(kind: str, env: Any, expression: Any) -> None:
+        if kind == "larger" and found and found[-1].kind == "undecided":
+            found.pop()  # which it was until now
         frame, location = _user_frame(sys._getframe(2), boundary)
         symbols = torch_compat.decision_symbols(env, expression)
         names: dict[str, str] = {}
@@ -119,7 +126,7 @@ def decisions_observed() -> Iterator[list[Decision]]:
         direct = _asks(sys._getframe(2), frame)
         found.append(Decision(kind, expression, symbols, location, direct, names, made_at))
 
-    with torch_compat.observe_decisions(seen):
+    with torch_compat.observe_decisions(seen, for_larger_sizes):
         yield found
 
 
@@ -182,6 +189,7 @@ _SYMBOLS = (
     "recording.py",
     "sym_node.py",
     os.path.join("torch_compat", "sizes.py"),
+    os.path.join("torch_compat", "larger_sizes.py"),
     "non_strict_utils.py",
     "proxy_tensor.py",
     os.path.join("torch", "__init__.py"),

@@ -19,6 +19,7 @@ import torch.utils.checkpoint
 
 from onnx_aot import torch_compat
 from onnx_aot.capture.autograd_functions import functions_kept
+from onnx_aot.capture.detection import detection_models
 from onnx_aot.capture.packed_sequences import packed_sequences
 
 __all__ = ["KERNELS", "stand_ins"]
@@ -207,16 +208,6 @@ def _is_causal_hint(mask: Any, is_causal: bool | None = None, size: int | None =
     return is_causal is True
 
 
-def _batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
-    """Torchvision's chooses by the number of boxes, which depends on what the model finds.
-
-    Here each class is moved to where no other is, whatever the number: one of the two ways.
-    """
-    ends = torch.cat([boxes.flatten(), boxes.new_zeros(1)])
-    moved = boxes + (idxs.to(boxes) * (ends.max() + 1))[:, None]
-    return torch.ops.torchvision.nms(moved, scores, iou_threshold)  # type: ignore[no-any-return]
-
-
 def _without_gradients(
     original: Callable[..., Any],
     function: Callable[..., Any],
@@ -330,6 +321,25 @@ def _transposed(
     return indices.sum(-1, dtype=torch.int32), indices
 
 
+def _extreme(
+    original: Callable[..., Any],
+    *args: Any,
+    real_callable: Any,
+    tensor_callable: Any,
+    **kwargs: Any,
+) -> Any:
+    """Torch's ``min`` and ``max`` choose among symbolic ints without asking which is less.
+
+    Here they do so among symbolic floats too.
+    """
+    floats = all(isinstance(argument, (float, torch.SymFloat)) for argument in args)
+    if len(args) == 2 and floats and any(isinstance(argument, torch.SymFloat) for argument in args):
+        choose: Any = torch.sym_max if tensor_callable is torch.maximum else torch.sym_min
+        return choose(*args)
+    options = {"real_callable": real_callable, "tensor_callable": tensor_callable}
+    return original(*args, **options, **kwargs)
+
+
 _BODIES = "torch._higher_order_ops.utils"
 _FLEX = "torch.nn.attention.flex_attention"
 
@@ -342,16 +352,13 @@ WRAPPERS = (
     (_FLEX, "_convert_mask_to_block_mask", _block_mask),
     (_FLEX, "_dense_to_ordered", _ordered),
     (_FLEX, "_transpose_ordered", _transposed),
+    ("torch._export.non_strict_utils", "_tensor_min_max", _extreme),
     ("torch._higher_order_ops.wrap", "reenter_make_fx", _with_context),
     ("torch._higher_order_ops.associative_scan", "generic_associative_scan", _associative_scan),
     ("torch._higher_order_ops.invoke_subgraph", "get_invoke_subgraph_cache", _no_cache),
 )
 
-FUNCTIONS = (
-    ("torch.nn.modules.transformer", "_detect_is_causal_mask", _is_causal_hint),
-    ("torchvision.ops", "batched_nms", _batched_nms),
-    ("torchvision.ops.boxes", "batched_nms", _batched_nms),
-)
+FUNCTIONS = (("torch.nn.modules.transformer", "_detect_is_causal_mask", _is_causal_hint),)
 
 
 @contextlib.contextmanager
@@ -360,6 +367,8 @@ def stand_ins() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(functions_kept())
         stack.enter_context(packed_sequences())
+        stack.enter_context(torch_compat.sizes_of_kernels_from_zero())
+        stack.enter_context(detection_models())
         stack.enter_context(torch_compat.override_composite_kernels(KERNELS))
         stack.enter_context(torch_compat.override_module_function(*REGIONS_ARE_KEPT))
         for module, name, function in FUNCTIONS:

@@ -17,6 +17,7 @@ from onnx_aot.capture.data_dependent import (
     NeedsData,
     depends_on_data,
     describe_data_dependent,
+    describe_larger,
 )
 from onnx_aot.capture.decisions import (
     Decision,
@@ -29,6 +30,7 @@ from onnx_aot.capture.explanations import Explanation, explain, page
 from onnx_aot.capture.fake_quantization import fix_switches, observing
 from onnx_aot.capture.fake_weights import weights_in_place
 from onnx_aot.capture.inputs import Inputs, name_collected
+from onnx_aot.capture.lengths import lengths_of_tensors
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
 from onnx_aot.capture.promised import promise_sizes
@@ -74,7 +76,8 @@ class Captured:
         requested: What was asked, less what the model does not deliver and the user accepts.
         decisions: What the capture decided about sizes, with the user's lines.
         given_up: A sentence for every dimension that came out otherwise than asked.
-        warning: What is fixed to the example's values, for the strategies that do that.
+        warning: What holds for a part of the data only: what the strategies fix that take it from
+            the example, and questions about sizes that data selects.
         drawn: Which generators of Python and numpy the model drew random numbers from.
         above_zero: Whether it may be wrong for empty tensors.
     """
@@ -241,7 +244,7 @@ def _attempt(
                 raise _MayBeWrong
 
         observed_zero = torch_compat.observe_zero_ignored(ignore)
-        with decisions_observed() as decisions, observed_zero:
+        with decisions_observed(name == "non-strict") as decisions, observed_zero:
             try:
                 program, warning, drawn = _run(name, model, requested, decisions, from_zero)
             except (CaptureError, InvalidOptionError):  # ours say what there is to say
@@ -255,7 +258,7 @@ def _attempt(
             STRATEGIES[name],
             requested,
             tuple(decisions),
-            warning=warning,
+            warning=warning or describe_larger(decisions),
             drawn=tuple(drawn),
             above_zero=any(ignored) or may_be_wrong(program, bool(ignored)),
         )
@@ -302,6 +305,7 @@ def _prepared(
         preserved_state(model.module),
         weights_in_place(model.module, (model.inputs.args, model.inputs.kwargs)),
         observed(model.module, strict),
+        contextlib.nullcontext() if strict else lengths_of_tensors(model.module),
     ):
         fix_switches(model.module)
         name_collected(model.module, model.collected)

@@ -75,9 +75,10 @@ class Checks:
         assert self._checked is not None
         rank = self.rank(value)
         if not rank:
+            # No reshape: ONNX Runtime makes one of it and the next, which reads no check.
             one = ir.Value(type=value.type, shape=ir.Shape([1]))
             self._add_node(
-                ir.Node("", "Reshape", [value, self.Add(self._checked, 1)], outputs=[one])
+                ir.Node("", "Expand", [value, self.Add(self._checked, 1)], outputs=[one])
             )
             kept = ir.Value(type=value.type, shape=ir.Shape([]))
             node = ir.Node("", "Squeeze", [one, self.constant([0])], outputs=[kept])

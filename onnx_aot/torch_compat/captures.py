@@ -23,6 +23,7 @@ __all__ = [
     "override_composite_kernels",
     "override_module_function",
     "quiet_failures",
+    "sizes_of_kernels_from_zero",
     "without_gradients",
     "without_log_file",
 ]
@@ -113,6 +114,30 @@ def override_module_function(module: str, name: str, function: Any) -> Iterator[
         yield
     finally:
         setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def sizes_of_kernels_from_zero() -> Iterator[None]:
+    """Lets custom operators return nothing and one element.
+
+    ``create_unbacked_symint``, by which older fake kernels such as that of ``torchvision.nms`` make
+    a size that depends on data, takes it to be 2 at least. Without the class captures do so too,
+    and fewer elements may get the answer for more.
+    """
+    context = private("torch._library.fake_impl", "FakeImplCtx")
+    before = getattr(context, "create_unbacked_symint", None)
+    if before is None or not hasattr(context, "new_dynamic_size"):
+        yield
+        return
+
+    def create(self: Any, *, min: int = 0, max: int | None = None) -> Any:
+        return self.new_dynamic_size(min=min, max=max)
+
+    context.create_unbacked_symint = create
+    try:
+        yield
+    finally:
+        context.create_unbacked_symint = before
 
 
 @contextlib.contextmanager

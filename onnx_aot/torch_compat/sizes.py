@@ -10,6 +10,7 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from onnx_aot.torch_compat.larger_sizes import answer_for_larger_sizes
 from onnx_aot.torch_compat.names import private
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "decision_symbols",
     "example_size",
     "expression_key",
+    "fresh_size",
     "is_symbol",
     "new_symbol",
     "observe_decisions",
@@ -54,10 +56,32 @@ def example_size(size: Any) -> int | None:
     Without ``SymNode.hint`` only plain numbers are known, and dimensions of an ExportedProgram are
     not checked for sharing a name.
     """
-    if isinstance(size, torch.SymInt):
-        hint = getattr(size.node, "hint", None)
-        return hint if isinstance(hint, int) else None
-    return int(size)
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    hint = getattr(size.node, "hint", None)
+    if hint is None:
+        values = getattr(getattr(size.node, "shape_env", None), _EXAMPLES, None)
+        number: Any = symbolic_expression(size).xreplace(values) if values else None
+        hint = int(number) if getattr(number, "is_Integer", False) else None
+    return hint if isinstance(hint, int) else None
+
+
+_EXAMPLES = "onnx_aot_examples"
+
+
+def fresh_size(size: Any) -> Any:
+    """A size of at least 1 as a symbol of its own, of whose origin the capture knows nothing more.
+
+    Captures take minutes where all sizes follow from one long expression. The symbol is recorded as
+    the content of a tensor, and its value in the example is kept for ``example_size``.
+    """
+    example = example_size(size)
+    fresh: Any = torch.scalar_tensor(size, dtype=torch.int64).item()
+    torch._check(fresh >= 1)  # type: ignore[no-untyped-call]
+    if isinstance(fresh, torch.SymInt) and example is not None:
+        values = vars(fresh.node.shape_env).setdefault(_EXAMPLES, {})
+        values[symbolic_expression(fresh)] = example
+    return fresh
 
 
 def is_symbol(size: torch.SymInt) -> bool:
@@ -89,12 +113,16 @@ def size_function(name: str) -> Callable[[Any, Any], Any] | None:
 
 
 @contextlib.contextmanager
-def observe_decisions(seen: Callable[[str, Any, Any], None]) -> Iterator[None]:
+def observe_decisions(
+    seen: Callable[[str, Any, Any], None], for_larger_sizes: bool = False
+) -> Iterator[None]:
     """Calls ``seen(kind, shape_env, expression)`` where a capture decides on a symbolic value.
 
     Kinds are ``"guard"`` (it holds for the example and is relied on), ``"assumed"`` (it depends on
-    data, and draft export takes what the example gives) and ``"undecided"`` (it depends on data,
-    and the capture fails). Without these methods of ``ShapeEnv`` errors name no line.
+    data, and draft export takes what the example gives), ``"undecided"`` (it depends on data, and
+    the capture fails) and, with ``for_larger_sizes``, ``"larger"`` behind an undecided one (it
+    holds for sizes from 2 on, and is relied on). Without these methods of ``ShapeEnv`` errors name
+    no line.
     """
     env = private("torch.fx.experimental.symbolic_shapes", "ShapeEnv")
     skipped = private("torch.fx.experimental.symbolic_shapes", "uninteresting_files")
@@ -122,8 +150,14 @@ def observe_decisions(seen: Callable[[str, Any, Any], None]) -> Iterator[None]:
 
     for name, original in originals.items():
         setattr(env, name, observing(name, original))
+    answered = (
+        answer_for_larger_sizes(lambda env, held: seen("larger", env, held))
+        if for_larger_sizes
+        else contextlib.nullcontext()
+    )
     try:
-        yield
+        with answered:
+            yield
     finally:
         for name, original in originals.items():
             setattr(env, name, original)

@@ -13,12 +13,14 @@ import torch.utils._pytree as pytree
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from onnx_aot.torch_compat.larger_sizes import answer_for_larger_sizes
 from onnx_aot.torch_compat.names import private
 from onnx_aot.torch_compat.zero_sizes import keep_small_sizes_dynamic
 
 __all__ = [
     "decompositions",
     "fake_mode_of",
+    "map_slices",
     "refuse_fixed_sizes",
     "trace_fake",
     "without_fake_mode",
@@ -64,6 +66,19 @@ def without_recording() -> contextlib.AbstractContextManager[Any]:
     """
     disable = private("torch.fx.experimental.proxy_tensor", "disable_proxy_modes_tracing")
     return disable() if disable is not None else contextlib.nullcontext()
+
+
+def map_slices(function: Callable[..., Any], slices: Any, *others: Any) -> Any:
+    """``function(slice, *others)`` for each slice along the first axis, stacked, as one operator.
+
+    Torch asks whether there are slices, and refuses none; the translation takes none. Without
+    ``torch._higher_order_ops.map`` it fails.
+    """
+    operator = private("torch._higher_order_ops.map", "map")
+    if operator is None:
+        raise NotImplementedError("this version of torch has no operator map")
+    with answer_for_larger_sizes(None):
+        return operator(function, slices, *others)
 
 
 def decompositions(target: OpOverload) -> list[Callable[..., Any]]:

@@ -1,0 +1,163 @@
+"""Detection models of torchvision: any number of boxes, none included, and images of any size."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import onnx_aot
+from benchmarks.models.torchvision_cpu import load_torchvision
+from onnx_aot.inspection.verify import verify_against
+
+torchvision = load_torchvision()
+if torchvision is None:
+    pytest.skip("needs torchvision", allow_module_level=True)
+
+from torchvision.models import detection  # noqa: E402
+from torchvision.models.detection.anchor_utils import (  # noqa: E402
+    AnchorGenerator,
+    DefaultBoxGenerator,
+)
+from torchvision.ops import MultiScaleRoIAlign  # noqa: E402
+
+CHANNELS = 32  # groups of the normalization in FCOS
+IMAGES = {"min_size": 48, "max_size": 64}
+DENSE = {"num_classes": 3, "detections_per_img": 20, "topk_candidates": 20}
+REGIONS: dict[str, Any] = {
+    "num_classes": 3,
+    "rpn_pre_nms_top_n_test": 12,
+    "rpn_post_nms_top_n_test": 8,
+    "box_detections_per_img": 6,
+}
+ANYWHERE = ([{1: "height", 2: "width"}],)
+
+
+class Backbone(torch.nn.Module):
+    """Two maps, a quarter and an eighth as large as the image."""
+
+    out_channels = CHANNELS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, CHANNELS, 4, 4)
+        self.second = torch.nn.Conv2d(CHANNELS, CHANNELS, 3, 2, padding=1)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        first = self.first(x).tanh()
+        return OrderedDict([("0", first), ("1", self.second(first).tanh())])
+
+
+def anchors(per_place: int) -> Any:
+    return AnchorGenerator(((8,), (16,)), ((0.5, 1.0, 2.0)[:per_place],) * 2)
+
+
+def pooled(size: int) -> Any:
+    return MultiScaleRoIAlign(["0", "1"], size, 2, canonical_scale=24)
+
+
+def regions(kind: Any, **options: Any) -> torch.nn.Module:
+    options = {"box_roi_pool": pooled(3), **options}
+    return kind(  # type: ignore[no-any-return]
+        Backbone(), rpn_anchor_generator=anchors(3), **REGIONS, **IMAGES, **options
+    )
+
+
+def ssd() -> torch.nn.Module:
+    generator = DefaultBoxGenerator([[2], [2]], scales=[0.2, 0.5, 0.9])
+    options = {"num_classes": 3, "detections_per_img": 6, "topk_candidates": 20}
+    head = detection.ssd.SSDHead([CHANNELS] * 2, generator.num_anchors_per_location(), 3)
+    return detection.ssd.SSD(  # type: ignore[no-any-return]
+        Backbone(), generator, (32, 40), head=head, **options
+    )
+
+
+MODELS: dict[str, Callable[[], torch.nn.Module]] = {
+    "retinanet": lambda: detection.RetinaNet(
+        Backbone(), anchor_generator=anchors(3), **DENSE, **IMAGES
+    ),
+    "fcos": lambda: detection.FCOS(Backbone(), anchor_generator=anchors(1), **DENSE, **IMAGES),
+    "ssd": ssd,
+    "faster_rcnn": lambda: regions(detection.FasterRCNN),
+    "mask_rcnn": lambda: regions(detection.MaskRCNN, mask_roi_pool=pooled(4)),
+    "keypoint_rcnn": lambda: regions(
+        detection.KeypointRCNN, keypoint_roi_pool=pooled(4), num_keypoints=4
+    ),
+}
+
+
+def image(index: int, height: int = 52, width: int = 60) -> torch.Tensor:
+    """Of growing contrast."""
+    generator = torch.Generator().manual_seed(index)
+    return (0.2 + 0.5 * index) * torch.rand(3, height, width, generator=generator)
+
+
+@functools.cache
+def model(name: str) -> torch.nn.Module:
+    """With weights of which some find nothing in the first image, and something in the others."""
+    torch.manual_seed(1)
+    made = MODELS[name]().eval()
+    for part in made.modules():
+        if isinstance(part, (torch.nn.Conv2d, torch.nn.Linear, torch.nn.ConvTranspose2d)):
+            torch.nn.init.normal_(part.weight, std=1.5 * part.weight[0].numel() ** -0.5)
+            if part.bias is not None:
+                torch.nn.init.normal_(part.bias, std=0.1)
+    set_threshold(made, 0.0)
+    with torch.no_grad():
+        found = [made([image(index)])[0]["scores"].max() for index in range(4)]
+    lowest, second = sorted(float(score) for score in found)[:2]
+    set_threshold(made, (lowest + second) / 2)
+    return made
+
+
+def set_threshold(made: Any, threshold: float) -> None:
+    getattr(made, "roi_heads", made).score_thresh = threshold
+
+
+def assert_right(program: Any, module: torch.nn.Module, images: list[torch.Tensor]) -> list[int]:
+    """Compares with PyTorch; returns how much was found per image."""
+    differences = verify_against(program, module, (images,), {})
+    assert differences
+    assert all(d.within for d in differences), [str(d) for d in differences]
+    with torch.no_grad():
+        return [len(found["scores"]) for found in module(images)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_any_number_is_found(name: str) -> None:
+    program = onnx_aot.export(model(name), ([image(1)],))
+    counts = [n for i in range(8) for n in assert_right(program, model(name), [image(i)])]
+    assert 0 in counts
+    assert len(set(counts)) > 2
+
+
+@pytest.mark.parametrize("name", ["fcos", "mask_rcnn"])
+def test_images_of_any_size(name: str) -> None:
+    program = onnx_aot.export(model(name), ([image(1)],), dynamic_shapes=ANYWHERE)
+    sizes = ((52, 60), (60, 52), (40, 130), (97, 64))
+    counts = [
+        n
+        for i, size in enumerate(sizes)
+        for n in assert_right(program, model(name), [image(2 * i, *size)])
+    ]
+    assert len(set(counts)) > 1
+
+
+def test_several_images() -> None:
+    """A list of a fixed length, in which each image finds its own number."""
+    program = onnx_aot.export(model("faster_rcnn"), ([image(1), image(2, 40, 70)],))
+    counts = assert_right(program, model("faster_rcnn"), [image(3), image(4, 40, 70)])
+    counts += assert_right(program, model("faster_rcnn"), [image(6), image(0, 40, 70)])
+    assert len(set(counts)) > 1
+
+
+def test_checks_pass_whatever_is_found() -> None:
+    """Nothing is assumed of the data, so that the model refuses none."""
+    program = onnx_aot.export(model("faster_rcnn"), ([image(1)],), runtime_checks=True)
+    counts = [n for i in range(4) for n in assert_right(program, model("faster_rcnn"), [image(i)])]
+    assert 0 in counts
+    assert len(set(counts)) > 1

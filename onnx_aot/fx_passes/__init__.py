@@ -16,6 +16,7 @@ from onnx_aot.fx_passes.drop_assertions import drop_assertions
 from onnx_aot.fx_passes.functionalize import functionalize
 from onnx_aot.fx_passes.inline_scripted import inline_scripted
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
+from onnx_aot.fx_passes.record_values import record_values
 from onnx_aot.fx_passes.refuse_transforms import refuse_transforms
 
 __all__ = ["FX_PASSES", "passes"]
@@ -25,6 +26,7 @@ Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 FX_PASSES: tuple[Pass, ...] = (
     drop_block_masks,  # first: what computes them may run under a transform
     refuse_transforms,  # before the others, which cannot look at tensors under a transform
+    record_values,  # before the passes that ask what a node's value is
     inline_scripted,  # what it puts into the graph is as if captured
     inline_wrappers,  # early: the others have to see every node in one graph
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive

@@ -124,9 +124,9 @@ def render(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> str
         for label, found in row["ways"].items()
         if found["stage"] != STAGES[-1]
     ]
-    parts = [table(("Group", "exported", "right at both sizes"), shares)]
+    parts = [table(("Way", "exported", "right at both sizes"), shares)]
     if failures:
-        parts.append(table(("Model", "Group", "Remark"), failures))
+        parts.append(table(("Model", "Way", "Remark"), failures))
     return "\n\n".join(parts)
 
 

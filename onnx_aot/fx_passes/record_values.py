@@ -53,11 +53,12 @@ def _lacks_value(node: torch.fx.Node) -> bool:
 
 
 def _value(node: torch.fx.Node, mode: Any) -> Any:
+    target: Any = node.target
     try:
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda given: given.meta["val"])
         mode = fake_mode_of((args, kwargs)) or mode or FakeTensorMode()
         with mode, torch.no_grad():
-            return node.target(*args, **kwargs)
+            return target(*args, **kwargs)
     except Exception as error:
         raise ConversionError(
             f"the node {node.format_node()} has no recorded value, and it cannot be computed: "

@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from onnx_aot.errors import OnnxExporterError, warn
 from onnx_aot.export import export
 from onnx_aot.metadata_keys import DROPPED_STATE
-
-if TYPE_CHECKING:
-    from onnx_aot.program.program import ONNXProgram
 
 __all__ = ["install", "installed", "uninstall"]
 
@@ -94,9 +91,8 @@ def _in_place_of(original: Callable[..., Any]) -> Callable[..., Any]:
     return replacement
 
 
-def _warn_of_dropped(program: ONNXProgram) -> None:
+def _warn_of_dropped(program: Any) -> None:
     """What torch.onnx leaves out without a word, and callers that count outputs do not expect."""
-    assert program.exported_program is not None
     dropped = program.exported_program.graph_module.meta.get(DROPPED_STATE)
     if dropped:
         warn(

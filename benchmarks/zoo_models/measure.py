@@ -16,7 +16,7 @@ from benchmarks.ways import Subject, as_hints, without
 from benchmarks.zoo_models.case import ZooCase
 from benchmarks.zoo_models.peer import peer_exports, seconds_of_both, wrong_outputs
 
-__all__ = ["RIGHT", "STAGES", "empty_row", "measure", "reason"]
+__all__ = ["RIGHT", "STAGES", "empty_row", "measure"]
 
 STAGES = (
     "nothing",
@@ -84,7 +84,7 @@ def measure(case: ZooCase, plain: bool = True, peer: bool = False) -> dict[str, 
         for index in range(2):
             _check_outputs(model, *case.sample(index))
     except Exception as error:  # the row's fault, which is to be mended
-        return row | {"reason": reason(error)}
+        return row | {"reason": _reason(error)}
     row["stage"] = STAGES[1]
     if plain:
         _warm_up()
@@ -152,8 +152,8 @@ def _exported(case: ZooCase, model: Any, path: str, row: dict[str, Any], plain: 
         captured, refused, alone = _attempt(subject.plain) if plain else (None, None, 0.0)
         found = {
             "stage": STAGES[1] if type(error).__name__ in NOT_CAPTURED else STAGES[2],
-            "reason": reason(error),
-            "torch_export": reason(refused),
+            "reason": _reason(error),
+            "torch_export": _reason(refused),
             "fixed": sorted(set(fixed) & case.sizes[0].keys()),
             "warnings": _warnings(caught),
             "seconds": {},
@@ -183,7 +183,7 @@ def _attempt(call: Callable[[], Any]) -> tuple[Any, BaseException | None, float]
         return None, error, time.process_time() - start
 
 
-def reason(error: BaseException | None) -> str:
+def _reason(error: BaseException | None) -> str:
     """The first line of an error, or two where a list follows, without folders."""
     if error is None:
         return ""
@@ -205,7 +205,7 @@ def _check(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -
 
     _, error, _ = _attempt(program.initialize_inference_session)
     if error is not None:
-        row["reason"] = reason(error)
+        row["reason"] = _reason(error)
         return
     row["stage"] = "loaded"
     worst = 0.0
@@ -215,7 +215,7 @@ def _check(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -
             lambda a=args, k=kwargs: verify_against(program, subject.model, a, k)
         )
         if error is not None:
-            row["reason"] = reason(error)
+            row["reason"] = _reason(error)
             return
         wrong = [index for index, d in enumerate(differences) if not d.within]
         if wrong:
@@ -266,13 +266,13 @@ def _peer(
     """What torch.onnx makes of the same capture."""
     nodes, error, seconds = _attempt(lambda: peer_exports(found.captured, path))
     if error is not None:
-        return {"stage": "captured", "reason": reason(error)}
+        return {"stage": "captured", "reason": _reason(error)}
     result = {"stage": "exported", "reason": "", "nodes": nodes, "seconds": seconds}
     for index, stage in enumerate(STAGES[-2:]):
         given = case.sample(index, row["fixed"])
         wrong, error, _ = _attempt(lambda g=given: wrong_outputs(path, found.subject.model, *g))
         if error is not None or wrong:
-            return result | {"reason": reason(error) or wrong}
+            return result | {"reason": _reason(error) or wrong}
         result["stage"] = stage
     if row["stage"] == RIGHT:
         result["latency"] = seconds_of_both(ours, path, *case.sample(0))

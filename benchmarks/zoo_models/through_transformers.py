@@ -172,9 +172,9 @@ def measure(name: str, way: Way) -> dict[str, Any]:
                     return found | {"reason": f"{label}{wrong}"}
             found["stage"] = stage
     except Exception as error:  # reported in the row
-        from benchmarks.zoo_models.measure import reason
+        from benchmarks.zoo_models.measure import _reason
 
-        return found | {"reason": reason(_root(error))}
+        return found | {"reason": _reason(_root(error))}
     return found
 
 

@@ -12,7 +12,9 @@ __all__ = ["facts", "number", "remark", "table"]
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A table whose cells are aligned to the right, but for names and remarks."""
-    lines = ["---" if text in ("Model", "Group", "Remark", "Figure") else "---:" for text in head]
+    lines = [
+        "---" if text in ("Model", "Group", "Way", "Remark", "Figure") else "---:" for text in head
+    ]
     body = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, lines, *body))
 

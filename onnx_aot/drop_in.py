@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from onnx_aot.errors import OnnxExporterError
+from onnx_aot.errors import OnnxExporterError, warn
 from onnx_aot.export import export
+from onnx_aot.metadata_keys import DROPPED_STATE
 
 __all__ = ["install", "installed", "uninstall"]
 
@@ -21,10 +22,12 @@ MARK = "__onnx_aot_original__"
 def install() -> None:
     """Makes ``torch.onnx.export`` export with this package, until ``uninstall``.
 
-    Options, their defaults and names of errors are torch's: ``external_data`` is True, and an error
-    is also a ``torch.onnx.OnnxExporterError``. What is returned is an ``onnx_aot.ONNXProgram``,
-    which has the methods and attributes of torch's. ``ExportableModule.to_onnx`` calls it too.
-    ``dynamo=False`` asks for torch's TorchScript exporter, and gets it.
+    Options, their defaults and names of errors are torch's: ``external_data`` is True, where ``f``
+    is a path, and an error is also a ``torch.onnx.OnnxExporterError``. Outputs are those of the
+    model: ``state`` is ``"drop"``, with a warning that names what the model writes to. What is
+    returned is an ``onnx_aot.ONNXProgram``, which has the methods and attributes of torch's.
+    ``ExportableModule.to_onnx`` calls it too. ``dynamo=False`` asks for torch's TorchScript
+    exporter, and gets it.
 
     Code that did ``from torch.onnx import export`` before holds torch's function still. Calling
     it twice is the same as once.
@@ -63,7 +66,7 @@ def _in_place_of(original: Callable[..., Any]) -> Callable[..., Any]:
         f: Any = None,
         *,
         dynamo: bool = True,
-        external_data: bool = True,
+        external_data: Any = True,
         **options: Any,
     ) -> Any:
         import torch.onnx as torch_onnx
@@ -71,14 +74,31 @@ def _in_place_of(original: Callable[..., Any]) -> Callable[..., Any]:
         captured = (torch.export.ExportedProgram, torch_onnx.ExportableModule)
         if not dynamo and not isinstance(model, captured):
             return original(model, args, f, dynamo=False, external_data=external_data, **options)
+        if external_data is True and hasattr(f, "write"):
+            external_data = False  # torch writes everything into a file object
         try:
-            return export(model, args, f, external_data=external_data, **options)
+            program = export(
+                model, args, f, external_data=external_data, **{"state": "drop", **options}
+            )
         except OnnxExporterError as error:
             error.__class__ = _as_torchs(type(error))
             raise
+        if "state" not in options:
+            _warn_of_dropped(program)
+        return program
 
     setattr(replacement, MARK, original)
     return replacement
+
+
+def _warn_of_dropped(program: Any) -> None:
+    """What torch.onnx leaves out without a word, and callers that count outputs do not expect."""
+    dropped = program.exported_program.graph_module.meta.get(DROPPED_STATE)
+    if dropped:
+        warn(
+            f"the model writes to {', '.join(dropped)}; the new values are no outputs of the ONNX "
+            'model, as with torch.onnx. state="outputs" adds them after the model\'s own outputs'
+        )
 
 
 def _as_torchs(kind: type[OnnxExporterError]) -> type[OnnxExporterError]:

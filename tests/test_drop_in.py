@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,72 @@ def test_what_is_given_goes_before_what_the_module_says() -> None:
     x, scale = torch.randn(2, 4), torch.ones(4)
     own = onnx_aot.export(Doubled(), (x,), kwargs={"scale": scale})
     assert [str(v) for v in own.inputs] == ["x: float32[2, 4]", "scale: float32[4]"]
+
+
+class Counting(torch.nn.Module):
+    """Writes to a buffer and to its second input."""
+
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: Tensor, cache: Tensor) -> Tensor:
+        self.count += 1
+        cache[0] = x
+        return x * 2 + cache.sum()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_outputs_are_those_of_the_model() -> None:
+    """Callers that take the last outputs, or count them, get what they get from torch."""
+    inputs = (torch.randn(4), torch.randn(2, 4))
+    with (
+        onnx_aot.installed(),
+        pytest.warns(onnx_aot.OnnxExporterWarning, match=r"writes to count, cache; .* no outputs"),
+    ):
+        program = torch.onnx.export(Counting().eval(), inputs, output_names=["y"])
+    theirs = ORIGINAL(Counting().eval(), inputs, output_names=["y"], verbose=False)
+    assert [v.name for v in theirs.model.graph.outputs] == ["y"]
+    assert [v.name for v in program.outputs] == ["y"]
+    torch.testing.assert_close(program(*inputs)[0], Counting().eval()(inputs[0], inputs[1].clone()))
+    with onnx_aot.installed():
+        replaced: Any = torch.onnx.export
+    with pytest.warns(onnx_aot.OnnxExporterWarning, match="extra outputs"):
+        program = replaced(Counting().eval(), inputs, state="outputs")
+    assert len(program.outputs) == 3
+
+
+@pytest.mark.filterwarnings("ignore:the option do_constant_folding")
+def test_calls_as_libraries_write_them(tmp_path: Path) -> None:
+    """Everything goes into a file object; options of both exporters stand side by side."""
+    model, x = torch.nn.Conv2d(3, 8, 3).eval(), torch.randn(1, 3, 16, 16)
+    buffer = io.BytesIO()
+    with onnx_aot.installed():
+        torch_export: Any = torch.onnx.export
+        program = torch_export(
+            model,
+            x,
+            buffer,
+            export_params=True,
+            opset_version=17,
+            do_constant_folding=True,
+            input_names=["images"],
+            output_names=["features"],
+            dynamic_axes={"images": {0: "batch", 2: "h"}, "features": {0: "batch"}},
+            keep_initializers_as_inputs=False,
+            verbose=False,
+            dynamo=True,
+            report=True,
+            optimize=True,
+            verify=True,
+            artifacts_dir=tmp_path,
+        )
+    saved = onnx.load_from_string(buffer.getvalue())
+    onnx.checker.check_model(saved, full_check=True)
+    assert all(not tensor.external_data for tensor in saved.graph.initializer)
+    assert [str(v) for v in program.inputs] == ["images: float32[batch, 3, h, 16]"]
+    assert [path.suffix for path in tmp_path.iterdir()] == [".md"]
+    x = torch.randn(3, 3, 20, 16)
+    torch.testing.assert_close(program(x)[0], model(x))

@@ -24,7 +24,18 @@ _CONVOLUTIONS = {
 _WAVEFORMS = """
 wav2vec2 hubert unispeech unispeech-sat wavlm wav2vec2-conformer data2vec-audio sew sew-d
 """.split()
-_CODECS = ("encodec", "dac")
+_CODECS = ("encodec", "dac", "mimi")
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "mimi": {
+        "num_filters": 8,
+        "codebook_size": 32,
+        "codebook_dim": 16,
+        "vector_quantization_hidden_dimension": 16,
+        "num_quantizers": 4,
+        "upsample_groups": 32,
+        "num_key_value_heads": 4,
+    },
+}
 
 
 def _waveform(model_type: str) -> ZooCase:
@@ -42,7 +53,7 @@ def _waveform(model_type: str) -> ZooCase:
 def _codec(model_type: str) -> ZooCase:
     return ZooCase(
         name=model_type,
-        build=built(model_type),
+        build=built(model_type, **_OPTIONS.get(model_type, {})),
         inputs=lambda batch, time: ((), {"input_values": torch.randn(batch, 1, time)}),
         dynamic_shapes={"input_values": {0: "batch", 2: "time"}},
         sizes=({"batch": 2, "time": 5120}, {"batch": 1, "time": 7680}),

@@ -33,7 +33,7 @@ jais2 modernbert-decoder lfm2 git granite_swa flint llama4_text minicpm3 youtu
 _EXPERTS = """
 mixtral qwen2_moe qwen3_moe olmoe granitemoe granitemoeshared jetmoe gpt_oss phimoe glm4_moe
 glm4_moe_lite ernie4_5_moe flex_olmo hunyuan_v1_moe afmoe aria_text minimax minimax_m2 exaone_moe
-cohere2_moe solar_open deepseek_v2 deepseek_v3 longcat_flash
+cohere2_moe solar_open deepseek_v2 deepseek_v3 longcat_flash lfm2_moe
 """.split()
 
 _RECURRENT = """
@@ -53,7 +53,7 @@ bert roberta distilbert albert electra deberta deberta-v2 mpnet convbert camembe
 xlm-roberta-xl roberta-prelayernorm ernie esm eurobert flaubert xlm fnet ibert layoutlm longformer
 luke markuplm megatron-bert mobilebert modernbert mra nomic_bert nystromformer rembert roc_bert
 roformer splinter squeezebert tapas xlnet xmod yoso big_bird canine data2vec-text dpr gte
-jina_embeddings_v3
+jina_embeddings_v3 lilt
 """.split()
 
 _BOTH = """
@@ -88,6 +88,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "zamba2": _SHARED,
     "xmod": {"default_language": "en_XX"},
     "luke": {"entity_vocab_size": 16, "entity_emb_size": 16},
+    "funnel": {"block_sizes": [2, 2], "d_inner": 64},
+    "lilt": {"hidden_size": 48, "channel_shrink_ratio": 2},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "squeezebert": {"embedding_size": 32, "q_groups": 1, "k_groups": 1, "v_groups": 1},
 }
 
@@ -174,6 +177,7 @@ def _text(model_type: str, auto: str) -> ZooCase:
 CASES = (
     *(_text(name, "AutoModelForCausalLM") for name in (*_DECODERS, *_EXPERTS, *_RECURRENT)),
     *(_text(name, "AutoModel") for name in _ENCODERS),
+    _text("funnel", "AutoModelForMaskedLM"),
     *map(_with_decoder, _BOTH),
     *map(_cached, _CACHED),
 )

@@ -18,20 +18,53 @@ _GROUP = "transformers: images and videos"
 _FIXED = """
 vit deit beit dinov2 dinov2_with_registers data2vec-vision clip_vision_model ijepa dpt
 siglip_vision_model vit_msn vitdet yolos internvl_vision aimv2_vision_model
-chinese_clip_vision_model idefics3_vision
+chinese_clip_vision_model idefics3_vision pvt
 """.split()
 
 # Types that take any: convolutions, windows, rotary positions.
 _FREE = """
 dinov3_vit dinov3_convnext focalnet glpn hgnet_v2 bit convnext convnextv2 mobilenet_v1
-mobilenet_v2 mobilevit poolformer pvt_v2 regnet resnet segformer swiftformer
+mobilenet_v2 mobilevit mobilevitv2 poolformer pvt_v2 regnet resnet segformer swiftformer cvt
+textnet
 """.split()
 
 _CLIPS = "timesformer videomae vivit".split()
 
+# Windows of four patches, which shift in the second layer of a stage.
+_WINDOWS = {
+    "patch_size": 2,
+    "window_size": 4,
+    "embed_dim": 16,
+    "depths": [2, 2],
+    "num_heads": [2, 4],
+}
+
 _OPTIONS: dict[str, dict[str, Any]] = {
     "bit": {"num_groups": 4, "embedding_size": 16},
     "hiera": {"image_size": [64, 64]},
+    "swin": _WINDOWS,
+    "swinv2": _WINDOWS,
+    "swin2sr": {
+        "patch_size": 1,
+        "window_size": 4,
+        "depths": [2, 2],
+        "num_heads": [2, 4],
+        "upsampler": "pixelshuffle",
+    },
+    "cvt": {"embed_dim": [8, 16, 32], "num_heads": [1, 2, 4], "depth": [1, 2, 3]},
+    "textnet": {
+        "stem_out_channels": 8,
+        "hidden_sizes": [8, 8, 16, 32, 64],
+        "conv_layer_kernel_sizes": [[[3, 3]], [[3, 1]], [[1, 3]], [[3, 3]]],
+        "conv_layer_strides": [[2], [2], [1], [2]],
+    },
+    "levit": {
+        "image_size": 64,
+        "patch_size": 16,
+        "hidden_sizes": [16, 32, 48],
+        "key_dim": [8, 8, 8],
+    },
+    "mobilevitv2": {"patch_size": 2, "width_multiplier": 0.25, "n_attn_blocks": [1, 1, 1]},
 }
 
 
@@ -53,7 +86,9 @@ def _clips(model_type: str) -> ZooCase:
 
 CASES = (
     *(images(name, _GROUP, **_OPTIONS.get(name, {})) for name in _FIXED),
-    images("hiera", _GROUP, side=64, **_OPTIONS["hiera"]),
+    *(images(name, _GROUP, side=64, **_OPTIONS[name]) for name in ("hiera", "levit")),
+    *(images(name, _GROUP, free=True, **_OPTIONS[name]) for name in ("swin", "swinv2")),
+    images("swin2sr", _GROUP, "AutoModelForImageToImage", free=True, **_OPTIONS["swin2sr"]),
     *(images(name, _GROUP, side=64, free=True, **_OPTIONS.get(name, {})) for name in _FREE),
     *map(_clips, _CLIPS),
 )

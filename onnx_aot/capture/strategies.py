@@ -330,6 +330,7 @@ def capture_conditions(
         torch_compat.marked_as_onnx_export(),
         torch_compat.cheap_recompilation() if lazy else contextlib.nullcontext(),
         torch_compat.keep_small_sizes_dynamic(from_zero),
+        torch_compat.pass_over_unsolved(),
         stand_ins(),
         torch_compat.faster_shapes(SHAPE_RULES) if dynamic else contextlib.nullcontext(),
         warnings.catch_warnings(),

@@ -17,6 +17,7 @@ from onnx_aot.fx_passes.functionalize import functionalize
 from onnx_aot.fx_passes.inline_scripted import inline_scripted
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
 from onnx_aot.fx_passes.open_subclasses import open_subclasses
+from onnx_aot.fx_passes.record_values import record_values
 from onnx_aot.fx_passes.refuse_transforms import refuse_transforms
 
 __all__ = ["FX_PASSES", "passes"]
@@ -27,6 +28,7 @@ FX_PASSES: tuple[Pass, ...] = (
     open_subclasses,  # first: the others look at memory, which the parts have and the whole has not
     drop_block_masks,  # early: what computes them may run under a transform
     refuse_transforms,  # before the others, which cannot look at tensors under a transform
+    record_values,  # before the passes that ask what a node's value is
     inline_scripted,  # what it puts into the graph is as if captured
     inline_wrappers,  # early: the others have to see every node in one graph
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive

@@ -22,6 +22,7 @@ __all__ = [
     "marked_as_onnx_export",
     "override_composite_kernels",
     "override_module_function",
+    "pass_over_unsolved",
     "quiet_failures",
     "sizes_of_kernels_from_zero",
     "without_gradients",
@@ -96,6 +97,30 @@ def override_composite_kernels(kernels: Mapping[Any, Callable[..., Any]]) -> Ite
             table.clear()
             table.update(before)
             cache.clear()
+
+
+@contextlib.contextmanager
+def pass_over_unsolved() -> Iterator[None]:
+    """Lets a capture go on where sympy cannot solve for the sizes that a condition leaves.
+
+    Torch only asks to find dimensions that conditions fix, which this package finds itself.
+    Without ``DimConstraints.solve`` such captures fail with sympy's NotImplementedError.
+    """
+    constraints = private("torch.fx.experimental.symbolic_shapes", "DimConstraints")
+    solve = getattr(constraints, "solve", None)
+    if solve is None:
+        yield
+        return
+
+    def solve_what_can_be(self: Any) -> None:
+        with contextlib.suppress(NotImplementedError):
+            solve(self)
+
+    constraints.solve = solve_what_can_be
+    try:
+        yield
+    finally:
+        constraints.solve = solve
 
 
 @contextlib.contextmanager

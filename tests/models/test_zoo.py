@@ -29,6 +29,7 @@ SLICE = (
     "bart",
     "deit",
     "poolformer",
+    "mobilevitv2",
     "segformer",
     "siglip",
     "patchtst",

@@ -18,6 +18,7 @@ from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.inspection.verification import format_differences
 from onnx_aot.torch_compat import pytree
 from tests.capture.scripted import aliases, refused
+from tests.capture.scripted import container_functions as c
 from tests.capture.scripted import functions as f
 from tests.capture.scripted import modules as m
 
@@ -126,40 +127,40 @@ BRANCHES = [
 ]
 
 CONTAINERS = [
-    Model(f.split_and_stacked, ROWS, N, operators=("Loop",)),
-    Model(f.split_and_stacked, ROWS[:1], name=" static"),
-    Model(f.comprehension, ROWS, N),
-    Model(f.comprehension_of_rows, ROWS, N, operators=("Loop",)),
-    Model(f.given_list, ((LIST,), (OTHER_LIST,))),
-    Model(f.enumerated, ((LIST,), (OTHER_LIST,))),
-    Model(f.zipped, ((LIST, OTHER_LIST), (OTHER_LIST, LIST))),
-    Model(f.chosen, tuple((LIST, ints(k)) for k in (0, 2, -1))),
-    Model(f.list_methods, ROWS, N),
-    Model(f.list_methods_in_a_loop, tuple((X, ints(n)) for n in (3, 2, 5))),
-    Model(f.shape_list, ROWS, N),
-    Model(f.ints_counted, ROWS, N),
-    Model(f.floats_counted, ROWS, N),
-    Model(f.lists_of_lists, ROWS, N),
-    Model(f.list_of_tuples, ROWS, N),
-    Model(f.membership, ((X, 3),)),
-    Model(f.membership_of_data, tuple((X, ints(n)) for n in (3, 2, 5))),
-    Model(f.sorted_ints, ROWS, N),
-    Model(f.chunks, ROWS, N),
-    Model(f.table_of_ints, tuple((X, ints(n)) for n in (3, 0, -1))),
-    Model(f.last_of_split, ROWS, N),
-    Model(f.swapped, tuple((X, X * 2, ints(n)) for n in (3, 0, 2)), operators=("Loop",)),
-    Model(f.dict_of_constants, ((X, "half"),)),
-    Model(f.dict_of_tensors, ROWS, N),
-    Model(f.dict_in_a_loop, COUNTS, operators=("Loop",)),
-    Model(f.dict_given, (({"x": X, "y": X * 2},), ({"x": X * 3, "y": X},))),
-    Model(f.string_mode, ((X, "mean"),)),
-    Model(f.string_mode, ROWS, N, name=" by default"),
-    Model(f.optional_given, ((X, floats(3)),)),
-    Model(f.optional_given, ROWS, N, name=" none"),
-    Model(f.optional_kept, ROWS, N, operators=("Loop",)),
-    Model(f.optional_of_branch, SIGNS, operators=("If",)),
-    Model(f.optional_int, ((X, 3),)),
-    Model(f.defaults, ((X, 0.5, 3, True),)),
+    Model(c.split_and_stacked, ROWS, N, operators=("Loop",)),
+    Model(c.split_and_stacked, ROWS[:1], name=" static"),
+    Model(c.comprehension, ROWS, N),
+    Model(c.comprehension_of_rows, ROWS, N, operators=("Loop",)),
+    Model(c.given_list, ((LIST,), (OTHER_LIST,))),
+    Model(c.enumerated, ((LIST,), (OTHER_LIST,))),
+    Model(c.zipped, ((LIST, OTHER_LIST), (OTHER_LIST, LIST))),
+    Model(c.chosen, tuple((LIST, ints(k)) for k in (0, 2, -1))),
+    Model(c.list_methods, ROWS, N),
+    Model(c.list_methods_in_a_loop, tuple((X, ints(n)) for n in (3, 2, 5))),
+    Model(c.shape_list, ROWS, N),
+    Model(c.ints_counted, ROWS, N),
+    Model(c.floats_counted, ROWS, N),
+    Model(c.lists_of_lists, ROWS, N),
+    Model(c.list_of_tuples, ROWS, N),
+    Model(c.membership, ((X, 3),)),
+    Model(c.membership_of_data, tuple((X, ints(n)) for n in (3, 2, 5))),
+    Model(c.sorted_ints, ROWS, N),
+    Model(c.chunks, ROWS, N),
+    Model(c.table_of_ints, tuple((X, ints(n)) for n in (3, 0, -1))),
+    Model(c.last_of_split, ROWS, N),
+    Model(c.swapped, tuple((X, X * 2, ints(n)) for n in (3, 0, 2)), operators=("Loop",)),
+    Model(c.dict_of_constants, ((X, "half"),)),
+    Model(c.dict_of_tensors, ROWS, N),
+    Model(c.dict_in_a_loop, COUNTS, operators=("Loop",)),
+    Model(c.dict_given, (({"x": X, "y": X * 2},), ({"x": X * 3, "y": X},))),
+    Model(c.string_mode, ((X, "mean"),)),
+    Model(c.string_mode, ROWS, N, name=" by default"),
+    Model(c.optional_given, ((X, floats(3)),)),
+    Model(c.optional_given, ROWS, N, name=" none"),
+    Model(c.optional_kept, ROWS, N, operators=("Loop",)),
+    Model(c.optional_of_branch, SIGNS, operators=("If",)),
+    Model(c.optional_int, ((X, 3),)),
+    Model(c.defaults, ((X, 0.5, 3, True),)),
     Model(f.calls_functions, SIGNS),
     Model(f.number_arithmetic, tuple((X, ints(n)) for n in (3, 0, 8))),
     Model(f.items_as_indices, tuple((X, ints(n)) for n in (2, 0, 3))),
@@ -323,7 +324,7 @@ def test_a_frozen_and_a_loaded_module() -> None:
 
 
 def test_keyword_inputs_and_defaults() -> None:
-    scripted = torch.jit.script(f.defaults)
+    scripted = torch.jit.script(c.defaults)
     program = onnx_aot.export(scripted, (X,), kwargs={"add": 3})
     torch.testing.assert_close(program(X, add=3)[0], X * 2 + 3)
 

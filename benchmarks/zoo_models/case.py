@@ -62,5 +62,5 @@ def _fill_running_statistics(model: torch.nn.Module, case: ZooCase) -> None:
 
 def _larger(case: ZooCase) -> dict[str, int]:
     """Sizes with more in a batch; lists of images have their number as ``images``."""
-    many = {"batch", "images"} & {*case.sizes[0], *inspect.signature(case.inputs).parameters}
-    return {**case.sizes[0], **dict.fromkeys(many - ({"batch"} - case.sizes[0].keys()), 8)}
+    lists = inspect.signature(case.inputs).parameters.keys() & {"images"}
+    return {**case.sizes[0], **dict.fromkeys(lists | case.sizes[0].keys() & {"batch"}, 8)}

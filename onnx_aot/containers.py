@@ -28,13 +28,15 @@ from typing import Any
 import torch
 
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.torch_compat import pytree
+from onnx_aot.torch_compat import deregister_pytree_node, pytree
 
 __all__ = [
     "INPUTS",
     "Constant",
     "Rest",
     "constants_held",
+    "forget_caches",
+    "recall_caches",
     "registered",
     "same_constant",
     "unwrapped",
@@ -254,6 +256,29 @@ def _full_name(cls: type) -> str:
 
 # --- registering ---------------------------------------------------------------------------------
 
+_caches: dict[type, bool] = {}
+"""Classes of caches, and of their layers, that were registered here, and whether they still are."""
+
+
+def forget_caches() -> None:
+    """Takes the registrations of caches back, so that a library can make its own."""
+    for cls, held in _caches.items():
+        if held:
+            deregister_pytree_node(cls)
+            _caches[cls] = False
+
+
+def recall_caches() -> None:
+    """Registers what ``forget_caches`` forgot again, but for what a library registered since."""
+    for cls, held in _caches.items():
+        if not held and cls not in pytree.SUPPORTED_NODES:
+            _register_cache(cls)
+
+
+def _register_cache(cls: type) -> None:
+    _register_class(cls, _cache_parts, _rebuilt_object, pytree.GetAttrKey)
+    _caches[cls] = True
+
 
 def _register(value: Any) -> bool:
     """Registers the class of a value; whether it is one of those that are understood."""
@@ -265,7 +290,7 @@ def _register(value: Any) -> bool:
     elif _is_record(value):
         _register_class(cls, _object_parts, _rebuilt_object, pytree.GetAttrKey)
     elif _is_cache(value) or _is_cache_layer(value):
-        _register_class(cls, _cache_parts, _rebuilt_object, pytree.GetAttrKey)
+        _register_cache(cls)
     else:
         return False
     return True

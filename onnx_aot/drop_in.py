@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from onnx_aot.containers import forget_caches, recall_caches
 from onnx_aot.errors import OnnxExporterError, warn
 from onnx_aot.export import export
 from onnx_aot.metadata_keys import DROPPED_STATE
@@ -30,10 +31,12 @@ def install() -> None:
     exporter, and gets it.
 
     Code that did ``from torch.onnx import export`` before holds torch's function still. Calling
-    it twice is the same as once.
+    it twice is the same as once. How this package takes key-value caches apart is forgotten
+    meanwhile: transformers' exporter takes them apart in its own way.
     """
     import torch.onnx as torch_onnx
 
+    forget_caches()
     if not hasattr(torch_onnx.export, MARK):
         torch_onnx.export = _in_place_of(torch_onnx.export)
 
@@ -42,7 +45,9 @@ def uninstall() -> None:
     """Gives ``torch.onnx.export`` back; without ``install`` before it nothing changes."""
     import torch.onnx as torch_onnx
 
-    torch_onnx.export = getattr(torch_onnx.export, MARK, torch_onnx.export)
+    if hasattr(torch_onnx.export, MARK):
+        torch_onnx.export = getattr(torch_onnx.export, MARK)
+        recall_caches()
 
 
 @contextlib.contextmanager
@@ -55,6 +60,8 @@ def installed() -> Iterator[None]:
     try:
         yield
     finally:
+        if not hasattr(before, MARK):
+            uninstall()
         torch_onnx.export = before
 
 

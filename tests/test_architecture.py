@@ -66,7 +66,7 @@ LAYERS: dict[str, set[str]] = {
         "inspection",
         "options",
     },
-    "drop_in": {"export"},
+    "drop_in": {"containers", "export"},
     "observe": {"capture", "containers"},
     "generation": {"export", "inspection", "program"},
     "cli": {"export", "inspection", "ops", "options", "program", "recording"},

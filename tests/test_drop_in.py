@@ -11,9 +11,10 @@ import onnx
 import pytest
 import torch
 import torch.onnx
+import torch.utils._pytree as pytree
 
 import onnx_aot
-from onnx_aot.errors import CaptureError
+from onnx_aot.errors import CaptureError, InferenceError
 
 Tensor = torch.Tensor
 ORIGINAL = torch.onnx.export
@@ -185,3 +186,42 @@ def test_calls_as_libraries_write_them(tmp_path: Path) -> None:
     assert [path.suffix for path in tmp_path.iterdir()] == [".md"]
     x = torch.randn(3, 3, 20, 16)
     torch.testing.assert_close(program(x)[0], model(x))
+
+
+# --- key-value caches ----------------------------------------------------------------------------
+
+
+def _with_cache(name: str) -> tuple[onnx_aot.ONNXProgram, Any]:
+    """A program that takes a cache, of a class of this call's own, and a cache."""
+
+    class Cache:
+        def __init__(self) -> None:
+            self.key_cache, self.value_cache = [torch.ones(2, 3)], [torch.ones(2, 3)]
+
+    Cache.__qualname__ = name
+
+    def total(cache: Cache) -> Tensor:
+        return cache.key_cache[0] + cache.value_cache[0]
+
+    return onnx_aot.export(total, (Cache(),)), Cache()
+
+
+def test_caches_are_left_to_the_library_meanwhile() -> None:
+    program, cache = _with_cache("Forgotten")
+    assert type(cache) in pytree.SUPPORTED_NODES
+    with onnx_aot.installed():
+        assert type(cache) not in pytree.SUPPORTED_NODES
+        with onnx_aot.installed():
+            pass
+        assert type(cache) not in pytree.SUPPORTED_NODES
+    torch.testing.assert_close(program(cache)[0], torch.full((2, 3), 2.0))
+
+
+def test_what_a_library_registers_stays() -> None:
+    program, cache = _with_cache("Registered")
+    with onnx_aot.installed():
+        pytree.register_pytree_node(type(cache), lambda c: (c.key_cache, None), lambda c, _: cache)
+    leaves = pytree.tree_leaves(cache)
+    assert len(leaves) == 1
+    with pytest.raises(InferenceError, match="built otherwise"):
+        program(cache)

@@ -258,7 +258,7 @@ def _children(value: Any, spec: Any, keys: list[Any] | None, path: str) -> list[
     if node is None or not isinstance(spec.type, type) or not isinstance(value, spec.type):
         return None
     children, context = node.flatten_fn(value)
-    if isinstance(spec.context, Rest):
+    if isinstance(spec.context, Rest) and isinstance(context, Rest):
         _check_rest(path, value, context, spec.context)
     elif not same_constant(context, spec.context):
         return None

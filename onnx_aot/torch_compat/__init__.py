@@ -32,6 +32,7 @@ from onnx_aot.torch_compat.names import (
     OpOverload,
     OpOverloadPacket,
     auto_functionalized,
+    deregister_pytree_node,
     overload_of,
     pytree,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "creation_stack",
     "decision_symbols",
     "decompositions",
+    "deregister_pytree_node",
     "dynamo_stack",
     "example_size",
     "expression_key",

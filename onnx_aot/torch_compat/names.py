@@ -18,6 +18,7 @@ __all__ = [
     "OpOverload",
     "OpOverloadPacket",
     "auto_functionalized",
+    "deregister_pytree_node",
     "overload_of",
     "private",
     "pytree",
@@ -46,3 +47,14 @@ def overload_of(target: Any) -> Any:
     Without ``CustomOpDef._opoverload`` such a function is no key of a table, ``torch.ops`` is.
     """
     return getattr(target, "_opoverload", target)
+
+
+def deregister_pytree_node(cls: type) -> None:
+    """Takes back ``pytree.register_pytree_node(cls, ...)``.
+
+    Without ``_deregister_pytree_node`` the class stays registered, and a library that wants it
+    otherwise does not get its way.
+    """
+    forget = private("torch.utils._pytree", "_deregister_pytree_node")
+    if forget is not None and cls in pytree.SUPPORTED_NODES:
+        forget(cls)

@@ -30,7 +30,8 @@ def lengths_of_tensors(model: torch.nn.Module) -> Iterator[None]:
 
     A module that has a ``len`` of its own keeps it.
     """
-    changed = [names for names in map(vars, _modules(model)) if "len" not in names]
+    namespaces = {id(names): names for names in map(vars, _modules(model))}  # some have two names
+    changed = [names for names in namespaces.values() if "len" not in names]
     for names in changed:
         names["len"] = _len
     try:

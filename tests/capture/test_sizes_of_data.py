@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
 import pytest
@@ -97,3 +98,11 @@ def test_nothing_that_an_operator_keeps() -> None:
 
 def relu(op: Any, x: Any) -> Any:
     return op.Relu(x)
+
+
+def test_a_module_with_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some libraries keep old names of their modules; one name is enough to give ``len`` back."""
+    monkeypatch.setitem(sys.modules, f"{__name__}_as_it_was", sys.modules[__name__])
+    program = onnx_aot.export(counted, (X,), strategies=("non-strict",))
+    torch.testing.assert_close(program(X)[0], counted(X))
+    assert "len" not in globals()

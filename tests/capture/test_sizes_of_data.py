@@ -101,7 +101,7 @@ def relu(op: Any, x: Any) -> Any:
 
 
 def test_a_module_with_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As some libraries keep old names of their modules; one name is enough to give ``len`` back."""
+    """As some libraries keep old names of their modules."""
     monkeypatch.setitem(sys.modules, f"{__name__}_as_it_was", sys.modules[__name__])
     program = onnx_aot.export(counted, (X,), strategies=("non-strict",))
     torch.testing.assert_close(program(X)[0], counted(X))

@@ -18,11 +18,12 @@ registered, by the user or a library, stay as they are.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import enum
 import math
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -36,6 +37,7 @@ __all__ = [
     "Rest",
     "constants_held",
     "forget_caches",
+    "own_caches",
     "recall_caches",
     "registered",
     "same_constant",
@@ -273,6 +275,39 @@ def recall_caches() -> None:
     for cls, held in _caches.items():
         if not held and cls not in pytree.SUPPORTED_NODES:
             _register_cache(cls)
+
+
+@contextlib.contextmanager
+def own_caches(value: Any) -> Iterator[None]:
+    """Takes caches apart as this package does meanwhile, where a library has its own way.
+
+    Args:
+        value: A cache, or what holds some.
+    """
+    registered_elsewhere = {cls for cls in _cache_classes(value) if not _caches.get(cls)}
+    again = {
+        cls: deregister_pytree_node(cls)
+        for cls in registered_elsewhere
+        if cls in pytree.SUPPORTED_NODES
+    }
+    for cls in again:
+        _register_cache(cls)
+    try:
+        yield
+    finally:
+        for cls, register in again.items():
+            deregister_pytree_node(cls)
+            del _caches[cls]
+            register()
+
+
+def _cache_classes(value: Any) -> set[type]:
+    if _is_cache(value) or _is_cache_layer(value):
+        return {type(value)}.union(*map(_cache_classes, vars(value).values()))
+    found: set[type] = set()
+    if isinstance(value, (list, tuple, Mapping)):
+        found.update(*map(_cache_classes, value.values() if isinstance(value, Mapping) else value))
+    return found
 
 
 def _register_cache(cls: type) -> None:

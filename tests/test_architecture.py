@@ -68,7 +68,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "drop_in": {"containers", "export"},
     "observe": {"capture", "containers"},
-    "generation": {"export", "inspection", "program"},
+    "generation": {"containers", "export", "inspection", "program"},
     "cli": {"export", "inspection", "ops", "options", "program", "recording"},
     "comparing": {"export", "inspection", "program"},
     "conditions": set(),

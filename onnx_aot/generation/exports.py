@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from onnx_aot.containers import own_caches
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.export import export
 from onnx_aot.generation.caches import cached_states
@@ -208,10 +209,12 @@ def _exported(
     An export itself verifies sizes for which all conditions of the capture hold, and so neither a
     step without a past nor one of a single token.
     """
-    program = export(model, kwargs=inputs(CAPTURED), **decided, **options)
-    refuse_other_ways(program, model, inputs)
-    if options.get("verify") and program.has_values:
-        _verify_kinds(program, model, inputs)
+    example = inputs(CAPTURED)
+    with own_caches(example):
+        program = export(model, kwargs=example, **decided, **options)
+        refuse_other_ways(program, model, inputs)
+        if options.get("verify") and program.has_values:
+            _verify_kinds(program, model, inputs)
     if f is not None:
         program.save(
             f,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -49,12 +50,24 @@ def overload_of(target: Any) -> Any:
     return getattr(target, "_opoverload", target)
 
 
-def deregister_pytree_node(cls: type) -> None:
-    """Takes back ``pytree.register_pytree_node(cls, ...)``.
+def deregister_pytree_node(cls: type) -> Callable[[], None]:
+    """Takes back ``pytree.register_pytree_node(cls, ...)``; what it returns does that again.
 
     Without ``_deregister_pytree_node`` the class stays registered, and a library that wants it
     otherwise does not get its way.
     """
     forget = private("torch.utils._pytree", "_deregister_pytree_node")
-    if forget is not None and cls in pytree.SUPPORTED_NODES:
-        forget(cls)
+    serialized = private("torch.utils._pytree", "SUPPORTED_SERIALIZED_TYPES") or {}
+    node, names = pytree.SUPPORTED_NODES.get(cls), serialized.get(cls)
+    if forget is None or node is None or names is None:
+        return lambda: None
+    forget(cls)
+    return lambda: pytree.register_pytree_node(
+        cls,
+        node.flatten_fn,
+        node.unflatten_fn,
+        serialized_type_name=names.serialized_type_name,
+        to_dumpable_context=names.to_dumpable_context,
+        from_dumpable_context=names.from_dumpable_context,
+        flatten_with_keys_fn=node.flatten_with_keys_fn,
+    )

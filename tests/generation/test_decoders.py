@@ -21,6 +21,8 @@ from onnx_aot.errors import (
     VerificationError,
 )
 from onnx_aot.generation import Decoder, export_decoder
+from onnx_aot.torch_compat import pytree
+from tests.foreign_caches import registrations_taken_back
 from tests.generation import models
 from tests.generation.models import Make, assert_same, generated, prompts, stepwise, transformers
 
@@ -301,3 +303,16 @@ def test_no_mask_that_is_too_long_or_short() -> None:
     for length in (6, 8):
         with pytest.raises(InferenceError, match="attention_mask"):
             program(**given, attention_mask=torch.ones(2, length, dtype=torch.int64))
+
+
+def test_where_a_library_takes_caches_apart_otherwise() -> None:
+    """transformers' own exporter registers them in its way, which stays."""
+    from transformers.exporters.exporter_dynamo import register_cache_pytrees_for_model
+
+    model = models.llama()
+    with registrations_taken_back(), onnx_aot.installed():
+        register_cache_pytrees_for_model(model)
+        flatten = pytree.SUPPORTED_NODES[transformers.DynamicCache].flatten_fn
+        program = export_decoder(model)
+        assert pytree.SUPPORTED_NODES[transformers.DynamicCache].flatten_fn is flatten
+    assert program.outputs[1].name == "present.0.key"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from benchmarks.zoo_models.through_transformers import (  # noqa: E402
     without_patches,
 )
 from benchmarks.zoo_models.transformers_rows import built, padding_mask, tokens  # noqa: E402
+from tests.foreign_caches import registrations_taken_back  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning"),
@@ -36,6 +38,12 @@ pytestmark = [
 ]
 
 ORIGINAL = torch.onnx.export
+
+
+@pytest.fixture(autouse=True)
+def _taken_back() -> Iterator[None]:
+    with registrations_taken_back():
+        yield
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -267,7 +267,7 @@ def forget_caches() -> None:
     for cls, held in _caches.items():
         if held:
             deregister_pytree_node(cls)
-            _caches[cls] = False
+            _caches[cls] = cls in pytree.SUPPORTED_NODES
 
 
 def recall_caches() -> None:
@@ -284,21 +284,21 @@ def own_caches(value: Any) -> Iterator[None]:
     Args:
         value: A cache, or what holds some.
     """
-    registered_elsewhere = {cls for cls in _cache_classes(value) if not _caches.get(cls)}
     again = {
         cls: deregister_pytree_node(cls)
-        for cls in registered_elsewhere
-        if cls in pytree.SUPPORTED_NODES
+        for cls in _cache_classes(value)
+        if cls in pytree.SUPPORTED_NODES and not _caches.get(cls)
     }
-    for cls in again:
+    replaced = [cls for cls in again if cls not in pytree.SUPPORTED_NODES]
+    for cls in replaced:
         _register_cache(cls)
     try:
         yield
     finally:
-        for cls, register in again.items():
+        for cls in replaced:
             deregister_pytree_node(cls)
             del _caches[cls]
-            register()
+            again[cls]()
 
 
 def _cache_classes(value: Any) -> set[type]:

@@ -266,15 +266,13 @@ def note_lossy(record: ExportRecord, target: str) -> None:
         )
 
 
-BLOCKED = 21
-"""The opset since which ONNX has integers of four bits, and scales of blocks."""
-
-
 def note_wide_integers(
     record: ExportRecord, captured: torch.export.ExportedProgram, options: Options
 ) -> None:
     """Says that quantized weights would be smaller, or faster, in a later opset."""
-    if options.opset >= BLOCKED:
+    from onnx_aot.dtypes import FOUR_BITS_SINCE  # onnx_ir takes its time
+
+    if options.opset >= FOUR_BITS_SINCE:
         return
     user = captured.graph_signature.user_inputs
     nodes = [node for node in captured.graph.nodes if _is_small_weight(node, user)]
@@ -282,9 +280,9 @@ def note_wide_integers(
         note(
             record,
             f"{len(nodes)} weights of integers that four bits hold are stored one to a byte, "
-            f"because opset {options.opset} has no such type. opset_version={BLOCKED} stores two "
-            "to a byte, with scales of groups in a form that ONNX Runtime multiplies without "
-            "dequantizing",
+            f"because opset {options.opset} has no such type. opset_version={FOUR_BITS_SINCE} "
+            "stores two to a byte, with scales of groups in a form that ONNX Runtime multiplies "
+            "without dequantizing",
         )
 
 

@@ -14,6 +14,7 @@ from onnx_ir import tensor_adapters
 
 __all__ = [
     "FOUR_BITS",
+    "FOUR_BITS_SINCE",
     "TOLERANCES",
     "Tolerance",
     "held_in",
@@ -70,6 +71,9 @@ def to_torch(dtype: ir.DataType) -> torch.dtype:
 
 FOUR_BITS = {ir.DataType.INT4: torch.int8, ir.DataType.UINT4: torch.uint8}
 """Integers of four bits, which torch's tensors hold one to a byte: in tensors of these types."""
+
+FOUR_BITS_SINCE = 21
+"""The opset since which QuantizeLinear and DequantizeLinear take these, and scales of blocks."""
 
 
 def held_in(dtype: ir.DataType) -> torch.dtype:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.errors import CaptureError
 
 __all__ = ["detection_models"]
 
@@ -83,10 +84,17 @@ def _infer_scale(feature: Tensor, original_size: Sequence[int]) -> float:
     """The scale of a feature map, a power of 2, for the sizes of the example.
 
     Torchvision's ``MultiScaleRoIAlign`` keeps what it worked out for the first images that it got.
+
+    Raises:
+        CaptureError: A size depends on data, so that there is no example of it.
     """
     size, original = (torch_compat.example_size(n) for n in (feature.shape[-2], original_size[0]))
     if size is None or original is None:
-        raise NotImplementedError("the size of a feature map depends on data")
+        raise CaptureError(
+            "torchvision's MultiScaleRoIAlign works the scale of a feature map out from its size, "
+            "which depends on data here. Call the model once with real images before the export: "
+            "it keeps the scales that it finds"
+        )
     return float(2 ** round(math.log2(size / original)))
 
 

@@ -55,7 +55,8 @@ def _bounds(dtype: ir.DataType) -> tuple[int, int]:
 def _native(op: Builder, dtype: ir.DataType | None) -> bool:
     """Whether QuantizeLinear and DequantizeLinear take integers of this type."""
     return dtype in (INT8, UINT8) or (
-        op.opset >= 21 and (dtype in (INT16, UINT16) or dtype in dtypes.FOUR_BITS)
+        op.opset >= dtypes.FOUR_BITS_SINCE
+        and (dtype in (INT16, UINT16) or dtype in dtypes.FOUR_BITS)
     )
 
 

@@ -18,9 +18,6 @@ __all__ = ["dequantize_blocks", "in_four_bits"]
 
 FLOAT = ir.DataType.FLOAT
 Value = ir.Value
-BLOCKED = 21
-"""The opset since which DequantizeLinear has ``block_size``, and takes integers of four bits."""
-
 HALF = 19
 """The opset since which scales of DequantizeLinear may be of half precision."""
 
@@ -41,7 +38,7 @@ def in_four_bits(op: Builder, value: Value, low: int | None, high: int | None) -
         low: Least integer that occurs; None: that of its type.
         high: Largest one.
     """
-    if low is None or high is None or op.opset < BLOCKED or not _is_weight(value):
+    if low is None or high is None or op.opset < dtypes.FOUR_BITS_SINCE or not _is_weight(value):
         return value
     if value.dtype == ir.DataType.INT8 and low >= -8 and high <= 7:
         return op.Cast(value, to=ir.DataType.INT4)
@@ -117,7 +114,7 @@ def _linear(
         return op.DequantizeLinear(value, scale, offset, axis=None if axis < 0 else axis)
     assert value.shape is not None
     sizes = [int(size) for size in value.shape.numpy()]
-    if op.opset >= BLOCKED:
+    if op.opset >= dtypes.FOUR_BITS_SINCE:
         counts = [size // width for size, width in zip(sizes, block, strict=True)]
         scale, zero_point = _reshaped(op, scale, zero_point, counts)
         offset = None if zero_point is None else op.cast(zero_point, value.dtype)

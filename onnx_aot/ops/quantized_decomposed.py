@@ -249,7 +249,12 @@ def dequantize_per_channel_group(
     """DequantizeLinear has groups since opset 21."""
     size = _group_size(op, input, scales, group_size)
     whole = zero_points is None or not dtypes.is_floating(zero_points.dtype)
-    if op.opset >= 21 and whole and op.rank(scales) == 2 and scales.dtype == FLOAT:
+    if (
+        op.opset >= dtypes.FOUR_BITS_SINCE
+        and whole
+        and op.rank(scales) == 2
+        and scales.dtype == FLOAT
+    ):
         input = in_four_bits(op, input, quant_min, quant_max)
         offset = None if zero_points is None else op.cast(zero_points, input.dtype)
         numbers = op.DequantizeLinear(input, scales, offset, axis=1, block_size=size)

@@ -12,6 +12,7 @@ import torch
 
 import onnx_aot
 from benchmarks.models.torchvision_cpu import load_torchvision
+from onnx_aot.errors import CaptureError
 from onnx_aot.inspection.verify import verify_against
 
 torchvision = load_torchvision()
@@ -161,3 +162,27 @@ def test_checks_pass_whatever_is_found() -> None:
     counts = [n for i in range(4) for n in assert_right(program, model("faster_rcnn"), [image(i)])]
     assert 0 in counts
     assert len(set(counts)) > 1
+
+
+class PooledPart(torch.nn.Module):
+    """Regions of the first rows of a map; how many rows is among the inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = MultiScaleRoIAlign(["0"], 2, 2)
+
+    def forward(self, x: torch.Tensor, rows: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+        count = rows.item()
+        torch._check(count >= 4)
+        torch._check(count <= x.shape[2])
+        return self.pool({"0": x[:, :, :count]}, [boxes], [(32, 32)])
+
+
+def test_scales_that_depend_on_data() -> None:
+    inputs = torch.rand(1, 3, 16, 16), torch.tensor(8), torch.tensor([[2.0, 3.0, 20.0, 25.0]])
+    model = PooledPart().eval()
+    with pytest.raises(CaptureError, match="Call the model once with real images"):
+        onnx_aot.export(model, inputs)
+    expected = model(*inputs)
+    program = onnx_aot.export(model, inputs)
+    torch.testing.assert_close(program(*inputs)[0], expected)

@@ -19,7 +19,7 @@ from typing import Any
 import onnx.defs
 import onnx_ir as ir
 
-__all__ = ["Kernels", "Signature", "kernels", "signature"]
+__all__ = ["Kernel", "Kernels", "Signature", "decoded", "kernels", "signature"]
 
 _PARAMETER = onnx.defs.OpSchema.FormalParameterOption
 
@@ -96,7 +96,11 @@ class Kernels:
 def kernels(file: str) -> Kernels:
     """Reads a table; once per process."""
     text = importlib.resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
-    data = json.loads(text)
+    return decoded(json.loads(text))
+
+
+def decoded(data: dict[str, Any]) -> Kernels:
+    """Kernels from a table as it is stored."""
     members = ir.DataType.__members__
     sets = [frozenset(members[name] for name in names.split()) for names in data["types"]]
     by_operator = {

@@ -1,7 +1,8 @@
-"""What keeps ONNX Runtime (1.31) from fusions that change the result.
+"""What keeps ONNX Runtime from fusions that change the result.
 
-A transposed matrix times a vector becomes one operator that reads the matrix as it was. Zeros that
-are padded before a maximum become padding of the pooling, which is minus infinity.
+A transposed matrix times a vector becomes one operator that reads the matrix as it was (1.31 and
+1.32). Zeros that are padded before a maximum become padding of the pooling, which is minus infinity
+(1.31).
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from onnx_aot.errors import (
     OnnxExporterWarning,
     VerificationError,
 )
+from tests.closeness import assert_close
 
 Tensor = torch.Tensor
 
@@ -372,7 +373,7 @@ def test_the_opset_asked_for(opset: int) -> None:
     program = onnx_aot.export(module, (X,), opset_version=opset)
     assert program.model.opset_imports == {"": opset}
     onnx.checker.check_model(program.model_proto, full_check=True)
-    torch.testing.assert_close(program(X)[0], module(X), rtol=1e-4, atol=1e-5)
+    assert_close(program(X)[0], module(X))
 
 
 def test_the_default_opset() -> None:

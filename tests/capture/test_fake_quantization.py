@@ -11,6 +11,7 @@ from torch.ao import quantization
 
 import onnx_aot
 from onnx_aot.errors import CaptureError
+from tests.closeness import assert_close
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.ao"),
@@ -26,7 +27,7 @@ def compare(model: torch.nn.Module, inputs: list[torch.Tensor], **options: Any) 
     program = onnx_aot.export(model, (inputs[0],), **options)
     for given in inputs:
         expected = copy.deepcopy(model)(given)
-        torch.testing.assert_close(program(given)[0], expected, atol=1e-5, rtol=1e-4)
+        assert_close(program(given)[0], expected)
     assert switches == [float(v) for name, v in model.named_buffers() if "enabled" in name]
     return {node.op_type for node in program.model.graph}
 

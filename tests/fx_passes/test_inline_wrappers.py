@@ -10,6 +10,7 @@ import torch
 import onnx_aot
 from onnx_aot.fx_passes.drop_assertions import ASSERTIONS, drop_assertions
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
+from tests.closeness import assert_close
 
 Tensor = torch.Tensor
 
@@ -77,7 +78,7 @@ def test_grad_regions_give_the_same_values() -> None:
     module, x = NoGrad(), torch.randn(2, 4)
     program = onnx_aot.export(module, (x,))
     for actual, expected in zip(program(x), module(x), strict=True):
-        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+        assert_close(actual, expected)
 
 
 def test_autocast_computes_in_the_recorded_type() -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import onnx_aot
 from onnx_aot.errors import SaveError
 from onnx_aot.ir_passes.folded import FoldedTensor
+from tests.closeness import assert_close
 
 SIZES = ((2, 7), (3, 5))
 
@@ -56,7 +57,7 @@ def right(program: Any, model: nn.Module) -> None:
         x = example(*sizes)
         with torch.no_grad():
             for found, wanted in zip(program(x), model(x), strict=True):
-                torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+                assert_close(found, wanted)
 
 
 def operators(program: onnx_aot.ONNXProgram) -> list[str]:
@@ -97,9 +98,7 @@ def test_weights_that_are_replaced_are_folded_again(tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(path)
     x = example(2, 7)
     with torch.no_grad():
-        torch.testing.assert_close(
-            torch.from_numpy(session.run(None, {"x": x.numpy()})[0]), other(x)[0]
-        )
+        assert_close(torch.from_numpy(session.run(None, {"x": x.numpy()})[0]), other(x)[0])
 
 
 def test_weights_that_the_user_named_stay() -> None:
@@ -198,7 +197,7 @@ def test_standardized_weights() -> None:
     assert operators(program) == ["Conv", "Conv"]
     for batch, h in ((1, 3), (3, 6)):
         x = torch.randn(batch, 96, h, 4)
-        torch.testing.assert_close(program(x)[0], model(x).detach(), rtol=1e-4, atol=1e-5)
+        assert_close(program(x)[0], model(x).detach())
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import onnx_aot
 from onnx_aot.ir_passes.module_functions import modules_as_functions
 from onnx_aot.module_calls import ModuleCall
+from tests.closeness import assert_close
 
 DIMS = ({0: "batch", 1: "seq"},)
 
@@ -64,7 +65,7 @@ def exported(
 def right(program: onnx_aot.ONNXProgram, model: nn.Module, x: Tensor) -> None:
     for given in (x, torch.cat([x, x, x])[:, :3]):
         with torch.no_grad():
-            torch.testing.assert_close(program(given)[0], model(given), rtol=1e-4, atol=1e-5)
+            assert_close(program(given)[0], model(given))
 
 
 def functions(program: onnx_aot.ONNXProgram) -> list[str]:
@@ -195,7 +196,7 @@ def test_a_type_that_the_target_lacks() -> None:
     assert len(calls(program, "Linear")) == 2
     assert functions(program) == ["linear.Linear"]
     with torch.no_grad():
-        torch.testing.assert_close(program(x)[0], model(x), rtol=2e-2, atol=2e-2)
+        assert_close(program(x)[0], model(x))
 
 
 def test_a_module_that_is_called_twice() -> None:

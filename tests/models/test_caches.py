@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 import onnx_aot
 from benchmarks.models.torchvision_cpu import load_torchvision
 from onnx_aot.errors import InferenceError
+from tests.closeness import assert_close
 
 load_torchvision()  # before transformers, which imports it
 transformers = pytest.importorskip("transformers")
@@ -63,12 +64,12 @@ def _check_steps(program: Any, model: Any, cache: Any, inputs: Any, steps: int =
         actual = program(**given, past_key_values=ours, structured=True)
         assert type(actual) is type(expected)
         assert expected.logits.std() > 0.1
-        torch.testing.assert_close(actual.logits, expected.logits, rtol=1e-4, atol=1e-4)
+        assert_close(actual.logits, expected.logits)
         eager, ours = expected.past_key_values, actual.past_key_values
         assert type(ours) is type(cache)
         assert int(ours.get_seq_length()) == int(eager.get_seq_length())
         for left, right in zip(_state(ours), _state(eager), strict=True):
-            torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-4)
+            assert_close(left, right)
     return ours
 
 
@@ -115,7 +116,7 @@ def test_a_cache_that_the_model_makes() -> None:
     with torch.no_grad():
         expected = model(ids).past_key_values
     for left, right in zip(_state(returned.past_key_values), _state(expected), strict=True):
-        torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-4)
+        assert_close(left, right)
 
 
 @pytest.mark.parametrize("filled", [False, True])

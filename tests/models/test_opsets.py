@@ -19,6 +19,7 @@ from onnx_aot.errors import InvalidOptionError, OpsetError
 from onnx_aot.ops.limits import MAX_OPSET, MIN_OPSET
 from onnx_aot.ops.registry import translations
 from onnx_aot.translate.ir_version import ELEMENT_TYPES_SINCE
+from tests.closeness import assert_close
 
 OPSETS = range(MIN_OPSET, MAX_OPSET + 1)
 
@@ -77,7 +78,7 @@ def test_every_opset_is_emitted(
     assert [(entry.domain, entry.version) for entry in proto.opset_import] == [("", opset)]
     assert proto.ir_version == helper.find_min_ir_version_for([helper.make_opsetid("", opset)])
     for actual, expected in zip(program(*FORMS), module(*FORMS), strict=True):
-        torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4)
+        assert_close(actual, expected)
 
 
 def test_every_operator_of_the_table_has_a_form_in_the_lowest_opset() -> None:
@@ -251,7 +252,7 @@ def test_a_function_in_a_file_that_has_no_types_for_its_values() -> None:
     assert program.model.ir_version == 8
     assert len(program.model.functions) == 1
     onnx.checker.check_model(program.model_proto, full_check=True)
-    torch.testing.assert_close(program(x)[0], linear(x + x), rtol=1e-4, atol=1e-5)
+    assert_close(program(x)[0], linear(x + x))
 
 
 def test_a_function_that_is_written_for_a_later_opset() -> None:

@@ -14,6 +14,7 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import OnnxExporterWarning, OpsetError
+from tests.closeness import assert_close
 from tests.models.quantized_models import kernels, mlp, needs_torchao, quantize
 
 pytestmark = [needs_torchao, pytest.mark.filterwarnings("ignore::UserWarning:torchao.*")]
@@ -141,7 +142,7 @@ def test_files(way: str, data: Any, tmp_path: Path) -> None:
     for name in ("a.onnx", "b.onnx"):  # the second is of a program that was loaded
         program.save(tmp_path / name, external_data=data)
         loaded = onnx_aot.ONNXProgram.load(tmp_path / name)
-        torch.testing.assert_close(loaded(x)[0], model(x), rtol=1e-3, atol=1e-4)
+        assert_close(loaded(x)[0], model(x))
         program = loaded
     assert integers(program) == {WAYS[way][1]: WEIGHTS}
 
@@ -150,11 +151,11 @@ def test_files(way: str, data: Any, tmp_path: Path) -> None:
 def test_weights_are_replaced(way: str, tmp_path: Path) -> None:
     program, other, x = exported(made(way)), made(way, seed=1), torch.randn(5, 64)
     program.apply_weights(other.state_dict())
-    torch.testing.assert_close(program(x)[0], other(x), rtol=1e-3, atol=1e-4)
+    assert_close(program(x)[0], other(x))
     third = made(way, seed=2)
     torch.save(third.state_dict(), tmp_path / "weights.pt")
     program.apply_weights(tmp_path / "weights.pt")
-    torch.testing.assert_close(program(x)[0], third(x), rtol=1e-3, atol=1e-4)
+    assert_close(program(x)[0], third(x))
 
 
 @pytest.mark.parametrize("way", ["int8", "int4 groups of 32", "float8"])
@@ -163,7 +164,7 @@ def test_an_exported_program_keeps_its_weights(way: str) -> None:
     captured = torch.export.export(model, (x,))
     before = copy.copy(captured.state_dict)
     program = onnx_aot.export(captured, opset_version=21)
-    torch.testing.assert_close(program(x)[0], model(x), rtol=1e-3, atol=1e-4)
+    assert_close(program(x)[0], model(x))
     assert list(captured.state_dict) == list(before)
     assert all(captured.state_dict[name] is tensor for name, tensor in before.items())
 

@@ -11,6 +11,7 @@ import torch
 import torch.ao.quantization.fx._decomposed  # makes torch.ops.quantized_decomposed
 
 import onnx_aot
+from tests.closeness import assert_close
 from tests.ops.rows import Row, T, check, floats, given, ints, parametrize, positive
 
 aten = torch.ops.aten
@@ -492,7 +493,7 @@ def test_dynamic_quantization() -> None:
     x = torch.randn(4, 9)
     program = onnx_aot.export(Dynamic(), (x,), dynamic_shapes=({0: "n"},))
     x = torch.randn(7, 9) * 3 + 1
-    assert torch.allclose(program(x)[0], Dynamic()(x), atol=1e-5)
+    assert_close(program(x)[0], Dynamic()(x))
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
@@ -508,7 +509,7 @@ def test_float8_weights(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     model, x = Linear(), torch.randn(2, 7)
     program = onnx_aot.export(model, (x,))
-    assert torch.allclose(program(x)[0], model(x), atol=1e-5)
+    assert_close(program(x)[0], model(x))
 
 
 def test_observer_in_training() -> None:

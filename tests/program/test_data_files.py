@@ -17,6 +17,7 @@ from onnx_aot.errors import InvalidOptionError, SaveError
 from onnx_aot.program import atomic, progress, stored
 from onnx_aot.program.checkpoints import read_checkpoint, read_safetensors
 from onnx_aot.program.data_files import shard_size
+from tests.closeness import assert_close
 
 X = torch.randn(2, 64)
 
@@ -51,7 +52,7 @@ def program(net: Net) -> onnx_aot.ONNXProgram:
 def check(path: Path, net: Net) -> None:
     onnx.checker.check_model(str(path), full_check=True)
     (y,) = onnxruntime.InferenceSession(path).run(None, {"x": X.numpy()})
-    torch.testing.assert_close(torch.from_numpy(y), net(X), rtol=1e-3, atol=1e-3)
+    assert_close(torch.from_numpy(y), net(X))
 
 
 def names(folder: Path) -> list[str]:

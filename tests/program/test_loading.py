@@ -15,6 +15,7 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import InferenceError, InvalidOptionError, SaveError
+from tests.closeness import assert_close
 
 Tensor = torch.Tensor
 X = torch.randn(2, 32)
@@ -52,7 +53,7 @@ def test_a_program_of_a_file(external_data: Any, lora: Lora, tmp_path: Path) -> 
     program = onnx_aot.ONNXProgram.load(path)
     assert program.exported_program is None
     for x in (X, X[:1]):
-        torch.testing.assert_close(program(x)[0], lora(x), rtol=1e-4, atol=1e-5)
+        assert_close(program(x)[0], lora(x))
     with pytest.raises(InferenceError, match=r"input x has shape \[batch,32\] in the model"):
         program(X[:, :3])
     program.save(tmp_path / "again.onnx", external_data=False)
@@ -63,7 +64,7 @@ def test_a_program_of_a_file(external_data: Any, lora: Lora, tmp_path: Path) -> 
     program.optimize()
     other = Lora()
     program.apply_weights(other.state_dict())
-    torch.testing.assert_close(program(X)[0], other(X), rtol=1e-4, atol=1e-5)
+    assert_close(program(X)[0], other(X))
 
 
 def test_files_that_cannot_be_loaded(lora: Lora, tmp_path: Path) -> None:
@@ -107,11 +108,11 @@ def test_adapters(source: str, lora: Lora, tmp_path: Path) -> None:
     options.add_active_adapter(adapter)
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     (y,) = session.run(None, {"x": X.numpy()})
-    torch.testing.assert_close(torch.from_numpy(y), lora(X), rtol=1e-4, atol=1e-5)
+    assert_close(torch.from_numpy(y), lora(X))
     (y,) = session.run(None, {"x": X.numpy()}, options)
     expected = lora.base(X) + other.lora_b(other.lora_a(X))
-    torch.testing.assert_close(torch.from_numpy(y), expected, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(program(X)[0], lora(X), rtol=1e-4, atol=1e-5)  # as it was
+    assert_close(torch.from_numpy(y), expected)
+    assert_close(program(X)[0], lora(X))  # as it was
 
 
 def test_adapters_that_cannot_be_written(lora: Lora, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 import onnx_aot
 from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
 from onnx_aot.program import program as program_module
+from tests.closeness import assert_close
 
 Tensor = torch.Tensor
 X = torch.randn(4, 3)
@@ -62,7 +63,7 @@ def test_call_and_reference(program: onnx_aot.ONNXProgram, net: Net) -> None:
         for run in (program, program.call_reference):
             for actual, expected in zip(run(x), net(x), strict=True):
                 assert actual.dtype == expected.dtype
-                torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+                assert_close(actual, expected)
 
 
 def test_inputs_that_are_constants_of_the_capture(net: Net) -> None:

@@ -19,6 +19,7 @@ import torch
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError, SaveError
 from onnx_aot.program import serialize
+from tests.closeness import assert_close
 
 X = torch.randn(2, 64)
 
@@ -40,7 +41,7 @@ def test_round_trip(tmp_path: Path, external_data: Any) -> None:
     path = tmp_path / "model.onnx"
     program.save(path, external_data=external_data)
     onnx.checker.check_model(str(path), full_check=True)
-    torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+    assert_close(run(path), module(X))
     files = sorted(p.name for p in tmp_path.iterdir())
     assert files == ["model.onnx", "model.onnx.data"][: 1 + (external_data is True)]
     for name, tensor in module.state_dict().items():
@@ -68,7 +69,7 @@ def test_large_models_get_a_data_file_by_themselves(
     module, program = exported()
     program.save(tmp_path / "model.onnx")
     assert (tmp_path / "model.onnx.data").exists()
-    torch.testing.assert_close(run(tmp_path / "model.onnx"), module(X), rtol=1e-4, atol=1e-5)
+    assert_close(run(tmp_path / "model.onnx"), module(X))
 
 
 def test_data_is_aligned_and_named_relatively(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_overwriting_with_and_without_a_data_file(tmp_path: Path) -> None:
     for round_number, external_data in enumerate((True, True, True, False, True)):
         module, program = exported(width=64 + round_number)
         program.save(path, external_data=external_data)
-        torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+        assert_close(run(path), module(X))
         assert len(list(tmp_path.iterdir())) == 1 + external_data
 
 
@@ -124,7 +125,7 @@ def test_weights_without_values_are_named(tmp_path: Path) -> None:
     real = torch.nn.Linear(64, 64)
     program.apply_weights(real.state_dict())
     program.save(tmp_path / "model.onnx")
-    torch.testing.assert_close(run(tmp_path / "model.onnx"), real(X), rtol=1e-4, atol=1e-5)
+    assert_close(run(tmp_path / "model.onnx"), real(X))
 
 
 # --- failures ------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def test_a_failed_save_leaves_the_old_file_whole(
         other.save(path, external_data=external_data)
     monkeypatch.undo()
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-    torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+    assert_close(run(path), module(X))
     for value in other.model.graph.initializers.values():
         assert isinstance(value.const_value.raw, torch.Tensor)  # the model is as it was
 
@@ -224,7 +225,7 @@ def test_a_killed_process_leaves_the_old_file_whole(tmp_path: Path, external_dat
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert path.read_bytes() == before
-    torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+    assert_close(run(path), module(X))
 
 
 def test_files_that_the_old_model_does_not_refer_to_stay(tmp_path: Path) -> None:
@@ -235,7 +236,7 @@ def test_files_that_the_old_model_does_not_refer_to_stay(tmp_path: Path) -> None
     module, program = exported()
     for external_data in (True, True, False, True):
         program.save(path, external_data=external_data)
-        torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+        assert_close(run(path), module(X))
         assert [s.read_bytes() for s in strangers] == [b"of another model"] * 2
         assert len(list(tmp_path.iterdir())) == 3 + external_data
 
@@ -246,7 +247,7 @@ def test_what_is_replaced_may_be_no_model(tmp_path: Path) -> None:
     (tmp_path / "model.onnx.data").write_bytes(b"no data")
     module, program = exported()
     program.save(path, external_data=True)
-    torch.testing.assert_close(run(path), module(X), rtol=1e-4, atol=1e-5)
+    assert_close(run(path), module(X))
 
 
 def test_data_lies_beside_the_target_of_a_link(tmp_path: Path) -> None:
@@ -257,7 +258,7 @@ def test_data_lies_beside_the_target_of_a_link(tmp_path: Path) -> None:
     for _ in range(2):
         program.save(link, external_data=True)
         actual = run(tmp_path / "store" / "v1.onnx")
-        torch.testing.assert_close(actual, module(X), rtol=1e-4, atol=1e-5)
+        assert_close(actual, module(X))
         assert len(list((tmp_path / "store").iterdir())) == 2
 
 

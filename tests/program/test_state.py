@@ -161,7 +161,7 @@ def held(model: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def assert_same(actual: Any, expected: Any) -> None:
-    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(actual, expected)
 
 
 # --- outputs -------------------------------------------------------------------------------------

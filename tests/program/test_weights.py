@@ -16,6 +16,7 @@ import onnx_aot
 from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning, SaveError
 from onnx_aot.program.checkpoints import read_checkpoint, read_safetensors
 from onnx_aot.program.stored import CastTensor, StoredTensor
+from tests.closeness import assert_close
 
 Tensor = torch.Tensor
 X = torch.tensor([[1, 2, 3], [4, 5, 0]])
@@ -106,12 +107,12 @@ def test_weights_are_given_later(kind: str, tmp_path: Path) -> None:
     (tmp_path / "weights").mkdir()
     program.apply_weights(stored_in(tmp_path / "weights", kind, net))
     for x in (X, X[:1]):
-        torch.testing.assert_close(program(x)[0], net(x), rtol=1e-4, atol=1e-5)
+        assert_close(program(x)[0], net(x))
     for external_data in (True, False):
         path = tmp_path / f"{external_data}.onnx"
         program.save(path, external_data=external_data)
         (y,) = onnxruntime.InferenceSession(path).run(None, {"x": X.numpy()})
-        torch.testing.assert_close(torch.from_numpy(y), net(X), rtol=1e-4, atol=1e-5)
+        assert_close(torch.from_numpy(y), net(X))
 
 
 def test_the_same_file_as_with_weights(tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ def test_weights_are_folded_when_they_are_there(tmp_path: Path) -> None:
     counts = program.optimize()
     assert counts
     assert len(program.model.graph) < before
-    torch.testing.assert_close(program(X)[0], net(X), rtol=1e-4, atol=1e-5)
+    assert_close(program(X)[0], net(X))
 
 
 def test_folded_weights_follow_a_checkpoint(tmp_path: Path) -> None:
@@ -163,9 +164,9 @@ def test_folded_weights_follow_a_checkpoint(tmp_path: Path) -> None:
             tensor.copy_(tensor * 2)
     program = onnx_aot.export(first, (X,), dynamic_shapes=({0: "batch"},))
     program.apply_weights(stored_in(tmp_path, "folder", net))
-    torch.testing.assert_close(program(X)[0], net(X), rtol=1e-4, atol=1e-5)
+    assert_close(program(X)[0], net(X))
     program.apply_weights({k: v.double() for k, v in first.state_dict().items()}, cast=True)
-    torch.testing.assert_close(program(X)[0], first(X), rtol=1e-4, atol=1e-5)
+    assert_close(program(X)[0], first(X))
 
 
 @pytest.mark.parametrize("kind", ["dict", "folder"])
@@ -179,9 +180,9 @@ def test_types_are_cast_when_asked(kind: str, tmp_path: Path) -> None:
     program.apply_weights(state, cast=True)
     held = program.model.graph.initializers["linear.weight"].const_value
     assert isinstance(held, CastTensor)
-    torch.testing.assert_close(program(X)[0], net.float()(X), rtol=1e-4, atol=1e-5)
+    assert_close(program(X)[0], net.float()(X))
     program.apply_weights(real().state_dict())  # the model's own type is as it was
-    torch.testing.assert_close(program(X)[0], real()(X), rtol=1e-4, atol=1e-5)
+    assert_close(program(X)[0], real()(X))
 
 
 def test_all_that_does_not_fit_is_told_at_once() -> None:
@@ -214,7 +215,7 @@ def test_weights_in_parts() -> None:
         program.apply_weights(halves[0])
     for half in halves:
         program.apply_weights(half, partial=True)
-    torch.testing.assert_close(program(X)[0], net(X), rtol=1e-4, atol=1e-5)
+    assert_close(program(X)[0], net(X))
     with pytest.warns(OnnxExporterWarning, match="the model has no weight 'stranger'"):
         program.apply_weights({"stranger": X})
 
@@ -228,10 +229,10 @@ def test_weights_that_are_inputs(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match=r"missing: .*linear\.weight"):
         program.apply_weights({n: t for n, t in state.items() if not n.startswith("linear")})
     program.apply_weights(stored_in(tmp_path, "folder", net))
-    torch.testing.assert_close(program(X)[0], net(X), rtol=1e-4, atol=1e-5)
+    assert_close(program(X)[0], net(X))
     program.weights["linear.weight"].zero_()  # it is no part of the file
     program.apply_weights(tmp_path)
-    torch.testing.assert_close(program(X)[0], net(X), rtol=1e-4, atol=1e-5)
+    assert_close(program(X)[0], net(X))
 
 
 def test_what_needs_values_is_left_out(tmp_path: Path) -> None:
@@ -254,7 +255,7 @@ def test_a_model_in_torchs_own_fake_mode() -> None:
     program = onnx_aot.export(net, (torch.ones(2, 3),))
     other = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)).eval()
     program.apply_weights(other.state_dict())
-    torch.testing.assert_close(program(torch.ones(2, 3))[0], other(torch.ones(2, 3)))
+    assert_close(program(torch.ones(2, 3))[0], other(torch.ones(2, 3)))
 
 
 def test_a_model_on_the_meta_device() -> None:
@@ -263,7 +264,7 @@ def test_a_model_on_the_meta_device() -> None:
     program = onnx_aot.export(net, (torch.ones(2, 3),))
     other = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)).eval()
     program.apply_weights(other.state_dict())
-    torch.testing.assert_close(program(torch.ones(2, 3))[0], other(torch.ones(2, 3)))
+    assert_close(program(torch.ones(2, 3))[0], other(torch.ones(2, 3)))
 
 
 def test_fake_mode_leaves_other_models_alone(tmp_path: Path) -> None:
@@ -274,7 +275,7 @@ def test_fake_mode_leaves_other_models_alone(tmp_path: Path) -> None:
         with pytest.warns(UserWarning, match="no-op"):
             loaded.load_state_dict(net.state_dict())
         lazy = torch.nn.LazyLinear(3)
-    torch.testing.assert_close(program(X)[0], net(X), rtol=1e-4, atol=1e-5)
+    assert_close(program(X)[0], net(X))
     assert loaded.linear.weight.is_meta
     assert isinstance(lazy.weight, torch.nn.UninitializedParameter)
     assert not torch.nn.Linear(1, 1).weight.is_meta

@@ -14,6 +14,7 @@ from torch._higher_order_ops import scan, while_loop
 import onnx_aot
 from onnx_aot.errors import UnsupportedOperatorError
 from onnx_aot.ops.subgraphs import subgraphs
+from tests.closeness import assert_close
 from tests.translate.bodies import Model, kinds
 
 Tensor = torch.Tensor
@@ -170,7 +171,7 @@ def test_a_custom_operator_in_a_branch_in_a_loop_in_a_scanned_cell() -> None:
         with torch.no_grad():
             expected = model(x)
         for actual, wanted in zip(program(x), expected, strict=True):
-            torch.testing.assert_close(actual, wanted, rtol=1e-4, atol=1e-5)
+            assert_close(actual, wanted)
 
 
 def test_a_translation_of_ones_own_gets_functions() -> None:
@@ -193,7 +194,7 @@ def test_a_translation_of_ones_own_gets_functions() -> None:
     assert "If" not in kinds(program)
     assert "Where" in kinds(program)
     for x in (torch.ones(2, 3), -torch.ones(2, 3)):
-        torch.testing.assert_close(program(x)[0], Model(model)(x), rtol=1e-5, atol=1e-6)
+        assert_close(program(x)[0], Model(model)(x))
 
 
 def checked(m: Model, x: Tensor) -> Any:
@@ -263,7 +264,7 @@ def test_modules_with_branches_are_functions_too() -> None:
     for x in (torch.randn(2, 3), -torch.ones(5, 3)):
         with torch.no_grad():
             expected = model(x)
-        torch.testing.assert_close(program(x)[0], expected, rtol=1e-4, atol=1e-5)
+        assert_close(program(x)[0], expected)
 
 
 def calls(program: Any) -> list[str]:
@@ -279,7 +280,7 @@ def test_equal_regions_are_one_function(opset: int) -> None:
     for rows in (1, 2, 9):
         x = torch.randn(rows, 3)
         expected = Model(regions)(x)
-        torch.testing.assert_close(program(x)[0], expected, rtol=1e-4, atol=1e-5)
+        assert_close(program(x)[0], expected)
 
 
 def test_functions_are_made_to_run_too() -> None:
@@ -294,7 +295,7 @@ def test_functions_are_made_to_run_too() -> None:
     onnx.checker.check_model(program.model_proto, full_check=True)
     assert len(program.model.functions) == 1
     assert "Elu" not in kinds(program)
-    torch.testing.assert_close(program(x)[0], Model(model)(x), rtol=1e-6, atol=1e-8)
+    assert_close(program(x)[0], Model(model)(x))
 
 
 def test_regions_write() -> None:
@@ -313,6 +314,6 @@ def test_regions_write() -> None:
     with torch.no_grad():
         expected = eager(x)
     actual = program(x)
-    torch.testing.assert_close(actual[0], expected, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(actual[1], eager.total, rtol=1e-4, atol=1e-5)
+    assert_close(actual[0], expected)
+    assert_close(actual[1], eager.total)
     assert len(program.model.functions) == 1

@@ -11,6 +11,7 @@ import torch
 import onnx_aot
 from onnx_aot.ops import registry
 from onnx_aot.translate.promote import PROMOTED, SELECTORS, promotes
+from tests.closeness import assert_close
 
 aten = torch.ops.aten
 DTYPES = (
@@ -71,9 +72,7 @@ def test_casting_first_gives_what_eager_gives(target: Any) -> None:
             dtype = torch.result_type(a, b) if boolean else expected.dtype
             actual = target(a.to(dtype), b.to(dtype), **arguments)
             assert actual.dtype == expected.dtype, (left, right, scalars)
-            torch.testing.assert_close(
-                actual, expected, rtol=1e-2, atol=1e-2, equal_nan=True, check_dtype=True
-            )
+            assert_close(actual, expected)
             compared += 1
     assert compared > 20
 

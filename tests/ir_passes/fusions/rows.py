@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 import onnx_aot
-from onnx_aot.dtypes import TOLERANCES, Tolerance
 from onnx_aot.ir_passes import CONTRIB_RULES, RULES
+from tests.closeness import assert_close
 
-__all__ = ["Row", "check", "close", "export", "parametrize", "same_with_and_without"]
+__all__ = ["Row", "check", "export", "parametrize", "same_with_and_without"]
 
 FUSIONS = {r.name for r in (*RULES, *CONTRIB_RULES) if "fusions" in r.apply.__module__}
 SIZES = ((2, 5), (3, 1))
@@ -60,14 +60,6 @@ def export(row: Row) -> onnx_aot.ONNXProgram:
     )
 
 
-def close(found: Any, wanted: Any) -> None:
-    assert found.dtype == wanted.dtype
-    limit = TOLERANCES.get(wanted.dtype, Tolerance(0.0, 0.0))
-    torch.testing.assert_close(
-        found, wanted, rtol=limit.relative, atol=limit.absolute, equal_nan=True
-    )
-
-
 def check(row: Row) -> None:
     """The fusions fire as the row says, and outputs are eager's at two sizes."""
     program = export(row)
@@ -82,7 +74,7 @@ def check(row: Row) -> None:
         wanted = row.model(*args)
         wanted = wanted if isinstance(wanted, tuple) else (wanted,)
         for mine, eager in zip(program(*args), wanted, strict=True):
-            close(mine, eager.detach())
+            assert_close(mine, eager.detach())
 
 
 def same_with_and_without(row: Row) -> None:
@@ -92,4 +84,4 @@ def same_with_and_without(row: Row) -> None:
     before = program(*args)
     program.optimize(contrib_ops=row.contrib_ops)
     for after, wanted in zip(program(*args), before, strict=True):
-        close(after, wanted)
+        assert_close(after, wanted)

@@ -92,7 +92,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def zoo(session: nox.Session) -> None:
-    """Export and compare nearly 400 architectures; writes results and docs/models.md.
+    """Export and compare 400 architectures; writes results and docs/models.md.
 
     Takes hours. Arguments go to ``python -m benchmarks.zoo``: ``--group timm``, ``--jobs 4``.
     """

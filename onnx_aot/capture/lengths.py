@@ -1,4 +1,4 @@
-"""``len(tensor)`` in the code of a model: the size of a dimension, which stays dynamic."""
+"""``len`` and ``range`` in the code of a model: sizes of dimensions stay dynamic."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import builtins
 import contextlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
 import torch
 
-__all__ = ["lengths_of_tensors"]
+from onnx_aot import torch_compat
+
+__all__ = ["builtins_keep_sizes"]
 
 _NOT_THE_MODELS = ("torch", __name__.partition(".")[0])
 
@@ -24,21 +26,47 @@ def _len(value: Any) -> Any:
     return builtins.len(value)
 
 
-@contextlib.contextmanager
-def lengths_of_tensors(model: torch.nn.Module) -> Iterator[None]:
-    """Lets ``len`` return a symbolic size in the packages that the model's classes come from.
+class _IsRange(type):
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, builtins.range)
 
-    A module that has a ``len`` of its own keeps it.
+
+class _Range(metaclass=_IsRange):
+    """Python makes numbers of what ``range`` is given.
+
+    ``range(0, n, n)`` gives 0 alone, whatever ``n`` is. Where the size decides how many there are,
+    it is fixed all the same: the loop is unrolled.
+    """
+
+    def __new__(cls, *bounds: Any) -> Iterable[Any]:  # type: ignore[misc]
+        if any(isinstance(bound, torch.SymInt) for bound in bounds):
+            start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+            count = torch_compat.known_number(-((start - stop) // step))
+            if count is not None:
+                return [start + step * index for index in builtins.range(count)]
+        return builtins.range(*bounds)
+
+
+_BUILTINS = {"len": _len, "range": _Range}
+
+
+@contextlib.contextmanager
+def builtins_keep_sizes(model: torch.nn.Module) -> Iterator[None]:
+    """Lets these functions take and return symbolic sizes in the packages of the model's classes.
+
+    A module that has a function of such a name keeps it.
     """
     namespaces = {id(names): names for names in map(vars, _modules(model))}  # some have two names
-    changed = [names for names in namespaces.values() if "len" not in names]
-    for names in changed:
-        names["len"] = _len
+    changed = [
+        (names, name) for names in namespaces.values() for name in _BUILTINS if name not in names
+    ]
+    for names, name in changed:
+        names[name] = _BUILTINS[name]
     try:
         yield
     finally:
-        for names in changed:
-            del names["len"]
+        for names, name in changed:
+            del names[name]
 
 
 def _modules(model: torch.nn.Module) -> list[ModuleType]:

@@ -340,6 +340,14 @@ def _extreme(
     return original(*args, **options, **kwargs)
 
 
+def _as_tensor(original: Callable[..., Tensor], data: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Torch's makes plain numbers of sizes, which fixes them; ``torch.tensor`` does not."""
+    leaves = torch_compat.pytree.tree_leaves(data) if isinstance(data, (list, tuple)) else [data]
+    if not any(isinstance(leaf, (torch.SymInt, torch.SymFloat)) for leaf in leaves):
+        return original(data, *args, **kwargs)
+    return torch.tensor(data, **{**dict(zip(("dtype", "device"), args, strict=False)), **kwargs})
+
+
 _BODIES = "torch._higher_order_ops.utils"
 _FLEX = "torch.nn.attention.flex_attention"
 
@@ -348,6 +356,7 @@ REGIONS_ARE_KEPT = ("torch._dynamo.config", "inline_single_use_invoke_subgraph",
 
 # Functions that get the one that they replace as their first argument.
 WRAPPERS = (
+    ("torch", "as_tensor", _as_tensor),
     (_BODIES, "_hop_compile_and_call", _without_gradients),
     (_FLEX, "_convert_mask_to_block_mask", _block_mask),
     (_FLEX, "_dense_to_ordered", _ordered),

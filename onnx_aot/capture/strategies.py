@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -30,7 +30,7 @@ from onnx_aot.capture.explanations import Explanation, explain, page
 from onnx_aot.capture.fake_quantization import fix_switches, observing
 from onnx_aot.capture.fake_weights import weights_in_place
 from onnx_aot.capture.inputs import Inputs, name_collected
-from onnx_aot.capture.lengths import lengths_of_tensors
+from onnx_aot.capture.lengths import builtins_keep_sizes
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
 from onnx_aot.capture.promised import promise_sizes
@@ -38,6 +38,7 @@ from onnx_aot.capture.python_random import draws_observed
 from onnx_aot.capture.requested import DynamicShapes
 from onnx_aot.capture.scripted.children import is_scripted, scripted_children_replaced
 from onnx_aot.capture.shape_rules import SHAPE_RULES
+from onnx_aot.capture.size_tensors import ConstantWritten, constants_of, follow_sizes
 from onnx_aot.capture.specialization import (
     describe_torch,
     findings,
@@ -47,7 +48,7 @@ from onnx_aot.capture.specialization import (
 )
 from onnx_aot.capture.stand_ins import stand_ins
 from onnx_aot.capture.tracing import tracing
-from onnx_aot.capture.zero_sizes import is_derived_from_zero, may_be_wrong
+from onnx_aot.capture.zero_sizes import contradicts_example, is_derived_from_zero, may_be_wrong
 from onnx_aot.containers import unwrapped
 from onnx_aot.errors import CaptureError, DynamicShapeError, InvalidOptionError
 from onnx_aot.torch_compat import missing_fake_kernels, pytree, quiet_failures, without_log_file
@@ -55,6 +56,8 @@ from onnx_aot.torch_compat import missing_fake_kernels, pytree, quiet_failures, 
 __all__ = ["DEFAULT", "STRATEGIES", "Captured", "capture", "capture_conditions", "check_strategies"]
 
 logger = logging.getLogger(__name__)
+
+_nothing = contextlib.nullcontext
 
 STRATEGIES: dict[str, str] = {
     "non-strict": "torch.export.export(strict=False)",  # traces through Python, refuses least
@@ -100,6 +103,8 @@ class _Model:
     inputs: Inputs
     collected: tuple[str, ...]
     strategies: tuple[str, ...]
+    constants: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    small_sizes: bool = True
 
 
 def check_strategies(given: Sequence[str]) -> tuple[str, ...]:
@@ -154,7 +159,8 @@ def capture(
     """
     if is_scripted(module):  # its graph is interpreted, which is one way
         strategies = ("non-strict",)
-    model = _Model(module, inputs, collected, strategies)
+    constants = {} if is_scripted(module) else constants_of(module)
+    model = _Model(module, inputs, collected, strategies, constants)
     captured = _captured(model, requested)
     if isinstance(captured, Captured):
         found = findings(captured.program, requested, captured.decisions)
@@ -190,6 +196,17 @@ def capture(
 
 
 def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failure]:
+    """What the first strategy that succeeds gives, or why each failed.
+
+    Dimensions that the example has as 0 or 1 stay dynamic, unless sizes come out wrong for it.
+    """
+    found = _right_when_empty(model, requested)
+    if isinstance(found, Captured) and contradicts_example(found.program):
+        return _attempt(dataclasses.replace(model, small_sizes=False), requested, from_zero=False)
+    return found
+
+
+def _right_when_empty(model: _Model, requested: DynamicShapes) -> Captured | list[_Failure]:
     """What the first strategy that succeeds gives, or why each failed.
 
     Where that may be wrong for empty tensors, there is a second capture which is not. It is taken
@@ -249,6 +266,9 @@ def _attempt(
                 program, warning, drawn = _run(name, model, requested, decisions, from_zero)
             except (CaptureError, InvalidOptionError):  # ours say what there is to say
                 raise
+            except ConstantWritten:
+                model = dataclasses.replace(model, constants={})
+                return _attempt(model, requested, from_zero, whole)
             except Exception as error:
                 logger.info("%s failed: %s", name, _first_line(error))
                 failures.append(_Failure(STRATEGIES[name], error, tuple(decisions)))
@@ -279,7 +299,7 @@ def _run(
         from onnx_aot.capture.last_resorts import describe_draft, traced
     if name == "trace":
         script, warning = traced(model.module, inputs)
-        model = dataclasses.replace(model, module=script, collected=())
+        model = dataclasses.replace(model, module=script, collected=(), constants={})
     with _prepared(model, requested, strict, from_zero), draws_observed() as drawn:
         if name == "draft":
             with without_log_file():
@@ -298,41 +318,51 @@ def _prepared(
     model: _Model, requested: DynamicShapes, strict: bool, from_zero: bool = False
 ) -> Iterator[None]:
     with (
-        capture_conditions(not strict, from_zero, dynamic=requested.spec is not None),
+        capture_conditions(
+            not strict,
+            from_zero,
+            dynamic=requested.spec is not None,
+            small_sizes=model.small_sizes,
+        ),
         quiet_failures(),
         torch_compat.keep_frames_of(model.module.forward),
         scripted_children_replaced(model.module),
         preserved_state(model.module),
         weights_in_place(model.module, (model.inputs.args, model.inputs.kwargs)),
         observed(model.module, strict),
-        contextlib.nullcontext() if strict else lengths_of_tensors(model.module),
+        _nothing() if strict else builtins_keep_sizes(model.module),
     ):
         fix_switches(model.module)
         name_collected(model.module, model.collected)
         take_floats_from_tensors(model.module, model.inputs, requested.floats)
         if not strict:  # which analyses the bytecode of the user's forward
             promise_sizes(model.module, model.inputs, requested)
+            follow_sizes(model.module, model.constants)
         yield
 
 
 @contextlib.contextmanager
 def capture_conditions(
-    lazy: bool = True, from_zero: bool = False, dynamic: bool = False
+    lazy: bool = True,
+    from_zero: bool = False,
+    dynamic: bool = False,
+    small_sizes: bool = True,
 ) -> Iterator[None]:
     """Everything that holds while torch.export traces a model.
 
     ``lazy`` is for all but strict capture, which reads what only generated code has. ``from_zero``
     makes the capture right for empty tensors too, and takes a tenth longer. ``dynamic`` is for
-    models with symbolic sizes, whose capture it makes faster.
+    models with symbolic sizes, whose capture it makes faster. ``small_sizes`` keeps dimensions
+    dynamic whose example size is 0 or 1.
     """
     with (
         tracing(),
         torch_compat.marked_as_onnx_export(),
-        torch_compat.cheap_recompilation() if lazy else contextlib.nullcontext(),
-        torch_compat.keep_small_sizes_dynamic(from_zero),
+        torch_compat.cheap_recompilation() if lazy else _nothing(),
+        torch_compat.keep_small_sizes_dynamic(from_zero) if small_sizes else _nothing(),
         torch_compat.pass_over_unsolved(),
         stand_ins(),
-        torch_compat.faster_shapes(SHAPE_RULES) if dynamic else contextlib.nullcontext(),
+        torch_compat.faster_shapes(SHAPE_RULES) if dynamic else _nothing(),
         warnings.catch_warnings(),
     ):
         # Recurrent layers reassign their list of weights in forward; nothing is lost by it.
@@ -443,7 +473,7 @@ def _draft(model: _Model, requested: DynamicShapes, first: _Failure) -> NeedsDat
                 program = torch.export.draft_export(
                     model.module, inputs.args, inputs.kwargs, dynamic_shapes=requested.spec
                 )
-        except Exception as error:
+        except (Exception, ConstantWritten) as error:
             logger.info("torch.export.draft_export failed: %s", _first_line(error))
         else:
             missing = missing_fake_kernels(program)
@@ -475,5 +505,5 @@ def _short(error: Exception, most: int) -> str:
     return f"{type(error).__name__}: {shown}".rstrip()
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]

@@ -12,7 +12,7 @@ import torch
 
 from onnx_aot.fx_passes.block_masks import drop_block_masks
 from onnx_aot.fx_passes.body_writes import functionalize_bodies
-from onnx_aot.fx_passes.drop_assertions import drop_assertions
+from onnx_aot.fx_passes.drop_assertions import drop_assertions, drop_offset_assertions
 from onnx_aot.fx_passes.functionalize import functionalize
 from onnx_aot.fx_passes.inline_scripted import inline_scripted
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
@@ -31,6 +31,7 @@ FX_PASSES: tuple[Pass, ...] = (
     record_values,  # before the passes that ask what a node's value is
     inline_scripted,  # what it puts into the graph is as if captured
     inline_wrappers,  # early: the others have to see every node in one graph
+    drop_offset_assertions,
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
     functionalize_bodies,  # before functionalize, which needs to know what the bodies write
     functionalize,

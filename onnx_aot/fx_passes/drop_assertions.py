@@ -9,7 +9,7 @@ import torch
 from onnx_aot.fx_passes.bodies import every_body
 from onnx_aot.torch_compat import OpOverload
 
-__all__ = ["drop_assertions"]
+__all__ = ["drop_assertions", "drop_offset_assertions"]
 
 aten = torch.ops.aten
 
@@ -35,6 +35,33 @@ SIZES = frozenset(
         aten.sym_stride.int,
     }
 )
+
+
+def drop_offset_assertions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Erases checks of where in memory a slice begins: values of ONNX have no such place.
+
+    Before::
+
+        u0 = sym_storage_offset(slice_1)
+        ge = u0 >= 0
+        _assert_scalar(ge, "u0 >= 0")
+
+    After: nothing of it.
+    """
+    for node in list(program.graph_module.graph.nodes):
+        if node.target is aten.sym_storage_offset.default:
+            _drop_assertions_of(node)
+    return program
+
+
+def _drop_assertions_of(node: torch.fx.Node) -> None:
+    """Erases a node, what is worked out from it and the checks of that, unless more reads it."""
+    for user in list(node.users):
+        is_there = user in node.users  # it may have gone with another one
+        if is_there and (user.target in ASSERTIONS or _is_pure_python(user)):
+            _drop_assertions_of(user)
+    if not node.users:
+        node.graph.erase_node(node)
 
 
 def drop_assertions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

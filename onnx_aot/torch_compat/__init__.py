@@ -55,6 +55,7 @@ from onnx_aot.torch_compat.sizes import (
     expression_key,
     fresh_size,
     is_symbol,
+    known_number,
     new_symbol,
     observe_decisions,
     python_expression,
@@ -75,6 +76,7 @@ from onnx_aot.torch_compat.tracing import (
     without_recording,
 )
 from onnx_aot.torch_compat.zero_sizes import (
+    holds_for_example,
     holds_when_empty,
     keep_small_sizes_dynamic,
     observe_zero_ignored,
@@ -105,10 +107,12 @@ __all__ = [
     "faster_shapes",
     "fresh_size",
     "functionalized_by_torch",
+    "holds_for_example",
     "holds_when_empty",
     "is_symbol",
     "keep_frames_of",
     "keep_small_sizes_dynamic",
+    "known_number",
     "map_slices",
     "marked_as_onnx_export",
     "meta_tensors_on",

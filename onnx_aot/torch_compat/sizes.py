@@ -20,6 +20,7 @@ __all__ = [
     "expression_key",
     "fresh_size",
     "is_symbol",
+    "known_number",
     "new_symbol",
     "observe_decisions",
     "python_expression",
@@ -82,6 +83,14 @@ def fresh_size(size: Any) -> Any:
         values = vars(fresh.node.shape_env).setdefault(_EXAMPLES, {})
         values[symbolic_expression(fresh)] = example
     return fresh
+
+
+def known_number(size: Any) -> int | None:
+    """The number that a size is whatever the inputs are; None where it depends on these."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    expression = symbolic_expression(size)
+    return int(expression) if getattr(expression, "is_Integer", False) else None
 
 
 def is_symbol(size: torch.SymInt) -> bool:

@@ -17,7 +17,12 @@ import torch
 from onnx_aot.torch_compat.names import private
 from onnx_aot.torch_compat.sizes import symbolic_expression
 
-__all__ = ["holds_when_empty", "keep_small_sizes_dynamic", "observe_zero_ignored"]
+__all__ = [
+    "holds_for_example",
+    "holds_when_empty",
+    "keep_small_sizes_dynamic",
+    "observe_zero_ignored",
+]
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 
@@ -222,23 +227,44 @@ def holds_when_empty(whole: Any, part: Any, start: Any, end: Any, step: int) -> 
     sizes = (whole, part, start, end)
     if not _may_be_zero(*sizes):
         return True
-    env = next(size.node.shape_env for size in sizes if isinstance(size, torch.SymInt))
-    given = vars(env).get("backed_var_to_val", {})
-    expressions: list[Any] = [
-        symbolic_expression(size) if isinstance(size, torch.SymInt) else size for size in sizes
-    ]
-    symbols = {symbol for e in expressions for symbol in getattr(e, "free_symbols", ())}
-    if not symbols <= set(given):
+    given = _example(sizes)
+    return all(
+        _holds(sizes, step, {**given, symbol: symbol * 0}) for symbol in _symbols(sizes) & {*given}
+    )
+
+
+def holds_for_example(whole: Any, part: Any, start: Any, end: Any, step: int) -> bool:
+    """Whether the recorded size of a slice is that which the example has; as above.
+
+    Where torch does not know whether ``n - 2`` is negative it makes a new symbol for the size, and
+    takes it for ``n`` when the slice meets something of that size, as if 1 were no size for it.
+    """
+    sizes = (whole, part, start, end)
+    return _holds(sizes, step, _example(sizes))
+
+
+def _symbols(sizes: tuple[Any, ...]) -> set[Any]:
+    symbolic = (symbolic_expression(size) for size in sizes if isinstance(size, torch.SymInt))
+    return {symbol for e in symbolic for symbol in getattr(e, "free_symbols", ())}
+
+
+def _example(sizes: tuple[Any, ...]) -> dict[Any, Any]:
+    """What the example has for symbols, but for those of which that is not known."""
+    env = next((size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)), None)
+    return {} if env is None else dict(vars(env).get("backed_var_to_val", {}))
+
+
+def _holds(sizes: tuple[Any, ...], step: int, values: dict[Any, Any]) -> bool:
+    """Whether the size of a slice is right for some sizes; True where they are not known."""
+    if not _symbols(sizes) <= set(values):
         return True
-    for zero in symbols:
-        values = {symbol: symbol * 0 if symbol == zero else given[symbol] for symbol in symbols}
+    numbers = []
+    for size in sizes:
+        symbolic = isinstance(size, torch.SymInt)
+        expression: Any = symbolic_expression(size) if symbolic else size
         try:
-            at_zero: list[Any] = [
-                int(e.xreplace(values)) if hasattr(e, "xreplace") else e for e in expressions
-            ]
+            numbers.append(int(expression.xreplace(values)) if symbolic else size)
         except ZeroDivisionError:  # such a size is refused
-            continue
-        length, recorded, first, last = at_zero
-        if length < 0 or recorded != len(range(length)[slice(first, last, step)]):
-            return False
-    return True
+            return True
+    length, recorded, first, last = numbers
+    return bool(length >= 0 and recorded == len(range(length)[slice(first, last, step)]))

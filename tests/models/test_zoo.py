@@ -37,6 +37,8 @@ SLICE = (
     "unet",
     "vae",
     "audio_codec",
+    "encodec",
+    "mimi",
     "vocoder",
     "graph_network",
     "policy",

@@ -1,0 +1,225 @@
+"""Sizes that a model works out with tensors of no dimension, which the capture then knows.
+
+Audio codecs pad by ``torch.ceil((length - self.kernel_size) / self.stride)``, where the size of the
+kernel and the stride are buffers that are not saved with the weights. A number taken from a tensor
+is data to a capture; here it is what it was worked out from, sizes and such buffers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["ConstantWritten", "constants_of", "follow_sizes"]
+
+Size = int | torch.SymInt
+
+
+class ConstantWritten(BaseException):
+    """A capture is of no use: what it took for a constant is none. No code handles this one."""
+
+
+def constants_of(module: torch.nn.Module) -> dict[str, int]:
+    """Buffers that hold one integer and are not saved: by name, what they hold."""
+    whole = {
+        name: buffer
+        for name, buffer in module.named_buffers()
+        if buffer.dim() == 0 and buffer.dtype == torch.int64 and not buffer.is_meta
+    }
+    saved = module.state_dict(keep_vars=True).keys() if whole else ()
+    return {name: int(buffer) for name, buffer in whole.items() if name not in saved}
+
+
+def follow_sizes(module: torch.nn.Module, constants: Mapping[str, int]) -> None:
+    """Lets a capture know numbers that ``forward`` works out with tensors from sizes.
+
+    Args:
+        module: It gets a ``forward`` of its own, which the caller takes from it again.
+        constants: Buffers that are numbers; nothing is done without any.
+
+    ``forward`` raises:
+        ConstantWritten: It has written to one of them.
+    """
+    if not constants:
+        return
+    forward = module.forward
+
+    @functools.wraps(forward)
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        held = dict(module.named_buffers())
+        before = {name: (held[name], held[name]._version) for name in constants}
+        with _Followed([(held[name], number) for name, number in constants.items()]):
+            result = forward(*args, **kwargs)
+        held = dict(module.named_buffers())
+        for name, (buffer, version) in before.items():
+            if held.get(name) is not buffer or buffer._version != version:
+                raise ConstantWritten(name)
+        return result
+
+    followed.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    module.forward = followed
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ratio:
+    """An exact number. PyTorch rounds quotients to float32, and is off from about 2**24 on."""
+
+    numerator: Size
+    denominator: int = 1
+
+    def __add__(self, other: _Ratio) -> _Ratio:
+        left, right = self.numerator * other.denominator, other.numerator * self.denominator
+        return _Ratio(left + right, self.denominator * other.denominator)
+
+    def __sub__(self, other: _Ratio) -> _Ratio:
+        return self + _Ratio(-other.numerator, other.denominator)
+
+    def __mul__(self, other: _Ratio) -> _Ratio:
+        return _Ratio(self.numerator * other.numerator, self.denominator * other.denominator)
+
+    def __truediv__(self, other: _Ratio) -> _Ratio | None:
+        """None where the divisor is not known to be positive."""
+        if not isinstance(other.numerator, int) or other.numerator <= 0:
+            return None
+        return _Ratio(self.numerator * other.denominator, self.denominator * other.numerator)
+
+    def floor(self) -> _Ratio:
+        return _Ratio(self.numerator // self.denominator)
+
+    def ceil(self) -> _Ratio:
+        return _Ratio(-(-self.numerator // self.denominator))
+
+
+def _floor_divided(left: _Ratio, right: _Ratio) -> _Ratio | None:
+    quotient = left / right
+    return None if quotient is None else quotient.floor()
+
+
+def _chosen(choose: Callable[[Size, Size], Any]) -> Callable[[_Ratio, _Ratio], _Ratio | None]:
+    """The larger or smaller one; None where one is a fraction."""
+
+    def of_two(left: _Ratio, right: _Ratio) -> _Ratio | None:
+        if left.denominator != 1 or right.denominator != 1:
+            return None
+        return _Ratio(choose(left.numerator, right.numerator))
+
+    return of_two
+
+
+Rule = Callable[..., Any]
+
+
+def _swapped(rule: Rule) -> Rule:
+    return lambda left, right: rule(right, left)
+
+
+def _compared(compare: Rule) -> Rule:
+    return lambda left, right: compare((left - right).numerator, 0)
+
+
+# What functions and methods of these names make of one or two numbers.
+ARITHMETIC: dict[str, Rule] = {
+    **dict.fromkeys(("add", "__add__", "__radd__"), operator.add),
+    **dict.fromkeys(("sub", "__sub__"), operator.sub),
+    **dict.fromkeys(("rsub", "__rsub__"), _swapped(operator.sub)),
+    **dict.fromkeys(("mul", "__mul__", "__rmul__"), operator.mul),
+    **dict.fromkeys(("div", "true_divide", "__truediv__"), operator.truediv),
+    **dict.fromkeys(("floor_divide", "__floordiv__"), _floor_divided),
+    **dict.fromkeys(("neg", "__neg__"), lambda number: _Ratio(0) - number),
+    "ceil": _Ratio.ceil,
+    "floor": _Ratio.floor,
+    "maximum": _chosen(torch.sym_max),
+    "minimum": _chosen(torch.sym_min),
+}
+COMPARISONS: dict[str, Rule] = {
+    name: _compared(getattr(operator, short))
+    for short in ("lt", "le", "gt", "ge", "eq", "ne")
+    for name in (short, f"__{short}__")
+}
+CONVERSIONS = frozenset({"as_tensor", "int", "long", "tensor", "to"})
+DTYPES = frozenset({torch.int64, torch.float32, torch.float64})
+
+
+class _Followed(TorchFunctionMode):
+    """Keeps what tensors of no dimension are, and gives it where a number is taken from one.
+
+    The tensors are worked out all the same; what nothing reads is no part of the graph.
+    """
+
+    def __init__(self, known: list[tuple[torch.Tensor, int]]) -> None:
+        super().__init__()
+        # By identity, which holds as long as the tensor is there.
+        self._known: dict[int, tuple[torch.Tensor, Any]] = {
+            id(tensor): (tensor, _Ratio(number)) for tensor, number in known
+        }
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        name, kwargs = getattr(func, "__name__", ""), dict(kwargs or {})
+        if name == "item" and isinstance(number := self._number(args[0]), _Ratio):
+            if number.denominator == 1 and not args[0].is_floating_point():
+                return number.numerator
+        elif name == "__bool__" and (answer := self._held(args[0])) is not None:
+            if not isinstance(answer, _Ratio):
+                return bool(answer)
+        elif name == "pad":
+            args = tuple(self._plain(arg) for arg in args)
+        elif name == "__getitem__":
+            args = (args[0], self._sliced(args[1]))
+        result = func(*args, **kwargs)
+        if isinstance(result, torch.Tensor) and result.dim() == 0:
+            found = self._result(name, args, kwargs, result.dtype)
+            self._known.pop(id(result), None)  # in-place functions return their first operand
+            if found is not None:
+                self._known[id(result)] = (result, found)
+        return result
+
+    def _result(
+        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], dtype: torch.dtype
+    ) -> Any:
+        """What the result is, as a number or an answer; None where that is not known."""
+        if name in CONVERSIONS:
+            number = self._number(args[0])
+            fraction = number is not None and number.denominator != 1
+            whole = not dtype.is_floating_point
+            return number if dtype in DTYPES and not (fraction and whole) else None
+        rule = ARITHMETIC.get(name) if dtype in DTYPES else COMPARISONS.get(name)
+        numbers = [self._number(arg) for arg in args]
+        if rule is None or kwargs or any(number is None for number in numbers):
+            return None
+        return rule(*numbers)
+
+    def _held(self, value: Any) -> Any:
+        return self._known.get(id(value), (None, None))[1]
+
+    def _number(self, value: Any) -> _Ratio | None:
+        if isinstance(value, torch.SymInt) or type(value) is int:
+            return _Ratio(value)
+        held = self._held(value)
+        return held if isinstance(held, _Ratio) else None
+
+    def _plain(self, value: Any) -> Any:
+        """Lists and tuples of numbers, with these in the place of tensors."""
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._size(one) for one in value)
+        return value
+
+    def _sliced(self, index: Any) -> Any:
+        if isinstance(index, tuple):
+            return tuple(map(self._sliced, index))
+        if isinstance(index, slice):
+            return slice(*(self._size(one) for one in (index.start, index.stop, index.step)))
+        return index
+
+    def _size(self, value: Any) -> Any:
+        held = self._held(value)
+        whole = isinstance(held, _Ratio) and held.denominator == 1
+        return held.numerator if whole and not value.is_floating_point() else value

@@ -1,0 +1,110 @@
+"""Sizes that torch takes for others: a capture has to be right for its own example at least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onnx_aot
+from tests.closeness import assert_close
+
+T = {1: "t"}
+
+
+def last_taken_off(x: Tensor) -> Tensor:
+    n = x.shape[1]
+    return torch.relu(x - x[:, n - 1 : n]) * 2
+
+
+def counted(x: Tensor) -> Tensor:
+    n = x.shape[1]
+    z = x[:, n - 2 : n - 1]
+    return (x + z) / z.shape[1]
+
+
+def added_up(x: Tensor) -> Tensor:
+    n = x.shape[1]
+    for i in range(n - 2, n):
+        x = x * 2 + x[:, i : i + 1]
+    return x
+
+
+class Called(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("checks", [False, True])
+@pytest.mark.parametrize("function", [last_taken_off, counted, added_up])
+def test_a_slice_of_one_beside_the_whole(
+    function: Callable[[Tensor], Tensor], checks: bool
+) -> None:
+    x, model = torch.randn(2, 5), Called(function)
+    program = onnx_aot.export(model, (x,), dynamic_shapes=(T,), runtime_checks=checks)
+    for length in (5, 9, 2):
+        x = torch.randn(2, length)
+        assert_close(program(x)[0], model(x))
+    slices = [node for node in program.model.graph if node.op_type == "Slice"]
+    assert slices
+    assert all(node.outputs[0].shape is not None for node in slices)
+    assert {str(node.outputs[0].shape) for node in slices} == {"[2,1]"}
+
+
+def tail(x: Tensor) -> Tensor:
+    n = x.shape[1]
+    return torch.relu(x[:, n - 2 : n - 1])
+
+
+@pytest.mark.parametrize("checks", [False, True])
+def test_a_slice_alone_is_right_for_every_size(checks: bool) -> None:
+    """Where it begins in memory is of no concern to the checks."""
+    model = Called(tail)
+    program = onnx_aot.export(
+        model, (torch.randn(2, 5),), dynamic_shapes=(T,), runtime_checks=checks
+    )
+    for length in (5, 2, 1):
+        x = torch.randn(2, length)
+        assert_close(program(x)[0], model(x))
+
+
+# --- range ---------------------------------------------------------------------------------------
+
+
+class Chunks(nn.Module):
+    """One chunk, as codecs have it where no length of chunks is set."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, y = x.shape[1], x * 0
+        for start in range(0, n, n):
+            y = y + x[:, start : start + n]
+        for i in range(n + 1, n - 2, -1):
+            y = y + i
+        for i in range(n - (n - 2)):
+            y = y * (i + 1)
+        assert isinstance(range(2), range)
+        assert not isinstance([0, 1], range)
+        return y
+
+
+def test_a_known_number_of_symbolic_steps() -> None:
+    program = onnx_aot.export(Chunks(), (torch.randn(2, 5),), dynamic_shapes=(T,))
+    for length in (5, 9):
+        x = torch.randn(2, length)
+        assert_close(program(x)[0], Chunks()(x))
+
+
+class EachColumn(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return sum(x[:, i] for i in range(x.shape[1]))  # type: ignore[return-value]
+
+
+def test_a_number_of_steps_that_follows_the_size_fixes_it() -> None:
+    with pytest.raises(onnx_aot.errors.DynamicShapeError, match="Python loop is unrolled"):
+        onnx_aot.export(EachColumn(), (torch.randn(2, 5),), dynamic_shapes=(T,))

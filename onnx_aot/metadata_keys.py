@@ -6,6 +6,7 @@ __all__ = [
     "APART",
     "ARGUMENTS",
     "CAPTURED_NODE",
+    "CHECK",
     "CLASS_HIERARCHY",
     "COMPLEX",
     "CONSTRAINTS",
@@ -24,6 +25,9 @@ __all__ = [
     "SIGNATURE",
     "STATE",
 ]
+
+CHECK = "check: "
+"""What the names of nodes begin with that ``runtime_checks=True`` makes; the condition follows."""
 
 PLACEHOLDER_DOMAIN = "onnx_aot.placeholder"
 """The domain of the node in a local function that stands for an operator without a translation."""

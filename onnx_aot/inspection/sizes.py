@@ -13,6 +13,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind
 from onnx_aot.containers import constants_held
 from onnx_aot.inspection.declared_sizes import DeclaredInputs
 from onnx_aot.inspection.samples import Sample, SizedInputs
+from onnx_aot.metadata_keys import CHECK
 from onnx_aot.torch_compat import (
     condition_holds,
     pytree,
@@ -100,6 +101,7 @@ class _Captured(SizedInputs):
             number among the inputs is; None for constants.
         example: The symbols' values in the inputs.
         names: Of the symbols, in the ONNX model; one name is one size.
+        checked: Whether the ONNX model refuses sizes for which the conditions do not hold.
     """
 
     captured: torch.export.ExportedProgram
@@ -108,6 +110,7 @@ class _Captured(SizedInputs):
     shapes: tuple[Any, ...]
     example: Assignment
     names: dict[Any, str]
+    checked: bool
 
     @classmethod
     def of(cls, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Captured | None:
@@ -127,7 +130,9 @@ class _Captured(SizedInputs):
             if value is not None:
                 names = _names(value, shape) | names
         names = {symbol: names.get(symbol, str(symbol)) for symbol in example}
-        return cls(captured, tuple(args), _in_order(captured, kwargs), shapes, example, names)
+        checked = any(str(node.name).startswith(CHECK) for node in program.model.graph)
+        given = (tuple(args), _in_order(captured, kwargs))
+        return cls(captured, *given, shapes, example, names, checked)
 
     def sizes(self) -> dict[str, int]:
         """The example's, by name."""
@@ -147,20 +152,34 @@ class _Captured(SizedInputs):
         return {symbol: sizes[self.names[symbol]] for symbol in self.example}
 
     def accepts(self, sizes: dict[str, int]) -> bool:
-        """Whether the ranges and the conditions of the capture hold."""
+        """Whether the ranges hold, and the conditions of the capture, but for those on size 1.
+
+        Models have shortcuts for one element, which have to give the same answer.
+        """
+        if not self._in_range(sizes):
+            return False
+        if self._conditions_hold(sizes):
+            return True
+        if self.checked or 1 not in sizes.values():
+            return False
+        larger = ({name: n if n != 1 else other for name, n in sizes.items()} for other in (2, 3))
+        return all(self._in_range(others) and self._conditions_hold(others) for others in larger)
+
+    def _in_range(self, sizes: dict[str, int]) -> bool:
         assignment = self._assignment(sizes)
         for expression, limits in self.captured.range_constraints.items():
             if expression.free_symbols <= assignment.keys():
                 value = _value(expression, assignment)
                 if not (limits.lower <= value <= limits.upper):
                     return False
-        shapes = self.shapes_at(sizes)
-        if any(size < 0 for shape in shapes if isinstance(shape, tuple) for size in shape):
-            return False
+        shapes = (shape for shape in self.shapes_at(sizes) if isinstance(shape, tuple))
+        return all(size >= 0 for shape in shapes for size in shape)
+
+    def _conditions_hold(self, sizes: dict[str, int]) -> bool:
         conditions = size_conditions(self.captured)
         if not conditions:
             return True
-        names = {"L": self._stand_ins(shapes)}
+        names = {"L": self._stand_ins(self.shapes_at(sizes))}
         return all(condition_holds(condition, names) is not False for condition in conditions)
 
     def shapes_at(self, sizes: dict[str, int]) -> list[Any]:

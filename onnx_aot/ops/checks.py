@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from onnx_aot.metadata_keys import CHECK
+
 if TYPE_CHECKING:
     from onnx_aot.ops.builder import Builder
 
-__all__ = ["CHECK", "Checks"]
-
-CHECK = "check: "
-"""What the names of checking nodes begin with; the condition follows."""
+__all__ = ["Checks"]
 
 
 class Checks:

@@ -64,6 +64,25 @@ def test_a_translation_that_is_wrong_at_another_size() -> None:
     assert lines[-1] == "Nothing was saved."
 
 
+class Squeezed(nn.Module):
+    """Has a shortcut for one row, or what looks like one."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[0] == 1:
+            return x[0][None] * self.factor
+        return x * 2
+
+
+def test_a_shortcut_for_one_that_is_none() -> None:
+    onnx_aot.export(Squeezed(2), (X,), dynamic_shapes=({0: "rows"},), verify=True)
+    with pytest.raises(VerificationError, match="rows=1: 1 of 1 outputs differ"):
+        onnx_aot.export(Squeezed(3), (X,), dynamic_shapes=({0: "rows"},), verify=True)
+
+
 def test_a_model_that_does_something_else_while_it_is_captured() -> None:
     def model(x: Tensor) -> Tensor:
         return x + 1 if torch.compiler.is_exporting() else x - 1

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from onnx_aot.torch_compat import FakeTensor
+
 __all__ = ["ConstantWritten", "constants_of", "follow_sizes"]
 
 Size = int | torch.SymInt
@@ -31,10 +33,14 @@ def constants_of(module: torch.nn.Module) -> dict[str, int]:
     whole = {
         name: buffer
         for name, buffer in module.named_buffers()
-        if buffer.dim() == 0 and buffer.dtype == torch.int64 and not buffer.is_meta
+        if buffer.dim() == 0 and buffer.dtype == torch.int64 and _has_value(buffer)
     }
     saved = module.state_dict(keep_vars=True).keys() if whole else ()
     return {name: int(buffer) for name, buffer in whole.items() if name not in saved}
+
+
+def _has_value(tensor: torch.Tensor) -> bool:
+    return not tensor.is_meta and not isinstance(tensor, FakeTensor)
 
 
 def follow_sizes(module: torch.nn.Module, constants: Mapping[str, int]) -> None:
@@ -54,17 +60,22 @@ def follow_sizes(module: torch.nn.Module, constants: Mapping[str, int]) -> None:
     @functools.wraps(forward)
     def followed(*args: Any, **kwargs: Any) -> Any:
         held = dict(module.named_buffers())
-        before = {name: (held[name], held[name]._version) for name in constants}
+        before = {name: (held[name], _writes(held[name])) for name in constants}
         with _Followed([(held[name], number) for name, number in constants.items()]):
             result = forward(*args, **kwargs)
         held = dict(module.named_buffers())
-        for name, (buffer, version) in before.items():
-            if held.get(name) is not buffer or buffer._version != version:
+        for name, (buffer, writes) in before.items():
+            if held.get(name) is not buffer or _writes(buffer) != writes:
                 raise ConstantWritten(name)
         return result
 
     followed.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
     module.forward = followed
+
+
+def _writes(tensor: torch.Tensor) -> int:
+    """How often its memory was written to, as far as torch counts."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +154,7 @@ COMPARISONS: dict[str, Rule] = {
     for short in ("lt", "le", "gt", "ge", "eq", "ne")
     for name in (short, f"__{short}__")
 }
-CONVERSIONS = frozenset({"as_tensor", "int", "long", "tensor", "to"})
+CONVERSIONS = frozenset({"as_tensor", "long", "tensor", "to"})
 DTYPES = frozenset({torch.int64, torch.float32, torch.float64})
 
 
@@ -155,10 +166,10 @@ class _Followed(TorchFunctionMode):
 
     def __init__(self, known: list[tuple[torch.Tensor, int]]) -> None:
         super().__init__()
-        # By identity, which holds as long as the tensor is there.
-        self._known: dict[int, tuple[torch.Tensor, Any]] = {
-            id(tensor): (tensor, _Ratio(number)) for tensor, number in known
-        }
+        # By identity, which holds as long as the tensor is there: what it is, after so many writes.
+        self._known: dict[int, tuple[torch.Tensor, Any, int]] = {}
+        for tensor, number in known:
+            self._keep(tensor, _Ratio(number))
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -177,10 +188,12 @@ class _Followed(TorchFunctionMode):
         result = func(*args, **kwargs)
         if isinstance(result, torch.Tensor) and result.dim() == 0:
             found = self._result(name, args, kwargs, result.dtype)
-            self._known.pop(id(result), None)  # in-place functions return their first operand
             if found is not None:
-                self._known[id(result)] = (result, found)
+                self._keep(result, found)
         return result
+
+    def _keep(self, tensor: torch.Tensor, found: Any) -> None:
+        self._known[id(tensor)] = (tensor, found, _writes(tensor))
 
     def _result(
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], dtype: torch.dtype
@@ -198,7 +211,8 @@ class _Followed(TorchFunctionMode):
         return rule(*numbers)
 
     def _held(self, value: Any) -> Any:
-        return self._known.get(id(value), (None, None))[1]
+        tensor, found, writes = self._known.get(id(value), (None, None, 0))
+        return None if tensor is None or _writes(tensor) != writes else found
 
     def _number(self, value: Any) -> _Ratio | None:
         if isinstance(value, torch.SymInt) or type(value) is int:

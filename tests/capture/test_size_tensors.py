@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 import onnx_aot
+from onnx_aot.capture.size_tensors import constants_of
 from onnx_aot.errors import CaptureError, InferenceError, OnnxExporterWarning
+from onnx_aot.torch_compat import FakeTensorMode
 from tests.closeness import assert_close
 
 T = {2: "t"}
@@ -122,6 +124,45 @@ def test_what_the_model_writes_to_is_no_constant(
     for length in (4, 6):
         x = torch.randn(1, 2, length)
         assert_close(program(x)[0], model(x))
+
+
+def seen_elsewhere(n: Numbers, x: Tensor) -> Tensor:
+    count = n.width * 1
+    count[None].add_(x.shape[2])
+    return pad(x, (0, count))
+
+
+def test_a_write_through_a_view_is_seen() -> None:
+    model, x = Numbers(seen_elsewhere, width=3), torch.randn(1, 2, 4)
+    program = onnx_aot.export(model, (x,), dynamic_shapes=(T,))
+    for length in (4, 6):
+        x = torch.randn(1, 2, length)
+        assert_close(program(x)[0], model(x))
+
+
+def test_models_without_weights() -> None:
+    with onnx_aot.enable_fake_mode():
+        model = Numbers(reflected, kernel=7, stride=4, total=3)
+        example = torch.randn(1, 2, 17)
+    program = onnx_aot.export(model, (example,), dynamic_shapes=(T,))
+    x = torch.randn(1, 2, 18)
+    assert_close(program(x)[0], Numbers(reflected, kernel=7, stride=4, total=3)(x))
+
+
+def test_buffers_without_values_are_no_constants() -> None:
+    model = Numbers(constant, kernel=7, stride=4, total=3)
+    assert constants_of(model) == {"kernel": 7, "stride": 4, "total": 3}
+    model.stride = FakeTensorMode().from_tensor(model.stride)
+    model.total = model.total.to("meta")
+    assert constants_of(model) == {"kernel": 7}
+
+
+def test_tensors_that_count_no_writes() -> None:
+    x = torch.randn(1, 2, 17)
+    with torch.inference_mode():
+        model = Numbers(constant, kernel=7, stride=4, total=3)
+        program = onnx_aot.export(model, (x,), dynamic_shapes=(T,))
+    assert_close(program(x)[0], model(x))
 
 
 def test_what_is_saved_with_the_weights_is_no_constant() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from onnx_aot.torch_compat import FakeTensor
+from onnx_aot.torch_compat import FakeTensor, writes_to
 
 __all__ = ["ConstantWritten", "constants_of", "follow_sizes"]
 
@@ -60,12 +60,12 @@ def follow_sizes(module: torch.nn.Module, constants: Mapping[str, int]) -> None:
     @functools.wraps(forward)
     def followed(*args: Any, **kwargs: Any) -> Any:
         held = dict(module.named_buffers())
-        before = {name: (held[name], _writes(held[name])) for name in constants}
+        before = {name: (held[name], writes_to(held[name])) for name in constants}
         with _Followed([(held[name], number) for name, number in constants.items()]):
             result = forward(*args, **kwargs)
         held = dict(module.named_buffers())
         for name, (buffer, writes) in before.items():
-            if held.get(name) is not buffer or _writes(buffer) != writes:
+            if held.get(name) is not buffer or writes_to(buffer) != writes:
                 raise ConstantWritten(name)
         return result
 
@@ -73,33 +73,37 @@ def follow_sizes(module: torch.nn.Module, constants: Mapping[str, int]) -> None:
     module.forward = followed
 
 
-def _writes(tensor: torch.Tensor) -> int:
-    """How often its memory was written to, as far as torch counts."""
-    return 0 if tensor.is_inference() else tensor._version
-
-
 @dataclasses.dataclass(frozen=True)
 class _Ratio:
-    """An exact number. PyTorch rounds quotients to float32, and is off from about 2**24 on."""
+    """An exact number, of what PyTorch rounds to float32.
+
+    A quotient of sizes, and one with a whole number added, round to the same integers up to about
+    2**24. Products and sums of quotients need not, and are not known: None.
+    """
 
     numerator: Size
     denominator: int = 1
 
-    def __add__(self, other: _Ratio) -> _Ratio:
+    def __add__(self, other: _Ratio) -> _Ratio | None:
+        if self.denominator != 1 and other.denominator != 1:
+            return None
         left, right = self.numerator * other.denominator, other.numerator * self.denominator
         return _Ratio(left + right, self.denominator * other.denominator)
 
-    def __sub__(self, other: _Ratio) -> _Ratio:
+    def __sub__(self, other: _Ratio) -> _Ratio | None:
         return self + _Ratio(-other.numerator, other.denominator)
 
-    def __mul__(self, other: _Ratio) -> _Ratio:
-        return _Ratio(self.numerator * other.numerator, self.denominator * other.denominator)
+    def __mul__(self, other: _Ratio) -> _Ratio | None:
+        if self.denominator != 1 or other.denominator != 1:
+            return None
+        return _Ratio(self.numerator * other.numerator)
 
     def __truediv__(self, other: _Ratio) -> _Ratio | None:
-        """None where the divisor is not known to be positive."""
-        if not isinstance(other.numerator, int) or other.numerator <= 0:
+        """By a whole number that is known to be positive."""
+        by = other.numerator
+        if other.denominator != 1 or not isinstance(by, int) or by <= 0:
             return None
-        return _Ratio(self.numerator * other.denominator, self.denominator * other.numerator)
+        return _Ratio(self.numerator, self.denominator * by)
 
     def floor(self) -> _Ratio:
         return _Ratio(self.numerator // self.denominator)
@@ -132,7 +136,10 @@ def _swapped(rule: Rule) -> Rule:
 
 
 def _compared(compare: Rule) -> Rule:
-    return lambda left, right: compare((left - right).numerator, 0)
+    def of_two(left: _Ratio, right: _Ratio) -> Any:
+        return compare(left.numerator * right.denominator, right.numerator * left.denominator)
+
+    return of_two
 
 
 # What functions and methods of these names make of one or two numbers.
@@ -182,7 +189,8 @@ class _Followed(TorchFunctionMode):
             if not isinstance(answer, _Ratio):
                 return bool(answer)
         elif name == "pad":
-            args = tuple(self._plain(arg) for arg in args)
+            args = tuple(map(self._plain, args))
+            kwargs = {key: self._plain(value) for key, value in kwargs.items()}
         elif name == "__getitem__":
             args = (args[0], self._sliced(args[1]))
         result = func(*args, **kwargs)
@@ -193,7 +201,7 @@ class _Followed(TorchFunctionMode):
         return result
 
     def _keep(self, tensor: torch.Tensor, found: Any) -> None:
-        self._known[id(tensor)] = (tensor, found, _writes(tensor))
+        self._known[id(tensor)] = (tensor, found, writes_to(tensor))
 
     def _result(
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], dtype: torch.dtype
@@ -212,7 +220,7 @@ class _Followed(TorchFunctionMode):
 
     def _held(self, value: Any) -> Any:
         tensor, found, writes = self._known.get(id(value), (None, None, 0))
-        return None if tensor is None or _writes(tensor) != writes else found
+        return None if tensor is None or writes_to(tensor) != writes else found
 
     def _number(self, value: Any) -> _Ratio | None:
         if isinstance(value, torch.SymInt) or type(value) is int:
@@ -221,10 +229,8 @@ class _Followed(TorchFunctionMode):
         return held if isinstance(held, _Ratio) else None
 
     def _plain(self, value: Any) -> Any:
-        """Lists and tuples of numbers, with these in the place of tensors."""
-        if isinstance(value, (list, tuple)):
-            return type(value)(self._size(one) for one in value)
-        return value
+        """Lists and tuples as lists, with numbers in the place of tensors."""
+        return list(map(self._size, value)) if isinstance(value, (list, tuple)) else value
 
     def _sliced(self, index: Any) -> Any:
         if isinstance(index, tuple):

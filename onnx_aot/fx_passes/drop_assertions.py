@@ -48,9 +48,10 @@ def drop_offset_assertions(program: torch.export.ExportedProgram) -> torch.expor
 
     After: nothing of it.
     """
-    for node in list(program.graph_module.graph.nodes):
-        if node.target is aten.sym_storage_offset.default:
-            _drop_assertions_of(node)
+    for module in (*every_body(program.graph_module), program.graph_module):
+        for node in list(module.graph.nodes):
+            if node.target is aten.sym_storage_offset.default:
+                _drop_assertions_of(node)
     return program
 
 

@@ -74,6 +74,7 @@ from onnx_aot.torch_compat.tracing import (
     trace_fake,
     without_fake_mode,
     without_recording,
+    writes_to,
 )
 from onnx_aot.torch_compat.zero_sizes import (
     holds_for_example,
@@ -144,4 +145,5 @@ __all__ = [
     "without_gradients",
     "without_log_file",
     "without_recording",
+    "writes_to",
 ]

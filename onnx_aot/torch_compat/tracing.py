@@ -25,6 +25,7 @@ __all__ = [
     "trace_fake",
     "without_fake_mode",
     "without_recording",
+    "writes_to",
 ]
 
 
@@ -57,6 +58,15 @@ def trace_fake(
 
     with keep_small_sizes_dynamic(), mode or contextlib.nullcontext():
         return make_fx(function, _allow_non_fake_inputs=True)(*arguments)
+
+
+def writes_to(tensor: torch.Tensor) -> int:
+    """How often the memory of a tensor was written to.
+
+    Without ``Tensor._version`` no write is seen, and a model that keeps count in a buffer of one
+    integer would be captured with what it holds now.
+    """
+    return 0 if tensor.is_inference() else int(getattr(tensor, "_version", 0))
 
 
 def without_recording() -> contextlib.AbstractContextManager[Any]:

@@ -222,13 +222,15 @@ def export(
         stack_trace_root=None if stack_trace_root is None else os.fspath(stack_trace_root),
         seed=seed,
     )
+    from onnx_aot import torch_compat
     from onnx_aot.capture.fake_weights import parameters_kept
 
     record = new_record(model, args, kwargs, asked)
     folder = "." if artifacts_dir is None else artifacts_dir
     program: ONNXProgram | None = None
-    try:
-        _check_arguments(options, retired, external_data, dynamo, f)
+
+    def run() -> None:
+        nonlocal program
         with progress(verbose), profiled(profile, record), collection_paused(), parameters_kept():
             program, reference = _build(model, args, kwargs, options, record)
             if dump_exported_program:
@@ -244,6 +246,10 @@ def export(
                         keep_initializers_as_inputs=keep_initializers_as_inputs,
                         external_data=external_data,
                     )
+
+    try:
+        _check_arguments(options, retired, external_data, dynamo, f)
+        torch_compat.exclusively(run)
     except BaseException as error:
         record.error = error
         record.traceback = traceback.format_exc()
@@ -251,6 +257,7 @@ def export(
     finally:
         if report or (record.error is not None and artifacts_dir is not None):
             write_report(record, program, folder)
+    assert program is not None
     return program
 
 
@@ -381,8 +388,8 @@ def _translate(
     options: Options,
     record: ExportRecord,
 ) -> Translated:
-    from onnx_aot.capture.autograd_functions import kept_functions
     from onnx_aot.capture.delivered import dimension_names
+    from onnx_aot.capture.patches.autograd_functions import kept_functions
     from onnx_aot.delivery import note_unsupported
     from onnx_aot.ops.custom import custom_translations, with_custom
     from onnx_aot.ops.registrations import registered
@@ -536,7 +543,7 @@ def _run_fx_passes(
             "which takes longer and breaks composite operators apart",
         )
     try:
-        with capture_conditions():
+        with capture_conditions(torch_compat.Settings()):
             program = torch_compat.functionalized_by_torch(original)
     except Exception as error:
         raise FunctionalizationError(

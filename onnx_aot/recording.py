@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from onnx_aot.errors import add_line, warn
+from onnx_aot.torch_compat import restored
 
 if TYPE_CHECKING:
     from onnx_aot.inspection.record import ExportRecord
@@ -106,11 +107,9 @@ def collection_paused() -> Iterator[None]:
     if not gc.isenabled():
         yield
         return
-    gc.disable()
-    try:
+    with restored(gc.enable):
+        gc.disable()
         yield
-    finally:
-        gc.enable()
 
 
 @contextlib.contextmanager

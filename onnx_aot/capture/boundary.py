@@ -1,8 +1,7 @@
-"""What passes in and out of ``forward`` while it is traced."""
+"""Values that pass in and out of ``forward`` while it is traced."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,50 +11,42 @@ from onnx_aot.containers import constants_held, registered, unwrapped
 from onnx_aot.errors import warn
 from onnx_aot.torch_compat import pytree
 
-__all__ = ["observed"]
+__all__ = ["Boundary"]
 
 
-@contextlib.contextmanager
-def observed(module: torch.nn.Module, strict: bool) -> Iterator[None]:
-    """Lets a module take and return what ``torch.export`` takes no note of.
+class Boundary:
+    """Hooks of a module that is traced.
 
     Constants in the inputs are unwrapped before ``forward``. The classes of what it returns are
     registered, which nobody could do before: they are met only while the model runs. Strict capture
-    cannot do that; it follows the non-strict one, which has met them where it came that far.
-
-    Args:
-        module: What is traced; it gets hooks for the duration.
-        strict: Whether the hooks are read by Dynamo too, which takes no side effects.
-
-    Raises:
-        InvalidOptionError: From the call of the module: it returns an object of a class that is
-            not understood.
+    takes no such side effects; it follows the non-strict one, which has met the classes where it
+    came that far.
     """
-    before: list[torch.Tensor] = []
 
-    def on_entry(_: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def __init__(self, strict: bool = False) -> None:
+        self._strict = strict
+        self._before: list[torch.Tensor] = []
+
+    def on_entry(self, _: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """A hook before ``forward``."""
         args, kwargs = unwrapped((args, kwargs))
-        if not strict:
-            before[:] = _tensors((args, kwargs))
+        if not self._strict:
+            self._before = _tensors((args, kwargs))
         return args, kwargs
 
-    def on_return(_: Any, args: Any, kwargs: Any, returned: Any) -> Any:
-        registered(returned, "the result", "outputs")
-        _warn_about_replaced(before, (args, kwargs), returned)
-        return constants_held(returned)
+    def on_return(self, _: Any, args: Any, kwargs: Any, returned: Any) -> Any:
+        """A hook after ``forward``.
 
-    handles = [module.register_forward_pre_hook(on_entry, with_kwargs=True, prepend=True)]
-    if not strict:
-        handles.append(module.register_forward_hook(on_return, with_kwargs=True))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+        Raises:
+            InvalidOptionError: The module returns an object of a class that is not understood.
+        """
+        registered(returned, "the result", "outputs")
+        _warn_about_replaced(self._before, (args, kwargs), returned)
+        return constants_held(returned)
 
 
 def _warn_about_replaced(before: list[torch.Tensor], inputs: Any, returned: Any) -> None:
-    """An entry of an argument that gets another tensor is no write that a graph could hold."""
+    """Rebinding an entry of an input container is not a mutation that the graph can represent."""
     kept = {id(tensor) for tensor in (*before, *_tensors(returned))}
     path = next((path for path, leaf in _named_tensors(inputs) if id(leaf) not in kept), None)
     if path is not None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from onnx_aot.capture.decisions import Decision, Location, is_question, with_line
 from onnx_aot.capture.explanations import page
 
-__all__ = ["NeedsData", "depends_on_data", "describe_data_dependent", "describe_larger"]
+__all__ = ["NeedsData", "describe_data_dependent", "describe_larger"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,21 +31,6 @@ class NeedsData:
     cause: str
     locations: tuple[Location, ...]
     cure: str
-
-
-def depends_on_data(error: BaseException | None) -> bool:
-    """Whether a capture failed because it needs the value of data, or a fake kernel.
-
-    Draft export can say more about these.
-    """
-    while error is not None:
-        name = type(error).__name__
-        if name in ("GuardOnDataDependentSymNode", "UnsupportedOperatorException"):
-            return True
-        if "fake impl" in str(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def describe_data_dependent(

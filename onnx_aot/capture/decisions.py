@@ -9,8 +9,8 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
-from types import FrameType
+from collections.abc import Iterable, Mapping
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -21,14 +21,15 @@ from onnx_aot.torch_compat import pytree, symbolic_expression
 
 __all__ = [
     "Decision",
+    "DecisionLog",
     "Location",
     "as_places",
-    "decisions_observed",
     "location_of_error",
     "with_line",
 ]
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_COMPAT = os.path.join(PACKAGE, "torch_compat") + os.sep
 _PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
@@ -99,21 +100,30 @@ class Decision:
         return re.sub(r"(\.\d+?)0+\b", r"\1", shown)  # 0.50000 is 0.5
 
 
-@contextlib.contextmanager
-def decisions_observed(for_larger_sizes: bool = False) -> Iterator[list[Decision]]:
-    """Collects what a capture decides about sizes, for the duration.
+class DecisionLog(list[Decision]):
+    """What a capture decides about sizes, in its order; ``seen`` adds to it.
 
     Args:
-        for_larger_sizes: Where sizes that data selects are asked about, the capture goes on with
-            what holds for all from 2 on.
+        boundary: The code of the function that captures: frames outside of it are the user's call
+            of this package.
     """
-    found: list[Decision] = []
-    boundary = sys._getframe(2)  # whoever entered the context manager
 
-    def seen(kind: str, env: Any, expression: Any) -> None:
-        if kind == "larger" and found and found[-1].kind == "undecided":
-            found.pop()  # which it was until now
-        frame, location = _user_frame(sys._getframe(2), boundary)
+    def __init__(self, boundary: CodeType) -> None:
+        super().__init__()
+        self._boundary = boundary
+
+    def seen(self, kind: str, env: Any, expression: Any) -> None:
+        """Notes one decision, with the user's line; for ``Settings.decided``.
+
+        Args:
+            kind: One of ``Decision.kind``.
+            env: Torch's ShapeEnv.
+            expression: What holds, or the number that is needed.
+        """
+        if kind == "larger" and self and self[-1].kind == "undecided":
+            self.pop()  # which it was until now
+        asking = sys._getframe(1)
+        frame, location = _user_frame(asking, self._boundary)
         symbols = torch_compat.decision_symbols(env, expression)
         names: dict[str, str] = {}
         made_at: dict[str, Location] = {}
@@ -123,11 +133,8 @@ def decisions_observed(for_larger_sizes: bool = False) -> Iterator[list[Decision
                 made = None if sources else _innermost(torch_compat.creation_stack(env, symbol))
                 if made is not None:
                     made_at[symbol] = made
-        direct = _asks(sys._getframe(2), frame)
-        found.append(Decision(kind, expression, symbols, location, direct, names, made_at))
-
-    with torch_compat.observe_decisions(seen, for_larger_sizes):
-        yield found
+        direct = _asks(asking, frame)
+        self.append(Decision(kind, expression, symbols, location, direct, names, made_at))
 
 
 def location_of_error(error: BaseException) -> Location | None:
@@ -166,12 +173,12 @@ def with_line(location: Location | None, indent: str = "      ") -> list[str]:
 
 
 def _user_frame(
-    frame: FrameType | None, boundary: FrameType
+    frame: FrameType | None, boundary: CodeType
 ) -> tuple[FrameType | None, Location | None]:
     """The innermost frame of the user's between here and the capture, and where it is."""
     places: list[Location] = []
     innermost = None
-    while frame is not None and frame is not boundary:
+    while frame is not None and frame.f_code is not boundary:
         file = frame.f_code.co_filename
         if _is_users(file):
             owner = frame.f_locals.get("self") if innermost is None else None
@@ -183,22 +190,11 @@ def _user_frame(
     return innermost, _with_caller(places)
 
 
-# Between a line that asks and the decision lie only these.
-_SYMBOLS = (
-    "symbolic_shapes.py",
-    "recording.py",
-    "sym_node.py",
-    os.path.join("torch_compat", "sizes.py"),
-    os.path.join("torch_compat", "larger_sizes.py"),
-    "non_strict_utils.py",
-    "proxy_tensor.py",
-    os.path.join("torch", "__init__.py"),
-)
-
-
 def _asks(frame: FrameType | None, users: FrameType | None) -> bool:
+    """Whether nothing but the arithmetic of symbols lies between a line and the decision."""
     while frame is not None and frame is not users:
-        if not frame.f_code.co_filename.endswith(_SYMBOLS):
+        file = frame.f_code.co_filename
+        if not file.startswith(_COMPAT) and not torch_compat.is_arithmetic(file):
             return False
         frame = frame.f_back
     return frame is not None

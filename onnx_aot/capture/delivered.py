@@ -13,13 +13,13 @@ import torch.fx
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from onnx_aot.capture.requested import (
-    SIZE_TERM,
     DynamicShapes,
     RequestedDim,
     plain_names,
     same_expression,
 )
 from onnx_aot.torch_compat import (
+    SIZE_TERM,
     condition_holds,
     example_size,
     is_symbol,

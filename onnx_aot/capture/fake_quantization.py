@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["fix_switches", "observing"]
+__all__ = ["observing", "quantize_only", "quantizing_only", "switches"]
 
 SWITCHES = ("observer_enabled", "fake_quant_enabled")
 
@@ -40,19 +40,36 @@ def observing(module: torch.nn.Module) -> str | None:
     )
 
 
-def fix_switches(module: torch.nn.Module) -> None:
-    """Makes the switches of fake quantization numbers, as they stand; the caller restores them.
+def switches(module: torch.nn.Module) -> list[tuple[Any, str]]:
+    """Layers and names of their switches that a capture takes for numbers, as they stand.
 
     A module that observes and quantizes in one operator, whose translation has the switches, keeps
     them where it observes.
     """
-    quantization: Any = sys.modules.get(_MODULE)
-    for _, layer in _layers(module):
-        switches = [int(getattr(layer, name)[0]) for name in SWITCHES]
-        if isinstance(layer, quantization.FusedMovingAvgObsFakeQuantize):
-            if switches[0]:
-                continue
-            layer.forward = functools.partial(quantization.FakeQuantize.forward, layer)
-        for name, switch in zip(SWITCHES, switches, strict=True):
-            layer._buffers.pop(name)
-            layer.__dict__[name] = [switch]
+    return [
+        (layer, name)
+        for _, layer in _layers(module)
+        if not (_is_fused(layer) and int(layer.observer_enabled[0]))
+        for name in SWITCHES
+        if name in dict(layer.named_buffers(recurse=False))
+    ]
+
+
+def quantizing_only(module: torch.nn.Module) -> list[Any]:
+    """Layers that observe and quantize in one operator, and do not observe now."""
+    return [
+        layer
+        for _, layer in _layers(module)
+        if _is_fused(layer) and not int(layer.observer_enabled[0])
+    ]
+
+
+def quantize_only(forward: Any) -> Any:
+    """``forward`` of such a layer without the operator that observes."""
+    quantization: Any = sys.modules[_MODULE]
+    return functools.partial(quantization.FakeQuantize.forward, forward.__self__)
+
+
+def _is_fused(layer: Any) -> bool:
+    quantization: Any = sys.modules[_MODULE]
+    return isinstance(layer, quantization.FusedMovingAvgObsFakeQuantize)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,16 +11,16 @@ import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
-from onnx_aot import torch_compat
+from onnx_aot.torch_compat import restored
 
-__all__ = ["enable_fake_mode", "parameters_kept", "weights_in_place"]
+__all__ = ["enable_fake_mode", "parameters_kept"]
 
-_keeping: list[bool] = []  # not empty while parameters are kept
+_keeping: dict[object, int] = {}  # threads that keep parameters, by context
 
 
 @contextlib.contextmanager
 def enable_fake_mode() -> Iterator[None]:
-    """A context in which modules are built without memory for their parameters.
+    """A context in which this thread builds modules without memory for their parameters.
 
     Each parameter keeps its shape and type, on torch's device ``meta``, from the moment that a
     module gets it; what initializes it afterwards does nothing. Buffers, such as frequencies and
@@ -34,10 +35,13 @@ def enable_fake_mode() -> Iterator[None]:
         Nothing.
     """
     empty = WeakIdKeyDictionary()  # what became of a parameter that several modules get
+    here = threading.get_ident()
 
     def leave_out(module: torch.nn.Module, name: str, parameter: Any) -> Any:
         lazy = isinstance(parameter, torch.nn.UninitializedParameter)
-        if _keeping or parameter is None or lazy or parameter.is_meta:
+        if threading.get_ident() != here or here in _keeping.values():
+            return None
+        if parameter is None or lazy or parameter.is_meta:
             return None
         if parameter not in empty:
             empty[parameter] = torch.nn.Parameter(
@@ -59,20 +63,7 @@ def parameters_kept() -> Iterator[None]:
 
     A capture makes modules that hold the parameters of the model that it is given.
     """
-    _keeping.append(True)
-    try:
+    context = object()
+    with restored(lambda: _keeping.pop(context, None)):
+        _keeping[context] = threading.get_ident()
         yield
-    finally:
-        _keeping.pop()
-
-
-def weights_in_place(
-    module: torch.nn.Module, inputs: Any
-) -> contextlib.AbstractContextManager[None]:
-    """Weights without elements are traced on the device of the example inputs; CPU without any."""
-    held = (*module.parameters(), *module.buffers())
-    if not any(tensor.is_meta for tensor in held):
-        return contextlib.nullcontext()
-    leaves = [*torch_compat.pytree.tree_leaves(inputs), *held]
-    devices = (t.device for t in leaves if isinstance(t, torch.Tensor) and not t.is_meta)
-    return torch_compat.meta_tensors_on(next(devices, torch.device("cpu")))

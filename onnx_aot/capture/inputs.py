@@ -22,7 +22,7 @@ __all__ = [
     "as_module",
     "bind_arguments",
     "inputs_of_program",
-    "name_collected",
+    "named",
     "normalize_inputs",
 ]
 
@@ -249,16 +249,15 @@ def arguments_of_program(program: torch.export.ExportedProgram) -> Arguments:
     return Arguments(values, tuple(values), ())
 
 
-def name_collected(model: torch.nn.Module, collected: tuple[str, ...]) -> None:
-    """Gives what ``**kwargs`` takes parameters of its own, for as long as the model is traced.
+def named(forward: Callable[..., Any], collected: tuple[str, ...]) -> Callable[..., Any]:
+    """``forward`` with parameters of their own for what its ``**kwargs`` takes.
 
-    ``torch.export`` accepts no dynamic shapes for inputs that ``**kwargs`` takes. The instance
-    gets a ``forward`` that does the same under a signature that names them; the caller restores
-    the module.
+    ``torch.export`` accepts no dynamic shapes for inputs that ``**kwargs`` takes.
+
+    Args:
+        forward: It is called with the same arguments.
+        collected: Names of the inputs.
     """
-    if not collected:
-        return
-    forward = model.forward
     signature = inspect.signature(forward)
     kept = [
         parameter
@@ -268,8 +267,8 @@ def name_collected(model: torch.nn.Module, collected: tuple[str, ...]) -> None:
     added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in collected]
 
     @functools.wraps(forward)
-    def named(*args: Any, **kwargs: Any) -> Any:
+    def with_names(*args: Any, **kwargs: Any) -> Any:
         return forward(*args, **kwargs)
 
-    named.__signature__ = signature.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
-    model.forward = named
+    with_names.__signature__ = signature.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+    return with_names

@@ -9,11 +9,9 @@ from typing import Any
 import torch
 
 from onnx_aot.containers import has_parts
+from onnx_aot.torch_compat import REGISTRIES, restored
 
 __all__ = ["preserved_state"]
-
-# Where a module keeps what it registers. Parameters, buffers and submodules are not looked into.
-REGISTRIES = frozenset({"_parameters", "_buffers", "_modules"})
 
 
 @contextlib.contextmanager
@@ -29,11 +27,13 @@ def preserved_state(module: torch.nn.Module) -> Iterator[None]:
     scripted = torch.jit.ScriptModule  # has no attributes in Python
     owners = [owner for owner in module.modules() if not isinstance(owner, scripted)]
     saved = [(owner, _Snapshot(owner)) for owner in owners]
-    try:
-        yield
-    finally:
+
+    def restore() -> None:
         for owner, snapshot in saved:
             snapshot.restore(owner)
+
+    with restored(restore):
+        yield
 
 
 Container = list[Any] | dict[Any, Any] | set[Any]
@@ -47,7 +47,7 @@ class _Snapshot:
         self._containers: dict[int, tuple[Container, Container]] = {}
         self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         for name, value in self._attributes.items():
-            if name not in REGISTRIES:
+            if name not in REGISTRIES:  # parameters, buffers and submodules are not looked into
                 self._keep(value)
         for name in REGISTRIES & self._attributes.keys():
             registry = self._attributes[name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ import torch
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.torch_compat import pytree
 
-__all__ = ["floats_as_tensors", "take_floats_from_tensors"]
+__all__ = ["floats_as_tensors", "with_floats"]
 
 
 def floats_as_tensors(inputs: Inputs, floats: Sequence[int]) -> Inputs:
@@ -29,29 +29,26 @@ def floats_as_tensors(inputs: Inputs, floats: Sequence[int]) -> Inputs:
     return Inputs(*pytree.tree_unflatten(leaves, structure))
 
 
-def take_floats_from_tensors(
-    module: torch.nn.Module, inputs: Inputs, floats: Sequence[int]
-) -> None:
-    """Lets ``forward`` get floats where its caller gives tensors; the caller restores the module.
+def with_floats(
+    forward: Callable[..., Any], inputs: Inputs, floats: Sequence[int]
+) -> Callable[..., Any]:
+    """``forward`` that takes tensors where it gets floats.
 
     Args:
-        module: It gets a ``forward`` of its own.
+        forward: What gets the floats.
         inputs: Example inputs, which say where the floats are.
         floats: Which leaves they are.
     """
-    if not floats:
-        return
     paths = [path for path, _ in pytree.tree_flatten_with_path((inputs.args, inputs.kwargs))[0]]
     wanted = [paths[index] for index in floats]
-    forward = module.forward
 
     def from_tensor(path: Any, leaf: Any) -> Any:
         return leaf.item() if path in wanted else leaf
 
     @functools.wraps(forward)
-    def with_floats(*args: Any, **kwargs: Any) -> Any:
+    def taking_tensors(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = pytree.tree_map_with_path(from_tensor, (args, kwargs))
         return forward(*args, **kwargs)
 
-    with_floats.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
-    module.forward = with_floats
+    taking_tensors.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    return taking_tensors

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.requested import DynamicShapes, evaluate, plain_names
 from onnx_aot.torch_compat import pytree
 
-__all__ = ["promise_sizes"]
+__all__ = ["with_promised_sizes"]
 
 
-def promise_sizes(module: torch.nn.Module, inputs: Inputs, requested: DynamicShapes) -> None:
-    """Lets a capture know what names say of sizes, before ``forward`` asks about them.
+def with_promised_sizes(
+    forward: Callable[..., Any], requested: DynamicShapes
+) -> Callable[..., Any]:
+    """``forward`` that knows what names say of sizes before it asks about them.
 
-    ``attention_mask.shape[1] > past + seq`` has an answer then, and is no branch of the model. The
-    caller restores the module.
+    ``attention_mask.shape[1] > past + seq`` has an answer then, and is no branch of the model.
 
     Args:
-        module: It gets a ``forward`` of its own.
-        inputs: Example inputs; the names hold for their sizes.
+        forward: What is traced.
         requested: Which dimensions have which names.
     """
     plain = plain_names(requested.requested)
@@ -35,9 +35,8 @@ def promise_sizes(module: torch.nn.Module, inputs: Inputs, requested: DynamicSha
         if evaluate(dim.name, ones) is not None
     ]
     if not sums:
-        return
+        return forward
     named = {d.name: (d.leaf, d.axis) for d in requested.requested if d.name in plain}
-    forward = module.forward
 
     @functools.wraps(forward)
     def with_sizes(*args: Any, **kwargs: Any) -> Any:
@@ -52,4 +51,4 @@ def promise_sizes(module: torch.nn.Module, inputs: Inputs, requested: DynamicSha
         return forward(*args, **kwargs)
 
     with_sizes.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
-    module.forward = with_sizes
+    return with_sizes

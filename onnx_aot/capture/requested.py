@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,9 +12,9 @@ from torch.export import Dim
 
 from onnx_aot.capture.structure import mirrored
 from onnx_aot.errors import DynamicShapeError
+from onnx_aot.torch_compat import SIZE_TERM
 
 __all__ = [
-    "SIZE_TERM",
     "DynamicShapes",
     "RequestedDim",
     "evaluate",
@@ -24,11 +23,6 @@ __all__ = [
     "refuse_contradictions",
     "same_expression",
 ]
-
-# How torch writes one dimension of an input, or a number, in conditions and in messages.
-SIZE_TERM = re.compile(
-    r"L\['(\w+)'\]((?:\[[^\[\]]*\]|\.(?!size\(\))[A-Za-z_]\w*)*)(?:\.size\(\)\[(\d+)\])?"
-)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,11 +14,10 @@ from typing import Any
 import torch
 
 from onnx_aot.capture.view_rules import VIEW_RULES, same_size
-from onnx_aot.torch_compat import Results, ShapeRule, symbolic_expression
+from onnx_aot.torch_compat import Results, ShapeRule, aten, symbolic_expression
 
 __all__ = ["SHAPE_RULES"]
 
-aten = torch.ops.aten
 Tensor = torch.Tensor
 
 

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from onnx_aot.torch_compat import FakeTensor, writes_to
 
-__all__ = ["ConstantWritten", "constants_of", "follow_sizes"]
+__all__ = ["ConstantWritten", "constants_of", "with_followed_sizes"]
 
 Size = int | torch.SymInt
 
@@ -43,19 +43,16 @@ def _has_value(tensor: torch.Tensor) -> bool:
     return not tensor.is_meta and not isinstance(tensor, FakeTensor)
 
 
-def follow_sizes(module: torch.nn.Module, constants: Mapping[str, int]) -> None:
-    """Lets a capture know numbers that ``forward`` works out with tensors from sizes.
+def with_followed_sizes(
+    forward: Callable[..., Any], module: torch.nn.Module, constants: Mapping[str, int]
+) -> Callable[..., Any]:
+    """``forward`` of which a capture knows the numbers that it works out with tensors from sizes.
 
     Args:
-        module: It gets a ``forward`` of its own, which the caller takes from it again.
-        constants: Buffers that are numbers; nothing is done without any.
-
-    ``forward`` raises:
-        ConstantWritten: It has written to one of them.
+        forward: What is traced. It raises ``ConstantWritten`` where it has written to a constant.
+        module: Its module.
+        constants: Buffers that are numbers.
     """
-    if not constants:
-        return
-    forward = module.forward
 
     @functools.wraps(forward)
     def followed(*args: Any, **kwargs: Any) -> Any:
@@ -70,7 +67,7 @@ def follow_sizes(module: torch.nn.Module, constants: Mapping[str, int]) -> None:
         return result
 
     followed.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
-    module.forward = followed
+    return followed
 
 
 @dataclasses.dataclass(frozen=True)

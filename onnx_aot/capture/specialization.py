@@ -26,9 +26,19 @@ from onnx_aot.capture.delivered import (
     sizes_of,
     static_dimensions,
 )
-from onnx_aot.capture.requested import SIZE_TERM, DynamicShapes, RequestedDim, is_unlimited
+from onnx_aot.capture.requested import DynamicShapes, RequestedDim, is_unlimited
 from onnx_aot.errors import DynamicShapeError
-from onnx_aot.torch_compat import condition_holds, example_size, size_conditions
+from onnx_aot.torch_compat import (
+    SIZE_TERM,
+    condition_holds,
+    constraint_sentences,
+    example_size,
+    generated_guard,
+    is_relation,
+    size_conditions,
+    suggested_fixes,
+    without_infinity,
+)
 
 __all__ = [
     "Finding",
@@ -182,19 +192,15 @@ def _describe(found: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-_MESSAGE = re.compile(r"^  - (.+)$", re.MULTILINE)
-
-
 def describe_torch(
     error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> str:
     """Torch's own words on violated constraints, in the user's names, with the lines at hand."""
-    text, _, suggested = str(error).partition("Suggested fixes:\n")
     lines = [f"{NOT_FREE}:"]
-    for sentence in _MESSAGE.findall(text):
+    for sentence in constraint_sentences(error):
         terms = {match[0] for match in SIZE_TERM.finditer(sentence)}
         dims = [dim for dim in map(requested.at, sorted(terms)) if dim is not None]
-        shown = re.sub(r" and [^ ]+ <= IntInfinity\(\)", "", sentence)
+        shown = without_infinity(sentence)
         for term in terms:
             dim = requested.at(term)
             shown = shown.replace(term, term if dim is None else dim.size)
@@ -202,7 +208,7 @@ def describe_torch(
         places = [place for dim in dims for place in _lines_on(dim, requested, decisions)]
         for place in list(dict.fromkeys(places))[:3]:
             lines += with_line(place)
-    fixes = [line.strip() for line in suggested.splitlines() if "=" in line]
+    fixes = suggested_fixes(error)
     if fixes:
         lines.append("  cure: give dynamic_shapes what the model needs: " + "; ".join(fixes))
     lines.append(
@@ -211,18 +217,14 @@ def describe_torch(
     return "\n".join(lines)
 
 
-_GUARD = re.compile(r"satisfy the generated guard (.+)$")
-
-
 def is_delivered(error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]) -> bool:
     """Whether torch complains only of what is as good as asked.
 
     These are sizes that depend on each other and stay dynamic, with the bounds that the other one
     has, and sizes 0 and 1, which operators treat as special where ONNX's do not.
     """
-    sentences = [sentence.rstrip(".") for sentence in _MESSAGE.findall(str(error))]
-    related = ("must always be equal", "was inferred to be equal to")
-    relations = [s for s in sentences if any(words in s for words in related)]
+    sentences = [sentence.rstrip(".") for sentence in constraint_sentences(error)]
+    relations = list(filter(is_relation, sentences))
     return bool(sentences) and all(
         sentence in relations
         or _is_harmless(sentence, requested, decisions, bounds=bool(relations))
@@ -233,13 +235,13 @@ def is_delivered(error: Exception, requested: DynamicShapes, decisions: Sequence
 def _is_harmless(
     sentence: str, requested: DynamicShapes, decisions: Sequence[Decision], bounds: bool
 ) -> bool:
-    guard = _GUARD.search(sentence)
-    terms = {match[0] for match in SIZE_TERM.finditer(guard[1])} if guard else set()
+    guard = generated_guard(sentence)
+    terms = {match[0] for match in SIZE_TERM.finditer(guard)} if guard else set()
     if guard is None or len(terms) != 1:
         return False
     (term,) = terms
     dim = requested.at(term)
-    condition = guard[1].replace(term, "n").replace("IntInfinity()", "math.inf")
+    condition = guard.replace(term, "n")
     if bounds and re.fullmatch(r"(\d+ <= )?n( and n)?( <= (\d+|math\.inf))?", condition):
         return True
     return dim is not None and _promised(condition, dim, requested, decisions)

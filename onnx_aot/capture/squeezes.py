@@ -12,10 +12,10 @@ import torch.fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from onnx_aot.capture.decisions import Location
+from onnx_aot.torch_compat import aten
 
 __all__ = ["dynamic_squeezes"]
 
-aten = torch.ops.aten
 OVERLOADS = {
     overload
     for packet in (aten.squeeze, aten.squeeze_, aten.squeeze_copy)

@@ -5,40 +5,37 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import torch
 
-from onnx_aot import torch_compat
-from onnx_aot.capture.boundary import observed
+from onnx_aot.capture.boundary import Boundary
 from onnx_aot.capture.data_dependent import (
     NeedsData,
-    depends_on_data,
     describe_data_dependent,
     describe_larger,
 )
 from onnx_aot.capture.decisions import (
     Decision,
+    DecisionLog,
     as_places,
-    decisions_observed,
     location_of_error,
     with_line,
 )
 from onnx_aot.capture.explanations import Explanation, explain, page
-from onnx_aot.capture.fake_quantization import fix_switches, observing
-from onnx_aot.capture.fake_weights import weights_in_place
-from onnx_aot.capture.inputs import Inputs, name_collected
-from onnx_aot.capture.lengths import builtins_keep_sizes
+from onnx_aot.capture.fake_quantization import observing
+from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.module_state import preserved_state
-from onnx_aot.capture.numbers import floats_as_tensors, take_floats_from_tensors
-from onnx_aot.capture.promised import promise_sizes
+from onnx_aot.capture.numbers import floats_as_tensors
+from onnx_aot.capture.patches import PATCHES
+from onnx_aot.capture.patches.model import ModelRows
 from onnx_aot.capture.python_random import draws_observed
 from onnx_aot.capture.requested import DynamicShapes
-from onnx_aot.capture.scripted.children import is_scripted, scripted_children_replaced
-from onnx_aot.capture.shape_rules import SHAPE_RULES
-from onnx_aot.capture.size_tensors import ConstantWritten, constants_of, follow_sizes
+from onnx_aot.capture.scripted.children import is_scripted
+from onnx_aot.capture.size_tensors import ConstantWritten, constants_of
 from onnx_aot.capture.specialization import (
     describe_torch,
     findings,
@@ -46,18 +43,23 @@ from onnx_aot.capture.specialization import (
     refusal,
     relaxed,
 )
-from onnx_aot.capture.stand_ins import stand_ins
-from onnx_aot.capture.tracing import tracing
 from onnx_aot.capture.zero_sizes import contradicts_example, is_derived_from_zero, may_be_wrong
 from onnx_aot.containers import unwrapped
 from onnx_aot.errors import CaptureError, DynamicShapeError, InvalidOptionError
-from onnx_aot.torch_compat import missing_fake_kernels, pytree, quiet_failures, without_log_file
+from onnx_aot.torch_compat import (
+    EXPECTED_WARNINGS,
+    Settings,
+    applied,
+    missing_fake_kernels,
+    needs_data,
+    only_says,
+    pytree,
+    violates_constraints,
+)
 
 __all__ = ["DEFAULT", "STRATEGIES", "Captured", "capture", "capture_conditions", "check_strategies"]
 
 logger = logging.getLogger(__name__)
-
-_nothing = contextlib.nullcontext
 
 STRATEGIES: dict[str, str] = {
     "non-strict": "torch.export.export(strict=False)",  # traces through Python, refuses least
@@ -105,6 +107,7 @@ class _Model:
     strategies: tuple[str, ...]
     constants: Mapping[str, int] = dataclasses.field(default_factory=dict)
     small_sizes: bool = True
+    plain: bool = False
 
 
 def check_strategies(given: Sequence[str]) -> tuple[str, ...]:
@@ -171,7 +174,7 @@ def capture(
         given_up = tuple(map(str, found))
         again = _captured(model, relaxed(requested, found))
     else:
-        first = next((f for f in captured if _violates_constraints(f.error)), None)
+        first = next((f for f in captured if violates_constraints(f.error)), None)
         if first is None:
             raise _refusal(model, requested, captured) from captured[0].error
         free = _captured(model, relaxed(requested))
@@ -239,7 +242,11 @@ def _limits(captured: Captured, requested: DynamicShapes) -> bool:
 
 
 class _MayBeWrong(BaseException):
-    """A capture need not go on: empty tensors were seen to matter. No code handles this one."""
+    """Ends a capture whose result would be wrong for empty tensors.
+
+    A BaseException, so that no ``except Exception`` in the model or in torch swallows it. It is
+    raised in the thread that captures, and caught by ``_right_when_empty``.
+    """
 
 
 def _attempt(
@@ -260,19 +267,21 @@ def _attempt(
             if everywhere and ends:
                 raise _MayBeWrong
 
-        observed_zero = torch_compat.observe_zero_ignored(ignore)
-        with decisions_observed(name == "non-strict") as decisions, observed_zero:
-            try:
-                program, warning, drawn = _run(name, model, requested, decisions, from_zero)
-            except (CaptureError, InvalidOptionError):  # ours say what there is to say
-                raise
-            except ConstantWritten:
-                model = dataclasses.replace(model, constants={})
-                return _attempt(model, requested, from_zero, whole)
-            except Exception as error:
-                logger.info("%s failed: %s", name, _first_line(error))
-                failures.append(_Failure(STRATEGIES[name], error, tuple(decisions)))
-                continue
+        decisions = DecisionLog(sys._getframe().f_code)
+        settings = _settings(model, requested, name)
+        settings.from_zero, settings.zero_ignored = from_zero, ignore
+        settings.decided, settings.larger_sizes = decisions.seen, name == "non-strict"
+        try:
+            program, warning, drawn = _run(name, model, requested, decisions, settings)
+        except (CaptureError, InvalidOptionError):  # ours say what there is to say
+            raise
+        except ConstantWritten:
+            model = dataclasses.replace(model, constants={})
+            return _attempt(model, requested, from_zero, whole)
+        except Exception as error:
+            logger.info("%s failed: %s", name, _first_line(error))
+            failures.append(_Failure(STRATEGIES[name], error, tuple(decisions)))
+            continue
         return Captured(
             program,
             STRATEGIES[name],
@@ -290,90 +299,63 @@ def _run(
     model: _Model,
     requested: DynamicShapes,
     decisions: list[Decision],
-    from_zero: bool,
+    settings: Settings,
 ) -> tuple[torch.export.ExportedProgram, str | None, Sequence[str]]:
     """What one strategy gives, its warning, and which generators the model drew from."""
     inputs = floats_as_tensors(model.inputs, requested.floats)
-    spec, warning, strict = requested.spec, None, name == "strict"
+    spec, warning = requested.spec, None
     if name in ("draft", "trace"):
         from onnx_aot.capture.last_resorts import describe_draft, traced
     if name == "trace":
         script, warning = traced(model.module, inputs)
         model = dataclasses.replace(model, module=script, collected=(), constants={})
-    with _prepared(model, requested, strict, from_zero), draws_observed() as drawn:
+        settings.module, settings.model_rows = script, _rows(model, requested, strict=False)
+    with _changed(model, settings), draws_observed() as drawn:
         if name == "draft":
-            with without_log_file():
-                program = torch.export.draft_export(
-                    model.module, inputs.args, inputs.kwargs, dynamic_shapes=spec
-                )
+            program = torch.export.draft_export(
+                model.module, inputs.args, inputs.kwargs, dynamic_shapes=spec
+            )
             return program, describe_draft(program, decisions), drawn
         program = torch.export.export(
-            model.module, inputs.args, inputs.kwargs, dynamic_shapes=spec, strict=strict
+            model.module, inputs.args, inputs.kwargs, dynamic_shapes=spec, strict=settings.strict
         )
     return program, warning, drawn
 
 
+def _settings(model: _Model, requested: DynamicShapes, name: str) -> Settings:
+    """How a strategy captures a model."""
+    strict = name == "strict"
+    return Settings(
+        module=model.module,
+        inputs=(model.inputs.args, model.inputs.kwargs),
+        strict=strict,
+        lazy=not strict,  # strict capture reads what only generated code has
+        dynamic=requested.spec is not None,
+        small_sizes=model.small_sizes,
+        keeps_log=name != "draft",
+        plain=model.plain,
+        model_rows=_rows(model, requested, strict),
+    )
+
+
+def _rows(model: _Model, requested: DynamicShapes, strict: bool) -> ModelRows:
+    return ModelRows(model.inputs, requested, model.collected, model.constants, Boundary(strict))
+
+
 @contextlib.contextmanager
-def _prepared(
-    model: _Model, requested: DynamicShapes, strict: bool, from_zero: bool = False
-) -> Iterator[None]:
-    with (
-        capture_conditions(
-            not strict,
-            from_zero,
-            dynamic=requested.spec is not None,
-            small_sizes=model.small_sizes,
-        ),
-        quiet_failures(),
-        torch_compat.keep_frames_of(model.module.forward),
-        scripted_children_replaced(model.module),
-        preserved_state(model.module),
-        weights_in_place(model.module, (model.inputs.args, model.inputs.kwargs)),
-        observed(model.module, strict),
-        _nothing() if strict else builtins_keep_sizes(model.module),
-    ):
-        fix_switches(model.module)
-        name_collected(model.module, model.collected)
-        take_floats_from_tensors(model.module, model.inputs, requested.floats)
-        if not strict:  # which analyses the bytecode of the user's forward
-            promise_sizes(model.module, model.inputs, requested)
-            follow_sizes(model.module, model.constants)
+def _changed(model: _Model, settings: Settings) -> Iterator[None]:
+    """Torch, packages and the model as a capture needs them; all is put back afterwards."""
+    with preserved_state(model.module), capture_conditions(settings):
         yield
 
 
 @contextlib.contextmanager
-def capture_conditions(
-    lazy: bool = True,
-    from_zero: bool = False,
-    dynamic: bool = False,
-    small_sizes: bool = True,
-) -> Iterator[None]:
-    """Everything that holds while torch.export traces a model.
-
-    ``lazy`` is for all but strict capture, which reads what only generated code has. ``from_zero``
-    makes the capture right for empty tensors too, and takes a tenth longer. ``dynamic`` is for
-    models with symbolic sizes, whose capture it makes faster. ``small_sizes`` keeps dimensions
-    dynamic whose example size is 0 or 1.
-    """
-    with (
-        tracing(),
-        torch_compat.marked_as_onnx_export(),
-        torch_compat.cheap_recompilation() if lazy else _nothing(),
-        torch_compat.keep_small_sizes_dynamic(from_zero) if small_sizes else _nothing(),
-        torch_compat.pass_over_unsolved(),
-        stand_ins(),
-        torch_compat.faster_shapes(SHAPE_RULES) if dynamic else _nothing(),
-        warnings.catch_warnings(),
-    ):
-        # Recurrent layers reassign their list of weights in forward; nothing is lost by it.
-        warnings.filterwarnings("ignore", message="The tensor attributes? .*_flat_weights")
-        # Torch looks at what functions of higher-order operators are given; no gradient is meant.
-        warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not")
+def capture_conditions(settings: Settings) -> Iterator[None]:
+    """Everything that holds while torch traces a program."""
+    with applied(PATCHES, settings), warnings.catch_warnings():
+        for message in EXPECTED_WARNINGS:
+            warnings.filterwarnings("ignore", message=message)
         yield
-
-
-def _violates_constraints(error: Exception) -> bool:
-    return str(error).startswith("Constraints violated")
 
 
 def _refusal(model: _Model, requested: DynamicShapes, failures: list[_Failure]) -> CaptureError:
@@ -381,7 +363,7 @@ def _refusal(model: _Model, requested: DynamicShapes, failures: list[_Failure]) 
     first = failures[0]
     observes = observing(model.module)
     if observes is None:
-        described = _draft(model, requested, first) if depends_on_data(first.error) else None
+        described = _draft(model, requested, first) if needs_data(first.error) else None
         if described is not None:
             return CaptureError(
                 f"the model could not be captured; {described.message}",
@@ -467,40 +449,27 @@ def _explained(
 def _draft(model: _Model, requested: DynamicShapes, first: _Failure) -> NeedsData | None:
     """All places that need the value of data, found by draft export where it gets through."""
     inputs = floats_as_tensors(model.inputs, requested.floats)
-    with decisions_observed() as decisions:
-        try:
-            with _prepared(model, requested, strict=False), without_log_file():
-                program = torch.export.draft_export(
-                    model.module, inputs.args, inputs.kwargs, dynamic_shapes=requested.spec
-                )
-        except (Exception, ConstantWritten) as error:
-            logger.info("torch.export.draft_export failed: %s", _first_line(error))
-        else:
-            missing = missing_fake_kernels(program)
-            described = describe_data_dependent(decisions, missing, complete=True)
-            if described is not None:
-                return described
+    decisions = DecisionLog(sys._getframe().f_code)
+    settings = _settings(model, requested, "draft")
+    settings.decided = decisions.seen
+    try:
+        with _changed(model, settings):
+            program = torch.export.draft_export(
+                model.module, inputs.args, inputs.kwargs, dynamic_shapes=requested.spec
+            )
+    except (Exception, ConstantWritten) as error:
+        logger.info("torch.export.draft_export failed: %s", _first_line(error))
+    else:
+        missing = missing_fake_kernels(program)
+        described = describe_data_dependent(decisions, missing, complete=True)
+        if described is not None:
+            return described
     return describe_data_dependent(first.decisions, (), complete=False)
-
-
-# Of what torch writes into a message: advice that is given better here, and traces.
-_NOISE = (
-    "\n\nThe error above occurred when calling torch.export.export",
-    "\nFor more information, run with TORCH_LOGS",
-    "\nSet TORCHDYNAMO_VERBOSE=1",
-    "\n  Developer debug context:",
-    "\n\nThe following call raised this error",
-    "\n\nfrom user code:",
-    "\n\nWhile executing %",
-)
 
 
 def _short(error: Exception, most: int) -> str:
     """An error in a few lines."""
-    text = str(error)
-    for noise in _NOISE:
-        text = text.partition(noise)[0]
-    lines = [line for line in text.strip().splitlines() if line.strip()]
+    lines = [line for line in only_says(error).strip().splitlines() if line.strip()]
     shown = "\n    ".join(lines[:most]) + (" ..." if len(lines) > most else "")
     return f"{type(error).__name__}: {shown}".rstrip()
 

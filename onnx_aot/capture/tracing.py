@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
-__all__ = ["is_in_onnx_export", "tracing"]
+from onnx_aot.torch_compat import Attribute, Patch, Place, Settings, in_capturing_thread
 
-# A plain variable: Dynamo cannot trace a ContextVar, and models ask while it traces them.
-_tracing = False
+__all__ = ["TRACING", "is_in_onnx_export"]
+
+
+class _Tracing:
+    """A plain attribute: Dynamo cannot trace a ContextVar, and models ask while it traces them."""
+
+    now = False
 
 
 def is_in_onnx_export() -> bool:
     """Whether the calling code runs because ``onnx_aot.export`` is tracing the model.
 
-    ``torch.onnx.is_in_onnx_export()`` answers the same during that time.
+    ``torch.onnx.is_in_onnx_export()`` answers the same during that time, in every thread.
     """
-    return _tracing
+    return _Tracing.now and in_capturing_thread()
 
 
-@contextlib.contextmanager
-def tracing() -> Iterator[None]:
-    """Makes ``is_in_onnx_export`` true for the duration."""
-    global _tracing  # noqa: PLW0603
-    before = _tracing
-    _tracing = True
-    try:
-        yield
-    finally:
-        _tracing = before
+def _now(settings: Settings) -> Iterator[Place]:
+    yield Attribute(_Tracing, "now")
+
+
+TRACING = Patch(
+    "onnx_aot.is_in_onnx_export()",
+    lambda original, settings: True,
+    "Models that ask take their eager path.",
+    places=_now,
+    optional=False,
+)

@@ -7,7 +7,7 @@ import functools
 import torch
 import torch.fx
 
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, aten
 
 __all__ = ["training_operators"]
 
@@ -17,7 +17,6 @@ FLAGS = frozenset({"train", "training", "use_input_stats"})
 # Without these a normalization has no other statistics than the batch's, in both modes.
 STATISTICS = "running_mean"
 
-aten = torch.ops.aten
 
 # Operators whose flag does not depend on the module's mode alone.
 ALWAYS = frozenset({aten.instance_norm.default})

@@ -9,11 +9,9 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.torch_compat import HigherOrderOperator
+from onnx_aot.torch_compat import OPERANDS, HigherOrderOperator, higher_order
 
 __all__ = ["bodies", "body_of", "every_body", "operands", "placeholders", "returned"]
-
-higher_order = torch.ops.higher_order
 
 
 def body_of(node: Any) -> torch.fx.GraphModule | None:
@@ -60,15 +58,6 @@ def returned(body: torch.fx.GraphModule) -> list[Any]:
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
-# Where the arguments stand that bodies are called with, in the order of their parameters.
-_OPERANDS = {
-    higher_order.cond: (3,),
-    higher_order.map_impl: (1, 2),
-    higher_order.scan: (1, 2, 3),
-    higher_order.while_loop: (2, 3),
-}
-
-
 def operands(node: torch.fx.Node) -> list[Any] | None:
     """What stands for each parameter of a call's bodies; None where that is not known.
 
@@ -77,7 +66,7 @@ def operands(node: torch.fx.Node) -> list[Any] | None:
     if node.target == higher_order.invoke_subgraph:
         return list(node.args[2:])
     target: Any = node.target
-    positions = _OPERANDS.get(target)
+    positions = OPERANDS.get(target)
     if positions is None:
         return None
     arguments: Any = node.args

@@ -12,10 +12,10 @@ from onnx_aot.errors import FunctionalizationError
 from onnx_aot.fx_passes.bodies import bodies, every_body, operands, placeholders, returned
 from onnx_aot.fx_passes.functional_twins import WRITTEN
 from onnx_aot.fx_passes.functionalize import functionalized
+from onnx_aot.torch_compat import higher_order
 
 __all__ = ["functionalize_bodies"]
 
-higher_order = torch.ops.higher_order
 
 NEW_VALUES = "onnx_aot_new_values"
 """In a body's ``meta``: new values of the parameters that it writes to, by position."""

@@ -7,11 +7,10 @@ import operator
 import torch
 
 from onnx_aot.fx_passes.bodies import every_body
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, aten
 
 __all__ = ["drop_assertions", "drop_offset_assertions"]
 
-aten = torch.ops.aten
 
 ASSERTIONS = frozenset(
     {

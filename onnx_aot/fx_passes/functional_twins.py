@@ -11,7 +11,7 @@ import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
 from onnx_aot.fx_passes.bodies import operands
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, aten
 
 __all__ = [
     "CHANGES_SHAPE_ONLY",
@@ -23,7 +23,6 @@ __all__ = [
     "written_nodes",
 ]
 
-aten = torch.ops.aten
 
 WRITTEN = "written"
 """Keyword of a call of functions that write to their parameters: the parameters' positions."""

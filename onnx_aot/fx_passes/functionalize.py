@@ -37,11 +37,10 @@ from onnx_aot.fx_passes.functional_twins import (
 )
 from onnx_aot.fx_passes.inverse_views import OF_A_LIST, is_identity, write_back
 from onnx_aot.fx_passes.output_specs import renamed_outputs
-from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
+from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, aten
 
 __all__ = ["functionalize", "functionalize_graph", "functionalized"]
 
-aten = torch.ops.aten
 Node = torch.fx.Node
 
 # What of a node's metadata says where it comes from.

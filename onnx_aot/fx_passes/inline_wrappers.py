@@ -16,34 +16,16 @@ from torch.export.graph_signature import ExportGraphSignature
 from onnx_aot import torch_compat
 from onnx_aot.fx_passes.bodies import bodies, body_of, every_body
 from onnx_aot.fx_passes.output_specs import renamed_outputs
-from onnx_aot.torch_compat import HigherOrderOperator
+from onnx_aot.torch_compat import (
+    ARGUMENTS_IN_A_TUPLE,
+    AUTOCAST_ENABLED,
+    WRAPPERS,
+    HigherOrderOperator,
+    aten,
+    higher_order,
+)
 
 __all__ = ["inline_wrappers"]
-
-aten = torch.ops.aten
-higher_order = torch.ops.higher_order
-
-# Where a wrapper's body stands among its arguments.
-_POSITIONS = {
-    "autograd_function_apply": 0,
-    "dynamo_bypassing_wrapper": 1,
-    "hints_wrapper": 0,
-    "strict_mode": 0,
-    "tag_activation_checkpoint": 0,
-    "wrap": 0,
-    "wrap_activation_checkpoint": 0,
-    "wrap_with_autocast": 4,
-    "wrap_with_set_grad_enabled": 1,
-}
-BODY_POSITIONS = {
-    getattr(higher_order, name): position
-    for name, position in _POSITIONS.items()
-    if hasattr(higher_order, name)
-}
-AUTOCAST_ENABLED = 2
-
-# Their body's arguments are one argument; those of the others follow the body.
-IN_A_TUPLE = ("hints_wrapper", "strict_mode")
 
 
 def inline_wrappers(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -75,7 +57,7 @@ def inline_wrappers(program: torch.export.ExportedProgram) -> torch.export.Expor
 
 def _inline(module: Any, call: torch.fx.Node) -> None:
     target: Any = call.target
-    position = BODY_POSITIONS[target]
+    position = next(i for i, arg in enumerate(call.args) if _is_body(arg))
     reference: Any = call.args[position]
     body: Any = module.get_submodule(reference.target)
     inline_wrappers_in(body)
@@ -100,7 +82,7 @@ def _inline(module: Any, call: torch.fx.Node) -> None:
                         _cast_in(inner.graph)
             elif node.op == "output":
                 returned = torch.fx.map_arg(node.args[0], lambda n: values[n])
-    if _name(call) == "autograd_function_apply":
+    if target is higher_order.autograd_function_apply:
         returned = returned[0]  # and what is saved for the backward pass
     _replace_uses(call, returned)
     graph.erase_node(call)
@@ -112,16 +94,15 @@ def _inline(module: Any, call: torch.fx.Node) -> None:
 def _arguments(call: torch.fx.Node, position: int) -> Sequence[Any]:
     """What the body gets."""
     following: Any = call.args[position + 1 :]
-    name = _name(call)
-    if name == "autograd_function_apply":
+    if call.target is higher_order.autograd_function_apply:  # the body of the backward pass
         following = following[1:]
-    elif name in IN_A_TUPLE:
+    elif call.target in ARGUMENTS_IN_A_TUPLE:
         following = following[0]
     return following  # type: ignore[no-any-return]
 
 
-def _name(call: torch.fx.Node) -> str:
-    return str(getattr(call.target, "__name__", ""))
+def _is_body(argument: Any) -> bool:
+    return isinstance(argument, torch.fx.Node) and body_of(argument) is not None
 
 
 def inline_wrappers_in(module: Any) -> bool:
@@ -129,7 +110,7 @@ def inline_wrappers_in(module: Any) -> bool:
     wrappers = [
         node
         for node in module.graph.nodes
-        if node.op == "call_function" and node.target in BODY_POSITIONS
+        if node.op == "call_function" and node.target in WRAPPERS
     ]
     for node in wrappers:
         _inline(module, node)
@@ -213,7 +194,7 @@ def _end_autocast(graph: torch.fx.Graph) -> None:
     """Takes out the marks of regions that torch made no wrapper of, such as one around ``cond``."""
     regions: dict[torch.fx.Node, bool] = {}
     for node in list(graph.nodes):
-        name = _name(node) if node.op == "call_function" else ""
+        name = str(getattr(node.target, "__name__", "")) if node.op == "call_function" else ""
         if name == "_enter_autocast":
             regions[node] = bool(node.args[AUTOCAST_ENABLED])
         elif name == "_exit_autocast":

@@ -10,10 +10,10 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
+from onnx_aot.torch_compat import aten
 
 __all__ = ["OF_A_LIST", "is_identity", "write_back"]
 
-aten = torch.ops.aten
 Call = Callable[..., torch.fx.Node]
 
 # The elements in the same order: the written value takes the parent's shape.

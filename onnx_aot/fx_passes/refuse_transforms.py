@@ -8,10 +8,9 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
+from onnx_aot.torch_compat import is_transform
 
 __all__ = ["refuse_transforms"]
-
-_TRANSFORMS = "torch._functorch"
 
 
 def refuse_transforms(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -26,7 +25,7 @@ def refuse_transforms(program: torch.export.ExportedProgram) -> torch.export.Exp
         FunctionalizationError: A transform is in the graph.
     """
     for node in program.graph.nodes:
-        if node.op == "call_function" and _is_transform(node.target):
+        if node.op == "call_function" and is_transform(node.target):
             places = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
             where = f" at {places[-1][0]}:{places[-1][1]}" if places else ""
             raise FunctionalizationError(
@@ -35,7 +34,3 @@ def refuse_transforms(program: torch.export.ExportedProgram) -> torch.export.Exp
                 "(docs/troubleshooting.md#transforms)"
             )
     return program
-
-
-def _is_transform(target: object) -> bool:
-    return str(getattr(target, "__module__", "")).startswith(_TRANSFORMS)

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import os
 import platform
-import re
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
@@ -19,6 +18,7 @@ from onnx_aot.inspection.record import ExportRecord
 from onnx_aot.inspection.repro_script import script
 from onnx_aot.inspection.verification import Verification, as_json
 from onnx_aot.metadata_keys import DIMENSIONS, FUSED, OUTPUT_KIND
+from onnx_aot.torch_compat import without_locals
 
 __all__ = [
     "AdaptationReport",
@@ -249,7 +249,7 @@ def build_report(record: ExportRecord, program: Any = None) -> ExportReport:
         strategy=record.strategy,
         asked={name: _short(value) for name, value in record.asked.items()},
         notes=tuple(record.notes),
-        conditions=tuple(re.sub(r"L\['(\w+)'\]", r"\1", code) for code in record.conditions),
+        conditions=tuple(map(without_locals, record.conditions)),
         operators=_operators(record),
         optimizations=dict(record.optimizations.most_common()),
         adaptations=tuple(

@@ -9,11 +9,9 @@ from typing import NamedTuple
 import onnx_ir as ir
 
 from onnx_aot.metadata_keys import CLASS_HIERARCHY, NAME_SCOPES
+from onnx_aot.torch_compat import NO_MODULE
 
 __all__ = ["Scope", "inner_scopes", "relative_name", "scopes_of"]
-
-# What torch gives nodes that belong to no module instead of modules.
-_NO_MODULE = "_empty_nn_module_stack"
 
 
 class Scope(NamedTuple):
@@ -36,7 +34,7 @@ def scopes_of(node: ir.Node) -> list[Scope]:
     if len(classes) != len(paths):
         classes = [""] * len(paths)
     pairs = zip(paths, classes, strict=True)
-    return [Scope(p, c) for p, c in pairs if not p.startswith(_NO_MODULE)]
+    return [Scope(p, c) for p, c in pairs if not p.startswith(NO_MODULE)]
 
 
 def inner_scopes(scopes: Sequence[Scope], outer: Sequence[Scope]) -> Sequence[Scope]:

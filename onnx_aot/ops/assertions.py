@@ -14,11 +14,9 @@ import torch
 
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import Translation, make_translation
-from onnx_aot.torch_compat import symbolic_expression
+from onnx_aot.torch_compat import aten, symbolic_expression
 
 __all__ = ["assertions"]
-
-aten = torch.ops.aten
 
 
 def assertions() -> dict[Any, tuple[Translation, ...]]:

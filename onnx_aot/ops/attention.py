@@ -12,10 +12,10 @@ from onnx_aot.ops.movement import swapped
 from onnx_aot.ops.random import drop
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import as_value
+from onnx_aot.torch_compat import aten
 
 __all__ = ["repeated_heads"]
 
-aten = torch.ops.aten
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 

@@ -16,10 +16,10 @@ from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.creation import filled_like
 from onnx_aot.ops.elementwise import sign_bit
 from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 Scalar = Any
 """A Python number, or a 0-d value for a symbolic one."""

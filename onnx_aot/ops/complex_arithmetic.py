@@ -20,11 +20,10 @@ from onnx_aot.ops.complex_values import (
     split,
 )
 from onnx_aot.ops.elementwise import aten_atan2
+from onnx_aot.torch_compat import aten, prims
 
 __all__ = ["absolute", "add", "angle", "divide", "multiply", "result", "subtract"]
 
-aten = torch.ops.aten
-prims = torch.ops.prims
 Value = ir.Value
 Operand = Complex | ir.Value | complex
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import math
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.complex_arithmetic import absolute, angle, divide, multiply, result
 from onnx_aot.ops.complex_values import Complex, from_real, parts, real_function, register_complex
 from onnx_aot.ops.elementwise import aten_atan2, sign_bit
+from onnx_aot.torch_compat import aten
 
 __all__ = ["logarithm"]
 
-aten = torch.ops.aten
 Value = ir.Value
 Operand = Complex | ir.Value | complex
 

@@ -37,10 +37,10 @@ from onnx_aot.ops.matrices import (
 )
 from onnx_aot.ops.movement import sliced
 from onnx_aot.ops.registry import LIMITS
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 INT32, INT64 = ir.DataType.INT32, ir.DataType.INT64
 INT64_MAX = 2**63 - 1

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.complex_values import (
     Complex,
@@ -15,10 +13,9 @@ from onnx_aot.ops.complex_values import (
     real_recorded,
     register_complex,
 )
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
-
-aten = torch.ops.aten
 
 
 def _drawn(op: Builder, target: Any, real: tuple[Any, ...], imag: tuple[Any, ...]) -> Complex:

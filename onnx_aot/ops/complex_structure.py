@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import torch
-
 from onnx_aot.ops.complex_values import BILINEAR, PARTWISE, REAL_PART, TRUTH
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
-
-aten = torch.ops.aten
-prims = torch.ops.prims
 
 
 def _overloads(packets: Iterable[Any]) -> set[Any]:

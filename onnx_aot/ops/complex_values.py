@@ -19,6 +19,7 @@ import torch
 from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import TRANSLATIONS, Translation, find_translation, make_translation
+from onnx_aot.torch_compat import Missing
 
 __all__ = [
     "BILINEAR",
@@ -82,6 +83,8 @@ def register_complex(*targets: Any) -> Callable[[_F], _F]:
 
     def enter(function: _F) -> _F:
         for target in targets:
+            if isinstance(target, Missing):
+                continue
             if target in COMPLEX:
                 raise ValueError(f"{target} has a translation for complex numbers already")
             COMPLEX[target] = make_translation(target, function)

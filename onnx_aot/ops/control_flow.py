@@ -17,10 +17,10 @@ from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.creation import filled
 from onnx_aot.ops.cumulative import doublings
 from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import higher_order
 
 __all__: list[str] = []
 
-higher_order = torch.ops.higher_order
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 INT64 = ir.DataType.INT64

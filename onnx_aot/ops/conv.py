@@ -6,17 +6,16 @@ import math
 from collections.abc import Sequence
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.movement import reshaped
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import divided, minus, plus, product, times
 from onnx_aot.ops.windows import NARROW, batched, gathered, padded, per_axis
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 Ints = Sequence[int]
 

@@ -13,10 +13,10 @@ from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import FOLD_LIMIT
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 DOUBLE = ir.DataType.DOUBLE
 INT64 = ir.DataType.INT64

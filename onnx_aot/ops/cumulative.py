@@ -14,16 +14,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.movement import sliced
 from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
 
 __all__ = ["doublings"]
 
-aten = torch.ops.aten
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 DOUBLE = ir.DataType.DOUBLE

@@ -16,10 +16,10 @@ from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.random import Frame, exponentials, frame_of, normal, uniform, working_type
 from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 DOUBLE = ir.DataType.DOUBLE

@@ -30,10 +30,10 @@ from onnx_aot.ops.movement import shaped, sliced
 from onnx_aot.ops.orthogonal import orthogonal_and_triangle
 from onnx_aot.ops.registry import NOT_TRANSLATED, register
 from onnx_aot.ops.sizes import minus, plus
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 DOUBLE = ir.DataType.DOUBLE
 INT64 = ir.DataType.INT64

@@ -9,16 +9,15 @@ import math
 from typing import Any
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.integers import integer_power
 from onnx_aot.ops.registry import register, register_names
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 DOUBLE = ir.DataType.DOUBLE
 Scalar = Any

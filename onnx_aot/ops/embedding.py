@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.dtypes import to_onnx
 from onnx_aot.errors import MissingInOpset, OpsetError
@@ -15,10 +14,10 @@ from onnx_aot.ops.creation import filled
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.sizes import minus, plus
 from onnx_aot.ops.windows import NARROW
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 INT64 = ir.DataType.INT64
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder, Size
@@ -15,11 +14,10 @@ from onnx_aot.ops.complex_arithmetic import divide, multiply
 from onnx_aot.ops.complex_values import Complex, join, register_complex, split
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import minus, plus, times
+from onnx_aot.torch_compat import aten, prims
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
-prims = torch.ops.prims
 Value = ir.Value
 
 # at::native::fft_norm_mode

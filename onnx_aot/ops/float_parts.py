@@ -16,10 +16,10 @@ from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.elementwise import sign_bit
 from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 DOUBLE = ir.DataType.DOUBLE
 

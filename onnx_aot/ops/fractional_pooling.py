@@ -15,10 +15,10 @@ from onnx_aot.ops.movement import reshaped
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import minus, product
 from onnx_aot.ops.windows import batched
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 INT64 = ir.DataType.INT64
 

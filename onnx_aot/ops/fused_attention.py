@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.ops.attention import aten_scaled_dot_product_attention
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.movement import reshaped, swapped
 from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 
 ROWS_AND_COLUMNS, PADDING = 0, 1

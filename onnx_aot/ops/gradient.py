@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.movement import sliced
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import INT64_MAX
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 Spacing = float | Value
 Dims = int | Sequence[int] | None

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.errors import ConversionError
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.creation import filled
 from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
 
 __all__ = ["grouped_product"]
 
-aten = torch.ops.aten
 Value = ir.Value
 INT64 = ir.DataType.INT64
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.indexing import counted
@@ -22,10 +21,10 @@ from onnx_aot.ops.matrices import (
 )
 from onnx_aot.ops.movement import shaped
 from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 INT32 = ir.DataType.INT32
 INT64 = ir.DataType.INT64

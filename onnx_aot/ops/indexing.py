@@ -13,10 +13,10 @@ from onnx_aot.ops.movement import reshaped, shaped
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import FOLD_LIMIT
 from onnx_aot.ops.sizes import minus, plus, times
+from onnx_aot.torch_compat import aten
 
 __all__ = ["IndexPlan", "as_positions", "counted", "diagonal_length", "within"]
 
-aten = torch.ops.aten
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 INT32 = ir.DataType.INT32

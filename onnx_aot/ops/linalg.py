@@ -7,7 +7,6 @@ import string
 from typing import Any
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder
@@ -17,10 +16,10 @@ from onnx_aot.ops.movement import reshaped, shaped, swapped
 from onnx_aot.ops.reduction import Axes, axes_of
 from onnx_aot.ops.registry import register, register_names
 from onnx_aot.ops.sizes import times
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 
 register_names(

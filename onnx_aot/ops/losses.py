@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.windows import NARROW
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 
 NONE, MEAN, SUM = 0, 1, 2

@@ -10,16 +10,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import INT64_MAX
 from onnx_aot.ops.sizes import as_value, minus, plus, product
+from onnx_aot.torch_compat import aten
 
 __all__ = ["expanded", "move_axis", "reshaped", "shaped", "sliced", "swapped"]
 
-aten = torch.ops.aten
 Value = ir.Value
 
 

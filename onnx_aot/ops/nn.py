@@ -14,10 +14,10 @@ from onnx_aot.ops.movement import reshaped
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.sizes import as_value, divided, product, times
 from onnx_aot.ops.windows import NARROW
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-
 from onnx_aot.ops.registry import NOT_TRANSLATED
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 
 _GRADIENT = "computes a gradient; export the forward pass only"
 _BITS = (

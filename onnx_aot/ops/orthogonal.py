@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.indexing import counted
@@ -20,10 +19,10 @@ from onnx_aot.ops.matrices import (
 )
 from onnx_aot.ops.movement import shaped, sliced
 from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import aten
 
 __all__ = ["orthogonal_and_triangle"]
 
-aten = torch.ops.aten
 Value = ir.Value
 
 

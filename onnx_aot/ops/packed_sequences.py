@@ -12,17 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.rnn import recurrent
 from onnx_aot.packed_operators import PACK, PAD
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 
 PADDED = "padded sequences"

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 INT64 = ir.DataType.INT64
 

@@ -15,11 +15,10 @@ from onnx_aot.ops.movement import reshaped
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.sizes import plus, product, times
 from onnx_aot.ops.windows import along_axis, batched, gathered, in_float, padded, per_axis
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 Ints = Sequence[int]
 

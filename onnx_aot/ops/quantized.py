@@ -14,6 +14,7 @@ import torch
 from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
 
 __all__ = [
     "AT_TIES",
@@ -25,7 +26,6 @@ __all__ = [
     "within_grid",
 ]
 
-aten = torch.ops.aten
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 DOUBLE = ir.DataType.DOUBLE

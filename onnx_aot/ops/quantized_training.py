@@ -8,10 +8,10 @@ import torch
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.quantized import move_to_grid, scalar, within_grid
 from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 DOUBLE = ir.DataType.DOUBLE

@@ -19,10 +19,10 @@ from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.creation import filled
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.sizes import minus
+from onnx_aot.torch_compat import aten
 
 __all__ = ["Frame", "drop", "exponentials", "frame_of", "normal", "uniform", "working_type"]
 
-aten = torch.ops.aten
 Value = ir.Value
 BFLOAT16 = ir.DataType.BFLOAT16
 BOOL = ir.DataType.BOOL

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.sizes import as_value, minus, product
+from onnx_aot.torch_compat import aten
 
 __all__ = ["Axes", "axes_of"]
 
-aten = torch.ops.aten
 Value = ir.Value
 INT64 = ir.DataType.INT64
 Axes = int | Sequence[int] | None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from onnx_aot.ops.limits import MIN_OPSET
-from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, OpOverloadPacket
+from onnx_aot.torch_compat import HigherOrderOperator, Missing, OpOverload, OpOverloadPacket
 
 __all__ = [
     "LIMITS",
@@ -161,7 +161,8 @@ def register(*targets: Any, since: int = MIN_OPSET) -> Callable[[_F], _F]:
 
     Args:
         targets: Operator overloads (``aten.roll.default``), Python functions that FX records for
-            symbolic sizes (``operator.add``), or higher-order operators.
+            symbolic sizes (``operator.add``), or higher-order operators. Operators that this
+            release of torch lacks are skipped.
         since: Lowest opset in which the translation can be used.
 
     Raises:
@@ -171,7 +172,8 @@ def register(*targets: Any, since: int = MIN_OPSET) -> Callable[[_F], _F]:
 
     def enter(function: _F) -> _F:
         for target in targets:
-            _enter(make_translation(target, function, since))
+            if not isinstance(target, Missing):
+                _enter(make_translation(target, function, since))
         return function
 
     return enter
@@ -183,6 +185,8 @@ def register_names(rows: Mapping[Any, str]) -> None:
     >>> register_names({aten.neg.default: "Neg"})
     """
     for target, name in rows.items():
+        if isinstance(target, Missing):
+            continue
         _enter(make_translation(target, _one_to_one(target, name), MIN_OPSET))
 
 

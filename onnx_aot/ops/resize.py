@@ -19,11 +19,10 @@ from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.resize_weights import index_of_nearest, weights_of_linear, weights_of_window
 from onnx_aot.ops.windows import along_axis, in_float
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 
 

@@ -12,11 +12,10 @@ from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.random import drop
 from onnx_aot.ops.recurrent_steps import Direction, by_steps, one_step
 from onnx_aot.ops.registry import register
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, aten
 
 __all__ = ["recurrent"]
 
-aten = torch.ops.aten
 Value = ir.Value
 
 # Where ONNX's gates stand among torch's: i o f c among i f g o; z r h among r z n.

@@ -19,10 +19,10 @@ from onnx_aot.ops.movement import expanded, reshaped, shaped, sliced
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.simplify import INT64_MAX
 from onnx_aot.ops.sizes import plus, product
+from onnx_aot.torch_compat import aten
 
 __all__ = ["scatter_elements"]
 
-aten = torch.ops.aten
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 INT64 = ir.DataType.INT64

@@ -16,10 +16,10 @@ from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.scatter import scatter_elements
 from onnx_aot.ops.simplify import INT64_MAX
 from onnx_aot.ops.sizes import minus, plus, times
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 INT32 = ir.DataType.INT32

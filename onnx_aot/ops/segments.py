@@ -6,15 +6,14 @@ import math
 from typing import Any
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.indexing import counted
 from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 INT64 = ir.DataType.INT64
 

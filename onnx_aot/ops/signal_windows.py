@@ -10,10 +10,9 @@ import torch
 from onnx_aot import dtypes
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
-
-aten = torch.ops.aten
 
 
 def _made(op: Builder, compute: Any, *arguments: Any) -> ir.Value:

@@ -24,10 +24,10 @@ from onnx_aot.ops.matrices import (
 )
 from onnx_aot.ops.movement import shaped, sliced
 from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
 
 __all__ = ["substituted"]
 
-aten = torch.ops.aten
 Value = ir.Value
 INT64 = ir.DataType.INT64
 INT32 = ir.DataType.INT32

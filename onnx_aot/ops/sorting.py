@@ -18,10 +18,10 @@ from onnx_aot.ops.movement import shaped, sliced
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.simplify import INT64_MAX
 from onnx_aot.ops.sizes import as_value, minus
+from onnx_aot.torch_compat import aten
 
 __all__ = ["filled_like", "nothing", "ordered", "runs_start"]
 
-aten = torch.ops.aten
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 DOUBLE = ir.DataType.DOUBLE

@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.series import polynomial
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 DOUBLE = ir.DataType.DOUBLE
 

@@ -17,10 +17,10 @@ from onnx_aot.ops.movement import reshaped, shaped
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.simplify import FOLD_LIMIT
 from onnx_aot.ops.sizes import minus, product
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 
 

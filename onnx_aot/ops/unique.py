@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import onnx_ir as ir
-import torch
 
 from onnx_aot import dtypes
 from onnx_aot.errors import TranslationError
@@ -13,10 +12,10 @@ from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.simplify import INT64_MAX
 from onnx_aot.ops.sizes import product
 from onnx_aot.ops.sorting import nothing, ordered, runs_start
+from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
 
-aten = torch.ops.aten
 Value = ir.Value
 INT64 = ir.DataType.INT64
 

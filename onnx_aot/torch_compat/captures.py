@@ -1,228 +1,99 @@
-"""What goes on while ``torch.export`` runs, and what it writes."""
+"""Changes to torch that hold while ``torch.export`` runs: how it traces, and what it writes."""
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import importlib
 import inspect
 import io
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 import torch.fx
 
 from onnx_aot.torch_compat.names import private
+from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
+from onnx_aot.torch_compat.places import Entry, Hook, Member, Place, find_place
 
-__all__ = [
-    "cheap_recompilation",
-    "dynamo_stack",
-    "keep_frames_of",
-    "marked_as_onnx_export",
-    "override_composite_kernels",
-    "override_module_function",
-    "pass_over_unsolved",
-    "quiet_failures",
-    "sizes_of_kernels_from_zero",
-    "without_gradients",
-    "without_log_file",
-]
+__all__ = ["CAPTURE", "LOG_FILE", "QUIET", "dynamo_stack", "kernel_patches", "without_gradients"]
 
 
-def cheap_recompilation() -> contextlib.AbstractContextManager[Any]:
-    """Makes FX generate a graph module's Python source when it is first run, not at every edit.
-
-    Without ``torch.fx._lazy_graph_module`` captures are right but slower (7 to 31 % measured).
-    """
-    use_lazy = private("torch.fx._lazy_graph_module", "_use_lazy_graph_module")
-    return use_lazy(True) if use_lazy is not None else contextlib.nullcontext()
+# --- how it traces -------------------------------------------------------------------------------
 
 
-def marked_as_onnx_export() -> contextlib.AbstractContextManager[None]:
-    """Makes ``torch.onnx.is_in_onnx_export()`` true, which models ask to pick an export path.
+def _lazily(original: Callable[[], Any], settings: Settings) -> Callable[[], Any]:
+    def get_graph_module_class() -> Any:
+        return private("torch.fx._lazy_graph_module:_LazyGraphModule")
 
-    Without ``torch.onnx._internal.exporter._flags`` such models take their eager path.
-    """
-    flags = "torch.onnx._internal.exporter._flags"
-    return override_module_function(flags, "_is_onnx_exporting", True)
+    return get_graph_module_class
 
 
-@contextlib.contextmanager
-def keep_frames_of(function: Callable[..., Any]) -> Iterator[None]:
-    """Makes stack traces of captured nodes show lines of a function that is not called forward.
-
-    Without ``torch.fx.proxy._STACK_TRACE_ANCHORS`` errors and metadata of models that are functions
-    or methods name no line.
-    """
-    anchors = private("torch.fx.proxy", "_STACK_TRACE_ANCHORS")
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None or not isinstance(anchors, set) or code.co_name == "forward":
-        yield
-        return
-    anchor = (code.co_filename, code.co_name)
-    known = anchor in anchors
-    anchors.add(anchor)
-    try:
-        yield
-    finally:
-        if not known:
-            anchors.discard(anchor)
+def _anchors(settings: Settings) -> Iterable[Place]:
+    """The first frame of the user's in a trace: a function that is not called ``forward``."""
+    place = find_place("torch.fx.proxy:_STACK_TRACE_ANCHORS")
+    forward = getattr(settings.module, "forward", None)
+    code = getattr(inspect.unwrap(forward), "__code__", None) if callable(forward) else None
+    if place is not None and code is not None and code.co_name != "forward":
+        yield Member(place.value(), (code.co_filename, code.co_name))
 
 
-@contextlib.contextmanager
-def override_composite_kernels(kernels: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
-    """Replaces the Python kernels that expand composite operators, for the duration.
+def _solved(original: Callable[[Any], None], settings: Settings) -> Callable[[Any], None]:
+    """Torch only solves to find dimensions that conditions fix, which this package finds itself."""
 
-    Without ``OpOverload.py_kernels`` the operators are expanded as torch does it: ``aten.lstm``
-    unrolls over time, and a dynamic time dimension is refused by the capture.
-    """
-    keys = (
-        torch._C.DispatchKey.CompositeImplicitAutograd,
-        torch._C.DispatchKey.Autograd,
-    )
-    saved = []
-    for operator, kernel in kernels.items():
-        table = getattr(operator, "py_kernels", None)
-        cache = getattr(operator, "_dispatch_cache", None)
-        if table is None or cache is None:
-            continue
-        saved.append((table, cache, dict(table)))
-        table.update(dict.fromkeys(keys, kernel))
-        cache.clear()
-    try:
-        yield
-    finally:
-        for table, cache, before in saved:
-            table.clear()
-            table.update(before)
-            cache.clear()
-
-
-@contextlib.contextmanager
-def pass_over_unsolved() -> Iterator[None]:
-    """Lets a capture go on where sympy cannot solve for the sizes that a condition leaves.
-
-    Torch only asks to find dimensions that conditions fix, which this package finds itself.
-    Without ``DimConstraints.solve`` such captures fail with sympy's NotImplementedError.
-    """
-    constraints = private("torch.fx.experimental.symbolic_shapes", "DimConstraints")
-    solve = getattr(constraints, "solve", None)
-    if solve is None:
-        yield
-        return
-
-    def solve_what_can_be(self: Any) -> None:
+    def solve(self: Any) -> None:
         with contextlib.suppress(NotImplementedError):
-            solve(self)
+            original(self)
 
-    constraints.solve = solve_what_can_be
-    try:
-        yield
-    finally:
-        constraints.solve = solve
+    return solve
 
 
-@contextlib.contextmanager
-def override_module_function(module: str, name: str, function: Any) -> Iterator[None]:
-    """Replaces a private function, or an option, of a module of torch, for the duration.
+def _unbacked_from_zero(original: Any, settings: Settings) -> Callable[..., Any]:
+    """Older fake kernels, such as that of ``torchvision.nms``, make sizes of data with it."""
 
-    Without it nothing is replaced.
-    """
-    before = private(module, name)
-    if before is None:
-        yield
-        return
-    owner = importlib.import_module(module)
-    setattr(owner, name, function)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
-@contextlib.contextmanager
-def sizes_of_kernels_from_zero() -> Iterator[None]:
-    """Lets custom operators return nothing and one element.
-
-    ``create_unbacked_symint``, by which older fake kernels such as that of ``torchvision.nms`` make
-    a size that depends on data, takes it to be 2 at least. Without the class captures do so too,
-    and fewer elements may get the answer for more.
-    """
-    context = private("torch._library.fake_impl", "FakeImplCtx")
-    before = getattr(context, "create_unbacked_symint", None)
-    if before is None or not hasattr(context, "new_dynamic_size"):
-        yield
-        return
-
-    def create(self: Any, *, min: int = 0, max: int | None = None) -> Any:
+    def create_unbacked_symint(self: Any, *, min: int = 0, max: int | None = None) -> Any:
         return self.new_dynamic_size(min=min, max=max)
 
-    context.create_unbacked_symint = create
-    try:
-        yield
-    finally:
-        context.create_unbacked_symint = before
+    return create_unbacked_symint
 
 
-@contextlib.contextmanager
-def without_gradients() -> Iterator[None]:
-    """Traces without gradients. Without ``DisableTorchFunction`` the switch itself is recorded."""
-    before = torch.is_grad_enabled()
-    try:
-        with torch._C.DisableTorchFunction():
-            torch._C._set_grad_enabled(False)
-        yield
-    finally:
-        with torch._C.DisableTorchFunction():
-            torch._C._set_grad_enabled(before)
+# --- what it writes ------------------------------------------------------------------------------
+
+_LOGGERS = (
+    "torch._dynamo.utils",
+    "torch._guards",
+    "torch._subclasses.fake_tensor",
+    "torch.export._draft_export",
+    "torch.export._trace",
+    "torch.fx.experimental.symbolic_shapes",
+)
 
 
-def dynamo_stack() -> list[Any]:
-    """The user's frames while bytecode is analysed, the innermost last.
+class _Filter:
+    """Handle of a filter of a logger."""
 
-    Without ``torch._guards.TracingContext`` errors of strict captures name no line.
-    """
-    context = private("torch._guards", "TracingContext")
-    with contextlib.suppress(Exception):
-        return list(context.extract_stack())
-    return []
+    def __init__(self, logger: logging.Logger, accepts: Callable[[Any], bool]) -> None:
+        self._logger, self._accepts = logger, accepts
+        logger.addFilter(accepts)
+
+    def remove(self) -> None:
+        self._logger.removeFilter(self._accepts)
 
 
-@contextlib.contextmanager
-def quiet_failures() -> Iterator[None]:
-    """Keeps torch from printing graphs and tracebacks of captures that fail.
+def _quiet_loggers(settings: Settings) -> Iterator[Place]:
+    """Those that the user has not turned on, for example with ``TORCH_LOGS``."""
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        if not logger.isEnabledFor(logging.INFO):
+            yield Hook(lambda accepts, logger=logger: _Filter(logger, accepts))
 
-    A logger that the user turned on, for example with ``TORCH_LOGS``, is left on. Without
-    ``torch.export._trace.print`` being looked up in its module, the graph is printed.
-    """
-    loggers = [
-        logging.getLogger(name)
-        for name in (
-            "torch._guards",
-            "torch.fx.experimental.symbolic_shapes",
-            "torch.export._draft_export",
-            "torch.export._trace",
-            "torch._dynamo.utils",
-            "torch._subclasses.fake_tensor",
-        )
-    ]
-    silenced = [log for log in loggers if not log.isEnabledFor(logging.INFO) and not log.disabled]
-    trace: Any = None
+
+def _print(settings: Settings) -> Iterator[Place]:
     with contextlib.suppress(ImportError):
-        trace = importlib.import_module("torch.export._trace")
-    prints = trace is not None and "print" not in vars(trace)
-    if prints:
-        trace.print = lambda *args, **kwargs: None
-    for log in silenced:
-        log.disabled = True
-    try:
-        yield
-    finally:
-        for log in silenced:
-            log.disabled = False
-        if prints:
-            del trace.print
+        module = importlib.import_module("torch.export._trace")
+        yield Entry(vars(module), "print", default=builtins.print)
 
 
 class _Nowhere(io.StringIO):
@@ -231,24 +102,141 @@ class _Nowhere(io.StringIO):
     name = ""
 
 
-@contextlib.contextmanager
-def without_log_file() -> Iterator[None]:
-    """Keeps draft export from leaving its log in the temporary folder.
-
-    Without ``LazyTraceHandler`` it does.
-    """
-    handler = private("torch._logging._internal", "LazyTraceHandler")
-    if handler is None or not hasattr(handler, "emit"):
-        yield
-        return
-    original = handler.emit
-
+def _without_file(original: Any, settings: Settings) -> Callable[..., None]:
     def emit(self: Any, record: Any) -> None:
         if getattr(self, "stream", None) is None:
             self.stream = _Nowhere()  # draft export asks for its name
 
-    handler.emit = emit
+    return emit
+
+
+LOG_FILE = Patch(
+    "torch._logging._internal:LazyTraceHandler.emit",
+    _without_file,
+    "Draft export leaves its log in the temporary folder.",
+    when=lambda settings: not settings.keeps_log,
+    parameters="self, record",
+)
+
+QUIET = Patch(
+    "loggers of torch",
+    lambda original, settings: lambda record: not in_capturing_thread(),
+    "Torch logs failures that this package explains.",
+    places=_quiet_loggers,
+)
+
+CAPTURE: tuple[Patch, ...] = (
+    Patch(
+        "torch.onnx._internal.exporter._flags:_is_onnx_exporting",
+        lambda original, settings: True,
+        "torch.onnx.is_in_onnx_export() is false, so models that ask take their eager path.",
+        optional=False,
+    ),
+    Patch(
+        "torch.fx._lazy_graph_module:_get_graph_module_cls",
+        _lazily,
+        "Captures take 7 to 31 % longer, because FX generates source at every edit.",
+        when=lambda settings: settings.lazy,
+        behaves=lambda original: issubclass(original(), torch.fx.GraphModule),
+    ),
+    Patch(
+        "torch.fx.proxy:_STACK_TRACE_ANCHORS",
+        lambda original, settings: True,
+        "Errors and metadata of models that are functions or methods name no line.",
+        places=_anchors,
+        exists=lambda: find_place("torch.fx.proxy:_STACK_TRACE_ANCHORS") is not None,
+    ),
+    Patch(
+        "torch.fx.experimental.symbolic_shapes:DimConstraints.solve",
+        _solved,
+        "Captures fail with sympy's NotImplementedError where it cannot solve a condition.",
+        parameters="self",
+    ),
+    Patch(
+        "torch._library.fake_impl:FakeImplCtx.create_unbacked_symint",
+        _unbacked_from_zero,
+        "Custom operators are taken to return at least two elements; fewer may be wrong.",
+        parameters="self, min, max",
+        behaves=lambda original: hasattr(
+            importlib.import_module("torch._library.fake_impl").FakeImplCtx, "new_dynamic_size"
+        ),
+    ),
+    QUIET,
+    Patch(
+        "torch.export._trace:print",
+        lambda original, settings: lambda *args, **kwargs: None,
+        "Torch prints the graph of a capture that fails.",
+        places=_print,
+        exists=lambda: bool(list(_print(Settings()))),
+    ),
+)
+
+
+# --- kernels of composite operators --------------------------------------------------------------
+
+_KEYS = ("CompositeImplicitAutograd", "Autograd")
+
+
+def kernel_patches(kernels: Mapping[Any, Callable[..., Any]], without: str) -> tuple[Patch, ...]:
+    """Rows that replace the Python kernels by which composite operators are expanded.
+
+    Args:
+        kernels: By operator; markers of absent operators are skipped.
+        without: What happens on a release without ``OpOverload.py_kernels``.
+    """
+
+    def patch(operator: Any, kernel: Callable[..., Any]) -> Patch:
+        return Patch(
+            f"kernel of {operator}",
+            lambda original, settings: kernel,
+            without,
+            places=lambda settings: _kernel_entries(operator),
+            exists=lambda: bool(list(_kernel_entries(operator))),
+        )
+
+    return tuple(patch(*row) for row in kernels.items())
+
+
+def _kernel_entries(operator: Any) -> Iterator[Place]:
+    table = getattr(operator, "py_kernels", None)
+    cache = getattr(operator, "_dispatch_cache", None)
+    keys = getattr(torch._C, "DispatchKey", None)
+    if table is None or cache is None:
+        return
+    for name in _KEYS:
+        key = getattr(keys, name, None)
+        if key is not None:
+            # Where there is no Python kernel, other threads get the one that is written in C++.
+            yield Entry(table, key, _native_kernel(operator, key), cache.clear)
+
+
+def _native_kernel(operator: Any, key: Any) -> Callable[..., Any]:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return operator._op_dk(key, *args, **kwargs)
+
+    return kernel
+
+
+# --- others --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def without_gradients() -> Iterator[None]:
+    """Traces without gradients, and without a trace of switching them off."""
+    disabled = private("torch._C:DisableTorchFunction") or contextlib.nullcontext
+    before = torch.is_grad_enabled()
     try:
+        with disabled():
+            torch._C._set_grad_enabled(False)
         yield
     finally:
-        handler.emit = original
+        with disabled():
+            torch._C._set_grad_enabled(before)
+
+
+def dynamo_stack() -> list[Any]:
+    """The user's frames while bytecode is analysed, the innermost last."""
+    extract = private("torch._guards:TracingContext.extract_stack")
+    with contextlib.suppress(Exception):
+        return list(extract())
+    return []

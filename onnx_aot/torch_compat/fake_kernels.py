@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-from onnx_aot.torch_compat.names import private
+from onnx_aot.torch_compat.names import FakeTensor, private, pytree
+from onnx_aot.torch_compat.patching import Patch, Settings
 from onnx_aot.torch_compat.sizes import expression_key
 
-__all__ = ["Results", "ShapeRule", "faster_shapes", "meta_tensors_on"]
+__all__ = ["META_TENSORS", "Results", "ShapeRule", "shape_rule_patches"]
 
 ShapeRule = Callable[..., Any]
 """``rule(new, *args, **kwargs)`` gives an operator's results, or None for torch to work them out.
@@ -28,14 +28,13 @@ class Results:
     def __init__(self) -> None:
         self.mode: Any = None
         self._layouts: Any = WeakIdKeyDictionary()  # and whether they are contiguous, by tensor
-        self._fake = private("torch._subclasses.fake_tensor", "FakeTensor")
-        self._in_kernel = private("torch._subclasses.fake_tensor", "in_kernel_invocation_manager")
-        self._test = private("torch._prims_common", "is_contiguous_for_memory_format_or_false")
+        self._in_kernel = private("torch._subclasses.fake_tensor:in_kernel_invocation_manager")
+        self._test = private("torch._prims_common:is_contiguous_for_memory_format_or_false")
 
     def __call__(self, shape: Sequence[Any], like: torch.Tensor) -> torch.Tensor:
         """A contiguous tensor of its own, of another's dtype and device."""
         meta = torch.empty(shape, dtype=like.dtype, device="meta")
-        made: torch.Tensor = self._fake(self.mode, meta, device=like.device)
+        made: torch.Tensor = FakeTensor(self.mode, meta, device=like.device)
         self._layouts[made] = layout_of(made), True
         return made
 
@@ -60,13 +59,13 @@ class Results:
             return None
         with self._in_kernel(self.mode):
             meta = torch.ops.aten.as_strided.default(tensor, sizes, strides, offset)
-        made: torch.Tensor = self._fake(self.mode, meta, device=tensor.device)
+        made: torch.Tensor = FakeTensor(self.mode, meta, device=tensor.device)
         if contiguous:
             self._layouts[made] = layout_of(made), True
         return made
 
     def is_contiguous(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is contiguous for all sizes; without torch's test, it is not known."""
+        """Whether a tensor is known to be contiguous for all sizes."""
         layout = layout_of(tensor)
         if all(type(size) is int for size in layout):
             return tensor.is_contiguous()
@@ -87,6 +86,8 @@ def layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     )
 
 
+# Worked out a second time, for a decomposition, these read sizes as numbers, which fixes them; the
+# first time, while the model is traced, they do not.
 _CACHED = (
     "aten._fft",
     "aten.fft_",
@@ -97,82 +98,90 @@ _CACHED = (
 )
 
 
-@contextlib.contextmanager
-def faster_shapes(rules: Mapping[Any, ShapeRule]) -> Iterator[None]:
-    """Applies shape rules where sizes are symbolic, and keeps no cache of the others' shapes.
+def shape_rule_patches(rules: Mapping[Any, ShapeRule]) -> tuple[Patch, ...]:
+    """Rows that apply shape rules where sizes are symbolic, and keep no cache of other shapes.
 
-    The cache of shapes makes each result a second time to see whether it can be kept, and hits
-    rarely where sizes are symbolic: without it captures took 54 to 97 % of the time (measured over
-    a dozen models). Without ``get_fast_op_impls``, or ``_cached_dispatch_impl``, they take longer.
+    The cache makes each result a second time to see whether it can be kept, and hits rarely where
+    sizes are symbolic: without it captures took 54 to 97 % of the time, over a dozen models.
     """
-    get_table = private("torch._subclasses.fake_impls", "get_fast_op_impls")
-    table: dict[Any, Callable[..., Any]] = {} if get_table is None else get_table()
-    fake = private("torch._subclasses.fake_tensor", "FakeTensor")
-    mode_type = private("torch._subclasses.fake_tensor", "FakeTensorMode")
-    cached = getattr(mode_type, "_cached_dispatch_impl", None)
-    before = dict(table)
-    new = Results()
 
-    def kernel(operator: Any, rule: ShapeRule) -> Callable[..., Any]:
-        usual = before.get(operator)
+    def with_rules(original: Callable[[], Any], settings: Settings) -> Callable[[], Any]:
+        table = dict(original())
+        new = Results()
+        table.update({o: _kernel(table, o, rule, new) for o, rule in rules.items()})
+        return lambda: table
 
-        def results(mode: Any, *args: Any, **kwargs: Any) -> Any:
-            new.mode = mode
-            found = rule(new, *args, **kwargs)
-            if found is not None:
-                return found
-            if usual is not None:
-                return usual(mode, *args, **kwargs)
-            del table[operator]
-            try:
-                with mode:
-                    return operator(*args, **kwargs)
-            finally:
-                table[operator] = results
+    return (
+        Patch(
+            "torch._subclasses.fake_tensor:get_fast_op_impls",
+            with_rules,
+            "Captures with symbolic sizes take longer.",
+            when=lambda settings: settings.dynamic,
+            behaves=lambda original: isinstance(original(), dict),
+        ),
+        Patch(
+            "torch._subclasses.fake_tensor:FakeTensorMode._cached_dispatch_impl",
+            _uncached,
+            "Captures with symbolic sizes take up to twice as long.",
+            when=lambda settings: settings.dynamic,
+            parameters="self, func, types, args, kwargs",
+        ),
+    )
 
-        return results
 
-    def uncached(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        # Worked out a second time, for a decomposition, these read sizes as numbers, which fixes
-        # them; the first time, while the model is traced, they do not.
-        if cached is not None and str(func).startswith(_CACHED):
-            return cached(self, func, types, args, kwargs)
+def _kernel(table: Any, operator: Any, rule: ShapeRule, new: Results) -> Callable[..., Any]:
+    usual = table.get(operator)
+
+    def results(mode: Any, *args: Any, **kwargs: Any) -> Any:
+        new.mode = mode
+        found = rule(new, *args, **kwargs)
+        if found is not None:
+            return found
+        if usual is not None:
+            return usual(mode, *args, **kwargs)
+        del table[operator]  # as if there were no rule
+        try:
+            with mode:
+                return operator(*args, **kwargs)
+        finally:
+            table[operator] = results
+
+    return results
+
+
+def _uncached(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    def dispatch(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if str(func).startswith(_CACHED):
+            return original(self, func, types, args, kwargs)
         return self._dispatch_impl(func, types, args, kwargs)
 
-    if fake is not None:
-        table.update({operator: kernel(operator, rule) for operator, rule in rules.items()})
-    if cached is not None and hasattr(mode_type, "_dispatch_impl"):
-        mode_type._cached_dispatch_impl = uncached
-    try:
-        yield
-    finally:
-        table.clear()
-        table.update(before)
-        if cached is not None:
-            mode_type._cached_dispatch_impl = cached
+    return dispatch
 
 
-@contextlib.contextmanager
-def meta_tensors_on(device: torch.device) -> Iterator[None]:
-    """Tensors without elements are traced as if they were on a device, beside those that are.
+def _on_device(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Tensors without elements are traced as if they were where those are that have elements."""
+    tensors = [*_held(settings), *pytree.tree_leaves(settings.inputs)]
+    devices = (t.device for t in tensors if isinstance(t, torch.Tensor) and not t.is_meta)
+    device = next(devices, torch.device("cpu"))
 
-    Without ``MetaTensorDescriber.describe_tensor`` a model is not captured that joins parameters on
-    the device meta with tensors that have elements; one that is there as a whole is.
-    """
-    describer = private("torch._subclasses.meta_utils", "MetaTensorDescriber")
-    describe = getattr(describer, "describe_tensor", None)
-    if describe is None:
-        yield
-        return
-
-    def moved(self: Any, tensor: torch.Tensor, **options: Any) -> Any:
-        described = describe(self, tensor, **options)
+    def describe_tensor(self: Any, tensor: torch.Tensor, **options: Any) -> Any:
+        described = original(self, tensor, **options)
         if described.device.type != "meta":
             return described
         return dataclasses.replace(described, device=device)
 
-    describer.describe_tensor = moved
-    try:
-        yield
-    finally:
-        describer.describe_tensor = describe
+    return describe_tensor
+
+
+def _held(settings: Settings) -> list[torch.Tensor]:
+    module = settings.module
+    return [] if module is None else [*module.parameters(), *module.buffers()]
+
+
+META_TENSORS = Patch(
+    "torch._subclasses.meta_utils:MetaTensorDescriber.describe_tensor",
+    _on_device,
+    "A model is refused that joins parameters on the device meta with tensors that have elements.",
+    when=lambda settings: any(tensor.is_meta for tensor in _held(settings)),
+    parameters="self, t",
+)

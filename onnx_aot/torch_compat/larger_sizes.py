@@ -2,77 +2,91 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from onnx_aot.torch_compat.names import private
+from onnx_aot.torch_compat.names import private, private_attribute
+from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
+from onnx_aot.torch_compat.places import Member, Place
 
-__all__ = ["answer_for_larger_sizes"]
+__all__ = ["LARGER_SIZES", "UNINTERESTING"]
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 
 
-@contextlib.contextmanager
-def answer_for_larger_sizes(seen: Callable[[Any, Any], None] | None) -> Iterator[None]:
+def _answering(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Lets a capture go on where it asks about the number of elements that data selects.
 
     ``n > 0`` is true and ``n == 1`` false for every number from 2 on; ``n > 4`` has no such answer,
-    and the capture fails. What was answered becomes an assertion of the captured program.
-
-    Args:
-        seen: Called with the ``ShapeEnv`` and the condition that is relied on. None: the question
-            is of no consequence for what is captured, and nothing is asserted.
-
-    Without ``ShapeEnv._evaluate_expr`` captures fail at these questions.
+    and the capture fails. What was answered becomes an assertion of the captured program, unless
+    nobody is told what was decided: then the question is of no consequence.
     """
-    env = private(_SHAPES, "ShapeEnv")
-    error = private(_SHAPES, "GuardOnDataDependentSymNode")
-    before = getattr(env, "_evaluate_expr", None)
-    if before is None or error is None:
-        yield
-        return
-    plain = getattr(before, "asks_torch", before)
-    skipped = private(_SHAPES, "uninteresting_files")
-    if skipped is not None:
-        skipped().add(__file__)  # torch's messages name the first file that is not in it
+    error = private(f"{_SHAPES}:GuardOnDataDependentSymNode")
+    asked = getattr(original, "asks_torch", original)
+    told = settings.decided
 
+    @functools.wraps(asked)
     def evaluate(
         self: Any, expression: Any, hint: Any = None, node: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
+        if error is None:
+            return asked(self, expression, hint, node, *args, **kwargs)
         try:
-            return plain(self, expression, hint, node, *args, **kwargs)
+            return asked(self, expression, hint, node, *args, **kwargs)
         except error:
             answer = _for_larger_sizes(self, expression)
             if answer is None:
                 raise
-            if seen is not None:
+            if told is not None:
                 relied_on = expression if answer else ~expression
                 self.guard_or_defer_runtime_assert(relied_on, str(relied_on), node)
-                seen(self, relied_on)
+                told("larger", self, relied_on)
             return answer
 
-    evaluate.asks_torch = plain  # type: ignore[attr-defined]
-    env._evaluate_expr = evaluate
-    try:
-        yield
-    finally:
-        env._evaluate_expr = before
-        if seen is None:  # the same question may be of consequence elsewhere
-            with contextlib.suppress(AttributeError):
-                env._inner_evaluate_expr.cache_clear()
+    evaluate.asks_torch = asked  # type: ignore[attr-defined]
+    return evaluate
 
 
 def _for_larger_sizes(env: Any, expression: Any) -> Any:
     """``sympy.true`` or ``sympy.false``, or None where that depends."""
     import sympy
 
-    bound = private("torch.utils._sympy.value_ranges", "bound_sympy")
-    ranges = private("torch.utils._sympy.value_ranges", "ValueRanges")
-    infinity = private("torch.utils._sympy.numbers", "int_oo")
+    bound = private("torch.utils._sympy.value_ranges:bound_sympy")
+    ranges = private("torch.utils._sympy.value_ranges:ValueRanges")
+    infinity = private("torch.utils._sympy.numbers:int_oo")
     if not isinstance(expression, sympy.logic.boolalg.Boolean) or None in (bound, ranges, infinity):
         return None
-    counts = getattr(env, "size_like", set()) & expression.free_symbols
-    larger = {s: ranges(2, infinity) if s in counts else r for s, r in env.var_to_range.items()}
+    of_data = private_attribute(env, f"{_SHAPES}:ShapeEnv.size_like", set())
+    limits = private_attribute(env, f"{_SHAPES}:ShapeEnv.var_to_range", {})
+    counts = of_data & expression.free_symbols
+    larger = {s: ranges(2, infinity) if s in counts else r for s, r in limits.items()}
+    if not counts or not expression.free_symbols <= larger.keys():
+        return None
     answer = bound(expression, {s: larger[s] for s in expression.free_symbols})
-    return answer.lower if counts and answer.is_singleton() else None
+    return answer.lower if answer.is_singleton() else None
+
+
+LARGER_SIZES = Patch(
+    f"{_SHAPES}:ShapeEnv._evaluate_expr",
+    _answering,
+    "Captures fail where they ask about the number of elements that data selects.",
+    when=lambda settings: settings.larger_sizes,
+    parameters="self, orig_expr, hint, fx_node",
+)
+
+
+def _files(settings: Settings) -> Iterator[Place]:
+    files = private(f"{_SHAPES}:uninteresting_files")
+    if files is not None:
+        for function in (_answering, in_capturing_thread):  # of this file and of patching.py
+            yield Member(files(), function.__code__.co_filename)
+
+
+UNINTERESTING = Patch(
+    f"{_SHAPES}:uninteresting_files",
+    lambda original, settings: True,
+    "Torch's messages about sizes of data name lines of this package.",
+    places=_files,
+    exists=lambda: private(f"{_SHAPES}:uninteresting_files") is not None,
+)

@@ -1,18 +1,28 @@
-"""Names of torch that the other files of this package, and all else, start from."""
+"""Private names of torch that are looked up, each with what is lost on a release without it."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.fx
 import torch.utils._pytree as pytree
-from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from onnx_aot.torch_compat.places import find_place
+
+try:
+    from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+except ImportError as error:  # without these there is no captured graph to read
+    raise ImportError(
+        f"onnx_aot does not work with torch {torch.__version__}, which lacks what captured graphs "
+        f"consist of ({error}). Install a release that the README lists as tested"
+    ) from error
 
 __all__ = [
+    "PRIVATE",
     "FakeTensor",
     "FakeTensorMode",
     "HigherOrderOperator",
@@ -20,44 +30,155 @@ __all__ = [
     "OpOverloadPacket",
     "auto_functionalized",
     "deregister_pytree_node",
+    "hidden",
     "overload_of",
     "private",
+    "private_attribute",
     "pytree",
 ]
 
+_SHAPES = "torch.fx.experimental.symbolic_shapes"
+_NODE = "torch.fx.experimental.sym_node:SymNode"
+_PROGRAM = "torch.export:ExportedProgram"
 
-def private(module: str, attribute: str) -> Any:
-    """The attribute of a private module, or None where this torch does not have it."""
+PRIVATE: dict[str, str] = {
+    # programs
+    f"{_PROGRAM}._guards_code": "Conditions on sizes of inputs are neither reported nor checked.",
+    f"{_PROGRAM}._report": "Errors name no custom operators that lack a fake kernel.",
+    "torch.ops:export.access_subclass_inner_tensor": (
+        "Weights that torchao has quantized cannot be exported."
+    ),
+    "torch.ops:higher_order.auto_functionalized": (
+        "Programs with custom operators that write in place go through run_decompositions, and "
+        "errors about them name torch's own replacement."
+    ),
+    "torch.fx._lazy_graph_module:_LazyGraphModule": (
+        "Every copy of a graph generates its Python source, which takes as long as all passes."
+    ),
+    # sizes
+    f"{_NODE}._expr": "Sizes are compared by their simplified expressions, which takes longer.",
+    f"{_NODE}.expr": "Symbolic sizes are read without equalities that the capture found later.",
+    f"{_NODE}.hint": (
+        "Example values of sizes are unknown; dimensions of an ExportedProgram are not checked for "
+        "sharing a name."
+    ),
+    f"{_SHAPES}:ShapeEnv.backed_var_to_val": "Example values of sizes are looked up elsewhere.",
+    f"{_SHAPES}:ShapeEnv.var_to_range": "Limits of sizes are unknown; a size may be 0 or not.",
+    f"{_SHAPES}:ShapeEnv.var_to_sources": "Errors do not say which input a size is of.",
+    f"{_SHAPES}:ShapeEnv.var_to_stack": "Errors do not say which call gave a value.",
+    f"{_SHAPES}:ShapeEnv.size_like": "Questions about sizes of data have no answer.",
+    f"{_SHAPES}:ShapeEnv.ignore_fresh_unbacked_symbols": (
+        "Scripted models with sizes that depend on data are refused."
+    ),
+    f"{_SHAPES}:GuardOnDataDependentSymNode": (
+        "Captures fail where they ask about the number of elements that data selects."
+    ),
+    f"{_SHAPES}:statically_known_true": "Scripted models keep branches that one side always takes.",
+    f"{_SHAPES}:_constrain_range_for_size": "Some operators refuse a size that depends on data.",
+    f"{_SHAPES}:uninteresting_files": "Torch's own messages name lines of this package.",
+    "torch.utils._sympy.functions:FloorDiv": "Inner sizes that are quotients have no expression.",
+    "torch.utils._sympy.functions:Max": "Inner sizes that are maxima have no expression.",
+    "torch.utils._sympy.functions:Min": "Inner sizes that are minima have no expression.",
+    "torch.utils._sympy.functions:Mod": "Inner sizes that are remainders have no expression.",
+    "torch.utils._sympy.printers:PythonPrinter": "Conditions are shown as Eq(n, 4), not n == 4.",
+    "torch.utils._sympy.value_ranges:bound_sympy": "Questions about sizes of data have no answer.",
+    "torch.utils._sympy.value_ranges:ValueRanges": "Questions about sizes of data have no answer.",
+    "torch.utils._sympy.numbers:int_oo": "Questions about sizes of data have no answer.",
+    "torch._dynamo.source:ConstantSource": "Relations such as n + 1 may be wrong for n = 0.",
+    # tensors and tracing
+    "torch:UntypedStorage._cdata": "Storages are told apart by weak references, which take longer.",
+    "torch:Tensor._version": (
+        "Writes to a buffer that holds one integer are not seen, so such models take its value "
+        "for a constant."
+    ),
+    "torch._subclasses.fake_tensor:unset_fake_temporarily": (
+        "Weights cannot be read while a fake mode is active."
+    ),
+    "torch._subclasses.fake_tensor:in_kernel_invocation_manager": (
+        "Shapes of views are worked out by torch, which takes longer."
+    ),
+    "torch._prims_common:is_contiguous_for_memory_format_or_false": (
+        "Tensors with symbolic sizes count as not contiguous, so torch works their shapes out."
+    ),
+    "torch.fx.experimental.proxy_tensor:make_fx": (
+        "No operator can be decomposed; one without a translation is unsupported."
+    ),
+    "torch.fx.experimental.proxy_tensor:disable_proxy_modes_tracing": (
+        "Trial calls are recorded as nodes that nothing reads."
+    ),
+    "torch._decomp:decomposition_table": (
+        "Only the operators' own composite kernels take them apart; more are unsupported."
+    ),
+    "torch._ops:OpOverload._can_decompose": (
+        "Only decompositions of torch's table are used; more operators are unsupported."
+    ),
+    "torch._higher_order_ops.map:map": "Keypoint models of torchvision cannot be exported.",
+    "torch._C:DisableTorchFunction": "Switching gradients off is recorded in the graph.",
+    "torch._guards:TracingContext.extract_stack": "Errors of strict captures name no line.",
+    # registrations
+    "torch._library.custom_ops:CustomOpDef._opoverload": (
+        "A function of torch.library.custom_op is no key of a translation table; torch.ops is."
+    ),
+    "torch.utils._pytree:_deregister_pytree_node": (
+        "A library that registers a cache class in its own way does not get that way."
+    ),
+    "torch.utils._pytree:SUPPORTED_SERIALIZED_TYPES": (
+        "A library that registers a cache class in its own way does not get that way."
+    ),
+}
+"""By place what happens without it. ``tests/torch_compat`` has a case for each."""
+
+_hidden: set[str] = set()
+_found: dict[str, Any] = {}
+
+
+def private(path: str) -> Any:
+    """The object in a place of ``PRIVATE``, or None where this torch does not have it."""
+    if path not in _found:
+        assert path in PRIVATE, path
+        place = None if path in _hidden else find_place(path)
+        _found[path] = None if place is None else place.value()
+    return _found[path]
+
+
+def private_attribute(value: Any, path: str, default: Any = None) -> Any:
+    """What an object has for the attribute at the end of a path of ``PRIVATE``."""
+    if _hidden and path in _hidden:
+        return default
+    return getattr(value, path.rpartition(".")[2], default)
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a place is to be treated as absent."""
+    return path in _hidden
+
+
+@contextlib.contextmanager
+def hidden(*paths: str) -> Iterator[None]:
+    """Treats places as if this release of torch did not have them, to see what is lost."""
+    added = set(paths) - _hidden
+    _hidden.update(added)
+    _found.clear()
     try:
-        return getattr(importlib.import_module(module), attribute, None)
-    except ImportError:
-        return None
+        yield
+    finally:
+        _hidden.difference_update(added)
+        _found.clear()
 
 
-auto_functionalized: Any = getattr(torch.ops.higher_order, "auto_functionalized", None)
-"""Torch's functional form of custom operators that write in place.
-
-Where it is None, programs with such operators go through ``run_decompositions``, and errors about
-them name torch's own replacement.
-"""
+auto_functionalized: Any = private("torch.ops:higher_order.auto_functionalized")
+"""Torch's functional form of custom operators that write in place."""
 
 
 def overload_of(target: Any) -> Any:
-    """The operator that a function of ``torch.library.custom_op`` calls; else the target itself.
-
-    Without ``CustomOpDef._opoverload`` such a function is no key of a table, ``torch.ops`` is.
-    """
-    return getattr(target, "_opoverload", target)
+    """The operator that a function of ``torch.library.custom_op`` calls; else the target itself."""
+    return private_attribute(target, "torch._library.custom_ops:CustomOpDef._opoverload", target)
 
 
 def deregister_pytree_node(cls: type) -> Callable[[], None]:
-    """Takes back ``pytree.register_pytree_node(cls, ...)``; what it returns does that again.
-
-    Without ``_deregister_pytree_node`` the class stays registered, and a library that wants it
-    otherwise does not get its way.
-    """
-    forget = private("torch.utils._pytree", "_deregister_pytree_node")
-    serialized = private("torch.utils._pytree", "SUPPORTED_SERIALIZED_TYPES") or {}
+    """Takes back ``pytree.register_pytree_node(cls, ...)``; what it returns does that again."""
+    forget = private("torch.utils._pytree:_deregister_pytree_node")
+    serialized = private("torch.utils._pytree:SUPPORTED_SERIALIZED_TYPES") or {}
     node, names = pytree.SUPPORTED_NODES.get(cls), serialized.get(cls)
     if forget is None or node is None or names is None:
         return lambda: None

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.torch_compat.names import private
+from onnx_aot.errors import CaptureError
+from onnx_aot.torch_compat.names import private, private_attribute
 
 __all__ = [
     "access_of_subclasses",
@@ -26,12 +27,31 @@ __all__ = [
     "size_conditions",
 ]
 
+_PROGRAM = "torch.export:ExportedProgram"
+
 
 def copy_program(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """A program with its own graph and signature that shares weights with the given one."""
     duplicate = copy.copy(program)
-    duplicate._graph_module = _copy_graph_module(program.graph_module)
+    _replace(duplicate, program.graph_module, _copy_graph_module(program.graph_module))
     return duplicate
+
+
+def _replace(program: torch.export.ExportedProgram, held: Any, replacement: Any) -> None:
+    """Replaces what a program holds; it has properties that give these, and none that set them.
+
+    Raises:
+        CaptureError: The program does not hold it as an attribute.
+    """
+    names = [name for name, value in vars(program).items() if value is held]
+    if not names:
+        raise CaptureError(
+            f"torch {torch.__version__} does not let this package replace the "
+            f"{type(held).__name__} of an ExportedProgram. Install a release of torch that the "
+            "README lists as tested"
+        )
+    for name in names:
+        setattr(program, name, replacement)
 
 
 def _copy_graph_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -47,11 +67,8 @@ def _copy_graph_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
 
 
 def _graph_module(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.fx.GraphModule:
-    """A module with another graph, whose Python source is generated when it is first run.
-
-    Without ``torch.fx._lazy_graph_module`` that is done at once, and takes as long as all passes.
-    """
-    lazy = private("torch.fx._lazy_graph_module", "_LazyGraphModule")
+    """A module with another graph, whose Python source is generated when it is first run."""
+    lazy = private("torch.fx._lazy_graph_module:_LazyGraphModule")
     made: torch.fx.GraphModule = (lazy or torch.fx.GraphModule)(module, graph)
     made.meta = dict(module.meta)
     return made
@@ -87,10 +104,9 @@ def functionalized_by_torch(
 def size_conditions(program: torch.export.ExportedProgram) -> list[str]:
     """Conditions on the inputs' sizes under which the program was captured, as Python.
 
-    ``L`` in them holds the arguments by name. Without ``ExportedProgram._guards_code`` they are
-    neither reported nor checked.
+    ``L`` in them holds the arguments by name.
     """
-    return list(getattr(program, "_guards_code", ()))
+    return list(private_attribute(program, f"{_PROGRAM}._guards_code", ()))
 
 
 def condition_holds(condition: str, names: Mapping[str, Any]) -> bool | None:
@@ -104,28 +120,25 @@ def condition_holds(condition: str, names: Mapping[str, Any]) -> bool | None:
 def set_graph(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> None:
     """Replaces the graph of a program that the caller owns.
 
-    ``ExportedProgram`` has no public way to do this without generating Python source. Without the
-    attribute, a program that writes in place could not be functionalized.
+    ``ExportedProgram`` has no public way to do this without generating Python source.
     """
-    program._graph_module = _graph_module(program.graph_module, graph)
+    _replace(program, program.graph_module, _graph_module(program.graph_module, graph))
 
 
 def set_graph_signature(program: torch.export.ExportedProgram, signature: Any) -> None:
     """Replaces the signature of a program that the caller owns.
 
-    ``ExportedProgram`` has no public way to do this. Without the attribute, a functionalized
-    program could not say which outputs are mutated buffers.
+    ``ExportedProgram`` has no public way to do this.
     """
-    program._graph_signature = signature
+    _replace(program, program.graph_signature, signature)
 
 
 def access_of_subclasses() -> Any:
     """The operator that takes a part out of a tensor of a subclass in a captured graph.
 
-    ``torch.export`` records it. Without ``torch.ops.export.access_subclass_inner_tensor`` weights
-    that torchao has quantized cannot be exported.
+    ``torch.export`` records it.
     """
-    packet = getattr(torch.ops.export, "access_subclass_inner_tensor", None)
+    packet = private("torch.ops:export.access_subclass_inner_tensor")
     return None if packet is None else packet.default
 
 
@@ -141,23 +154,21 @@ def open_weight(program: torch.export.ExportedProgram, name: str, parts: Mapping
         name: Name of the parameter, buffer or constant.
         parts: New names by attributes of its tensor. Tensors that it has besides are held too.
     """
-    for held in ("_state_dict", "_constants"):
-        tensors = dict(getattr(program, held))
+    for held in (program.state_dict, program.constants):
+        tensors = dict(held)
         if name not in tensors:
             continue
         whole = tensors.pop(name)
         unread = {part: f"{name}.{part}" for part in whole.__tensor_flatten__()[0]}
         for part, target in (unread | dict(parts)).items():
             tensors[target] = getattr(whole, part).detach()
-        setattr(program, held, tensors)
+        _replace(program, held, tensors)
         return
 
 
 def missing_fake_kernels(program: torch.export.ExportedProgram) -> list[str]:
-    """Custom operators without a fake kernel, of which draft export made do with the real one.
-
-    Without ``ExportedProgram._report`` none are known.
-    """
-    failures = getattr(getattr(program, "_report", None), "failures", ())
+    """Custom operators without a fake kernel, of which draft export made do with the real one."""
+    report = private_attribute(program, f"{_PROGRAM}._report")
+    failures = getattr(report, "failures", ())
     missing = [f for f in failures if str(f.failure_type) == "MISSING_FAKE_KERNEL"]
     return list(dict.fromkeys(str(failure.data.get("op")) for failure in missing))

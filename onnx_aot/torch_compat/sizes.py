@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.fx
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.multiprocessing.reductions import StorageWeakRef
 
-from onnx_aot.torch_compat.larger_sizes import answer_for_larger_sizes
-from onnx_aot.torch_compat.names import private
+from onnx_aot.errors import CaptureError
+from onnx_aot.torch_compat.names import FakeTensorMode, private, private_attribute
+from onnx_aot.torch_compat.patching import Patch, Settings, applied
 
 __all__ = [
+    "DECISIONS",
     "creation_stack",
     "decision_symbols",
     "example_size",
@@ -22,7 +25,6 @@ __all__ = [
     "is_symbol",
     "known_number",
     "new_symbol",
-    "observe_decisions",
     "python_expression",
     "root_symbol",
     "size_function",
@@ -32,34 +34,38 @@ __all__ = [
     "symbols_of_its_own",
 ]
 
+_SHAPES = "torch.fx.experimental.symbolic_shapes"
+_NODE = "torch.fx.experimental.sym_node:SymNode"
+
 
 def symbolic_expression(value: Any) -> Any:
     """The sympy expression of a SymInt, SymFloat or SymBool, with known equalities applied.
 
-    Without ``SymNode.expr`` the printed form is all there is, and symbols cannot be renamed.
+    Raises:
+        CaptureError: This torch does not tell it.
     """
-    node = value.node
-    return node.expr if hasattr(node, "expr") else str(node)
+    for name in ("expr", "_expr"):  # the latter without what was learned since
+        expression = private_attribute(value.node, f"{_NODE}.{name}")
+        if expression is not None:
+            return expression
+    raise CaptureError(
+        f"torch {torch.__version__} does not tell the expression of a symbolic size "
+        "(SymNode.expr), so models with dynamic dimensions cannot be exported with it. Install a "
+        "release that the README lists as tested, or leave dynamic_shapes out"
+    )
 
 
 def expression_key(value: torch.SymInt) -> Any:
-    """Equal for sizes of one program that are one expression; found without working it out.
-
-    Without ``SymNode._expr`` it is the expression itself.
-    """
-    key = getattr(value.node, "_expr", None)
+    """Equal for sizes of one program that are one expression; found without working it out."""
+    key = private_attribute(value.node, f"{_NODE}._expr")
     return symbolic_expression(value) if key is None else key
 
 
 def example_size(size: Any) -> int | None:
-    """What a size measured in the example; None where that is not recorded.
-
-    Without ``SymNode.hint`` only plain numbers are known, and dimensions of an ExportedProgram are
-    not checked for sharing a name.
-    """
+    """What a size measured in the example; None where that is not recorded."""
     if not isinstance(size, torch.SymInt):
         return int(size)
-    hint = getattr(size.node, "hint", None)
+    hint = private_attribute(size.node, f"{_NODE}.hint")
     if hint is None:
         values = getattr(getattr(size.node, "shape_env", None), _EXAMPLES, None)
         number: Any = symbolic_expression(size).xreplace(values) if values else None
@@ -112,73 +118,70 @@ _SIZE_FUNCTIONS = {"max": "Max", "min": "Min", "floordiv": "FloorDiv", "mod": "M
 def size_function(name: str) -> Callable[[Any, Any], Any] | None:
     """Arithmetic on the sympy expressions of sizes: ``add``, ``sub``, ``mul``, ``max``, ...
 
-    Without ``torch.utils._sympy.functions`` inner values whose size is a quotient, a maximum or a
-    minimum have no expression for it.
+    None where there is no such function.
     """
     torch_name = _SIZE_FUNCTIONS.get(name)
     if torch_name is None:
-        return private("operator", name)  # type: ignore[no-any-return]
-    return private("torch.utils._sympy.functions", torch_name)  # type: ignore[no-any-return]
+        return getattr(operator, name, None)
+    return private(f"torch.utils._sympy.functions:{torch_name}")  # type: ignore[no-any-return]
 
 
-@contextlib.contextmanager
-def observe_decisions(
-    seen: Callable[[str, Any, Any], None], for_larger_sizes: bool = False
-) -> Iterator[None]:
-    """Calls ``seen(kind, shape_env, expression)`` where a capture decides on a symbolic value.
+# By method: what it says of the condition among its arguments, and where that stands.
+_DECISIONS = {
+    "_log_guard": ("guard", 1, "self, prefix, g, forcing_spec"),
+    "_log_real_tensor_propagation": ("assumed", 0, "self, orig_expr, unsound_result"),
+    "_make_data_dependent_error": ("undecided", 1, "self, expr, unhinted_expr"),
+}
 
-    Kinds are ``"guard"`` (it holds for the example and is relied on), ``"assumed"`` (it depends on
-    data, and draft export takes what the example gives), ``"undecided"`` (it depends on data, and
-    the capture fails) and, with ``for_larger_sizes``, ``"larger"`` behind an undecided one (it
-    holds for sizes from 2 on, and is relied on). Without these methods of ``ShapeEnv`` errors name
-    no line.
-    """
-    env = private("torch.fx.experimental.symbolic_shapes", "ShapeEnv")
-    skipped = private("torch.fx.experimental.symbolic_shapes", "uninteresting_files")
-    kinds = {
-        "_log_guard": ("guard", 1),
-        "_log_real_tensor_propagation": ("assumed", 0),
-        "_make_data_dependent_error": ("undecided", 1),
-    }
-    originals = {name: getattr(env, name) for name in kinds if hasattr(env, name)}
 
-    def observing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        kind, position = kinds[name]
+def _decision_observed(method: str) -> Callable[[Any, Settings], Any]:
+    kind, position, _ = _DECISIONS[method]
 
-        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def make(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+        seen = settings.decided
+        assert seen is not None
+
+        def observed(self: Any, *args: Any, **kwargs: Any) -> Any:
             held = args[position]
             if kind == "assumed" and str(args[1]) == "False":
                 held = ~held
-            if kind == "undecided" and skipped is not None:
-                skipped().add(__file__)  # torch's message names the first file that is not in it
             if "suppressed" not in str(args[0]):  # such a guard is not relied on
                 seen(kind, self, held)
             return original(self, *args, **kwargs)
 
-        return method
+        return observed
 
-    for name, original in originals.items():
-        setattr(env, name, observing(name, original))
-    answered = (
-        answer_for_larger_sizes(lambda env, held: seen("larger", env, held))
-        if for_larger_sizes
-        else contextlib.nullcontext()
+    return make
+
+
+DECISIONS: tuple[Patch, ...] = tuple(
+    Patch(
+        f"{_SHAPES}:ShapeEnv.{method}",
+        _decision_observed(method),
+        "Errors and the report do not say which line decides about a size.",
+        when=lambda settings: settings.decided is not None,
+        parameters=parameters,
     )
-    try:
-        with answered:
-            yield
-    finally:
-        for name, original in originals.items():
-            setattr(env, name, original)
+    for method, (_, _, parameters) in _DECISIONS.items()
+)
+"""Rows that tell ``Settings.decided`` what a capture decides on symbolic values.
+
+Kinds are ``"guard"`` (it holds for the example and is relied on), ``"assumed"`` (it depends on
+data, and draft export takes what the example gives), ``"undecided"`` (it depends on data, and the
+capture fails) and, with ``Settings.larger_sizes``, ``"larger"`` behind an undecided one (it holds
+for sizes from 2 on, and is relied on).
+"""
 
 
 def decision_symbols(env: Any, expression: Any) -> dict[str, tuple[tuple[str, ...], int | None]]:
     """Per symbol of an expression where it comes from, and its value in the example.
 
-    Sources look like ``L['x'].size()[0]``. Without ``ShapeEnv.var_to_sources`` there are none.
+    Sources look like ``L['x'].size()[0]``.
     """
-    hints = vars(env).get("backed_var_to_val", vars(env).get("var_to_val", {}))
-    origins = getattr(env, "var_to_sources", {})
+    hints = private_attribute(env, f"{_SHAPES}:ShapeEnv.backed_var_to_val")
+    if hints is None:  # the name before torch 2.12
+        hints = vars(env).get("var_to_val", {})
+    origins = private_attribute(env, f"{_SHAPES}:ShapeEnv.var_to_sources", {})
     found = {}
     for symbol in getattr(expression, "free_symbols", ()):
         names = [source.name for source in origins.get(symbol, ())]
@@ -191,11 +194,9 @@ def decision_symbols(env: Any, expression: Any) -> dict[str, tuple[tuple[str, ..
 
 
 def creation_stack(env: Any, symbol: str) -> list[Any]:
-    """Frames in which a data-dependent symbol was made, the innermost last.
-
-    Without ``ShapeEnv.var_to_stack`` it is not said which call gave a value.
-    """
-    for known, stack in getattr(env, "var_to_stack", {}).items():
+    """Frames in which a data-dependent symbol was made, the innermost last."""
+    stacks = private_attribute(env, f"{_SHAPES}:ShapeEnv.var_to_stack", {})
+    for known, stack in stacks.items():
         if str(known) == symbol:
             with contextlib.suppress(Exception):  # a stack that was cleaned up
                 return list(stack.summary())
@@ -203,41 +204,39 @@ def creation_stack(env: Any, symbol: str) -> list[Any]:
 
 
 def python_expression(expression: Any, names: Mapping[str, str]) -> str:
-    """An expression as Python, with the given names for its symbols.
-
-    Without torch's ``PythonPrinter`` it looks like ``Eq(n, 4)``.
-    """
+    """An expression as Python, with the given names for its symbols."""
     import sympy
 
     symbols = getattr(expression, "free_symbols", ())
     shown = {s: sympy.Symbol(names[str(s)], integer=True) for s in symbols if str(s) in names}
     with contextlib.suppress(Exception):
         expression = expression.xreplace(shown)
-    printer = private("torch.utils._sympy.printers", "PythonPrinter")
+    printer = private("torch.utils._sympy.printers:PythonPrinter")
     with contextlib.suppress(Exception):
         return str(printer().doprint(expression))
     return str(expression)
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """A number that tensors which share memory have in common, fake ones too.
+    """A number that tensors which share memory have in common, fake ones too."""
+    storage = tensor.untyped_storage()
+    key = private_attribute(storage, "torch:UntypedStorage._cdata")
+    return int(StorageWeakRef(storage).cdata if key is None else key)
 
-    Without ``UntypedStorage._cdata`` scripted models that write in place are refused.
-    """
-    return int(tensor.untyped_storage()._cdata)
+
+_NO_SMALL_SIZES = Patch(
+    "torch.fx.experimental._config:backed_size_oblivious",
+    lambda original, settings: False,
+    "Conditions that hold for all sizes but 0 and 1 count as undecided in scripted models.",
+)
 
 
 def symbolic_truth(value: Any) -> bool | None:
-    """Whether a symbolic bool is known to hold, or not to, for all sizes; None where it depends.
-
-    Without ``statically_known_true`` nothing is known, and scripted models have more branches.
-    """
-    test = private("torch.fx.experimental.symbolic_shapes", "statically_known_true")
-    config = private("torch.fx.experimental", "_config")
+    """Whether a symbolic bool is known to hold, or not to, for all sizes; None where it depends."""
+    test = private(f"{_SHAPES}:statically_known_true")
     if test is None:
         return None
-    patched = hasattr(config, "backed_size_oblivious")  # as if no size were 0 or 1
-    with config.patch(backed_size_oblivious=False) if patched else contextlib.nullcontext():
+    with applied((_NO_SMALL_SIZES,), Settings()):
         if test(value):
             return True
         negated = torch.sym_not(value)  # type: ignore[no-untyped-call]
@@ -245,11 +244,7 @@ def symbolic_truth(value: Any) -> bool | None:
 
 
 def new_symbol(mode: FakeTensorMode, kind: type, size: bool = False) -> Any:
-    """A symbolic int, float or bool of which nothing is known, or that it is a size.
-
-    Without ``create_unbacked_symint`` and its like loops and branches that depend on inputs cannot
-    be captured; without ``_constrain_range_for_size`` some operators refuse a size.
-    """
+    """A symbolic int, float or bool of which nothing is known, or that it is a size."""
     env: Any = mode.shape_env
     makers: dict[type, Callable[[], Any]] = {
         int: env.create_unbacked_symint,
@@ -257,16 +252,14 @@ def new_symbol(mode: FakeTensorMode, kind: type, size: bool = False) -> Any:
         bool: env.create_unbacked_symbool,
     }
     symbol = makers[kind]()
-    constrain = private("torch.fx.experimental.symbolic_shapes", "_constrain_range_for_size")
+    constrain = private(f"{_SHAPES}:_constrain_range_for_size")
     if size and constrain is not None:
         constrain(symbol)
     return symbol
 
 
 def symbols_of_its_own(mode: FakeTensorMode) -> contextlib.AbstractContextManager[Any]:
-    """Lets sizes that depend on data be made which no result of the traced operator has.
-
-    Without ``ignore_fresh_unbacked_symbols`` scripted models with such sizes are refused.
-    """
-    ignore = getattr(mode.shape_env, "ignore_fresh_unbacked_symbols", None)
+    """Lets sizes that depend on data be made which no result of the traced operator has."""
+    path = f"{_SHAPES}:ShapeEnv.ignore_fresh_unbacked_symbols"
+    ignore = private_attribute(mode.shape_env, path)
     return ignore() if ignore is not None else contextlib.nullcontext()

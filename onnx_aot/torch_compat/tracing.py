@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.fx
-import torch.utils._pytree as pytree
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from onnx_aot.torch_compat.larger_sizes import answer_for_larger_sizes
-from onnx_aot.torch_compat.names import private
-from onnx_aot.torch_compat.zero_sizes import keep_small_sizes_dynamic
+from onnx_aot.torch_compat.captures import QUIET
+from onnx_aot.torch_compat.larger_sizes import LARGER_SIZES
+from onnx_aot.torch_compat.names import (
+    FakeTensor,
+    FakeTensorMode,
+    OpOverload,
+    private,
+    private_attribute,
+    pytree,
+)
+from onnx_aot.torch_compat.patching import Patch, Settings, applied, restored
+from onnx_aot.torch_compat.places import find_place
+from onnx_aot.torch_compat.zero_sizes import SMALL_SIZES
 
 __all__ = [
+    "FIXED_SIZES",
     "decompositions",
     "fake_mode_of",
     "map_slices",
@@ -38,11 +45,8 @@ def fake_mode_of(values: Any) -> FakeTensorMode | None:
 
 
 def without_fake_mode() -> contextlib.AbstractContextManager[Any]:
-    """Suspends any active fake mode, so that tensors are real ones.
-
-    Without ``unset_fake_temporarily`` weights must not be read inside a fake mode.
-    """
-    unset = private("torch._subclasses.fake_tensor", "unset_fake_temporarily")
+    """Suspends any active fake mode, so that tensors are real ones."""
+    unset = private("torch._subclasses.fake_tensor:unset_fake_temporarily")
     return unset() if unset is not None else contextlib.nullcontext()
 
 
@@ -51,87 +55,91 @@ def trace_fake(
 ) -> torch.fx.GraphModule:
     """Records the ATen calls that ``function(*arguments)`` makes on fake tensors.
 
-    Without ``make_fx`` no operator can be decomposed; every operator that has no translation of
-    its own becomes an unsupported operator.
+    Raises:
+        NotImplementedError: This torch has no ``make_fx``.
     """
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    with keep_small_sizes_dynamic(), mode or contextlib.nullcontext():
-        return make_fx(function, _allow_non_fake_inputs=True)(*arguments)
+    make_fx = private("torch.fx.experimental.proxy_tensor:make_fx")
+    if make_fx is None:
+        raise NotImplementedError("this release of torch has no make_fx")
+    with applied((SMALL_SIZES,), Settings()), mode or contextlib.nullcontext():
+        traced: torch.fx.GraphModule = make_fx(function, _allow_non_fake_inputs=True)(*arguments)
+    return traced
 
 
 def writes_to(tensor: torch.Tensor) -> int:
-    """How often the memory of a tensor was written to.
+    """How often the memory of a tensor was written to."""
+    return 0 if tensor.is_inference() else int(private_attribute(tensor, _VERSION, 0))
 
-    Without ``Tensor._version`` no write is seen, and a model that keeps count in a buffer of one
-    integer would be captured with what it holds now.
-    """
-    return 0 if tensor.is_inference() else int(getattr(tensor, "_version", 0))
+
+_VERSION = "torch:Tensor._version"
 
 
 def without_recording() -> contextlib.AbstractContextManager[Any]:
-    """Runs on the fake tensors of a trace without adding to it.
-
-    Without ``disable_proxy_modes_tracing`` calls are recorded, and nothing reads their results.
-    """
-    disable = private("torch.fx.experimental.proxy_tensor", "disable_proxy_modes_tracing")
+    """Runs on the fake tensors of a trace without adding to it."""
+    disable = private("torch.fx.experimental.proxy_tensor:disable_proxy_modes_tracing")
     return disable() if disable is not None else contextlib.nullcontext()
 
 
 def map_slices(function: Callable[..., Any], slices: Any, *others: Any) -> Any:
     """``function(slice, *others)`` for each slice along the first axis, stacked, as one operator.
 
-    Torch asks whether there are slices, and refuses none; the translation takes none. Without
-    ``torch._higher_order_ops.map`` it fails.
+    Torch asks whether there are slices, and refuses none; the translation takes none.
+
+    Raises:
+        NotImplementedError: This torch has no such operator.
     """
-    operator = private("torch._higher_order_ops.map", "map")
+    operator = private("torch._higher_order_ops.map:map")
     if operator is None:
-        raise NotImplementedError("this version of torch has no operator map")
-    with answer_for_larger_sizes(None):
+        raise NotImplementedError("this release of torch has no operator map")
+    # The question is of no consequence here, and may be elsewhere.
+    with restored(_forget_answers), applied((LARGER_SIZES,), Settings(larger_sizes=True)):
         return operator(function, slices, *others)
+
+
+def _forget_answers() -> None:
+    place = find_place("torch.fx.experimental.symbolic_shapes:ShapeEnv._inner_evaluate_expr")
+    if place is not None:
+        place.value().cache_clear()
 
 
 def decompositions(target: OpOverload) -> list[Callable[..., Any]]:
     """Torch's own rules that expand an operator into simpler ones, the preferred one first.
 
     Sources: ``torch._decomp.decomposition_table``, then the operator's CompositeImplicitAutograd
-    kernel. Without them only operators with a translation can be exported.
+    kernel.
     """
-    table = private("torch._decomp", "decomposition_table") or {}
+    table = private("torch._decomp:decomposition_table") or {}
     rules = [table[target]] if target in table else []
-    can_decompose = getattr(target, "_can_decompose", None)
+    can_decompose = private_attribute(target, "torch._ops:OpOverload._can_decompose")
     with contextlib.suppress(RuntimeError):  # operators of TorchScript have no dispatch table
         if can_decompose is not None and can_decompose():
             rules.append(target.decompose)
     return rules
 
 
+def _refusing(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    def guard(self: Any, *where: Any, **more: Any) -> Any:
+        if getattr(self.expr, "free_symbols", ()):
+            raise ValueError(f"the size {self.expr} is read as a number")
+        return original(self, *where, **more)
+
+    return guard
+
+
+FIXED_SIZES: tuple[Patch, ...] = tuple(
+    Patch(
+        f"torch.fx.experimental.sym_node:SymNode.{name}",
+        _refusing,
+        "A decomposition that computes with an example's size goes unnoticed, and is wrong at "
+        "other sizes.",
+        parameters="self, file, line",
+    )
+    for name in ("guard_int", "guard_float")
+)
+
+
 @contextlib.contextmanager
 def refuse_fixed_sizes() -> Iterator[None]:
-    """Raises ``ValueError`` where code reads a symbolic size as a number, which would fix it.
-
-    Without ``SymNode.guard_int`` a decomposition that computes with an example's size goes
-    unnoticed, and is wrong at other sizes.
-    """
-    node = private("torch.fx.experimental.sym_node", "SymNode")
-    names = [name for name in ("guard_int", "guard_float") if hasattr(node, name)]
-    originals = {name: getattr(node, name) for name in names}
-
-    def refusing(read: Callable[..., Any]) -> Callable[..., Any]:
-        def guard(self: Any, *where: Any) -> Any:
-            if getattr(self.expr, "free_symbols", ()):
-                raise ValueError(f"the size {self.expr} is read as a number")
-            return read(self, *where)
-
-        return guard
-
-    for name, read in originals.items():
-        setattr(node, name, refusing(read))
-    log = logging.getLogger("torch._subclasses.fake_tensor")  # prints what a kernel refuses
-    disabled, log.disabled = log.disabled, True
-    try:
+    """Raises ``ValueError`` where code reads a symbolic size as a number, which would fix it."""
+    with applied((*FIXED_SIZES, QUIET), Settings()):  # torch prints what a kernel refuses
         yield
-    finally:
-        log.disabled = disabled
-        for name, read in originals.items():
-            setattr(node, name, read)

@@ -6,87 +6,84 @@ Torch's symbols for sizes are positive numbers, whatever their range says. So ``
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat.names import private
+from onnx_aot.torch_compat.names import private, private_attribute
+from onnx_aot.torch_compat.patching import Patch, Settings
 from onnx_aot.torch_compat.sizes import symbolic_expression
 
-__all__ = [
-    "holds_for_example",
-    "holds_when_empty",
-    "keep_small_sizes_dynamic",
-    "observe_zero_ignored",
-]
+__all__ = ["FROM_ZERO", "SMALL_SIZES", "ZERO_IGNORED", "holds_for_example", "holds_when_empty"]
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 
 
-@contextlib.contextmanager
-def keep_small_sizes_dynamic(from_zero: bool = False) -> Iterator[None]:
-    """Lets a dimension whose example size is 0 or 1 stay dynamic.
-
-    Args:
-        from_zero: Also makes what the capture works out hold for size 0, where the dimension's
-            ``Dim`` allows that. Captures take a tenth longer then.
-
-    Without ``backed_size_oblivious`` such a dimension comes out static, which is reported as an
-    error at the end of the export. Without ``make_symbol`` and ``ShapeEnv.create_symbol``, models
-    that ask for the larger of a size and 1 are wrong for empty tensors.
-    """
-    config = private("torch.fx.experimental", "_config")
-    with contextlib.ExitStack() as stack:
-        if hasattr(config, "backed_size_oblivious"):
-            stack.enter_context(config.patch(backed_size_oblivious=True))
-        if from_zero:
-            stack.enter_context(_symbols_from_zero())
-        yield
+SMALL_SIZES = Patch(
+    "torch.fx.experimental._config:backed_size_oblivious",
+    lambda original, settings: True,
+    "A dimension whose example size is 0 or 1 comes out static, which is an error.",
+    when=lambda settings: settings.small_sizes,
+    optional=False,
+)
 
 
-@contextlib.contextmanager
-def _symbols_from_zero() -> Iterator[None]:
-    env = private(_SHAPES, "ShapeEnv")
-    make = private(_SHAPES, "make_symbol")
-    root = private("torch._dynamo.source", "ConstantSource")
-    create = getattr(env, "create_symbol", None)
-    if create is None or make is None or root is None:
-        yield
-        return
-    shapes = sys.modules[_SHAPES]
+class _NextSymbol:
+    """Whether the symbol that torch makes next may be zero, as the dimension's ``Dim`` says."""
+
     may_be_zero = False
 
+
+def _nonnegative(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     def make_symbol(*args: Any, **assumptions: Any) -> Any:
-        if may_be_zero and assumptions.pop("positive", None):
+        if _NextSymbol.may_be_zero and assumptions.pop("positive", None):
             assumptions["nonnegative"] = True
-        return make(*args, **assumptions)
+        return original(*args, **assumptions)
+
+    return make_symbol
+
+
+def _from_zero(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    root = private("torch._dynamo.source:ConstantSource")
 
     def create_symbol(self: Any, val: int, source: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal may_be_zero
-        is_root = isinstance(source, root)  # of ``n + 1``, where no input has ``n``
-        if is_root:  # as torch does it for dimensions of inputs
+        is_root = root is not None and isinstance(source, root)
+        if is_root:  # of ``n + 1``, where no input has ``n``: as torch does it for inputs
             kwargs["do_not_specialize_zero_one"] = True
         limits = getattr(kwargs.get("constraint_dim"), "vr", None)
-        may_be_zero = limits is None or limits.lower < 1
+        _NextSymbol.may_be_zero = limits is None or limits.lower < 1
         try:
-            symbol = create(self, val, source, *args, **kwargs)
+            symbol = original(self, val, source, *args, **kwargs)
         finally:
-            may_be_zero = False
+            _NextSymbol.may_be_zero = False
         if is_root and hasattr(self, "size_like"):
             self.size_like.add(symbol)
         return symbol
 
-    shapes.make_symbol = make_symbol  # type: ignore[attr-defined]
-    env.create_symbol = create_symbol
-    try:
-        yield
-    finally:
-        shapes.make_symbol = make  # type: ignore[attr-defined]
-        env.create_symbol = create
+    return create_symbol
+
+
+_WRONG_WHEN_EMPTY = "Models that ask for the larger of a size and 1 are wrong for empty tensors."
+
+FROM_ZERO: tuple[Patch, ...] = (
+    Patch(
+        f"{_SHAPES}:make_symbol",
+        _nonnegative,
+        _WRONG_WHEN_EMPTY,
+        when=lambda settings: settings.from_zero,
+        parameters="prefix, idx, kwargs",
+    ),
+    Patch(
+        f"{_SHAPES}:ShapeEnv.create_symbol",
+        _from_zero,
+        _WRONG_WHEN_EMPTY,
+        when=lambda settings: settings.from_zero,
+        parameters="self, val, source, dynamic_dim, constraint_dim",
+    ),
+)
 
 
 _LARGER = {"__sym_max__": "Max", "__sym_min__": "Min"}
@@ -106,25 +103,17 @@ _BETWEEN = (
     "torch._export.non_strict_utils",
     "torch.fx.experimental.proxy_tensor",
     __name__,
+    Patch.__module__,
 )
 
 
-@contextlib.contextmanager
-def observe_zero_ignored(seen: Callable[[bool], None]) -> Iterator[None]:
-    """Calls ``seen(fixed)`` where a capture asks what it answers for sizes above zero only.
+def _larger_observed(name: str) -> Callable[[Any, Settings], Any]:
+    """Torch's operators ask for the larger of a size and 0; there the answer is another size."""
 
-    A model asks for the larger or smaller of two sizes, or compares, as in ``n == 0``, which came
-    out the same for all sizes. Torch's operators ask for the larger of a size and 0; only there,
-    where the answer is another size, ``fixed`` is False. What is asked while bytecode is analysed
-    is passed over. Without the methods of ``SymInt`` nothing is seen.
-    """
-    originals = {
-        name: getattr(torch.SymInt, name)
-        for name in (*_LARGER, *_COMPARED)
-        if hasattr(torch.SymInt, name)
-    }
+    def make(original: Callable[[Any, Any], Any], settings: Settings) -> Callable[..., Any]:
+        seen = settings.zero_ignored
+        assert seen is not None
 
-    def observing(name: str, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def larger(self: Any, other: Any) -> Any:
             result = original(self, other)
             if _may_be_zero(self, other):
@@ -136,13 +125,22 @@ def observe_zero_ignored(seen: Callable[[bool], None]) -> Iterator[None]:
                     seen(_is_number(result))  # min(n, 1), the size of a diagonal, is 1
             return result
 
+        return larger
+
+    return make
+
+
+def _comparison_observed(name: str) -> Callable[[Any, Settings], Any]:
+    """A model compares, as in ``n == 0``, which comes out the same for all sizes above zero."""
+
+    def make(original: Callable[[Any, Any], Any], settings: Settings) -> Callable[..., Any]:
+        seen = settings.zero_ignored
+        assert seen is not None
+
         def compared(self: Any, other: Any) -> Any:
             result = original(self, other)
-            caller = sys._getframe(1)
-            if caller.f_code.co_name == "__bool__" and caller.f_back is not None:
-                caller = caller.f_back
             if (
-                _package(caller) != "torch"
+                _package(_asking(sys._getframe(1))) != "torch"
                 and _is_decided(result)
                 and _may_be_zero(self, other)
                 and _is_answered_above_zero(_COMPARED[name], self, other)
@@ -150,15 +148,35 @@ def observe_zero_ignored(seen: Callable[[bool], None]) -> Iterator[None]:
                 seen(True)
             return result
 
-        return larger if name in _LARGER else compared
+        return compared
 
-    for name, original in originals.items():
-        setattr(torch.SymInt, name, observing(name, original))
-    try:
-        yield
-    finally:
-        for name, original in originals.items():
-            setattr(torch.SymInt, name, original)
+    return make
+
+
+def _asking(frame: FrameType) -> FrameType:
+    """The frame that compares, behind this package's and the conversion to bool."""
+    while frame.f_back is not None and (
+        frame.f_globals.get("__name__") in (__name__, Patch.__module__)
+        or frame.f_code.co_name == "__bool__"
+    ):
+        frame = frame.f_back
+    return frame
+
+
+def _observed(method: str, make: Callable[[Any, Settings], Any]) -> Patch:
+    return Patch(
+        f"torch:SymInt.{method}",
+        make,
+        "Captures that are wrong for empty tensors are not made again, nor warned of.",
+        when=lambda settings: settings.zero_ignored is not None,
+        parameters="self, other",
+    )
+
+
+ZERO_IGNORED: tuple[Patch, ...] = (
+    *(_observed(name, _larger_observed(name)) for name in _LARGER),
+    *(_observed(name, _comparison_observed(name)) for name in _COMPARED),
+)
 
 
 def _package(frame: FrameType) -> str:
@@ -206,7 +224,7 @@ def _may_be_zero(*sizes: Any) -> bool:
     """Whether a size among these has a symbol that is positive for the capture, and may be zero."""
     for size in sizes:
         if isinstance(size, torch.SymInt):
-            ranges = getattr(size.node.shape_env, "var_to_range", {})
+            ranges = private_attribute(size.node.shape_env, f"{_SHAPES}:ShapeEnv.var_to_range", {})
             for symbol in getattr(symbolic_expression(size), "free_symbols", ()):
                 known = ranges.get(symbol)
                 if symbol.is_positive and known is not None and known.lower < 1:
@@ -251,7 +269,7 @@ def _symbols(sizes: tuple[Any, ...]) -> set[Any]:
 def _example(sizes: tuple[Any, ...]) -> dict[Any, Any]:
     """What the example has for symbols, but for those of which that is not known."""
     env = next((size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)), None)
-    return {} if env is None else dict(vars(env).get("backed_var_to_val", {}))
+    return dict(private_attribute(env, f"{_SHAPES}:ShapeEnv.backed_var_to_val", {}))
 
 
 def _holds(sizes: tuple[Any, ...], step: int, values: dict[Any, Any]) -> bool:

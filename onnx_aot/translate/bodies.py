@@ -14,9 +14,9 @@ from onnx_aot.fx_passes.bodies import body_of
 from onnx_aot.fx_passes.functionalize import functionalize_graph
 from onnx_aot.ops.bodies import Body
 from onnx_aot.ops.complex_values import Complex
-from onnx_aot.torch_compat import pytree, symbolic_expression
+from onnx_aot.torch_compat import CONTENT_SIZE, pytree, symbolic_expression
 from onnx_aot.translate.decompose import distinct
-from onnx_aot.translate.dimensions import CONTENT_SIZE, Dimension
+from onnx_aot.translate.dimensions import Dimension
 
 if TYPE_CHECKING:
     from onnx_aot.translate.walker import Walker

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot import dtypes
-from onnx_aot.torch_compat import expression_key, size_function, symbolic_expression
+from onnx_aot.torch_compat import CONTENT_SIZE, expression_key, size_function, symbolic_expression
 from onnx_aot.translate.expressions import Texts, is_identifier
 
 __all__ = ["Dimensions", "range_of"]
@@ -23,7 +23,6 @@ UNLIMITED = 2**62
 """What the capture gives as the largest size when there is none, or above."""
 
 # Symbols that the capture makes for sizes and numbers that depend on contents.
-CONTENT_SIZE = re.compile(r"(u|zuf)\d+")
 
 
 class Dimensions:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -34,16 +33,11 @@ from onnx_aot.metadata_keys import (
 )
 from onnx_aot.ops.subgraphs import subgraphs
 from onnx_aot.provenance import stack_trace, target_name
+from onnx_aot.torch_compat import NO_MODULE, TRACED_ROOT
 from onnx_aot.translate.fx_text import FxText
 from onnx_aot.translate.trace_paths import as_imported
 
 __all__ = ["Metadata", "MetadataLevel"]
-
-# What a path in a body has before the names of modules: closures, and the root of strict captures.
-_TRACED = re.compile(r"^.*(\]|cell_contents)\.?|^_export_root\.?")
-
-NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
-"""What stands for the modules around nodes that ``torch.export`` adds itself, such as sizes."""
 
 MetadataLevel = Literal["full", "light", "none"]
 
@@ -118,7 +112,7 @@ class Metadata:
         if self._around:
             stack = tuple((self._around[0].meta.get("nn_module_stack") or {}).values())
         for scope, class_ in stack:
-            if scope == NO_MODULE:
+            if scope.startswith(NO_MODULE):
                 continue
             scopes.append(scope)
             classes.append(self._class_name(class_))
@@ -133,7 +127,7 @@ class Metadata:
     def _add_inner(self, fx_node: torch.fx.Node, scopes: list[str], classes: list[str]) -> None:
         """Modules that a body calls; their recorded names begin with where it was traced."""
         for scope, class_ in (fx_node.meta.get("nn_module_stack") or {}).values():
-            name = _TRACED.sub("", scope)
+            name = TRACED_ROOT.sub("", scope)
             if name and name not in scopes:
                 scopes.append(name)
                 classes.append(self._class_name(class_))

@@ -15,11 +15,10 @@ import torch
 import torch.fx
 
 from onnx_aot import dtypes
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, aten
 
 __all__ = ["PROMOTED", "SELECTORS", "common_dtype", "promote", "promotes"]
 
-aten = torch.ops.aten
 
 # Operators that promote although they do not carry the tag.
 PROMOTED = frozenset(

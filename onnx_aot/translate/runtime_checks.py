@@ -17,17 +17,12 @@ from onnx_aot.errors import warn
 from onnx_aot.metadata_keys import ORIGINAL_NAME
 from onnx_aot.ops import symbolic
 from onnx_aot.ops.builder import Builder
-from onnx_aot.torch_compat import size_conditions, symbolic_expression
+from onnx_aot.torch_compat import SIZE_TERM, size_conditions, symbolic_expression
 from onnx_aot.translate.dimensions import Dimensions, range_of
 from onnx_aot.translate.expressions import Texts
 from onnx_aot.translate.names import Names
 
 __all__ = ["Constraints", "constraints", "emit_checks"]
-
-# How torch writes one dimension of an input, or a number, in conditions.
-SOURCE = re.compile(
-    r"L\['(\w+)'\]((?:\[[^\[\]]*\]|\.(?!size\(\))[A-Za-z_]\w*)*)(?:\.size\(\)\[(\d+)\])?"
-)
 
 # What reads a value as it is; ONNX Runtime and others may join it with a reshape before it.
 RESHAPING = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
@@ -168,7 +163,7 @@ class _Collector:
         unknown = []
         for code in size_conditions(self.program):
             try:
-                text = self._written(SOURCE.sub(self._replaced, code))
+                text = self._written(SIZE_TERM.sub(self._replaced, code))
                 if text not in relations and not self._implied(text) and not self._shared(text):
                     found[text] = None
             except (KeyError, ValueError):

@@ -15,10 +15,9 @@ from onnx_aot.errors import FunctionalizationError, OnnxExporterWarning
 from onnx_aot.fx_passes.bodies import every_body
 from onnx_aot.fx_passes.body_writes import functionalize_bodies
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
+from onnx_aot.torch_compat import aten, higher_order
 
 Tensor = torch.Tensor
-aten = torch.ops.aten
-higher_order = torch.ops.higher_order
 
 
 class Call(torch.nn.Module):

@@ -11,9 +11,9 @@ from torch.export import Dim
 
 import onnx_aot
 from onnx_aot.errors import ConversionError
+from onnx_aot.torch_compat import aten
 
 Tensor = torch.Tensor
-aten = torch.ops.aten
 
 
 def _double(x: Tensor) -> Tensor:

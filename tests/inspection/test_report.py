@@ -20,9 +20,8 @@ from onnx_aot.inspection.failures import failure_of
 from onnx_aot.inspection.markdown import fenced, table
 from onnx_aot.inspection.record import ExportRecord, resident_memory
 from onnx_aot.inspection.repro_script import inputs_as_python
+from onnx_aot.torch_compat import aten
 from tests.inspection.broken_models import UnknownOperator
-
-aten = torch.ops.aten
 
 
 class Block(nn.Module):

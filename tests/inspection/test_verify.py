@@ -15,8 +15,8 @@ from onnx_aot.errors import OnnxExporterWarning, VerificationError
 from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.inspection.verification import format_results
 from onnx_aot.inspection.verify import verify_against, verify_sizes
+from onnx_aot.torch_compat import aten
 
-aten = torch.ops.aten
 X = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])
 
 

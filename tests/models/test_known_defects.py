@@ -18,8 +18,8 @@ from torch.nn.functional import conv1d, interpolate, scaled_dot_product_attentio
 
 import onnx_aot
 from onnx_aot.inspection.differences import compare_outputs
+from onnx_aot.torch_compat import aten
 
-aten = torch.ops.aten
 N = {0: "n"}
 
 

@@ -22,6 +22,7 @@ import onnx_aot
 from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.inspection.verification import format_differences
 from onnx_aot.ops.limits import MAX_OPSET
+from onnx_aot.torch_compat import Missing
 
 __all__ = [
     "SIZES",
@@ -210,5 +211,6 @@ def _check_declared(value: ir.Value, output: torch.Tensor) -> None:
 
 
 def parametrize(rows: Iterable[Row]) -> Any:
-    """``@parametrize(ROWS)`` makes a test per row."""
-    return pytest.mark.parametrize("row", rows, ids=str)
+    """``@parametrize(ROWS)`` makes a test per row whose operator this release of torch has."""
+    present = [row for row in rows if not isinstance(row.target, Missing)]
+    return pytest.mark.parametrize("row", present, ids=str)

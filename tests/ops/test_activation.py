@@ -6,9 +6,8 @@ import math
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, floats, ints, parametrize
-
-aten = torch.ops.aten
 
 INT32 = torch.int32
 

@@ -9,10 +9,9 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import InferenceError
+from onnx_aot.torch_compat import aten, prims
 from tests.ops.rows import SIZES, Call, Row, T, bools, check, floats, ints, parametrize
 
-aten = torch.ops.aten
-prims = torch.ops.prims
 Tensor = torch.Tensor
 
 

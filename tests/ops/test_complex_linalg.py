@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, parametrize
 
-aten = torch.ops.aten
 Tensor = torch.Tensor
 
 

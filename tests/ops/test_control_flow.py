@@ -8,9 +8,8 @@ from torch._higher_order_ops import associative_scan, scan, while_loop
 from torch._higher_order_ops.map import map as map_slices
 from torch.nn.attention.flex_attention import flex_attention
 
+from onnx_aot.torch_compat import higher_order
 from tests.ops.rows import SIZES, Call, Row, check, check_dynamic, floats, parametrize
-
-higher_order = torch.ops.higher_order
 
 
 @torch.compiler.nested_compile_region

@@ -10,9 +10,8 @@ import torch
 import onnx_aot
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.cumulative import doublings
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, bools, check, floats, given, ints, parametrize, positive
-
-aten = torch.ops.aten
 
 NONE_N = ({"n": 0},)
 NAN = math.nan

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, floats, parametrize
 
-aten = torch.ops.aten
 DOUBLE = torch.float64
 
 EMPTY = ({"n": 0},)

@@ -6,9 +6,8 @@ import math
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, bools, check, floats, given, ints, parametrize, positive
-
-aten = torch.ops.aten
 
 # Operators of one tensor, with values in their domain.
 SMALL = (aten.acos.default, aten.asin.default, aten.atanh.default)

@@ -9,9 +9,8 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import OpsetError
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, floats, given, ints, parametrize, positive
-
-aten = torch.ops.aten
 
 EMPTY = ({"n": 0},)
 

@@ -5,10 +5,8 @@ from functools import partial
 import pytest
 import torch
 
+from onnx_aot.torch_compat import aten, prims
 from tests.ops.rows import Row, T, check, floats, parametrize, positive
-
-aten = torch.ops.aten
-prims = torch.ops.prims
 
 
 def numbers(*sizes: int | str, dtype: torch.dtype = torch.complex64) -> T:

@@ -6,9 +6,8 @@ import math
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, given, ints, parametrize
-
-aten = torch.ops.aten
 
 INF, NAN = math.inf, math.nan
 EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.4e38, 1e-45, 1.2e-38, INF, -INF, NAN)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, floats, parametrize
-
-aten = torch.ops.aten
 
 QUERY = floats("n", 2, "m", 4)
 KEY = floats("n", 2, "k", 4)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import torch
-
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, given, ints, parametrize
-
-aten = torch.ops.aten
 
 # torch.export takes a gradient with static sizes only.
 POINTS = given(0.0, 1.0, 3.0, 3.5, 5.0, 7.0)

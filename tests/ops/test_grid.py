@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, parametrize
-
-aten = torch.ops.aten
 
 DOUBLE = {"dtype": torch.float64}
 

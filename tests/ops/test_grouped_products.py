@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, floats, parametrize
 
 importlib.import_module("transformers.integrations.moe")  # registers the operator
-
-aten = torch.ops.aten
 
 
 def operands(*ends: int, dtype: torch.dtype = torch.float32) -> tuple[T, T, T]:

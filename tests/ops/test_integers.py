@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, ints, parametrize
-
-aten = torch.ops.aten
 
 TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 COUNTS = (-1, 0, 1, 3, 7, 8, 31, 32, 63)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, floats, ints, parametrize
-
-aten = torch.ops.aten
 
 HALF = {"dtype": torch.bfloat16}
 

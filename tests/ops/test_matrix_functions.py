@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, floats, parametrize
 
-aten = torch.ops.aten
 DOUBLE = torch.float64
 
 EMPTY = ({"n": 0},)

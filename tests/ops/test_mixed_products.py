@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, parametrize
 
-aten = torch.ops.aten
 HALF, SINGLE = torch.float16, torch.float32
 
 

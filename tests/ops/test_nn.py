@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, bools, check, floats, ints, parametrize, positive
-
-aten = torch.ops.aten
 
 # Some rows run an operator as in training, which the exporter remarks on.
 pytestmark = pytest.mark.filterwarnings("ignore::onnx_aot.errors.OnnxExporterWarning")

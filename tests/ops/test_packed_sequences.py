@@ -18,9 +18,8 @@ import onnx_aot
 from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.inspection.verification import format_differences
 from onnx_aot.packed_operators import PACK, PAD
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, parametrize
-
-aten = torch.ops.aten
 
 WIDTH, HIDDEN = 3, 4
 LENGTHS = ([2, 5, 3], [1, 7], [2, 1, 2, 1, 1], [1])

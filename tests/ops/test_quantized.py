@@ -11,10 +11,10 @@ import torch
 import torch.ao.quantization.fx._decomposed  # makes torch.ops.quantized_decomposed
 
 import onnx_aot
+from onnx_aot.torch_compat import aten
 from tests.closeness import assert_close
 from tests.ops.rows import Row, T, check, floats, given, ints, parametrize, positive
 
-aten = torch.ops.aten
 decomposed = torch.ops.quantized_decomposed
 
 HALF = torch.float16

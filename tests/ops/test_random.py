@@ -16,9 +16,8 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, given, ints, parametrize, positive
-
-aten = torch.ops.aten
 
 pytestmark = pytest.mark.filterwarnings("ignore:the model was captured in training mode")
 

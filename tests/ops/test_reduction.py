@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, bools, check, floats, given, ints, parametrize
-
-aten = torch.ops.aten
 
 EMPTY = ({"n": 0},)
 

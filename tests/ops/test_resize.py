@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch.nn.functional import interpolate
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, floats, ints, parametrize
-
-aten = torch.ops.aten
 
 EMPTY = ({"n": 0},)
 DOUBLE = {"dtype": torch.float64}

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, parametrize
-
-aten = torch.ops.aten
 
 WIDTH, HIDDEN = 3, 4
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
 from tests.ops.test_indexing import alternating, below, none_true, positions
-
-aten = torch.ops.aten
 
 INT32 = torch.int32
 NONE_N = ({"n": 0},)

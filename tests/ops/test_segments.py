@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, given, parametrize
 
-aten = torch.ops.aten
 LENGTHS = given(2, 0, 3, dtype=torch.int64)
 OFFSETS = given(0, 2, 2, 5, dtype=torch.int64)
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, parametrize
-
-aten = torch.ops.aten
 
 PACKETS = (
     aten.bartlett_window,

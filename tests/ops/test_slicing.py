@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, bools, check, floats, ints, parametrize
 
-aten = torch.ops.aten
 Tensor = torch.Tensor
 
 INT32 = torch.int32

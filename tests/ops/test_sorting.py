@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
-
-aten = torch.ops.aten
 
 INT32 = torch.int32
 NONE_N = ({"n": 0},)

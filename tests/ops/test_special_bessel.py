@@ -6,9 +6,8 @@ import math
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, given, ints, parametrize
-
-aten = torch.ops.aten
 
 EDGES = given(0.0, -0.0, 2.0, -2.0, 16.0, -16.0, 1e-10, 40.0, math.nan)
 EVERYWHERE = (

@@ -6,9 +6,8 @@ import math
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, given, ints, parametrize
-
-aten = torch.ops.aten
 
 EDGES = given(0.0, -0.0, 1.0, -1.0, 5.0, -5.0, 20.0, -20.0, math.inf, -math.inf, math.nan)
 SHARES = given(0.0, 1.0, 0.5, 1e-30, 1e-3, 0.999, 2.0, -1.0, math.nan)

@@ -6,9 +6,8 @@ import math
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, given, ints, parametrize, positive
-
-aten = torch.ops.aten
 
 EDGES = given(0.0, -0.0, 1.0, 2.0, 10.0, -0.5, -3.5, 1e-20, 1e10, math.inf, math.nan)
 A = given(0.0, 0.0, 1.0, 3.0, math.inf, 2.0, math.inf, -1.0, 1.0, math.nan)

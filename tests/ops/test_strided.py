@@ -7,9 +7,8 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import TranslationError
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, bools, check, floats, ints, parametrize
-
-aten = torch.ops.aten
 
 
 def pairs(x: torch.Tensor) -> torch.Tensor:

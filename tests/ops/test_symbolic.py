@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, ints, parametrize
-
-aten = torch.ops.aten
 
 
 def filled(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,9 +7,8 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import TranslationError
+from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
-
-aten = torch.ops.aten
 
 NONE_N = ({"n": 0},)
 BOTH = {"return_inverse": True, "return_counts": True}

@@ -10,10 +10,10 @@ import torch
 import onnx_aot
 from onnx_aot import torch_compat
 from onnx_aot.ops.registry import translations
+from onnx_aot.torch_compat import aten
 from onnx_aot.translate.decompose import Decomposer
 
 Tensor = torch.Tensor
-aten = torch.ops.aten
 X = torch.randn(4, 3)
 
 

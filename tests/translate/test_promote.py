@@ -10,10 +10,10 @@ import torch
 
 import onnx_aot
 from onnx_aot.ops import registry
+from onnx_aot.torch_compat import aten
 from onnx_aot.translate.promote import PROMOTED, SELECTORS, promotes
 from tests.closeness import assert_close
 
-aten = torch.ops.aten
 DTYPES = (
     torch.bool,
     torch.uint8,

@@ -25,10 +25,10 @@ from onnx_aot.scripted_operators import (
     sequence_insert,
     sequence_length,
 )
+from onnx_aot.torch_compat import aten
 
 __all__ = ["LISTS", "NUMBERS", "as_number", "to_bool", "to_float", "to_int"]
 
-aten = torch.ops.aten
 
 _DTYPES = {"int": torch.int64, "float": torch.float64, "bool": torch.bool}
 

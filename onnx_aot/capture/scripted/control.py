@@ -21,11 +21,10 @@ from onnx_aot.capture.scripted.specs import IncompatibleError, Spec
 from onnx_aot.capture.scripted.values import Cell, GivenInt, Leaf
 from onnx_aot.errors import CaptureError
 from onnx_aot.scripted_operators import branch, repeat
-from onnx_aot.torch_compat import symbolic_truth
+from onnx_aot.torch_compat import aten, symbolic_truth
 
 __all__ = ["Control", "RaisesError", "State", "same_content"]
 
-aten = torch.ops.aten
 
 UNROLLED = 32
 """Loops of at most so many steps, when that is known, are unrolled."""

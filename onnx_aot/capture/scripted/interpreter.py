@@ -27,11 +27,10 @@ from onnx_aot.scripted_operators import (
     sequence_split,
     sequence_stack,
 )
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, aten
 
 __all__ = ["Interpreter", "location_of", "schema_name"]
 
-aten = torch.ops.aten
 
 _FILE = re.compile(r'File "([^"]+)", line (\d+)')
 _SCHEMA = re.compile(r"^([\w:]+)::(\w+)(?:\.(\w+))?\(")

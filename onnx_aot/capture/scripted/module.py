@@ -16,11 +16,10 @@ from onnx_aot.capture.scripted.recorder import Recorder
 from onnx_aot.capture.scripted.values import Cell, GivenInt, Leaf, ModuleRef
 from onnx_aot.errors import CaptureError
 from onnx_aot.scripted_operators import SCRIPTED, During, keep_recorded
-from onnx_aot.torch_compat import symbols_of_its_own
+from onnx_aot.torch_compat import aten, symbols_of_its_own
 
 __all__ = ["ScriptedModel"]
 
-aten = torch.ops.aten
 _NUMBERS = itertools.count()
 _PLAIN = (bool, int, float)
 

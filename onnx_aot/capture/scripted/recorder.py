@@ -10,14 +10,13 @@ import torch
 import torch.fx
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.patches.kernels import KERNELS
 from onnx_aot.capture.scripted.values import Cell, Leaf
-from onnx_aot.capture.stand_ins import KERNELS
 from onnx_aot.errors import CaptureError
-from onnx_aot.torch_compat import FakeTensorMode, OpOverload, new_symbol, storage_key
+from onnx_aot.torch_compat import FakeTensorMode, OpOverload, aten, new_symbol, storage_key
 
 __all__ = ["Recorder", "Scope", "constant_number"]
 
-aten = torch.ops.aten
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 

@@ -18,6 +18,7 @@ from onnx_aot.capture.scripted.recorder import Recorder
 from onnx_aot.capture.scripted.values import Cell, Leaf, Maybe, Uninitialized
 from onnx_aot.errors import CaptureError
 from onnx_aot.scripted_operators import SequenceVal, sequence_construct
+from onnx_aot.torch_compat import aten
 
 __all__ = [
     "IncompatibleError",
@@ -33,8 +34,6 @@ __all__ = [
     "vals",
     "width",
 ]
-
-aten = torch.ops.aten
 
 
 class IncompatibleError(CaptureError):

@@ -1,20 +1,21 @@
-"""What replaces torch's Python code for packed sequences while a model is traced.
+"""Torch's Python code for packed sequences, replaced while a model is traced.
 
-It asks for lengths as numbers; this asks for none that is not known as the size of a dimension.
+Torch's code asks for lengths as numbers. This code asks for none that is not known as the size of a
+dimension.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from onnx_aot import torch_compat
+from onnx_aot.torch_compat import Patch, Settings, aten, in_capturing_thread
 
-__all__ = ["packed_sequences"]
+__all__ = ["PACKED_SEQUENCES"]
 
 Tensor = torch.Tensor
 
@@ -25,26 +26,48 @@ BATCH = "onnx_aot_batch"
 
 
 class _Functions:
-    """What ``torch.nn.utils.rnn`` calls for packing and padding."""
+    """What ``torch.nn.utils.rnn`` calls for packing and padding, ``_VF``."""
 
-    @staticmethod
+    def __init__(self, original: Any) -> None:
+        self._original = original
+        # As it was written, for other threads.
+        padding = torch.nn.utils.rnn.pad_packed_sequence
+        names = {**padding.__globals__, "_VF": original}
+        self._pad = types.FunctionType(padding.__code__, names, argdefs=padding.__defaults__)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
     def _pack_padded_sequence(
-        input: Tensor, lengths: Tensor, batch_first: bool
+        self, input: Tensor, lengths: Tensor, batch_first: bool
     ) -> tuple[Tensor, Tensor]:
         from onnx_aot.packed_operators import pack
 
+        if not in_capturing_thread():
+            packed: tuple[Tensor, Tensor] = self._original._pack_padded_sequence(
+                input, lengths, batch_first
+            )
+            return packed
         data, batch_sizes = pack(input, lengths, batch_first)
         batch, time = input.shape[:2] if batch_first else (input.shape[1], input.shape[0])
         torch._check(batch_sizes.shape[0] <= time)  # type: ignore[no-untyped-call]
         setattr(batch_sizes, BATCH, batch)
         return data, batch_sizes
 
-    @staticmethod
     def padded(
-        packed: PackedSequence, batch_first: bool, padding_value: float, total_length: int | None
+        self,
+        packed: PackedSequence,
+        batch_first: bool,
+        padding_value: float,
+        total_length: int | None,
     ) -> tuple[Tensor, Tensor]:
         from onnx_aot.packed_operators import pad
 
+        if not in_capturing_thread():
+            unpacked: tuple[Tensor, Tensor] = self._pad(
+                packed, batch_first, padding_value, total_length
+            )
+            return unpacked
         data, batch_sizes, _, inverse = packed
         longest = batch_sizes.shape[0]
         if total_length is not None:
@@ -81,7 +104,7 @@ def _forward_packed(layer: torch.nn.RNNBase, packed: PackedSequence, states: Any
         states = _zeros(layer, data, _batch(batch_sizes))
     else:
         states = layer.permute_hidden(states, order)
-    function = getattr(torch.ops.aten, layer.mode.lower()).data
+    function = getattr(aten, layer.mode.lower()).data
     output, *finals = function(
         data,
         batch_sizes,
@@ -108,26 +131,45 @@ def _zeros(layer: torch.nn.RNNBase, data: Tensor, batch: Any) -> Any:
     return (hidden, data.new_zeros([count, batch, layer.hidden_size]))
 
 
-def _forward(original: Callable[..., Any]) -> Callable[..., Any]:
-    def forward(self: Any, input: Any, hx: Any = None) -> Any:
-        if isinstance(input, PackedSequence):
-            return _forward_packed(self, input, hx)
-        return original(self, input, hx)
+def _forward(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        packed = args[0] if args else kwargs.get("input")
+        if isinstance(packed, PackedSequence):
+            states = args[1] if len(args) > 1 else kwargs.get("hx")
+            return _forward_packed(self, packed, states)
+        return original(self, *args, **kwargs)
 
     return forward
 
 
-@contextlib.contextmanager
-def packed_sequences() -> Iterator[None]:
-    """Puts the replacements in place for the duration."""
-    replacements: list[tuple[Any, str, Any]] = [
-        (torch.nn.utils.rnn.pad_packed_sequence, "__code__", _pad_packed_sequence.__code__),
-        *((kind, "forward", _forward(kind.forward)) for kind in _LAYERS),
-    ]
-    with contextlib.ExitStack() as stack:
-        functions = ("torch.nn.utils.rnn", "_VF", _Functions)
-        stack.enter_context(torch_compat.override_module_function(*functions))
-        for owner, name, replacement in replacements:
-            stack.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, replacement)
-        yield
+_REFUSED = "Models with packed sequences are refused."
+
+_VF_OF_RNN = Patch(
+    "torch.nn.utils.rnn:_VF",
+    lambda original, settings: _Functions(original),
+    _REFUSED,
+    behaves=lambda original: hasattr(original, "_pack_padded_sequence"),
+)
+
+PACKED_SEQUENCES: tuple[Patch, ...] = (
+    _VF_OF_RNN,
+    Patch(
+        "torch.nn.utils.rnn:pad_packed_sequence.__code__",
+        lambda original, settings: _pad_packed_sequence.__code__,
+        _REFUSED,
+        when=lambda settings: bool(_VF_OF_RNN.found(settings)),
+        behaves=lambda original: (
+            original.co_varnames[: original.co_argcount]
+            == ("sequence", "batch_first", "padding_value", "total_length")
+        ),
+    ),
+    *(
+        Patch(
+            f"torch.nn:{kind.__name__}.forward",
+            _forward,
+            _REFUSED,
+            parameters="self, input, hx",
+        )
+        for kind in _LAYERS
+    ),
+)

@@ -1,24 +1,24 @@
-"""What replaces Python code of torchvision's detection models while a model is traced.
+"""Python code of torchvision's detection models, replaced while a model is traced.
 
-That code reads sizes as numbers and loops over what was found. These functions give the same for
-every size and for any number of boxes, none included.
+Torchvision's code reads sizes as numbers and loops over what was found. These functions give the
+same for every size and for any number of boxes, none included.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from onnx_aot import torch_compat
 from onnx_aot.errors import CaptureError
+from onnx_aot.torch_compat import Patch
 
-__all__ = ["detection_models"]
+__all__ = ["DETECTION"]
 
 Tensor = torch.Tensor
 
@@ -205,30 +205,44 @@ def _cubic_weights(pixels: Tensor, extent: Tensor, count: int, dtype: torch.dtyp
     return (weights[:, :, None] * (taken[:, :, None] == points)).sum(1)
 
 
-# --- in place ------------------------------------------------------------------------------------
+# --- the rows ------------------------------------------------------------------------------------
 
-# Where each stands: a module, a class in it or an empty name, what is replaced, and by what.
-_REPLACED: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
-    ("torchvision.ops", "", "batched_nms", _batched_nms),
-    ("torchvision.ops.boxes", "", "batched_nms", _batched_nms),
-    ("torchvision.ops.poolers", "", "_infer_scale", _infer_scale),
-    (f"{_MODELS}._utils", "BoxCoder", "decode", _decode),
-    (f"{_MODELS}.transform", "GeneralizedRCNNTransform", "batch_images", _batch_images),
-    (f"{_MODELS}.transform", "", "paste_masks_in_image", _paste_masks),
-    (f"{_MODELS}.roi_heads", "", "heatmaps_to_keypoints", _keypoints),
+_COUNTED = "Detection models are refused, or exported for as many boxes as the example has."
+
+
+def _row(place: str, replacement: Callable[..., Any], parameters: str, without: str) -> Patch:
+    return Patch(
+        place,
+        lambda original, settings: replacement,
+        without,
+        parameters=parameters,
+        imports=False,
+    )
+
+
+DETECTION: tuple[Patch, ...] = (
+    *(
+        _row(f"{module}:batched_nms", _batched_nms, "boxes, scores, idxs, iou_threshold", _COUNTED)
+        for module in ("torchvision.ops", "torchvision.ops.boxes")
+    ),
+    _row(
+        "torchvision.ops.poolers:_infer_scale",
+        _infer_scale,
+        "feature, original_size",
+        "MultiScaleRoIAlign is refused with dynamic sizes of images.",
+    ),
+    _row(f"{_MODELS}._utils:BoxCoder.decode", _decode, "self, rel_codes, boxes", _COUNTED),
+    _row(
+        f"{_MODELS}.transform:GeneralizedRCNNTransform.batch_images",
+        _batch_images,
+        "self, images, size_divisible",
+        "Detection models are refused with dynamic sizes of images.",
+    ),
+    _row(
+        f"{_MODELS}.transform:paste_masks_in_image",
+        _paste_masks,
+        "masks, boxes, img_shape, padding",
+        _COUNTED,
+    ),
+    _row(f"{_MODELS}.roi_heads:heatmaps_to_keypoints", _keypoints, "maps, rois", _COUNTED),
 )
-
-
-@contextlib.contextmanager
-def detection_models() -> Iterator[None]:
-    """Puts the replacements in place for the duration, where torchvision has been imported."""
-    with contextlib.ExitStack() as stack:
-        for module, kind, name, replacement in _REPLACED:
-            owner: Any = sys.modules.get(module)
-            if kind:
-                owner = getattr(owner, kind, None)
-            before = getattr(owner, name, None)
-            if before is not None:
-                stack.callback(setattr, owner, name, before)
-                setattr(owner, name, replacement)
-        yield

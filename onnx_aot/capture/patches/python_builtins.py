@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.torch_compat import Entry, Patch, Place, Settings
 
-__all__ = ["builtins_keep_sizes"]
+__all__ = ["BUILTINS"]
 
 _NOT_THE_MODELS = ("torch", __name__.partition(".")[0])
 
@@ -50,23 +50,29 @@ class _Range(metaclass=_IsRange):
 _BUILTINS = {"len": _len, "range": _Range}
 
 
-@contextlib.contextmanager
-def builtins_keep_sizes(model: torch.nn.Module) -> Iterator[None]:
-    """Lets these functions take and return symbolic sizes in the packages of the model's classes.
+def _shadowed(name: str) -> Callable[[Settings], Iterator[Place]]:
+    """Namespaces of the model's packages in which a name is looked up among the builtins."""
 
-    A module that has a function of such a name keeps it.
-    """
-    namespaces = {id(names): names for names in map(vars, _modules(model))}  # some have two names
-    changed = [
-        (names, name) for names in namespaces.values() for name in _BUILTINS if name not in names
-    ]
-    for names, name in changed:
-        names[name] = _BUILTINS[name]
-    try:
-        yield
-    finally:
-        for names, name in changed:
-            del names[name]
+    def places(settings: Settings) -> Iterator[Place]:
+        # Some modules are loaded under two names.
+        namespaces = {id(names): names for names in map(vars, _modules(settings.module))}
+        for names in namespaces.values():
+            if name not in names:
+                yield Entry(names, name, default=getattr(builtins, name))
+
+    return places
+
+
+BUILTINS: tuple[Patch, ...] = tuple(
+    Patch(
+        f"{name} in the packages of the model",
+        lambda original, settings, replacement=replacement: replacement,  # type: ignore[misc]
+        f"{name}(...) of a dynamic size fixes it.",
+        when=lambda settings: settings.module is not None and not settings.strict,
+        places=_shadowed(name),
+    )
+    for name, replacement in _BUILTINS.items()
+)
 
 
 def _modules(model: torch.nn.Module) -> list[ModuleType]:

@@ -1,9 +1,9 @@
 """``torch.autograd.Function`` with a static method ``symbolic``: kept whole in the captured graph.
 
 A capture looks into ``forward``, so that nothing is left of the function. While a model is traced,
-``apply`` of such a function calls an operator instead, which is made for its class the first time,
-and whose kernel is ``forward``. Eager code is not touched: outside of a capture, and in strict
-capture, which has its own way with autograd functions, ``apply`` is torch's.
+``forward`` of such a function calls an operator instead, which is made for its class the first
+time, and whose kernel is the ``forward`` that the user wrote. Strict capture has its own way with
+autograd functions.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
-from onnx_aot.torch_compat import OpOverload, pytree
+from onnx_aot.torch_compat import Attribute, OpOverload, Patch, Place, Settings, pytree, schema_of
 
-__all__ = ["NAMESPACE", "FunctionOperator", "functions_kept", "kept_functions"]
+__all__ = ["FUNCTIONS_KEPT", "NAMESPACE", "FunctionOperator", "kept_functions"]
 
 NAMESPACE = "autograd_functions"
 
@@ -53,6 +53,9 @@ class _Marker:
 _TENSOR, _SIZE = _Marker(), _Marker()
 
 
+Kernel = Callable[..., Any]
+
+
 @dataclasses.dataclass
 class FunctionOperator:
     """The operator that stands for a function.
@@ -60,16 +63,25 @@ class FunctionOperator:
     Attributes:
         function: The class.
         target: The operator.
-        kernel: Its kernel.
+        function_kernel: Computes what ``forward`` returns.
         calls: What its calls have besides tensors and sizes; the argument ``call`` is an index.
         returned: What ``forward`` returned last, flattened, with its structure.
     """
 
     function: type[torch.autograd.Function]
     target: OpOverload
-    kernel: Callable[..., list[torch.Tensor]] = lambda *args: []
+    function_kernel: Kernel = lambda *args: ()
     calls: list[Call] = dataclasses.field(default_factory=list)
     returned: tuple[list[Any], Any] = ((), None)  # type: ignore[assignment]
+
+    def kernel(self, tensors: Sequence[Any], sizes: Sequence[Any], call: int) -> list[torch.Tensor]:
+        """The kernel of the operator."""
+        returned = self.function_kernel(*self.calls[call].arguments(tensors, sizes))
+        self.returned = pytree.tree_flatten(returned)
+        results = [leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor)]
+        if not results:
+            raise _NotKeptError
+        return [result.clone() for result in results]  # an operator's results are its own
 
     def number(self, call: Call) -> int:
         """The index of a call, a new one where there is none like it."""
@@ -90,37 +102,87 @@ def kept_functions() -> list[FunctionOperator]:
     return list(_OPERATORS.values())
 
 
-@contextlib.contextmanager
-def functions_kept() -> Iterator[None]:
-    """Makes calls of functions with a ``symbolic`` operators of the graph, for the duration.
+@dataclasses.dataclass(frozen=True)
+class _Method:
+    """A static method of a function, which knows the function's class."""
 
-    ``Function.apply`` calls the ``apply`` of its base class in the end. That is where it is caught,
-    because models hold ``Function.apply`` itself (``my_function = MyFunction.apply``). Where it
-    does not, functions are looked into.
-    """
-    base: Any = torch.autograd.Function.__base__
+    function: Any
+    original: Callable[..., Any]
 
-    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if callable(getattr(cls, "symbolic", None)) and not torch.compiler.is_dynamo_compiling():
-            with contextlib.suppress(_NotKeptError):
-                return _kept(cls, args, kwargs)
-        return super(base, cls).apply(*args, **kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.original(*args, **kwargs)
 
-    if "apply" in vars(base):  # of its own, or caught already
-        yield
-        return
-    base.apply = classmethod(apply)
-    try:
-        yield
-    finally:
-        del base.apply
+
+class _StaticMethod(Attribute):
+    """The place of such a method."""
+
+    def value(self) -> Any:
+        """The method."""
+        return _Method(self.owner, getattr(self.owner, self.name))
+
+
+def _functions(base: type = torch.autograd.Function) -> Iterator[type]:
+    """Classes with ``symbolic``, subclasses before what they inherit from."""
+    for cls in base.__subclasses__():
+        yield from _functions(cls)
+        if callable(getattr(cls, "symbolic", None)):
+            yield cls
+
+
+def _forwards(settings: Settings) -> Iterator[Place]:
+    return (_StaticMethod(cls, "forward") for cls in _functions())
+
+
+def _setups(settings: Settings) -> Iterator[Place]:
+    return (_StaticMethod(cls, "setup_context") for cls in _functions() if not _is_old_form(cls))
+
+
+def _is_old_form(cls: Any) -> bool:
+    """Whether ``forward`` takes the context too, and there is no ``setup_context``."""
+    return bool(cls.setup_context is torch.autograd.Function.setup_context)
+
+
+def _kept_forward(original: _Method, settings: Settings) -> Callable[..., Any]:
+    cls, old_form = original.function, _is_old_form(original.function)
+    kernel = _kernel_function(cls, original.original, old_form)
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return _kept(cls, kernel, args[1:] if old_form else args, kwargs)
+        except _NotKeptError:
+            return original(*args, **kwargs)
+
+    return forward
+
+
+def _no_setup(original: _Method, settings: Settings) -> Callable[..., None]:
+    """Nothing is remembered for a backward pass; the operator's results are its own."""
+    return lambda *args, **kwargs: None
+
+
+FUNCTIONS_KEPT: tuple[Patch, ...] = (
+    Patch(
+        "forward of autograd functions with symbolic",
+        _kept_forward,
+        "Functions with symbolic are looked into, and their symbolic is not used.",
+        when=lambda settings: not settings.strict,
+        places=_forwards,
+    ),
+    Patch(
+        "setup_context of autograd functions with symbolic",
+        _no_setup,
+        "Functions with symbolic and setup_context may be refused.",
+        when=lambda settings: not settings.strict,
+        places=_setups,
+    ),
+)
 
 
 class _NotKeptError(Exception):
     """A call that no operator can stand for; the capture looks into it."""
 
 
-def _kept(cls: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _kept(cls: Any, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if kwargs:
         raise _NotKeptError
     leaves, structure = pytree.tree_flatten(list(args))
@@ -137,6 +199,7 @@ def _kept(cls: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         for leaf in leaves
     )
     operator = _OPERATORS.get(cls) or _make(cls)
+    operator.function_kernel = kernel
     number = operator.number(Call(marked, structure))
     with torch_compat.without_recording():  # whether an operator can stand for it
         operator.kernel(tensors, sizes, number)
@@ -149,7 +212,7 @@ def _kept(cls: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 def _make(cls: Any) -> FunctionOperator:
     base = re.sub(r"\W", "_", cls.__name__)
-    taken = {known.target._schema.name.partition("::")[2] for known in _OPERATORS.values()}
+    taken = {schema_of(known.target).name.partition("::")[2] for known in _OPERATORS.values()}
     numbered = itertools.chain([base], (f"{base}_{number}" for number in itertools.count(1)))
     name = next(name for name in numbered if name not in taken)
     make_library: Any = torch.library.Library
@@ -158,31 +221,20 @@ def _make(cls: Any) -> FunctionOperator:
     target = getattr(getattr(torch.ops, NAMESPACE), name).default
     operator = _OPERATORS[cls] = FunctionOperator(cls, target)
     # of this kind is what a capture records whole and what can be taken apart afterwards
-    operator.kernel = _kernel(operator)
     library.impl(name, operator.kernel, "CompositeImplicitAutograd")
     _LIBRARIES.append(library)
     return operator
 
 
-def _kernel(operator: FunctionOperator) -> Callable[..., list[torch.Tensor]]:
-    cls: Any = operator.function
-    old_form = cls.setup_context is torch.autograd.Function.setup_context
+def _kernel_function(cls: Any, forward: Callable[..., Any], old_form: bool) -> Kernel:
+    """``forward`` as the user wrote it, or ``fake``, as a function of the arguments alone."""
 
-    def kernel(tensors: Sequence[Any], sizes: Sequence[Any], call: int) -> list[torch.Tensor]:
-        arguments = operator.calls[call].arguments(tensors, sizes)
+    def kernel(*arguments: Any) -> Any:
         fake = getattr(cls, "fake", None)
         with torch.no_grad():
             if fake is not None:
-                returned = fake(*arguments)
-            elif old_form:
-                returned = cls.forward(_Context(), *arguments)
-            else:
-                returned = cls.forward(*arguments)
-        operator.returned = pytree.tree_flatten(returned)
-        results = [leaf for leaf in operator.returned[0] if isinstance(leaf, torch.Tensor)]
-        if not results:
-            raise _NotKeptError
-        return [result.clone() for result in results]  # an operator's results are its own
+                return fake(*arguments)
+            return forward(_Context(), *arguments) if old_form else forward(*arguments)
 
     return kernel
 

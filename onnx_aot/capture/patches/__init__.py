@@ -1,0 +1,67 @@
+"""The table of everything that is changed while a capture runs.
+
+A row says what is replaced, by what, for which captures, and what is lost on a release of torch
+that does not have it (``torch_compat/patching.py``). Rows about torch's symbolic sizes and fake
+tensors stand in ``torch_compat``; here are those for operators, functions, packages and the model.
+"""
+
+from __future__ import annotations
+
+from onnx_aot.capture.patches.autograd_functions import FUNCTIONS_KEPT
+from onnx_aot.capture.patches.detection import DETECTION
+from onnx_aot.capture.patches.flex_masks import BLOCK_MASKS
+from onnx_aot.capture.patches.functions import FUNCTIONS
+from onnx_aot.capture.patches.higher_order import HIGHER_ORDER, WHILE_TRACED
+from onnx_aot.capture.patches.kernels import KERNEL_PATCHES
+from onnx_aot.capture.patches.model import MODEL
+from onnx_aot.capture.patches.packed_sequences import PACKED_SEQUENCES
+from onnx_aot.capture.patches.python_builtins import BUILTINS
+from onnx_aot.capture.shape_rules import SHAPE_RULES
+from onnx_aot.capture.tracing import TRACING
+from onnx_aot.torch_compat import (
+    CAPTURE,
+    DECISIONS,
+    FIXED_SIZES,
+    FROM_ZERO,
+    LARGER_SIZES,
+    LOG_FILE,
+    META_TENSORS,
+    SMALL_SIZES,
+    UNINTERESTING,
+    ZERO_IGNORED,
+    Patch,
+    shape_rule_patches,
+)
+
+__all__ = ["ALL_PATCHES", "PATCHES"]
+
+PATCHES: tuple[Patch, ...] = (
+    TRACING,
+    *CAPTURE,
+    LOG_FILE,
+    META_TENSORS,
+    # sizes
+    SMALL_SIZES,
+    *FROM_ZERO,
+    *ZERO_IGNORED,
+    *DECISIONS,
+    LARGER_SIZES,
+    UNINTERESTING,
+    *shape_rule_patches(SHAPE_RULES),
+    # operators and functions
+    *KERNEL_PATCHES,
+    *FUNCTIONS,
+    *HIGHER_ORDER,
+    *BLOCK_MASKS,
+    *FUNCTIONS_KEPT,
+    # packages
+    *PACKED_SEQUENCES,
+    *DETECTION,
+    # the model
+    *BUILTINS,
+    *MODEL,
+)
+"""In the order in which they are made for a capture; those that it does not need are skipped."""
+
+ALL_PATCHES: tuple[Patch, ...] = (*PATCHES, *WHILE_TRACED, *FIXED_SIZES)
+"""With those that are made for a moment only, while one function is traced."""

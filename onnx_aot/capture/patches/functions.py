@@ -1,0 +1,83 @@
+"""Functions of torch that fix sizes, or choose by values, where a capture must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onnx_aot import torch_compat
+from onnx_aot.torch_compat import Patch, Settings
+
+__all__ = ["FUNCTIONS"]
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat)
+
+
+def _as_tensor(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Torch's makes plain numbers of sizes, which fixes them; ``torch.tensor`` does not."""
+
+    def as_tensor(*args: Any, **kwargs: Any) -> Any:
+        data, *rest = args or (kwargs.get("data"),)
+        several = isinstance(data, (list, tuple))
+        leaves = torch_compat.pytree.tree_leaves(data) if several else [data]
+        if not any(isinstance(leaf, SYMBOLIC) for leaf in leaves):
+            return original(*args, **kwargs)
+        options = {**dict(zip(("dtype", "device"), rest, strict=False)), **kwargs}
+        options.pop("data", None)
+        return torch.tensor(data, **options)
+
+    return as_tensor
+
+
+def _extreme(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Torch's ``min`` and ``max`` choose among symbolic ints without asking which is less.
+
+    Here they do so among symbolic floats too.
+    """
+
+    def tensor_min_max(*args: Any, **kwargs: Any) -> Any:
+        floats = all(isinstance(argument, (float, torch.SymFloat)) for argument in args)
+        if len(args) == 2 and floats and any(isinstance(arg, torch.SymFloat) for arg in args):
+            larger = kwargs.get("tensor_callable") is torch.maximum
+            choose: Any = torch.sym_max if larger else torch.sym_min
+            return choose(*args)
+        return original(*args, **kwargs)
+
+    return tensor_min_max
+
+
+def _causal_hint(original: Callable[..., Any], settings: Settings) -> Callable[..., bool]:
+    """``nn.Transformer*`` compares its mask with a causal one, which a capture cannot branch on.
+
+    The comparison only looks for a shortcut: with False the mask itself is used.
+    """
+
+    def detect(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+        return is_causal is True
+
+    return detect
+
+
+FUNCTIONS: tuple[Patch, ...] = (
+    Patch(
+        "torch:as_tensor",
+        _as_tensor,
+        "torch.as_tensor of a size fixes the dimension.",
+    ),
+    Patch(
+        "torch._export.non_strict_utils:_tensor_min_max",
+        _extreme,
+        "min and max of two numbers computed from data are refused.",
+        parameters="args, real_callable, tensor_callable, kwargs",
+        imports=False,
+    ),
+    Patch(
+        "torch.nn.modules.transformer:_detect_is_causal_mask",
+        _causal_hint,
+        "nn.Transformer with a mask is refused by non-strict capture.",
+        parameters="mask, is_causal, size",
+        imports=False,
+    ),
+)

@@ -1,0 +1,136 @@
+"""Functions of higher-order operators: what ``cond``, ``scan`` and their like trace."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx.traceback
+import torch.utils.checkpoint
+
+from onnx_aot import torch_compat
+from onnx_aot.torch_compat import Patch, Settings, applied
+
+__all__ = ["HIGHER_ORDER", "WHILE_TRACED"]
+
+_BODIES = "torch._higher_order_ops.utils"
+
+_NO_REUSE = Patch(
+    "torch._dynamo.variables.invoke_subgraph:is_reuse_eligible",
+    lambda original, settings: lambda *args, **kwargs: False,
+    "Some regions of nested_compile_region fail when they are called twice.",
+    imports=False,
+)
+_ANY_FUNCTION = Patch(
+    "torch._inductor.utils:is_pointwise_use",
+    lambda original, settings: lambda *args, **kwargs: True,
+    "associative_scan refuses functions that a GPU kernel cannot be made of.",
+)
+WHILE_TRACED = (_NO_REUSE, _ANY_FUNCTION)
+"""Rows that others apply while a function of a higher-order operator is traced."""
+
+
+def _without_gradients(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Torch's own traces backward graphs too, which some carried values and nestings refuse.
+
+    Nothing of gradients is exported, and without them functions may write to what is around them.
+    Nodes of the functions keep the user's lines.
+    """
+
+    def hop_compile_and_call(*args: Any, **kwargs: Any) -> Any:
+        # Torch would reuse the graph of a region, which fails for some; equal ones are found later.
+        with (
+            torch_compat.without_gradients(),
+            applied((_NO_REUSE,), Settings()),
+            torch.fx.traceback.preserve_node_meta(),
+        ):
+            return original(*args, **kwargs)
+
+    return hop_compile_and_call
+
+
+def _associative_scan(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Torch's generic form unrolls while it is traced; here the scan stays one operator.
+
+    ``operator`` is a partial function around the user's function under ``vmap``. The operator is
+    for functions that a GPU kernel can be made of, which is no concern here.
+    """
+
+    def generic_associative_scan(
+        operator: Any, leaves: Sequence[torch.Tensor], dim: int = 0, additional_inputs: Any = ()
+    ) -> Any:
+        if torch.compiler.is_dynamo_compiling():  # closures cannot be looked into
+            return original(operator, leaves, dim, additional_inputs)
+        under_vmap = inspect.getclosurevars(operator.keywords["combine_fn"]).nonlocals
+        if "func" not in under_vmap:
+            return original(operator, leaves, dim, additional_inputs)
+        keywords = {**operator.keywords, "combine_fn": under_vmap["func"]}
+        of_slices = functools.partial(operator.func, **keywords)
+
+        def scan(combine: Any, values: Any) -> Any:
+            return torch.ops.higher_order.associative_scan(combine, values, additional_inputs=())
+
+        run = vars(sys.modules[_BODIES])["_maybe_compile_and_run_fn"]
+        with applied((_ANY_FUNCTION,), Settings()):
+            return torch_compat.pytree.tree_leaves(run(scan, of_slices, leaves))
+
+    return generic_associative_scan
+
+
+def _no_cache(original: Callable[..., Any], settings: Settings) -> Callable[[], None]:
+    """Torch's knows regions by names that repeat: another function's graph would be captured."""
+    return lambda: None
+
+
+def _with_context(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Torch asks every checkpoint in a function for the context that only some have."""
+
+    def reenter_make_fx(run: Any, *args: Any, **kwargs: Any) -> Any:
+        module = getattr(getattr(run, "__self__", None), "module", None)
+        if isinstance(module, torch.fx.GraphModule):
+            no_context = torch.utils.checkpoint.noop_context_fn
+            module.meta.setdefault("_checkpoint_context_fn", no_context)
+        return original(run, *args, **kwargs)
+
+    return reenter_make_fx
+
+
+HIGHER_ORDER: tuple[Patch, ...] = (
+    Patch(
+        "torch._dynamo.config:inline_single_use_invoke_subgraph",
+        lambda original, settings: False,
+        "Regions that are called once become part of the graph around them.",
+    ),
+    Patch(
+        f"{_BODIES}:_hop_compile_and_call",
+        _without_gradients,
+        "Control flow with integers among its carried values, or nested, may be refused.",
+        parameters="fn, args, kwargs",
+        imports=False,
+    ),
+    Patch(
+        "torch._higher_order_ops.wrap:reenter_make_fx",
+        _with_context,
+        "Functions with several checkpoints, of which one has a context, are refused.",
+        parameters="fn",
+        imports=False,
+    ),
+    Patch(
+        "torch._higher_order_ops.associative_scan:generic_associative_scan",
+        _associative_scan,
+        "associative_scan unrolls over its length, which fixes it.",
+        parameters="operator, leaves, dim, additional_inputs",
+        imports=False,
+    ),
+    Patch(
+        "torch._higher_order_ops.invoke_subgraph:get_invoke_subgraph_cache",
+        _no_cache,
+        "A region may get the graph of another that torch gives the same name.",
+        parameters="",
+        imports=False,
+    ),
+)

@@ -1,0 +1,170 @@
+"""Places whose contents change while a capture runs: attributes, entries, members, hooks."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from collections.abc import Callable, MutableMapping
+from typing import Any, Protocol
+
+__all__ = ["ABSENT", "Attribute", "Entry", "Hook", "Member", "Option", "Place", "find_place"]
+
+
+class _Absent:
+    """Stands for the contents of a place that is empty."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+ABSENT: Any = _Absent()
+
+
+class Place(Protocol):
+    """Something that can be read, replaced, and put back as it was."""
+
+    def own(self) -> Any:
+        """The stored object itself, or ``ABSENT``; what ``put`` takes to restore the place."""
+
+    def value(self) -> Any:
+        """What a reader gets, which may be inherited; ``ABSENT`` where there is nothing."""
+
+    def put(self, value: Any) -> None:
+        """Replaces the contents; ``ABSENT`` empties the place."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Attribute:
+    """An attribute of a module, a class or an object."""
+
+    owner: Any
+    name: str
+
+    def own(self) -> Any:
+        """What the owner itself holds, descriptors such as ``staticmethod`` included."""
+        return vars(self.owner).get(self.name, ABSENT)
+
+    def value(self) -> Any:
+        """What ``getattr`` gives."""
+        return getattr(self.owner, self.name, ABSENT)
+
+    def put(self, value: Any) -> None:
+        """Sets or deletes it."""
+        if value is not ABSENT:
+            setattr(self.owner, self.name, value)
+        elif self.name in vars(self.owner):
+            delattr(self.owner, self.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """An option of one of torch's configuration modules, which are never empty."""
+
+    owner: Any
+    name: str
+
+    def own(self) -> Any:
+        """Its value."""
+        return getattr(self.owner, self.name)
+
+    value = own
+
+    def put(self, value: Any) -> None:
+        """Sets it."""
+        setattr(self.owner, self.name, value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An entry of a dict."""
+
+    table: MutableMapping[Any, Any]
+    key: Any
+    default: Any = ABSENT
+    """What readers get where there is no entry."""
+    changed: Callable[[], None] | None = None
+    """Called after every change, for tables that others have derived from."""
+
+    def own(self) -> Any:
+        """The entry."""
+        return self.table.get(self.key, ABSENT)
+
+    def value(self) -> Any:
+        """The entry or the default."""
+        return self.table.get(self.key, self.default)
+
+    def put(self, value: Any) -> None:
+        """Sets or removes it."""
+        if value is ABSENT:
+            self.table.pop(self.key, None)
+        else:
+            self.table[self.key] = value
+        if self.changed is not None:
+            self.changed()
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """Whether a set has an element; its contents are the element or ``ABSENT``."""
+
+    members: set[Any]
+    element: Any
+
+    def own(self) -> Any:
+        """The element, if it is there."""
+        return self.element if self.element in self.members else ABSENT
+
+    value = own
+
+    def put(self, value: Any) -> None:
+        """Adds or removes it."""
+        if value is ABSENT:
+            self.members.discard(self.element)
+        else:
+            self.members.add(self.element)
+
+
+@dataclasses.dataclass
+class Hook:
+    """A hook that ``register(function)`` adds; the handle it returns removes it."""
+
+    register: Callable[[Any], Any]
+    handle: Any = None
+
+    def own(self) -> Any:
+        """``ABSENT``, since hooks of others stay as they are."""
+        return ABSENT
+
+    value = own
+
+    def put(self, value: Any) -> None:
+        """Registers a function, or removes the one that was registered."""
+        if value is not ABSENT:
+            self.handle = self.register(value)
+        elif self.handle is not None:
+            self.handle.remove()
+
+
+def find_place(path: str, imports: bool = True) -> Place | None:
+    """The place that ``"module:Class.attribute"`` names, or None where it does not exist.
+
+    Args:
+        path: A module, a colon, and attributes from there.
+        imports: Whether a module that has not been imported is imported, or left alone.
+    """
+    module, _, names = path.partition(":")
+    *outer, name = names.split(".")
+    try:
+        owner: Any = importlib.import_module(module) if imports else sys.modules.get(module)
+        for part in outer:
+            owner = getattr(owner, part)
+        if owner is None or not hasattr(owner, name):
+            return None
+    except (ImportError, AttributeError):
+        return None
+    is_option = name not in vars(owner) and hasattr(owner, "get_config_copy")
+    return Option(owner, name) if is_option else Attribute(owner, name)

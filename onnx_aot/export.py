@@ -488,8 +488,10 @@ def _capture(
         captured = capture(
             model, inputs, requested, arguments.collected, options.on_specialized, strategies
         )
-        if captured.warning is not None:
-            note(record, captured.warning)
+        for warning in (captured.warning, captured.retried):
+            if warning is not None:
+                note(record, warning)
+        record.notes += [f"switched off with this release of torch: {o}" for o in captured.off]
         if captured.above_zero:
             note(
                 record,
@@ -507,6 +509,8 @@ def _capture(
                 "capture are constants of the ONNX model. Draw with torch.rand and its like, or "
                 "pass them to forward",
             )
+    if not torch_compat.is_tested():
+        record.notes.append(torch_compat.describe_untested())
     record.conditions = torch_compat.size_conditions(program)
     training = training_operators(program.graph_module)
     if training:
@@ -543,7 +547,7 @@ def _run_fx_passes(
             "which takes longer and breaks composite operators apart",
         )
     try:
-        with capture_conditions(torch_compat.Settings()):
+        with capture_conditions():
             program = torch_compat.functionalized_by_torch(original)
     except Exception as error:
         raise FunctionalizationError(

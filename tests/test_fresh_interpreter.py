@@ -55,14 +55,14 @@ def test_importing_brings_nothing_that_takes_long() -> None:
     )
     heavy = ("onnx", "onnx_ir", "onnxscript", "onnxruntime", "rich", "typer", "sympy", "ml_dtypes")
     assert not [name for name in modules if name.partition(".")[0] in heavy]
-    assert len(modules) < 30
+    assert len(modules) < 40
 
 
 def test_exporting_needs_no_onnx_runtime() -> None:
     modules = run(
         """
-        import json, sys, torch, onnx_aot
-        onnx_aot.export(torch.nn.ReLU(), (torch.randn(2),), "/dev/null")
+        import io, json, sys, torch, onnx_aot
+        onnx_aot.export(torch.nn.ReLU(), (torch.randn(2),), io.BytesIO())
         print(json.dumps(sorted(sys.modules)))
         """
     )

@@ -24,6 +24,7 @@ __all__ = [
     "DecisionLog",
     "Location",
     "as_places",
+    "is_ours",
     "location_of_error",
     "with_line",
 ]
@@ -148,6 +149,14 @@ def location_of_error(error: BaseException) -> Location | None:
         places.append(place)
         traceback = traceback.tb_next
     return _with_caller([place for place in reversed(places) if _is_users(place.file)])
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether an error was raised by the code of this package itself, not by what it called."""
+    traceback, file = error.__traceback__, ""
+    while traceback is not None:
+        file, traceback = traceback.tb_frame.f_code.co_filename, traceback.tb_next
+    return file.startswith(PACKAGE)
 
 
 def as_places(

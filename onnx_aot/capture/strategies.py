@@ -22,6 +22,7 @@ from onnx_aot.capture.decisions import (
     Decision,
     DecisionLog,
     as_places,
+    is_ours,
     location_of_error,
     with_line,
 )
@@ -48,6 +49,7 @@ from onnx_aot.containers import unwrapped
 from onnx_aot.errors import CaptureError, DynamicShapeError, InvalidOptionError
 from onnx_aot.torch_compat import (
     EXPECTED_WARNINGS,
+    SILENT,
     Settings,
     applied,
     missing_fake_kernels,
@@ -85,6 +87,8 @@ class Captured:
             the example, and questions about sizes that data selects.
         drawn: Which generators of Python and numpy the model drew random numbers from.
         above_zero: Whether it may be wrong for empty tensors.
+        off: Sentences about what this package could not change in torch.
+        retried: Why the capture was made without what it can do without, in a sentence.
     """
 
     program: torch.export.ExportedProgram
@@ -95,11 +99,23 @@ class Captured:
     warning: str | None = None
     drawn: tuple[str, ...] = ()
     above_zero: bool = False
+    off: tuple[str, ...] = ()
+    retried: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class _Model:
-    """What is captured, again and again where it has to be."""
+    """What is captured, again and again where it has to be.
+
+    Attributes:
+        module: The model.
+        inputs: Example inputs.
+        collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
+        strategies: Names from ``STRATEGIES``, in their order.
+        constants: Buffers that are numbers, by name.
+        small_sizes: Whether dimensions stay dynamic that the example has as 0 or 1.
+        plain: Whether torch is changed no more than has to be.
+    """
 
     module: torch.nn.Module
     inputs: Inputs
@@ -165,6 +181,12 @@ def capture(
     constants = {} if is_scripted(module) else constants_of(module)
     model = _Model(module, inputs, collected, strategies, constants)
     captured = _captured(model, requested)
+    if not isinstance(captured, Captured) and any(is_ours(f.error) for f in captured):
+        failure = next(f for f in captured if is_ours(f.error))
+        model = dataclasses.replace(model, plain=True)
+        again = _captured(model, requested)
+        if isinstance(again, Captured):
+            captured = dataclasses.replace(again, retried=_describe_retry(failure))
     if isinstance(captured, Captured):
         found = findings(captured.program, requested, captured.decisions)
         if not found:
@@ -290,6 +312,7 @@ def _attempt(
             warning=warning or describe_larger(decisions),
             drawn=tuple(drawn),
             above_zero=any(ignored) or may_be_wrong(program, bool(ignored)),
+            off=tuple(f"{p.name}: {why}. {p.without}" for p, why in settings.off.items()),
         )
     return failures
 
@@ -350,9 +373,9 @@ def _changed(model: _Model, settings: Settings) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def capture_conditions(settings: Settings) -> Iterator[None]:
+def capture_conditions(settings: Settings | None = None) -> Iterator[None]:
     """Everything that holds while torch traces a program."""
-    with applied(PATCHES, settings), warnings.catch_warnings():
+    with applied(PATCHES, settings or Settings()), warnings.catch_warnings():
         for message in EXPECTED_WARNINGS:
             warnings.filterwarnings("ignore", message=message)
         yield
@@ -375,30 +398,67 @@ def _refusal(model: _Model, requested: DynamicShapes, failures: list[_Failure]) 
             explained = explain(failure.error)
             if explained is not None:
                 return _explained(explained, failure, first, model)
-    return _unexplained(model, failures, observes)
+    return _unexplained(model, requested, failures, observes)
 
 
-def _unexplained(model: _Model, failures: list[_Failure], observes: str | None) -> CaptureError:
-    """Torch's own words; the model's own error, where it has one, is told apart."""
+def _describe_retry(failure: _Failure) -> str:
+    return (
+        "the capture failed in the code of this package, and was made again with as few changes to "
+        "torch as possible. That is a bug of onnx_aot; please report it. The export may be slower, "
+        f"or refuse more, for it: {_short(failure.error, 2)}"
+    )
+
+
+def _unexplained(
+    model: _Model, requested: DynamicShapes, failures: list[_Failure], observes: str | None
+) -> CaptureError:
+    """Torch's own words; errors of the model and of this package are told apart from torch's."""
     first = failures[0]
     location = location_of_error(first.error)
-    what = observes or "torch.export refuses the model"
-    head = f"the model could not be captured:{f' {observes}' if observes else ''}"
-    cure = "torch.export.export(model, args) shows the failure without this package"
-    if observes is None and _fails_alone(model):
+    if observes is not None:
+        what, head, cure = observes, f"the model could not be captured: {observes}", ""
+    elif _fails_alone(model):
         what = "the model fails on the example inputs by itself, without an export"
         head = "the model could not be captured; it fails on the example inputs by itself:"
         cure = "run model(*args), and mend the model or the inputs"
+    else:
+        what, head, cure = _compared_with_torch(model, requested, first)
     lines = [head, "", f"  {first.strategy}", f"    {_short(first.error, 8)}", *with_line(location)]
     for failure in failures[1:]:
         lines += ["", f"  {failure.strategy}", f"    {_short(failure.error, 2)}"]
-    lines += ["", f"cure: {cure}", "The first failure is chained, with its traceback. " + _OTHERS]
+    lines += ["", f"cure: {cure}"] if cure else [""]
+    lines.append("The first failure is chained, with its traceback. " + _OTHERS)
     return CaptureError(
         "\n".join(lines),
         cause=f"{what}: {_short(first.error, 2)}",
         places=as_places([location], model.module),
-        cure=f"{cure}. {_OTHERS}",
+        cure=f"{cure}. {_OTHERS}" if cure else _OTHERS,
     )
+
+
+def _compared_with_torch(
+    model: _Model, requested: DynamicShapes, failure: _Failure
+) -> tuple[str, str, str]:
+    """Whose fault a failure is, the beginning of a message about it, and what to do.
+
+    ``torch.export`` captures the model once more, as it is without this package.
+    """
+    args, kwargs = unwrapped((model.inputs.args, model.inputs.kwargs))
+    strict = failure.strategy == STRATEGIES["strict"]
+    call = f"torch.export.export(model, args{', strict=True' if strict else ''})"
+    try:
+        with preserved_state(model.module), applied(SILENT, Settings()):
+            torch.export.export(
+                model.module, args, kwargs, dynamic_shapes=requested.spec, strict=strict
+            )
+    except Exception as error:
+        what = "torch.export refuses the model"
+        same = _first_line(error) == _first_line(failure.error)
+        shows = "shows the failure" if same else f"fails too ({_short(error, 1)})"
+        return what, "the model could not be captured:", f"{call} {shows} without this package"
+    what = "torch.export captures the model and onnx_aot does not, which is a bug of onnx_aot"
+    cure = f"export what it gives, onnx_aot.export({call}), and report the traceback below"
+    return what, f"the model could not be captured; {what}:", cure
 
 
 _OTHERS = page("other-failures")

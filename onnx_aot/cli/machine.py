@@ -42,6 +42,7 @@ def doctor(as_json: AsJson = False) -> None:
         Finding("python", platform.python_version(), True),
         Finding("platform", f"{platform.system()} {platform.machine()}", True),
         *_packages(),
+        *_torch(),
         *_runtime(),
         _trial(),
     ]
@@ -78,6 +79,26 @@ def _packages() -> Iterator[Finding]:
             continue
         fits = specifier.contains(version, prereleases=True)
         yield Finding(name, version, fits, "" if fits else advice)
+
+
+def _torch() -> Iterator[Finding]:
+    """Whether the release of torch is a tested one, and what of it cannot be used."""
+    try:
+        from onnx_aot.capture.patches import capabilities
+        from onnx_aot.ops.registry import translations
+        from onnx_aot.torch_compat import TESTED, describe_untested
+
+        translations()  # which asks for the operators
+        found = capabilities()
+    except Exception as error:  # whatever is broken is what is asked for
+        yield Finding("torch", f"{type(error).__name__}: {error}", False, "reinstall torch")
+        return
+    releases = f"tested with {TESTED[0]} to {TESTED[-1]}"
+    yield Finding("torch release", releases, True, "" if found.tested else describe_untested())
+    for off in found.off:
+        yield Finding("switched off", f"{off.name}: {off.reason}", True, off.without)
+    if found.operators:
+        yield Finding("operators it lacks", ", ".join(found.operators), True)
 
 
 def _runtime() -> Iterator[Finding]:

@@ -91,7 +91,8 @@ def functional_twin(target: Any) -> OpOverload:
         FunctionalizationError: The operator has no functional form of the same arguments.
     """
     if target in IRREGULAR:
-        return IRREGULAR[target]
+        twin: OpOverload = IRREGULAR[target]
+        return twin
     name = target.overloadpacket.__name__
     namespace = getattr(torch.ops, target.namespace)
     overload = target._overloadname
@@ -109,7 +110,7 @@ def functional_twin(target: Any) -> OpOverload:
             twin = getattr(target.overloadpacket, candidate)
             names = [argument.name for argument in twin._schema.arguments]
             if not twin._schema.is_mutable and names[: len(wanted)] == wanted:
-                return twin  # type: ignore[no-any-return]
+                return twin
     raise FunctionalizationError(
         f"{target} writes to its arguments and has no functional form: {target._schema}"
     )

@@ -13,7 +13,7 @@ from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.registry import register
 from onnx_aot.ops.simplify import FOLD_LIMIT
-from onnx_aot.torch_compat import aten
+from onnx_aot.torch_compat import aten, int64_ranges_truncate_their_bounds
 
 __all__: list[str] = []
 
@@ -137,13 +137,13 @@ def _arange(op: Builder, start: Any, end: Any, step: Any) -> Value:
     """``start + i step``, counted in INT64 or DOUBLE, then cast.
 
     Range takes FLOAT, DOUBLE, INT16, INT32 and INT64 only, and FLOAT steps would add up errors.
-    An integral result is made of the bounds without their fractions. INT64 is also as long as these
-    say; the other types are as long as the bounds say.
+    An integral result is made of the bounds without their fractions, and is as long as the bounds
+    say. On some releases of torch INT64 is as long as the bounds say without their fractions.
     """
     bounds = (start, end, step)
-    fractions = not all(map(_is_integer, bounds))
+    truncated = all(map(_is_integer, bounds))
     dtype = op.result_dtype
-    if not fractions or dtype == INT64:
+    if truncated or (dtype == INT64 and int64_ranges_truncate_their_bounds()):
         return op.cast(_range(op, bounds, INT64), dtype)
     if is_floating(dtype):
         return op.cast(_range(op, bounds, DOUBLE), dtype)

@@ -7,11 +7,13 @@ directly where they are needed.
 
 from __future__ import annotations
 
+from onnx_aot.torch_compat.behaviour import int64_ranges_truncate_their_bounds
 from onnx_aot.torch_compat.calls import ARGUMENTS_IN_A_TUPLE, AUTOCAST_ENABLED, OPERANDS, WRAPPERS
 from onnx_aot.torch_compat.captures import (
     CAPTURE,
     LOG_FILE,
     QUIET,
+    SILENT,
     dynamo_stack,
     kernel_patches,
     without_gradients,
@@ -66,6 +68,7 @@ from onnx_aot.torch_compat.releases import (
     TESTED,
     Capabilities,
     SwitchedOff,
+    describe_untested,
     find_capabilities,
     is_tested,
 )
@@ -145,6 +148,7 @@ __all__ = [
     "PRIVATE",
     "QUIET",
     "REGISTRIES",
+    "SILENT",
     "SIZE_TERM",
     "SMALL_SIZES",
     "TESTED",
@@ -181,6 +185,7 @@ __all__ = [
     "decision_symbols",
     "decompositions",
     "deregister_pytree_node",
+    "describe_untested",
     "dynamo_stack",
     "example_size",
     "exclusively",
@@ -196,6 +201,7 @@ __all__ = [
     "holds_for_example",
     "holds_when_empty",
     "in_capturing_thread",
+    "int64_ranges_truncate_their_bounds",
     "is_arithmetic",
     "is_relation",
     "is_symbol",

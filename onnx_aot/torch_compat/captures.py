@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import importlib
 import inspect
 import io
@@ -18,7 +19,15 @@ from onnx_aot.torch_compat.names import private
 from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
 from onnx_aot.torch_compat.places import Entry, Hook, Member, Place, find_place
 
-__all__ = ["CAPTURE", "LOG_FILE", "QUIET", "dynamo_stack", "kernel_patches", "without_gradients"]
+__all__ = [
+    "CAPTURE",
+    "LOG_FILE",
+    "QUIET",
+    "SILENT",
+    "dynamo_stack",
+    "kernel_patches",
+    "without_gradients",
+]
 
 
 # --- how it traces -------------------------------------------------------------------------------
@@ -87,7 +96,7 @@ def _quiet_loggers(settings: Settings) -> Iterator[Place]:
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         if not logger.isEnabledFor(logging.INFO):
-            yield Hook(lambda accepts, logger=logger: _Filter(logger, accepts))
+            yield Hook(functools.partial(_Filter, logger))
 
 
 def _print(settings: Settings) -> Iterator[Place]:
@@ -125,6 +134,18 @@ QUIET = Patch(
     places=_quiet_loggers,
 )
 
+SILENT = (
+    QUIET,
+    Patch(
+        "torch.export._trace:print",
+        lambda original, settings: lambda *args, **kwargs: None,
+        "Torch prints the graph of a capture that fails.",
+        places=_print,
+        exists=lambda: bool(list(_print(Settings()))),
+    ),
+)
+"""Rows that only keep torch from writing about failures."""
+
 CAPTURE: tuple[Patch, ...] = (
     Patch(
         "torch.onnx._internal.exporter._flags:_is_onnx_exporting",
@@ -161,14 +182,7 @@ CAPTURE: tuple[Patch, ...] = (
             importlib.import_module("torch._library.fake_impl").FakeImplCtx, "new_dynamic_size"
         ),
     ),
-    QUIET,
-    Patch(
-        "torch.export._trace:print",
-        lambda original, settings: lambda *args, **kwargs: None,
-        "Torch prints the graph of a capture that fails.",
-        places=_print,
-        exists=lambda: bool(list(_print(Settings()))),
-    ),
+    *SILENT,
 )
 
 

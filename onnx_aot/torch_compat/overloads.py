@@ -33,7 +33,8 @@ class Missing:
         is_overload = self._name.count(".") > 1
         if overload.startswith("_") or is_overload:
             raise AttributeError(f"{self._name} is not in torch {torch.__version__}")
-        return self.__dict__.setdefault(overload, Missing(f"{self._name}.{overload}"))
+        marker: Missing = self.__dict__.setdefault(overload, Missing(f"{self._name}.{overload}"))
+        return marker
 
     def __str__(self) -> str:
         return self._name
@@ -59,12 +60,15 @@ class _Packet:
         found = getattr(packet, overload, None)
         return self.__dict__.setdefault(overload, found or Missing(f"{packet}.{overload}"))
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._packet(*args, **kwargs)
+
     def __str__(self) -> str:
         return str(self._packet)
 
     def overloads(self) -> list[str]:
         """Names of the overloads that this release has."""
-        return list(self._packet.overloads())
+        return list(self._packet.overloads())  # type: ignore[no-untyped-call]
 
 
 class Namespace:

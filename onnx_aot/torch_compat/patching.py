@@ -17,6 +17,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import sys
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,6 +57,8 @@ class Settings:
         decided: Called with kind, ShapeEnv and expression of what is decided about sizes.
         larger_sizes: Whether questions about sizes of data are answered as for sizes from 2 on.
         keeps_log: Whether draft export may write its log file.
+        off: Rows that were wanted and that this release of torch has no place for, with the reason;
+            ``applied`` fills it in.
         plain: Whether rows that a capture can do without are left out.
         model_rows: What rows for the model itself need to know; see ``capture.patches.model``.
     """
@@ -73,6 +76,7 @@ class Settings:
     keeps_log: bool = True
     plain: bool = False
     model_rows: Any = None
+    off: dict[Patch, str] = dataclasses.field(default_factory=dict)
 
 
 def _always(settings: Settings) -> bool:
@@ -124,6 +128,12 @@ class Patch:
             return list(self.places(settings))
         place = find_place(self.name, self.imports)
         return [] if place is None else [place]
+
+    def is_wanted(self) -> bool:
+        """Whether something is lost if no place is found."""
+        if self.places is not None:
+            return is_hidden(self.name) or not (self.exists is None or self.exists())
+        return self.imports or self.name.partition(":")[0] in sys.modules
 
 
 def why_off(patch: Patch, place: Place | None) -> str:
@@ -197,9 +207,7 @@ def applied(patches: Iterable[Patch], settings: Settings) -> Iterator[None]:
     with _turn(), _one_application() as application:
         for patch in patches:
             if patch.when(settings) and not (settings.plain and patch.optional):
-                for place in patch.found(settings):
-                    if not _reason(patch, place):
-                        _change(application, patch, place, settings)
+                _apply(application, patch, settings)
         yield
 
 
@@ -273,6 +281,18 @@ def _reason(patch: Patch, place: Place) -> str:
     if known is None or known[0] is not original:
         known = _REASONS[patch] = (original, why_off(patch, place))
     return known[1]
+
+
+def _apply(application: object, patch: Patch, settings: Settings) -> None:
+    places = patch.found(settings)
+    if not places and patch.is_wanted():
+        settings.off[patch] = why_off(patch, None)
+    for place in places:
+        reason = _reason(patch, place)
+        if reason:
+            settings.off[patch] = reason
+        else:
+            _change(application, patch, place, settings)
 
 
 def _change(application: object, patch: Patch, place: Place, settings: Settings) -> None:

@@ -164,7 +164,7 @@ def find_place(path: str, imports: bool = True) -> Place | None:
             owner = getattr(owner, part)
         if owner is None or not hasattr(owner, name):
             return None
-    except (ImportError, AttributeError):
+    except Exception:  # of a package that cannot be imported, whatever that raises
         return None
     is_option = name not in vars(owner) and hasattr(owner, "get_config_copy")
     return Option(owner, name) if is_option else Attribute(owner, name)

@@ -12,7 +12,14 @@ from onnx_aot.torch_compat.overloads import missing_operators
 from onnx_aot.torch_compat.patching import Patch, why_off
 from onnx_aot.torch_compat.places import find_place
 
-__all__ = ["TESTED", "Capabilities", "SwitchedOff", "find_capabilities", "is_tested"]
+__all__ = [
+    "TESTED",
+    "Capabilities",
+    "SwitchedOff",
+    "describe_untested",
+    "find_capabilities",
+    "is_tested",
+]
 
 TESTED = ("2.12", "2.13", "2.14", "2.15")
 """Minor releases that the whole test suite runs on."""
@@ -56,6 +63,14 @@ class Capabilities:
 def is_tested(version: str = torch.__version__) -> bool:
     """Whether the test suite runs on a release."""
     return ".".join(version.split(".")[:2]) in TESTED
+
+
+def describe_untested() -> str:
+    """A sentence about a release that is not among the tested ones."""
+    return (
+        f"torch {torch.__version__} is not among the releases that this version of onnx_aot is "
+        f"tested with ({', '.join(TESTED)}). onnx-aot doctor says what of it cannot be used"
+    )
 
 
 def find_capabilities(patches: Iterable[Patch]) -> Capabilities:

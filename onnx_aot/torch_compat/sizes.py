@@ -221,7 +221,9 @@ def storage_key(tensor: torch.Tensor) -> int:
     """A number that tensors which share memory have in common, fake ones too."""
     storage = tensor.untyped_storage()
     key = private_attribute(storage, "torch:UntypedStorage._cdata")
-    return int(StorageWeakRef(storage).cdata if key is None else key)
+    if key is None:
+        key = StorageWeakRef(storage).cdata  # type: ignore[no-untyped-call]
+    return int(key)
 
 
 _NO_SMALL_SIZES = Patch(

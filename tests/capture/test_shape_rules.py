@@ -12,7 +12,7 @@ from torch.export import Dim
 
 from onnx_aot.capture.shape_rules import SHAPE_RULES
 from onnx_aot.capture.strategies import capture_conditions
-from onnx_aot.torch_compat import OpOverload, faster_shapes
+from onnx_aot.torch_compat import OpOverload, Settings, applied, shape_rule_patches
 
 F = nn.functional
 HALF = torch.float16
@@ -30,7 +30,7 @@ class Call(nn.Module):
 def recorded(function: Callable[..., Any], args: tuple[Tensor, ...], dynamic: bool) -> list[Any]:
     """Shape, strides, dtype and device of every value of the capture; symbols by name."""
     axes = tuple({0: Dim.DYNAMIC, 2: Dim.DYNAMIC} if a.dim() > 2 else None for a in args)
-    with capture_conditions(dynamic=dynamic):
+    with capture_conditions(Settings(dynamic=dynamic)):
         program = torch.export.export(Call(function), args, dynamic_shapes=(axes,))
     values = [node.meta.get("val") for node in program.graph.nodes]
     flat = [v for value in values for v in (value if isinstance(value, tuple) else [value])]
@@ -207,13 +207,13 @@ def test_what_torch_refuses(function: Callable[..., Any]) -> None:
 
 
 def test_each_rule_is_applied_by_some_case() -> None:
-    applied: set[OpOverload] = set()
+    used: set[OpOverload] = set()
 
     def watched(operator: OpOverload, rule: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
             found = rule(*args, **kwargs)
             if found is not None:
-                applied.add(operator)
+                used.add(operator)
             return found
 
         return run
@@ -232,13 +232,12 @@ def test_each_rule_is_applied_by_some_case() -> None:
     functions += [F.softplus, lambda x: F.elu(x.clone(), inplace=True)]
     functions += [torch.tanh, torch.sqrt, F.silu, lambda x: torch.ops.aten._safe_softmax(x, -1)]
     functions += [lambda x: F.hardswish(x + 1, True) + F.leaky_relu(x + 1, 0.1, True).relu_()]
+    rules = {operator: watched(operator, rule) for operator, rule in SHAPE_RULES.items()}
     with (
         torch.no_grad(),
         capture_conditions(),
-        faster_shapes(
-            {operator: watched(operator, rule) for operator, rule in SHAPE_RULES.items()}
-        ),
+        applied(shape_rule_patches(rules), Settings(dynamic=True)),
     ):
         for function in functions:
             torch.export.export(Call(function), (X,), dynamic_shapes=(axes,))
-    assert set(SHAPE_RULES) - applied == set()
+    assert set(SHAPE_RULES) - used == set()

@@ -16,11 +16,12 @@ from onnxscript import DOUBLE, FLOAT, INT64, opset18, opset20
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError, OpsetError, TranslationError
 from onnx_aot.ops.complex_values import Complex
-from onnx_aot.torch_compat import aten
 from tests.closeness import assert_close
 
 Tensor = torch.Tensor
 X, Y = torch.randn(3, 4), torch.randn(3, 4)
+
+aten = torch.ops.aten
 
 
 class Model(torch.nn.Module):

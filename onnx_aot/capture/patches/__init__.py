@@ -29,11 +29,13 @@ from onnx_aot.torch_compat import (
     SMALL_SIZES,
     UNINTERESTING,
     ZERO_IGNORED,
+    Capabilities,
     Patch,
+    find_capabilities,
     shape_rule_patches,
 )
 
-__all__ = ["ALL_PATCHES", "PATCHES"]
+__all__ = ["ALL_PATCHES", "PATCHES", "capabilities"]
 
 PATCHES: tuple[Patch, ...] = (
     TRACING,
@@ -65,3 +67,8 @@ PATCHES: tuple[Patch, ...] = (
 
 ALL_PATCHES: tuple[Patch, ...] = (*PATCHES, *WHILE_TRACED, *FIXED_SIZES)
 """With those that are made for a moment only, while one function is traced."""
+
+
+def capabilities() -> Capabilities:
+    """What of the torch that is installed can be used; it takes a second."""
+    return find_capabilities(ALL_PATCHES)

@@ -123,6 +123,7 @@ class _StaticMethod(Attribute):
 
 def _functions(base: type = torch.autograd.Function) -> Iterator[type]:
     """Classes with ``symbolic``, subclasses before what they inherit from."""
+    cls: type
     for cls in base.__subclasses__():
         yield from _functions(cls)
         if callable(getattr(cls, "symbolic", None)):

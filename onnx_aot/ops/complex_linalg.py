@@ -247,6 +247,18 @@ def complex_linalg_eigvalsh(op: Builder, self: Complex, UPLO: str = "L") -> Valu
     return _once(op, _called(op, aten.linalg_eigvalsh.default, _as_real(op, hermitian), "L"))
 
 
+@register_complex(aten.linalg_matrix_sqrth.default)
+def complex_linalg_matrix_sqrth(op: Builder, self: Complex) -> Complex:
+    hermitian = _as_real(op, _hermitian(op, self, upper=False))
+    return _as_complex(op, _called(op, aten.linalg_matrix_sqrth.default, hermitian))
+
+
+@register_complex(aten.linalg_polar.default)
+def complex_linalg_polar(op: Builder, A: Complex) -> tuple[Complex, Complex]:
+    factors = _called(op, aten.linalg_polar.default, _as_real(op, A))
+    return _as_complex(op, factors[0]), _as_complex(op, factors[1])
+
+
 for _target in (aten._linalg_svd.default, aten._linalg_eigh.default):
     LIMITS[_target] = "complex matrices: singular values and eigenvalues only, no vectors"
 

@@ -50,6 +50,33 @@ def cond(
     return rebuilt(results, recorded)
 
 
+@register(higher_order.switch)
+def switch(
+    op: Builder,
+    index: Any,
+    branches: Sequence[Body],
+    operands: Sequence[Any],
+    written: Sequence[int] = (),
+) -> list[Any]:
+    """``branches[index](*operands)``: nested ONNX Ifs. Torch keeps the index in its range."""
+    if not isinstance(index, Value):
+        return branches[index](*operands)
+    recorded = list(op.result)
+    if all(result is None for result in recorded):
+        return recorded
+
+    def choose(number: int) -> list[Value]:
+        def emit() -> list[Value]:
+            return flat(op, branches[number](*operands), recorded)
+
+        if number == len(branches) - 1:
+            return emit()
+        is_this = op.Reshape(op.Equal(op.cast(index, INT64), number), [])
+        return op.if_(is_this, emit, lambda: choose(number + 1))
+
+    return rebuilt(choose(0), recorded)
+
+
 @register(higher_order.while_loop)
 def while_loop(
     op: Builder,

@@ -191,6 +191,15 @@ def aten_linalg_eigvalsh(op: Builder, self: Value, UPLO: str = "L") -> Value:
     return _eigen(op, self, UPLO, vectors=False)[0]
 
 
+@register(aten.linalg_matrix_sqrth.default)
+def aten_linalg_matrix_sqrth(op: Builder, self: Value) -> Value:
+    """``V sqrt(w) V^T`` of the lower triangle; NaN where an eigenvalue is negative."""
+    values, vectors = _eigen(op, self, "L")
+    assert vectors is not None
+    roots = op.Unsqueeze(op.Sqrt(values), [-2])
+    return op.MatMul(op.Mul(vectors, roots), transposed(op, vectors))
+
+
 # --- singular values -----------------------------------------------------------------------------
 
 
@@ -293,6 +302,15 @@ def aten__linalg_svd(
 @register(aten.linalg_svdvals.default)
 def aten_linalg_svdvals(op: Builder, A: Value, driver: str | None = None) -> Value:
     return _singular_values(op, A)
+
+
+@register(aten.linalg_polar.default)
+def aten_linalg_polar(op: Builder, A: Value) -> tuple[Value, Value]:
+    """``U H``, ``[m, n]`` with orthonormal columns and ``[n, n]``: ``W V^T`` and ``V S V^T``."""
+    left, lengths, right = _decomposed(op, A, full=False)
+    turned = transposed(op, right)
+    stretched = op.Mul(right, op.Unsqueeze(lengths, [-2]))
+    return op.MatMul(left, turned), op.MatMul(stretched, turned)
 
 
 # --- pseudoinverses ------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from onnx_aot.ops.attention import aten_scaled_dot_product_attention
 from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.indexing import counted
 from onnx_aot.ops.movement import reshaped, swapped
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
@@ -15,6 +16,7 @@ from onnx_aot.torch_compat import aten
 __all__: list[str] = []
 
 Value = ir.Value
+DOUBLE, FLOAT = ir.DataType.DOUBLE, ir.DataType.FLOAT
 
 ROWS_AND_COLUMNS, PADDING = 0, 1
 """Kinds of mask: ``[queries, keys]``, ``[batch, keys]``; otherwise one for every head."""
@@ -31,11 +33,27 @@ def aten__scaled_dot_product_flash_attention_for_cpu(
     attn_mask: Value | None = None,
     scale: float | None = None,
 ) -> list[Value | None]:
-    """The logarithm of the softmax's sum, which only gradients read, is left out."""
+    """The attention, and per query the logarithm of the sum of its exponentials.
+
+    Only gradients read the latter; its nodes go where nothing does.
+    """
     attended = aten_scaled_dot_product_attention(
         op, query, key, value, attn_mask, dropout_p, is_causal, scale
     )
-    return [attended, None]
+    wide = DOUBLE if query.dtype == DOUBLE else FLOAT
+    width = op.size(query, -1)
+    root = op.Sqrt(op.cast(width, wide)) if isinstance(width, Value) else math.sqrt(width)
+    products = op.MatMul(op.cast(query, wide), swapped(op, op.cast(key, wide), -2, -1))
+    scores = op.Div(products, root) if scale is None else op.Mul(products, scale)
+    if is_causal:
+        row = op.Unsqueeze(counted(op, 0, op.size(query, -2)), [1])
+        later = op.Greater(counted(op, 0, op.size(key, -2)), row)
+        scores = op.Where(later, -math.inf, scores)
+    if attn_mask is not None and attn_mask.dtype == ir.DataType.BOOL:
+        scores = op.Where(attn_mask, scores, -math.inf)
+    elif attn_mask is not None:
+        scores = op.Add(scores, op.cast(attn_mask, wide))
+    return [attended, op.reduce("ReduceLogSumExp", scores, [-1], keepdims=False)]
 
 
 @register(aten._native_multi_head_attention.default)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 
@@ -166,7 +167,10 @@ def _sampled(
 
 
 def _cubic(op: Builder, image: Value, grid: Value, padding_mode: int, align_corners: bool) -> Value:
-    """Four by four pixels around each place; each of their places is padded by itself."""
+    """Four pixels along each axis around each place; each of their places is padded by itself.
+
+    Torch samples volumes so from 2.15 on.
+    """
     pixels = _Image(op, image, grid)
     places = _places(op, grid, pixels.sizes, align_corners)
     lows = [op.Floor(place) for place in places]
@@ -181,10 +185,10 @@ def _cubic(op: Builder, image: Value, grid: Value, padding_mode: int, align_corn
         for low, size in zip(lows, pixels.sizes, strict=True)
     ]
     total: Value | None = None
-    for row, column in itertools.product(range(4), repeat=2):
-        weight = op.Unsqueeze(op.Mul(weights[0][row], weights[1][column]), [1])
-        at = pixels.at([around[0][row], around[1][column]], padding_mode != ZEROS)
-        term = op.Mul(at, weight)
+    for steps in itertools.product(range(4), repeat=len(places)):
+        weight = functools.reduce(op.Mul, [w[step] for w, step in zip(weights, steps, strict=True)])
+        at = [places[step] for places, step in zip(around, steps, strict=True)]
+        term = op.Mul(pixels.at(at, padding_mode != ZEROS), op.Unsqueeze(weight, [1]))
         total = term if total is None else op.Add(total, term)
     assert total is not None
     return total

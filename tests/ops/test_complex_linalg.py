@@ -141,6 +141,8 @@ def _hermitian(*batch: int) -> list[Row]:
             call=lambda a: torch.cholesky_solve(a, torch.linalg.cholesky(a, upper=True), True),
             name=names + " upper",
         ),
+        Row(aten.linalg_matrix_sqrth.default, a, name=names),
+        Row(aten.linalg_polar.default, a, name=names),
         Row(aten.linalg_eigvalsh.default, a, name=names),
         Row(aten.linalg_eigvalsh.default, a, {"UPLO": "U"}, name=names + " upper"),
         Row(aten._linalg_eigh.default, a, call=lambda a: aten._linalg_eigh(a)[0], name=names),

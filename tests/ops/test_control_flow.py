@@ -9,7 +9,7 @@ from torch._higher_order_ops.map import map as map_slices
 from torch.nn.attention.flex_attention import flex_attention
 
 from onnx_aot.torch_compat import higher_order
-from tests.ops.rows import SIZES, Call, Row, check, check_dynamic, floats, parametrize
+from tests.ops.rows import SIZES, Call, Row, check, check_dynamic, floats, ints, parametrize
 
 
 @torch.compiler.nested_compile_region
@@ -17,11 +17,23 @@ def region(x: torch.Tensor) -> torch.Tensor:
     return x.sin() + 1
 
 
+def switched(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    from torch._higher_order_ops.switch import switch  # since torch 2.14
+
+    result: torch.Tensor = switch(index, (torch.sin, torch.cos, lambda x: x * 2), (x,))
+    return result
+
+
 ROWS = [
     Row(
         higher_order.cond,
         (floats("n", 3),),
         call=lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)),
+    ),
+    Row(
+        higher_order.switch,
+        (floats("n", 3), ints(low=-1, high=4)),
+        call=switched,
     ),
     Row(
         higher_order.while_loop,

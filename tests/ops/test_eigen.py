@@ -35,6 +35,16 @@ def of_rank(rank: int, *sizes: int | str, dtype: torch.dtype = torch.float32) ->
     return T(sizes, dtype, make)
 
 
+def definite(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
+    """Symmetric matrices with eigenvalues from 1 on."""
+
+    def make(*concrete: int) -> torch.Tensor:
+        half = torch.randn(concrete, dtype=DOUBLE)
+        return half @ half.mT + torch.eye(concrete[-1], dtype=DOUBLE)
+
+    return T(sizes, dtype, make)
+
+
 def orthogonal(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
     """Orthogonal matrices, whose singular values are all 1."""
     return T(sizes, dtype, lambda *s: torch.linalg.qr(torch.randn(s, dtype=DOUBLE))[0])
@@ -93,6 +103,19 @@ SYMMETRIC = (
         )
     ]
     + [
+        Row(
+            aten.linalg_matrix_sqrth.default,
+            (definite(*sizes, dtype=dtype),),
+            name=name,
+            sizes=more,
+        )
+        for name, sizes, dtype, more in (
+            ("", ("n", "n"), torch.float32, EMPTY),
+            ("batch", (2, 4, 4), DOUBLE, ()),
+            ("one", (3, 1, 1), torch.float32, ()),
+        )
+    ]
+    + [
         Row(aten.linalg_eigvalsh.default, (floats(3, 3, low=0, high=0),), name="zeros"),
         Row(aten.linalg_eigvalsh.default, (floats(3, 3, low=-1e20, high=1e20),), name="large"),
     ]
@@ -117,6 +140,15 @@ SINGULAR = (
     + [
         Row(aten._linalg_svd.default, (floats(*sizes), True), name=f"empty {sizes}")
         for sizes in ((0, 0), (0, 3), (3, 0), (0, 2, 2))
+    ]
+    + [
+        Row(aten.linalg_polar.default, (floats(*sizes, dtype=dtype),), name=f"{sizes}")
+        for sizes, dtype in (
+            (("m", 3), torch.float32),
+            ((2, 5, 5), DOUBLE),
+            ((4, 1), torch.float32),
+            ((0, 3, 2), torch.float32),
+        )
     ]
     + [
         Row(aten._linalg_svd.default, (floats(2, 4, 3), False, False), name="values"),

@@ -15,7 +15,6 @@ FLASH = [
         aten._scaled_dot_product_flash_attention_for_cpu.default,
         (query, key, key),
         kwargs,
-        call=lambda *args, **kw: aten._scaled_dot_product_flash_attention_for_cpu(*args, **kw)[0],
         name=name,
     )
     for name, query, key, kwargs in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, parametrize
@@ -12,6 +13,22 @@ DOUBLE = {"dtype": torch.float64}
 MODES = [
     (mode, padding, align) for mode in (0, 1) for padding in (0, 1, 2) for align in (False, True)
 ]
+
+
+def _samples_cubic_volumes() -> bool:
+    """Whether torch does: from 2.15 on."""
+    try:
+        F.grid_sample(torch.ones(1, 1, 2, 2, 2), torch.zeros(1, 1, 1, 1, 3), mode="bicubic")
+    except RuntimeError:
+        return False
+    return True
+
+
+CUBIC_VOLUMES = (
+    [(2, padding, align) for padding in (0, 1, 2) for align in (False, True)]
+    if _samples_cubic_volumes()
+    else []
+)
 
 ROWS = (
     [
@@ -32,7 +49,7 @@ ROWS = (
             (floats("n", 2, "h", "w", 3), floats("n", "m", 3, "k", 3, low=-2, high=2), *how),
             name=f"{how}",
         )
-        for how in MODES
+        for how in (*MODES, *CUBIC_VOLUMES)
     ]
     + [
         Row(

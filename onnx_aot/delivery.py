@@ -290,8 +290,12 @@ def _is_small_weight(node: torch.fx.Node, user: Sequence[object]) -> bool:
     """Whether a captured node makes numbers of a weight whose integers fit into four bits."""
     import torch.fx
 
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or "::dequantize_" not in schema.name or not node.args:
+    from onnx_aot.torch_compat import OpOverload, schema_of
+
+    if not isinstance(node.target, OpOverload) or not node.args:
+        return False
+    schema = schema_of(node.target)
+    if "::dequantize_" not in schema.name:
         return False
     names = [argument.name for argument in schema.arguments]
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}

@@ -69,7 +69,7 @@ LAYERS: dict[str, set[str]] = {
     "drop_in": {"containers", "export"},
     "observe": {"capture", "containers"},
     "generation": {"containers", "export", "inspection", "program"},
-    "cli": {"export", "inspection", "ops", "options", "program", "recording"},
+    "cli": {"capture", "export", "inspection", "ops", "options", "program", "recording"},
     "comparing": {"export", "inspection", "program"},
     "conditions": set(),
     "dtypes": set(),

@@ -20,6 +20,7 @@ from docs import generate
 from docs.blocks import run_block
 from docs.site_links import on_page_markdown
 from onnx_aot import errors
+from tests.releases import REFERENCE, TORCH
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -59,6 +60,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", generate.PAGES)
+@pytest.mark.skipif(TORCH != REFERENCE, reason="pages have what one release of torch prints")
 def test_generated_pages_are_up_to_date(page: str) -> None:
     if page == "operators.md" and load_torchvision() is None:
         pytest.skip("the page lists torchvision's operators, which is not installed")

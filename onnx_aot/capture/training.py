@@ -7,7 +7,7 @@ import functools
 import torch
 import torch.fx
 
-from onnx_aot.torch_compat import OpOverload, aten
+from onnx_aot.torch_compat import OpOverload, aten, schema_of
 
 __all__ = ["training_operators"]
 
@@ -24,7 +24,7 @@ ALWAYS = frozenset({aten.instance_norm.default})
 
 @functools.cache
 def _arguments(target: OpOverload) -> tuple[str, ...]:
-    return tuple(argument.name for argument in target._schema.arguments)
+    return tuple(argument.name for argument in schema_of(target).arguments)
 
 
 def training_operators(module: torch.fx.GraphModule) -> list[str]:

@@ -10,6 +10,7 @@ import typer
 from onnx_aot.cli.console import EXIT_FAILED, AsJson, errors_as_messages, print_json
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.inspection.text import columns
+from onnx_aot.torch_compat import overload_name, schema_of
 
 if TYPE_CHECKING:
     from onnx_aot.ops.catalogue import Entry
@@ -100,8 +101,8 @@ def _of_torch(wanted: str) -> list[Any]:
     except AttributeError:
         return []
     if len(parts) > 2:
-        return [target for target in found if target._overloadname == parts[2]]
-    return [target for target in found if not target._overloadname.endswith("out")]
+        return [target for target in found if overload_name(target) == parts[2]]
+    return [target for target in found if not overload_name(target).endswith("out")]
 
 
 def _other(target: Any) -> dict[str, Any]:
@@ -112,7 +113,7 @@ def _other(target: Any) -> dict[str, Any]:
     row = {"name": str(target), "supported": False, "where": "", "remark": ""}
     if target in NOT_TRANSLATED:
         return {**row, "how": "not translated", "remark": NOT_TRANSLATED[target]}
-    if target._schema.is_mutable:
+    if schema_of(target).is_mutable:
         remark = "its in-place writes become the operator that returns them"
         return {**row, "supported": True, "how": "made functional", "remark": remark}
     if decompositions(target):

@@ -8,6 +8,7 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import ConversionError
+from onnx_aot.torch_compat import storage_key
 
 __all__ = ["merge_aliased_placeholders"]
 
@@ -49,7 +50,7 @@ def merge_aliased_placeholders(graph: torch.fx.Graph, written: Set[int]) -> bool
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
             continue
-        storage = value.untyped_storage()._cdata
+        storage = storage_key(value)
         if storage not in written:
             continue
         other = first.setdefault(storage, node)

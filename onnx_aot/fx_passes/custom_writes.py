@@ -14,7 +14,7 @@ import torch.fx
 from onnx_aot import torch_compat
 from onnx_aot.errors import FunctionalizationError
 from onnx_aot.fx_passes.functional_twins import functional_twin
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import Missing, OpOverload, higher_order, schema_of
 
 __all__ = [
     "FUNCTIONALIZED",
@@ -25,7 +25,12 @@ __all__ = [
     "written_names",
 ]
 
-FUNCTIONALIZED = torch_compat.auto_functionalized
+FUNCTIONALIZED = higher_order.auto_functionalized
+"""Torch's functional form of custom operators that write in place.
+
+On a release without it, programs with such operators go through ``run_decompositions``, and errors
+about them name torch's own replacement.
+"""
 
 
 def is_custom_write(target: OpOverload) -> bool:
@@ -33,11 +38,11 @@ def is_custom_write(target: OpOverload) -> bool:
 
     Its own operators, and those that it can take apart, are left to its functionalization.
     """
-    if FUNCTIONALIZED is None:
+    if isinstance(FUNCTIONALIZED, Missing):
         return False
     if target.namespace == "aten" or torch_compat.decompositions(target):
         return False
-    returned = target._schema.returns
+    returned = schema_of(target).returns
     if len(returned) > 1 and any(result.alias_info is not None for result in returned):
         return False
     try:
@@ -51,7 +56,7 @@ def written_names(target: OpOverload) -> list[str]:
     """The arguments that an operator writes, in the schema's order."""
     return [
         argument.name
-        for argument in target._schema.arguments
+        for argument in schema_of(target).arguments
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
 
@@ -59,7 +64,7 @@ def written_names(target: OpOverload) -> list[str]:
 def named_arguments(node: torch.fx.Node) -> dict[str, Any]:
     """A call's arguments by name, None for one that would be written and is not given."""
     assert isinstance(node.target, OpOverload)
-    names = [argument.name for argument in node.target._schema.arguments]
+    names = [argument.name for argument in schema_of(node.target).arguments]
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     return {**dict.fromkeys(written_names(node.target)), **given}
 
@@ -86,11 +91,11 @@ def original_call(node: torch.fx.Node) -> OriginalCall:
     target: Any = node.args[0]
     args: list[Any] = []
     kwargs = dict(node.kwargs)
-    for argument in target._schema.arguments:
+    for argument in schema_of(target).arguments:
         if argument.kwarg_only or argument.name not in kwargs:
             break
         args.append(kwargs.pop(argument.name))
-    aliased = [returned.alias_info is not None for returned in target._schema.returns]
+    aliased = [returned.alias_info is not None for returned in schema_of(target).returns]
     results = [
         index
         for index, value in enumerate(node.meta["val"])

@@ -11,7 +11,7 @@ import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
 from onnx_aot.fx_passes.bodies import operands
-from onnx_aot.torch_compat import OpOverload, aten
+from onnx_aot.torch_compat import OpOverload, aten, overload_name, schema_of
 
 __all__ = [
     "CHANGES_SHAPE_ONLY",
@@ -70,7 +70,7 @@ def written_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
         positions, flag = STATISTICS[node.target]
         found = [node.args[p] for p in positions] if node.args[flag] else []
         return [n for n in found if isinstance(n, torch.fx.Node)]
-    schema = node.target._schema
+    schema = schema_of(node.target)
     if not schema.is_mutable:
         return []
     written: list[torch.fx.Node] = []
@@ -95,24 +95,24 @@ def functional_twin(target: Any) -> OpOverload:
         return twin
     name = target.overloadpacket.__name__
     namespace = getattr(torch.ops, target.namespace)
-    overload = target._overloadname
+    overload = overload_name(target)
     if name.endswith("_") and not name.endswith("__"):
         packet = getattr(namespace, name[:-1], None)
         if packet is not None and overload in packet.overloads():
             return getattr(packet, overload)  # type: ignore[no-any-return]
     wanted = [
         argument.name
-        for argument in target._schema.arguments
+        for argument in schema_of(target).arguments
         if not (argument.is_out if hasattr(argument, "is_out") else argument.name == "out")
     ]
-    if len(wanted) < len(target._schema.arguments):
+    if len(wanted) < len(schema_of(target).arguments):
         for candidate in target.overloadpacket.overloads():
             twin = getattr(target.overloadpacket, candidate)
-            names = [argument.name for argument in twin._schema.arguments]
-            if not twin._schema.is_mutable and names[: len(wanted)] == wanted:
+            names = [argument.name for argument in schema_of(twin).arguments]
+            if not schema_of(twin).is_mutable and names[: len(wanted)] == wanted:
                 return twin
     raise FunctionalizationError(
-        f"{target} writes to its arguments and has no functional form: {target._schema}"
+        f"{target} writes to its arguments and has no functional form: {schema_of(target)}"
     )
 
 

@@ -37,7 +37,7 @@ from onnx_aot.fx_passes.functional_twins import (
 )
 from onnx_aot.fx_passes.inverse_views import OF_A_LIST, is_identity, write_back
 from onnx_aot.fx_passes.output_specs import renamed_outputs
-from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, aten
+from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, aten, schema_of, storage_key
 
 __all__ = ["functionalize", "functionalize_graph", "functionalized"]
 
@@ -124,7 +124,7 @@ def _written_storages(writes: dict[Node, list[Node]]) -> set[int]:
     written = {node for nodes in writes.values() for node in nodes}
     values = (node.meta.get("val") for node in written if not _is_literal(node))
     return {
-        value.untyped_storage()._cdata
+        storage_key(value)
         for value in values
         if isinstance(value, torch.Tensor) and value.layout == torch.strided
     }
@@ -200,7 +200,7 @@ class _Rewriter:
             if _is_literal(node):
                 self._storages[node] = None
             elif isinstance(value, torch.Tensor) and value.layout == torch.strided:
-                self._storages[node] = value.untyped_storage()._cdata
+                self._storages[node] = storage_key(value)
             else:
                 self._storages[node] = None
         return self._storages[node]
@@ -278,8 +278,8 @@ class _Rewriter:
         if called in _RESIZES:
             self._refuse_views(node, written[0])
         twin = functional_twin(called)
-        count = len(twin._schema.arguments)
-        names = {argument.name for argument in twin._schema.arguments}
+        count = len(schema_of(twin).arguments)
+        names = {argument.name for argument in schema_of(twin).arguments}
         args = torch.fx.map_arg(node.args[:count], self.read)
         kwargs = {k: v for k, v in node.kwargs.items() if k in names}
         result = self._call(twin, args, torch.fx.map_arg(kwargs, self.read), node)
@@ -337,9 +337,9 @@ class _Rewriter:
         call.meta["val"] = tuple(values)
         if several:
             self._current[node] = (self._version(node), call)
-        elif target._schema.returns:
+        elif schema_of(target).returns:
             first = self._writes[node][0]
-            same = target._schema.returns[0].alias_info is not None
+            same = schema_of(target).returns[0].alias_info is not None
             result = self.read(first) if same else self._call(operator.getitem, (call, 0), {}, node)
             self._current[node] = (self._version(node), result)
 
@@ -363,7 +363,7 @@ class _Rewriter:
                 self._write(target, value)
             return
         twin = functional_twin(node.target)
-        args = torch.fx.map_arg(node.args[: len(twin._schema.arguments)], self.read)
+        args = torch.fx.map_arg(node.args[: len(schema_of(twin).arguments)], self.read)
         first = written[0].meta["val"]
         results = self._call(twin, args, {}, node)
         results.meta["val"] = (node.meta["val"], first, first, first, first)

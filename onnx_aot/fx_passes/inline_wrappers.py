@@ -21,8 +21,10 @@ from onnx_aot.torch_compat import (
     AUTOCAST_ENABLED,
     WRAPPERS,
     HigherOrderOperator,
+    OpOverload,
     aten,
     higher_order,
+    schema_of,
 )
 
 __all__ = ["inline_wrappers"]
@@ -218,8 +220,7 @@ def _cast_in(graph: torch.fx.Graph) -> None:
 
 
 def _is_conversion(node: torch.fx.Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    if schema is None:
+    if not isinstance(node.target, OpOverload):
         return True
-    takes_dtype = any(argument.name == "dtype" for argument in schema.arguments)
+    takes_dtype = any(argument.name == "dtype" for argument in schema_of(node.target).arguments)
     return takes_dtype or node.target in (aten.type_as.default, aten.to.other)

@@ -10,7 +10,7 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
-from onnx_aot.torch_compat import aten
+from onnx_aot.torch_compat import OpOverload, aten, schema_of
 
 __all__ = ["OF_A_LIST", "is_identity", "write_back"]
 
@@ -167,7 +167,7 @@ def write_back(
         position = SPLITS[target]
         axis = via.args[position] if len(via.args) > position else via.kwargs.get("dim", 0)
         return call(aten.cat.default, (pieces, axis), {}, parent)
-    schema = getattr(target, "_schema", None)
+    schema = schema_of(target) if isinstance(target, OpOverload) else None
     if schema is None or any(result.alias_info is not None for result in schema.returns):
         raise FunctionalizationError(f"a write through a view made by {target} cannot be expressed")
     raise FunctionalizationError(

@@ -10,7 +10,7 @@ import torch.fx
 
 from onnx_aot.errors import ConversionError
 from onnx_aot.fx_passes.bodies import every_body
-from onnx_aot.torch_compat import FakeTensorMode, OpOverload, fake_mode_of
+from onnx_aot.torch_compat import FakeTensorMode, OpOverload, fake_mode_of, schema_of
 
 __all__ = ["record_values"]
 
@@ -46,7 +46,7 @@ def _lacks_value(node: torch.fx.Node) -> bool:
     if "val" in node.meta or node.op != "call_function":
         return False
     if isinstance(node.target, OpOverload):
-        return bool(node.target._schema.returns)
+        return bool(schema_of(node.target).returns)
     return getattr(node.target, "__module__", None) == operator.add.__module__ and all(
         "val" in given.meta for given in node.all_input_nodes
     )

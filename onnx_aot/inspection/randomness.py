@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.fx
 
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, schema_of
 
 __all__ = ["random_nodes", "random_outputs"]
 
@@ -54,11 +54,11 @@ def _draws(node: torch.fx.Node, target: OpOverload) -> bool:
     Not every operator with dropout in it is tagged as random, and those that are may have it off.
     """
     given = {}
-    for position, argument in enumerate(target._schema.arguments):
+    for position, argument in enumerate(schema_of(target).arguments):
         default = argument.default_value if argument.has_default_value() else None
         value = node.args[position] if position < len(node.args) else default
         given[argument.name] = node.kwargs.get(argument.name, value)
-    name = target._schema.name
+    name = schema_of(target).name
     may = torch.Tag.nondeterministic_seeded in target.tags or (
         "dropout" in name or "rrelu" in name or "dropout_p" in given
     )

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+import torch
+
 from onnx_aot.inspection.contents import Contents, contents
 from onnx_aot.inspection.failures import Failure, failure_of
 from onnx_aot.inspection.record import ExportRecord
@@ -368,4 +370,4 @@ def _versions() -> dict[str, str]:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return found | {"torch": torch.__version__}  # with the build, such as +cpu

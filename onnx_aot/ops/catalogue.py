@@ -13,6 +13,7 @@ from typing import Any
 from onnx_aot.ops import registry
 from onnx_aot.ops.complex_values import COMPLEX
 from onnx_aot.ops.limits import MAX_OPSET
+from onnx_aot.torch_compat import OpOverload
 
 __all__ = ["Entry", "entries", "operator_name"]
 
@@ -70,7 +71,7 @@ def entries(load: dict[str, Callable[[], Any]] | None = None) -> list[Entry]:
 
 def operator_name(target: Any) -> str:
     """``aten.roll.default``, ``operator.add``."""
-    if hasattr(target, "_schema"):
+    if isinstance(target, OpOverload):
         return str(target)
     module = getattr(target, "__module__", "").removeprefix("_")
     return f"{module}.{target.__name__}".lstrip("_")

@@ -24,7 +24,7 @@ from onnx_aot.ops.attempts import DeclinedError
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.onnx_schemas import onnx_operator
 from onnx_aot.ops.registry import MEMORY_ARGUMENTS
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, schema_of
 
 __all__ = ["SCRIPTS", "adapted"]
 
@@ -76,7 +76,7 @@ def _fitted(
     given, named = list(args), dict(kwargs)
     if not isinstance(target, OpOverload):
         return tuple(given), named
-    schema = target._schema.arguments
+    schema = schema_of(target).arguments
     parameters = list(signature.parameters.values())
     kinds = {parameter.kind for parameter in parameters}
     places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

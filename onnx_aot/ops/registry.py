@@ -14,7 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from onnx_aot.ops.limits import MIN_OPSET
-from onnx_aot.torch_compat import HigherOrderOperator, Missing, OpOverload, OpOverloadPacket
+from onnx_aot.torch_compat import (
+    HigherOrderOperator,
+    Missing,
+    OpOverload,
+    OpOverloadPacket,
+    schema_of,
+)
 
 __all__ = [
     "LIMITS",
@@ -193,7 +199,7 @@ def register_names(rows: Mapping[Any, str]) -> None:
 def _one_to_one(target: OpOverload, name: str) -> Function:
     tensors = [
         argument.name
-        for argument in target._schema.arguments
+        for argument in schema_of(target).arguments
         if argument.name not in MEMORY_ARGUMENTS
     ]
 
@@ -240,7 +246,7 @@ def overloads(packet: Any) -> list[Any]:
 def _bind_schema(target: OpOverload, function: Function) -> tuple[Argument, ...]:
     schema = {
         argument.name: (position, argument)
-        for position, argument in enumerate(target._schema.arguments)
+        for position, argument in enumerate(schema_of(target).arguments)
         if argument.name not in MEMORY_ARGUMENTS
     }
     parameters = list(inspect.signature(function).parameters.values())[1:]
@@ -251,7 +257,7 @@ def _bind_schema(target: OpOverload, function: Function) -> tuple[Argument, ...]
             if parameter.default is parameter.empty:
                 raise TypeError(
                     f"{function.__name__} takes {parameter.name!r}, which {target} does not have: "
-                    f"{target._schema}"
+                    f"{schema_of(target)}"
                 )
             arguments.append(Argument(name, None, parameter.default))
             continue
@@ -263,7 +269,7 @@ def _bind_schema(target: OpOverload, function: Function) -> tuple[Argument, ...]
     if schema:
         raise TypeError(
             f"{function.__name__} does not take {', '.join(map(repr, schema))} of {target}: "
-            f"{target._schema}"
+            f"{schema_of(target)}"
         )
     return tuple(arguments)
 

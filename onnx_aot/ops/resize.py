@@ -19,7 +19,7 @@ from onnx_aot.ops.builder import Builder, Size
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.ops.resize_weights import index_of_nearest, weights_of_linear, weights_of_window
 from onnx_aot.ops.windows import along_axis, in_float
-from onnx_aot.torch_compat import OpOverload, aten
+from onnx_aot.torch_compat import OpOverload, aten, overload_name, schema_of
 
 __all__: list[str] = []
 
@@ -87,7 +87,7 @@ def _axes(
 
 def _register(target: OpOverload, mode: str) -> None:
     """The overloads differ in whether there is a list of factors or one argument for each."""
-    names = [argument.name for argument in target._schema.arguments]
+    names = [argument.name for argument in schema_of(target).arguments]
 
     def translation(op: Builder, *values: Any) -> Value:
         given = dict(zip(names, values, strict=True))
@@ -97,7 +97,7 @@ def _register(target: OpOverload, mode: str) -> None:
         axes = _axes(op, values[0], given["output_size"], factors or ())
         return _resized(op, values[0], axes, mode, bool(given.get("align_corners")))
 
-    translation.__name__ = f"aten_{target.overloadpacket.__name__}_{target._overloadname}"
+    translation.__name__ = f"aten_{target.overloadpacket.__name__}_{overload_name(target)}"
     translation.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in ("op", *names)]
     )

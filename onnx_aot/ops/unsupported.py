@@ -19,7 +19,7 @@ from onnx_aot.metadata_keys import ARGUMENTS, PLACEHOLDER_DOMAIN
 from onnx_aot.ops.builder import Builder
 from onnx_aot.ops.complex_values import Complex, join
 from onnx_aot.ops.registry import MEMORY_ARGUMENTS
-from onnx_aot.torch_compat import OpOverload, pytree
+from onnx_aot.torch_compat import OpOverload, pytree, schema_of
 
 __all__ = ["emit_unsupported"]
 
@@ -50,7 +50,7 @@ def emit_unsupported(
         TranslationError: An argument cannot be an attribute.
     """
     names, inputs, attributes = _arguments(op, target, given)
-    domain, _, name = target._schema.name.partition("::")
+    domain, _, name = schema_of(target).name.partition("::")
     leaves, structure = pytree.tree_flatten(recorded)
     tensors = [leaf for leaf in leaves if _is_output(leaf)]
     if not tensors:  # nothing of it can be part of a model
@@ -77,7 +77,7 @@ def _arguments(
     inputs: list[tuple[str, Any]] = []
     numbers: list[tuple[str, Any]] = []
     attributes: dict[str, ir.Attr] = {}
-    for argument in target._schema.arguments:
+    for argument in schema_of(target).arguments:
         name, value = argument.name, given.get(argument.name)
         if name in MEMORY_ARGUMENTS:
             continue
@@ -94,8 +94,8 @@ def _arguments(
     inputs += numbers
     while inputs and inputs[-1][1] is None:
         inputs.pop()
-    if target._schema.overload_name:
-        attributes[OVERLOAD] = ir.AttrString(OVERLOAD, target._schema.overload_name)
+    if schema_of(target).overload_name:
+        attributes[OVERLOAD] = ir.AttrString(OVERLOAD, schema_of(target).overload_name)
     values = [join(op, value) if isinstance(value, Complex) else value for _, value in inputs]
     return [name for name, _ in inputs], values, attributes
 

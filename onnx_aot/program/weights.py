@@ -16,7 +16,7 @@ from onnx_aot.ir_passes.folded import set_sources
 from onnx_aot.metadata_keys import INPUT_KIND, INPUT_PERSISTENT, ORIGINAL_NAME
 from onnx_aot.program.checkpoints import Given
 from onnx_aot.program.stored import CastTensor, StoredTensor
-from onnx_aot.torch_compat import FakeTensor
+from onnx_aot.torch_compat import FakeTensor, storage_key
 
 __all__ = [
     "absent_weights",
@@ -209,7 +209,7 @@ def _type_of(value: ir.Value) -> str:
 
 def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
     empty = tensor.is_meta or isinstance(tensor, FakeTensor)  # these share a storage, if anything
-    place = tensor.untyped_storage()._cdata if empty else tensor.data_ptr()
+    place = storage_key(tensor) if empty else tensor.data_ptr()
     return (place, tensor.shape, tensor.stride())
 
 

@@ -17,7 +17,7 @@ import torch.fx
 
 from onnx_aot.torch_compat.names import private
 from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
-from onnx_aot.torch_compat.places import Entry, Hook, Member, Place, find_place
+from onnx_aot.torch_compat.places import Contents, Entry, Hook, Member, Place, find_place
 
 __all__ = [
     "CAPTURE",
@@ -34,10 +34,8 @@ __all__ = [
 
 
 def _lazily(original: Callable[[], Any], settings: Settings) -> Callable[[], Any]:
-    def get_graph_module_class() -> Any:
-        return private("torch.fx._lazy_graph_module:_LazyGraphModule")
-
-    return get_graph_module_class
+    lazy = private("torch.fx._lazy_graph_module:_LazyGraphModule")
+    return original if lazy is None else lambda: lazy
 
 
 def _anchors(settings: Settings) -> Iterable[Place]:
@@ -134,6 +132,29 @@ QUIET = Patch(
     places=_quiet_loggers,
 )
 
+_GLOBAL_HOOKS = (
+    "_global_buffer_registration_hooks",
+    "_global_module_registration_hooks",
+    "_global_parameter_registration_hooks",
+)
+
+
+def _global_hooks(settings: Settings) -> Iterator[Place]:
+    """A capture of torch 2.12 that fails leaves a hook that refuses buffers from then on."""
+    for name in _GLOBAL_HOOKS:
+        place = find_place(f"torch.nn.modules.module:{name}")
+        if place is not None:
+            yield Contents(place.value())
+
+
+GLOBAL_HOOKS = Patch(
+    "hooks for all modules",
+    lambda original, settings: original,
+    "A capture that fails may leave hooks of torch's for all modules.",
+    places=_global_hooks,
+    exists=lambda: len(list(_global_hooks(Settings()))) == len(_GLOBAL_HOOKS),
+)
+
 SILENT = (
     QUIET,
     Patch(
@@ -183,6 +204,7 @@ CAPTURE: tuple[Patch, ...] = (
         ),
     ),
     *SILENT,
+    GLOBAL_HOOKS,
 )
 
 
@@ -191,15 +213,16 @@ CAPTURE: tuple[Patch, ...] = (
 _KEYS = ("CompositeImplicitAutograd", "Autograd")
 
 
-def kernel_patches(kernels: Mapping[Any, Callable[..., Any]], without: str) -> tuple[Patch, ...]:
+def kernel_patches(
+    kernels: Mapping[Any, tuple[Callable[..., Any], str]],
+) -> tuple[Patch, ...]:
     """Rows that replace the Python kernels by which composite operators are expanded.
 
     Args:
-        kernels: By operator; markers of absent operators are skipped.
-        without: What happens on a release without ``OpOverload.py_kernels``.
+        kernels: By operator the kernel, and what happens where it cannot be replaced.
     """
 
-    def patch(operator: Any, kernel: Callable[..., Any]) -> Patch:
+    def patch(operator: Any, kernel: Callable[..., Any], without: str) -> Patch:
         return Patch(
             f"kernel of {operator}",
             lambda original, settings: kernel,
@@ -208,7 +231,7 @@ def kernel_patches(kernels: Mapping[Any, Callable[..., Any]], without: str) -> t
             exists=lambda: bool(list(_kernel_entries(operator))),
         )
 
-    return tuple(patch(*row) for row in kernels.items())
+    return tuple(patch(operator, *row) for operator, row in kernels.items())
 
 
 def _kernel_entries(operator: Any) -> Iterator[Place]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from onnx_aot.torch_compat.names import private, private_attribute
-from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
+from onnx_aot.torch_compat.patching import Patch, Settings
 from onnx_aot.torch_compat.places import Member, Place
 
 __all__ = ["LARGER_SIZES", "UNINTERESTING"]
@@ -79,8 +80,8 @@ LARGER_SIZES = Patch(
 def _files(settings: Settings) -> Iterator[Place]:
     files = private(f"{_SHAPES}:uninteresting_files")
     if files is not None:
-        for function in (_answering, in_capturing_thread):  # of this file and of patching.py
-            yield Member(files(), function.__code__.co_filename)
+        for path in Path(_answering.__code__.co_filename).parent.glob("*.py"):
+            yield Member(files(), str(path))
 
 
 UNINTERESTING = Patch(

@@ -28,7 +28,6 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
-    "auto_functionalized",
     "deregister_pytree_node",
     "hidden",
     "overload_of",
@@ -45,13 +44,6 @@ PRIVATE: dict[str, str] = {
     # programs
     f"{_PROGRAM}._guards_code": "Conditions on sizes of inputs are neither reported nor checked.",
     f"{_PROGRAM}._report": "Errors name no custom operators that lack a fake kernel.",
-    "torch.ops:export.access_subclass_inner_tensor": (
-        "Weights that torchao has quantized cannot be exported."
-    ),
-    "torch.ops:higher_order.auto_functionalized": (
-        "Programs with custom operators that write in place go through run_decompositions, and "
-        "errors about them name torch's own replacement."
-    ),
     "torch.fx._lazy_graph_module:_LazyGraphModule": (
         "Every copy of a graph generates its Python source, which takes as long as all passes."
     ),
@@ -74,7 +66,6 @@ PRIVATE: dict[str, str] = {
         "Captures fail where they ask about the number of elements that data selects."
     ),
     f"{_SHAPES}:statically_known_true": "Scripted models keep branches that one side always takes.",
-    f"{_SHAPES}:_constrain_range_for_size": "Some operators refuse a size that depends on data.",
     f"{_SHAPES}:uninteresting_files": "Torch's own messages name lines of this package.",
     "torch.utils._sympy.functions:FloorDiv": "Inner sizes that are quotients have no expression.",
     "torch.utils._sympy.functions:Max": "Inner sizes that are maxima have no expression.",
@@ -90,9 +81,6 @@ PRIVATE: dict[str, str] = {
     "torch:Tensor._version": (
         "Writes to a buffer that holds one integer are not seen, so such models take its value "
         "for a constant."
-    ),
-    "torch._subclasses.fake_tensor:unset_fake_temporarily": (
-        "Weights cannot be read while a fake mode is active."
     ),
     "torch._subclasses.fake_tensor:in_kernel_invocation_manager": (
         "Shapes of views are worked out by torch, which takes longer."
@@ -164,10 +152,6 @@ def hidden(*paths: str) -> Iterator[None]:
     finally:
         _hidden.difference_update(added)
         _found.clear()
-
-
-auto_functionalized: Any = private("torch.ops:higher_order.auto_functionalized")
-"""Torch's functional form of custom operators that write in place."""
 
 
 def overload_of(target: Any) -> Any:

@@ -11,8 +11,10 @@ __all__ = [
     "Missing",
     "Namespace",
     "aten",
+    "exported",
     "higher_order",
     "missing_operators",
+    "overload_name",
     "prims",
     "schema_of",
 ]
@@ -93,6 +95,7 @@ class Namespace:
 
 
 aten = Namespace("aten")
+exported = Namespace("export")
 higher_order = Namespace("higher_order")
 prims = Namespace("prims")
 
@@ -100,7 +103,7 @@ prims = Namespace("prims")
 def missing_operators() -> list[str]:
     """Names of the operators that were asked for so far and that this release lacks."""
     found = set()
-    for namespace in (aten, higher_order, prims):
+    for namespace in (aten, exported, higher_order, prims):
         below = list(vars(namespace).values())
         while below:
             held = below.pop()
@@ -115,8 +118,10 @@ def missing_operators() -> list[str]:
 
 
 def schema_of(target: OpOverload) -> Any:
-    """The schema of an operator: names, types and defaults of its arguments and results.
-
-    Without ``OpOverload._schema`` no operator can be translated.
-    """
+    """The schema of an operator: names, types and defaults of its arguments and results."""
     return target._schema
+
+
+def overload_name(target: OpOverload) -> str:
+    """The part of its name behind the operator's, ``"default"`` where there is none."""
+    return str(target._overloadname)

@@ -8,7 +8,17 @@ import sys
 from collections.abc import Callable, MutableMapping
 from typing import Any, Protocol
 
-__all__ = ["ABSENT", "Attribute", "Entry", "Hook", "Member", "Option", "Place", "find_place"]
+__all__ = [
+    "ABSENT",
+    "Attribute",
+    "Contents",
+    "Entry",
+    "Hook",
+    "Member",
+    "Option",
+    "Place",
+    "find_place",
+]
 
 
 class _Absent:
@@ -62,7 +72,10 @@ class Attribute:
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """An option of one of torch's configuration modules, which are never empty."""
+    """An attribute that is computed and never absent.
+
+    Options of torch's configuration modules are such, and the code of a function.
+    """
 
     owner: Any
     name: str
@@ -128,6 +141,25 @@ class Member:
             self.members.add(self.element)
 
 
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """All that a dict holds."""
+
+    table: MutableMapping[Any, Any]
+
+    def own(self) -> Any:
+        """A copy."""
+        return dict(self.table)
+
+    value = own
+
+    def put(self, value: Any) -> None:
+        """Replaces the contents, and keeps the dict."""
+        if dict(self.table) != value:
+            self.table.clear()
+            self.table.update(value)
+
+
 @dataclasses.dataclass
 class Hook:
     """A hook that ``register(function)`` adds; the handle it returns removes it."""
@@ -166,5 +198,6 @@ def find_place(path: str, imports: bool = True) -> Place | None:
             return None
     except Exception:  # of a package that cannot be imported, whatever that raises
         return None
-    is_option = name not in vars(owner) and hasattr(owner, "get_config_copy")
-    return Option(owner, name) if is_option else Attribute(owner, name)
+    is_stored = name in vars(owner) or isinstance(owner, type)
+    is_computed = hasattr(owner, "get_config_copy") or hasattr(type(owner), name)
+    return Option(owner, name) if is_computed and not is_stored else Attribute(owner, name)

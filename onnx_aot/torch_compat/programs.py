@@ -13,6 +13,7 @@ import torch.fx
 
 from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat.names import private, private_attribute
+from onnx_aot.torch_compat.overloads import exported
 
 __all__ = [
     "access_of_subclasses",
@@ -138,8 +139,7 @@ def access_of_subclasses() -> Any:
 
     ``torch.export`` records it.
     """
-    packet = private("torch.ops:export.access_subclass_inner_tensor")
-    return None if packet is None else packet.default
+    return exported.access_subclass_inner_tensor.default
 
 
 def open_weight(program: torch.export.ExportedProgram, name: str, parts: Mapping[str, str]) -> None:

@@ -245,19 +245,15 @@ def symbolic_truth(value: Any) -> bool | None:
         return False if test(negated) else None
 
 
-def new_symbol(mode: FakeTensorMode, kind: type, size: bool = False) -> Any:
-    """A symbolic int, float or bool of which nothing is known, or that it is a size."""
+def new_symbol(mode: FakeTensorMode, kind: type) -> Any:
+    """A symbolic int, float or bool of which nothing is known."""
     env: Any = mode.shape_env
     makers: dict[type, Callable[[], Any]] = {
         int: env.create_unbacked_symint,
         float: env.create_unbacked_symfloat,
         bool: env.create_unbacked_symbool,
     }
-    symbol = makers[kind]()
-    constrain = private(f"{_SHAPES}:_constrain_range_for_size")
-    if size and constrain is not None:
-        constrain(symbol)
-    return symbol
+    return makers[kind]()
 
 
 def symbols_of_its_own(mode: FakeTensorMode) -> contextlib.AbstractContextManager[Any]:

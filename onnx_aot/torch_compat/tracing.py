@@ -30,7 +30,6 @@ __all__ = [
     "map_slices",
     "refuse_fixed_sizes",
     "trace_fake",
-    "without_fake_mode",
     "without_recording",
     "writes_to",
 ]
@@ -42,12 +41,6 @@ def fake_mode_of(values: Any) -> FakeTensorMode | None:
         if isinstance(leaf, FakeTensor):
             return leaf.fake_mode
     return None
-
-
-def without_fake_mode() -> contextlib.AbstractContextManager[Any]:
-    """Suspends any active fake mode, so that tensors are real ones."""
-    unset = private("torch._subclasses.fake_tensor:unset_fake_temporarily")
-    return unset() if unset is not None else contextlib.nullcontext()
 
 
 def trace_fake(
@@ -130,8 +123,7 @@ FIXED_SIZES: tuple[Patch, ...] = tuple(
     Patch(
         f"torch.fx.experimental.sym_node:SymNode.{name}",
         _refusing,
-        "A decomposition that computes with an example's size goes unnoticed, and is wrong at "
-        "other sizes.",
+        "A decomposition that computes with an example's size fixes the dimension, unnoticed.",
         parameters="self, file, line",
     )
     for name in ("guard_int", "guard_float")

@@ -25,7 +25,7 @@ from onnx_aot.ops.complex_values import (
     zeros_like,
 )
 from onnx_aot.ops.registry import TRANSLATIONS, Argument, Translation
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, schema_of
 from onnx_aot.translate.promote import SELECTORS, common_dtype, promotes
 
 __all__ = ["call_complex", "complex_translation", "is_complex", "joined", "parted"]
@@ -171,7 +171,7 @@ def _number_positions(target: Any, bound: Sequence[Argument]) -> frozenset[int]:
     """Positions of the arguments that are numbers to compute with, such as a fill value."""
     if not isinstance(target, OpOverload):
         return frozenset()
-    numbers = {a.name for a in target._schema.arguments if "number" in str(a.type).lower()}
+    numbers = {a.name for a in schema_of(target).arguments if "number" in str(a.type).lower()}
     return frozenset(index for index, argument in enumerate(bound) if argument.name in numbers)
 
 

@@ -7,20 +7,20 @@ import re
 from collections.abc import Sequence
 
 from onnx_aot.ops.registry import MEMORY_ARGUMENTS
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.torch_compat import OpOverload, schema_of
 
 __all__ = ["parameters", "stub"]
 
 
 def parameters(target: OpOverload) -> tuple[str, ...]:
     """What a translation of an operator takes after ``op``."""
-    names = [argument.name for argument in target._schema.arguments]
+    names = [argument.name for argument in schema_of(target).arguments]
     return tuple(_safe(name) for name in names if name not in MEMORY_ARGUMENTS)
 
 
 def stub(target: OpOverload) -> str:
     """A translation that emits a node of a domain of the operator's own."""
-    schema = target._schema
+    schema = schema_of(target)
     tensors, attributes = [], []
     for argument in schema.arguments:
         if argument.name in MEMORY_ARGUMENTS:
@@ -61,14 +61,14 @@ def _written(target: OpOverload) -> Sequence[str]:
     """The arguments that an operator writes: a translation returns their new values too."""
     return [
         argument.name
-        for argument in target._schema.arguments
+        for argument in schema_of(target).arguments
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
 
 
 def _results(target: OpOverload) -> list[str]:
     """The types of the results that are no arguments written and returned."""
-    returns = target._schema.returns
+    returns = schema_of(target).returns
     return [
         str(r.type) for r in returns if not (r.alias_info is not None and r.alias_info.is_write)
     ]

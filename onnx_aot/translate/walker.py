@@ -34,7 +34,7 @@ from onnx_aot.ops.registry import (
 from onnx_aot.ops.subgraphs import subgraphs
 from onnx_aot.ops.unsupported import emit_unsupported
 from onnx_aot.provenance import location, place, target_name
-from onnx_aot.torch_compat import HigherOrderOperator, OpOverload
+from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, higher_order, schema_of
 from onnx_aot.translate.bodies import Bodies, nodes_and_bodies
 from onnx_aot.translate.candidates import NoCandidateError, first_that_fits
 from onnx_aot.translate.complex_nodes import (
@@ -58,7 +58,7 @@ __all__ = ["Statistics", "Walker"]
 Table = Mapping[Any, tuple[Translation, ...]]
 
 # What run_decompositions makes of a custom operator that writes: views are among its arguments.
-FUNCTIONALIZED_BY_TORCH = getattr(torch.ops.higher_order, "auto_functionalized_v2", None)
+FUNCTIONALIZED_BY_TORCH = higher_order.auto_functionalized_v2
 
 
 @dataclasses.dataclass
@@ -339,7 +339,7 @@ class Walker:
         """An operator without a translation, as a node of its own name."""
         self.statistics.unsupported[target_name(target)] += 1
         given = {}
-        for position, argument in enumerate(target._schema.arguments):
+        for position, argument in enumerate(schema_of(target).arguments):
             default = argument.default_value if argument.has_default_value() else None
             value = args[position] if position < len(args) else kwargs.get(argument.name, default)
             given[argument.name] = self.argument(value)
@@ -514,7 +514,7 @@ def _unsupported(target: Any, nodes: Sequence[torch.fx.Node]) -> UnsupportedOper
     is_operator = isinstance(target, OpOverload)
     return UnsupportedOperator(
         target=target_name(target),
-        schema=str(target._schema) if is_operator else "",
+        schema=str(schema_of(target)) if is_operator else "",
         count=len(nodes),
         locations=_locations(nodes),
         reason=_reason(target, nodes[0]),

@@ -11,6 +11,7 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
 from onnx_aot.errors import InvalidOptionError
+from onnx_aot.torch_compat import storage_key
 
 __all__ = ["memory_of", "mutated_targets", "tensor_of", "weights_asked"]
 
@@ -30,7 +31,7 @@ def memory_of(tensor: torch.Tensor) -> Any:
     """Equal for tensors that are one: the same elements in the same memory, as tied weights are."""
     if tensor.layout != torch.strided or tensor.numel() == 0:
         return id(tensor)
-    place = (tensor.untyped_storage()._cdata, tensor.storage_offset())
+    place = (storage_key(tensor), tensor.storage_offset())
     return (*place, tensor.dtype, tensor.is_conj(), tuple(tensor.shape), tensor.stride())
 
 

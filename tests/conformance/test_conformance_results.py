@@ -8,7 +8,7 @@ from pathlib import Path
 import conformance
 from conformance.outcome import Result
 from conformance.report import is_right, read_results
-from conformance.samples import Case
+from conformance.samples import DTYPES, Case, all_cases
 from conformance.workers import Settings, run_cases
 
 RESULTS = Path(conformance.__file__).parent / "results" / "onnx_aot.json"
@@ -17,7 +17,10 @@ EVERY = 11  # prime, so that an operator's data types take turns
 
 def test_what_was_right_is_right() -> None:
     kept = read_results(str(RESULTS))
-    right = [Case(r["op"], r["dtype"], r["group"]) for r in kept["rows"] if is_right(r)]
+    # Other releases of torch have other operators, which are renamed, added and removed.
+    present = set(all_cases(list(DTYPES), ["static", "dynamic", "modules"]))
+    listed = [Case(r["op"], r["dtype"], r["group"]) for r in kept["rows"] if is_right(r)]
+    right = [case for case in listed if case in present]
     wrong: list[str] = []
 
     def done(case: Case, results: list[Result]) -> None:

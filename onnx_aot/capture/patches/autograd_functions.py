@@ -134,10 +134,6 @@ def _forwards(settings: Settings) -> Iterator[Place]:
     return (_StaticMethod(cls, "forward") for cls in _functions())
 
 
-def _setups(settings: Settings) -> Iterator[Place]:
-    return (_StaticMethod(cls, "setup_context") for cls in _functions() if not _is_old_form(cls))
-
-
 def _is_old_form(cls: Any) -> bool:
     """Whether ``forward`` takes the context too, and there is no ``setup_context``."""
     return bool(cls.setup_context is torch.autograd.Function.setup_context)
@@ -156,11 +152,6 @@ def _kept_forward(original: _Method, settings: Settings) -> Callable[..., Any]:
     return forward
 
 
-def _no_setup(original: _Method, settings: Settings) -> Callable[..., None]:
-    """Nothing is remembered for a backward pass; the operator's results are its own."""
-    return lambda *args, **kwargs: None
-
-
 FUNCTIONS_KEPT: tuple[Patch, ...] = (
     Patch(
         "forward of autograd functions with symbolic",
@@ -168,13 +159,6 @@ FUNCTIONS_KEPT: tuple[Patch, ...] = (
         "Functions with symbolic are looked into, and their symbolic is not used.",
         when=lambda settings: not settings.strict,
         places=_forwards,
-    ),
-    Patch(
-        "setup_context of autograd functions with symbolic",
-        _no_setup,
-        "Functions with symbolic and setup_context may be refused.",
-        when=lambda settings: not settings.strict,
-        places=_setups,
     ),
 )
 
@@ -235,7 +219,11 @@ def _kernel_function(cls: Any, forward: Callable[..., Any], old_form: bool) -> K
         with torch.no_grad():
             if fake is not None:
                 return fake(*arguments)
-            return forward(_Context(), *arguments) if old_form else forward(*arguments)
+            if old_form:
+                return forward(_Context(), *arguments)
+            returned = forward(*arguments)
+            cls.setup_context(_Context(), arguments, returned)
+            return returned
 
     return kernel
 

@@ -19,18 +19,12 @@ __all__ = ["HIGHER_ORDER", "WHILE_TRACED"]
 
 _BODIES = "torch._higher_order_ops.utils"
 
-_NO_REUSE = Patch(
-    "torch._dynamo.variables.invoke_subgraph:is_reuse_eligible",
-    lambda original, settings: lambda *args, **kwargs: False,
-    "Some regions of nested_compile_region fail when they are called twice.",
-    imports=False,
-)
 _ANY_FUNCTION = Patch(
     "torch._inductor.utils:is_pointwise_use",
     lambda original, settings: lambda *args, **kwargs: True,
     "associative_scan refuses functions that a GPU kernel cannot be made of.",
 )
-WHILE_TRACED = (_NO_REUSE, _ANY_FUNCTION)
+WHILE_TRACED = (_ANY_FUNCTION,)
 """Rows that others apply while a function of a higher-order operator is traced."""
 
 
@@ -42,12 +36,7 @@ def _without_gradients(original: Callable[..., Any], settings: Settings) -> Call
     """
 
     def hop_compile_and_call(*args: Any, **kwargs: Any) -> Any:
-        # Torch would reuse the graph of a region, which fails for some; equal ones are found later.
-        with (
-            torch_compat.without_gradients(),
-            applied((_NO_REUSE,), Settings()),
-            torch.fx.traceback.preserve_node_meta(),
-        ):
+        with torch_compat.without_gradients(), torch.fx.traceback.preserve_node_meta():
             return original(*args, **kwargs)
 
     return hop_compile_and_call
@@ -108,7 +97,7 @@ HIGHER_ORDER: tuple[Patch, ...] = (
     Patch(
         f"{_BODIES}:_hop_compile_and_call",
         _without_gradients,
-        "Control flow with integers among its carried values, or nested, may be refused.",
+        "Branches and loops that write, or are nested, are refused.",
         parameters="fn, args, kwargs",
         imports=False,
     ),
@@ -129,7 +118,7 @@ HIGHER_ORDER: tuple[Patch, ...] = (
     Patch(
         "torch._higher_order_ops.invoke_subgraph:get_invoke_subgraph_cache",
         _no_cache,
-        "A region may get the graph of another that torch gives the same name.",
+        "Regions of different functions may get one graph, which is wrong for one of them.",
         parameters="",
         imports=False,
     ),

@@ -5,7 +5,6 @@ Each gives the shapes of the results and leaves the operator in the graph as it 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,66 +100,9 @@ def _max_pool1d(
     return aten.max_pool1d_with_indices.default(*arguments)[0]  # type: ignore[no-any-return]
 
 
-def _tensor_split(self: Tensor, sections: int, dim: int = 0) -> list[Tensor]:
-    """Torch's kernel asks per piece whether it has one element more, which fixes the remainder."""
-    size = self.shape[dim]
-    each, more = size // sections, size % sections
-    least: Any = torch.sym_min
-    starts = [each * index + least(more, index) for index in range(sections + 1)]
-    pieces = []
-    for start, end in itertools.pairwise(starts):
-        shape = list(self.shape)
-        shape[dim] = end - start
-        offset = self.storage_offset() + start * self.stride(dim)
-        pieces.append(self.as_strided(shape, self.stride(), offset))
-    return pieces
-
-
 def _fake_quantized(self: Tensor, *parameters: Any) -> Tensor:
     """Torch's kernel has no form for fake tensors, which refuses dynamic dimensions."""
     return torch.empty_like(self)
-
-
-def _stft(
-    self: Tensor,
-    n_fft: int,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Tensor | None = None,
-    normalized: bool = False,
-    onesided: bool | None = None,
-    return_complex: bool | None = None,
-    align_to_window: bool | None = None,
-) -> Tensor:
-    """A spectrum of the right shape; torch's kernel refuses a dynamic length."""
-    hop = n_fft // 4 if hop_length is None else hop_length
-    given_complex = self.is_complex() or (window is not None and window.is_complex())
-    half = not given_complex if onesided is None else onesided
-    bins = n_fft // 2 + 1 if half else n_fft
-    frames = (self.shape[-1] - n_fft) // hop + 1
-    dtype = self.dtype.to_complex()
-    spectrum = self.new_empty([*self.shape[:-1], bins, frames], dtype=dtype)
-    return spectrum if return_complex else torch.view_as_real(spectrum)
-
-
-def _istft(
-    self: Tensor,
-    n_fft: int,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Tensor | None = None,
-    center: bool = True,
-    normalized: bool = False,
-    onesided: bool | None = None,
-    length: int | None = None,
-    return_complex: bool = False,
-) -> Tensor:
-    """A signal of the right shape, likewise."""
-    hop = n_fft // 4 if hop_length is None else hop_length
-    if length is None:
-        length = n_fft + hop * (self.shape[-1] - 1) - (n_fft // 2 * 2 if center else 0)
-    dtype = self.dtype if return_complex else self.dtype.to_real()
-    return self.new_empty([*self.shape[:-2], length], dtype=dtype)
 
 
 def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
@@ -176,7 +118,6 @@ KERNELS: dict[Any, Any] = {
     aten.fake_quantize_per_tensor_affine.tensor_qparams: _fake_quantized,
     aten.fake_quantize_per_channel_affine.default: _fake_quantized,
     aten.max_pool1d.default: _max_pool1d,
-    aten.istft.default: _istft,
     aten.lstm.data: _packed_lstm,
     aten.lstm.input: _lstm,
     aten.gru.data: _packed_gru_or_rnn,
@@ -185,12 +126,16 @@ KERNELS: dict[Any, Any] = {
     aten.rnn_tanh.input: _gru_or_rnn,
     aten.rnn_relu.data: _packed_gru_or_rnn,
     aten.rnn_relu.input: _gru_or_rnn,
-    aten.stft.default: _stft,
-    aten.tensor_split.sections: _tensor_split,
 }
 
-KERNEL_PATCHES = kernel_patches(
-    KERNELS,
-    "The operator is expanded as torch does it: aten.lstm unrolls over time, for example, and a "
-    "dynamic time dimension is refused.",
-)
+_WITHOUT: dict[Any, str] = {
+    _cdist: "torch.cdist limits the number of rows to 25, or to more than 25.",
+    _fake_quantized: "Models with fake quantization are refused.",
+    _max_pool1d: "max_pool1d fixes the length.",
+    _lstm: "LSTM fixes the length, over which torch unrolls it.",
+    _gru_or_rnn: "GRU and RNN fix the length, over which torch unrolls them.",
+    _packed_lstm: "LSTM refuses packed sequences.",
+    _packed_gru_or_rnn: "GRU and RNN refuse packed sequences.",
+}
+
+KERNEL_PATCHES = kernel_patches({o: (kernel, _WITHOUT[kernel]) for o, kernel in KERNELS.items()})

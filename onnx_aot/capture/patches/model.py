@@ -19,7 +19,6 @@ from onnx_aot.capture.promised import with_promised_sizes
 from onnx_aot.capture.requested import DynamicShapes
 from onnx_aot.capture.size_tensors import with_followed_sizes
 from onnx_aot.torch_compat import (
-    ABSENT,
     Attribute,
     Entry,
     Hook,
@@ -89,11 +88,6 @@ def _switches(settings: Settings) -> Iterator[Place]:
         yield Entry(vars(layer), name, default=getattr(layer, name))
 
 
-def _switch_buffers(settings: Settings) -> Iterator[Place]:
-    for layer, name in switches(settings.module):
-        yield Entry(registered_in(layer, "buffers"), name)
-
-
 def _own_forwards(settings: Settings) -> Iterator[Place]:
     return (Attribute(layer, "forward") for layer in quantizing_only(settings.module))
 
@@ -142,13 +136,6 @@ MODEL: tuple[Patch, ...] = (
         "Models with fake quantization are refused, because its switches are data.",
         when=lambda settings: settings.model_rows is not None,
         places=_switches,
-    ),
-    Patch(
-        "buffers of the switches of fake quantization",
-        lambda original, settings: ABSENT,
-        "Models with fake quantization have inputs for its switches.",
-        when=lambda settings: settings.model_rows is not None,
-        places=_switch_buffers,
     ),
     Patch(
         "forward of fake quantization that does not observe",

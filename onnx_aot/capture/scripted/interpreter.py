@@ -27,7 +27,7 @@ from onnx_aot.scripted_operators import (
     sequence_split,
     sequence_stack,
 )
-from onnx_aot.torch_compat import OpOverload, aten
+from onnx_aot.torch_compat import OpOverload, aten, schema_of
 
 __all__ = ["Interpreter", "location_of", "schema_name"]
 
@@ -202,7 +202,7 @@ class Interpreter(Control):
         packet = getattr(getattr(torch.ops, namespace), name)
         target: OpOverload = getattr(packet, overload)
         given = [self._argument(arg) for arg in args]
-        arguments = target._schema.arguments
+        arguments = schema_of(target).arguments
         positional = [a for a, s in zip(given, arguments, strict=True) if not s.kwarg_only]
         keywords = {s.name: a for a, s in zip(given, arguments, strict=True) if s.kwarg_only}
         split = _split_of(target, args)

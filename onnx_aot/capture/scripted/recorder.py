@@ -13,7 +13,14 @@ from onnx_aot import torch_compat
 from onnx_aot.capture.patches.kernels import KERNELS
 from onnx_aot.capture.scripted.values import Cell, Leaf
 from onnx_aot.errors import CaptureError
-from onnx_aot.torch_compat import FakeTensorMode, OpOverload, aten, new_symbol, storage_key
+from onnx_aot.torch_compat import (
+    FakeTensorMode,
+    OpOverload,
+    aten,
+    new_symbol,
+    schema_of,
+    storage_key,
+)
 
 __all__ = ["Recorder", "Scope", "constant_number"]
 
@@ -139,7 +146,7 @@ class Recorder:
         node.meta["val"] = val
         if self.stack_trace:
             node.meta["stack_trace"] = self.stack_trace
-        if isinstance(target, OpOverload) and target._schema.is_mutable:
+        if isinstance(target, OpOverload) and schema_of(target).is_mutable:
             self._note_writes(target, args, kwargs)
         return self._wrapped(val, node)
 
@@ -156,7 +163,7 @@ class Recorder:
         return Leaf(val, node, self.scope)
 
     def _note_writes(self, target: OpOverload, args: Any, kwargs: Any) -> None:
-        for position, argument in enumerate(target._schema.arguments):
+        for position, argument in enumerate(schema_of(target).arguments):
             if argument.alias_info is None or not argument.alias_info.is_write:
                 continue
             given = args[position] if position < len(args) else kwargs.get(argument.name)
@@ -194,7 +201,7 @@ class Recorder:
 
     def new_size(self) -> Any:
         """A symbolic int that is at least 0."""
-        return new_symbol(self.mode, int, size=True)
+        return new_symbol(self.mode, int)
 
     def new_symbol(self, kind: type) -> Any:
         """A symbolic int, float or bool of which nothing is known."""

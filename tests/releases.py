@@ -1,0 +1,89 @@
+"""What older releases of torch cannot do, or record wrongly, by the tests that it makes fail.
+
+A test is expected to fail on such a release; if it passes there, the entry is wrong and the test is
+reported as a failure.
+"""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+__all__ = ["REFERENCE", "TORCH", "failure_expected"]
+
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
+"""Major and minor number of the release."""
+
+REFERENCE = (2, 13)
+"""The release that the pages with output are written with."""
+
+_BEFORE: dict[tuple[int, int], dict[str, str]] = {
+    (2, 13): {
+        r"capture/test_dynamic_inputs.py::test_a_float_is_an_input\[given[012]\]": (
+            "math.sqrt of a symbolic float needs its value"
+        ),
+        r"capture/test_explanations.py::test_a_generator_in_a_model": (
+            "a torch.Generator is refused in the capture already"
+        ),
+        r"capture/test_failing_captures.py::test_a_float_that_decides": (
+            "draft_export stops at floats that decide"
+        ),
+        r"capture/test_shape_rules.py::test_what_torch_refuses\[<lambda>13\]": (
+            "x.select(1, 3) of three elements is not refused"
+        ),
+        r"models/test_detection.py::test_any_number_is_found\[keypoint_rcnn\]": (
+            "map reads the number of slices, which depends on data"
+        ),
+        r"torch_compat/test_without.py::test_detection_is_refused\[.*(keypoints|map:map)\]": (
+            "map reads the number of slices, which depends on data"
+        ),
+        r"models/test_opsets.py::test_all_that_is_missing_is_said_at_once": (
+            "lines of functions are not recorded"
+        ),
+        r"translate/test_errors.py::test_lines_of_functions_and_methods": (
+            "lines of functions are not recorded"
+        ),
+        r"test_docs.py::test_code_runs\[troubleshooting.md\]": (
+            "indexing with a tensor of no dimension needs its value"
+        ),
+        r"ops/test_random.py::test_row\[aten._standard_gamma.default": (
+            "aten._standard_gamma has no fake kernel"
+        ),
+        r"ops/test_rnn.py::test_row\[aten.lstm.input": (
+            "torch.export records results of aten.lstm with a rank of 4"
+        ),
+        r"ops/test_search.py::test_row\[aten.bincount.default-(weights|int weights|int32)\]": (
+            "results of aten.bincount are recorded as int64"
+        ),
+        r"ops/test_unique.py::test_row\[aten._unique.default\]": (
+            "inverse indices of aten._unique are recorded with a size of 1"
+        ),
+        r"ops/test_fused_attention.py::test_row\[aten._transformer_encoder_layer_fwd": (
+            "aten._transformer_encoder_layer_fwd has no fake kernel"
+        ),
+        r"ops/test_mixed_products.py::test_row\[aten.addmm.dtype": (
+            "aten.addmm.dtype cannot be captured"
+        ),
+        r"ops/test_movement.py::test_row\[aten.split.Tensor-empty\]": (
+            "split of an empty axis cannot be captured"
+        ),
+        r"translate/test_control_flow.py::test_control_flow\[(loop|inner_branch)_writes\]": (
+            "while_loop refuses bodies that write to what is around them"
+        ),
+    },
+}
+
+
+def failure_expected(test: str) -> str | None:
+    """Why a test fails on this release; None where it does not.
+
+    Args:
+        test: Its id.
+    """
+    for release, known in _BEFORE.items():
+        if release > TORCH:
+            for pattern, reason in known.items():
+                if re.search(pattern, test):
+                    return f"torch {'.'.join(map(str, TORCH))}: {reason}"
+    return None

@@ -1,0 +1,382 @@
+"""Models that need one change to torch each: with it they are exported and right."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+__all__ = ["MODELS", "Example"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """A model with what it is exported and called with.
+
+    Attributes:
+        model: Makes it.
+        args: Makes the inputs of a size.
+        sizes: The example's size, and others that the exported model is called with.
+        dynamic_shapes: As ``export`` takes it.
+        kwargs: Makes keyword inputs of a size.
+        options: Other arguments of ``export``.
+    """
+
+    model: Callable[[], Any]
+    args: Callable[[int], tuple[Any, ...]]
+    sizes: tuple[int, ...] = (4, 7)
+    dynamic_shapes: Any = ({0: "n"},)
+    kwargs: Callable[[int], dict[str, Any]] = lambda n: {}
+    options: dict[str, Any] = dataclasses.field(
+        default_factory=lambda: {"strategies": ("non-strict",)}
+    )
+
+
+def rows(n: int) -> tuple[Tensor]:
+    return (torch.linspace(-1, 2, 3 * n).reshape(n, 3) * 0.9137,)
+
+
+def function(call: Callable[[Tensor], Any]) -> Callable[[], Any]:
+    """A module around a function, so that lines and names are those of a module."""
+
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            return call(x)
+
+    return Model
+
+
+# --- the export path of a model ------------------------------------------------------------------
+
+
+class AsksTorch(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if torch.onnx.is_in_onnx_export() else x.clone().mul_(2)
+
+
+class Asks(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        import onnx_aot
+
+        return x * 2 if onnx_aot.is_in_onnx_export() else x.clone().mul_(2)
+
+
+# --- sizes ---------------------------------------------------------------------------------------
+
+
+def at_least_one(x: Tensor) -> Tensor:
+    return x.new_zeros(max(x.shape[0], 1)) + x.sum()
+
+
+def at_most_one(x: Tensor) -> Tensor:
+    return x.new_ones(min(x.shape[0], 1)) + x.sum()
+
+
+def compared(name: str, bound: int) -> Callable[[Tensor], Tensor]:
+    """Answers otherwise for size 0."""
+
+    def ask(x: Tensor) -> Tensor:
+        return x.sum() + (2.0 if getattr(x.shape[0], name)(bound) else 3.0)
+
+    return ask
+
+
+def branch_on_data(x: Tensor) -> Tensor:
+    return x * 2 if x.sum() > 0 else x
+
+
+def fixed(x: Tensor) -> Tensor:
+    return x + torch.arange(12.0).reshape(4, 3)
+
+
+def unsolvable(x: Tensor) -> Tensor:
+    rows, columns = x.shape
+    return x * 2 if (rows * columns) % 7 != rows**2 % 5 else x * 2.0
+
+
+def selected(x: Tensor) -> Tensor:
+    chosen = x[x > 0]
+    return chosen * 2 if chosen.shape[0] > 1 else chosen * 2.0
+
+
+def as_tensor(x: Tensor) -> Tensor:
+    return x * torch.as_tensor(x.shape[0])
+
+
+class Smallest(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = x.sum().item(), x.mean().item()
+        return x + min(a, b)
+
+
+class Masked(nn.Module):
+    def forward(self, past: Tensor, x: Tensor, mask: Tensor) -> Tensor:
+        if mask.shape[0] > past.shape[0] + x.shape[0]:
+            mask = mask[: past.shape[0] + x.shape[0]]
+        return torch.cat([past, x]) * mask
+
+
+class Padded(nn.Module):
+    """As audio codecs do: the padding is worked out with tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("stride", torch.tensor(4, dtype=torch.int64), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps = torch.ceil((x.shape[0] + 0 * self.stride) / self.stride).to(torch.int64)
+        more = steps * self.stride - x.shape[0]
+        return nn.functional.pad(x, (0, more)) if more >= 0 else x
+
+
+def by_length(x: Tensor) -> Tensor:
+    return x.new_ones(len(x)).cumsum(0) + x[:, 0]
+
+
+def one_chunk(x: Tensor) -> Tensor:
+    size = x.shape[0]
+    return torch.cat([x[start : start + size] * 2 for start in range(0, size, size)])
+
+
+# --- operators -----------------------------------------------------------------------------------
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: type[nn.RNNBase], **options: Any) -> None:
+        super().__init__()
+        self.layer: Any = kind(3, 5, **options)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.layer(x)[0]
+        return result
+
+
+class Packed(nn.Module):
+    def __init__(self, kind: type[nn.RNNBase], **options: Any) -> None:
+        super().__init__()
+        self.layer: Any = kind(3, 5, batch_first=True, **options)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        result: Tensor = pad_packed_sequence(self.layer(packed)[0], batch_first=True)[0]
+        return result
+
+
+def recurrent(kind: type[nn.RNNBase], **options: Any) -> Example:
+    return Example(lambda: Recurrent(kind, **options), lambda n: (torch.ones(n, 2, 3) / n,))
+
+
+def packed(kind: type[nn.RNNBase], **options: Any) -> Example:
+    return Example(
+        lambda: Packed(kind, **options),
+        lambda n: (torch.ones(2, n, 3) / n, torch.tensor([n, n - 2])),
+        dynamic_shapes=({1: "n"}, None),
+    )
+
+
+def signal(n: int) -> tuple[Tensor]:
+    return (torch.linspace(0, 9, 8 * n).sin(),)
+
+
+def spectrum(x: Tensor) -> Tensor:
+    window = torch.ones(16)
+    return torch.view_as_real(torch.stft(x, 16, 8, window=window, return_complex=True))
+
+
+def restored(x: Tensor) -> Tensor:
+    return torch.istft(torch.view_as_complex(x), 16, 8, window=torch.ones(16))
+
+
+def quantized(x: Tensor) -> Tensor:
+    return torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)
+
+
+def quantized_by(x: Tensor) -> Tensor:
+    scale, zero = torch.tensor([0.1]), torch.tensor([0], dtype=torch.int32)
+    return torch.fake_quantize_per_tensor_affine(x, scale, zero, -128, 127)
+
+
+def quantized_columns(x: Tensor) -> Tensor:
+    zero = torch.zeros(3, dtype=torch.int32)
+    return torch.fake_quantize_per_channel_affine(x, torch.full((3,), 0.1), zero, 1, -128, 127)
+
+
+# --- the model itself ----------------------------------------------------------------------------
+
+
+class Kind(enum.Enum):
+    DOUBLE = 2
+
+
+class Scales(nn.Module):
+    def forward(self, x: Tensor, kind: Kind) -> Tensor:
+        return x * kind.value
+
+
+def returns() -> nn.Module:
+    """A model with a class of results that nobody knows yet."""
+
+    @dataclasses.dataclass
+    class Result:
+        doubled: Tensor
+
+    class Returns(nn.Module):
+        def forward(self, x: Tensor) -> Result:
+            return Result(x * 2)
+
+    return Returns()
+
+
+class Collects(nn.Module):
+    def forward(self, **tensors: Tensor) -> Tensor:
+        return tensors["x"] * 2
+
+
+class Multiplies(nn.Module):
+    def forward(self, x: Tensor, by: float) -> Tensor:
+        if not isinstance(by, (float, torch.SymFloat)):
+            raise TypeError("by is a float")
+        return x * by
+
+
+class Scripted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = torch.jit.script(nn.Linear(3, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.part(x)
+        return result
+
+
+def observed() -> nn.Module:
+    from torch.ao.quantization import FakeQuantize, disable_observer
+
+    layer = FakeQuantize()
+    layer(torch.linspace(-1, 2, 12))
+    return nn.Sequential(layer.apply(disable_observer))
+
+
+def fused_observed() -> nn.Module:
+    from torch.ao.quantization import FusedMovingAvgObsFakeQuantize, disable_observer
+
+    layer = FusedMovingAvgObsFakeQuantize()
+    layer(torch.linspace(-1, 2, 12))
+    return nn.Sequential(layer.apply(disable_observer))
+
+
+class Clipped(torch.autograd.Function):
+    @staticmethod
+    def forward(_: Any, x: Tensor) -> Tensor:
+        return x.clamp(0, 1)
+
+    @staticmethod
+    def symbolic(g: Any, x: Any) -> Any:
+        return g.op("Relu", x)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, _: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def symbolic(g: Any, x: Any) -> Any:
+        return g.op("Add", x, x)
+
+
+class Joined(nn.Module):
+    """A parameter without elements beside a tensor that has some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3, device="meta"))
+        self.register_buffer("scale", torch.full((3,), 2.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (self.weight * self.scale)
+
+
+MODELS: dict[str, Example] = {
+    "asks": Example(Asks, rows),
+    "asks torch": Example(AsksTorch, rows),
+    "linear": Example(lambda: nn.Linear(3, 2), rows),
+    "batch of one": Example(lambda: nn.Linear(3, 2), rows, sizes=(1, 5)),
+    "at least one": Example(function(at_least_one), rows, sizes=(4, 7, 0)),
+    **{
+        name: Example(function(compared(name, bound)), rows)
+        for name, bound in (
+            ("__eq__", 0),
+            ("__ne__", 0),
+            ("__lt__", 1),
+            ("__le__", 0),
+            ("__gt__", 0),
+            ("__ge__", 1),
+        )
+    },
+    "at most one": Example(function(at_most_one), rows, sizes=(4, 7, 0)),
+    "branch on data": Example(function(branch_on_data), rows),
+    "fixed": Example(function(fixed), rows),
+    "selected": Example(function(selected), rows),
+    "as tensor": Example(function(as_tensor), rows),
+    "smallest": Example(Smallest, rows),
+    "promised": Example(
+        Masked,
+        lambda n: (torch.ones(3), torch.ones(n), torch.ones(n + 3)),
+        dynamic_shapes=({0: "past"}, {0: "n"}, {0: "past + n"}),
+    ),
+    "padded": Example(Padded, lambda n: (torch.ones(n),), sizes=(6, 9)),
+    "length": Example(function(by_length), rows),
+    "range": Example(function(one_chunk), rows),
+    "lstm": recurrent(nn.LSTM),
+    "gru": recurrent(nn.GRU),
+    "rnn tanh": recurrent(nn.RNN),
+    "rnn relu": recurrent(nn.RNN, nonlinearity="relu"),
+    "packed lstm": packed(nn.LSTM),
+    "packed gru": packed(nn.GRU),
+    "packed rnn tanh": packed(nn.RNN),
+    "packed rnn relu": packed(nn.RNN, nonlinearity="relu"),
+    "max_pool1d": Example(
+        lambda: nn.MaxPool1d(2), lambda n: (torch.ones(1, 2, n),), dynamic_shapes=({2: "n"},)
+    ),
+    "stft": Example(function(spectrum), signal),
+    "istft": Example(
+        function(restored), lambda n: (spectrum(*signal(n)),), dynamic_shapes=({1: "n"},)
+    ),
+    "cdist": Example(function(lambda x: torch.cdist(x, x, p=1.0)), rows, sizes=(4, 30)),
+    "tensor_split": Example(function(lambda x: torch.tensor_split(x, 3)), rows, sizes=(4, 6)),
+    "quantized": Example(function(quantized), rows),
+    "quantized by tensors": Example(function(quantized_by), rows),
+    "quantized columns": Example(function(quantized_columns), rows),
+    "constant": Example(
+        Scales,
+        lambda n: (*rows(n), Kind.DOUBLE),
+        dynamic_shapes=({0: "n"}, None),
+    ),
+    "dataclass": Example(returns, rows),
+    "collected": Example(
+        Collects,
+        lambda n: (),
+        dynamic_shapes={"x": {0: "n"}},
+        kwargs=lambda n: {"x": rows(n)[0]},
+    ),
+    "float": Example(
+        Multiplies,
+        lambda n: (*rows(n), n / 2),
+        dynamic_shapes=({0: "n"}, torch.export.Dim.DYNAMIC),
+    ),
+    "scripted": Example(Scripted, rows),
+    "observed": Example(observed, rows),
+    "fused observed": Example(fused_observed, rows),
+    "symbolic": Example(function(lambda x: Clipped.apply(x / 9)), rows),
+    "symbolic with setup": Example(function(Doubled.apply), rows),
+}

@@ -1,0 +1,22 @@
+"""No row of the table of patches, and no private name, is without a test of what it is for."""
+
+from __future__ import annotations
+
+from onnx_aot.capture.patches import ALL_PATCHES, capabilities
+from onnx_aot.torch_compat import PRIVATE, hidden
+from tests.torch_compat import test_without, test_without_more
+from tests.torch_compat.without import SHOWN
+
+NAMES = {patch.name for patch in ALL_PATCHES} | set(PRIVATE)
+
+
+def test_every_row_is_shown() -> None:
+    assert test_without.shows is test_without_more.shows  # both have filled it in
+    assert set() == NAMES - SHOWN
+    assert set() == SHOWN - NAMES
+
+
+def test_a_release_without_any_of_them_is_described() -> None:
+    with hidden(*NAMES):
+        listed = {off.name for off in capabilities().off}
+    assert NAMES - listed == set()

@@ -1,0 +1,500 @@
+"""Every private part of torch that this package uses: what happens on a release without it.
+
+``hidden`` treats a place as absent. What the row says is lost is shown here, and what is not lost:
+the model is right, or refused by an error of this package.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onnx_aot
+from benchmarks.models.torchvision_cpu import load_torchvision
+from onnx_aot.errors import (
+    CaptureError,
+    DynamicShapeError,
+    InferenceError,
+    OnnxExporterWarning,
+)
+from tests.releases import TORCH
+from tests.torch_compat.detection_models import DETECTION_MODELS
+from tests.torch_compat.models import MODELS, Clipped, Example, function, rows
+from tests.torch_compat.without import SHAPES, absent, differs, exported, message, shows
+
+pytestmark = pytest.mark.filterwarnings("ignore::onnx_aot.OnnxExporterWarning")
+
+SIZES = "torch.utils._sympy"
+DETECTION = "torchvision.models.detection"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_all_is_right_with_everything(name: str) -> None:
+    example = MODELS[name]
+    if name in ("branch on data", "fixed"):
+        with pytest.raises((CaptureError, DynamicShapeError)):
+            exported(example)
+    else:
+        assert not differs(example, exported(example))
+
+
+# --- without these, models are refused -----------------------------------------------------------
+
+REFUSED: dict[str, tuple[str, type[Exception], str]] = {
+    "torch.fx.experimental._config:backed_size_oblivious": (
+        "batch of one",
+        CaptureError,
+        "conflicts between user-specified ranges",
+    ),
+    f"{SHAPES}:ShapeEnv._evaluate_expr": ("selected", CaptureError, "values of its data"),
+    f"{SHAPES}:GuardOnDataDependentSymNode": ("selected", CaptureError, "values of its data"),
+    f"{SHAPES}:ShapeEnv.size_like": ("selected", CaptureError, "values of its data"),
+    f"{SIZES}.value_ranges:bound_sympy": ("selected", CaptureError, "values of its data"),
+    f"{SIZES}.value_ranges:ValueRanges": ("selected", CaptureError, "values of its data"),
+    f"{SIZES}.numbers:int_oo": ("selected", CaptureError, "values of its data"),
+    "torch:as_tensor": ("as tensor", DynamicShapeError, r"x, axis 0 \('n'\): fixed at 4"),
+    "torch._export.non_strict_utils:_tensor_min_max": ("smallest", CaptureError, r"min\(a, b\)"),
+    "forward: sizes worked out with tensors": ("padded", CaptureError, "values of its data"),
+    "len in the packages of the model": ("length", DynamicShapeError, r"fixed at 4\s.*len\(x\)"),
+    "range in the packages of the model": ("range", DynamicShapeError, r"fixed at 4\s.*range\("),
+    "kernel of aten.lstm.input": ("lstm", DynamicShapeError, "fixed at 4"),
+    "kernel of aten.gru.input": ("gru", DynamicShapeError, "fixed at 4"),
+    "kernel of aten.rnn_tanh.input": ("rnn tanh", DynamicShapeError, "fixed at 4"),
+    "kernel of aten.rnn_relu.input": ("rnn relu", DynamicShapeError, "fixed at 4"),
+    "kernel of aten.lstm.data": ("packed lstm", CaptureError, r"self\.layer\(packed\)"),
+    "kernel of aten.gru.data": ("packed gru", CaptureError, r"self\.layer\(packed\)"),
+    "kernel of aten.rnn_tanh.data": ("packed rnn tanh", CaptureError, r"self\.layer\(packed\)"),
+    "kernel of aten.rnn_relu.data": ("packed rnn relu", CaptureError, r"self\.layer\(packed\)"),
+    "torch.nn.utils.rnn:_VF": ("packed lstm", CaptureError, "pad_packed_sequence"),
+    "torch.nn.utils.rnn:pad_packed_sequence.__code__": (
+        "packed lstm",
+        CaptureError,
+        "pad_packed_sequence",
+    ),
+    "torch.nn:GRU.forward": ("packed gru", CaptureError, r"self\.layer\(packed\)"),
+    "torch.nn:RNN.forward": ("packed rnn relu", CaptureError, r"self\.layer\(packed\)"),
+    "kernel of aten.max_pool1d.default": ("max_pool1d", DynamicShapeError, "fixed at 4"),
+    "kernel of aten.fake_quantize_per_tensor_affine.default": (
+        "quantized",
+        CaptureError,
+        "no fake kernel",
+    ),
+    "kernel of aten.fake_quantize_per_tensor_affine.tensor_qparams": (
+        "quantized by tensors",
+        CaptureError,
+        "no fake kernel",
+    ),
+    "kernel of aten.fake_quantize_per_channel_affine.default": (
+        "quantized columns",
+        CaptureError,
+        "no fake kernel",
+    ),
+    "constants among the arguments of the model": ("constant", CaptureError, "kind.value"),
+    "containers among the results of the model": ("dataclass", CaptureError, "not a known type"),
+    "forward: floats that are inputs": ("float", CaptureError, "by is a float"),
+    "scripted submodules": ("scripted", CaptureError, r"self\.part\(x\)"),
+    "switches of fake quantization": ("observed", CaptureError, "data-dependent"),
+    "forward of fake quantization that does not observe": (
+        "fused observed",
+        CaptureError,
+        "a bug of onnx_aot",
+    ),
+}
+
+
+@shows(*REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    key, error, message = REFUSED[name]
+    with absent(name), pytest.raises(error, match=message):
+        exported(MODELS[key])
+
+
+REFUSED_DETECTION: dict[str, tuple[str, type[Exception]]] = {
+    "torchvision.ops:batched_nms": ("suppressed", CaptureError),
+    "torchvision.ops.boxes:batched_nms": ("suppressed by module", CaptureError),
+    "torchvision.ops.poolers:_infer_scale": ("pooled", DynamicShapeError),
+    f"{DETECTION}.transform:GeneralizedRCNNTransform.batch_images": ("batched", DynamicShapeError),
+    f"{DETECTION}.transform:paste_masks_in_image": ("pasted", CaptureError),
+    f"{DETECTION}.roi_heads:heatmaps_to_keypoints": ("found", CaptureError),
+    "torch._higher_order_ops.map:map": ("found", CaptureError),
+}
+needs_torchvision = pytest.mark.skipif(load_torchvision() is None, reason="needs torchvision")
+
+
+@needs_torchvision
+@shows(*REFUSED_DETECTION)
+@pytest.mark.parametrize("name", REFUSED_DETECTION)
+def test_detection_is_refused(name: str) -> None:
+    key, error = REFUSED_DETECTION[name]
+    assert not differs(DETECTION_MODELS[key], exported(DETECTION_MODELS[key]))
+    with absent(name), pytest.raises(error):
+        exported(DETECTION_MODELS[key])
+
+
+@needs_torchvision
+@shows(f"{DETECTION}._utils:BoxCoder.decode")
+def test_boxes_are_asked_how_many_they_are() -> None:
+    example = DETECTION_MODELS["decoded"]
+    exported(example)
+    with (
+        absent(f"{DETECTION}._utils:BoxCoder.decode"),
+        pytest.warns(OnnxExporterWarning, match="how many elements its data selects"),
+    ):
+        exported(example)
+
+
+@shows("forward: keyword inputs by name")
+def test_keyword_inputs_have_no_dynamic_dimensions() -> None:
+    """Until torch 2.13."""
+    example = MODELS["collected"]
+    with absent("forward: keyword inputs by name"):
+        if TORCH < (2, 14):
+            assert "top-level keys" in message(example)
+        else:
+            assert not differs(example, exported(example))
+
+
+# --- without these, exports are as right, and slower ---------------------------------------------
+
+AS_RIGHT: dict[str, str] = {
+    "torch.fx._lazy_graph_module:_get_graph_module_cls": "linear",
+    "torch._subclasses.fake_tensor:get_fast_op_impls": "promised",
+    "torch._subclasses.fake_tensor:FakeTensorMode._cached_dispatch_impl": "promised",
+    "torch._subclasses.fake_tensor:in_kernel_invocation_manager": "padded",
+    "torch._prims_common:is_contiguous_for_memory_format_or_false": "padded",
+    "torch:UntypedStorage._cdata": "writes",
+    "torch.fx.experimental.sym_node:SymNode._expr": "promised",
+    "torch.fx.experimental.sym_node:SymNode.expr": "promised",
+    "torch.fx._lazy_graph_module:_LazyGraphModule": "writes",
+    f"{SHAPES}:statically_known_true": "scripted branch",
+    "torch._C:DisableTorchFunction": "cond",
+    "torch.fx.experimental.proxy_tensor:disable_proxy_modes_tracing": "symbolic",
+    f"{SHAPES}:ShapeEnv.var_to_range": "at least one",
+}
+
+
+def written(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[:, 0].mul_(2)
+    return y.view(-1).add_(1).view_as(x) + y
+
+
+@torch.jit.script
+def branching(x: Tensor) -> Tensor:
+    if x.shape[0] > 5:
+        x = x * 2
+    return x
+
+
+class Chooses(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        chosen: Tensor = torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+        return chosen
+
+
+MORE = {
+    "writes": Example(function(written), rows),
+    "scripted branch": Example(lambda: torch.jit.script(ScriptedBranch()), rows),
+    "cond": Example(Chooses, rows),
+}
+
+
+class ScriptedBranch(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[0] > 0:
+            x = x * 2
+        return x
+
+
+@shows(*AS_RIGHT)
+@pytest.mark.parametrize("name", AS_RIGHT)
+def test_as_right(name: str) -> None:
+    example = (MODELS | MORE)[AS_RIGHT[name]]
+    with absent(name):
+        program = exported(example)
+    assert not differs(example, program, tuple(size for size in example.sizes if size))
+
+
+# --- without these, something else is different --------------------------------------------------
+
+
+@shows("onnx_aot.is_in_onnx_export()", "torch.onnx._internal.exporter._flags:_is_onnx_exporting")
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("onnx_aot.is_in_onnx_export()", "asks"),
+        ("torch.onnx._internal.exporter._flags:_is_onnx_exporting", "asks torch"),
+    ],
+)
+def test_the_eager_path_is_taken(name: str, key: str) -> None:
+    example = MODELS[key]
+    targets = [str(node.target) for node in exported(example).exported_program.graph.nodes]
+    assert "aten.clone.default" not in targets
+    with absent(name):
+        program = exported(example)
+    assert "aten.clone.default" in [
+        str(node.target) for node in program.exported_program.graph.nodes
+    ]
+    assert not differs(example, program)
+
+
+FROM_ZERO = (f"{SHAPES}:make_symbol", f"{SHAPES}:ShapeEnv.create_symbol")
+
+
+@shows(*FROM_ZERO)
+@pytest.mark.parametrize("name", FROM_ZERO)
+def test_empty_inputs_are_warned_of(name: str) -> None:
+    example = MODELS["at least one"]
+    assert not differs(example, exported(example))
+    with absent(name), pytest.warns(OnnxExporterWarning, match="captured for sizes above 0"):
+        program = exported(example)
+    assert differs(example, program) == [0]
+
+
+LARGER = {"torch:SymInt.__sym_max__": "at least one", "torch:SymInt.__sym_min__": "at most one"}
+
+
+@shows(*LARGER)
+@pytest.mark.parametrize("name", LARGER)
+def test_empty_inputs_are_wrong(name: str) -> None:
+    example = MODELS[LARGER[name]]
+    assert not differs(example, exported(example))
+    with absent(name), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = exported(example)
+    assert differs(example, program) == [0]
+
+
+COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+
+
+@shows(*(f"torch:SymInt.{name}" for name in COMPARED))
+@pytest.mark.parametrize("name", COMPARED)
+def test_a_branch_on_zero_is_no_condition(name: str) -> None:
+    example = MODELS[name]
+    with pytest.raises(Exception, match=r"check: x\.shape"):
+        exported(example, runtime_checks=True)(*example.args(0))
+    with absent(f"torch:SymInt.{name}"):
+        program = exported(example, runtime_checks=True)
+    assert differs(example, program, (4, 0)) == [0]
+
+
+@shows("torch._dynamo.source:ConstantSource")
+def test_relations_are_positive() -> None:
+    n = torch.export.Dim("n")
+    example = Example(
+        function(lambda x: x.sum() + torch.sym_max(x.shape[0] - 2, 0)),
+        lambda size: (torch.ones(size),),
+        sizes=(4, 1),
+        dynamic_shapes=({0: n + 1},),
+    )
+    assert not differs(example, exported(example))
+    with absent("torch._dynamo.source:ConstantSource"):
+        program = exported(example)
+    assert not differs(example, program, (4, 7))
+
+
+@shows("kernel of aten.cdist.default")
+def test_rows_of_cdist_are_limited() -> None:
+    example = Example(function(lambda x: torch.cdist(x, x)), rows)
+    assert not differs(example, exported(example), (4, 20))
+    with absent("kernel of aten.cdist.default"):
+        program = exported(example)
+    with pytest.raises(InferenceError, match=r"captured for [02] to 25"):
+        program(*rows(26))
+
+
+@shows("torch.nn:LSTM.forward")
+def test_the_batch_of_packed_sequences_is_data() -> None:
+    example = MODELS["packed lstm"]
+    assert exported(example).outputs[0].shape[0] == 2
+    with absent("torch.nn:LSTM.forward"):
+        program = exported(example)
+    assert program.outputs[0].shape[0] != 2 or len(program.model.graph) > len(
+        exported(example).model.graph
+    )
+    assert not differs(example, program)
+
+
+@shows("forward: sizes that names say follow from others")
+def test_a_name_is_no_promise() -> None:
+    example = MODELS["promised"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exported(example)
+    with (
+        absent("forward: sizes that names say follow from others"),
+        pytest.warns(OnnxExporterWarning, match="chooses by sizes"),
+    ):
+        assert not differs(example, exported(example))
+
+
+@shows("forward of autograd functions with symbolic")
+def test_symbolic_is_not_used() -> None:
+    example = MODELS["symbolic"]
+    assert "Relu" in {node.op_type for node in exported(example).model.graph}
+    with absent("forward of autograd functions with symbolic"):
+        program = exported(example)
+    assert "Relu" not in {node.op_type for node in program.model.graph}
+    assert not differs(example, program)
+    assert Clipped.forward is Clipped.__dict__["forward"].__func__
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+@shows(f"{SHAPES}:ShapeEnv._log_guard", f"{SHAPES}:ShapeEnv.var_to_sources")
+@pytest.mark.parametrize(
+    "name", [f"{SHAPES}:ShapeEnv._log_guard", f"{SHAPES}:ShapeEnv.var_to_sources"]
+)
+def test_no_line_of_a_fixed_size(name: str) -> None:
+    assert "models.py" in message(MODELS["fixed"])
+    with absent(name):
+        shown = message(MODELS["fixed"])
+    assert "fixed at 4" in shown
+    assert "models.py" not in shown
+
+
+@shows(f"{SHAPES}:ShapeEnv._log_real_tensor_propagation")
+def test_no_line_of_what_draft_export_assumes() -> None:
+    def warned() -> str:
+        with pytest.warns(OnnxExporterWarning, match="draft_export") as caught:
+            exported(MODELS["branch on data"], strategies=("draft",))
+        return str(caught[0].message)
+
+    assert "models.py" in warned()
+    with absent(f"{SHAPES}:ShapeEnv._log_real_tensor_propagation"):
+        assert "models.py" not in warned()
+
+
+@shows(f"{SHAPES}:ShapeEnv._make_data_dependent_error")
+def test_no_line_where_draft_export_fails() -> None:
+    """Draft export names the places otherwise."""
+
+    class Fails(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if x.sum() > 0:
+                raise ValueError("not for such numbers")
+            return x
+
+    example = Example(Fails, rows)
+    assert "if x.sum() > 0" in message(example)
+    with absent(f"{SHAPES}:ShapeEnv._make_data_dependent_error"):
+        assert "1. if x.sum() > 0" not in message(example)
+
+
+@shows(f"{SHAPES}:uninteresting_files")
+def test_torchs_messages_name_this_package() -> None:
+    def cause() -> str:
+        with pytest.raises(CaptureError) as caught:
+            exported(MODELS["branch on data"])
+        return str(caught.value.__cause__)
+
+    assert "onnx_aot/torch_compat" not in cause()
+    with absent(f"{SHAPES}:uninteresting_files"):
+        assert "onnx_aot/torch_compat" in cause()
+
+
+@shows(f"{SHAPES}:ShapeEnv.var_to_stack")
+def test_no_call_that_gave_a_value() -> None:
+    def counted(x: Tensor) -> Tensor:
+        count = int(x.sum())
+        return x.new_ones(count).reshape(3, -1)
+
+    example = Example(function(counted), rows)
+    shown = message(example)
+    with absent(f"{SHAPES}:ShapeEnv.var_to_stack"):
+        less = message(example)
+    assert "values of its data" in less
+    assert len(less) <= len(shown)
+
+
+@shows("torch.fx.proxy:_STACK_TRACE_ANCHORS")
+def test_no_lines_of_functions() -> None:
+    name = "torch.fx.proxy:_STACK_TRACE_ANCHORS"
+
+    def traces(program: Any) -> list[str]:
+        found = [node.metadata_props for node in program.model.graph]
+        return [str(props.get("pkg.torch.onnx.stack_trace", "")) for props in found]
+
+    def twice(x: Tensor) -> Tensor:
+        return x * 2
+
+    with absent(name):
+        assert not any("twice" in trace for trace in traces(onnx_aot.export(twice, rows(4))))
+
+
+@shows("torch._guards:TracingContext.extract_stack")
+def test_no_line_of_strict_captures() -> None:
+    strict = {"strategies": ("strict",)}
+    assert "models.py" in message(MODELS["fixed"], **strict)
+    with absent("torch._guards:TracingContext.extract_stack"):
+        assert "fixed at 4" in message(MODELS["fixed"], **strict)
+
+
+@shows("torch.export:ExportedProgram._guards_code", f"{SIZES}.printers:PythonPrinter")
+def test_conditions() -> None:
+    def halved(x: Tensor) -> Tensor:
+        return x[::2] * 2 if x.shape[0] % 2 == 0 else x
+
+    example = Example(function(halved), rows, sizes=(4, 6))
+    assert any("2" in condition for condition in exported(example).report.conditions)
+    with absent("torch.export:ExportedProgram._guards_code"):
+        assert exported(example).report.conditions == ()
+    with absent(f"{SIZES}.printers:PythonPrinter"):
+        assert "Eq(" in message(MODELS["branch on data"]) or "fixed at 4" in message(
+            MODELS["fixed"]
+        )
+
+
+@shows("torch.export:ExportedProgram._report")
+def test_operators_without_fake_kernels_are_not_named() -> None:
+    @torch.library.custom_op("onnx_aot_without::kernelless", mutates_args=())
+    def kernelless(x: Tensor) -> Tensor:
+        return x * 2
+
+    example = Example(function(kernelless), rows)
+    assert "onnx_aot_without::kernelless" in message(example)
+    with absent("torch.export:ExportedProgram._report"):
+        shown = message(example)
+    assert "fake impl" in shown
+    assert "register_fake('onnx_aot_without::kernelless')" not in shown
+
+
+def _logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.name for record in caplog.records if record.name.startswith("torch")]
+
+
+@shows("loggers of torch", "torch.export._trace:print")
+def test_torch_writes_about_failures(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("torch._guards")
+    logger.propagate, before = True, logger.propagate
+    try:
+        message(MODELS["branch on data"])
+        assert not capsys.readouterr().out
+        with absent("torch.export._trace:print", "loggers of torch"):
+            message(MODELS["branch on data"])
+    finally:
+        logger.propagate = before
+    assert "def forward" in capsys.readouterr().out or _logged(caplog)
+
+
+@shows("torch._logging._internal:LazyTraceHandler.emit")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_draft_export_leaves_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    draft = {"strategies": ("draft",)}
+    exported(MODELS["branch on data"], **draft)
+    assert not list(tmp_path.rglob("*"))
+    with absent("torch._logging._internal:LazyTraceHandler.emit"):
+        exported(MODELS["branch on data"], **draft)
+    assert list(tmp_path.rglob("*"))

@@ -23,6 +23,7 @@ __all__: list[str] = []
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 INT32 = ir.DataType.INT32
+DOUBLE, FLOAT = ir.DataType.DOUBLE, ir.DataType.FLOAT
 INT64 = ir.DataType.INT64
 
 FEW = 64
@@ -139,7 +140,17 @@ def _halved(op: Builder, sequence: Value, values: Value, count: Size, compare: s
 def aten_bincount(
     op: Builder, self: Value, weights: Value | None = None, minlength: Size = 0
 ) -> Value:
-    """How often each number from 0 to the largest occurs, or the sum of its weights."""
+    """How often each number from 0 to the largest occurs, or the sum of its weights.
+
+    Raises:
+        TypeError: Torch recorded another type than it returns.
+    """
+    wanted = INT64 if weights is None else FLOAT if weights.dtype == FLOAT else DOUBLE
+    if op.result_dtype != wanted:
+        raise TypeError(
+            f"torch {torch.__version__} records {op.result_dtype} for the result, which is "
+            f"{wanted}. Export with torch 2.13 or newer"
+        )
     numbers = op.cast(self, INT64)
     before = op.Concat(numbers, op.sizes([minus(op, minlength, 1)]), axis=0)
     shaped(before, [None])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import functools
 import importlib
 import inspect
 import io
@@ -17,7 +16,7 @@ import torch.fx
 
 from onnx_aot.torch_compat.names import private
 from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
-from onnx_aot.torch_compat.places import Contents, Entry, Hook, Member, Place, find_place
+from onnx_aot.torch_compat.places import Added, Contents, Entry, Member, Place, find_place
 
 __all__ = [
     "CAPTURE",
@@ -78,23 +77,12 @@ _LOGGERS = (
 )
 
 
-class _Filter:
-    """Handle of a filter of a logger."""
-
-    def __init__(self, logger: logging.Logger, accepts: Callable[[Any], bool]) -> None:
-        self._logger, self._accepts = logger, accepts
-        logger.addFilter(accepts)
-
-    def remove(self) -> None:
-        self._logger.removeFilter(self._accepts)
-
-
 def _quiet_loggers(settings: Settings) -> Iterator[Place]:
     """Those that the user has not turned on, for example with ``TORCH_LOGS``."""
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         if not logger.isEnabledFor(logging.INFO):
-            yield Hook(functools.partial(_Filter, logger))
+            yield Added(logger.addFilter, logger.removeFilter)
 
 
 def _print(settings: Settings) -> Iterator[Place]:
@@ -146,6 +134,60 @@ def _global_hooks(settings: Settings) -> Iterator[Place]:
         if place is not None:
             yield Contents(place.value())
 
+
+class _DispatchKeys:
+    """The dispatch keys that are switched on and off for this thread."""
+
+    def own(self) -> Any:
+        """The sets of both."""
+        return (
+            torch._C._dispatch_tls_local_include_set(),
+            torch._C._dispatch_tls_local_exclude_set(),
+        )
+
+    value = own
+
+    def put(self, value: Any) -> None:
+        """Switches those that differ."""
+        setters = (
+            torch._C._dispatch_tls_set_dispatch_key_included,
+            torch._C._dispatch_tls_set_dispatch_key_excluded,
+        )
+        for present, wanted, change in zip(self.own(), value, setters, strict=True):
+            if present != wanted:
+                for key in torch._C.DispatchKey.__members__.values():
+                    if present.has(key) != wanted.has(key):
+                        change(key, wanted.has(key))
+
+
+def _dispatch_keys(settings: Settings) -> Iterator[Place]:
+    if find_place("torch:_C._dispatch_tls_set_dispatch_key_included") is not None:
+        yield _DispatchKeys()
+
+
+DISPATCH_KEYS = Patch(
+    "dispatch keys of the thread",
+    lambda original, settings: original,
+    "After Ctrl-C during a capture, torch may stay in a state in which it traces.",
+    places=_dispatch_keys,
+    exists=lambda: bool(list(_dispatch_keys(Settings()))),
+)
+
+_FLAGS = ("_is_compiling_flag", "_is_exporting_flag")
+
+
+def _flags(settings: Settings) -> Iterator[Place]:
+    places = (find_place(f"torch.compiler:{name}") for name in _FLAGS)
+    return (place for place in places if place is not None)
+
+
+FLAGS = Patch(
+    "torch.compiler.is_compiling() and is_exporting()",
+    lambda original, settings: original,
+    "After Ctrl-C during a capture, models may be told for good that they are compiled.",
+    places=_flags,
+    exists=lambda: len(list(_flags(Settings()))) == len(_FLAGS),
+)
 
 GLOBAL_HOOKS = Patch(
     "hooks for all modules",
@@ -205,6 +247,8 @@ CAPTURE: tuple[Patch, ...] = (
     ),
     *SILENT,
     GLOBAL_HOOKS,
+    DISPATCH_KEYS,
+    FLAGS,
 )
 
 

@@ -23,6 +23,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from onnx_aot.torch_compat.interrupts import interrupts_deferred
 from onnx_aot.torch_compat.names import is_hidden
 from onnx_aot.torch_compat.places import Attribute, Place, find_place
 
@@ -190,7 +191,8 @@ def exclusively(work: Callable[[], _T]) -> _T:
         before = _thread
         try:
             _thread = threading.get_ident()
-            return work()
+            with interrupts_deferred():
+                return work()
         finally:
             _thread = before
             if before is None:

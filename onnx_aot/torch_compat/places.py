@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 __all__ = [
     "ABSENT",
+    "Added",
     "Attribute",
     "Contents",
     "Entry",
@@ -158,6 +159,35 @@ class Contents:
         if dict(self.table) != value:
             self.table.clear()
             self.table.update(value)
+
+
+@dataclasses.dataclass
+class Added:
+    """Something that is added to others of its kind, which stay as they are.
+
+    Attributes:
+        add: Adds it.
+        remove: Removes it, if it is there.
+        added: What was added.
+    """
+
+    add: Callable[[Any], Any]
+    remove: Callable[[Any], Any]
+    added: Any = ABSENT
+
+    def own(self) -> Any:
+        """``ABSENT``."""
+        return ABSENT
+
+    value = own
+
+    def put(self, value: Any) -> None:
+        """Adds a value, or removes the one that was added."""
+        if value is ABSENT:
+            self.remove(self.added)
+        else:
+            self.added = value  # first, so that an interrupt behind it finds what to remove
+            self.add(value)
 
 
 @dataclasses.dataclass

@@ -10,6 +10,7 @@ from conformance.outcome import Result
 from conformance.report import is_right, read_results
 from conformance.samples import DTYPES, Case, all_cases
 from conformance.workers import Settings, run_cases
+from tests.releases import failure_expected
 
 RESULTS = Path(conformance.__file__).parent / "results" / "onnx_aot.json"
 EVERY = 11  # prime, so that an operator's data types take turns
@@ -24,6 +25,8 @@ def test_what_was_right_is_right() -> None:
     wrong: list[str] = []
 
     def done(case: Case, results: list[Result]) -> None:
+        if failure_expected(f"conformance {case.name} {case.dtype} {case.group}"):
+            return
         wrong.extend(
             f"{case.name} {case.dtype} {case.group} ({r.sample}): {r.outcome}: {r.reason}"
             for r in results

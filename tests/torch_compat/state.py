@@ -1,0 +1,62 @@
+"""What an export must leave as it was."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import warnings
+from typing import Any
+
+import torch
+from torch.nn.modules import module as modules
+
+from onnx_aot.capture import fake_weights
+from onnx_aot.capture.boundary import Boundary
+from onnx_aot.capture.inputs import Inputs
+from onnx_aot.capture.patches import ALL_PATCHES
+from onnx_aot.capture.patches.model import ModelRows
+from onnx_aot.capture.requested import DynamicShapes
+from onnx_aot.torch_compat import Settings, patching
+from onnx_aot.torch_compat.places import Contents
+
+__all__ = ["everything"]
+
+
+def everything(model: torch.nn.Module) -> dict[str, Any]:
+    """The contents of every place of the table, and of what torch and Python keep besides.
+
+    Equal only if the objects are the same.
+    """
+    inputs = Inputs((), {})
+    rows = ModelRows(inputs, DynamicShapes(None, ()), (), {}, Boundary())
+    settings = Settings(module=model, model_rows=rows, decided=print, zero_ignored=print)
+    found: dict[str, Any] = {}
+    for patch in ALL_PATCHES:
+        for number, place in enumerate(patch.found(settings)):
+            kept = isinstance(place, Contents) or patch.name == "dispatch keys of the thread"
+            found[f"{patch.name} {number}"] = place.own() if kept else _identity(place.own())
+    for name, part in model.named_modules():
+        found[f"attributes of {name}"] = {key: _identity(v) for key, v in vars(part).items()}
+        found[f"hooks of {name}"] = [*part._forward_pre_hooks, *part._forward_hooks]
+    found |= {f"weight {name}": id(p) for name, p in model.state_dict(keep_vars=True).items()}
+    loggers = [name for name in logging.root.manager.loggerDict if name.startswith("torch")]
+    found["filters"] = {name: list(logging.getLogger(name).filters) for name in sorted(loggers)}
+    found["disabled"] = [name for name in loggers if logging.getLogger(name).disabled]
+    found["warnings"] = list(warnings.filters)
+    found["gradients"] = torch.is_grad_enabled()
+    found["modes"] = torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()
+    found["compiling"] = torch.compiler.is_compiling(), torch.compiler.is_exporting()
+    found["tracing"] = torch._guards.TracingContext.try_get()
+    found["global hooks"] = {
+        name: dict(value) for name, value in vars(modules).items() if name.endswith("_hooks")
+    }
+    found["collecting"] = gc.isenabled()
+    found["ours"] = patching._thread, list(patching._undo), dict(fake_weights._keeping)
+    return found
+
+
+def _identity(value: Any) -> Any:
+    """Of a container what is in it, too."""
+    if isinstance(value, dict):
+        return id(value), {key: id(item) for key, item in value.items()}
+    return id(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import dataclasses
 import importlib
 import inspect
 import io
@@ -160,17 +161,70 @@ class _DispatchKeys:
                         change(key, wanted.has(key))
 
 
+_KEY_SETS = (
+    "_dispatch_tls_local_include_set",
+    "_dispatch_tls_local_exclude_set",
+    "_dispatch_tls_set_dispatch_key_included",
+    "_dispatch_tls_set_dispatch_key_excluded",
+)
+
+
 def _dispatch_keys(settings: Settings) -> Iterator[Place]:
-    if find_place("torch:_C._dispatch_tls_set_dispatch_key_included") is not None:
+    if all(hasattr(torch._C, name) for name in _KEY_SETS):
         yield _DispatchKeys()
 
 
 DISPATCH_KEYS = Patch(
     "dispatch keys of the thread",
     lambda original, settings: original,
-    "After Ctrl-C during a capture, torch may stay in a state in which it traces.",
+    "After a second Ctrl-C during a capture, the thread may call other kernels for good.",
     places=_dispatch_keys,
     exists=lambda: bool(list(_dispatch_keys(Settings()))),
+)
+
+# By stack of modes its length, and what takes the innermost one off.
+_STACKS = (
+    ("torch:_C._len_torch_dispatch_stack", "torch.utils._python_dispatch:_pop_mode"),
+    ("torch:_C._len_torch_function_stack", "torch:_C._pop_torch_function_stack"),
+    (
+        "torch._ops:_len_torch_dispatch_stack_pre_dispatch",
+        "torch._ops:_pop_mode_from_pre_dispatch",
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Modes:
+    """A stack of the modes that this thread is in."""
+
+    length: Callable[[], int]
+    pop: Callable[[], Any]
+
+    def own(self) -> int:
+        """How many there are."""
+        return self.length()
+
+    value = own
+
+    def put(self, value: int) -> None:
+        """Takes off those that were left there."""
+        while self.length() > value:
+            self.pop()
+
+
+def _modes(settings: Settings) -> Iterator[Place]:
+    for names in _STACKS:
+        length, pop = map(find_place, names)
+        if length is not None and pop is not None:
+            yield _Modes(length.value(), pop.value())
+
+
+MODES = Patch(
+    "modes of the thread",
+    lambda original, settings: original,
+    "After a second Ctrl-C during a capture, new tensors may be without values for good.",
+    places=_modes,
+    exists=lambda: len(list(_modes(Settings()))) == len(_STACKS),
 )
 
 _FLAGS = ("_is_compiling_flag", "_is_exporting_flag")
@@ -184,7 +238,7 @@ def _flags(settings: Settings) -> Iterator[Place]:
 FLAGS = Patch(
     "torch.compiler.is_compiling() and is_exporting()",
     lambda original, settings: original,
-    "After Ctrl-C during a capture, models may be told for good that they are compiled.",
+    "After a second Ctrl-C during a capture, models may be told for good that they are compiled.",
     places=_flags,
     exists=lambda: len(list(_flags(Settings()))) == len(_FLAGS),
 )
@@ -248,6 +302,7 @@ CAPTURE: tuple[Patch, ...] = (
     *SILENT,
     GLOBAL_HOOKS,
     DISPATCH_KEYS,
+    MODES,
     FLAGS,
 )
 

@@ -27,9 +27,10 @@ AGAIN = 0.002
 
 _TRANSITIONS = ("__enter__", "__exit__", "__del__")
 # C++ code of torch calls the first where an operator is traced or a tensor asked for its device,
-# and the files' methods where sizes are compared. Some of that code no exception may leave.
+# and the methods of these two files where sizes are compared. Some of that code no exception may
+# leave. What is called because an object is gone, in the other two, swallows exceptions.
 _BELOW_CPP = ("__torch_dispatch__",)
-_BELOW_CPP_IN = ("sym_node.py", "recording.py")
+_BELOW_CPP_IN = ("sym_node.py", "recording.py", "weak.py", "weakref.py")
 
 
 def may_interrupt(frame: FrameType | None) -> bool:

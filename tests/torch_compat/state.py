@@ -33,18 +33,18 @@ def everything(model: torch.nn.Module) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for patch in ALL_PATCHES:
         for number, place in enumerate(patch.found(settings)):
-            kept = isinstance(place, Contents) or patch.name == "dispatch keys of the thread"
+            kept = isinstance(place, Contents) or patch.name.endswith("of the thread")
             found[f"{patch.name} {number}"] = place.own() if kept else _identity(place.own())
     for name, part in model.named_modules():
         found[f"attributes of {name}"] = {key: _identity(v) for key, v in vars(part).items()}
         found[f"hooks of {name}"] = [*part._forward_pre_hooks, *part._forward_hooks]
     found |= {f"weight {name}": id(p) for name, p in model.state_dict(keep_vars=True).items()}
-    loggers = [name for name in logging.root.manager.loggerDict if name.startswith("torch")]
-    found["filters"] = {name: list(logging.getLogger(name).filters) for name in sorted(loggers)}
-    found["disabled"] = [name for name in loggers if logging.getLogger(name).disabled]
+    names = [name for name in sorted(logging.root.manager.loggerDict) if name.startswith("torch")]
+    loggers = [logging.getLogger(name) for name in names]
+    found["filters"] = {logger.name: list(logger.filters) for logger in loggers if logger.filters}
+    found["disabled"] = [logger.name for logger in loggers if logger.disabled]
     found["warnings"] = list(warnings.filters)
     found["gradients"] = torch.is_grad_enabled()
-    found["modes"] = torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()
     found["compiling"] = torch.compiler.is_compiling(), torch.compiler.is_exporting()
     found["tracing"] = torch._guards.TracingContext.try_get()
     found["global hooks"] = {

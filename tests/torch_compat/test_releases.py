@@ -1,0 +1,211 @@
+"""What a release of torch lacks, and what breaks on it, is said, and exports go on."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import onnx_aot
+from onnx_aot import torch_compat
+from onnx_aot.capture import strategies
+from onnx_aot.capture.patches import PATCHES, capabilities
+from onnx_aot.errors import CaptureError
+from onnx_aot.ops.registry import translations
+from onnx_aot.torch_compat import Patch, hidden
+from onnx_aot.torch_compat.overloads import Missing, Namespace, missing_operators
+from onnx_aot.torch_compat.places import Attribute
+from tests.cli.conftest import call
+from tests.releases import TORCH
+
+X = torch.arange(12.0).reshape(4, 3)
+
+# Operators that are translated and that releases lack. A name that is here by a slip of the pen
+# would be one that no release has.
+LACKING = {
+    (2, 12): (
+        "aten.linalg_matrix_sqrth.default",
+        "aten.linalg_polar.default",
+        "higher_order.switch",
+    ),
+    (2, 13): (
+        "aten.linalg_matrix_sqrth.default",
+        "aten.linalg_polar.default",
+        "higher_order.switch",
+    ),
+    (2, 14): ("aten.cholesky.default",),
+    (2, 15): ("aten.cholesky.default",),
+}
+OFF = {
+    (2, 12): {
+        "torch.fx.proxy:_STACK_TRACE_ANCHORS",
+        "torch._dynamo.config:inline_single_use_invoke_subgraph",
+    },
+}
+
+
+# --- operators -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(TORCH not in LACKING, reason="not a tested release")
+def test_nothing_else_is_lacking() -> None:
+    translations()
+    found = capabilities()
+    mine = [name for name in found.operators if "no_such" not in name]
+    assert tuple(mine) == LACKING[TORCH]
+    assert {off.name for off in found.off} == OFF.get(TORCH, set())
+    assert found.tested
+
+
+def test_tested_releases_are_those_of_the_list() -> None:
+    assert tuple(f"{major}.{minor}" for major, minor in LACKING) == torch_compat.TESTED
+
+
+def test_an_operator_that_is_lacking_is_a_marker() -> None:
+    namespace = Namespace("aten")
+    assert namespace.roll.default is torch.ops.aten.roll.default
+    packet, overload = namespace.no_such_operator, namespace.add.no_such_overload
+    assert isinstance(packet, Missing)
+    assert isinstance(overload, Missing)
+    assert str(packet.default) == "aten.no_such_operator.default"
+    assert str(overload) == "aten.add.no_such_overload"
+    assert packet.overloads() == []
+    assert len({packet.default, overload, packet.default}) == 2
+    with pytest.raises(AttributeError, match=r"aten\.add\.no_such_overload is not in torch 2"):
+        _ = overload.name
+    with pytest.raises(AttributeError):
+        _ = packet._schema
+
+
+def test_registration_skips_what_is_lacking() -> None:
+    from onnx_aot.ops.registry import register
+    from onnx_aot.torch_compat import aten
+
+    def translation(op: Any, self: Any) -> Any:
+        raise AssertionError("never called")
+
+    before = dict(translations())
+    assert register(aten.no_such_operator.default)(translation) is translation
+    assert translations() == before
+    assert "aten.no_such_operator.default" in missing_operators()
+
+
+# --- rows that cannot be applied -----------------------------------------------------------------
+
+_ROW = next(row for row in PATCHES if row.name == "torch.export._trace:print")
+
+
+def test_what_is_switched_off_is_in_the_report_and_in_doctor() -> None:
+    with hidden(_ROW.name):
+        program = onnx_aot.export(torch.nn.Linear(3, 2).eval(), (X,))
+        done = call("doctor")
+    assert program.report is not None
+    note = f"switched off with this release of torch: {_ROW.name}: it does not exist. "
+    assert note + _ROW.without in program.report.to_markdown()
+    assert done.exit_code == 0
+    assert _ROW.name in done.stdout
+    assert _ROW.without in " ".join(done.stdout.split())
+
+
+def test_a_release_that_is_not_tested_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    tested = torch_compat.releases.is_tested
+    assert tested("2.13.1+cpu")
+    assert not tested("2.99.0")
+    monkeypatch.setattr(torch_compat.releases, "TESTED", ("2.0", "2.1"))
+    program = onnx_aot.export(torch.nn.Linear(3, 2).eval(), (X,))
+    assert program.report is not None
+    told = f"torch {torch.__version__} is not among the releases that this version of onnx_aot is"
+    assert told in program.report.to_markdown()
+    done = call("doctor")
+    assert done.exit_code == 0  # it may well work
+    assert told in done.stdout
+
+
+# --- captures that fail in this package ----------------------------------------------------------
+
+
+class Host:
+    """Stands for a part of torch that models call while they are captured."""
+
+    @staticmethod
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return Host.scale(x)
+
+
+def _broken(original: Any, settings: Any) -> Any:
+    """A replacement that no longer works; its code is of this package."""
+    code = "def replaced(x):\n    raise TypeError('torch has another way now')"
+    space: dict[str, Any] = {}
+    exec(compile(code, str(Path(strategies.__file__)), "exec"), space)
+    return space["replaced"]
+
+
+def _with_broken_row(monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+    row = Patch(
+        "a place",
+        _broken,
+        "Nothing.",
+        places=lambda settings: [Attribute(Host, "scale")],
+        **options,
+    )
+    monkeypatch.setattr(strategies, "PATCHES", (*PATCHES, row))
+
+
+def test_a_capture_that_fails_in_this_package_is_made_again_without_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _with_broken_row(monkeypatch)
+    with pytest.warns(onnx_aot.OnnxExporterWarning, match="That is a bug of onnx_aot; please rep"):
+        program = onnx_aot.export(Scaled(), (X,), dynamic_shapes=({0: "n"},))
+    torch.testing.assert_close(program(X[:2])[0], X[:2] * 2)
+    assert program.report is not None
+    assert "TypeError: torch has another way now" in program.report.to_markdown()
+
+
+def test_a_failure_that_stays_is_a_bug_of_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    _with_broken_row(monkeypatch, optional=False)
+    with pytest.raises(CaptureError) as caught:
+        onnx_aot.export(Scaled(), (X,))
+    said = str(caught.value)
+    assert "torch.export captures the model and onnx_aot does not, which is a bug of" in said
+    assert "export what it gives, onnx_aot.export(torch.export.export(model, args))" in said
+    assert "shows the failure without this package" not in said
+    assert isinstance(caught.value.__cause__, TypeError)
+    # and what it advises works
+    program = onnx_aot.export(torch.export.export(Scaled(), (X,)))
+    torch.testing.assert_close(program(X)[0], X * 2)
+
+
+def test_a_failure_of_torch_is_shown_to_be_one() -> None:
+    class Particular(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if type(x) is not torch.Tensor:
+                raise RuntimeError("I take tensors, and nothing else")
+            return x
+
+    with pytest.raises(CaptureError) as caught:
+        onnx_aot.export(Particular(), (X,), strategies=("non-strict",))
+    said = str(caught.value)
+    assert "torch.export.export(model, args) shows the failure without this package" in said
+    assert "bug of onnx_aot" not in said
+
+
+def test_a_row_that_is_off_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = dataclasses.replace(_ROW, places=None, exists=None, name="torch.nn.functional:relu")
+    monkeypatch.setattr(
+        strategies, "PATCHES", (*PATCHES, dataclasses.replace(row, parameters="input, out"))
+    )
+    program = onnx_aot.export(torch.nn.ReLU().eval(), (X,))
+    assert program.report is not None
+    assert (
+        "torch.nn.functional:relu: its parameters are (input, inplace), not (input, out)"
+        in program.report.to_markdown()
+    )

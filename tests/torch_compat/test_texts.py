@@ -1,0 +1,161 @@
+"""Texts of torch that this package reads are those that the installed torch writes."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import traceback
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+from torch.fx.experimental import symbolic_shapes
+
+from onnx_aot.torch_compat import texts
+
+Tensor = torch.Tensor
+X = torch.arange(12.0).reshape(4, 3)
+
+
+def _refused(model: Any, args: tuple[Any, ...] = (X,), **options: Any) -> Exception:
+    """What torch.export says about a function."""
+
+    class Module(torch.nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            return model(x)
+
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        torch.export.export(Module(), args, strict=False, **options)
+    return caught.value
+
+
+def test_constraints_on_sizes() -> None:
+    fixed = _refused(lambda x: x.reshape(4, 3) * 2, dynamic_shapes=({0: Dim("n")},))
+    assert texts.violates_constraints(fixed)
+    assert texts.constraint_sentences(fixed)
+    assert not texts.violates_constraints(ValueError("other"))
+
+
+def test_a_suggested_fix_and_a_guard() -> None:
+    even = _refused(lambda x: x.reshape(-1, 2, 3), dynamic_shapes=({0: Dim("n", max=9)},))
+    assert texts.suggested_fixes(even)[-1].replace(" ", "").endswith("=2*_n")
+    limited = _refused(
+        lambda x: x * 2 if x.shape[0] < 7 else x, dynamic_shapes=({0: Dim("n", max=9)},)
+    )
+    guards = [texts.generated_guard(s) for s in texts.constraint_sentences(limited)]
+    (guard,) = [guard for guard in guards if guard]
+    assert texts.SIZE_TERM.search(guard) is not None
+    assert "L[" not in texts.without_locals(guard)
+    assert "x" in texts.without_locals(guard)
+
+
+def test_a_relation_of_two_sizes() -> None:
+    """Sizes that are equal are rarely refused; the module that does so has the sentences."""
+    written = inspect.getsource(symbolic_shapes)
+    said = [f"The values of n {text} m." for text in _RELATIONS if text in written]
+    assert len(said) == 2
+    assert all(map(texts.is_relation, said))
+    assert not texts.is_relation("The values of n must always be related to the values of m.")
+
+
+_RELATIONS = ("must always be equal", "was inferred to be equal to ")
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        (lambda x: torch.from_numpy(x.numpy()), "numpy"),
+        (lambda x: x + x.untyped_storage().data_ptr(), "memory"),
+        (lambda x: x + x.data_ptr(), "memory"),
+        (lambda x: x + (1 if torch.equal(x, x + 1) else 2), "answers"),
+        (lambda x: x * len(f"{x.shape[0]:3d}"), "text"),
+    ],
+    ids=["numpy", "storage", "pointer", "answer", "text"],
+)
+def test_kinds_of_failures(model: Any, kind: str) -> None:
+    options = {"dynamic_shapes": ({0: Dim("n")},)} if kind == "text" else {}
+    found = texts.failure_kind(_refused(model, **options))
+    assert found is not None
+    assert found[0] == kind
+
+
+def test_a_device_that_is_not_there() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("CUDA is there")
+    with pytest.raises((RuntimeError, AssertionError)) as caught:
+        torch.zeros(3, device="cuda")
+    found = texts.failure_kind(caught.value)
+    # builds with CUDA say it otherwise than those without
+    assert found is None or found[0] == "device"
+    if torch.version.cuda is None:
+        assert found == ("device", "CUDA")
+
+
+def test_a_custom_operator_without_a_fake_kernel() -> None:
+    with torch.library._scoped_library("onnx_aot_texts", "FRAGMENT") as library:
+        library.define("gadget(Tensor x) -> Tensor")
+        library.impl("gadget", torch.clone, "CPU")
+        error = _refused(torch.ops.onnx_aot_texts.gadget)
+    assert texts.needs_data(error)
+    assert texts.failure_kind(error) == ("fake-kernel", "onnx_aot_texts.gadget")
+
+
+def test_a_model_that_needs_its_data() -> None:
+    error = _refused(lambda x: x * 2 if x.sum() > 0 else x)
+    assert texts.needs_data(error)
+    said = texts.only_says(error)
+    assert "TORCH_LOGS" not in said
+    assert "The following call raised this error" not in said
+    assert len(said) < len(str(error))
+    symbol = texts.CONTENT_SIZE.search(said)
+    assert symbol is not None
+
+
+def test_files_of_the_arithmetic_of_symbols() -> None:
+    """Behind the last frame that is not one of them is the line that asked."""
+    error = _refused(lambda x: x * 2 if x.sum() > 0 else x)
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    asked = max(i for i, file in enumerate(files) if file == __file__)
+    assert files[asked + 1 :]
+    others = [file for file in files[asked + 1 :] if not texts.is_arithmetic(file)]
+    # what remains are torch's own, and none is a module that a user would write
+    assert all(f"{os.sep}torch{os.sep}" in file for file in others)
+    assert texts.is_arithmetic(files[-1])
+
+
+def test_modules_and_transforms_by_their_names() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.vmap(lambda row: row * 2)(x)
+
+    program = torch.export.export(Model(), (X,), dynamic_shapes=({0: Dim("n")},), strict=False)
+    targets = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    assert sum(map(texts.is_vmap_value, targets)) == 2
+    assert any(map(texts.is_vmap_mark, targets))
+    assert any(map(texts.is_transform, targets))
+    assert not texts.is_transform(torch.ops.aten.mul.Tensor)
+
+
+def test_paths_of_modules() -> None:
+    """Nodes that torch adds have a path of their own, and closures are seen in others."""
+
+    class Inner(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,))
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x) + x.shape[0]
+
+    program = torch.export.export(Model(), (X,), dynamic_shapes=({0: Dim("n")},), strict=False)
+    stacks = [node.meta.get("nn_module_stack") or {} for node in program.graph.nodes]
+    paths = {path for stack in stacks for path, _ in stack.values()}
+    assert "inner" in paths | {texts.TRACED_ROOT.sub("", path) for path in paths}
+    assert texts.TRACED_ROOT.sub("", "L['self']._modules['inner'].layer") == "layer"
+    assert texts.TRACED_ROOT.sub("", "_export_root.layer") == "layer"
+    assert texts.TRACED_ROOT.sub("", "inner.layer") == "inner.layer"

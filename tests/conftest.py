@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.releases import failure_expected
+from tests.smoke import is_smoke
 
 hypothesis.settings.register_profile(
     "tests", max_examples=200, deadline=None, derandomize=True, database=None
@@ -28,11 +29,14 @@ COUNTS = "random programs"
 """What a worker hands to the process that collects the results."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m smoke is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         reason = failure_expected(item.nodeid)
         if reason is not None:
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+        if is_smoke(item.nodeid):
+            item.add_marker(pytest.mark.smoke)
 
 
 def _outcomes() -> dict[str, int]:

@@ -1,0 +1,80 @@
+"""The tests with the marker ``smoke``: every stage, and the operators that models use most.
+
+They take a few minutes, and show whether a release of torch or Python works at all.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["is_smoke"]
+
+# Of every stage what goes through most of it: files, or single tests of long ones.
+TESTS = (
+    "test_export.py",
+    "test_fresh_interpreter.py::test_importing",
+    "capture/test_branches.py",
+    "capture/test_dynamic_inputs.py",
+    "capture/test_dynamic_shapes.py",
+    "capture/test_failing_captures.py",
+    "capture/test_inputs.py",
+    "capture/test_numbers_of_data.py",
+    "capture/test_specialization.py",
+    "capture/test_zero_sizes.py",
+    "cli/test_export.py::test_export_with_inputs_on_the_command_line",
+    "cli/test_machine.py",
+    "fx_passes/test_functionalize.py",
+    "inspection/test_report.py",
+    "inspection/test_verify.py",
+    "ir_passes/test_passes.py",
+    "ir_passes/fusions/test_attention.py",
+    "models/test_models.py::test_model[clip]",
+    "models/test_models.py::test_model[gemma]",
+    "models/test_models.py::test_model[mobilenet_v3_small]",
+    "models/test_models.py::test_model[resnet18]",
+    "models/test_models.py::test_model[t5]",
+    "models/test_models.py::test_model[whisper]",
+    "program/test_program.py",
+    "program/test_save.py",
+    "program/test_structure.py",
+    "targets/test_wrong_fusions.py",
+    "torch_compat/test_every_row.py",
+    "torch_compat/test_nothing_left.py",
+    "torch_compat/test_patching.py",
+    "torch_compat/test_releases.py",
+    "torch_compat/test_texts.py",
+    "translate/test_control_flow.py",
+    "translate/test_custom.py",
+    "translate/test_metadata.py",
+)
+
+# The hundred that the most architectures of benchmarks/zoo_models have in their captured graphs.
+_NAMES = """
+__and__.Tensor abs.default adaptive_avg_pool2d.default add.Tensor alias.default
+arange.default arange.start avg_pool2d.default baddbmm.default batch_norm.default
+bitwise_not.default bmm.default cat.default chunk.default clamp.default clone.default
+contiguous.default conv1d.default conv2d.default cos.default cumsum.default detach.default
+div.Tensor dropout.default einsum.default embedding.default empty_like.default eq.Scalar
+exp.default expand.default expand_as.default flatten.using_ints floor_divide.default
+full.default full_like.default gather.default ge.Scalar gelu.default group_norm.default
+gt.Scalar gt.Tensor histc.default index.Tensor layer_norm.default le.Tensor
+lift_fresh_copy.default linear.default log.default lt.Scalar masked_fill.Scalar
+matmul.default max_pool2d.default mean.dim min.other mul.Tensor ne.Scalar neg.default
+new_ones.default ones.default ones_like.default pad.default permute.default
+pow.Tensor_Scalar relu.default repeat.default reshape.default rsqrt.default rsub.Scalar
+scaled_dot_product_attention.default select.int sigmoid.default silu.default sin.default
+slice.Tensor softmax.int softplus.default sort.default split.Tensor split_with_sizes.default
+square.default squeeze.dim stack.default sub.Tensor sum.dim_IntList t.default tanh.default
+to.device to.dtype to.dtype_layout topk.default transpose.int type_as.default unbind.int
+unsqueeze.default upsample_bilinear2d.vec view.default where.ScalarOther where.self
+zeros.default zeros_like.default
+"""
+OPERATORS = frozenset(f"aten.{name}" for name in _NAMES.split())
+
+_ROW = re.compile(r"ops/test_\w+\.py::test_row\[([\w.]+)")
+
+
+def is_smoke(test: str) -> bool:
+    """Whether the test with an id is among them."""
+    row = _ROW.search(test)
+    return row[1] in OPERATORS if row else test.removeprefix("tests/").startswith(TESTS)

@@ -8,15 +8,38 @@ from __future__ import annotations
 
 import re
 
+import onnx
+import onnxruntime
 import torch
 
-__all__ = ["REFERENCE", "TORCH", "failure_expected"]
+from onnx_aot.ops.limits import MAX_OPSET
+
+__all__ = ["HIGHEST_OPSET", "REFERENCE", "TORCH", "failure_expected"]
 
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 """Major and minor number of the release."""
 
 REFERENCE = (2, 13)
 """The release that the pages with output are written with."""
+
+
+def _is_read(opset: int) -> bool:
+    """Whether the installed ONNX Runtime reads models of an opset."""
+    opsets = [onnx.helper.make_opsetid("", opset)]
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    version = onnx.helper.find_min_ir_version_for(opsets)
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=version)
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    except Exception:  # its errors have no class of their own
+        return False
+    return True
+
+
+HIGHEST_OPSET = max(filter(_is_read, range(MAX_OPSET - 4, MAX_OPSET + 1)))
+"""The highest that is emitted and that the installed ONNX Runtime reads."""
 
 _BEFORE: dict[tuple[int, int], dict[str, str]] = {
     (2, 13): {

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
+import sys
 import tempfile
+from pathlib import Path
 
 import nox
 
@@ -11,22 +14,43 @@ nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["tests"]
 
-# torch comes first and exactly: a range would let another package choose a build of it.
-TORCH = "torch==2.13.0"
-# Without their dependencies, which would replace torch. torchvision's native operators need the
-# stub libraries of benchmarks/models/torchvision_cpu.py where torch is a CPU build. torchao's own
-# kernels are for CUDA; without it the tests of what it quantizes are skipped.
-WITHOUT_DEPENDENCIES = ("torchvision==0.28.0", "torchao==0.18.0")
+# Releases of torch that the whole test suite runs on, with the torchvision that goes with each.
+TESTED = {"2.12.1": "0.27.1", "2.13.0": "0.28.0", "2.14.1": "0.29.1", "2.15.0": "0.29.2"}
+REFERENCE, NEWEST = "2.13.0", "2.15.0"
+# The Pythons beside the one that runs nox, with the newest torch that each has.
+PYTHONS = {"3.10": "2.14.1", "3.12": NEWEST, "3.13": NEWEST}
+# torchao's own kernels are for CUDA; without it the tests of what it quantizes are skipped.
+TORCHAO = "torchao==0.18.0"
 FOR_BENCHMARKS = ("timm==1.0.31",)  # what it needs besides torch is in the extra `bench`
+GIGABYTES = 15  # that a build of torch with CUDA, and its installation, take at most
+PARALLEL = ("-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
 
 
-def _install(session: nox.Session, *extras: str) -> None:
-    session.install(TORCH)
-    session.install("-e", f".[{','.join(extras)}]")
+def _install(session: nox.Session, *extras: str, torch: str = REFERENCE) -> None:
+    """This package, editable, beside a release of torch."""
+    for arguments in _installations(extras, torch):
+        session.install(*arguments)
+
+
+def _installations(extras: tuple[str, ...], torch: str) -> list[tuple[str, ...]]:
+    """Arguments of ``pip install``, call by call.
+
+    torch comes first and exactly: a range would let another package choose a build of it. Those
+    that need it come without their dependencies, which would replace it. torchvision's native
+    operators need the stub libraries of benchmarks/models/torchvision_cpu.py where torch is a CPU
+    build.
+    """
+    calls: list[tuple[str, ...]] = [(f"torch=={torch}",), ("-e", f".[{','.join(extras)}]")]
     if "dev" in extras:
-        session.install("--no-deps", *WITHOUT_DEPENDENCIES)
+        vision = f"torchvision=={TESTED[torch]}" if torch in TESTED else "torchvision"
+        calls.append(("--no-deps", vision, TORCHAO))
     if "bench" in extras:
-        session.install("--no-deps", *FOR_BENCHMARKS)
+        calls.append(("--no-deps", *FOR_BENCHMARKS))
+    return calls
+
+
+def _pytest(*arguments: str) -> tuple[str, ...]:
+    return ("-m", "pytest", *PARALLEL, *arguments)
 
 
 @nox.session
@@ -40,8 +64,49 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The tests. Arguments go to pytest."""
     _install(session, "dev", "demo")
-    parallel = ("-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
-    session.run("python", "-m", "pytest", *parallel, *session.posargs, env={"OMP_NUM_THREADS": "1"})
+    session.run("python", *_pytest(*session.posargs), env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session(name="tests-torch", venv_backend="none")
+def tests_torch(session: nox.Session) -> None:
+    """The tests on another release of torch, in an environment of its own: ``-- 2.15.0``.
+
+    Further arguments go to pytest. Builds with CUDA are run on the CPU.
+    """
+    if not session.posargs:
+        session.error(f"say which release of torch: -- {NEWEST}")
+    release, *arguments = session.posargs
+    _test_with(session, release, *arguments)
+
+
+@nox.session(venv_backend="none")
+def smoke(session: nox.Session) -> None:
+    """Tests of every stage and the most used operators, on the newest tested release of torch."""
+    free = shutil.disk_usage(".").free / 1e9
+    if free < GIGABYTES:
+        session.log(f"left out: torch {NEWEST} needs {GIGABYTES} GB, and {free:.0f} GB are free")
+        return
+    _test_with(session, NEWEST, "-m", "smoke", *session.posargs)
+
+
+@nox.session(name="smoke-python", python=list(PYTHONS))
+def smoke_python(session: nox.Session) -> None:
+    """The same tests on other releases of Python, each with the newest torch that it has."""
+    _install(session, "dev", "demo", torch=PYTHONS[str(session.python)])
+    arguments = _pytest("-m", "smoke", *session.posargs)
+    session.run("python", *arguments, env={"OMP_NUM_THREADS": "1"})
+
+
+def _test_with(session: nox.Session, release: str, *arguments: str) -> None:
+    """Runs tests on a release of torch, in an environment that later calls find again."""
+    folder = Path(".nox", f"torch-{release}")
+    session.run(sys.executable, "-m", "venv", str(folder), external=True)
+    scripts = "Scripts" if sys.platform == "win32" else "bin"
+    python = str((folder / scripts / "python").absolute())
+    for installed in _installations(("dev", "demo"), release):
+        session.run(python, "-m", "pip", "install", "-q", *installed, external=True)
+    environment = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    session.run(python, *_pytest(*arguments), env=environment, external=True)
 
 
 @nox.session

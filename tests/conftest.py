@@ -32,9 +32,10 @@ COUNTS = "random programs"
 @pytest.hookimpl(tryfirst=True)  # before -m smoke is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        reason = failure_expected(item.nodeid)
-        if reason is not None:
-            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+        expected = failure_expected(item.nodeid)
+        if expected is not None:
+            reason, runs = expected
+            item.add_marker(pytest.mark.xfail(reason=reason, run=runs, strict=True))
         if is_smoke(item.nodeid):
             item.add_marker(pytest.mark.smoke)
 

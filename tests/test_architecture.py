@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -136,6 +137,82 @@ def test_private_torch_is_touched_in_one_place(path: Path) -> None:
     for name, line in _imports(path):
         if name.startswith("torch"):
             assert not re.search(r"\._", name), f"{path}:{line}: {name}"
+
+
+# Rows of the table of patches name what they are about.
+NAMES_PRIVATE = ("torch_compat", os.path.join("capture", "patches"))
+# Private names that are public: parts of a documented protocol, or of operators' names.
+DOCUMENTED = {"_fields", "_getframe", "_extra_state", "_assert_"}
+OPERATORS = re.compile(r"^(torch\.ops|aten|prims|namespace|decomposed|onnx_symbolic)\.")
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED | {"_"}
+
+
+def _own_names() -> set[str]:
+    """Every name that the package itself defines."""
+    found: set[str] = set()
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                found.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("self", "cls"):
+                found |= {node.attr} if isinstance(node.ctx, ast.Store) else set()
+            elif isinstance(node, ast.alias):
+                found.add(node.asname or node.name)
+    return found
+
+
+def _docstrings(tree: ast.Module) -> set[int]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, kinds)]
+    return {id(body[0].value) for body in bodies if body and isinstance(body[0], ast.Expr)}
+
+
+def _private_uses(source: str, own: set[str]) -> Iterator[tuple[int, str]]:
+    """Private attributes of others and private names in strings, with their lines."""
+    tree = ast.parse(source)
+    docstrings = _docstrings(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _is_private(node.attr) and node.attr not in own:
+            if not OPERATORS.match(ast.unparse(node)):
+                yield node.lineno, ast.unparse(node)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+            is_name = text.isidentifier() and _is_private(text) and text not in own
+            inside = re.search(r"\btorch[\w.]*[.:]_(?!_|check\b)", text)
+            if id(node) not in docstrings and (is_name or inside):
+                yield node.lineno, text
+
+
+OWN = _own_names()
+# Parts of names that the package makes.
+AFFIXES = {"_dim_", "_as_", "_unsigned", "_out", "_assert_tensor_metadata"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_private_attributes_and_strings_stand_in_one_place(path: Path) -> None:
+    if str(path.relative_to(ROOT)).startswith(NAMES_PRIVATE):
+        return
+    found = dict(_private_uses(path.read_text(encoding="utf-8"), OWN | AFFIXES))
+    assert found == {}
+
+
+def test_private_names_are_seen_wherever_they_stand() -> None:
+    seen = [
+        "node._prepend(other)",
+        "getattr(mode, '_secret', None)",
+        "importlib.import_module('torch._dynamo')",
+        "place = 'torch.export:_private'",
+        "program.graph._codegen",
+    ]
+    for source in seen:
+        assert list(_private_uses(source, OWN)), source
+    for source in ("self._own", "aten._softmax.default", "'torch._check(n > 3)'", "value._fields"):
+        assert not list(_private_uses(source, OWN | {"_own"})), source
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -22,6 +22,7 @@ from onnx_aot.errors import (
     VerificationError,
 )
 from tests.closeness import assert_close
+from tests.releases import HIGHEST_OPSET
 
 Tensor = torch.Tensor
 
@@ -373,7 +374,8 @@ def test_the_opset_asked_for(opset: int) -> None:
     program = onnx_aot.export(module, (X,), opset_version=opset)
     assert program.model.opset_imports == {"": opset}
     onnx.checker.check_model(program.model_proto, full_check=True)
-    assert_close(program(X)[0], module(X))
+    if opset <= HIGHEST_OPSET:
+        assert_close(program(X)[0], module(X))
 
 
 def test_the_default_opset() -> None:

@@ -18,7 +18,9 @@ from onnx_aot.fx_passes.bodies import bodies, body_of, every_body
 from onnx_aot.fx_passes.output_specs import renamed_outputs
 from onnx_aot.torch_compat import (
     ARGUMENTS_IN_A_TUPLE,
+    AUTOCAST_BEGINS,
     AUTOCAST_ENABLED,
+    AUTOCAST_ENDS,
     WRAPPERS,
     HigherOrderOperator,
     OpOverload,
@@ -197,9 +199,9 @@ def _end_autocast(graph: torch.fx.Graph) -> None:
     regions: dict[torch.fx.Node, bool] = {}
     for node in list(graph.nodes):
         name = str(getattr(node.target, "__name__", "")) if node.op == "call_function" else ""
-        if name == "_enter_autocast":
+        if name == AUTOCAST_BEGINS:
             regions[node] = bool(node.args[AUTOCAST_ENABLED])
-        elif name == "_exit_autocast":
+        elif name == AUTOCAST_ENDS:
             opened: Any = node.args[0]
             del regions[opened]
             graph.erase_node(node)

@@ -8,7 +8,14 @@ directly where they are needed.
 from __future__ import annotations
 
 from onnx_aot.torch_compat.behaviour import int64_ranges_truncate_their_bounds
-from onnx_aot.torch_compat.calls import ARGUMENTS_IN_A_TUPLE, AUTOCAST_ENABLED, OPERANDS, WRAPPERS
+from onnx_aot.torch_compat.calls import (
+    ARGUMENTS_IN_A_TUPLE,
+    AUTOCAST_BEGINS,
+    AUTOCAST_ENABLED,
+    AUTOCAST_ENDS,
+    OPERANDS,
+    WRAPPERS,
+)
 from onnx_aot.torch_compat.captures import (
     CAPTURE,
     LOG_FILE,
@@ -107,6 +114,7 @@ from onnx_aot.torch_compat.texts import (
     is_vmap_value,
     needs_data,
     only_says,
+    printed_in_graphs,
     suggested_fixes,
     violates_constraints,
     without_infinity,
@@ -133,7 +141,9 @@ from onnx_aot.torch_compat.zero_sizes import (
 __all__ = [
     "ABSENT",
     "ARGUMENTS_IN_A_TUPLE",
+    "AUTOCAST_BEGINS",
     "AUTOCAST_ENABLED",
+    "AUTOCAST_ENDS",
     "CAPTURE",
     "CONTENT_SIZE",
     "DECISIONS",
@@ -220,6 +230,7 @@ __all__ = [
     "overload_name",
     "overload_of",
     "prims",
+    "printed_in_graphs",
     "private",
     "python_expression",
     "pytree",

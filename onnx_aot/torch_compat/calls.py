@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from onnx_aot.torch_compat.overloads import higher_order
 
-__all__ = ["ARGUMENTS_IN_A_TUPLE", "AUTOCAST_ENABLED", "OPERANDS", "WRAPPERS"]
+__all__ = [
+    "ARGUMENTS_IN_A_TUPLE",
+    "AUTOCAST_BEGINS",
+    "AUTOCAST_ENABLED",
+    "AUTOCAST_ENDS",
+    "OPERANDS",
+    "WRAPPERS",
+]
 
 WRAPPERS = frozenset(
     {
@@ -25,7 +32,10 @@ ARGUMENTS_IN_A_TUPLE = frozenset({higher_order.hints_wrapper, higher_order.stric
 """Those of which one argument holds all those of the body."""
 
 AUTOCAST_ENABLED = 2
-"""The argument of ``wrap_with_autocast`` that switches it on."""
+"""The argument of ``wrap_with_autocast``, and of its mark, that switches it on."""
+
+AUTOCAST_BEGINS, AUTOCAST_ENDS = "_enter_autocast", "_exit_autocast"
+"""Functions that mark a region without a wrapper; the second takes the node of the first."""
 
 OPERANDS = {
     higher_order.cond: (3,),

@@ -26,6 +26,7 @@ __all__ = [
     "is_vmap_value",
     "needs_data",
     "only_says",
+    "printed_in_graphs",
     "suggested_fixes",
     "violates_constraints",
     "without_infinity",
@@ -174,6 +175,13 @@ EXPECTED_WARNINGS = (
     "The .grad attribute of a Tensor that is not",
 )
 """Beginnings, as patterns, of warnings that say nothing to the user of an export."""
+
+
+def printed_in_graphs(argument: object) -> str:
+    """An argument of a node as FX prints it, which some classes do in their own way."""
+    own = getattr(argument, "_custom_fx_repr_fn", None)
+    return str(own() if own is not None else argument)
+
 
 # --- modules -------------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 import torch.fx
 
+from onnx_aot.torch_compat import printed_in_graphs
+
 __all__ = ["FxText"]
 
 _PRINTED = frozenset(
@@ -61,5 +63,4 @@ def _argument(argument: Any) -> str:
         return f"[{', '.join(map(_argument, argument))}]"
     if isinstance(argument, dict):
         return f"{{{', '.join(f'{key}: {_argument(value)}' for key, value in argument.items())}}}"
-    own = getattr(argument, "_custom_fx_repr_fn", None)  # FX's protocol for printing
-    return str(own() if own is not None else argument)
+    return printed_in_graphs(argument)

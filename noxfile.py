@@ -98,15 +98,25 @@ def smoke_python(session: nox.Session) -> None:
 
 
 def _test_with(session: nox.Session, release: str, *arguments: str) -> None:
-    """Runs tests on a release of torch, in an environment that later calls find again."""
+    """Runs tests on a release of torch."""
+    _run_with(session, release, _pytest(*arguments), "dev", "demo", env={"OMP_NUM_THREADS": "1"})
+
+
+def _run_with(
+    session: nox.Session,
+    release: str,
+    command: tuple[str, ...],
+    *extras: str,
+    env: dict[str, str] | None = None,
+) -> None:
+    """Runs Python on a release of torch, in an environment that later calls find again."""
     folder = Path(".nox", f"torch-{release}")
     session.run(sys.executable, "-m", "venv", str(folder), external=True)
     scripts = "Scripts" if sys.platform == "win32" else "bin"
     python = str((folder / scripts / "python").absolute())
-    for installed in _installations(("dev", "demo"), release):
+    for installed in _installations(extras, release):
         session.run(python, "-m", "pip", "install", "-q", *installed, external=True)
-    environment = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    session.run(python, *_pytest(*arguments), env=environment, external=True)
+    session.run(python, *command, env={"CUDA_VISIBLE_DEVICES": "", **(env or {})}, external=True)
 
 
 @nox.session
@@ -210,3 +220,25 @@ def conformance(session: nox.Session) -> None:
         opsets = [option for opset in range(17, 26) for option in ("--opset", str(opset))]
         command = ("python", "-m", "conformance", *opsets, "--samples", "2")
         session.run(*command, "--output", "conformance/results/opsets.json", *session.posargs)
+
+
+@nox.session(name="conformance-torch", venv_backend="none")
+def conformance_torch(session: nox.Session) -> None:
+    """PyTorch's database of another release: ``-- 2.15.0``. Results stand beside the others."""
+    if not session.posargs:
+        session.error(f"say which release of torch: -- {NEWEST}")
+    release, *arguments = session.posargs
+    output = f"conformance/results/onnx_aot-torch-{release.rpartition('.')[0]}.json"
+    for group in ((), ("--dynamic",), ("--modules",)):
+        command = ("-m", "conformance", *group, "--output", output, *arguments)
+        _run_with(session, release, command, "dev")
+
+
+@nox.session(name="zoo-torch", venv_backend="none")
+def zoo_torch(session: nox.Session) -> None:
+    """The architectures on another release of torch, without torch.onnx: ``-- 2.15.0``. Hours."""
+    if not session.posargs:
+        session.error(f"say which release of torch: -- {NEWEST}")
+    release, *arguments = session.posargs
+    options = ("--without-torch-onnx", "--results", f"zoo-torch-{release.rpartition('.')[0]}")
+    _run_with(session, release, ("-m", "benchmarks.zoo", *options, *arguments), "dev", "bench")

@@ -11,7 +11,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BENCHMARKS", "PAGE", "ROOT", "machine", "page", "read_json", "write_json", "write_page"]
+__all__ = [
+    "BENCHMARKS",
+    "PAGE",
+    "RESULTS",
+    "ROOT",
+    "machine",
+    "page",
+    "read_json",
+    "write_json",
+    "write_page",
+]
 
 BENCHMARKS = ("export_time", "scaling", "memory", "big_model", "graph_size", "latency")
 """The scripts, in the order in which they run; each has ``BENCHMARK`` and ``render``."""

@@ -43,12 +43,13 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a row may take")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--without-torch-onnx", action="store_false", dest="peer")
+    parser.add_argument("--results", default=NAME, help="name of the file in benchmarks/results")
     parser.add_argument("--missing", action="store_true", help="only rows without a result")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in ZOO]
     if unknown:
         parser.error(f"no rows {', '.join(unknown)}; see benchmarks/zoo_models")
-    done = _kept()
+    done = _kept(options.results)
     names = [
         name
         for name in options.names or ZOO
@@ -62,14 +63,15 @@ def main() -> None:
             done[row["name"]] = row
             print(f"{row['name']}: {row['stage']} {row['reason']}".rstrip(), flush=True)
             rows = [done[name] for name in ZOO if name in done]
-            write_json(NAME, {"machine": machine(), "summary": summarize(rows), "rows": rows})
+            results = {"machine": machine(), "summary": summarize(rows), "rows": rows}
+            write_json(options.results, results)
     for label, value in summarize([done[name] for name in names]).items():
         print(f"{label}: {value}")
 
 
-def _kept() -> dict[str, Any]:
+def _kept(name: str) -> dict[str, Any]:
     """Rows that were measured on this day and machine, by name; not those of which nothing came."""
-    kept = read_json(NAME)
+    kept = read_json(name)
     if kept is None or kept["machine"] != machine():
         return {}
     return {row["name"]: row for row in kept["rows"] if row["stage"] != "nothing"}

@@ -39,6 +39,10 @@ OPSETS = """Up to {samples} static samples of each variant are captured once and
 opset. The shares are of variants that are right.
 """
 
+RELEASES = """Shares of the captured variants that are right, and how many there are.
+`python -m nox -s conformance-torch -- 2.15.0` measures another release, with its own database.
+"""
+
 FLAGS = {
     "random": "Drawn at random; types and shapes are compared, and ranges where they are known",
     "uninitialized": "Memory that nobody has written; types and shapes are compared",
@@ -64,6 +68,7 @@ def conformance() -> str:
     )
     parts = [head, "## Shares\n", summary(), "", "## What fails\n", _failures(ours["rows"])]
     parts += ["## Opsets\n", _opsets(str(RESULTS / "opsets.json"))]
+    parts += _other_releases(ours)
     parts += ["## What is compared in part\n", _flags(ours["rows"])]
     parts += ["## What torch.export does not capture\n", _not_captured(ours["rows"])]
     return "\n".join(parts)
@@ -144,6 +149,36 @@ def _opsets(path: str) -> str:
         )
     lines += [f"{what}: {', '.join(sorted(names))}.\n" for what, names in sorted(others.items())]
     return "\n".join(lines)
+
+
+def _other_releases(reference: Mapping[str, Any]) -> list[str]:
+    """Shares on other releases of torch, whose databases have more or fewer variants."""
+    found = [reference]
+    found += [read_results(str(path)) for path in sorted(RESULTS.glob(f"{OURS}-torch-*.json"))]
+    if len(found) == 1:
+        return []
+    names = [f"torch {kept['packages']['torch'].partition('+')[0]}" for kept in found]
+    counts = [summarize(kept["rows"]) for kept in found]
+    lines = [f"| | {' | '.join(names)} |", "| --- |" + " ---: |" * len(names)]
+    for key in (key for key in ORDER if any(key in count for count in counts)):
+        cells = [_share_of(count.get(key)) for count in counts]
+        lines.append(f"| {key} | {' | '.join(cells)} |")
+    parts = ["## Releases of torch\n", RELEASES, *lines, ""]
+    known = {_place(row) for row in reference["rows"] if row.get("failures")}
+    for name, kept in zip(names[1:], found[1:], strict=True):
+        others = [row for row in kept["rows"] if _place(row) not in known]
+        parts += [f"What fails with {name} only:\n", _failures(others)]
+    return parts
+
+
+def _share_of(counts: Mapping[str, int] | None) -> str:
+    if counts is None:
+        return "-"
+    return f"{share(counts['right'], counts['captured'])} of {counts['captured']}"
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return row["op"], row["dtype"], row["group"]
 
 
 def _span(opsets: Sequence[int]) -> str:

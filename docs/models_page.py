@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from benchmarks.results import read_json
+from benchmarks.results import RESULTS, read_json
 from benchmarks.tables import number, table
 from benchmarks.zoo import LATENCY_RATIO, NAME, TIME_RATIO, summarize
 from benchmarks.zoo_models import ZOO
@@ -60,6 +60,7 @@ def models() -> str:
     parts = [head, _shares(rows)]
     parts += ["## What fails", _failures(failed)]
     parts += ["## What torch.export refuses", _refused(refused)]
+    parts += _other_releases(rows)
     parts += ["## What is right here and not with torch.onnx", _wrong_elsewhere(rows)]
     parts += ["## What is right", RATIO]
     for group, members in _by_group(rows).items():
@@ -116,6 +117,25 @@ def _wrong_elsewhere(rows: list[Row]) -> str:
         if (peer := row.get("torch_onnx")) and row["stage"] == RIGHT != peer["stage"]
     ]
     return _left(("Model", "Reached", "Reason"), body) if body else "Nothing."
+
+
+def _other_releases(rows: list[Row]) -> list[str]:
+    """The same architectures on other releases of torch, and what differs there."""
+    paths = sorted(RESULTS.glob(f"{NAME}-torch-*.json"))
+    before, parts = {row["name"]: row["stage"] for row in rows}, []
+    for found in (read_json(path.stem) for path in paths):
+        release = f"torch {found['machine']['packages']['torch'].partition('+')[0]}"
+        counts = {key: value for key, value in summarize(found["rows"]).items() if value}
+        body = [
+            [_code(row["name"]), before[row["name"]], row["stage"], _text(row["reason"])]
+            for row in found["rows"]
+            if row["stage"] != before.get(row["name"], row["stage"])
+        ]
+        head = ("Model", "Above", release, "Reason")
+        parts += [f"## With {release}", table(("", "Rows"), [[*item] for item in counts.items()])]
+        parts.append("What differs:" if body else "Every architecture gets as far as above.")
+        parts += [_left(head, body)] if body else []
+    return parts
 
 
 def _right(rows: Iterable[Row]) -> str:

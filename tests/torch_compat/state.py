@@ -19,7 +19,20 @@ from onnx_aot.capture.requested import DynamicShapes
 from onnx_aot.torch_compat import Settings, patching
 from onnx_aot.torch_compat.places import Contents
 
-__all__ = ["everything"]
+__all__ = ["every_row", "everything"]
+
+
+def every_row(model: torch.nn.Module) -> Settings:
+    """Settings of a capture for which all rows apply, as far as the model has their places."""
+    return Settings(
+        module=model,
+        dynamic=True,
+        from_zero=True,
+        larger_sizes=True,
+        decided=print,
+        zero_ignored=print,
+        model_rows=ModelRows(Inputs((), {}), DynamicShapes(None, ()), (), {}, Boundary()),
+    )
 
 
 def everything(model: torch.nn.Module) -> dict[str, Any]:
@@ -27,9 +40,7 @@ def everything(model: torch.nn.Module) -> dict[str, Any]:
 
     Equal only if the objects are the same.
     """
-    inputs = Inputs((), {})
-    rows = ModelRows(inputs, DynamicShapes(None, ()), (), {}, Boundary())
-    settings = Settings(module=model, model_rows=rows, decided=print, zero_ignored=print)
+    settings = every_row(model)
     found: dict[str, Any] = {}
     for patch in ALL_PATCHES:
         for number, place in enumerate(patch.found(settings)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
 import warnings
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 import onnx_aot
+from onnx_aot.capture.patches import PATCHES
 from onnx_aot.errors import (
     CaptureError,
     DynamicShapeError,
@@ -21,7 +24,8 @@ from onnx_aot.errors import (
     SaveError,
     UnsupportedOperatorError,
 )
-from tests.torch_compat.state import everything
+from onnx_aot.torch_compat import FakeTensorMode, applied
+from tests.torch_compat.state import every_row, everything
 
 Tensor = torch.Tensor
 X = torch.arange(12.0).reshape(4, 3)
@@ -210,8 +214,7 @@ def test_other_threads_see_torch_as_it_is() -> None:
 
     def look() -> None:
         while not ends.is_set():
-            x = torch.randn(5, 3)
-            split = Asks()(x)
+            split = Asks()(torch.randn(5, 3))
             seen.append((split.shape, torch.is_grad_enabled(), split.grad_fn))
 
     thread = threading.Thread(target=look)
@@ -223,3 +226,22 @@ def test_other_threads_see_torch_as_it_is() -> None:
         ends.set()
         thread.join()
     assert set(seen) == {(torch.Size([3, 3]), True, None)}
+
+
+def test_other_threads_compare_sizes_as_torch_does() -> None:
+    """Under all rows, but outside of a trace: torch's own traces take sizes of other threads in."""
+
+    def compare() -> tuple[Any, ...]:
+        env = ShapeEnv()
+        fake = FakeTensorMode(shape_env=env).from_tensor(torch.ones(1, 4))
+        n, u = fake.shape[1], env.create_unbacked_symint()
+        with contextlib.suppress(GuardOnDataDependentSymNode):
+            bool(u > 1)
+            return ("an answer about data",)
+        return type(fake.shape[0]), type(n), bool(n != 1), len(env.guards), str(n - n)
+
+    plain = compare()
+    assert plain[:3] == (int, torch.SymInt, True)
+    with applied(PATCHES, every_row(_model(""))), ThreadPoolExecutor(1) as thread:
+        assert compare() != plain  # in this thread a size of 1 is dynamic
+        assert thread.submit(compare).result() == plain

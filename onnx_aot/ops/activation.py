@@ -56,6 +56,8 @@ def aten_hardsigmoid(op: Builder, self: Value) -> Value:
 
 @register(aten.hardtanh.default)
 def aten_hardtanh(op: Builder, self: Value, min_val: Any = -1, max_val: Any = 1) -> Value:
+    if self.dtype == ir.DataType.UINT8:  # torch 2.15 takes limits that the type does not have
+        min_val, max_val = max(min_val, 0), min(max_val, 255)
     return op.Clip(self, min_val, max_val)
 
 

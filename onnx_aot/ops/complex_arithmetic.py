@@ -209,7 +209,8 @@ def complex_addbmm(
     real = op.Sub(op.MatMul(a, c), op.MatMul(b, d))
     imag = op.Add(op.MatMul(a, d), op.MatMul(b, c))
     product = Complex(*(op.reduce("ReduceSum", part, [0], False) for part in (real, imag)))
-    return _typed(op, add, _scaled(op, self, beta), _scaled(op, product, alpha))
+    scaled = _scaled(op, product, alpha)
+    return scaled if beta == 0 else _typed(op, add, _scaled(op, self, beta), scaled)
 
 
 @register_complex(aten.lerp.Scalar, aten.lerp.Tensor)

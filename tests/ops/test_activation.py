@@ -8,6 +8,7 @@ import torch
 
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, floats, ints, parametrize
+from tests.releases import TORCH
 
 INT32 = torch.int32
 
@@ -59,6 +60,12 @@ ARGUMENTS = [
     Row(aten.hardtanh.default, (floats("n", 3), -2.0, 0.5), name="bounds"),
     Row(aten.hardtanh.default, (ints("n", 3), -1.5, 2.5), name="int"),
     Row(aten.hardtanh.default, (ints("n", 3, dtype=INT32), -1, 2), name="int32"),
+    Row(aten.hardtanh.default, (ints("n", 3, dtype=torch.uint8), 1, 2), name="uint8"),
+    *(
+        [Row(aten.hardtanh.default, (ints("n", 3, dtype=torch.uint8), -1, 300), name="below 0")]
+        if TORCH >= (2, 15)  # others refuse such limits
+        else []
+    ),
     Row(aten.relu6.default, (ints("n", 3, low=-9, high=9),), name="int"),
     Row(aten.relu6.default, (ints("n", 3, low=-9, high=9, dtype=INT32),), name="int32"),
     Row(aten.leaky_relu.default, (floats("n", 3), 0.2), name="slope"),

@@ -22,6 +22,7 @@ def numbers(*sizes: int | str, size: float = 2.0, dtype: torch.dtype = torch.com
 
 C = numbers("n", "m")
 D = numbers("n", "m")
+INFINITE = T((2, 2), torch.complex64, lambda size: torch.full((size,), complex(math.inf, 1)))
 REAL = floats("n", "m")
 
 UNARY = [
@@ -92,6 +93,7 @@ ROWS = [
     Row(aten.addcmul.default, (C, D, numbers("m")), {"value": 0.5}),
     Row(aten.addcdiv.default, (C, D, numbers("m"))),
     Row(aten.addbmm.default, (C, numbers(3, "n", 4), numbers(3, 4, "m")), {"alpha": 2j}),
+    Row(aten.addbmm.default, (INFINITE, numbers(3, 2, 4), numbers(3, 4, 2)), {"beta": 0}),
     Row(aten.lerp.Scalar, (C, D, 0.25)),
     Row(aten.lerp.Tensor, (C, D, numbers("m", size=0.5))),
     *(Row(aten.pow.Tensor_Scalar, (C, number)) for number in (0, 0.5, 2, -3, 1.7, 1 + 2j)),

@@ -22,7 +22,7 @@ def numbers(*sizes: int | str, size: float = 2.0, dtype: torch.dtype = torch.com
 
 C = numbers("n", "m")
 D = numbers("n", "m")
-INFINITE = T((2, 2), torch.complex64, lambda size: torch.full((size,), complex(math.inf, 1)))
+INFINITE = T((2, 2), torch.complex64, lambda *sizes: torch.full(sizes, complex(math.inf, 1)))
 REAL = floats("n", "m")
 
 UNARY = [

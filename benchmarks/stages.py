@@ -13,7 +13,7 @@ NAMES = ("capture", "fx_passes", "translate", "ir_passes", "legalize", "check", 
 
 class _Observer(logging.Handler):
     def __init__(self, begin: Callable[[str], None], end: Callable[[str, float], None]) -> None:
-        from onnx_aot.inspection.record import ExportRecord
+        from onnx_aot.reporting.record import ExportRecord
 
         super().__init__()
         self.keys = {stage.name: key for key, stage in ExportRecord("", "").stages.items()}
@@ -33,7 +33,7 @@ class _Observer(logging.Handler):
 @contextlib.contextmanager
 def observed(begin: Callable[[str], None], end: Callable[[str, float], None]) -> Iterator[None]:
     """Calls ``begin(stage)`` and ``end(stage, seconds)`` around the stages of exports within."""
-    from onnx_aot.recording import logged_to
+    from onnx_aot.pipeline.recording import logged_to
 
     with logged_to(_Observer(begin, end)):
         yield

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 
 from onnx_aot.errors import OnnxExporterError
-from onnx_aot.inspection.markdown import FIRST_SCREEN
+from onnx_aot.reporting.markdown import FIRST_SCREEN
 from tests.inspection.broken_models import BROKEN, Broken
 
 __all__ = ["failures"]

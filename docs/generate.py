@@ -20,8 +20,8 @@ from docs.failures_page import failures
 from docs.models_page import models
 from docs.troubleshooting_page import troubleshooting
 from onnx_aot.ops import registry
-from onnx_aot.ops.catalogue import Entry, entries, operator_name
-from onnx_aot.ops.complex_values import COMPLEX
+from onnx_aot.ops.complex.pairs import COMPLEX
+from onnx_aot.ops.operator_table import Entry, entries, operator_name
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent

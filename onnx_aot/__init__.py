@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onnx_aot.capture.fake_weights import enable_fake_mode
-from onnx_aot.capture.tracing import is_in_onnx_export
-from onnx_aot.comparing import compare
-from onnx_aot.drop_in import install, installed, uninstall
+from onnx_aot.capture.tracing_state import is_in_onnx_export
 from onnx_aot.errors import OnnxExporterError, OnnxExporterWarning
 from onnx_aot.export import export
-from onnx_aot.observe import CallsAlike, Observed, observe
-from onnx_aot.ops.registrations import register, unregister
-from onnx_aot.verifying import verify
+from onnx_aot.integrations.compare_file import compare
+from onnx_aot.integrations.install import install, installed, uninstall
+from onnx_aot.integrations.observe import CallsAlike, Observed, observe
+from onnx_aot.integrations.verify_file import verify
+from onnx_aot.ops.user.process_registrations import register, unregister
 from onnx_aot.version import __version__
 
 if TYPE_CHECKING:

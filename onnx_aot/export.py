@@ -21,7 +21,7 @@ from onnx_aot.options import (
     check_retired,
     names_given,
 )
-from onnx_aot.recording import (
+from onnx_aot.pipeline.recording import (
     collection_paused,
     dump_program,
     new_record,
@@ -33,9 +33,9 @@ from onnx_aot.recording import (
 )
 
 if TYPE_CHECKING:
-    from onnx_aot.capture.dynamic_shapes import DynamicShapes
-    from onnx_aot.inspection.record import ExportRecord
+    from onnx_aot.capture.sizes.dynamic_shapes import DynamicShapes
     from onnx_aot.program.program import ONNXProgram
+    from onnx_aot.reporting.record import ExportRecord
     from onnx_aot.translate import Translated
 
 __all__ = ["export"]
@@ -286,7 +286,7 @@ def _check_arguments(
     if not dynamo:
         warn("dynamo=False has no effect: there is one exporter, which captures with torch.export")
     if f is not None:
-        from onnx_aot.program.atomic import check_destination
+        from onnx_aot.serialization.atomic import check_destination
 
         check_destination(f)
 
@@ -316,8 +316,8 @@ def _build(
     record: ExportRecord,
 ) -> tuple[ONNXProgram, _Reference]:
     """The stages, in order."""
-    from onnx_aot.delivery import check_delivered, note_dropped, note_separated
     from onnx_aot.fx_passes.drop_state import drop_state
+    from onnx_aot.pipeline.notes import check_delivered, note_dropped, note_separated
 
     with stage(record, "capture"):
         captured, requested, reference = _capture(model, args, kwargs, options, record)
@@ -340,10 +340,10 @@ def _to_onnx(
     record: ExportRecord,
 ) -> ONNXProgram:
     """The stages from a captured program, rewritten already, to an ONNX program."""
-    from onnx_aot.delivery import note_inline, note_lossy, note_optimized, note_wide_integers
     from onnx_aot.ir_passes import run_passes
     from onnx_aot.ir_passes.module_functions import keep_calls_apart, modules_as_functions
-    from onnx_aot.module_calls import module_calls, wanted_classes
+    from onnx_aot.metadata.module_calls import module_calls, wanted_classes
+    from onnx_aot.pipeline.notes import note_inline, note_lossy, note_optimized, note_wide_integers
     from onnx_aot.program.origin import Origin
     from onnx_aot.program.program import ONNXProgram
 
@@ -388,13 +388,13 @@ def _translate(
     options: Options,
     record: ExportRecord,
 ) -> Translated:
-    from onnx_aot.capture.delivered import dimension_names
     from onnx_aot.capture.patches.autograd_functions import kept_functions
-    from onnx_aot.delivery import note_unsupported
-    from onnx_aot.ops.custom import custom_translations, with_custom
-    from onnx_aot.ops.registrations import registered
+    from onnx_aot.capture.sizes.captured_dimensions import dimension_names
     from onnx_aot.ops.registry import import_late_families, translations
-    from onnx_aot.ops.symbolic_methods import symbolic_translations
+    from onnx_aot.ops.user.custom_translations import custom_translations, with_custom
+    from onnx_aot.ops.user.process_registrations import registered
+    from onnx_aot.ops.user.symbolic_methods import symbolic_translations
+    from onnx_aot.pipeline.notes import note_unsupported
     from onnx_aot.translate import Request, translate
     from onnx_aot.version import __version__
 
@@ -412,7 +412,7 @@ def _translate(
     ):
         table = with_custom(table, custom) if custom else table
     if options.runtime_checks:
-        from onnx_aot.ops.assertions import assertions
+        from onnx_aot.ops.control.assertions import assertions
 
         table = {**table, **assertions()}
     translated = translate(
@@ -451,7 +451,6 @@ def _capture(
     record: ExportRecord,
 ) -> tuple[torch.export.ExportedProgram, DynamicShapes, _Reference]:
     from onnx_aot import torch_compat
-    from onnx_aot.capture.dynamic_shapes import resolve_dynamic_shapes
     from onnx_aot.capture.inputs import (
         arguments_of_program,
         as_module,
@@ -459,10 +458,11 @@ def _capture(
         inputs_of_program,
         normalize_inputs,
     )
+    from onnx_aot.capture.sizes.dynamic_shapes import resolve_dynamic_shapes
     from onnx_aot.capture.strategies import DEFAULT, capture, check_strategies
     from onnx_aot.capture.training import training_operators
-    from onnx_aot.containers import unwrapped
-    from onnx_aot.delivery import check_dimensions, note_dimensions
+    from onnx_aot.pipeline.notes import check_dimensions, note_dimensions
+    from onnx_aot.pytrees.containers import unwrapped
 
     given = options.strategies
     strategies = DEFAULT if given is None else check_strategies(given)
@@ -527,7 +527,7 @@ def _run_fx_passes(
     program: torch.export.ExportedProgram, options: Options, record: ExportRecord
 ) -> torch.export.ExportedProgram:
     from onnx_aot import torch_compat
-    from onnx_aot.capture.delivered import keeps_dimensions
+    from onnx_aot.capture.sizes.captured_dimensions import keeps_dimensions
     from onnx_aot.capture.strategies import capture_conditions
     from onnx_aot.fx_passes import passes
 
@@ -568,10 +568,10 @@ def _verify(
     program: ONNXProgram, reference: _Reference, options: Options, record: ExportRecord
 ) -> None:
     from onnx_aot.capture.module_state import preserved_state
-    from onnx_aot.delivery import note_not_verified
-    from onnx_aot.diagnosis import blame
     from onnx_aot.inspection.verification import Verification, describe_sizes, failure
     from onnx_aot.inspection.verify import verify_sizes
+    from onnx_aot.pipeline.blame import blame
+    from onnx_aot.pipeline.notes import note_not_verified
 
     if note_not_verified(record, program):
         return

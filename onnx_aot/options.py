@@ -67,7 +67,7 @@ def check_options(options: Options) -> None:
     Raises:
         InvalidOptionError: There is one.
     """
-    from onnx_aot.ops.limits import MAX_OPSET, MIN_OPSET
+    from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
 
     if options.dynamic_shapes is not None and options.dynamic_axes is not None:
         raise InvalidOptionError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from onnx_aot import containers
+from onnx_aot.pytrees import containers
 from onnx_aot.torch_compat import deregister_pytree_node, pytree
 
 __all__ = ["registrations_taken_back"]

@@ -13,7 +13,7 @@ import onnx
 import onnxruntime
 import torch
 
-from onnx_aot.ops.limits import MAX_OPSET
+from onnx_aot.graph.opset_range import MAX_OPSET
 
 __all__ = ["HIGHEST_OPSET", "REFERENCE", "TORCH", "Expected", "failure_expected"]
 
@@ -48,16 +48,16 @@ HIGHEST_OPSET = max(filter(_is_read, range(MAX_OPSET - 4, MAX_OPSET + 1)))
 
 _BEFORE: dict[tuple[int, int], dict[str, str]] = {
     (2, 13): {
-        r"capture/test_dynamic_inputs.py::test_a_float_is_an_input\[given[012]\]": (
+        r"capture/sizes/test_dynamic_inputs.py::test_a_float_is_an_input\[given[012]\]": (
             "math.sqrt of a symbolic float needs its value"
         ),
-        r"capture/test_explanations.py::test_a_generator_in_a_model": (
+        r"capture/test_error_hints.py::test_a_generator_in_a_model": (
             "a torch.Generator is refused in the capture already"
         ),
         r"capture/test_failing_captures.py::test_a_float_that_decides": (
             "draft_export stops at floats that decide"
         ),
-        r"capture/test_shape_rules.py::test_what_torch_refuses\[<lambda>13\]": (
+        r"capture/sizes/test_shape_rules.py::test_what_torch_refuses\[<lambda>13\]": (
             "x.select(1, 3) of three elements is not refused"
         ),
         r"models/test_detection.py::test_any_number_is_found\[keypoint_rcnn\]": (
@@ -75,26 +75,26 @@ _BEFORE: dict[tuple[int, int], dict[str, str]] = {
         r"test_docs.py::test_code_runs\[troubleshooting.md\]": (
             "indexing with a tensor of no dimension needs its value"
         ),
-        r"ops/test_random.py::test_row\[aten._standard_gamma.default": (
+        r"ops/random/test_uniform_and_normal.py::test_row\[aten._standard_gamma.default": (
             "aten._standard_gamma has no fake kernel"
         ),
-        r"ops/test_rnn.py::test_row\[aten.lstm.input": (
+        r"ops/nn/test_rnn.py::test_row\[aten.lstm.input": (
             "torch.export records results of aten.lstm with a rank of 4"
         ),
-        r"ops/test_search.py::test_row\[aten.bincount.default-(weights|int weights|int32)\]": (
+        r"bucketize.py::test_row\[aten.bincount.default-(weights|int weights|int32)\]": (
             "results of aten.bincount are recorded as int64"
         ),
         r"^conformance bincount ": "results of aten.bincount are recorded as int64",
-        r"ops/test_unique.py::test_row\[aten._unique.default\]": (
+        r"ops/core/test_unique.py::test_row\[aten._unique.default\]": (
             "inverse indices of aten._unique are recorded with a size of 1"
         ),
-        r"ops/test_fused_attention.py::test_row\[aten._transformer_encoder_layer_fwd": (
+        r"ops/nn/test_fused_attention.py::test_row\[aten._transformer_encoder_layer_fwd": (
             "aten._transformer_encoder_layer_fwd has no fake kernel"
         ),
-        r"ops/test_mixed_products.py::test_row\[aten.addmm.dtype": (
+        r"ops/linalg/test_mixed_products.py::test_row\[aten.addmm.dtype": (
             "aten.addmm.dtype cannot be captured"
         ),
-        r"ops/test_movement.py::test_row\[aten.split.Tensor-empty\]": (
+        r"ops/core/test_movement.py::test_row\[aten.split.Tensor-empty\]": (
             "split of an empty axis cannot be captured"
         ),
         r"translate/test_control_flow.py::test_control_flow\[(loop|inner_branch)_writes\]": (
@@ -106,8 +106,8 @@ _BEFORE: dict[tuple[int, int], dict[str, str]] = {
 
 _RUNTIME_BEFORE: dict[tuple[int, int], dict[str, str]] = {
     (1, 24): {
-        r"ops/test_sorting.py::test_row\[aten.(sort|topk)": _CRASH + "TopK of an empty tensor",
-        r"ops/test_nn.py::test_row\[aten.layer_norm.default-one element": (
+        r"ops/core/test_sorting.py::test_row\[aten.(sort|topk)": _CRASH + "TopK of an empty tensor",
+        r"ops/nn/test_normalization.py::test_row\[aten.layer_norm.default-one element": (
             "LayerNormalization refuses an axis of one element"
         ),
         r"aten.avg_pool2d.default-(ceil|ceil, padding|unbatched|divisor, ceil)\]": (
@@ -119,10 +119,10 @@ _RUNTIME_BEFORE: dict[tuple[int, int], dict[str, str]] = {
         r"upsample_bilinear2d.vec-torch.uint8, mode bilinear, (size|scale)": (
             "transposed MatMuls of float64 are fused to one that has no kernel"
         ),
-        r"test_wrong_fusions.py::test_answers_are_pytorch_s\[(many_)?transposed.*dtype3\]": (
+        r"test_fusion_workarounds.py::test_answers_are_pytorch_s\[(many_)?transposed.*dtype3\]": (
             "transposed MatMuls of float64 are fused to one that has no kernel"
         ),
-        r"fusions/test_attention.py::test_(with_and_without|contrib_ops\[causal)": (
+        r"fusions/test_dot_product_attention.py::test_(with_and_without|contrib_ops\[causal)": (
             "GroupQueryAttention needs past keys"
         ),
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import os
 import pkgutil
@@ -17,72 +18,29 @@ import torch
 import onnx_aot
 from onnx_aot import torch_compat
 from onnx_aot.ops import registry
-from onnx_aot.ops.complex_values import COMPLEX
+from onnx_aot.ops.complex.pairs import COMPLEX
 from onnx_aot.translate.decompose import has_decomposition
 from tests.ops.rows import Row
 
 ROOT = Path(onnx_aot.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-# Which packages of onnx_aot each may import, besides its own modules.
-EVERYWHERE = {
-    "conditions",
-    "dtypes",
-    "errors",
-    "metadata_keys",
-    "packed_operators",
-    "provenance",
-    "scripted_operators",
-    "torch_compat",
-    "version",
-}
-LAYERS: dict[str, set[str]] = {
-    "capture": {"containers"},
-    "containers": set(),
-    "fx_passes": set(),
-    "ops": set(),
-    "ir_passes": {"module_calls"},
-    "targets": set(),
-    "translate": {"ops", "fx_passes"},
-    "inspection": {"containers"},
-    "program": {"containers", "inspection", "ir_passes", "options"},
-    "options": {"ops", "ir_passes"},
-    "recording": {"options", "inspection", "program"},
-    "diagnosis": {"inspection", "ops", "options", "program", "targets"},
-    "verifying": {"inspection", "program"},
-    "delivery": {"options", "recording", "capture", "inspection", "ir_passes", "program"},
-    "export": {
-        "containers",
-        "delivery",
-        "diagnosis",
-        "recording",
-        "capture",
-        "fx_passes",
-        "translate",
-        "ops",
-        "ir_passes",
-        "module_calls",
-        "targets",
-        "program",
-        "inspection",
-        "options",
-    },
-    "drop_in": {"containers", "export"},
-    "observe": {"capture", "containers"},
-    "generation": {"containers", "export", "inspection", "program"},
-    "cli": {"capture", "export", "inspection", "ops", "options", "program", "recording"},
-    "comparing": {"export", "inspection", "program"},
-    "conditions": set(),
-    "dtypes": set(),
-    "errors": set(),
-    "metadata_keys": set(),
-    "module_calls": set(),
-    "packed_operators": set(),
-    "provenance": set(),
-    "scripted_operators": set(),
-    "torch_compat": set(),
-    "version": set(),
-}
+# Folders and modules of onnx_aot from the lowest to the highest. Each may import what is in lines
+# above its own, and nothing of its own line.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("dtypes", "errors", "torch_ops", "version"),
+    ("graph", "torch_compat"),
+    ("dimensions", "metadata", "pytrees"),
+    ("builder", "capture", "fx_passes", "inspection", "ir_passes", "targets"),
+    ("options", "ops", "reporting", "serialization"),
+    ("program", "translate"),
+    ("pipeline",),
+    ("export",),
+    ("generation", "integrations"),
+    ("__init__",),
+    ("cli",),
+)
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
 def _imports(path: Path) -> Iterator[tuple[str, int]]:
@@ -99,24 +57,41 @@ def _package(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
+def _module(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {_module(path): path for path in FILES}
+
+
+def _imported_modules(path: Path) -> Iterator[tuple[str, int]]:
+    """Modules of the package that a file imports, with the lines where it does."""
+    for name, line in _imports(path):
+        if name.partition(".")[0] == "onnx_aot":
+            yield name if name in MODULES else name.rpartition(".")[0], line
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_point_one_way(path: Path) -> None:
     package = _package(path)
-    if package == "__init__":
-        return
-    allowed = LAYERS[package] | EVERYWHERE | {package}
-    for name, line in _imports(path):
-        if name.startswith("onnx_aot."):
-            imported = name.split(".")[1]
-            # `from onnx_aot import torch_compat`, and `import onnx_aot` in the command line
-            assert imported in allowed or imported == "__version__", (
-                f"{path}:{line}: {package} imports {imported}"
-            )
+    for name, line in _imported_modules(path):
+        imported = name.split(".")[1] if "." in name else "__init__"
+        if imported != package:
+            assert LEVEL[imported] < LEVEL[package], f"{path}:{line}: {package} imports {imported}"
 
 
 def test_every_package_has_a_layer() -> None:
-    packages = {_package(path) for path in FILES} - {"__init__"}
-    assert packages == set(LAYERS)
+    assert {_package(path) for path in FILES} == set(LEVEL)
+    modules = {_package(path) for path in FILES if path.parent == ROOT} - {"__init__"}
+    assert modules == {"dtypes", "errors", "export", "options", "version"}
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    """Imports inside functions and those for annotations count."""
+    imported = {name: {m for m, _ in _imported_modules(path)} for name, path in MODULES.items()}
+    sorter = graphlib.TopologicalSorter({n: found - {n} for n, found in imported.items()})
+    sorter.prepare()
 
 
 # What of torch begins with an underscore and yet may be named anywhere: names of ATen operators.
@@ -226,7 +201,7 @@ def test_files_are_short_and_say_what_they_are(path: Path) -> None:
 def test_nothing_of_the_other_exporters_is_imported() -> None:
     for path in FILES:
         for name, line in _imports(path):
-            if path.stem != "drop_in":  # which takes the place of the function there
+            if _module(path) != "onnx_aot.integrations.install":  # replaces the function there
                 assert not name.startswith("torch.onnx"), f"{path}:{line}"
             assert "function_libs" not in name, f"{path}:{line}"
 
@@ -262,9 +237,10 @@ def test_registration_refuses_what_is_wrong() -> None:
 def _rows() -> set[Any]:
     """The targets in the lists of rows."""
     covered = set()
-    for module in pkgutil.iter_modules([str(Path(__file__).parent / "ops")]):
-        if module.name.startswith("test_"):
-            loaded = importlib.import_module(f"tests.ops.{module.name}")
+    folder = str(Path(__file__).parent / "ops")
+    for module in pkgutil.walk_packages([folder], prefix="tests.ops."):
+        if not module.ispkg and ".test_" in module.name:
+            loaded = importlib.import_module(module.name)
             lists = [value for value in vars(loaded).values() if isinstance(value, (list, tuple))]
             covered |= {row.target for rows in lists for row in rows if isinstance(row, Row)}
     return covered
@@ -311,7 +287,7 @@ def test_one_grep_finds_the_translation_of_an_operator() -> None:
     """Targets are written literally, each in one family."""
     sources = {
         path: set(re.findall(r"aten(?:\.\w+)+", path.read_text(encoding="utf-8")))
-        for path in (ROOT / "ops").glob("*.py")
+        for path in (ROOT / "ops").rglob("*.py")
     }
     for target in registry.translations():
         if not isinstance(target, torch_compat.OpOverload) or target.namespace != "aten":

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 
-from onnx_aot.containers import INPUTS, constants_held, registered
 from onnx_aot.errors import InvalidOptionError
+from onnx_aot.pytrees.containers import INPUTS, constants_held, registered
 from onnx_aot.torch_compat import pytree
 
 __all__ = [

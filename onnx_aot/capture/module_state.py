@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.containers import has_parts
+from onnx_aot.pytrees.containers import has_parts
 from onnx_aot.torch_compat import REGISTRIES, restored
 
 __all__ = ["preserved_state"]

@@ -12,13 +12,28 @@ from typing import Literal
 
 import torch
 
-from onnx_aot.capture.boundary import Boundary
-from onnx_aot.capture.data_dependent import (
+from onnx_aot.capture.error_hints import Explanation, explain, page
+from onnx_aot.capture.fake_quantization import observing
+from onnx_aot.capture.inputs import Inputs
+from onnx_aot.capture.io_hooks import Boundary
+from onnx_aot.capture.module_state import preserved_state
+from onnx_aot.capture.patches import PATCHES
+from onnx_aot.capture.patches.model_calls import ModelRows
+from onnx_aot.capture.python_random import draws_observed
+from onnx_aot.capture.scalar_inputs import floats_as_tensors
+from onnx_aot.capture.scripted.children import is_scripted
+from onnx_aot.capture.sizes.data_dependent import (
     NeedsData,
     describe_data_dependent,
     describe_larger,
 )
-from onnx_aot.capture.decisions import (
+from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
+from onnx_aot.capture.sizes.empty_inputs import (
+    contradicts_example,
+    is_derived_from_zero,
+    may_be_wrong,
+)
+from onnx_aot.capture.sizes.guards import (
     Decision,
     DecisionLog,
     as_places,
@@ -26,27 +41,16 @@ from onnx_aot.capture.decisions import (
     location_of_error,
     with_line,
 )
-from onnx_aot.capture.explanations import Explanation, explain, page
-from onnx_aot.capture.fake_quantization import observing
-from onnx_aot.capture.inputs import Inputs
-from onnx_aot.capture.module_state import preserved_state
-from onnx_aot.capture.numbers import floats_as_tensors
-from onnx_aot.capture.patches import PATCHES
-from onnx_aot.capture.patches.model import ModelRows
-from onnx_aot.capture.python_random import draws_observed
-from onnx_aot.capture.requested import DynamicShapes
-from onnx_aot.capture.scripted.children import is_scripted
-from onnx_aot.capture.size_tensors import ConstantWritten, constants_of
-from onnx_aot.capture.specialization import (
+from onnx_aot.capture.sizes.scalar_tensor_values import ConstantWritten, constants_of
+from onnx_aot.capture.sizes.specialization import (
     describe_torch,
     findings,
     is_delivered,
     refusal,
     relaxed,
 )
-from onnx_aot.capture.zero_sizes import contradicts_example, is_derived_from_zero, may_be_wrong
-from onnx_aot.containers import unwrapped
 from onnx_aot.errors import CaptureError, DynamicShapeError, InvalidOptionError
+from onnx_aot.pytrees.containers import unwrapped
 from onnx_aot.torch_compat import (
     EXPECTED_WARNINGS,
     SILENT,
@@ -328,7 +332,7 @@ def _run(
     inputs = floats_as_tensors(model.inputs, requested.floats)
     spec, warning = requested.spec, None
     if name in ("draft", "trace"):
-        from onnx_aot.capture.last_resorts import describe_draft, traced
+        from onnx_aot.capture.draft_and_trace import describe_draft, traced
     if name == "trace":
         script, warning = traced(model.module, inputs)
         model = dataclasses.replace(model, module=script, collected=(), constants={})

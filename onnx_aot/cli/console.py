@@ -70,7 +70,7 @@ def stage_names() -> Iterator[None]:
     if not console.is_terminal:
         yield
         return
-    from onnx_aot.recording import logged_to  # imports torch, which --help does not need
+    from onnx_aot.pipeline.recording import logged_to  # imports torch, which --help does not need
 
     spinner = "dots" if _is_utf8(sys.stderr) else "line"
     shown = (SpinnerColumn(spinner), TextColumn("{task.description}"), TimeElapsedColumn())

@@ -13,7 +13,7 @@ from onnx_aot.cli.console import AsJson, errors_as_messages, plain, print_json
 from onnx_aot.inspection.text import columns, size_text
 
 if TYPE_CHECKING:
-    from onnx_aot.inspection.contents import Contents, Module
+    from onnx_aot.inspection.statistics import Contents, Module
     from onnx_aot.program.program import ONNXProgram
 
 __all__ = ["inspect", "view"]
@@ -29,7 +29,7 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Show a model's inputs, outputs, operators, sizes and modules. Weights are not read."""
-    from onnx_aot.inspection.contents import contents, module_tree
+    from onnx_aot.inspection.statistics import contents, module_tree
 
     with errors_as_messages():
         program = _loaded(path)
@@ -96,7 +96,7 @@ def _dimensions(program: ONNXProgram) -> str:
 
 
 def _written_dimensions(program: ONNXProgram) -> dict[str, Any]:
-    from onnx_aot.metadata_keys import DIMENSIONS
+    from onnx_aot.metadata.keys import DIMENSIONS
 
     found: dict[str, Any] = json.loads(program.model.graph.metadata_props.get(DIMENSIONS, "{}"))
     return found

@@ -13,7 +13,7 @@ from onnx_aot.inspection.text import columns
 from onnx_aot.torch_compat import overload_name, schema_of
 
 if TYPE_CHECKING:
-    from onnx_aot.ops.catalogue import Entry
+    from onnx_aot.ops.operator_table import Entry
 
 __all__ = ["ops"]
 
@@ -29,7 +29,7 @@ def ops(
     as_json: AsJson = False,
 ) -> None:
     """Say whether an operator is supported. Exits with 1 where it is not."""
-    from onnx_aot.ops.catalogue import entries
+    from onnx_aot.ops.operator_table import entries
 
     table = entries()
     if name is None:

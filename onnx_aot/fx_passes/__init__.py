@@ -12,13 +12,13 @@ import torch
 
 from onnx_aot.fx_passes.block_masks import drop_block_masks
 from onnx_aot.fx_passes.body_writes import functionalize_bodies
+from onnx_aot.fx_passes.check_functorch import refuse_transforms
 from onnx_aot.fx_passes.drop_assertions import drop_assertions, drop_offset_assertions
+from onnx_aot.fx_passes.flatten_subclasses import open_subclasses
 from onnx_aot.fx_passes.functionalize import functionalize
 from onnx_aot.fx_passes.inline_scripted import inline_scripted
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
-from onnx_aot.fx_passes.open_subclasses import open_subclasses
-from onnx_aot.fx_passes.record_values import record_values
-from onnx_aot.fx_passes.refuse_transforms import refuse_transforms
+from onnx_aot.fx_passes.propagate_fake_values import record_values
 
 __all__ = ["FX_PASSES", "passes"]
 

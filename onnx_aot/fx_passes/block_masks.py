@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.fx_passes.bodies import every_body
 from onnx_aot.fx_passes.functional_twins import written_nodes
+from onnx_aot.fx_passes.nested_graphs import every_body
 from onnx_aot.fx_passes.vmap import is_mark, is_marked_value
 
 __all__ = ["drop_block_masks"]

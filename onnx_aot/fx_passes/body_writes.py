@@ -9,9 +9,9 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
-from onnx_aot.fx_passes.bodies import bodies, every_body, operands, placeholders, returned
 from onnx_aot.fx_passes.functional_twins import WRITTEN
 from onnx_aot.fx_passes.functionalize import functionalized
+from onnx_aot.fx_passes.nested_graphs import bodies, every_body, operands, placeholders, returned
 from onnx_aot.torch_compat import higher_order
 
 __all__ = ["functionalize_bodies"]

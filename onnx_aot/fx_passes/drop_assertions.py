@@ -6,7 +6,7 @@ import operator
 
 import torch
 
-from onnx_aot.fx_passes.bodies import every_body
+from onnx_aot.fx_passes.nested_graphs import every_body
 from onnx_aot.torch_compat import OpOverload, aten
 
 __all__ = ["drop_assertions", "drop_offset_assertions"]

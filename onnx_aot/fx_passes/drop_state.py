@@ -9,7 +9,7 @@ import torch.fx
 from torch.export.graph_signature import ExportGraphSignature, OutputKind
 
 from onnx_aot import torch_compat
-from onnx_aot.metadata_keys import DROPPED_STATE
+from onnx_aot.metadata.keys import DROPPED_STATE
 
 __all__ = ["drop_state"]
 

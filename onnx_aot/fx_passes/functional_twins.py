@@ -10,7 +10,7 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
-from onnx_aot.fx_passes.bodies import operands
+from onnx_aot.fx_passes.nested_graphs import operands
 from onnx_aot.torch_compat import OpOverload, aten, overload_name, schema_of
 
 __all__ = [

@@ -35,8 +35,8 @@ from onnx_aot.fx_passes.functional_twins import (
     instance_norm_statistics,
     written_nodes,
 )
-from onnx_aot.fx_passes.inverse_views import OF_A_LIST, is_identity, write_back
 from onnx_aot.fx_passes.output_specs import renamed_outputs
+from onnx_aot.fx_passes.view_scatter import OF_A_LIST, is_identity, write_back
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, aten, schema_of, storage_key
 
 __all__ = ["functionalize", "functionalize_graph", "functionalized"]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.scripted_operators import RECORDED, SCRIPTED
+from onnx_aot.torch_ops.scripted_ops import RECORDED, SCRIPTED
 
 __all__ = ["inline_scripted"]
 

@@ -14,7 +14,7 @@ import torch.fx
 from torch.export.graph_signature import ExportGraphSignature
 
 from onnx_aot import torch_compat
-from onnx_aot.fx_passes.bodies import bodies, body_of, every_body
+from onnx_aot.fx_passes.nested_graphs import bodies, body_of, every_body
 from onnx_aot.fx_passes.output_specs import renamed_outputs
 from onnx_aot.torch_compat import (
     ARGUMENTS_IN_A_TUPLE,

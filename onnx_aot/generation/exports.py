@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onnx_aot.containers import own_caches
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.export import export
 from onnx_aot.generation.caches import cached_states
@@ -27,6 +26,7 @@ from onnx_aot.generation.examples import (
 )
 from onnx_aot.generation.halves import decoding_step, encoding, forward_replaced
 from onnx_aot.generation.shortcuts import refuse_other_ways
+from onnx_aot.pytrees.containers import own_caches
 
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram

@@ -53,7 +53,7 @@ def refuse_other_ways(
 
 def _captured_logits(program: ONNXProgram, kwargs: Mapping[str, Any]) -> torch.Tensor | None:
     """The first output of the captured graph; None where torch cannot run it."""
-    from onnx_aot.inspection.captured_run import run_captured
+    from onnx_aot.inspection.fx_run import run_captured
 
     assert program.exported_program is not None
     held = {*program.state, *program.weights}

@@ -10,24 +10,24 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.dtypes import TOLERANCES, to_torch
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.inspection.captured_run import run_captured, weight_of
-from onnx_aot.inspection.comparison import ComparedValue, Comparison, Origin, Source
-from onnx_aot.inspection.differences import OutputDifference, compare_outputs, compare_types
-from onnx_aot.inspection.pairs import Pair, Slice, Slices, cut, takes_apart
-from onnx_aot.inspection.precision import is_near, least_precise, precision_inside
+from onnx_aot.inspection.compared_values import ComparedValue, Origin, Source
+from onnx_aot.inspection.comparison import Comparison
+from onnx_aot.inspection.differences import OutputDifference, compare_outputs
+from onnx_aot.inspection.fx_run import run_captured, weight_of
+from onnx_aot.inspection.pair_difference import difference, with_remark
+from onnx_aot.inspection.precision import least_precise, precision_inside
 from onnx_aot.inspection.quantized_values import NEIGHBOURS, rounded_to_neighbours
-from onnx_aot.inspection.randomness import random_nodes
-from onnx_aot.metadata_keys import ORIGINAL_NAME
-from onnx_aot.provenance import location, target_name
+from onnx_aot.inspection.random_outputs import random_nodes
+from onnx_aot.inspection.value_mapping import Pair, Slice, Slices, cut, takes_apart
+from onnx_aot.metadata.keys import ORIGINAL_NAME
+from onnx_aot.metadata.provenance import location, target_name
 
-__all__ = ["compare_values", "difference"]
+__all__ = ["compare_values"]
 
 HELD = 128 * 2**20
 """Bytes of PyTorch's values that are held until ONNX Runtime has computed them too."""
 
-RANDOM = "random: only type and shape were compared"
 FUSED = "without an ONNX value of their own: fused, folded, merged, or handed on as they are"
 IN_BODIES = "inside of branches, loops and regions"
 TAKEN = "that PyTorch cannot run node by node; the ONNX model's were read in their place"
@@ -178,7 +178,7 @@ class _Comparer:
             found = difference(pair, expected, delivered, is_random, precision)
         if not found.within:
             origin, remark = self._origin(pair, expected, exposed.within)
-            found = _with_remark(found, remark)
+            found = with_remark(found, remark)
         row = _described(pair, found, origin, self._pieces[pair])
         is_output = pair.onnx_name in self._outputs
         return dataclasses.replace(row, random=is_random, output=is_output)
@@ -224,53 +224,6 @@ def _run_slice(program: Any, piece: Slice, inputs: Mapping[str, Any]) -> tuple[t
 
 def _first_reason(failed: Mapping[str, str]) -> str:
     return "".join(f" ({name}: {why})" for name, why in list(failed.items())[:1])
-
-
-def difference(
-    pair: Pair,
-    expected: Any,
-    actual: torch.Tensor,
-    is_random: bool = False,
-    precision: torch.dtype | None = None,
-) -> OutputDifference:
-    """Compares what PyTorch and the ONNX model computed for a value.
-
-    Args:
-        pair: The value.
-        expected: A tensor or number, as the captured graph gives it.
-        actual: What ONNX Runtime gives.
-        is_random: Whether only type and shape count.
-        precision: A less precise type, of values that both were computed from.
-    """
-    remark = ""
-    if not isinstance(expected, torch.Tensor):
-        number = torch.tensor(expected, dtype=actual.dtype)
-        expected = number.reshape(actual.shape) if actual.numel() == 1 else number
-    elif actual.dtype != expected.dtype and _is_held_wider(pair, expected.dtype):
-        remark = f"{str(actual.dtype).removeprefix('torch.')} in the ONNX model"
-        actual = actual.to(expected.dtype)
-    if is_random:
-        return compare_types(pair.onnx_name, expected, actual, RANDOM)
-    (found,) = compare_outputs([pair.onnx_name], [expected], [actual])
-    if not found.within and found.actual == found.expected and expected.dtype in TOLERANCES:
-        tolerance = TOLERANCES[precision or expected.dtype]
-        if tolerance != TOLERANCES[expected.dtype] and is_near(expected, actual, tolerance):
-            found = dataclasses.replace(found, within=True, remark="")
-            remark = remark or f"within the tolerance of {precision}, which it is computed from"
-    return _with_remark(found, remark)
-
-
-def _is_held_wider(pair: Pair, dtype: torch.dtype) -> bool:
-    """Whether the target has no kernel for the captured type, and the model says another."""
-    declared = pair.values[0].dtype
-    if declared is None or dtype.is_complex:
-        return False
-    held = to_torch(declared)
-    return held.is_floating_point == dtype.is_floating_point and held.itemsize >= dtype.itemsize
-
-
-def _with_remark(found: OutputDifference, remark: str) -> OutputDifference:
-    return dataclasses.replace(found, remark="; ".join(filter(None, (found.remark, remark))))
 
 
 def _described(pair: Pair, found: OutputDifference, origin: Origin, piece: Slice) -> ComparedValue:

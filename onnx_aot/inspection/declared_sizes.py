@@ -11,10 +11,10 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnx_aot import conditions
-from onnx_aot.containers import constants_held
-from onnx_aot.inspection.samples import SizedInputs
-from onnx_aot.metadata_keys import DIMENSIONS
+from onnx_aot.dimensions import conditions
+from onnx_aot.inspection.resized_inputs import SizedInputs
+from onnx_aot.metadata.keys import DIMENSIONS
+from onnx_aot.pytrees.containers import constants_held
 from onnx_aot.torch_compat import pytree
 
 __all__ = ["DeclaredInputs"]

@@ -14,9 +14,9 @@ import torch
 
 from onnx_aot.dtypes import TOLERANCES, Tolerance, to_torch
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.inspection.captured_run import run_captured
-from onnx_aot.inspection.comparison import ComparedValue, Source
-from onnx_aot.inspection.pairs import Pair, Slice, Slices, cut
+from onnx_aot.inspection.compared_values import ComparedValue, Source
+from onnx_aot.inspection.fx_run import run_captured
+from onnx_aot.inspection.value_mapping import Pair, Slice, Slices, cut
 
 __all__ = ["write_isolated"]
 

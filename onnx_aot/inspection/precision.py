@@ -8,7 +8,7 @@ import torch
 import torch.fx
 
 from onnx_aot.dtypes import TOLERANCES, Tolerance, is_floating, to_torch
-from onnx_aot.inspection.pairs import Slice
+from onnx_aot.inspection.value_mapping import Slice
 
 __all__ = ["is_near", "least_precise", "precision_inside"]
 

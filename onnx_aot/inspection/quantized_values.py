@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.inspection.pairs import Slice
+from onnx_aot.inspection.value_mapping import Slice
 
 __all__ = ["NEIGHBOURS", "rounded_to_neighbours"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
-from onnx_aot.metadata_keys import CLASS_HIERARCHY, NAME_SCOPES
+from onnx_aot.metadata.keys import CLASS_HIERARCHY, NAME_SCOPES
 from onnx_aot.torch_compat import NO_MODULE
 
 __all__ = ["Scope", "inner_scopes", "relative_name", "scopes_of"]

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch.export.graph_signature import OutputKind
 
-from onnx_aot.containers import constants_held
 from onnx_aot.errors import InferenceError, InvalidOptionError, VerificationError
 from onnx_aot.inspection.differences import (
     OutputDifference,
@@ -20,11 +19,12 @@ from onnx_aot.inspection.differences import (
     compare_outputs,
     compare_types,
 )
-from onnx_aot.inspection.randomness import random_outputs
-from onnx_aot.inspection.sizes import Sample, flat_inputs, other_sizes, sizes_of
-from onnx_aot.inspection.trial import crash
+from onnx_aot.inspection.random_outputs import random_outputs
+from onnx_aot.inspection.size_checks import Sample, flat_inputs, other_sizes, sizes_of
+from onnx_aot.inspection.subprocess_run import crash
 from onnx_aot.inspection.verification import Verification
-from onnx_aot.metadata_keys import DROPPED_STATE
+from onnx_aot.metadata.keys import DROPPED_STATE
+from onnx_aot.pytrees.containers import constants_held
 from onnx_aot.torch_compat import pytree
 
 __all__ = [
@@ -59,7 +59,7 @@ def verify_sizes(
 ) -> list[SizeResult]:
     """Compares the program with the model on the example inputs and at other sizes.
 
-    ``inspection.sizes.other_sizes`` says which. Where PyTorch refuses a size, nothing is compared.
+    ``size_checks.other_sizes`` says which. Where PyTorch refuses a size, nothing is compared.
     Empty inputs run in a process of their own first, except with large models, which are not tried
     on them.
 

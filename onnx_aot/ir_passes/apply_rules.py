@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from onnx_aot.graph.traversal import all_nodes
 from onnx_aot.ir_passes.rewriter import RefusedError, Rewriter, Rule
-from onnx_aot.ir_passes.traversal import all_nodes
 
 __all__ = ["Outcome", "apply_rules"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnx_aot.ir_passes.traversal import all_graphs
-from onnx_aot.metadata_keys import APART
+from onnx_aot.graph.traversal import all_graphs
+from onnx_aot.metadata.keys import APART
 
 __all__ = ["eliminate_common_subexpressions"]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnx_aot.metadata_keys import (
+from onnx_aot.graph.constants import constant_node
+from onnx_aot.metadata.keys import (
     CAPTURED_NODE,
     CLASS_HIERARCHY,
     INPUT_KIND,
@@ -199,9 +200,7 @@ def make_function(
     for value in region.constants:
         made = ir.Value(name=value.name, type=value.type, shape=value.shape)
         assert value.const_value is not None
-        attribute = ir.AttrTensor("value", value.const_value)
-        node = ir.Node("", "Constant", [], [attribute], outputs=[made], name=f"node_{value.name}")
-        constants.append(node)
+        constants.append(constant_node(made, value.const_value))
         inner[value] = made
     graph.remove(region.nodes)
     for node in region.nodes:

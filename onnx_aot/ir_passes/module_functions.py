@@ -18,8 +18,8 @@ from onnx_aot.ir_passes.function_bodies import (
     modules_written,
     with_inner,
 )
-from onnx_aot.metadata_keys import APART, CLASS_HIERARCHY, FX_NODE, NAME_SCOPES
-from onnx_aot.module_calls import ModuleCall
+from onnx_aot.metadata.keys import APART, CLASS_HIERARCHY, FX_NODE, NAME_SCOPES
+from onnx_aot.metadata.module_calls import ModuleCall
 
 __all__ = ["keep_calls_apart", "modules_as_functions"]
 

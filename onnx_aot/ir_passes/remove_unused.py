@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_aot.ir_passes.traversal import all_graphs
-from onnx_aot.metadata_keys import INPUT_KIND, STATE
+from onnx_aot.graph.traversal import all_graphs
+from onnx_aot.metadata.keys import INPUT_KIND, STATE
 
 __all__ = ["remove_unused"]
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 
-from onnx_aot import dtypes
-from onnx_aot.ir_passes.folded import FoldedTensor
+from onnx_aot.graph.attributes import Attributes
+from onnx_aot.graph.constants import constant_value, place_constant
+from onnx_aot.graph.names import Names, names_in
+from onnx_aot.graph.nodes import node_like, take_place
+from onnx_aot.ir_passes.lazy_tensor import FoldedTensor
 from onnx_aot.ir_passes.tensors import SMALL, content_key, in_memory, is_weight
-from onnx_aot.ir_passes.traversal import all_graphs
-from onnx_aot.metadata_keys import APART, FUSED, INPUT_KIND, NAMED
+from onnx_aot.metadata.keys import APART, FUSED, INPUT_KIND, NAMED
 
 __all__ = ["Change", "Emitted", "RefusedError", "Rewriter", "Rule", "dead_after"]
 
@@ -93,7 +94,8 @@ class Rewriter:
 
     def __init__(self, model: ir.Model) -> None:
         self._model = model
-        self._names: set[str] | None = None
+        self._names: Names | None = None
+        self._attributes = Attributes()
         self._constants: dict[Any, ir.Value] | None = None
         self._function: ir.Graph | None = None
         self._stands_for: dict[ir.Node, list[str]] = {}  # what FUSED says, of nodes of this run
@@ -240,7 +242,7 @@ class Rewriter:
             found = first if dtype is None else dtype
             outputs.append(ir.Value(type=None if found is None else ir.TensorType(found)))
         made = tuple(
-            value if isinstance(value, ir.Attr) else _attribute(name, value)
+            self._attributes.make(name, value)
             for name, value in (attributes or {}).items()
             if value is not None
         )
@@ -285,13 +287,7 @@ class Rewriter:
             known = self._known_constants().get(key)
             if known is not None and _is_there(known):
                 return known
-        data = tensor_adapters.TorchTensor(tensor.contiguous())
-        value = ir.Value(
-            name=_constant_name(tensor),
-            type=ir.TensorType(data.dtype),
-            shape=ir.Shape(tuple(tensor.shape)),
-            const_value=data,
-        )
+        value = constant_value(tensor)
         self._change.initializers.append(value)
         if key is not None:
             self._change.contents[key] = value
@@ -388,7 +384,8 @@ class Rewriter:
         around: dict[ir.Node, None] = {}
         for old, new in change.replaced:
             around.update(dict.fromkeys(old.consumers()))
-            self._take_place(old, new, old.producer() in dead)
+            is_new = not new.name and not new.is_graph_input()
+            take_place(old, new, is_new=is_new, frees_name=old.producer() in dead)
         graph.remove([node for node in dead if node.graph is graph])
         for node in dead:
             if isinstance(node.graph, ir.Graph):  # around the subgraph of the root
@@ -413,11 +410,14 @@ class Rewriter:
             node.name = f"node_{node.outputs[0].name}"
 
     def _make(self, entry: Emitted) -> ir.Node:
-        node = ir.Node(
-            entry.domain, entry.op_type, entry.inputs, entry.attributes, outputs=entry.outputs
+        node = node_like(
+            entry.like,
+            entry.op_type,
+            entry.inputs,
+            entry.attributes,
+            outputs=entry.outputs,
+            domain=entry.domain,
         )
-        node.meta.data.update(entry.like.meta.data)
-        node.metadata_props.update(entry.like.metadata_props)
         node.metadata_props.pop(FUSED, None)
         for value in entry.outputs:
             value.name = ""  # so that the graph gives it no name of its own
@@ -437,62 +437,18 @@ class Rewriter:
                 self._stands_for[node] = list(fused)
                 node.metadata_props[FUSED] = repr(list(fused))
 
-    def _take_place(self, old: ir.Value, new: ir.Value, dies: bool) -> None:
-        """Uses, and what is known of the value; of a new value also the name."""
-        fresh = not new.name and not new.is_graph_input()
-        was_output = old.is_graph_output()
-        old.replace_all_uses_with(new, replace_graph_outputs=True)
-        if new.type is None or fresh:
-            new.type = old.type
-        if new.shape is None or (fresh and old.shape is not None):
-            new.shape = old.shape
-        if dies and (fresh or was_output):
-            name, old.name = old.name, None
-            new.name = name
-        if fresh or was_output:
-            new.metadata_props.update(old.metadata_props)
-
     def _register(self, value: ir.Value) -> None:
         value.name = self._unique(str(value.name))
         tensor = in_memory(value.const_value)
-        data = value.const_value
-        assert data is not None
-        if self._function is not None:
-            value.const_value = None
-            attribute = ir.AttrTensor("value", data)
-            node = ir.Node("", "Constant", [], [attribute], outputs=[value])
-            node.name = f"node_{value.name}"
-            self._function.insert_before(self._function[0], node)
-        else:
-            self._model.graph.register_initializer(value)
+        place_constant(value, self._model, self._function)
         if tensor is not None and tensor.numel() <= SMALL:
             self._known_constants()[content_key(tensor)] = value
 
     def _unique(self, wanted: str) -> str:
-        """A name that no value of the model has."""
+        """A name that nothing in the model has."""
         if self._names is None:
-            self._names = set(_names(self._model))
-        name, number = wanted, 0
-        while name in self._names:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._names.add(name)
-        return name
-
-
-def _attribute(name: str, value: Any) -> ir.Attr:
-    """Of the commonest types at once; ``onnx_ir`` tries all that there are."""
-    make = _KINDS.get(type(value))
-    if make is None and type(value) is list and value and set(map(type, value)) == {int}:
-        make = ir.AttrInt64s
-    return ir.convenience.convert_attribute(name, value) if make is None else make(name, value)
-
-
-_KINDS: dict[type, Callable[[str, Any], ir.Attr]] = {
-    float: ir.AttrFloat32,
-    int: ir.AttrInt64,
-    str: ir.AttrString,
-}
+            self._names = Names(names_in(self._model))
+        return self._names.unique(wanted)
 
 
 def _is_there(constant: ir.Value) -> bool:
@@ -556,21 +512,3 @@ def _fused_before(node: ir.Node) -> list[str]:
     earlier = node.metadata_props.get(FUSED)
     names: list[str] = [str(node.name)] if earlier is None else ast.literal_eval(earlier)
     return names
-
-
-def _constant_name(tensor: torch.Tensor) -> str:
-    short = dtypes.to_onnx(tensor.dtype).short_name()
-    if tensor.ndim == 0:
-        return f"const_{short}_{tensor.item()}"
-    if tensor.ndim == 1 and tensor.numel() <= 8:
-        return f"const_{short}{tensor.tolist()}"
-    return f"const_{short}_{'x'.join(map(str, tensor.shape))}"
-
-
-def _names(model: ir.Model) -> Iterable[str]:
-    for graph in all_graphs(model):
-        yield from map(str, graph.initializers)
-        yield from (str(value.name) for value in graph.inputs)
-        for node in graph:
-            for value in node.outputs:
-                yield str(value.name)

@@ -31,7 +31,7 @@ from onnx_aot.ir_passes.cleanups.fold_constants import FOLD_CONSTANTS, FOLD_ROUN
 from onnx_aot.ir_passes.cleanups.fold_factor import FOLD_FACTOR
 from onnx_aot.ir_passes.cleanups.gemm import GEMM_OF_TRANSPOSED, MATMUL_ADD_TO_GEMM
 from onnx_aot.ir_passes.cleanups.no_ops import DROP_ZEROS, REMOVE_NO_OPS
-from onnx_aot.ir_passes.cleanups.sizes import (
+from onnx_aot.ir_passes.cleanups.size_arithmetic import (
     DROP_EXPAND,
     FOLD_SHAPES,
     JOIN_FLOOR_DIVISION,
@@ -49,13 +49,13 @@ from onnx_aot.ir_passes.cleanups.views import (
     MERGE_TRANSPOSES,
 )
 from onnx_aot.ir_passes.fusions.activations import HARD_SWISH, MISH
-from onnx_aot.ir_passes.fusions.attention import ATTENTION, ATTENTION_OF_HEADS
 from onnx_aot.ir_passes.fusions.attention_cache import ATTENTION_CACHE
 from onnx_aot.ir_passes.fusions.contrib import (
     GROUP_QUERY_ATTENTION,
     MICROSOFT_ROTARY_EMBEDDING,
     MULTI_HEAD_ATTENTION,
 )
+from onnx_aot.ir_passes.fusions.dot_product_attention import ATTENTION, ATTENTION_OF_HEADS
 from onnx_aot.ir_passes.fusions.gelu import GELU
 from onnx_aot.ir_passes.fusions.grouped_attention import GROUPED_ATTENTION
 from onnx_aot.ir_passes.fusions.layer_normalization import LAYER_NORMALIZATION

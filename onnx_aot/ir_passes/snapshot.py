@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnx_aot.ir_passes.traversal import all_nodes, subgraphs
+from onnx_aot.graph.traversal import all_nodes, subgraphs
 
 __all__ = ["Snapshot"]
 

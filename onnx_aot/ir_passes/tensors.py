@@ -8,7 +8,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot import dtypes
-from onnx_aot.metadata_keys import INPUT_KIND
+from onnx_aot.metadata.keys import INPUT_KIND
 from onnx_aot.torch_compat import FakeTensor
 
 __all__ = ["SMALL", "content_key", "in_memory", "is_weight"]

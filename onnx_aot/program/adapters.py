@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from onnx_aot.errors import InvalidOptionError, SaveError
-from onnx_aot.program.atomic import check_destination, written_beside
+from onnx_aot.serialization.atomic import check_destination, written_beside
 
 __all__ = ["write_adapter"]
 

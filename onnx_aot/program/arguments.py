@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, SymIntArgument
 
-from onnx_aot.containers import Constant, Rest, registered, same_constant, unwrapped
 from onnx_aot.errors import InferenceError, InvalidOptionError
+from onnx_aot.pytrees.containers import Constant, Rest, registered, same_constant, unwrapped
 from onnx_aot.torch_compat import FakeTensor, pytree
 
 __all__ = ["argument_names", "example_arguments", "graph_inputs"]

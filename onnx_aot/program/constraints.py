@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import onnx_ir as ir
 import torch
 
-from onnx_aot import conditions
+from onnx_aot.dimensions import conditions
 from onnx_aot.errors import InferenceError
-from onnx_aot.metadata_keys import DIMENSIONS
+from onnx_aot.metadata.keys import DIMENSIONS
 
 __all__ = ["refuse_other_sizes"]
 

@@ -11,10 +11,10 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.errors import OnnxExporterWarning
-from onnx_aot.program.checkpoints import read_checkpoint
 from onnx_aot.program.origin import Origin
 from onnx_aot.program.summary import rename_axes
-from onnx_aot.program.weights import (
+from onnx_aot.serialization.checkpoints import read_checkpoint
+from onnx_aot.serialization.weights import (
     absent_weights,
     as_fed,
     as_held,

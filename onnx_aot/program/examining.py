@@ -11,9 +11,9 @@ from onnx_aot.errors import InvalidOptionError
 from onnx_aot.program.arguments import example_arguments
 
 if TYPE_CHECKING:
-    from onnx_aot.inspection.record import ExportRecord
-    from onnx_aot.inspection.report import ExportReport
     from onnx_aot.inspection.verification import Verification
+    from onnx_aot.reporting.record import ExportRecord
+    from onnx_aot.reporting.report import ExportReport
 
 __all__ = ["Examinable"]
 
@@ -32,7 +32,7 @@ class Examinable:
         """
         if self._record is None:
             return None
-        from onnx_aot.inspection.report import build_report
+        from onnx_aot.reporting.report import build_report
 
         return build_report(self._record, self)
 

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from onnx_aot import dtypes
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.program.stored import MappedFile, StoredTensor
+from onnx_aot.serialization.mapped_tensor import MappedFile, StoredTensor
 
 __all__ = ["load_model"]
 

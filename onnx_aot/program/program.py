@@ -16,12 +16,14 @@ import torch
 from onnx_aot.errors import InferenceError, InvalidOptionError
 from onnx_aot.inspection.text import size_text
 from onnx_aot.program.arguments import argument_names, graph_inputs
-from onnx_aot.program.checkpoints import read_checkpoint
 from onnx_aot.program.editing import Editable
 from onnx_aot.program.examining import Examinable
-from onnx_aot.program.held import fed_values, new_state
+from onnx_aot.program.fed_inputs import fed_values, new_state
 from onnx_aot.program.origin import Origin
-from onnx_aot.program.serialize import (
+from onnx_aot.program.summary import NameTable, ValueSummary, name_table, summary
+from onnx_aot.program.viewing import Viewable
+from onnx_aot.serialization.checkpoints import read_checkpoint
+from onnx_aot.serialization.serialize import (
     EXTERNAL_THRESHOLD,
     ExternalData,
     model_bytes,
@@ -29,20 +31,13 @@ from onnx_aot.program.serialize import (
     save_model,
     weights_of,
 )
-from onnx_aot.program.summary import NameTable, ValueSummary, name_table, summary
-from onnx_aot.program.viewing import Viewable
-from onnx_aot.program.weights import (
-    as_fed,
-    fitting_weights,
-    is_absent,
-    weights_by_target,
-)
+from onnx_aot.serialization.weights import as_fed, fitting_weights, is_absent, weights_by_target
 
 if TYPE_CHECKING:
     import onnxruntime
 
     from onnx_aot.inspection.comparison import Comparison
-    from onnx_aot.inspection.record import ExportRecord
+    from onnx_aot.reporting.record import ExportRecord
 
 __all__ = ["ONNXProgram"]
 
@@ -161,7 +156,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
         Raises:
             InvalidOptionError: The program has no exported program, or other outputs.
         """
-        from onnx_aot.program.structure import structured
+        from onnx_aot.pytrees.outputs import structured
 
         if self.exported_program is None:
             raise InvalidOptionError(
@@ -293,7 +288,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
         self, make: Callable[[str | bytes], onnxruntime.InferenceSession], own: bool = False
     ) -> None:
         """``own``: the user makes the session, and knows all operators."""
-        from onnx_aot.program.foreign import foreign_operators
+        from onnx_aot.program.custom_op_domains import foreign_operators
 
         self.release()
         if not own and (foreign := foreign_operators(self.model)):

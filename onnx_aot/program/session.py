@@ -14,7 +14,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.errors import InferenceError
-from onnx_aot.metadata_keys import COMPLEX
+from onnx_aot.metadata.keys import COMPLEX
 
 __all__ = [
     "checked_inputs",

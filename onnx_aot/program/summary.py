@@ -11,7 +11,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.metadata_keys import COMPLEX, DIMENSIONS, ORIGINAL_NAME
+from onnx_aot.metadata.keys import COMPLEX, DIMENSIONS, ORIGINAL_NAME
 
 __all__ = ["NameTable", "ValueSummary", "name_table", "rename_axes", "summary"]
 

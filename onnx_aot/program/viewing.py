@@ -8,8 +8,8 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.errors import InvalidOptionError, SaveError
-from onnx_aot.program.atomic import check_destination, written_beside
-from onnx_aot.program.weights import is_absent
+from onnx_aot.serialization.atomic import check_destination, written_beside
+from onnx_aot.serialization.weights import is_absent
 
 __all__ = ["Viewable"]
 

@@ -11,7 +11,11 @@ import torch
 from onnx_ir import tensor_adapters
 
 from onnx_aot import dtypes
-from onnx_aot.metadata_keys import FX_NODE, INPUT_KIND
+from onnx_aot.graph.attributes import Attributes
+from onnx_aot.graph.constants import constant_name, constant_value, place_constant
+from onnx_aot.graph.names import Names, names_in
+from onnx_aot.graph.nodes import node_like
+from onnx_aot.metadata.keys import INPUT_KIND
 
 __all__ = ["Emitter"]
 
@@ -35,7 +39,8 @@ class Emitter:
 
     def __init__(self, model: ir.Model) -> None:
         self._model = model
-        self._names: set[str] | None = None
+        self._names: Names | None = None
+        self._attributes = Attributes()
         self._node: ir.Node | None = None
         self._after = False
         self._made: list[ir.Node] = []
@@ -121,16 +126,14 @@ class Emitter:
         ]
         if shape is None:
             values[0].shape = _shape(op_type, inputs, attributes or {})
-        node = ir.node(
+        node = node_like(
+            served,
             op_type,
             inputs,
-            attributes,
+            [self._attributes.make(*item) for item in (attributes or {}).items()],
             outputs=values,
             name=self.unique(f"node_{values[0].name}"),
-            metadata_props=dict(served.metadata_props),
         )
-        if FX_NODE in served.meta:
-            node.meta[FX_NODE] = served.meta[FX_NODE]
         if self._nodes is not None:
             self._nodes.append(node)
             return values[0] if outputs == 1 else values
@@ -215,13 +218,7 @@ class Emitter:
         key = (dtype, tuple(tensor.shape), tensor_adapters.TorchTensor(tensor).tobytes())
         known = self._constants.get(key)
         if known is None:
-            short = (
-                str(value).replace(" ", "")
-                if tensor.numel() <= 4
-                else "x".join(map(str, tensor.shape))
-            )
-            make = self._initializer if self._function is None else self._constant_node
-            known = self._constants[key] = make(f"const_{dtype.short_name()}_{short}", tensor)
+            known = self._constants[key] = self._place(constant_name(tensor), tensor)
         return known
 
     def cast_constant(self, value: ir.Value, dtype: ir.DataType) -> ir.Value | None:
@@ -235,35 +232,11 @@ class Emitter:
         if not isinstance(raw, torch.Tensor):
             raw = torch.from_numpy(data.numpy())
         name = f"{value.name}_{dtype.short_name()}"
-        return self._initializer(name, raw.to(dtypes.to_torch(dtype)))
+        return self._place(name, raw.to(dtypes.to_torch(dtype)))
 
-    def _constant_node(self, name: str, tensor: torch.Tensor) -> ir.Value:
-        """Functions have no initializers."""
-        assert self._function is not None
-        name = self.unique(name)
-        data = tensor_adapters.TorchTensor(tensor.contiguous(), name=name)
-        value = ir.Value(name=name, type=ir.TensorType(data.dtype), shape=ir.Shape(data.shape))
-        node = ir.Node(
-            "",
-            "Constant",
-            [],
-            attributes=[ir.AttrTensor("value", data)],
-            outputs=[value],
-            name=self.unique(f"node_{name}"),
-        )
-        self._function.insert_before(self._function[0], node)
-        return value
-
-    def _initializer(self, name: str, tensor: torch.Tensor) -> ir.Value:
-        name = self.unique(name)
-        data = tensor_adapters.TorchTensor(tensor.contiguous(), name=name)
-        value = ir.Value(
-            name=name,
-            type=ir.TensorType(data.dtype),
-            shape=ir.Shape(tuple(tensor.shape)),
-            const_value=data,
-        )
-        self._model.graph.register_initializer(value)
+    def _place(self, name: str, tensor: torch.Tensor) -> ir.Value:
+        value = constant_value(tensor, self.unique(name))
+        place_constant(value, self._model, self._function)
         return value
 
     # --- names -----------------------------------------------------------------------------------
@@ -271,22 +244,8 @@ class Emitter:
     def unique(self, name: str) -> str:
         """A name that no value and no node of the model has."""
         if self._names is None:
-            self._names = set(_names(self._model))
-        found, number = name, 1
-        while found in self._names:
-            number += 1
-            found = f"{name}_{number}"
-        self._names.add(found)
-        return found
-
-    def take_place(self, old: ir.Value, new: ir.Value) -> None:
-        """A new value gets the uses, name, type, shape and metadata of an old one."""
-        old.replace_all_uses_with(new, replace_graph_outputs=True)
-        name, old.name = old.name, None
-        new.name = name
-        new.type = old.type
-        new.shape = old.shape
-        new.metadata_props.update(old.metadata_props)
+            self._names = Names(names_in(self._model))
+        return self._names.unique(name)
 
     def hand_over_name(self, old: ir.Value, new: ir.Value, dtype: ir.DataType) -> None:
         """A new value gets name, shape and metadata; the old one a name after its new type."""
@@ -337,16 +296,3 @@ def _broadcast(shapes: Sequence[ir.Shape | None]) -> ir.Shape | None:
     sizes = [{dims[place] for dims in known if len(dims) >= -place} for place in range(-rank, 0)]
     wide = [found - {1} or found for found in sizes]
     return ir.Shape([next(iter(found)) if len(found) == 1 else None for found in wide])
-
-
-def _names(model: ir.Model) -> Iterator[str]:
-    for graph in model.graphs():
-        for value in (*graph.inputs, *graph.initializers.values()):
-            yield str(value.name)
-    for function in model.functions.values():
-        yield from (str(value.name) for value in function.inputs)
-    roots: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
-    for root in roots:
-        for node in ir.traversal.RecursiveGraphIterator(root):
-            yield str(node.name)
-            yield from (str(value.name) for value in node.outputs)

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from onnx_aot.metadata_keys import FX_NODE
+from onnx_aot.graph.nodes import take_place
+from onnx_aot.graph.traversal import WITH_GRAPHS
+from onnx_aot.metadata.keys import FX_NODE
 from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions import EXPANSIONS
+from onnx_aot.targets.fusion_workarounds import KEPT_APART
 from onnx_aot.targets.kernels import Kernels, kernels, signature
-from onnx_aot.targets.surrogates import PRESERVING, SURROGATES, is_lossy
+from onnx_aot.targets.type_fallbacks import PRESERVING, SURROGATES, is_lossy
 from onnx_aot.targets.unsigned_activations import unsigned_activations
-from onnx_aot.targets.wrong_fusions import KEPT_APART
 
 __all__ = ["TARGETS", "Adaptation", "legalize", "unsupported_nodes"]
 
@@ -42,8 +44,6 @@ AS_THEY_ARE = frozenset(
         "SequenceMap",
     }
 )
-
-WITH_SUBGRAPHS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 _HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
@@ -284,7 +284,7 @@ class _Legalizer:
             self._adapt(node, opset, around)
 
     def _adapt(self, node: ir.Node, opset: int, around: list[ir.Node]) -> None:
-        if node.op_type in WITH_SUBGRAPHS:
+        if node.op_type in WITH_GRAPHS:
             for attribute in node.attributes.values():
                 if attribute.type == ir.AttributeType.GRAPH:
                     self._visit(attribute.as_graph(), opset, [*around, node])
@@ -318,7 +318,7 @@ class _Legalizer:
     ) -> None:
         made = self.emitter.take()
         for old, new in zip(node.outputs, results, strict=False):
-            self.emitter.take_place(old, new)
+            take_place(old, new)
         assert node.graph is not None
         node.graph.remove(node, safe=True)
         self._adapt_made(made, opset, around)

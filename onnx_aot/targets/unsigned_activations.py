@@ -10,7 +10,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from onnx_aot.metadata_keys import INPUT_KIND
+from onnx_aot.metadata.keys import INPUT_KIND
 from onnx_aot.targets.emitter import Emitter
 
 __all__ = ["unsigned_activations"]

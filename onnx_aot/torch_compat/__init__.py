@@ -27,8 +27,7 @@ from onnx_aot.torch_compat.captures import (
 )
 from onnx_aot.torch_compat.fake_kernels import META_TENSORS, Results, ShapeRule, shape_rule_patches
 from onnx_aot.torch_compat.larger_sizes import LARGER_SIZES, UNINTERESTING
-from onnx_aot.torch_compat.modules import REGISTRIES, registered_in
-from onnx_aot.torch_compat.names import (
+from onnx_aot.torch_compat.lookup import (
     PRIVATE,
     FakeTensor,
     FakeTensorMode,
@@ -41,6 +40,7 @@ from onnx_aot.torch_compat.names import (
     private,
     pytree,
 )
+from onnx_aot.torch_compat.modules import REGISTRIES, registered_in
 from onnx_aot.torch_compat.overloads import (
     Missing,
     Namespace,
@@ -62,7 +62,6 @@ from onnx_aot.torch_compat.patching import (
 from onnx_aot.torch_compat.places import ABSENT, Attribute, Entry, Hook, Place
 from onnx_aot.torch_compat.programs import (
     access_of_subclasses,
-    condition_holds,
     copy_node,
     copy_program,
     functionalized_by_torch,
@@ -80,7 +79,7 @@ from onnx_aot.torch_compat.releases import (
     find_capabilities,
     is_tested,
 )
-from onnx_aot.torch_compat.sizes import (
+from onnx_aot.torch_compat.symbolic_sizes import (
     DECISIONS,
     creation_stack,
     decision_symbols,
@@ -186,7 +185,6 @@ __all__ = [
     "access_of_subclasses",
     "applied",
     "aten",
-    "condition_holds",
     "constraint_sentences",
     "copy_node",
     "copy_program",

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.torch_compat.names import private
+from onnx_aot.torch_compat.lookup import private
 from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
 from onnx_aot.torch_compat.places import Added, Contents, Entry, Member, Place, find_place
 

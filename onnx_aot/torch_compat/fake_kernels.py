@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-from onnx_aot.torch_compat.names import FakeTensor, private, pytree
+from onnx_aot.torch_compat.lookup import FakeTensor, private, pytree
 from onnx_aot.torch_compat.patching import Patch, Settings
-from onnx_aot.torch_compat.sizes import expression_key
+from onnx_aot.torch_compat.symbolic_sizes import expression_key
 
 __all__ = ["META_TENSORS", "Results", "ShapeRule", "shape_rule_patches"]
 

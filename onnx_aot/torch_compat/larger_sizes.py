@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from onnx_aot.torch_compat.names import private, private_attribute
+from onnx_aot.torch_compat.lookup import private, private_attribute
 from onnx_aot.torch_compat.patching import Patch, Settings
 from onnx_aot.torch_compat.places import Member, Place
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from onnx_aot.torch_compat.interrupts import interrupts_deferred
-from onnx_aot.torch_compat.names import is_hidden
+from onnx_aot.torch_compat.lookup import is_hidden
 from onnx_aot.torch_compat.places import Attribute, Place, find_place
 
 __all__ = [
@@ -61,7 +61,7 @@ class Settings:
         off: Rows that were wanted and that this release of torch has no place for, with the reason;
             ``applied`` fills it in.
         plain: Whether rows that a capture can do without are left out.
-        model_rows: What rows for the model itself need to know; see ``capture.patches.model``.
+        model_rows: What rows for the model itself need to know; see ``model_calls.py``.
     """
 
     module: Any = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,12 +11,11 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import CaptureError
-from onnx_aot.torch_compat.names import private, private_attribute
+from onnx_aot.torch_compat.lookup import private, private_attribute
 from onnx_aot.torch_compat.overloads import exported
 
 __all__ = [
     "access_of_subclasses",
-    "condition_holds",
     "copy_node",
     "copy_program",
     "functionalized_by_torch",
@@ -108,14 +106,6 @@ def size_conditions(program: torch.export.ExportedProgram) -> list[str]:
     ``L`` in them holds the arguments by name.
     """
     return list(private_attribute(program, f"{_PROGRAM}._guards_code", ()))
-
-
-def condition_holds(condition: str, names: Mapping[str, Any]) -> bool | None:
-    """Evaluates one of ``size_conditions`` with other sizes; None where it uses unknown names."""
-    try:
-        return bool(eval(condition, {"math": math, "torch": torch, **names}))
-    except Exception:  # whatever torch writes that cannot be evaluated here
-        return None
 
 
 def set_graph(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> None:

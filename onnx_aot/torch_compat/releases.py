@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import torch
 
-from onnx_aot.torch_compat.names import PRIVATE, is_hidden
+from onnx_aot.torch_compat.lookup import PRIVATE, is_hidden
 from onnx_aot.torch_compat.overloads import missing_operators
 from onnx_aot.torch_compat.patching import Patch, why_off
 from onnx_aot.torch_compat.places import find_place

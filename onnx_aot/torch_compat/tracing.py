@@ -11,7 +11,7 @@ import torch.fx
 
 from onnx_aot.torch_compat.captures import QUIET
 from onnx_aot.torch_compat.larger_sizes import LARGER_SIZES
-from onnx_aot.torch_compat.names import (
+from onnx_aot.torch_compat.lookup import (
     FakeTensor,
     FakeTensorMode,
     OpOverload,

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat.names import private, private_attribute
+from onnx_aot.torch_compat.lookup import private, private_attribute
 from onnx_aot.torch_compat.patching import Patch, Settings
-from onnx_aot.torch_compat.sizes import symbolic_expression
+from onnx_aot.torch_compat.symbolic_sizes import symbolic_expression
 
 __all__ = ["FROM_ZERO", "SMALL_SIZES", "ZERO_IGNORED", "holds_for_example", "holds_when_empty"]
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from onnx_aot.translate.model import Translated, translate
+from onnx_aot.translate.assemble import Translated, translate
 from onnx_aot.translate.request import Request
 from onnx_aot.translate.walker import Statistics
 

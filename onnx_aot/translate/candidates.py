@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from onnx_aot.builder.builder import Builder
+from onnx_aot.builder.rollback import DeclinedError
 from onnx_aot.errors import ConversionError, TranslationError
-from onnx_aot.ops.attempts import DeclinedError
-from onnx_aot.ops.builder import Builder
+from onnx_aot.ops.registry import Translation
+from onnx_aot.translate.promote import promotes
 
-if TYPE_CHECKING:
-    from onnx_aot.translate.walker import Plan
+__all__ = ["NoCandidateError", "Plan", "first_that_fits", "plan_of"]
 
-__all__ = ["NoCandidateError", "first_that_fits"]
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How to translate one operator in this opset."""
+
+    translation: Translation
+    names: tuple[str, ...]
+    promotes: bool
+
+
+def plan_of(translation: Translation) -> Plan:
+    """The plan of an entry of the table."""
+    names = tuple(argument.name for argument in translation.arguments or ())
+    return Plan(translation, names, promotes(translation.target))
 
 
 class NoCandidateError(TranslationError):

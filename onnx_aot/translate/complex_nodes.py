@@ -10,8 +10,8 @@ import torch
 import torch.fx
 
 from onnx_aot import dtypes
-from onnx_aot.ops.builder import Builder
-from onnx_aot.ops.complex_values import (
+from onnx_aot.builder.builder import Builder
+from onnx_aot.ops.complex.pairs import (
     BILINEAR,
     COMPLEX,
     PARTWISE,

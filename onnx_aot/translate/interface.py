@@ -12,17 +12,17 @@ from onnx_ir import tensor_adapters
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, SymIntArgument
 
 from onnx_aot import dtypes
+from onnx_aot.builder.onnx_schemas import onnx_operator, refuse_type
+from onnx_aot.dimensions.symbols import Dimensions
 from onnx_aot.errors import ConversionError, InvalidOptionError
-from onnx_aot.metadata_keys import INPUT_KIND, NAMED, ORIGINAL_NAME
-from onnx_aot.ops.complex_values import Complex
-from onnx_aot.ops.onnx_schemas import onnx_operator, refuse_type
-from onnx_aot.provenance import location
-from onnx_aot.translate.dimensions import Dimensions
-from onnx_aot.translate.metadata import Metadata
-from onnx_aot.translate.names import Names
+from onnx_aot.graph.names import Names
+from onnx_aot.metadata.keys import INPUT_KIND, NAMED, ORIGINAL_NAME
+from onnx_aot.metadata.provenance import location
+from onnx_aot.metadata.stamp import Metadata
+from onnx_aot.ops.complex.pairs import Complex
+from onnx_aot.translate.initializers import memory_of, mutated_targets, tensor_of, weights_asked
 from onnx_aot.translate.request import Request
 from onnx_aot.translate.walker import Walker
-from onnx_aot.translate.weights import memory_of, mutated_targets, tensor_of, weights_asked
 
 __all__ = ["Interface"]
 
@@ -108,12 +108,12 @@ class Interface:
         if isinstance(spec.arg, SymIntArgument):
             size = self.dimensions.name(recorded)
             if size is not None:
-                self.walker.op.remember_size(size, value)
+                self.walker.op.state.sizes.remember(size, value)
         elif isinstance(recorded, torch.Tensor):
             for axis, length in enumerate(recorded.shape):
                 dimension = self.dimensions.name(length)
                 if dimension is not None:
-                    self.walker.op.bind_size(dimension, value, axis)
+                    self.walker.op.state.sizes.sources.setdefault(dimension, (value, axis))
         self.metadata.describe_input(value, spec.kind, spec.persistent)
         self.metadata.describe_renamed(value, node.name)
         self.walker.values[node] = value

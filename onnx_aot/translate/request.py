@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from onnx_aot.metadata.stamp import MetadataLevel
 from onnx_aot.ops.registry import Translation
-from onnx_aot.translate.metadata import MetadataLevel
 
 __all__ = ["Request"]
 

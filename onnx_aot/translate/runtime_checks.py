@@ -12,15 +12,16 @@ import onnx_ir as ir
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 
-from onnx_aot import conditions
+from onnx_aot.builder.builder import Builder
+from onnx_aot.builder.checks import guard
+from onnx_aot.dimensions import conditions
+from onnx_aot.dimensions.expressions import Texts
+from onnx_aot.dimensions.symbols import Dimensions, range_of
 from onnx_aot.errors import warn
-from onnx_aot.metadata_keys import ORIGINAL_NAME
-from onnx_aot.ops import symbolic
-from onnx_aot.ops.builder import Builder
+from onnx_aot.graph.names import Names
+from onnx_aot.metadata.keys import ORIGINAL_NAME
+from onnx_aot.ops.control import symbolic_arithmetic
 from onnx_aot.torch_compat import SIZE_TERM, size_conditions, symbolic_expression
-from onnx_aot.translate.dimensions import Dimensions, range_of
-from onnx_aot.translate.expressions import Texts
-from onnx_aot.translate.names import Names
 
 __all__ = ["Constraints", "constraints", "emit_checks"]
 
@@ -248,10 +249,10 @@ def emit_checks(
     uses = {value: tuple(value.uses()) for value in inputs}
     for text in wanted.unknown:
         warn(f"runtime_checks cannot check a condition of the capture: {text}")
-    if op.has_checks:
+    if op.state.has_checks:
         outputs = _guarded(op, outputs, names)
-        op.forget_checks()
-    translated, op.nodes = op.nodes, []
+        op.state.last_check = None
+    translated, op.state.nodes = op.nodes, []
     op.result = None
     sizes = _Sizes(op, wanted.terms, by_name)
     others = [(text, "") for text in (*wanted.relations, *wanted.conditions)]
@@ -263,19 +264,19 @@ def emit_checks(
             continue
         op.check(value, f"{text} ({about})" if about else text)
     waiting = set()
-    if op.has_checks:
+    if op.state.has_checks:
         for value, readers in uses.items():
             computing = [use for use in readers if use.node.op_type != "Shape"]
             dynamic = value.shape is not None and not value.shape.is_static()
             if computing and (dynamic or not len(value.shape or ())):
                 reshaped = any(use.node.op_type in RESHAPING for use in computing)
-                passed = op.guarded(value, copied=reshaped)
+                passed = guard(op, value, copied=reshaped)
                 waiting.add(passed)
                 for use in computing:
                     use.node.replace_input_with(use.idx, passed)
     _name(op.nodes, names)
-    op.nodes += translated
-    if not op.has_checks:
+    op.nodes.extend(translated)
+    if not op.state.has_checks:
         return list(outputs)
     for node in translated:
         if not waiting.isdisjoint(node.inputs):
@@ -294,7 +295,7 @@ def _guarded(
             guarded.append(output)
             continue
         name, output.name = output.name, names.unique(f"{output.name}.unchecked")
-        passed = op.guarded(output, copied=True)
+        passed = guard(op, output, copied=True)
         passed.name = name
         op.nodes[-1].name = f"node_{name}.checked"
         passed.metadata_props.update(output.metadata_props)
@@ -376,36 +377,38 @@ class _Sizes(conditions.Interpreter):
     def choose(self, condition: Any, then: Any, otherwise: Any) -> Any:
         if not isinstance(condition, ir.Value):
             return then if condition else otherwise
-        return symbolic.sym_ite(self._op, condition, then, otherwise)
+        return symbolic_arithmetic.sym_ite(self._op, condition, then, otherwise)
 
 
 _APPLIED: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: symbolic.sym_add,
-    ast.Sub: symbolic.sym_sub,
-    ast.Mult: symbolic.sym_mul,
-    ast.FloorDiv: symbolic.sym_floordiv,
-    ast.Div: symbolic.sym_truediv,
-    ast.Mod: symbolic.sym_mod,
-    ast.Pow: symbolic.sym_pow,
-    ast.USub: symbolic.sym_neg,
-    ast.Eq: symbolic.sym_eq,
-    ast.NotEq: symbolic.sym_ne,
-    ast.Lt: symbolic.sym_lt,
-    ast.LtE: symbolic.sym_le,
-    ast.Gt: symbolic.sym_gt,
-    ast.GtE: symbolic.sym_ge,
+    ast.Add: symbolic_arithmetic.sym_add,
+    ast.Sub: symbolic_arithmetic.sym_sub,
+    ast.Mult: symbolic_arithmetic.sym_mul,
+    ast.FloorDiv: symbolic_arithmetic.sym_floordiv,
+    ast.Div: symbolic_arithmetic.sym_truediv,
+    ast.Mod: symbolic_arithmetic.sym_mod,
+    ast.Pow: symbolic_arithmetic.sym_pow,
+    ast.USub: symbolic_arithmetic.sym_neg,
+    ast.Eq: symbolic_arithmetic.sym_eq,
+    ast.NotEq: symbolic_arithmetic.sym_ne,
+    ast.Lt: symbolic_arithmetic.sym_lt,
+    ast.LtE: symbolic_arithmetic.sym_le,
+    ast.Gt: symbolic_arithmetic.sym_gt,
+    ast.GtE: symbolic_arithmetic.sym_ge,
 }
 _CALLED: dict[str, Callable[..., Any]] = {
-    "abs": symbolic.sym_abs,
-    "ceil": symbolic.sym_ceil,
-    "float": symbolic.sym_float,
-    "floor": symbolic.sym_floor,
-    "int": symbolic.sym_trunc,
-    "max": symbolic.sym_max,
-    "min": symbolic.sym_min,
-    "round": symbolic.sym_round,
-    "sqrt": symbolic.sym_sqrt,
-    "sym_float": symbolic.sym_float,
-    "trunc": symbolic.sym_trunc,
+    "abs": symbolic_arithmetic.sym_abs,
+    "ceil": symbolic_arithmetic.sym_ceil,
+    "float": symbolic_arithmetic.sym_float,
+    "floor": symbolic_arithmetic.sym_floor,
+    "int": symbolic_arithmetic.sym_trunc,
+    "max": symbolic_arithmetic.sym_max,
+    "min": symbolic_arithmetic.sym_min,
+    "round": symbolic_arithmetic.sym_round,
+    "sqrt": symbolic_arithmetic.sym_sqrt,
+    "sym_float": symbolic_arithmetic.sym_float,
+    "sym_max": symbolic_arithmetic.sym_max,
+    "sym_min": symbolic_arithmetic.sym_min,
+    "trunc": symbolic_arithmetic.sym_trunc,
 }
 assert _CALLED.keys() == conditions.CALLS.keys()

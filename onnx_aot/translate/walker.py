@@ -12,6 +12,8 @@ import onnx_ir as ir
 import torch
 import torch.fx
 
+from onnx_aot.builder.builder import Builder
+from onnx_aot.dimensions.symbols import Dimensions
 from onnx_aot.errors import (
     ConversionError,
     OnnxExporterError,
@@ -20,23 +22,24 @@ from onnx_aot.errors import (
     UnsupportedOperator,
     UnsupportedOperatorError,
 )
-from onnx_aot.fx_passes.bodies import body_of
 from onnx_aot.fx_passes.custom_writes import FUNCTIONALIZED, original_call
-from onnx_aot.metadata_keys import FX_NODE
-from onnx_aot.ops.builder import Builder
-from onnx_aot.ops.complex_values import Complex, join, real_recorded, split
+from onnx_aot.fx_passes.nested_graphs import body_of
+from onnx_aot.graph.names import Names
+from onnx_aot.graph.traversal import subgraphs
+from onnx_aot.metadata.keys import FX_NODE
+from onnx_aot.metadata.provenance import location, place, target_name
+from onnx_aot.metadata.stamp import Metadata
+from onnx_aot.ops.complex.pairs import Complex, join, real_recorded, split
 from onnx_aot.ops.registry import (
     NOT_TRANSLATED,
     Argument,
     Translation,
     find_candidates,
 )
-from onnx_aot.ops.subgraphs import subgraphs
-from onnx_aot.ops.unsupported import emit_unsupported
-from onnx_aot.provenance import location, place, target_name
+from onnx_aot.ops.user.placeholder_nodes import emit_unsupported
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, higher_order, schema_of
-from onnx_aot.translate.bodies import Bodies, nodes_and_bodies
-from onnx_aot.translate.candidates import NoCandidateError, first_that_fits
+from onnx_aot.translate.candidates import NoCandidateError, Plan, first_that_fits, plan_of
+from onnx_aot.translate.check_results import refuse_other_results
 from onnx_aot.translate.complex_nodes import (
     call_complex,
     complex_translation,
@@ -45,13 +48,10 @@ from onnx_aot.translate.complex_nodes import (
     parted,
 )
 from onnx_aot.translate.decompose import Decomposer, Pieces
-from onnx_aot.translate.dimensions import Dimensions
-from onnx_aot.translate.metadata import Metadata
-from onnx_aot.translate.missing_in_opset import MissingForms
-from onnx_aot.translate.names import Names
-from onnx_aot.translate.promote import promote, promotes
-from onnx_aot.translate.results import refuse_other_results
+from onnx_aot.translate.opset_errors import MissingForms
+from onnx_aot.translate.promote import promote
 from onnx_aot.translate.stubs import parameters, stub
+from onnx_aot.translate.subgraph_bodies import Bodies, nodes_and_bodies
 
 __all__ = ["Statistics", "Walker"]
 
@@ -69,15 +69,6 @@ class Statistics:
     custom: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     decomposed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     unsupported: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """How to translate one operator in this opset."""
-
-    translation: Translation
-    names: tuple[str, ...]
-    promotes: bool
 
 
 class Walker:
@@ -171,7 +162,7 @@ class Walker:
         plans = self._plans.get(target)
         if plans is None:
             candidates = find_candidates(self._table, target, self.op.opset)
-            plans = self._plans[target] = tuple(map(_plan, candidates))
+            plans = self._plans[target] = tuple(map(plan_of, candidates))
         return plans
 
     def _is_complex(self, node: torch.fx.Node) -> bool:
@@ -186,7 +177,7 @@ class Walker:
         custom = [plan for plan in plans if plan.translation.may_decline]
         real = plans[-1].translation if len(custom) < len(plans) else None
         entry = complex_translation(node.target, real)
-        return (*custom, *([] if entry is None else [_plan(entry)]))
+        return (*custom, *([] if entry is None else [plan_of(entry)]))
 
     # --- translation -----------------------------------------------------------------------------
 
@@ -269,7 +260,7 @@ class Walker:
         result = self._emit(node)
         refuse_other_results(result, recorded, node.target, node)
         if size_name is not None and isinstance(result, ir.Value):
-            self.op.remember_size(size_name, result)
+            self.op.state.sizes.remember(size_name, result)
         if isinstance(node.target, HigherOrderOperator) and isinstance(result, list):
             self._remember_sizes(result, recorded)
         return result
@@ -279,7 +270,7 @@ class Walker:
         for result, example in zip(results, recorded, strict=True):
             name = self.dimensions.name(example)
             if name is not None and isinstance(result, ir.Value):
-                self.op.remember_size(name, result)
+                self.op.state.sizes.remember(name, result)
 
     def _emit(self, node: torch.fx.Node) -> Any:
         if node.target == FUNCTIONALIZED:
@@ -444,7 +435,7 @@ class Walker:
                 f"the translation of {node.target} gives rank {len(made)}, the capture recorded "
                 f"{len(value.shape)}"
             )
-        self.op.learn(made, value.shape)
+        self.op.state.sizes.learn(made, value.shape)
 
     def _name(self, node: torch.fx.Node, start: int) -> None:
         """Results are named after their FX node, inner values after it and their operator."""
@@ -488,11 +479,6 @@ class Walker:
             onnx_node.name = f"node_{onnx_node.outputs[0].name}"
             for inner in subgraphs(onnx_node):
                 self._name_body(inner, prefix)
-
-
-def _plan(translation: Translation) -> Plan:
-    names = tuple(argument.name for argument in translation.arguments or ())
-    return Plan(translation, names, promotes(translation.target))
 
 
 def _recorded(argument: Any) -> Any:

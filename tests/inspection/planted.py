@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import onnx_aot
-from onnx_aot.inspection.comparison import ComparedValue, Comparison
+from onnx_aot.inspection.compared_values import ComparedValue
+from onnx_aot.inspection.comparison import Comparison
 
 GELU = torch.ops.aten.gelu.default
 X = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])

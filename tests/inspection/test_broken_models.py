@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onnx_aot.errors import OnnxExporterError
-from onnx_aot.inspection.markdown import COLUMNS, FIRST_SCREEN
+from onnx_aot.reporting.markdown import COLUMNS, FIRST_SCREEN
 from tests.inspection.broken_models import BROKEN, Broken
 
 IDS = [broken.export.__name__ for broken in BROKEN]

@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_aot.inspection.scopes import Scope, inner_scopes, relative_name, scopes_of
-from onnx_aot.metadata_keys import CLASS_HIERARCHY, NAME_SCOPES
+from onnx_aot.metadata.keys import CLASS_HIERARCHY, NAME_SCOPES
 
 
 def _node(scopes: object, classes: object) -> ir.Node:

@@ -17,7 +17,7 @@ from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
 from onnx_aot.ir_passes import Outcome, run_passes
 from onnx_aot.ir_passes.apply_rules import apply_rules
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
-from onnx_aot.metadata_keys import APART, FUSED, NAMESPACE
+from onnx_aot.metadata.keys import APART, FUSED, NAMESPACE
 from tests.ir_passes.test_passes import model, names, node, value
 
 

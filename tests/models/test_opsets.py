@@ -16,7 +16,7 @@ from onnxscript import opset17, opset23
 
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError, OpsetError
-from onnx_aot.ops.limits import MAX_OPSET, MIN_OPSET
+from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
 from onnx_aot.ops.registry import translations
 from onnx_aot.translate.ir_version import ELEMENT_TYPES_SINCE
 from tests.closeness import assert_close

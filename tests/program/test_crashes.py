@@ -16,7 +16,7 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import SaveError
-from onnx_aot.program import atomic, stored
+from onnx_aot.serialization import atomic, mapped_tensor
 
 TRIALS = int(os.environ.get("ONNX_AOT_KILLS", "12"))
 WAYS = [False, True, "safetensors"]
@@ -67,15 +67,15 @@ def test_a_disk_that_is_full_while_it_is_written(
     programs[0].save(path, external_data=external_data)
     before = contents(tmp_path)
     left = [room]
-    write = stored.Sink.write
+    write = mapped_tensor.Sink.write
 
-    def limited(self: stored.Sink, data: Any) -> int:
+    def limited(self: mapped_tensor.Sink, data: Any) -> int:
         left[0] -= memoryview(data).nbytes
         if left[0] < 0:
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(self, data)
 
-    monkeypatch.setattr(stored.Sink, "write", limited)
+    monkeypatch.setattr(mapped_tensor.Sink, "write", limited)
     message = "No space left on device. Nothing that was there has changed"
     with pytest.raises(SaveError, match=message):
         programs[1].save(path, external_data=external_data)
@@ -131,13 +131,13 @@ def test_files_without_names_are_used_where_there_are_some(
 ) -> None:
     """So that nothing is left by a process that is killed while it writes."""
     seen: list[list[str]] = []
-    write = stored.Sink.write
+    write = mapped_tensor.Sink.write
 
-    def observed(self: stored.Sink, data: Any) -> int:
+    def observed(self: mapped_tensor.Sink, data: Any) -> int:
         seen.append(os.listdir(tmp_path))
         return write(self, data)
 
-    monkeypatch.setattr(stored.Sink, "write", observed)
+    monkeypatch.setattr(mapped_tensor.Sink, "write", observed)
     supported = atomic._without_name(str(tmp_path))
     programs[0].save(tmp_path / "model.onnx")
     assert seen

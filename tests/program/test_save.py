@@ -18,7 +18,7 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError, SaveError
-from onnx_aot.program import serialize
+from onnx_aot.serialization import serialize
 from tests.closeness import assert_close
 
 X = torch.randn(2, 64)

@@ -21,7 +21,7 @@ from onnx_aot.errors import (
     InvalidOptionError,
     OnnxExporterWarning,
 )
-from onnx_aot.metadata_keys import INPUT_KIND, OUTPUT_KIND, STATE
+from onnx_aot.metadata.keys import INPUT_KIND, OUTPUT_KIND, STATE
 
 Tensor = torch.Tensor
 

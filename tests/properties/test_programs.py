@@ -15,8 +15,9 @@ from torch.export.graph_signature import OutputKind
 import onnx_aot
 from onnx_aot.errors import CaptureError, DynamicShapeError, FunctionalizationError
 from onnx_aot.inspection.differences import compare_outputs
+from onnx_aot.inspection.size_checks import fulfils
 from onnx_aot.inspection.verification import format_differences
-from onnx_aot.torch_compat import condition_holds, size_conditions
+from onnx_aot.torch_compat import size_conditions
 from tests.properties.captured import Eager, captured_differs
 from tests.properties.generate import generate
 from tests.properties.programs import Program, Sizes
@@ -120,9 +121,9 @@ def _has_refused(exported: Any) -> bool:
 def _inside(program: Program, exported: Any, inputs: tuple[torch.Tensor, ...]) -> bool:
     """Whether the capture holds for inputs of these sizes; conditions are in the report."""
     given = {i.name: tensor for i, tensor in zip(program.inputs, inputs, strict=True)}
-    names = {"L": {**given, "flat_args": inputs}}  # torch writes either
+    arguments = {**given, "flat_args": inputs}  # torch writes either
     conditions = size_conditions(exported.exported_program)
-    return all(condition_holds(condition, names) is not False for condition in conditions)
+    return all(fulfils(condition, arguments) is not False for condition in conditions)
 
 
 def _eager(program: Program, inputs: tuple[torch.Tensor, ...]) -> Eager | None:

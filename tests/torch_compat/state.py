@@ -11,11 +11,11 @@ import torch
 from torch.nn.modules import module as modules
 
 from onnx_aot.capture import fake_weights
-from onnx_aot.capture.boundary import Boundary
 from onnx_aot.capture.inputs import Inputs
+from onnx_aot.capture.io_hooks import Boundary
 from onnx_aot.capture.patches import ALL_PATCHES
-from onnx_aot.capture.patches.model import ModelRows
-from onnx_aot.capture.requested import DynamicShapes
+from onnx_aot.capture.patches.model_calls import ModelRows
+from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.torch_compat import Settings, patching
 from onnx_aot.torch_compat.places import Contents
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import onnx_aot
+from onnx_aot.builder.builder import Builder
+from onnx_aot.builder.onnx_schemas import onnx_operator
 from onnx_aot.errors import TranslationError
-from onnx_aot.ops.builder import Builder
-from onnx_aot.ops.onnx_schemas import onnx_operator
 
 Tensor = torch.Tensor
 

@@ -15,9 +15,9 @@ import torch
 from torch.export import Dim
 
 import onnx_aot
-from onnx_aot import conditions
+from onnx_aot.dimensions import conditions
 from onnx_aot.errors import InferenceError
-from onnx_aot.metadata_keys import DIMENSIONS
+from onnx_aot.metadata.keys import DIMENSIONS
 
 Tensor = torch.Tensor
 LEVELS = onnxruntime.GraphOptimizationLevel

@@ -14,7 +14,7 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import InferenceError, TranslationError, UnsupportedOperatorError
-from onnx_aot.metadata_keys import ARGUMENTS
+from onnx_aot.metadata.keys import ARGUMENTS
 
 Tensor = torch.Tensor
 X = torch.randn(4, 3)

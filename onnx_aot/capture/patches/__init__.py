@@ -12,12 +12,12 @@ from onnx_aot.capture.patches.detection import DETECTION
 from onnx_aot.capture.patches.flex_masks import BLOCK_MASKS
 from onnx_aot.capture.patches.functions import FUNCTIONS
 from onnx_aot.capture.patches.higher_order import HIGHER_ORDER, WHILE_TRACED
-from onnx_aot.capture.patches.kernels import KERNEL_PATCHES
-from onnx_aot.capture.patches.model import MODEL
-from onnx_aot.capture.patches.packed_sequences import PACKED_SEQUENCES
+from onnx_aot.capture.patches.kernel_sizes import KERNEL_PATCHES
+from onnx_aot.capture.patches.model_calls import MODEL
+from onnx_aot.capture.patches.packing import PACKED_SEQUENCES
 from onnx_aot.capture.patches.python_builtins import BUILTINS
-from onnx_aot.capture.shape_rules import SHAPE_RULES
-from onnx_aot.capture.tracing import TRACING
+from onnx_aot.capture.sizes.shape_rules import SHAPE_RULES
+from onnx_aot.capture.tracing_state import TRACING
 from onnx_aot.torch_compat import (
     CAPTURE,
     DECISIONS,

@@ -17,7 +17,8 @@ from onnx_aot.capture.scripted.recorder import Recorder
 from onnx_aot.capture.scripted.specs import as_sequence, as_tensor, describe, join
 from onnx_aot.capture.scripted.values import Cell, Leaf, Maybe, known
 from onnx_aot.errors import CaptureError
-from onnx_aot.scripted_operators import (
+from onnx_aot.torch_compat import aten
+from onnx_aot.torch_ops.scripted_ops import (
     SequenceVal,
     sequence_append,
     sequence_at,
@@ -25,7 +26,6 @@ from onnx_aot.scripted_operators import (
     sequence_insert,
     sequence_length,
 )
-from onnx_aot.torch_compat import aten
 
 __all__ = ["LISTS", "NUMBERS", "as_number", "to_bool", "to_float", "to_int"]
 

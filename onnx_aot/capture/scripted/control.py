@@ -20,8 +20,8 @@ from onnx_aot.capture.scripted.recorder import Recorder, Scope, storage
 from onnx_aot.capture.scripted.specs import IncompatibleError, Spec
 from onnx_aot.capture.scripted.values import Cell, GivenInt, Leaf
 from onnx_aot.errors import CaptureError
-from onnx_aot.scripted_operators import branch, repeat
 from onnx_aot.torch_compat import aten, symbolic_truth
+from onnx_aot.torch_ops.scripted_ops import branch, repeat
 
 __all__ = ["Control", "RaisesError", "State", "same_content"]
 

@@ -21,13 +21,13 @@ from onnx_aot.capture.scripted.values import (
     is_tensor,
 )
 from onnx_aot.errors import CaptureError
-from onnx_aot.scripted_operators import (
+from onnx_aot.torch_compat import OpOverload, aten, schema_of
+from onnx_aot.torch_ops.scripted_ops import (
     SequenceVal,
     sequence_cat,
     sequence_split,
     sequence_stack,
 )
-from onnx_aot.torch_compat import OpOverload, aten, schema_of
 
 __all__ = ["Interpreter", "location_of", "schema_name"]
 

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
-from onnx_aot.capture.explanations import page
+from onnx_aot.capture.error_hints import page
 from onnx_aot.capture.scripted.interpreter import Interpreter
 from onnx_aot.capture.scripted.recorder import Recorder
 from onnx_aot.capture.scripted.values import Cell, GivenInt, Leaf, ModuleRef
 from onnx_aot.errors import CaptureError
-from onnx_aot.scripted_operators import SCRIPTED, During, keep_recorded
 from onnx_aot.torch_compat import aten, symbols_of_its_own
+from onnx_aot.torch_ops.scripted_ops import SCRIPTED, During, keep_recorded
 
 __all__ = ["ScriptedModel"]
 

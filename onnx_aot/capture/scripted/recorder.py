@@ -10,7 +10,7 @@ import torch
 import torch.fx
 
 from onnx_aot import torch_compat
-from onnx_aot.capture.patches.kernels import KERNELS
+from onnx_aot.capture.patches.kernel_sizes import KERNELS
 from onnx_aot.capture.scripted.values import Cell, Leaf
 from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat import (

@@ -17,8 +17,8 @@ from onnx_aot import torch_compat
 from onnx_aot.capture.scripted.recorder import Recorder
 from onnx_aot.capture.scripted.values import Cell, Leaf, Maybe, Uninitialized
 from onnx_aot.errors import CaptureError
-from onnx_aot.scripted_operators import SequenceVal, sequence_construct
 from onnx_aot.torch_compat import aten
+from onnx_aot.torch_ops.scripted_ops import SequenceVal, sequence_construct
 
 __all__ = [
     "IncompatibleError",

@@ -8,8 +8,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnx_aot.inspection.contents import contents
 from onnx_aot.inspection.scopes import Scope, inner_scopes, scopes_of
+from onnx_aot.inspection.statistics import contents
 from onnx_aot.inspection.view.descriptions import (
     attribute_text,
     dtype_text,
@@ -17,10 +17,10 @@ from onnx_aot.inspection.view.descriptions import (
     shape_of,
     small_text,
 )
-from onnx_aot.inspection.view.differences import Differences, worst
+from onnx_aot.inspection.view.difference_table import Differences, worst
 from onnx_aot.inspection.view.nesting import Nesting
 from onnx_aot.inspection.view.tree import Edge, Item, arrange
-from onnx_aot.inspection.view.weights import Budget, constant_of, weight_statistics
+from onnx_aot.inspection.view.weight_charts import Budget, constant_of, weight_statistics
 
 __all__ = ["GraphData", "collect"]
 

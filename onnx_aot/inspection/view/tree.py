@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from onnx_aot.inspection.view.differences import worst
+from onnx_aot.inspection.view.difference_table import worst
 
 __all__ = ["Edge", "Item", "arrange"]
 

@@ -13,7 +13,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.ir_passes.evaluate import EXACT, ROUNDED, Evaluation
-from onnx_aot.ir_passes.folded import FoldedTensor, contents_of
+from onnx_aot.ir_passes.lazy_tensor import FoldedTensor, contents_of
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.ir_passes.tensors import SMALL
 

@@ -7,7 +7,7 @@ import torch
 
 from onnx_aot.ir_passes.rewriter import Rewriter
 from onnx_aot.ir_passes.tensors import in_memory
-from onnx_aot.metadata_keys import INPUT_KIND
+from onnx_aot.metadata.keys import INPUT_KIND
 
 __all__ = ["always_true", "counts_up", "largest"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from onnx_aot.ir_passes.fusions.attention import Flat, every_row, flat_attention
 from onnx_aot.ir_passes.fusions.attention_pattern import Attention
 from onnx_aot.ir_passes.fusions.bounds import counts_up
+from onnx_aot.ir_passes.fusions.dot_product_attention import Flat, every_row, flat_attention
 from onnx_aot.ir_passes.fusions.matching import dimensions, extent, number
 from onnx_aot.ir_passes.fusions.rotary_embedding import once, rotation
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule

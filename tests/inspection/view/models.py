@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import onnx_aot
 from onnx_aot import ONNXProgram
-from onnx_aot.metadata_keys import CLASS_HIERARCHY, NAME_SCOPES
+from onnx_aot.metadata.keys import CLASS_HIERARCHY, NAME_SCOPES
 
 
 class Block(nn.Module):

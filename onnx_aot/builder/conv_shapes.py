@@ -1,0 +1,81 @@
+"""Shapes of what convolutions and pools give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from onnx_aot.builder.size_table import Dimension, Op
+
+__all__ = ["convolved", "pooled", "transposed_convolution"]
+
+Attributes = Mapping[str, Any]
+
+
+def convolved(
+    op: Op, shape: list[Dimension], inputs: Sequence[ir.Value | None], attributes: Attributes
+) -> list[Dimension] | None:
+    """Conv: the batch, the kernel's channels, and how often the kernel fits."""
+    weight = inputs[1].shape if inputs[1] is not None else None
+    if weight is None:
+        return None
+    kernel = list(weight.dims[2:])
+    return [shape[0], weight[0], *_fitting(op, shape[2:], kernel, attributes)]
+
+
+def pooled(
+    op: Op, shape: list[Dimension], _: Sequence[ir.Value | None], attributes: Attributes
+) -> list[Dimension]:
+    """AveragePool, MaxPool, LpPool: batch and channels stay."""
+    kernel = list(attributes["kernel_shape"])
+    return [*shape[:2], *_fitting(op, shape[2:], kernel, attributes)]
+
+
+def _fitting(
+    op: Op, sizes: Sequence[Dimension], kernel: Sequence[Dimension], attributes: Attributes
+) -> list[Dimension]:
+    rank = len(sizes)
+    if attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        return [op.fresh() for _ in sizes]
+    strides = list(attributes.get("strides") or [1] * rank)
+    dilations = list(attributes.get("dilations") or [1] * rank)
+    pads = list(attributes.get("pads") or [0] * (2 * rank))
+    found: list[Dimension] = []
+    for axis, size in enumerate(sizes):
+        window = kernel[axis]
+        if not isinstance(window, int):
+            found.append(op.fresh())
+            continue
+        room = pads[axis] + pads[axis + rank] - dilations[axis] * (window - 1) - 1
+        if attributes.get("ceil_mode"):
+            found.append(op.fresh())  # the last window may not begin in the padding
+            continue
+        steps = op.combine("floordiv", op.combine("add", size, room), strides[axis])
+        found.append(op.combine("add", steps, 1))
+    return found
+
+
+def transposed_convolution(
+    op: Op, shape: list[Dimension], inputs: Sequence[ir.Value | None], attributes: Attributes
+) -> list[Dimension] | None:
+    """ConvTranspose: its kernel holds output channels of one group in the second dimension."""
+    weight = inputs[1].shape if inputs[1] is not None else None
+    if weight is None or attributes.get("output_shape") is not None:
+        return None
+    rank = len(shape) - 2
+    strides = list(attributes.get("strides") or [1] * rank)
+    dilations = list(attributes.get("dilations") or [1] * rank)
+    pads = list(attributes.get("pads") or [0] * (2 * rank))
+    more = list(attributes.get("output_padding") or [0] * rank)
+    found: list[Dimension] = [shape[0], op.combine("mul", weight[1], attributes.get("group") or 1)]
+    for axis, size in enumerate(shape[2:]):
+        window = weight[axis + 2]
+        if not isinstance(window, int) or attributes.get("auto_pad", "NOTSET") != "NOTSET":
+            found.append(op.fresh())
+            continue
+        reach = dilations[axis] * (window - 1) + 1 + more[axis]
+        spread = op.combine("mul", op.combine("sub", size, 1), strides[axis])
+        found.append(op.combine("add", spread, reach - pads[axis] - pads[axis + rank]))
+    return found

@@ -1,0 +1,68 @@
+"""Values that pass in and out of ``forward`` while it is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from onnx_aot.errors import warn
+from onnx_aot.pytrees.containers import constants_held, registered, unwrapped
+from onnx_aot.torch_compat import pytree
+
+__all__ = ["Boundary"]
+
+
+class Boundary:
+    """Hooks of a module that is traced.
+
+    Constants in the inputs are unwrapped before ``forward``. The classes of what it returns are
+    registered, which nobody could do before: they are met only while the model runs. Strict capture
+    takes no such side effects; it follows the non-strict one, which has met the classes where it
+    came that far.
+    """
+
+    def __init__(self, strict: bool = False) -> None:
+        self._strict = strict
+        self._before: list[torch.Tensor] = []
+
+    def on_entry(self, _: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """A hook before ``forward``."""
+        args, kwargs = unwrapped((args, kwargs))
+        if not self._strict:
+            self._before = _tensors((args, kwargs))
+        return args, kwargs
+
+    def on_return(self, _: Any, args: Any, kwargs: Any, returned: Any) -> Any:
+        """A hook after ``forward``.
+
+        Raises:
+            InvalidOptionError: The module returns an object of a class that is not understood.
+        """
+        registered(returned, "the result", "outputs")
+        _warn_about_replaced(self._before, (args, kwargs), returned)
+        return constants_held(returned)
+
+
+def _warn_about_replaced(before: list[torch.Tensor], inputs: Any, returned: Any) -> None:
+    """Rebinding an entry of an input container is not a mutation that the graph can represent."""
+    kept = {id(tensor) for tensor in (*before, *_tensors(returned))}
+    path = next((path for path, leaf in _named_tensors(inputs) if id(leaf) not in kept), None)
+    if path is not None:
+        warn(
+            f"the model puts a new tensor into its argument, at {path}, and does not return it; "
+            "the ONNX model has no output for it. Return the argument too"
+        )
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _named_tensors(inputs: tuple[Any, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    args, kwargs = inputs
+    for given in (args, kwargs):
+        for path, leaf in pytree.tree_flatten_with_path(given)[0]:
+            if isinstance(leaf, torch.Tensor):
+                yield ("args" if given is args else "kwargs") + pytree.keystr(path), leaf

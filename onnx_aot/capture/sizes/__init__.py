@@ -1,0 +1,1 @@
+"""Dynamic dimensions while a model is captured: asked for, guarded, delivered."""

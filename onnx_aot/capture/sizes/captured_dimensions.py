@@ -1,0 +1,370 @@
+"""Which dimensions came out dynamic, and under which names."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.fx
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+
+from onnx_aot.capture.sizes.dimension_requests import (
+    DynamicShapes,
+    RequestedDim,
+    plain_names,
+    same_expression,
+)
+from onnx_aot.dimensions.conditions import holds
+from onnx_aot.torch_compat import (
+    SIZE_TERM,
+    example_size,
+    is_symbol,
+    python_expression,
+    root_symbol,
+    symbolic_expression,
+)
+
+__all__ = [
+    "Binding",
+    "Condition",
+    "Size",
+    "bindings",
+    "conditions_by_dimension",
+    "dimension_names",
+    "keeps_dimensions",
+    "renamed",
+    "sizes_of",
+    "static_dimensions",
+]
+
+Size = int | torch.SymInt
+
+# The end of a condition that compares a size, or what was computed from it, with one number.
+NUMBER_COMPUTED = re.compile(r" == \(?-?\d+\)?$")
+
+
+def dimension_names(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    input_names: Sequence[str] = (),
+) -> dict[str, str]:
+    """Names for the capture's symbols: the user's, else ``<input>_dim_<axis>``.
+
+    Args:
+        program: The captured program.
+        requested: What the user asked for.
+        input_names: Names that the tensors among the inputs get, in order.
+    """
+    given: dict[str, str] = {}
+    plain = sorted(plain_names(requested.requested))
+    for dim, size in sizes_of(program, requested):
+        symbol = root_symbol(size)
+        if dim.name is not None and same_expression(dim.name, dim.name, plain):
+            continue  # ``past + seq``: the capture has it so, or it is a size of its own
+        # A derived dimension has its root in it, unless its relation was given up.
+        named = dim.name is not None and dim.derived != (symbol is not None and _is_symbol(size))
+        if symbol is not None and named:
+            given.setdefault(symbol, str(dim.name))
+    taken = set(given.values())
+    derived: dict[str, str] = {}
+    inputs = [leaf for leaf in _user_inputs(program) if leaf and type(leaf.number) is not int]
+    for index, leaf in enumerate(inputs):
+        shown = input_names[index] if index < len(input_names) else leaf.name
+        labelled = [(f"{shown}_dim_{axis}", size) for axis, size in enumerate(leaf.shape)]
+        if leaf.number is not None:
+            labelled.append((shown, leaf.number))
+        for label, size in labelled:
+            symbol = root_symbol(size)
+            if symbol is not None and symbol not in given and symbol not in derived:
+                derived[symbol] = _unique(label, taken)
+    return derived | given
+
+
+@dataclasses.dataclass(frozen=True)
+class Binding:
+    """Conditions that only sizes around the example's fulfil, on one requested dimension.
+
+    The capture holds the dimension to be dynamic under such a condition, but answers with what it
+    worked out from the example, such as half of the size in Python numbers, or a branch.
+
+    Attributes:
+        dim: The dimension.
+        smallest: The smallest size that fulfils them; ``largest`` the largest.
+        condition: The first of them, as the user would write it.
+        others: Dimensions that it binds together with this one.
+    """
+
+    dim: RequestedDim
+    smallest: int
+    largest: int
+    condition: str
+    others: tuple[RequestedDim, ...] = ()
+
+    @property
+    def fixes(self) -> bool:
+        """Whether the example's size is the only one."""
+        return self.smallest == self.largest
+
+    def __str__(self) -> str:
+        if self.fixes:
+            return f"{self.dim.place} to {self.smallest}"
+        return f"{self.dim.place} to {self.smallest} to {self.largest}"
+
+
+def bindings(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    conditions: Sequence[str],
+    auto: bool = False,
+) -> list[Binding]:
+    """The dimensions that conditions bind to sizes around the example's.
+
+    ``auto``: also those that may be static, and came out dynamic.
+    """
+    found = []
+    for dim, entries in conditions_by_dimension(requested, conditions).items():
+        example = _example(program, dim)
+        if example is None or (dim.may_be_static and not (auto and _is_dynamic(program, dim))):
+            continue
+        near = [entry for entry in entries if _only_near(entry.on_n, example)]
+        if near:
+            sizes = [n for n in range(_limit(example)) if all(_holds(e.on_n, n) for e in near)]
+            smallest, largest = min(sizes, default=example), max(sizes, default=example)
+            found.append(Binding(dim, smallest, largest, near[0].shown))
+    for condition in conditions:
+        found += _bound_together(program, requested, condition)
+    return found
+
+
+def _bound_together(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, condition: str
+) -> Iterator[Binding]:
+    """The dimensions of a condition such as ``(h - 2)*(w - 2) == 36``, which few sizes fulfil.
+
+    ``h == 2*w + 1`` is none of these: every ``w`` has an ``h``.
+    """
+    terms = sorted({match[0] for match in SIZE_TERM.finditer(condition)})
+    if len(terms) < 2:
+        return
+    shown = on_n = condition
+    examples: dict[str, int] = {}
+    dims = []
+    for index, term in enumerate(terms):
+        dim = requested.at(term)
+        size = None if dim is None else _example(program, dim)
+        if dim is None or size is None:
+            return
+        shown, on_n = shown.replace(term, dim.size), on_n.replace(term, f"n{index}")
+        examples[f"n{index}"] = size
+        dims.append(dim)
+    if any(side.strip("() ") in examples for side in on_n.split(" == ")):
+        return  # it follows from the others
+    pairs = itertools.permutations(examples, 2)
+    if _holds_nearby(on_n, examples) or any(_has_far_solution(on_n, examples, *p) for p in pairs):
+        return
+    for dim, size in zip(dims, examples.values(), strict=True):
+        if not dim.may_be_static:
+            yield Binding(dim, size, size, shown, tuple(o for o in dims if o != dim))
+
+
+def _holds_nearby(condition: str, examples: dict[str, int]) -> bool:
+    """Whether other sizes, of one dimension or of all, fulfil a condition on several."""
+    changes = ((1, 1), (1, 2), (1, -1), (2, 0), (1, 32))
+    tried = [
+        {n: factor * size + more if n in changed else size for n, size in examples.items()}
+        for factor, more in changes
+        for changed in (*((name,) for name in examples), tuple(examples))
+    ]
+    return any(holds(condition, sizes) is not False for sizes in tried)
+
+
+def _has_far_solution(condition: str, examples: dict[str, int], first: str, second: str) -> bool:
+    """Whether a size far above the example's goes with some other size of a second dimension.
+
+    Several are tried, because multiples have a second size for few.
+    """
+    far = max(map(_limit, examples.values()))
+    return any(
+        holds(condition, {**examples, first: size, second: other}) is not False
+        for size in range(far, far + 64)
+        for other in range(far + 64)
+    )
+
+
+class Condition(NamedTuple):
+    """A condition on one dimension: on ``n``, and as the user would write it."""
+
+    on_n: str
+    shown: str
+
+
+def conditions_by_dimension(
+    requested: DynamicShapes, conditions: Sequence[str]
+) -> dict[RequestedDim, list[Condition]]:
+    """The conditions on one requested dimension alone."""
+    found: dict[RequestedDim, list[Condition]] = {}
+    for condition in conditions:
+        terms = {match[0] for match in SIZE_TERM.finditer(condition)}
+        if len(terms) != 1:
+            continue
+        (term,) = terms
+        dim = requested.at(term)
+        if dim is not None:
+            entry = Condition(condition.replace(term, "n"), condition.replace(term, dim.size))
+            found.setdefault(dim, []).append(entry)
+    return found
+
+
+def _example(program: torch.export.ExportedProgram, dim: RequestedDim) -> int | None:
+    leaf = list(_user_inputs(program))[dim.leaf]
+    return None if leaf is None else example_size(leaf.size(dim.axis))
+
+
+def _is_dynamic(program: torch.export.ExportedProgram, dim: RequestedDim) -> bool:
+    leaf = list(_user_inputs(program))[dim.leaf]
+    size = None if leaf is None else leaf.size(dim.axis)
+    return isinstance(size, torch.SymInt) and bool(symbolic_expression(size).free_symbols)
+
+
+def _only_near(condition: str, example: int) -> bool:
+    """Whether sizes far above the example and some below it do not fulfil a condition on ``n``.
+
+    That all below fulfil it tells a bound, such as ``n <= 50``, from the rest, but not where the
+    model computed a number: ``trunc(0.1*n) == 0`` binds as ``trunc(0.1*n) == 1`` does.
+    """
+    if NUMBER_COMPUTED.search(condition):
+        limit = _limit(example)
+        return not any(_holds(condition, n) for n in range(limit, 2 * limit + 512))
+    for far in (2 * example + 1, 3 * example + 2, _limit(example)):
+        if _holds(condition, far):
+            return False  # nearly always, without looking at every size
+    above = range(2 * example + 1, _limit(example))
+    return not any(_holds(condition, n) for n in above) and (
+        example == 0 or not all(_holds(condition, n) for n in range(example))
+    )
+
+
+def _holds(condition: str, size: int) -> bool:
+    return holds(condition, {"n": size}) is not False
+
+
+def _limit(example: int) -> int:
+    """Sizes are looked at up to here."""
+    return 4 * example + 64
+
+
+def keeps_dimensions(
+    before: torch.export.ExportedProgram, after: torch.export.ExportedProgram
+) -> bool:
+    """Whether inputs and outputs that had dynamic dimensions still have as many."""
+    return _count_dynamic(before) == _count_dynamic(after)
+
+
+def _count_dynamic(program: torch.export.ExportedProgram) -> list[int]:
+    results = next(iter(reversed(program.graph.nodes))).args[0]
+    specs = program.graph_signature.output_specs
+    shapes = [leaf.shape for leaf in _user_inputs(program) if leaf is not None]
+    for result, spec in zip(results, specs, strict=True):
+        value = result.meta.get("val") if isinstance(result, torch.fx.Node) else None
+        if spec.kind == OutputKind.USER_OUTPUT and isinstance(value, torch.Tensor):
+            shapes.append(tuple(value.shape))
+    return [sum(map(_is_expression, shape)) for shape in shapes]
+
+
+def renamed(
+    program: torch.export.ExportedProgram, requested: DynamicShapes
+) -> Iterator[tuple[RequestedDim, str]]:
+    """Every dimension whose name is another than the one asked for, with a sentence."""
+    names = dimension_names(program, requested)
+    plain = sorted(plain_names(requested.requested))
+    for dim, size in sizes_of(program, requested):
+        if dim.name is None or not _is_expression(size) or (dim.derived and not _is_symbol(size)):
+            continue
+        called = python_expression(symbolic_expression(size), names)
+        if called == dim.name or same_expression(dim.name, called, plain):
+            continue
+        if not _is_symbol(size):
+            yield dim, f"{dim} is always {called!r} and is called so"
+        elif dim.derived or same_expression(dim.name, dim.name, plain):
+            yield dim, f"{dim} is a size of its own and is called {called!r}"
+        else:
+            yield dim, f"{dim} always equals {called!r} and is called so"
+
+
+def static_dimensions(
+    program: torch.export.ExportedProgram, requested: DynamicShapes
+) -> list[tuple[RequestedDim, int]]:
+    """The dimensions that were asked to be dynamic and are not, with their sizes."""
+    return [
+        (dim, example_size(size) or 0)
+        for dim, size in sizes_of(program, requested)
+        if not dim.may_be_static and not _is_expression(size)
+    ]
+
+
+def sizes_of(
+    program: torch.export.ExportedProgram, requested: DynamicShapes
+) -> Iterator[tuple[RequestedDim, Size]]:
+    """Each requested dimension with the size that the capture recorded."""
+    leaves = list(_user_inputs(program))
+    for dim in requested.requested:
+        leaf = leaves[dim.leaf]
+        if leaf is not None:
+            yield dim, leaf.size(dim.axis)
+
+
+class _Input(NamedTuple):
+    """A leaf of the inputs: its name in the graph, and its shape or its value as a number."""
+
+    name: str
+    shape: tuple[Size, ...]
+    number: Size | None = None
+
+    def size(self, axis: int | None) -> Size:
+        if axis is None:
+            assert self.number is not None
+            return self.number
+        return self.shape[axis]
+
+
+def _user_inputs(program: torch.export.ExportedProgram) -> Iterator[_Input | None]:
+    """Per leaf of the inputs what the capture recorded; constants are None."""
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind != InputKind.USER_INPUT:
+            continue
+        if isinstance(spec.arg, ConstantArgument):
+            value = spec.arg.value
+            yield _Input(spec.arg.name, (), value) if type(value) is int else None
+            continue
+        value = nodes[spec.arg.name].meta["val"]
+        if isinstance(value, torch.Tensor):
+            yield _Input(spec.arg.name, tuple(value.shape))
+        else:
+            yield _Input(spec.arg.name, (), value)
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """The name, with the first number behind it that makes it another than those taken."""
+    unique = next(
+        candidate
+        for number in itertools.count()
+        if (candidate := f"{name}_{number}" if number else name) not in taken
+    )
+    taken.add(unique)
+    return unique
+
+
+def _is_expression(size: Size) -> bool:
+    """Whether a size has symbols in it; a SymInt may have none left."""
+    return isinstance(size, torch.SymInt) and not getattr(
+        symbolic_expression(size), "is_number", False
+    )
+
+
+def _is_symbol(size: Size) -> bool:
+    return isinstance(size, torch.SymInt) and is_symbol(size)

@@ -1,0 +1,172 @@
+"""Captures that fail because the model asks for the value of its data: all places, and the edits.
+
+A graph has no values while it is captured, so ``if x.sum() > 0`` cannot be followed. Draft export
+goes on with the values that the example gives, and so comes to every such place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from onnx_aot.capture.error_hints import page
+from onnx_aot.capture.sizes.guards import Decision, Location, is_question, with_line
+
+__all__ = ["NeedsData", "describe_data_dependent", "describe_larger"]
+
+
+@dataclasses.dataclass(frozen=True)
+class NeedsData:
+    """What a model asks of its data.
+
+    Attributes:
+        message: Every place with its edit.
+        cause: In a sentence.
+        locations: The places.
+        cure: The edit at the first of them.
+    """
+
+    message: str
+    cause: str
+    locations: tuple[Location, ...]
+    cure: str
+
+
+def describe_data_dependent(
+    decisions: Sequence[Decision], missing: Sequence[str], complete: bool
+) -> NeedsData | None:
+    """Every place with its edit, or None where no place is known.
+
+    Args:
+        decisions: What the captures decided.
+        missing: Custom operators without a fake kernel.
+        complete: Whether draft export came to the end of the model.
+    """
+    wanted = "assumed" if complete else "undecided"
+    places: dict[Location, Decision] = {}
+    for decision in decisions:
+        if decision.kind == wanted and decision.location is not None:
+            places.setdefault(decision.location, decision)
+    if not complete:  # the last is the one that the capture failed at
+        places = dict(list(places.items())[-1:])
+    if not places and not missing:
+        return None
+    lines, cures = [], [_cure(decision) for decision in places.values()]
+    if places:
+        count = f"{len(places)} places" if len(places) > 1 else "one place"
+        lines.append(f"it needs values of its data, which a graph does not have, in {count}:")
+        for number, (location, cure) in enumerate(zip(places, cures, strict=True), 1):
+            where = with_line(location, "     ")
+            lines += [f"  {number}. {where[0].strip()}", *where[1:], f"     cure: {cure}"]
+        if not complete:
+            lines.append("There may be more places behind this one.")
+    if missing:
+        lines.append("custom operators have no fake kernel, which says what shape they return:")
+        for operator in missing:
+            name = "::".join(operator.split(".")[:2])
+            cures.append(f"write one, @torch.library.register_fake({name!r})")
+            lines += [f"  {name}", f"     cure: {cures[-1]}"]
+    anchors = [_anchor(decision) for decision in places.values()]
+    anchors += ["fake-kernel"] if missing else []
+    lines += [page(anchor) for anchor in dict.fromkeys(anchors)]
+    if places:
+        cause = f"the model{lines[0].removeprefix('it').removesuffix(':')}"
+    else:
+        cause = f"custom operators have no fake kernel: {', '.join(missing)}"
+    return NeedsData("\n".join(lines), cause, tuple(places), cures[0])
+
+
+def describe_larger(decisions: Sequence[Decision]) -> str | None:
+    """The warning about what holds for sizes from 2 on only, or None where there is nothing."""
+    places = {str(d.location): d for d in decisions if d.kind == "larger"}
+    if not places:
+        return None
+    lines = [
+        "the model asks how many elements its data selects, and the export has the answer for 2 "
+        "and more. The ONNX model is right only where the same holds, which runtime_checks=True "
+        "makes it check:"
+    ]
+    for decision in places.values():
+        where = decision.location
+        shown = "" if where is None else f" at {where}: {where.text}"
+        lines.append(f"  {decision.text}{shown}")
+    return "\n".join(lines)
+
+
+_BRANCH = re.compile(r"^(if|elif|assert)\b|\bif\b.*\belse\b|\b(and|or|not)\b")
+_WHILE = re.compile(r"^while\b")
+_LOOP = re.compile(r"\bfor\b.*\bin\b|\brange\(")
+_INDEX = re.compile(r"[\w\])]\[[^\]]*(\bint\(|\.item\(\))")
+_WHOLE = re.compile(r"\bint\(")
+_ITEM = re.compile(r"\.(item|tolist)\(\)")
+WHERE = (
+    "choose with torch.where(condition, a, b), or with torch.cond(condition, f, g, operands) "
+    "where f and g compute"
+)
+
+
+def _cure(decision: Decision) -> str:
+    """The edit that helps at one line, judged by what it is and what is asked."""
+    text = "" if decision.location is None else decision.location.text
+    asks = is_question(decision.expression)
+    if _WHILE.search(text):
+        return (
+            "loop with torch.ops.higher_order.while_loop(condition, body, operands), or a fixed "
+            "number of times, or export torch.jit.script(model), which keeps the loop"
+        )
+    if _LOOP.search(text) and not asks:
+        return (
+            "how often Python loops must not depend on data: compute on whole tensors with a mask "
+            "(torch.arange(limit) < n), or loop with torch.ops.higher_order.while_loop, or export "
+            "torch.jit.script(model), which keeps the loop"
+        )
+    if not asks and _INDEX.search(text):
+        return (
+            "an index of a Python list must be known: keep the choices in one tensor, "
+            "torch.stack(choices)[index]"
+        )
+    if not asks and _WHOLE.search(text):
+        return (
+            "convert while it is a tensor, int(t) becomes t.to(torch.int64).item(), and "
+            "torch.floor(t) what math.floor(t) was"
+        )
+    if not asks:
+        return (
+            "a Python number is needed there, which becomes part of the graph: compute with "
+            "tensors instead, or pass it to forward and leave it out of dynamic_shapes"
+        )
+    holds = _check(decision)
+    if ".view(" in text:
+        return "write reshape(...), which does not have to know the size, instead of view(...)"
+    if _BRANCH.search(text):
+        always = "" if holds is None else f"; if it always goes the same way, write {holds} above"
+        return WHERE + always
+    if holds is None:
+        made = next(iter(decision.made_at.values()), None)
+        where = "" if made is None or _ITEM.search(text) else f", made at {made}"
+        return (
+            f"give the value a name (n = ....item()){where}, and say what always holds for it "
+            "before this line, such as torch._check(n > 0); " + WHERE
+        )
+    return f"say above this line what always holds: {holds}"
+
+
+def _anchor(decision: Decision) -> str:
+    """The section of the page about places like one."""
+    text = "" if decision.location is None else decision.location.text
+    asks = is_question(decision.expression)
+    if _WHILE.search(text) or (_LOOP.search(text) and not asks):
+        return "loops"
+    if not asks:
+        return "numbers"
+    return "branches" if _BRANCH.search(text) else "sizes"
+
+
+def _check(decision: Decision) -> str | None:
+    """``torch._check`` of what the example showed, where the line has names for all values."""
+    if not set(decision.symbols) <= set(decision.names):
+        return None
+    if decision.kind == "undecided":
+        return f"torch._check({decision.text}), or of its opposite"
+    return f"torch._check({decision.text})"

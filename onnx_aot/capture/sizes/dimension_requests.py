@@ -1,0 +1,233 @@
+"""What was asked to be dynamic, in one form, and whether the example contradicts it."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch.export import Dim
+
+from onnx_aot.errors import DynamicShapeError
+from onnx_aot.pytrees.paths import mirrored
+from onnx_aot.torch_compat import SIZE_TERM
+
+__all__ = [
+    "DynamicShapes",
+    "RequestedDim",
+    "evaluate",
+    "is_unlimited",
+    "plain_names",
+    "refuse_contradictions",
+    "same_expression",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class RequestedDim:
+    """One dimension, or one number among the inputs, that was asked to be dynamic.
+
+    Attributes:
+        leaf: Which leaf of the flattened inputs.
+        path: The leaf as the user would write it, such as ``inputs[0]['x']``.
+        axis: Which of its dimensions, not negative; None for a number.
+        name: The user's name for it, or None. A derived ``Dim`` such as ``2*n`` has its root's.
+        derived: Whether it is such a ``Dim``.
+        may_be_static: Whether the user left the decision to the capture (``Dim.AUTO``).
+        given: What the user wrote.
+    """
+
+    leaf: int
+    path: str
+    axis: int | None
+    name: str | None
+    derived: bool
+    may_be_static: bool
+    given: Any = dataclasses.field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        if not self.name or self.name == self.place:
+            return self.place
+        shown = self.given.__name__ if self.derived else repr(self.name)
+        return f"{self.place} ({shown})"
+
+    @property
+    def place(self) -> str:
+        """It in words, such as ``x, axis 0``."""
+        return self.path if self.axis is None else f"{self.path}, axis {self.axis}"
+
+    @property
+    def size(self) -> str:
+        """It in Python, such as ``x.shape[0]``."""
+        return self.path if self.axis is None else f"{self.path}.shape[{self.axis}]"
+
+    @property
+    def limits(self) -> tuple[int, float]:
+        """Smallest and largest size that the user's ``Dim`` or hint allows.
+
+        Raises:
+            DynamicShapeError: A derived ``Dim`` would be negative.
+        """
+        try:
+            limits: list[Any] = [getattr(self.given, name, None) for name in ("min", "max")]
+        except AssertionError as error:  # ``n - 1`` with an ``n`` from 0 on
+            raise DynamicShapeError(f"dynamic_shapes, {self.place}: {error}") from error
+        smallest, largest = limits
+        return int(smallest or 0), math.inf if is_unlimited(largest) else int(largest)
+
+
+@dataclasses.dataclass(frozen=True)
+class DynamicShapes:
+    """The request in the form that ``torch.export`` takes, and dimension by dimension.
+
+    Attributes:
+        values: The example inputs by name, whose structure ``spec`` has.
+        dimensions: Per leaf what ``torch.export`` is told: ``{axis: dimension}``, a hint for a
+            number, or None.
+        requested: What was asked to be dynamic.
+        floats: Leaves that are Python floats and become inputs of the model.
+    """
+
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    dimensions: tuple[Any, ...] = ()
+    requested: tuple[RequestedDim, ...] = ()
+    floats: tuple[int, ...] = ()
+
+    @property
+    def spec(self) -> dict[str, Any] | None:
+        """By parameter name, nested as the inputs are; None where nothing is dynamic."""
+        if not any(self.dimensions):
+            return None
+        remaining = iter(self.dimensions)
+        return {name: mirrored(value, remaining) for name, value in self.values.items()}
+
+    def at(self, source: str) -> RequestedDim | None:
+        """The dimension that torch calls ``L['x'].size()[0]``."""
+        match = SIZE_TERM.fullmatch(source)
+        if match is None:
+            return None
+        axis = None if match[3] is None else int(match[3])
+        path = match[1] + match[2]
+        for dim in self.requested:
+            # strict captures number the leaves
+            if dim.axis == axis and path in (dim.path, f"flat_args[{dim.leaf}]"):
+                return dim
+        return None
+
+    def replaced(self, others: Mapping[RequestedDim, Any]) -> DynamicShapes:
+        """The same request with another hint for some dimensions."""
+        dimensions = list(self.dimensions)
+        requested = list(self.requested)
+        for dim, hint in others.items():
+            if dim.axis is None:
+                dimensions[dim.leaf] = None if hint is Dim.STATIC else hint
+            else:
+                dimensions[dim.leaf] = {**dimensions[dim.leaf], dim.axis: hint}
+            requested[requested.index(dim)] = dataclasses.replace(dim, may_be_static=True)
+        return dataclasses.replace(self, dimensions=tuple(dimensions), requested=tuple(requested))
+
+
+def is_unlimited(largest: Any) -> bool:
+    """Torch has an infinity of its own, which does not become an int."""
+    return largest is None or not -1 < largest < 2**62
+
+
+def refuse_contradictions(sizes: Iterable[tuple[RequestedDim, int | None]]) -> None:
+    """A name stands for one size, a ``Dim`` for a range: the example must not contradict them.
+
+    Args:
+        sizes: The requested dimensions with their sizes in the example, where these are known.
+
+    Raises:
+        DynamicShapeError: It does.
+    """
+    known = [(dim, size) for dim, size in sizes if size is not None]
+    for dim, size in known:
+        smallest, largest = dim.limits
+        if not dim.derived and not smallest <= size <= largest:
+            upper = "no upper limit" if largest == math.inf else str(largest)
+            raise DynamicShapeError(
+                f"{dim} is {size} in the example inputs, and dynamic_shapes limits it to "
+                f"{smallest} to {upper}. Give an example within these limits, or other limits"
+            )
+    first: dict[str, tuple[RequestedDim, int]] = {}
+    for dim, size in known:
+        if dim.name is None or dim.derived:
+            continue
+        other, before = first.setdefault(dim.name, (dim, size))
+        if before != size:
+            raise DynamicShapeError(
+                f"dynamic_shapes gives the name {dim.name!r} to dimensions of different sizes: "
+                f"{other.place} is {before}, {dim.place} is {size}. A name stands for one size; "
+                "give them two names"
+            )
+    names = {name: size for name, (_, size) in first.items()}
+    for dim, size in known:
+        _refuse_expression(dim, size, names)
+
+
+def _refuse_expression(dim: RequestedDim, size: int, names: Mapping[str, int]) -> None:
+    """``2*n``, as a ``Dim`` or a name, where the example's sizes say otherwise."""
+    written = str(getattr(dim.given, "__name__", dim.given)) if dim.given is not None else ""
+    expected = evaluate(written, names)
+    if expected is not None and expected != size:
+        used = ", ".join(f"{name} is {names[name]}" for name in _names_in(written))
+        raise DynamicShapeError(
+            f"dynamic_shapes says that {dim.place} is {written}; {used} in the example inputs, and "
+            f"{dim.place} is {size} instead of {expected:g}"
+        )
+    if dim.derived and expected is None:
+        far = 2 * size + 64
+        if not any(evaluate(written, {dim.name or "": root}) == size for root in range(far)):
+            raise DynamicShapeError(
+                f"dynamic_shapes says that {dim.place} is {written}, and it is {size} in the "
+                f"example inputs, which no {dim.name} gives"
+            )
+
+
+def same_expression(left: str, right: str, names: Sequence[str]) -> bool:
+    """Whether two sums or products over the names are the same at one assignment of odd sizes."""
+    sizes = {name: 1009 + 106 * index for index, name in enumerate(sorted(names))}
+    found = evaluate(left, sizes)
+    return found is not None and found == evaluate(right, sizes)
+
+
+def plain_names(requested: Iterable[RequestedDim]) -> set[str]:
+    """The names of dimensions that stand for a size of their own, not for an expression."""
+    return {dim.name for dim in requested if dim.name is not None and dim.name.isidentifier()}
+
+
+def evaluate(written: str, names: Mapping[str, int]) -> float | None:
+    """Sums and products over names; None where it is another expression, or a name alone.
+
+    Where the sizes of ``names`` are symbols, so is the value.
+    """
+    try:
+        tree = ast.parse(written, mode="eval").body
+    except SyntaxError:  # names need not be Python
+        return None
+    return None if isinstance(tree, ast.Name) else _value(tree, names)
+
+
+def _value(node: ast.expr, names: Mapping[str, int]) -> float | None:
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if not isinstance(node, ast.BinOp):
+        return None
+    left, right = _value(node.left, names), _value(node.right, names)
+    if left is None or right is None:
+        return None
+    if isinstance(node.op, ast.Add):
+        return left + right
+    if isinstance(node.op, ast.Sub):
+        return left - right
+    return left * right if isinstance(node.op, ast.Mult) else None
+
+
+def _names_in(written: str) -> Sequence[str]:
+    nodes = ast.walk(ast.parse(written, mode="eval"))
+    return sorted({node.id for node in nodes if isinstance(node, ast.Name)})

@@ -1,0 +1,89 @@
+"""Where the user's code chooses by sizes; a capture has what it chose for the example."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+import torch
+
+from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
+from onnx_aot.capture.sizes.guards import Decision, Location
+
+__all__ = ["branches"]
+
+# Not 0 and 1, of which many models ask to save work, with the same answers.
+SAMPLES = (*range(2, 66), 127, 128, 255, 256, 511, 512, 1023, 1024, 4095, 4096, 65537)
+
+# Methods of tensors ask too, as if the line did: their kernels are no Python.
+_CHOICE = re.compile(r"\bif\b|\belif\b|\bwhile\b|[<>]|[!=]=|\b(and|or|not)\b|\b(max|min)\(")
+
+
+def branches(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    decisions: Sequence[Decision],
+    said: str,
+) -> list[str]:
+    """Lines of the user's that ask about a dynamic dimension, and get another answer at some size.
+
+    ``if x.shape[0] > 4:`` is one; ``if x.shape[0] >= 0:`` is none, and neither are what raises an
+    error otherwise, and the conditions of operators, which fail where these do not hold.
+
+    Args:
+        program: The capture; dimensions that it has fixed are left out.
+        requested: Which dimensions are to be dynamic, and in which ranges.
+        decisions: Of the capture.
+        said: What was said already; so are dimensions that it names.
+
+    Returns:
+        ``"`if x.shape[0] > 4:` at model.py:7 in forward"``, each once.
+    """
+    found: dict[str, None] = {}
+    ranges = program.range_constraints.items()
+    free = {str(symbol) for symbol, interval in ranges if interval.lower != interval.upper}
+    for decision in decisions:
+        place = decision.location
+        if decision.kind != "guard" or not decision.direct or place is None:
+            continue
+        if not _CHOICE.search(place.text) or _refuses(place):
+            continue
+        if any(_differs(decision, s, requested, said) for s in free & decision.symbols.keys()):
+            found[f"`{place.text}` at {place}"] = None
+    return list(found)
+
+
+def _refuses(place: Location) -> bool:
+    """Whether the line is an assertion, or an error is raised behind it."""
+    following = linecache.getline(place.file, place.line + 1).strip()
+    return place.text.startswith(("assert ", "torch._check(")) or following.startswith("raise ")
+
+
+def _named(dim: RequestedDim, said: str) -> bool:
+    """Whether a text names the dimension. Numbers have names too short to look for."""
+    if dim.axis is None:
+        return False
+    return re.search(rf"(?<!\w){re.escape(dim.place)}(?!\d)", said) is not None
+
+
+def _differs(decision: Decision, symbol: str, requested: DynamicShapes, said: str) -> bool:
+    sources, _ = decision.symbols[symbol]
+    dims = [dim for dim in map(requested.at, sources) if dim is not None]
+    if not dims or any(_named(dim, said) for dim in dims):
+        return False
+    smallest = max(dim.limits[0] for dim in dims)
+    largest = min(dim.limits[1] for dim in dims)
+    alike = {symbol, *_of_one_name(decision, requested, {dim.name for dim in dims})}
+    samples = (n for n in SAMPLES if smallest <= n <= largest)
+    return any(decision.holds(dict.fromkeys(alike, n)) is False for n in samples)
+
+
+def _of_one_name(
+    decision: Decision, requested: DynamicShapes, names: Collection[str | None]
+) -> Iterator[str]:
+    """Symbols of dimensions that the user gave one of the names, and which are one size."""
+    for symbol, (sources, _) in decision.symbols.items():
+        dims = (dim for dim in map(requested.at, sources) if dim is not None and not dim.derived)
+        if any(dim.name is not None and dim.name in names for dim in dims):
+            yield symbol

@@ -1,0 +1,488 @@
+"""Dimensions that the model fixes or limits against what was asked: which, by which line, what now.
+
+Everything here runs when a capture did not deliver what was asked, and may take its time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.export import Dim
+
+from onnx_aot.capture.sizes.captured_dimensions import (
+    Condition,
+    Size,
+    bindings,
+    conditions_by_dimension,
+    renamed,
+    sizes_of,
+    static_dimensions,
+)
+from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim, is_unlimited
+from onnx_aot.capture.sizes.guards import Decision, Location, as_places, with_line
+from onnx_aot.dimensions.conditions import holds
+from onnx_aot.errors import DynamicShapeError
+from onnx_aot.torch_compat import (
+    SIZE_TERM,
+    constraint_sentences,
+    example_size,
+    generated_guard,
+    is_relation,
+    size_conditions,
+    suggested_fixes,
+    without_infinity,
+)
+
+__all__ = [
+    "Finding",
+    "describe_torch",
+    "findings",
+    "is_delivered",
+    "limits",
+    "refusal",
+    "relations",
+    "relaxed",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One requested dimension that is not as free as it was asked to be.
+
+    Attributes:
+        dim: The dimension.
+        what: What is the matter with it, such as ``fixed at 4``.
+        lines: The user's lines that made it so, where they are known.
+        cure: The edit to make, or an empty string for what helps in general.
+        static: Whether only the example's size is right.
+    """
+
+    dim: RequestedDim
+    what: str
+    lines: tuple[Location, ...]
+    cure: str = ""
+    static: bool = True
+
+    def __str__(self) -> str:
+        """In one line, for a warning."""
+        by = "; ".join(f"`{line.text}` at {line}" for line in self.lines)
+        return f"{self.dim} is {self.what}" + (f" by {by}" if by else "")
+
+
+def findings(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    decisions: Sequence[Decision],
+    refused: bool = False,
+) -> list[Finding]:
+    """What the model takes from the requested dimensions.
+
+    Args:
+        program: The capture; where torch refused the request, the one with ``Dim.AUTO``.
+        requested: What was asked.
+        decisions: What the capture decided.
+        refused: Whether torch refused the request. Where it did not, every ``Dim`` has its range.
+    """
+    conditions = size_conditions(program)
+    found = []
+    for dim, size in static_dimensions(program, requested):
+        lines = _lines_fixing(_symbol(dim, requested, decisions), decisions)
+        found.append(Finding(dim, f"fixed at {size}", lines, _cure_by_line(lines, dim, size)))
+    static = {finding.dim for finding in found}
+    for binding in bindings(program, requested, conditions):
+        if binding.fixes and binding.dim not in static:
+            static.add(binding.dim)
+            lines = _lines_on(binding.dim, requested, decisions, binding.condition)
+            shown = textwrap.shorten(binding.condition, 120, placeholder=" ...")
+            what = f"fixed at {binding.smallest}: captured for {shown}"
+            cure = _cure_by_line(lines, binding.dim, None)
+            if binding.others:
+                cure = _TOGETHER.format(
+                    sizes=" and ".join(d.size for d in (binding.dim, *binding.others))
+                )
+            elif binding.smallest in (0, 1):
+                cure = "give an example of another size; 0 and 1 broadcast, larger sizes do not"
+            found.append(Finding(binding.dim, what, lines, cure))
+    if refused:
+        found += _limited(program, requested, decisions, static)
+    return found
+
+
+def _limited(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    decisions: Sequence[Decision],
+    static: set[RequestedDim],
+) -> Iterator[Finding]:
+    """Dimensions whose ``Dim`` promises more than the model takes; a name promises nothing."""
+    found = conditions_by_dimension(requested, size_conditions(program))
+    for dim, size in sizes_of(program, requested):
+        if dim in static or not hasattr(dim.given, "__name__"):
+            continue
+        entries = [*_ranges(program, requested, size, dim), *found.get(dim, ())]
+        violated = [e for e in entries if not _promised(e.on_n, dim, requested, decisions)]
+        if not violated:
+            continue
+        lines = _lines_on(dim, requested, decisions, violated[-1].shown)
+        smallest, largest = dim.limits
+        upper = "on" if largest == math.inf else f"to {largest}"
+        shown = textwrap.shorten(violated[-1].shown, 120, placeholder=" ...")
+        what = f"limited to {shown}; {dim.given.__name__} is from {smallest} {upper}"
+        cure = _narrower(dim, [entry.on_n for entry in violated], example_size(size) or 1)
+        yield Finding(dim, what, lines, cure, static=False)
+
+
+def _ranges(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, size: Size, dim: RequestedDim
+) -> Iterator[Condition]:
+    """What the capture knows of a dimension that is a symbol, beyond what was asked of it."""
+    ranges = {str(symbol): limits for symbol, limits in program.range_constraints.items()}
+    if not isinstance(size, torch.SymInt) or str(size) not in ranges:
+        return
+    lower, upper = ranges[str(size)].lower, ranges[str(size)].upper
+    asked = [d.limits for d, other in sizes_of(program, requested) if str(other) == str(size)]
+    if lower not in [smallest for smallest, _ in asked]:
+        yield Condition(f"{lower} <= n", f"{lower} <= {dim.size}")
+    if not is_unlimited(upper) and upper not in [largest for _, largest in asked]:
+        yield Condition(f"n <= {upper}", f"{dim.size} <= {upper}")
+
+
+NOT_FREE = "the model is not free in dimensions that were asked to be dynamic"
+
+
+def refusal(found: Sequence[Finding], model: torch.nn.Module | None = None) -> DynamicShapeError:
+    """The error that tells all findings, each with the user's line and the edit to make.
+
+    Args:
+        found: There is at least one.
+        model: What was captured, for the paths of modules.
+    """
+    whole = "; ".join(f"{finding.dim} is {finding.what}" for finding in found)
+    cures = [finding.cure for finding in found if finding.cure]
+    rest = f"leave {found[0].dim.place} out of dynamic_shapes, write Dim.AUTO, or pass "
+    return DynamicShapeError(
+        _describe(found),
+        cause=f"{NOT_FREE}: {whole}",
+        places=as_places([line for finding in found for line in finding.lines], model),
+        cure="; or ".join([*cures[:1], f'{rest}on_specialized="warn"']),
+    )
+
+
+def _describe(found: Sequence[Finding]) -> str:
+    lines = [f"{NOT_FREE}:"]
+    for finding in found:
+        lines.append(f"  {finding.dim}: {finding.what}")
+        for line in finding.lines:
+            lines += with_line(line)
+        if finding.cure:
+            lines.append(f"      cure: {finding.cure}")
+    places = list(dict.fromkeys(finding.dim.place for finding in found))
+    lines.append(
+        f"Or, if {' and '.join(places)} need not vary that far: leave it out of dynamic_shapes, or "
+        'write Dim.AUTO, which takes what the model gives. on_specialized="warn" does so for every '
+        "dimension, with a warning."
+    )
+    return "\n".join(lines)
+
+
+def describe_torch(
+    error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]
+) -> str:
+    """Torch's own words on violated constraints, in the user's names, with the lines at hand."""
+    lines = [f"{NOT_FREE}:"]
+    for sentence in constraint_sentences(error):
+        terms = {match[0] for match in SIZE_TERM.finditer(sentence)}
+        dims = [dim for dim in map(requested.at, sorted(terms)) if dim is not None]
+        shown = without_infinity(sentence)
+        for term in terms:
+            dim = requested.at(term)
+            shown = shown.replace(term, term if dim is None else dim.size)
+        lines.append(f"  {shown}")
+        places = [place for dim in dims for place in _lines_on(dim, requested, decisions)]
+        for place in list(dict.fromkeys(places))[:3]:
+            lines += with_line(place)
+    fixes = suggested_fixes(error)
+    if fixes:
+        lines.append("  cure: give dynamic_shapes what the model needs: " + "; ".join(fixes))
+    lines.append(
+        "Or write names or Dim.AUTO for these dimensions, which take what the model gives."
+    )
+    return "\n".join(lines)
+
+
+def is_delivered(error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]) -> bool:
+    """Whether torch complains only of what is as good as asked.
+
+    These are sizes that depend on each other and stay dynamic, with the bounds that the other one
+    has, and sizes 0 and 1, which operators treat as special where ONNX's do not.
+    """
+    sentences = [sentence.rstrip(".") for sentence in constraint_sentences(error)]
+    relations = list(filter(is_relation, sentences))
+    return bool(sentences) and all(
+        sentence in relations
+        or _is_harmless(sentence, requested, decisions, bounds=bool(relations))
+        for sentence in sentences
+    )
+
+
+def _is_harmless(
+    sentence: str, requested: DynamicShapes, decisions: Sequence[Decision], bounds: bool
+) -> bool:
+    guard = generated_guard(sentence)
+    terms = {match[0] for match in SIZE_TERM.finditer(guard)} if guard else set()
+    if guard is None or len(terms) != 1:
+        return False
+    (term,) = terms
+    dim = requested.at(term)
+    condition = guard.replace(term, "n")
+    if bounds and re.fullmatch(r"(\d+ <= )?n( and n)?( <= (\d+|math\.inf))?", condition):
+        return True
+    return dim is not None and _promised(condition, dim, requested, decisions)
+
+
+def relaxed(
+    requested: DynamicShapes, found: Sequence[Finding] | None = None, error: Exception | None = None
+) -> DynamicShapes:
+    """The request as the model can deliver it.
+
+    Args:
+        requested: What was asked.
+        found: What the model takes from it: fixed dimensions become static, limited ones are left
+            to the capture. None: all are left to it.
+        error: Torch's complaint; the dimensions that it names are left to the capture.
+    """
+    hints: dict[RequestedDim, Any] = {}
+    named = {match[0] for match in SIZE_TERM.finditer(str(error))} if error else set()
+    violated = {requested.at(term) for term in named} | {f.dim for f in found or ()}
+    names = {dim.name for dim in violated if dim is not None} - {None}
+    for dim in requested.requested:
+        if found is None or dim in violated or dim.name in names:
+            smallest, largest = dim.limits
+            largest_given = None if largest == math.inf else int(largest)
+            limited = (smallest or None, largest_given) != (None, None) and not dim.derived
+            hints[dim] = Dim.AUTO(min=smallest or None, max=largest_given) if limited else Dim.AUTO
+    for finding in found or ():
+        if finding.static:
+            hints[finding.dim] = Dim.STATIC
+    return requested.replaced(hints)
+
+
+def relations(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, decisions: Sequence[Decision]
+) -> list[str]:
+    """Sentences on dimensions that turned out to depend on others, with the line that says so."""
+    found = []
+    for dim, sentence in renamed(program, requested):
+        symbol = _symbol(dim, requested, decisions)
+        line = next(
+            (
+                decision.location
+                for decision in decisions
+                if decision.kind == "guard" and decision.location is not None
+                if symbol in decision.symbols and len(decision.symbols) > 1
+            ),
+            None,
+        )
+        found.append(sentence + (f", by `{line.text}` at {line}" if line else ""))
+    return found
+
+
+def limits(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, decisions: Sequence[Decision]
+) -> list[str]:
+    """Sentences on dimensions that are right only for sizes around the example's."""
+    found = []
+    for binding in bindings(program, requested, size_conditions(program), auto=True):
+        if binding.fixes and not binding.dim.may_be_static:  # an error
+            continue
+        lines = _lines_on(binding.dim, requested, decisions, binding.condition)
+        by = "".join(f", by `{line.text}` at {line}" for line in lines)
+        cure = _cure_by_line(lines, binding.dim, None)
+        place = f"{binding.dim.place}: {binding.smallest} to {binding.largest}{by}"
+        found.append(f"{place} ({cure})" if cure else place)
+    return found
+
+
+# --- lines ---------------------------------------------------------------------------------------
+
+
+def _symbol(
+    dim: RequestedDim, requested: DynamicShapes, decisions: Sequence[Decision]
+) -> str | None:
+    """What the decisions call a dimension."""
+    for decision in decisions:
+        for symbol, (sources, _) in decision.symbols.items():
+            if any(requested.at(source) == dim for source in sources):
+                return symbol
+    return None
+
+
+def _lines_on(
+    dim: RequestedDim,
+    requested: DynamicShapes,
+    decisions: Sequence[Decision],
+    condition: str | None = None,
+) -> tuple[Location, ...]:
+    """The lines that decided something about a dimension: where they can be told, a condition."""
+    symbol = _symbol(dim, requested, decisions)
+    about = [d for d in decisions if d.kind == "guard" and symbol in d.symbols]
+    if condition is not None and symbol is not None:
+        on_n = condition.replace(dim.size, "n")
+        same = [d for d in about if _says_the_same(d, symbol, on_n)]
+        about = same or [d for d in about if _fixes(d, symbol)] or about
+    places = [decision.location for decision in about if decision.location is not None]
+    return tuple(dict.fromkeys(places))[: 1 if condition is not None else 3]
+
+
+def _says_the_same(decision: Decision, symbol: str, condition: str) -> bool:
+    if set(decision.symbols) != {symbol}:
+        return False
+    return all(
+        bool(decision.holds({symbol: n})) == bool(holds(condition, {"n": n})) for n in range(64)
+    )
+
+
+def _lines_fixing(
+    symbol: str | None, decisions: Sequence[Decision], seen: frozenset[str] = frozenset()
+) -> tuple[Location, ...]:
+    """The line after which a symbol can only be the example's size.
+
+    Where it equals another symbol by one line, and that one is fixed by a second, both.
+    """
+    if symbol is None or symbol in seen:
+        return ()
+    guards = [d for d in decisions if d.kind == "guard" and symbol in d.symbols and d.location]
+    alone = [d for d in guards if len(d.symbols) == 1 and _fixes(d, symbol)]
+    for decision in alone:
+        return (decision.location,) if decision.location else ()
+    for decision in guards:
+        for other in decision.symbols:
+            if other != symbol and _fixes(decision, symbol):
+                further = _lines_fixing(other, decisions, seen | {symbol})
+                if further and decision.location:
+                    return tuple(dict.fromkeys((decision.location, *further)))
+    return ()
+
+
+def _fixes(decision: Decision, symbol: str) -> bool:
+    """Whether no other size than the example's is accepted, for the other examples' sizes."""
+    example = decision.symbols[symbol][1]
+    if example is None:
+        return False
+    others = {0, 1, 2, 3, example // 2, example - 1, example + 1, 2 * example, 3 * example + 2}
+    tried = [n for n in others if n >= 0 and n != example]
+    return all(decision.holds({symbol: n}) is False for n in tried)
+
+
+# --- cures ---------------------------------------------------------------------------------------
+
+_CURES = (
+    (
+        re.compile(r"\brange\(|\bfor\b.*\bin\b"),
+        "a Python loop is unrolled for the example's size; compute on the whole dimension with "
+        "tensor operators, or loop with torch.ops.higher_order.scan or while_loop",
+    ),
+    (
+        re.compile(r"\b(np|numpy)\.|\.numpy\("),
+        "NumPy turns the size into a number; use torch functions, which keep it open",
+    ),
+    (
+        re.compile(r"^(if|elif|while|assert)\b|\bif\b.*\belse\b|==|!="),
+        "one branch is captured, for the example's value; compute without asking for {size}, or "
+        "choose with torch.where or torch.cond",
+    ),
+    (
+        re.compile(r"\b(int|float|round)\(|\bmath\."),
+        "the size becomes a Python number there; use // and * on {size}, or torch functions",
+    ),
+    (
+        re.compile(r"(view|reshape|expand|repeat|unflatten|split|chunk)\w*\(.*\d"),
+        "write {size}, or -1, in place of the number",
+    ),
+    (
+        re.compile(r"\b(linspace|arange|ones|zeros|full|randn?|empty|eye|tensor)\("),
+        "make that tensor with {size}, or of size 1 so that it broadcasts",
+    ),
+)
+
+
+_TOGETHER = (
+    "what needs {sizes} together to be this (a Linear after flatten, a reshape) must follow them; "
+    "AdaptiveAvgPool2d before flatten gives one size whatever they are"
+)
+
+
+def _cure_by_line(lines: Sequence[Location], dim: RequestedDim, size: int | None) -> str:
+    if not lines:
+        return ""
+    last = lines[-1]
+    text = last.text if last.caller is None else last.caller.text
+    for pattern, cure in _CURES:
+        if pattern.search(text):
+            return cure.format(size=dim.size)
+    if size is None:
+        return f"use {dim.size} there"
+    return (
+        f"whatever has the size {size} there (a number, a tensor, a table) must follow {dim.size}"
+    )
+
+
+def _promised(
+    condition: str, dim: RequestedDim, requested: DynamicShapes, decisions: Sequence[Decision]
+) -> bool:
+    """Whether a condition on ``n`` holds in the range that a ``Dim`` gives, as far as samples tell.
+
+    Sizes 0 and 1 are looked at where the user's code asks for them; torch's operators do as well.
+    """
+    symbol = _symbol(dim, requested, decisions)
+    asked = symbol is not None and any(
+        decision.direct and _says_the_same(decision, symbol, condition) for decision in decisions
+    )
+    smallest, largest = dim.limits
+    first = smallest if asked else max(smallest, 2)
+    last = 65537 if largest == math.inf else int(largest)
+    samples = itertools.chain(range(first, first + 256), (1023, 4096, last))
+    return all(holds(condition, {"n": n}) is not False for n in samples if first <= n <= last)
+
+
+def _steps(sizes: Sequence[int]) -> set[int]:
+    return {after - before for before, after in itertools.pairwise(sizes)}
+
+
+def _narrower(dim: RequestedDim, conditions: Sequence[str], example: int) -> str:
+    """The ``Dim`` that the model has, where one can say it."""
+    smallest, largest = dim.limits
+    far = 4 * example + 256
+    inside = [
+        n
+        for n in range(smallest, int(min(largest, far)) + 1)
+        if all(holds(condition, {"n": n}) is not False for condition in conditions)
+    ]
+    steps = _steps(inside)
+    if len(steps) != 1:  # a hole at 0 or 1
+        inside = [n for n in inside if n >= 2]
+        steps = _steps(inside)
+    if len(steps) != 1 or dim.derived:
+        return ""
+    (step,) = steps
+    name = dim.name or "n"
+    if step > 1:
+        rest = inside[0] % step
+        derived = f"{step}*torch.export.Dim('_{name}')" + (f" + {rest}" if rest else "")
+        return f"write {derived} for it, which is what the model accepts"
+    limits = []
+    if inside[0] > 0:
+        limits.append(f"min={inside[0]}")
+    if inside[-1] < min(largest, far):  # else it was not looked at further
+        limits.append(f"max={inside[-1]}")
+    elif largest != math.inf:
+        limits.append(f"max={int(largest)}")
+    given = ", ".join([repr(name), *limits])
+    return f"write torch.export.Dim({given}) for it, which is what the model accepts"

@@ -1,0 +1,75 @@
+"""Squeezes of dynamic dimensions, which change a tensor's rank where the size is 1."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from onnx_aot.capture.sizes.guards import Location
+from onnx_aot.torch_compat import aten
+
+__all__ = ["dynamic_squeezes"]
+
+OVERLOADS = {
+    overload
+    for packet in (aten.squeeze, aten.squeeze_, aten.squeeze_copy)
+    for overload in (packet.default, packet.dim, packet.dims)
+}
+
+_FRAME = re.compile(r'File "(.+)", line (\d+), in (\S+)')
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+
+
+def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, str]) -> list[str]:
+    """Which dimensions are squeezed that may be 1 when the model runs, or not, and where.
+
+    An ONNX model's values have fixed ranks. The capture holds a dynamic dimension to be other than
+    1, without a condition that says so.
+
+    Args:
+        program: The captured program.
+        names: What its symbols are called.
+    """
+    found: dict[str, None] = {}
+    for node in program.graph.nodes:
+        if node.target not in OVERLOADS:
+            continue
+        shape = node.args[0].meta["val"].shape
+        axes = _axes(node, len(shape))
+        sizes = [(axis, shape[axis]) for axis in axes if _may_be_one(shape[axis])]
+        if sizes:
+            shown = ", ".join(f"axis {axis} ({_renamed(size, names)})" for axis, size in sizes)
+            where = _location(node)
+            found[shown + (f" at {where}" if where else "")] = None
+    return list(found)
+
+
+def _axes(node: torch.fx.Node, rank: int) -> list[int]:
+    if not rank:
+        return []
+    given: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+    if given is None:
+        return list(range(rank))
+    return [int(axis) % rank for axis in (given if isinstance(given, Sequence) else [given])]
+
+
+def _may_be_one(size: int | torch.SymInt) -> bool:
+    return isinstance(size, torch.SymInt) and not (
+        statically_known_true(size != 1) or statically_known_true(size == 1)
+    )
+
+
+def _renamed(size: object, names: Mapping[str, str]) -> str:
+    return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(size))
+
+
+def _location(node: torch.fx.Node) -> Location | None:
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    of_user = [frame for frame in frames if not frame[0].startswith(_TORCH)]
+    return Location(of_user[-1][0], int(of_user[-1][1]), of_user[-1][2]) if of_user else None

@@ -1,0 +1,1 @@
+"""Names of dynamic dimensions, expressions over them, and conditions on them."""

@@ -1,0 +1,160 @@
+"""Conditions on the sizes of inputs, such as ``x.shape[1] % 2 == 0``, as text that is not run.
+
+A condition is Python over terms: ``<input>.shape[<axis>]``, and the names of inputs that are
+numbers. It is kept in the model's metadata, so it is interpreted here, never given to ``eval``.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["CALLS", "Interpreter", "holds", "parse", "written"]
+
+PLACEHOLDER = re.compile(r"\b_(\d+)_\b")
+
+OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.USub: operator.neg,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+CALLS: dict[str, Callable[..., Any]] = {
+    "abs": abs,
+    "ceil": math.ceil,
+    "float": float,
+    "floor": math.floor,
+    "int": int,
+    "max": max,
+    "min": min,
+    "round": round,
+    "sqrt": math.sqrt,
+    "sym_float": float,
+    "sym_max": max,
+    "sym_min": min,
+    "trunc": math.trunc,
+}
+LARGEST_EXPONENT = 64
+
+
+def parse(text: str, terms: list[str]) -> ast.expr:
+    """The tree of a condition, in which ``_<i>_`` stands for ``terms[i]``.
+
+    Raises:
+        ValueError: It is not Python.
+    """
+    if terms:
+        known = {term: f"_{index}_" for index, term in enumerate(terms)}
+        names = "|".join(re.escape(term) for term in sorted(terms, key=len, reverse=True))
+        text = re.sub(rf"(?<![\w.])(?:{names})(?![\w.\[])", lambda m: known[m[0]], text)
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise ValueError(text) from error
+
+
+def written(tree: ast.expr, terms: list[str]) -> str:
+    """The inverse of ``parse``."""
+    return PLACEHOLDER.sub(lambda match: terms[int(match[1])], ast.unparse(tree))
+
+
+def holds(text: str, sizes: Mapping[str, int]) -> bool | None:
+    """Whether sizes fulfil a condition; None where that cannot be said.
+
+    Args:
+        text: The condition.
+        sizes: Values of the terms.
+    """
+    numbers = list(sizes.values())
+    try:
+        return bool(Interpreter(lambda index: numbers[index]).value(_parsed(text, tuple(sizes))))
+    except (ArithmeticError, RecursionError, TypeError, ValueError):
+        return None
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(text: str, terms: tuple[str, ...]) -> ast.expr:
+    """``parse``, once for a condition that is asked about at many sizes."""
+    return parse(text, list(terms))
+
+
+class Interpreter:
+    """Works a condition out with numbers. A subclass may do so with other values."""
+
+    def __init__(self, term: Callable[[int], Any]) -> None:
+        """``term`` gives the value of a term by its index."""
+        self._term = term
+
+    def value(self, tree: ast.expr) -> Any:
+        """The value of a tree.
+
+        Raises:
+            ValueError: Something in it is not interpreted.
+        """
+        if isinstance(tree, ast.Constant) and isinstance(tree.value, (int, float)):
+            return tree.value
+        if isinstance(tree, ast.Name):
+            match = PLACEHOLDER.fullmatch(tree.id)
+            if match is not None:
+                return self._term(int(match[1]))
+        if isinstance(tree, ast.UnaryOp):
+            operand = self.value(tree.operand)
+            if isinstance(tree.op, ast.Not):
+                return self.invert(operand)
+            return self.apply(type(tree.op), operand)
+        if isinstance(tree, ast.BinOp):
+            return self.apply(type(tree.op), self.value(tree.left), self.value(tree.right))
+        if isinstance(tree, ast.BoolOp):
+            return self.join(isinstance(tree.op, ast.And), [self.value(v) for v in tree.values])
+        if isinstance(tree, ast.Compare):
+            sides = [self.value(side) for side in (tree.left, *tree.comparators)]
+            pairs = zip(tree.ops, sides, sides[1:], strict=False)
+            return self.join(True, [self.apply(type(op), *two) for op, *two in pairs])
+        if isinstance(tree, ast.IfExp):
+            parts = [self.value(part) for part in (tree.test, tree.body, tree.orelse)]
+            return self.choose(*parts)
+        if isinstance(tree, ast.Call) and not tree.keywords:
+            name = tree.func.attr if isinstance(tree.func, ast.Attribute) else None
+            name = tree.func.id if isinstance(tree.func, ast.Name) else name
+            if name in CALLS:
+                return self.call(name, [self.value(argument) for argument in tree.args])
+        raise ValueError(ast.unparse(tree))
+
+    def apply(self, kind: type[ast.AST], *operands: Any) -> Any:
+        """An arithmetic operator or a comparison."""
+        if kind not in OPERATORS:
+            raise ValueError(kind.__name__)
+        if kind is ast.Pow and abs(operands[1]) > LARGEST_EXPONENT:
+            raise ValueError("a large power")
+        return OPERATORS[kind](*operands)
+
+    def call(self, name: str, operands: list[Any]) -> Any:
+        """One of the functions in ``CALLS``."""
+        return CALLS[name](*operands)
+
+    def invert(self, operand: Any) -> Any:
+        """``not``."""
+        return not operand
+
+    def join(self, every: bool, operands: list[Any]) -> Any:
+        """``and`` where ``every`` is true, else ``or``."""
+        return all(operands) if every else any(operands)
+
+    def choose(self, condition: Any, then: Any, otherwise: Any) -> Any:
+        """``then if condition else otherwise``."""
+        return then if condition else otherwise

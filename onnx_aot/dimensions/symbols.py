@@ -1,0 +1,264 @@
+"""Symbolic sizes of the capture as named ONNX dimensions."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot import dtypes
+from onnx_aot.dimensions.expressions import Texts, is_identifier
+from onnx_aot.torch_compat import CONTENT_SIZE, expression_key, size_function, symbolic_expression
+
+__all__ = ["Dimensions", "range_of"]
+
+Dimension = int | ir.SymbolicDim
+
+UNLIMITED = 2**62
+"""What the capture gives as the largest size when there is none, or above."""
+
+# Symbols that the capture makes for sizes and numbers that depend on contents.
+
+
+class Dimensions:
+    """Turns recorded sizes into ints or ``ir.SymbolicDim``, with the names the user gave.
+
+    ``s77`` becomes ``batch`` and ``2*s27 + 1`` becomes ``2*seq + 1`` everywhere. A dimension whose
+    name is no identifier, such as ``batch size``, is called so where it stands alone, and
+    ``batch_size`` in expressions. Sizes that depend on contents keep the capture's names, ``u0``.
+    """
+
+    def __init__(self, names: Mapping[str, str], ranges: Mapping[Any, Any] | None = None) -> None:
+        """``names`` maps the capture's symbols to the user's names, ``ranges`` to their ranges."""
+        self._names = dict(names)
+        self._ranges = dict(ranges or {})
+        self._taken = set(names.values())
+        self._in_expressions: dict[str, str] = {}
+        self._known: dict[Any, Dimension] = {}
+        self._recorded: dict[Any, Dimension] = {}
+        self._expressions: dict[str, Any] = {}
+        self._smallest: dict[Any, float] = {}
+        self._standing_for: dict[Any, Any] = {}
+        self._texts = Texts(self.written)
+
+    def dimension(self, size: int | torch.SymInt) -> Dimension:
+        """One recorded size."""
+        if isinstance(size, int):
+            return size
+        if self._standing_for:
+            return self.of_expression(symbolic_expression(size))
+        key = expression_key(size)
+        known = self._recorded.get(key)
+        if known is None:
+            known = self._recorded[key] = self.of_expression(symbolic_expression(size))
+        return known
+
+    def of_expression(self, expression: Any) -> Dimension:
+        """A size given as a sympy expression over the capture's symbols."""
+        if self._standing_for and hasattr(expression, "xreplace"):
+            expression = expression.xreplace(self._standing_for)
+        known = self._known.get(expression)
+        if known is None:
+            known = self._known[expression] = self._make(expression)
+        return known
+
+    def _make(self, expression: Any) -> Dimension:
+        if isinstance(expression, (int, str)):
+            return expression if isinstance(expression, int) else ir.SymbolicDim(expression)
+        if not expression.is_Symbol:
+            expression = expression.expand()  # 2*(n + 1) and 2*n + 2 are one size
+            expression = _without_minimum(expression)
+        if expression.is_number:
+            return int(expression)
+        text = self.text(expression)
+        self._expressions[text] = expression
+        return ir.SymbolicDim(text)
+
+    def text(self, expression: Any) -> str:
+        """An expression or condition in the user's names."""
+        if self._standing_for and hasattr(expression, "xreplace"):
+            expression = expression.xreplace(self._standing_for)
+        if expression.is_Symbol:
+            return self._name_of(str(expression))
+        return self._texts.text(expression)
+
+    def _name_of(self, symbol: str) -> str:
+        name = self._names.get(symbol)
+        if name is None:  # of the capture's own making; the user may call another dimension so
+            name = self._names[symbol] = self.unique(
+                symbol if CONTENT_SIZE.fullmatch(symbol) else f"size_{len(self._names)}"
+            )
+        return name
+
+    def written(self, symbol: str) -> str:
+        """What a symbol is called inside an expression, always an identifier."""
+        name = self._name_of(symbol)
+        if is_identifier(name):
+            return name
+        written = self._in_expressions.get(symbol)
+        if written is None:
+            written = re.sub(r"\W|^(?=\d)", "_", name)
+            written = self.unique(written if is_identifier(written) else f"{written}_")
+            self._in_expressions[symbol] = written
+        return written
+
+    def suggest(self, size: Any, name: str) -> None:
+        """Names a recorded symbolic number that has no name yet."""
+        if isinstance(size, torch.SymInt):
+            expression = symbolic_expression(size)
+            if getattr(expression, "is_Symbol", False) and str(expression) not in self._names:
+                self._names[str(expression)] = self.unique(name)
+
+    def unique(self, name: str) -> str:
+        """The name, or with underscores behind it, such that no other dimension has it."""
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    # --- bodies of higher-order operators --------------------------------------------------------
+
+    @contextlib.contextmanager
+    def standing_for(self, symbols: Mapping[Any, Dimension | None]) -> Iterator[None]:
+        """Symbols of a body stand for other sizes while it is translated.
+
+        Args:
+            symbols: By symbol the size that it has in this call of the body; None for one that is
+                known only when the model runs, and gets a name of its own.
+        """
+        before = self._standing_for
+        self._standing_for = {**before, **{s: self._expression(s, d) for s, d in symbols.items()}}
+        try:
+            yield
+        finally:
+            self._standing_for = before
+
+    def _expression(self, symbol: Any, dimension: Dimension | None) -> Any:
+        if dimension is None:
+            fresh = type(symbol)(f"{symbol}_{len(self._names)}", **symbol.assumptions0)
+            self._names[str(fresh)] = self.unique(str(symbol))
+            self._ranges[fresh] = self._ranges.get(symbol)
+            return fresh
+        if isinstance(dimension, int):
+            return symbol * 0 + dimension
+        return self._expressions.get(str(dimension.value), symbol)
+
+    # --- arithmetic, for sizes inside of a translation -------------------------------------------
+
+    def combine(self, function: str, *operands: Dimension) -> Dimension | None:
+        """A size computed from others; None where one of them is no recorded size.
+
+        Args:
+            function: ``add``, ``sub``, ``mul``, ``max``, ``min``, ``floordiv`` or ``mod``.
+            operands: Two sizes.
+        """
+        left, right = (
+            operand if isinstance(operand, int) else self._expressions.get(str(operand.value))
+            for operand in operands
+        )
+        compute = size_function(function)
+        if left is None or right is None or compute is None:
+            return None
+        return self.of_expression(compute(left, right))
+
+    def at_least(self, dimension: Dimension, number: int) -> bool:
+        """Whether the ranges of the sizes say that one is never smaller than a number."""
+        if isinstance(dimension, int):
+            return dimension >= number
+        expression = self._expressions.get(str(dimension.value))
+        return expression is not None and self._least(expression) >= number
+
+    def _least(self, expression: Any) -> float:
+        """A number that an expression is never smaller than, minus infinity where none is known."""
+        least = self._smallest.get(expression)
+        if least is None:
+            least = self._smallest[expression] = self._find_least(expression)
+        return least
+
+    def _find_least(self, expression: Any) -> float:
+        if expression.is_Integer:
+            return int(expression)
+        if expression.is_Symbol:
+            return _end(self._ranges.get(expression), "lower", -math.inf)
+        arguments = expression.args
+        if expression.is_Add:
+            return sum(map(self._least, arguments))
+        coefficient, rest = expression.as_coeff_Mul()
+        if coefficient.is_negative:  # of a symbol with a largest value
+            most = _end(self._ranges.get(rest), "upper", math.inf)
+            return math.floor(coefficient * most) if most < math.inf else -math.inf
+        if not all(argument.is_integer for argument in arguments):
+            return -math.inf
+        if expression.is_Mul:
+            factors = [self._least(argument) for argument in arguments]
+            return math.prod(factors) if min(factors) >= 0 else -math.inf
+        kind = type(expression).__name__
+        if kind == "Max":
+            return max(map(self._least, arguments))
+        if kind == "Min":
+            return min(map(self._least, arguments))
+        if kind in ("FloorDiv", "CleanDiv") and arguments[1].is_Integer and arguments[1] > 0:
+            return self._least(arguments[0]) // int(arguments[1])
+        return -math.inf
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def name(self, size: Any) -> str | None:
+        """The name of a recorded symbolic size, or None when it is a number."""
+        if not isinstance(size, torch.SymInt):
+            return None
+        dimension = self.dimension(size)
+        return dimension.value if isinstance(dimension, ir.SymbolicDim) else None
+
+    def shape(self, sizes: Sequence[int | torch.SymInt]) -> ir.Shape:
+        """A recorded shape."""
+        return ir.Shape([s if type(s) is int else self.dimension(s) for s in sizes])
+
+    def describe(self, value: ir.Value, recorded: Any) -> None:
+        """Gives a value the type and shape that the capture recorded for it."""
+        if isinstance(recorded, torch.Tensor):
+            dtype = dtypes.to_onnx(recorded.dtype)
+            if value.dtype != dtype:
+                value.type = ir.TensorType(dtype)
+            dims = tuple(s if type(s) is int else self.dimension(s) for s in recorded.shape)
+            if value.shape is None or value.shape.dims != dims:
+                value.shape = ir.Shape(dims)
+        else:
+            of_number = dtypes.of_number(recorded)
+            if of_number is not None:
+                value.type = ir.TensorType(of_number)
+                value.shape = ir.Shape([])
+
+
+def _without_minimum(expression: Any) -> Any:
+    """``max(0, n - min(1, n))``, the size of ``x[1:]``, is ``max(0, n - 1)``."""
+    if type(expression).__name__ != "Max":
+        return expression
+    largest = type(expression)
+    for term in expression.args:
+        for smaller in getattr(term, "args", ()):
+            if type(-smaller).__name__ == "Min" and len((-smaller).args) == 2:
+                number, whole = sorted((-smaller).args, key=lambda a: not a.is_number)
+                if number.is_number and term - smaller == whole:
+                    rest = [arg for arg in expression.args if arg is not term]
+                    return largest(*rest, whole - number)
+    return expression
+
+
+def range_of(interval: Any) -> dict[str, int]:
+    """``min`` and ``max`` of a range that the capture recorded, without what is unlimited."""
+    least = _end(interval, "lower", -math.inf)
+    most = _end(interval, "upper", math.inf)
+    found = {} if least == -math.inf else {"min": int(least)}
+    return found if most >= UNLIMITED else found | {"max": int(most)}
+
+
+def _end(interval: Any, side: str, infinite: float) -> float:
+    """The lower or upper end of a range that the capture recorded."""
+    end: Any = getattr(interval, side, None)
+    return int(end) if getattr(end, "is_Integer", isinstance(end, int)) else infinite

@@ -1,0 +1,1 @@
+"""Parts of ONNX graphs that every stage shares."""

@@ -1,0 +1,153 @@
+"""Inputs of other sizes, made from those of an example."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from onnx_aot.pytrees.containers import constants_held, unwrapped
+from onnx_aot.torch_compat import pytree
+
+__all__ = ["Sample", "SizedInputs"]
+
+ODD = (3, 5, 7, 11, 13, 17, 19, 23)
+"""One per dimension, so that no two are equal and none divides another."""
+
+REACH = 64
+"""How far from the wanted size one is looked for that the model's conditions accept."""
+
+REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """Inputs of one set of sizes.
+
+    Attributes:
+        sizes: By name of the dimension in the ONNX model, or of the input that is a number.
+        args: Positional inputs, and ``kwargs`` keyword inputs, made from the example's values.
+    """
+
+    sizes: dict[str, int]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class SizedInputs(abc.ABC):
+    """The inputs of a program, and what is known of their sizes, by name of the dimension.
+
+    Attributes:
+        args: Positional inputs, and ``kwargs`` keyword inputs.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @abc.abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """The example's."""
+
+    @abc.abstractmethod
+    def minima(self) -> dict[str, int]:
+        """The smallest that are accepted, as far as ranges say."""
+
+    @abc.abstractmethod
+    def accepts(self, sizes: dict[str, int]) -> bool:
+        """Whether ranges and conditions hold."""
+
+    @abc.abstractmethod
+    def shapes_at(self, sizes: dict[str, int]) -> list[Any]:
+        """Per leaf of the inputs its shape, or the number that it is; None for constants."""
+
+    def wanted(self) -> Iterator[dict[str, int]]:
+        """Sizes to try, whether the model's conditions accept them or not."""
+        example = self.sizes()
+        larger = {name: n + n // 2 + 1 + i for i, (name, n) in enumerate(example.items())}
+        yield self.minima()
+        yield dict.fromkeys(example, 1)
+        yield {name: ODD[i % len(ODD)] for i, name in enumerate(example)}
+        yield larger
+        if len(example) > 1:
+            yield {name: (1, larger[name])[i % 2] for i, name in enumerate(example)}
+
+    def nearest(self, wanted: dict[str, int]) -> dict[str, int]:
+        """The sizes wanted where the conditions accept them, else one by one near to them."""
+        if self.accepts(wanted):
+            return wanted
+        found = self.sizes()
+        for name, size in wanted.items():
+            for candidate in _around(size):
+                trial = {**found, name: candidate}
+                if self.accepts(trial):
+                    found = trial
+                    break
+        return found
+
+    def others(self) -> tuple[Sample, ...]:
+        """Inputs of a handful of sizes other than the example's."""
+        seen = [self.sizes()]
+        for wanted in self.wanted() if seen[0] else ():
+            found = self.nearest(wanted)
+            if found not in seen:
+                seen.append(found)
+        return tuple(self.sample(sizes) for sizes in seen[1:])
+
+    def sample(self, sizes: dict[str, int]) -> Sample:
+        """Inputs of given sizes."""
+        leaves, structure = pytree.tree_flatten(constants_held((self.args, self.kwargs)))
+        resized = [
+            _resized(leaf, shape) for leaf, shape in zip(leaves, self.shapes_at(sizes), strict=True)
+        ]
+        args, kwargs = unwrapped(pytree.tree_unflatten(resized, structure))
+        return Sample(sizes, args, kwargs)
+
+
+def _around(size: int) -> Iterator[int]:
+    yield size
+    for distance in range(1, REACH + 1):
+        yield size + distance
+        if size >= distance:
+            yield size - distance
+
+
+def _resized(leaf: Any, shape: Any) -> Any:
+    """A tensor of the shape with the elements of another; the size itself for a number."""
+    if isinstance(shape, int):
+        return shape
+    if shape is None or tuple(leaf.shape) == shape:
+        return leaf
+    for axis, size in enumerate(shape):
+        leaf = _resized_along(leaf.detach(), axis, size)
+    return leaf
+
+
+def _resized_along(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+    """Elements in order, from the start again where there are not enough.
+
+    Repeated numbers become a little smaller each time: with equal ones there is no telling which
+    one a sort or a maximum picks. Masks, indices and other whole numbers are repeated as they are,
+    and what was sorted, such as boundaries, stays so.
+    """
+    before = tensor.shape[axis]
+    if size == before:
+        return tensor
+    if before == 0:
+        return tensor.new_zeros((*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]))
+    positions = torch.arange(size, device=tensor.device)
+    taken = tensor.index_select(axis, positions % before)
+    if size > before and tensor.dtype in REAL and bool((tensor != tensor.round()).any()):
+        factors = 1 - (positions // before).clamp(max=32).to(tensor.dtype) / 64
+        taken = taken * factors.reshape([-1 if i == axis else 1 for i in range(tensor.dim())])
+    if tensor.dim() == 1 and _is_sorted(tensor):
+        taken = taken.sort().values
+    return taken
+
+
+def _is_sorted(tensor: torch.Tensor) -> bool:
+    if tensor.is_complex():
+        return False
+    return bool((tensor[1:] >= tensor[:-1]).all())

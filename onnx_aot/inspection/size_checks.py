@@ -1,0 +1,308 @@
+"""Other sizes that a program was exported for, and inputs of these sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind
+
+from onnx_aot.dimensions.conditions import holds
+from onnx_aot.inspection.declared_sizes import DeclaredInputs
+from onnx_aot.inspection.resized_inputs import Sample, SizedInputs
+from onnx_aot.metadata.keys import CHECK
+from onnx_aot.pytrees.containers import constants_held
+from onnx_aot.torch_compat import (
+    SIZE_TERM,
+    pytree,
+    size_conditions,
+    symbolic_expression,
+)
+
+__all__ = ["Sample", "flat_inputs", "fulfils", "other_sizes", "sizes_of"]
+
+SEARCH_LIMIT = 1 << 16
+"""Up to here a symbol's value is looked for in a dimension such as ``2*n + 1``."""
+
+Assignment = dict[Any, int]
+"""Values of the capture's symbols."""
+
+
+def sizes_of(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, int]:
+    """What the dynamic dimensions of an ``ONNXProgram`` measure in given inputs, by name."""
+    inputs = _inputs(program, args, kwargs)
+    return {} if inputs is None else inputs.sizes()
+
+
+def other_sizes(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sample, ...]:
+    """Inputs of a handful of sizes other than the example's.
+
+    All dimensions vary together: each at its minimum, all 1, different odd numbers, each half as
+    large again as in the example, and 1 and larger by turns. Dimensions of one symbol stay equal,
+    derived ones follow, and ranges and the conditions of the capture hold: the nearest sizes that
+    fulfil them are taken. Elements are the example's, repeated or left out along an axis, so that
+    indices and masks stay valid.
+
+    Args:
+        program: An ``ONNXProgram``.
+        args: Example positional inputs.
+        kwargs: Example keyword inputs.
+
+    Returns:
+        At most five; none for a model without dynamic dimensions, or for inputs that are built
+        otherwise than those of the capture.
+    """
+    inputs = _inputs(program, args, kwargs)
+    return () if inputs is None else inputs.others()
+
+
+def _inputs(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> SizedInputs | None:
+    """By the captured program, else by what the model declares; None where they do not fit."""
+    if program.exported_program is None:
+        return DeclaredInputs.of(program.model.graph, args, kwargs)
+    return _Captured.of(program, args, kwargs)
+
+
+def flat_inputs(
+    captured: torch.export.ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[tuple[str, Any]] | None:
+    """Every leaf of the inputs with its name in the captured graph; None where they do not fit.
+
+    Constants have an empty name.
+    """
+    specs = [
+        spec for spec in captured.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT
+    ]
+    held = constants_held((tuple(args), _in_order(captured, kwargs)))
+    leaves = pytree.tree_leaves(held)
+    if len(leaves) != len(specs):
+        return None
+    names = ["" if isinstance(spec.arg, ConstantArgument) else spec.arg.name for spec in specs]
+    return list(zip(names, leaves, strict=True))
+
+
+def _in_order(captured: torch.export.ExportedProgram, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword inputs in the order in which they were captured."""
+    structure = captured.call_spec.in_spec
+    order = list(structure.children()[1].context or ()) if structure is not None else []
+    return {name: kwargs[name] for name in (*order, *kwargs) if name in kwargs}
+
+
+KEY = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
+"""A step from a container to what it holds, in conditions of the capture."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Captured(SizedInputs):
+    """The inputs of a program that was captured.
+
+    Attributes:
+        captured: The captured program.
+        args: Positional inputs, and ``kwargs`` keyword inputs in the captured order.
+        shapes: Per leaf its dimensions as numbers and sympy expressions, or the expression that a
+            number among the inputs is; None for constants.
+        example: The symbols' values in the inputs.
+        names: Of the symbols, in the ONNX model; one name is one size.
+        checked: Whether the ONNX model refuses sizes for which the conditions do not hold.
+    """
+
+    captured: torch.export.ExportedProgram
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    shapes: tuple[Any, ...]
+    example: Assignment
+    names: dict[Any, str]
+    checked: bool
+
+    @classmethod
+    def of(cls, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Captured | None:
+        captured = program.exported_program
+        found = None if captured is None else flat_inputs(captured, args, kwargs)
+        if found is None:
+            return None
+        recorded = {n.name: n.meta.get("val") for n in captured.graph.nodes}
+        shapes = tuple(_dimensions(recorded.get(name)) for name, _ in found)
+        example = _solve(shapes, [leaf for _, leaf in found])
+        if example is None:
+            return None
+        declared = iter(program.model.graph.inputs)
+        names: dict[Any, str] = {}
+        for (name, _), shape in zip(found, shapes, strict=True):
+            value = next(declared, None) if name else None
+            if value is not None:
+                names = _names(value, shape) | names
+        names = {symbol: names.get(symbol, str(symbol)) for symbol in example}
+        checked = any(str(node.name).startswith(CHECK) for node in program.model.graph)
+        given = (tuple(args), _in_order(captured, kwargs))
+        return cls(captured, *given, shapes, example, names, checked)
+
+    def sizes(self) -> dict[str, int]:
+        """The example's, by name."""
+        return {self.names[symbol]: size for symbol, size in self.example.items()}
+
+    def minima(self) -> dict[str, int]:
+        """Of the symbols that one name stands for, the largest minimum."""
+        found = dict.fromkeys(self.sizes(), 0)
+        for symbol in self.example:
+            limits = self.captured.range_constraints.get(symbol)
+            lower = getattr(limits, "lower", 0)
+            least = max(int(lower), 0) if getattr(lower, "is_finite", True) else 0
+            found[self.names[symbol]] = max(found[self.names[symbol]], least)
+        return found
+
+    def _assignment(self, sizes: Mapping[str, int]) -> Assignment:
+        return {symbol: sizes[self.names[symbol]] for symbol in self.example}
+
+    def accepts(self, sizes: dict[str, int]) -> bool:
+        """Whether the ranges hold, and the conditions of the capture, but for those on size 1.
+
+        Models have shortcuts for one element, which have to give the same answer.
+        """
+        if not self._in_range(sizes):
+            return False
+        if self._conditions_hold(sizes):
+            return True
+        if self.checked or 1 not in sizes.values():
+            return False
+        larger = ({name: n if n != 1 else other for name, n in sizes.items()} for other in (2, 3))
+        return all(self._in_range(others) and self._conditions_hold(others) for others in larger)
+
+    def _in_range(self, sizes: dict[str, int]) -> bool:
+        assignment = self._assignment(sizes)
+        for expression, limits in self.captured.range_constraints.items():
+            if expression.free_symbols <= assignment.keys():
+                value = _value(expression, assignment)
+                if not (limits.lower <= value <= limits.upper):
+                    return False
+        shapes = (shape for shape in self.shapes_at(sizes) if isinstance(shape, tuple))
+        return all(size >= 0 for shape in shapes for size in shape)
+
+    def _conditions_hold(self, sizes: dict[str, int]) -> bool:
+        conditions = size_conditions(self.captured)
+        if not conditions:
+            return True
+        arguments = self._stand_ins(self.shapes_at(sizes))
+        return all(fulfils(condition, arguments) is not False for condition in conditions)
+
+    def shapes_at(self, sizes: dict[str, int]) -> list[Any]:
+        """Per leaf, as the capture recorded them."""
+        assignment = self._assignment(sizes)
+        return [self._concrete(shape, assignment) for shape in self.shapes]
+
+    def _concrete(self, shape: Any, assignment: Assignment) -> Any:
+        if isinstance(shape, tuple):
+            return tuple(_value(size, assignment) for size in shape)
+        return None if shape is None else _value(shape, assignment)
+
+    def _stand_ins(self, shapes: Sequence[Any]) -> dict[str, Any]:
+        """The arguments by name, with tensors that have sizes and no elements."""
+        leaves, structure = pytree.tree_flatten(constants_held((self.args, self.kwargs)))
+        args, kwargs = pytree.tree_unflatten(
+            [
+                torch.empty(shape, dtype=leaf.dtype, device="meta")
+                if isinstance(shape, tuple)
+                else (leaf if shape is None else shape)
+                for leaf, shape in zip(leaves, shapes, strict=True)
+            ],
+            structure,
+        )
+        signature = self.captured.module_call_graph[0].signature
+        names = list(getattr(signature, "forward_arg_names", None) or ())
+        found: dict[str, Any] = dict(zip(names, args, strict=False)) | kwargs
+        for name, value in zip(names, args, strict=False):  # what *xs takes is called xs_0, xs_1
+            numbered = re.fullmatch(r"(\w+)_\d+", name)
+            if numbered is not None:
+                collected = found.setdefault(numbered[1], [])
+                if isinstance(collected, list):
+                    collected.append(value)
+        return found
+
+
+def fulfils(condition: str, arguments: Mapping[str, Any]) -> bool | None:
+    """Whether arguments fulfil a condition over ``L['x'].size()[0]``; None where it is unknown.
+
+    Conditions come with the program, which may be somebody else's file, so they are interpreted
+    and never evaluated as Python.
+    """
+    values: dict[str, int] = {}
+
+    def named(match: re.Match[str]) -> str:
+        value = arguments[match[1]]
+        for key, index, attribute in KEY.findall(match[2]):
+            value = value[key] if key else value[int(index)] if index else getattr(value, attribute)
+        name = f"size_{len(values)}"
+        values[name] = value if match[3] is None else value.shape[int(match[3])]
+        return name
+
+    try:
+        return holds(SIZE_TERM.sub(named, condition), values)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None
+
+
+def _dimensions(recorded: Any) -> Any:
+    """The shape of a captured tensor, or the expression of a captured number, else None."""
+    if isinstance(recorded, torch.Tensor):
+        return tuple(_expression(size) for size in recorded.shape)
+    return _expression(recorded) if isinstance(recorded, torch.SymInt) else None
+
+
+def _expression(size: Any) -> Any:
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    expression = symbolic_expression(size)
+    return expression if getattr(expression, "free_symbols", ()) else int(size)
+
+
+def _solve(shapes: Sequence[Any], leaves: Sequence[Any]) -> Assignment | None:
+    """What the symbols are in the inputs; None where that cannot be told."""
+    pairs = []
+    for shape, leaf in zip(shapes, leaves, strict=True):
+        if isinstance(shape, tuple):
+            if not isinstance(leaf, torch.Tensor) or leaf.dim() != len(shape):
+                return None
+            pairs += list(zip(shape, leaf.shape, strict=True))
+        elif shape is not None:
+            pairs.append((shape, leaf))
+    found: Assignment = {}
+    for expression, size in sorted(pairs, key=lambda pair: not getattr(pair[0], "is_Symbol", 0)):
+        unknown: set[Any] = getattr(expression, "free_symbols", set()) - found.keys()
+        if not unknown:
+            continue
+        if len(unknown) > 1 or not isinstance(size, int):
+            return None
+        (symbol,) = unknown
+        candidates = (size,) if expression == symbol else range(SEARCH_LIMIT)
+        fitting = (n for n in candidates if _value(expression, {**found, symbol: n}) == size)
+        value = next(fitting, None)
+        if value is None:
+            return None
+        found[symbol] = value
+    return dict(sorted(found.items(), key=lambda item: _position(item[0], pairs)))
+
+
+def _position(symbol: Any, pairs: Sequence[tuple[Any, Any]]) -> int:
+    """Where a symbol occurs first among the inputs."""
+    return next(
+        i for i, (found, _) in enumerate(pairs) if symbol in getattr(found, "free_symbols", ())
+    )
+
+
+def _names(value: Any, shape: Any) -> dict[Any, str]:
+    """What the symbols are called that are a dimension of an input, or the input itself."""
+    if not isinstance(shape, tuple):
+        return {} if shape is None else {shape: str(value.name)}
+    names = {}
+    for size, declared in zip(shape, value.shape or (), strict=False):
+        symbols = list(getattr(size, "free_symbols", ()))
+        words = set(re.findall(r"[^\W\d]\w*", str(getattr(declared, "value", ""))))
+        if len(symbols) == 1 and len(words) == 1:  # of 2*n + 1 too
+            names[symbols[0]] = words.pop()
+    return names
+
+
+def _value(size: Any, assignment: Assignment) -> int:
+    return size if isinstance(size, int) else int(size.subs(assignment))

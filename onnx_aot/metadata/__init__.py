@@ -1,0 +1,1 @@
+"""What the model says of its origin: keys, source locations, scopes."""

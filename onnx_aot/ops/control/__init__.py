@@ -1,0 +1,1 @@
+"""Branches, loops, called graphs, and arithmetic on symbolic sizes."""

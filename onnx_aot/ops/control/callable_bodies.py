@@ -1,0 +1,107 @@
+"""The functions that higher-order operators are given, as translations get them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+import torch.fx
+
+from onnx_aot import dtypes
+from onnx_aot.builder.builder import Builder
+from onnx_aot.ops.complex.pairs import Complex
+
+__all__ = ["Body", "flat", "rebuilt"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Body:
+    """A graph among an operator's arguments: called with values, it emits its nodes.
+
+    What it returns is a list, also where the graph has one result alone: values, ``Complex``,
+    Python numbers and None.
+
+    Attributes:
+        module: The graph.
+        emit: ``emit(module, operands)`` translates it with its parameters bound to the operands.
+        trace: ``trace(function, examples)`` is the graph of a function of recorded values, None
+            where torch cannot trace it without fixing sizes.
+    """
+
+    module: torch.fx.GraphModule
+    emit: Callable[[torch.fx.GraphModule, Sequence[Any]], list[Any]]
+    trace: Callable[[Callable[..., Any], Sequence[Any]], torch.fx.GraphModule | None]
+
+    def __call__(self, *operands: Any) -> list[Any]:
+        """Emits it with its parameters bound to the operands."""
+        return self.emit(self.module, operands)
+
+    @property
+    def parameters(self) -> list[Any]:
+        """What the capture recorded for each parameter."""
+        nodes = self.module.graph.nodes
+        return [node.meta.get("val") for node in nodes if node.op == "placeholder"]
+
+    @property
+    def results(self) -> list[Any]:
+        """What it recorded for each result; a constant is itself."""
+        returned: Any = next(iter(reversed(self.module.graph.nodes))).args[0]
+        items = returned if isinstance(returned, (list, tuple)) else [returned]
+        return [item.meta.get("val") if isinstance(item, torch.fx.Node) else item for item in items]
+
+    def run(self, *arguments: Any) -> Any:
+        """Computes it with torch, for a trace."""
+        return torch.fx.Interpreter(self.module).run(*arguments)
+
+    def rewritten(self, function: Callable[..., Any], examples: Sequence[Any]) -> Body | None:
+        """A function made of this one, such as one under ``torch.vmap``.
+
+        Args:
+            function: Calls ``run``.
+            examples: What the capture recorded for its arguments.
+
+        Returns:
+            None where torch cannot trace it without fixing sizes.
+        """
+        module = self.trace(function, examples)
+        return None if module is None else dataclasses.replace(self, module=module)
+
+
+def flat(op: Builder, items: Sequence[Any], recorded: Sequence[Any]) -> list[ir.Value]:
+    """Values only: complex numbers as two, Python numbers as constants, None left out.
+
+    Args:
+        op: The builder.
+        items: What a body returns, or is called with.
+        recorded: What the capture recorded for each.
+    """
+    values: list[ir.Value] = []
+    for item, example in zip(items, recorded, strict=True):
+        if isinstance(item, Complex):
+            values += [item.real, item.imag]
+        elif item is not None:
+            values.append(op.cast(item, _dtype(example)))
+    return values
+
+
+def rebuilt(values: Sequence[ir.Value], recorded: Sequence[Any]) -> list[Any]:
+    """The inverse of ``flat``: one item for each that was recorded, None for None."""
+    remaining: Iterator[ir.Value] = iter(values)
+    items: list[Any] = []
+    for example in recorded:
+        if example is None:
+            items.append(None)
+        elif isinstance(example, torch.Tensor) and example.dtype.is_complex:
+            items.append(Complex(next(remaining), next(remaining)))
+        else:
+            items.append(next(remaining))
+    return items
+
+
+def _dtype(recorded: Any) -> ir.DataType | None:
+    if isinstance(recorded, torch.Tensor):
+        return dtypes.to_onnx(recorded.dtype)
+    return dtypes.of_number(recorded)

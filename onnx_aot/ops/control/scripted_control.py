@@ -1,0 +1,62 @@
+"""Branches and loops of scripted models: ONNX If and Loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.ops.control.callable_bodies import Body, flat
+from onnx_aot.ops.registry import register
+from onnx_aot.torch_ops.scripted_ops import branch, repeat
+
+__all__: list[str] = []
+
+Value = ir.Value
+BOOL = ir.DataType.BOOL
+
+
+@register(branch)
+def scripted_branch(
+    op: Builder,
+    condition: Any,
+    then: Body,
+    otherwise: Body,
+    inputs: Sequence[Any],
+    others: Sequence[Any],
+) -> list[Value]:
+    recorded = list(op.result)
+    return op.if_(
+        op.cast(condition, BOOL),
+        lambda: flat(op, then(*inputs), recorded),
+        lambda: flat(op, otherwise(*others), recorded),
+    )
+
+
+@register(repeat)
+def scripted_repeat(
+    op: Builder,
+    count: Size | None,
+    condition: Any,
+    body: Body,
+    carried: Sequence[Any],
+    inputs: Sequence[Any],
+) -> list[Value]:
+    """The body's first parameter is the number of the step, its first result the condition."""
+    recorded = list(op.result)
+
+    def step(number: Value, *values: Value) -> list[Value]:
+        for value, example in zip(values, body.parameters[1:], strict=False):
+            if isinstance(example, torch.Tensor):  # what it was before need not stay
+                sizes: list[Any] = list(example.shape)
+                known = [size if type(size) is int else op.fresh() for size in sizes]
+                value.shape = ir.Shape(known)
+        again, *after = body(number, *values, *inputs)
+        results = flat(op, after, recorded)
+        return results if condition is None else [op.cast(again, BOOL), *results]
+
+    proceed = None if condition is None else op.cast(condition, BOOL)
+    return op.loop(count, flat(op, carried, recorded), step, condition=proceed)

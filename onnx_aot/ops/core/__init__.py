@@ -1,0 +1,1 @@
+"""Elementwise arithmetic, shapes, indexing, sorting and reductions."""

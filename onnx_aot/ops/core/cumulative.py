@@ -1,0 +1,171 @@
+"""Running products, extremes and log-sums along an axis, and differences.
+
+Running sums are in ``reduction``.
+
+Where the order of the steps makes no difference, they are done by doubling: after step k every
+element stands for the ``2^k`` elements that end with it (W. D. Hillis and G. L. Steele, "Data
+Parallel Algorithms", Communications of the ACM 29, 1986).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from onnx_aot import dtypes
+from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.ops.core.movement import sliced
+from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
+
+__all__ = ["doublings"]
+
+Value = ir.Value
+BOOL = ir.DataType.BOOL
+DOUBLE = ir.DataType.DOUBLE
+INT32 = ir.DataType.INT32
+INT64 = ir.DataType.INT64
+
+INT64_MAX = 2**63 - 1
+
+
+@register(aten.diff.default)
+def aten_diff(
+    op: Builder,
+    self: Value,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Value | None = None,
+    append: Value | None = None,
+) -> Value:
+    """Each element less the one before it; booleans differ or do not."""
+    if n == 0:
+        return op.cast(self, op.result_dtype)  # without what stands before and after
+    axis = op.axis(self, dim)
+    parts = [op.cast(p, op.result_dtype) for p in (prepend, self, append) if p is not None]
+    value: Value = op.Concat(*parts, axis=axis)
+    for _ in range(n):
+        later = sliced(op, value, axis, 1, INT64_MAX)
+        earlier = sliced(op, value, axis, 0, -1)
+        value = op.Xor(later, earlier) if value.dtype == BOOL else op.Sub(later, earlier)
+    return value
+
+
+@register(aten.cumprod.default)
+def aten_cumprod(op: Builder, self: Value, dim: int, dtype: Any = None) -> Value:
+    """Eager multiplies floating numbers as DOUBLE."""
+    value = op.cast(self, op.result_dtype)
+    if op.rank(value) == 0:
+        return value
+    wide = op.cast(value, DOUBLE) if dtypes.is_floating(value.dtype) else value
+
+    def join(earlier: Sequence[Value], later: Sequence[Value]) -> list[Value]:
+        return [op.Mul(earlier[0], later[0])]
+
+    axis = op.axis(value, dim)
+    products = _doubled(op, [wide], axis, join, neutral=op.constant(1, wide.dtype))[0]
+    return op.cast(products, value.dtype)
+
+
+LIMITS[aten.cumprod.default] = (
+    "NaN where a product within the sequence overflows DOUBLE and what is before it is 0"
+)
+
+
+@register(aten.cummax.default)
+def aten_cummax(op: Builder, self: Value, dim: int) -> list[Value]:
+    return _cumulative_extreme(op, self, dim, "GreaterOrEqual")
+
+
+@register(aten.cummin.default)
+def aten_cummin(op: Builder, self: Value, dim: int) -> list[Value]:
+    return _cumulative_extreme(op, self, dim, "LessOrEqual")
+
+
+def _cumulative_extreme(op: Builder, value: Value, dim: int, compare: str) -> list[Value]:
+    """The last of equal elements counts; NaN beats every number, as ``_compare_base_reduce``."""
+    if op.rank(value) == 0:
+        return [value, op.constant(0, INT64)]
+    axis = op.axis(value, dim)
+    numbers = op.cast(value, INT32) if value.dtype == BOOL else value
+    floating = dtypes.is_floating(numbers.dtype)
+
+    def join(earlier: Sequence[Value], later: Sequence[Value]) -> list[Value]:
+        wins = op.call_op(compare, [later[0], earlier[0]], {})
+        if floating:
+            wins = op.Or(wins, op.IsNaN(later[0]))
+        return [op.Where(wins, after, before) for before, after in zip(earlier, later, strict=True)]
+
+    around = [a for a in range(op.rank(value)) if a != axis]
+    counted = op.Range(0, op.size(value, axis), 1)
+    positions = op.Expand(op.Unsqueeze(counted, around) if around else counted, op.Shape(value))
+    positions.shape = ir.Shape(value.shape or ())
+    # the first element may join a result that it is part of already
+    values, indices = _doubled(op, [numbers, positions], axis, join)
+    return [op.cast(values, value.dtype), indices]
+
+
+@register(aten.logcumsumexp.default)
+def aten_logcumsumexp(op: Builder, self: Value, dim: int) -> Value:
+    """``log(exp(a) + exp(b)) = max + log(1 + exp(min - max))``, with no difference of equal ones.
+
+    The difference of two equal infinities would be NaN.
+    """
+    if op.rank(self) == 0:
+        return self
+
+    def join(earlier: Sequence[Value], later: Sequence[Value]) -> list[Value]:
+        a, b = earlier[0], later[0]
+        high, low = op.Max(a, b), op.Min(a, b)
+        gap = op.Where(op.Equal(high, low), op.constant(0, self.dtype), op.Sub(low, high))
+        return [op.Add(high, op.Log(op.Add(op.Exp(gap), 1)))]
+
+    axis = op.axis(self, dim)
+    return _doubled(op, [self], axis, join, neutral=op.constant(-math.inf, self.dtype))[0]
+
+
+Join = Callable[[Sequence[Value], Sequence[Value]], list[Value]]
+
+
+def _doubled(
+    op: Builder, values: list[Value], axis: int, join: Join, *, neutral: Value | None = None
+) -> list[Value]:
+    """Joins each element with all that come before it along the axis.
+
+    Before the first element stand neutral ones, or the first element itself.
+    """
+    size = op.size(values[0], axis)
+    steps = doublings(op, size)
+    if isinstance(steps, int) and steps == 0:
+        return values
+    positions = op.Range(0, size, 1)
+    after = list(range(1, op.rank(values[0]) - axis))
+
+    def step(_: Value, distance: Value, *current: Value) -> list[Value]:
+        before = op.Sub(positions, distance)
+        earlier = [op.Gather(value, op.Max(before, 0), axis=axis) for value in current]
+        if neutral is not None:
+            outside = op.Less(before, 0)
+            outside = op.Unsqueeze(outside, after) if after else outside
+            earlier = [op.Where(outside, neutral, value) for value in earlier]
+        for value, shifted in zip(current, earlier, strict=True):
+            shifted.shape = value.shape
+        return [op.Mul(distance, 2), *join(earlier, current)]
+
+    return op.loop(steps, [op.constant(1, INT64), *values], step)[1:]
+
+
+def doublings(op: Builder, size: Size) -> Size:
+    """How often 1 must be doubled to reach a size; once more does no harm.
+
+    The logarithm is taken of odd numbers, so that only that of 1 is whole.
+    """
+    if isinstance(size, int):
+        return max(size - 1, 0).bit_length()
+    odd = op.Max(op.Sub(op.Mul(size, 2), 1), 1)
+    exponent = op.Mul(op.Log(op.Cast(odd, to=DOUBLE)), op.constant(1 / math.log(2), DOUBLE))
+    count: Value = op.Cast(op.Ceil(exponent), to=INT64)
+    return count

@@ -1,0 +1,332 @@
+"""Sums, means, extremes, norms and cumulative sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.dtypes import is_floating
+from onnx_aot.ops.core.size_math import as_value, minus, product
+from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
+
+__all__ = ["Axes", "axes_of"]
+
+Value = ir.Value
+INT64 = ir.DataType.INT64
+Axes = int | Sequence[int] | None
+
+
+def axes_of(dim: Axes) -> list[int] | None:
+    """The axes to reduce, None for all."""
+    if isinstance(dim, int):
+        return [dim]
+    return list(dim) if dim else None
+
+
+def _reduced(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
+    """In the recorded type; a 0-d value is its own reduction.
+
+    ONNX sums and multiplies no short integers and no booleans. Those are computed in INT64, of
+    which the short ones keep the low bits; a boolean is whether the result is not 0.
+    """
+    dtype = op.result_dtype
+    value = op.cast(value, dtype)
+    if op.rank(value) == 0:
+        return value
+    wide = ir.DataType.INT64 if dtype in SHORT else dtype
+    return op.cast(op.reduce(name, op.cast(value, wide), axes_of(dim), keepdim), dtype)
+
+
+SHORT = frozenset({ir.DataType.BOOL, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8})
+
+
+def _element_count(op: Builder, value: Value, dim: Axes) -> Size:
+    """How many elements each result is made from."""
+    axes = axes_of(dim) or range(op.rank(value))
+    return product(op, [op.size(value, axis) for axis in axes])
+
+
+@register(aten.sum.default, aten.sum.dim_IntList)
+def aten_sum(
+    op: Builder, self: Value, dim: Axes = None, keepdim: bool = False, dtype: Any = None
+) -> Value:
+    return _reduced(op, "ReduceSum", self, dim, keepdim)
+
+
+@register(aten.mean.default, aten.mean.dim)
+def aten_mean(
+    op: Builder, self: Value, dim: Axes = None, keepdim: bool = False, dtype: Any = None
+) -> Value:
+    return _mean(op, op.cast(self, op.result_dtype), dim, keepdim)
+
+
+def _mean(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
+    if op.rank(value) == 0:
+        return value
+    return _average(op, value, axes_of(dim), keepdim, _divisor(op, value, dim, keepdim))
+
+
+def _divisor(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Size:
+    """The element count, of one axis where the sums have some: sizes are vectors at first."""
+    count = _element_count(op, value, dim)
+    rank, axes = op.rank(value), axes_of(dim)
+    all_axes = axes is None or len(axes) == rank
+    if isinstance(count, int) or (all_axes and not keepdim):
+        return count
+    vector: Value = op.Unsqueeze(count, [0])
+    return vector
+
+
+def _average(
+    op: Builder, value: Value, axes: list[int] | None, keepdim: bool, count: Size
+) -> Value:
+    """ReduceMean, or sum over count, 0-d or one number, where that may be 0.
+
+    The mean of nothing is NaN in torch, undefined in ONNX and 0 in ONNX Runtime.
+    """
+    if isinstance(count, int) and count > 0:
+        return op.reduce("ReduceMean", value, axes, keepdim)
+    total = op.reduce("ReduceSum", value, axes, keepdim)
+    return op.Div(total, op.cast(as_value(op, count), value.dtype))
+
+
+@register(aten.prod.default, aten.prod.dim_int)
+def aten_prod(
+    op: Builder, self: Value, dim: Axes = None, keepdim: bool = False, dtype: Any = None
+) -> Value:
+    if (
+        op.result_dtype != ir.DataType.INT64
+        or op.rank(self) == 0
+        or _product_is_small(op, self, dim)
+    ):
+        return _reduced(op, "ReduceProd", self, dim, keepdim)
+    return _product_of_integers(op, op.cast(self, ir.DataType.INT64), dim, keepdim)
+
+
+EXACT_BITS = 53
+"""ONNX Runtime's ReduceProd of INT64 computes in double, which holds so many."""
+
+
+def _product_is_small(op: Builder, value: Value, dim: Axes) -> bool:
+    if value.dtype in (None, ir.DataType.BOOL):
+        return True
+    count = _element_count(op, value, dim)
+    return isinstance(count, int) and count * value.dtype.bitwidth <= EXACT_BITS
+
+
+def _product_of_integers(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
+    """One multiplication after the other, which keeps the low bits of what overflows."""
+    rank = op.rank(value)
+    if dim is None:
+        value = op.Reshape(value, [-1])
+    axis = 0 if dim is None else (axes_of(dim) or [0])[0] % rank
+    sizes = op.all_sizes(value)
+    one = op.Expand(
+        op.constant(1, ir.DataType.INT64), op.sizes([*sizes[:axis], *sizes[axis + 1 :]])
+    )
+    several = op.Concat(op.Unsqueeze(one, [axis]), value, axis=axis)  # there may be no element
+    (total,) = op.scan([one], [several], lambda total, each: [op.Mul(total, each)], axis=axis)
+    if not keepdim:
+        return total
+    return op.Unsqueeze(total, list(range(rank)) if dim is None else [axis])
+
+
+@register(aten.amax.default)
+def aten_amax(op: Builder, self: Value, dim: Axes = (), keepdim: bool = False) -> Value:
+    return _extreme(op, "ReduceMax", self, dim, keepdim)
+
+
+@register(aten.amin.default)
+def aten_amin(op: Builder, self: Value, dim: Axes = (), keepdim: bool = False) -> Value:
+    return _extreme(op, "ReduceMin", self, dim, keepdim)
+
+
+@register(aten.max.default)
+def aten_max(op: Builder, self: Value) -> Value:
+    return _extreme(op, "ReduceMax", self, None, False)
+
+
+@register(aten.min.default)
+def aten_min(op: Builder, self: Value) -> Value:
+    return _extreme(op, "ReduceMin", self, None, False)
+
+
+@register(aten.aminmax.default)
+def aten_aminmax(
+    op: Builder, self: Value, dim: int | None = None, keepdim: bool = False
+) -> list[Value]:
+    return [_extreme(op, name, self, dim, keepdim) for name in ("ReduceMin", "ReduceMax")]
+
+
+def _extreme(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
+    """NaN where there is one, which ONNX leaves open and ONNX Runtime passes over.
+
+    Booleans, which ReduceMax and ReduceMin take since opset 20, as integers before.
+    """
+    if op.rank(value) == 0:
+        return value
+    if value.dtype == ir.DataType.BOOL and op.opset < 20:
+        number = op.cast(value, ir.DataType.INT32)
+        return op.cast(op.reduce(name, number, axes_of(dim), keepdim), ir.DataType.BOOL)
+    extreme = op.reduce(name, value, axes_of(dim), keepdim)
+    if not is_floating(value.dtype):
+        return extreme
+    count = op.reduce("ReduceSum", op.cast(op.IsNaN(value), INT64), axes_of(dim), keepdim)
+    return op.Where(op.Greater(count, 0), op.constant(math.nan, value.dtype), extreme)
+
+
+@register(aten.max.dim)
+def aten_max_dim(op: Builder, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
+    values = _extreme(op, "ReduceMax", self, dim, keepdim)
+    return [values, _position(op, "ArgMax", self, dim, keepdim)]
+
+
+@register(aten.min.dim)
+def aten_min_dim(op: Builder, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
+    values = _extreme(op, "ReduceMin", self, dim, keepdim)
+    return [values, _position(op, "ArgMin", self, dim, keepdim)]
+
+
+@register(aten.argmax.default)
+def aten_argmax(op: Builder, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    return _position(op, "ArgMax", self, dim, keepdim)
+
+
+@register(aten.argmin.default)
+def aten_argmin(op: Builder, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    return _position(op, "ArgMin", self, dim, keepdim)
+
+
+def _position(op: Builder, name: str, value: Value, dim: int | None, keepdim: bool) -> Value:
+    """The first position of the extreme, as eager torch gives it on the CPU."""
+    rank = op.rank(value)
+    if rank == 0:
+        return op.constant(0, ir.DataType.INT64)
+    if value.dtype == ir.DataType.BOOL:
+        value = op.cast(value, ir.DataType.INT32)
+    if dim is not None:
+        return op.call_op(name, [value], {"axis": op.axis(value, dim), "keepdims": int(keepdim)})
+    flat = op.call_op(name, [op.Reshape(value, [-1])], {"axis": 0, "keepdims": 0})
+    return op.Reshape(flat, [1] * rank) if keepdim else flat
+
+
+_POSITION = "the position of a NaN is not found: NaN is passed over unless it comes first"
+LIMITS.update(
+    {
+        aten.argmax.default: _POSITION,
+        aten.argmin.default: _POSITION,
+        aten.max.dim: f"indices: {_POSITION}",
+        aten.min.dim: f"indices: {_POSITION}",
+    }
+)
+
+
+@register(aten.logsumexp.default)
+def aten_logsumexp(op: Builder, self: Value, dim: Axes, keepdim: bool = False) -> Value:
+    return _reduced(op, "ReduceLogSumExp", self, dim, keepdim)
+
+
+@register(aten.cumsum.default)
+def aten_cumsum(op: Builder, self: Value, dim: int, dtype: Any = None) -> Value:
+    value = op.cast(self, op.result_dtype)
+    if op.rank(value) == 0:
+        return value
+    return op.CumSum(value, op.constant(dim, ir.DataType.INT64))
+
+
+@register(aten.var.correction)
+def aten_var(
+    op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
+) -> Value:
+    return _variance(op, self, dim, correction, keepdim)
+
+
+@register(aten.var.default, aten.var.dim)
+def aten_var_unbiased(
+    op: Builder, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> Value:
+    return _variance(op, self, dim, int(unbiased), keepdim)
+
+
+@register(aten.std.correction)
+def aten_std(
+    op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
+) -> Value:
+    return op.Sqrt(_variance(op, self, dim, correction, keepdim))
+
+
+@register(aten.std.default, aten.std.dim)
+def aten_std_unbiased(
+    op: Builder, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> Value:
+    return op.Sqrt(_variance(op, self, dim, int(unbiased), keepdim))
+
+
+@register(aten.var_mean.correction)
+def aten_var_mean(
+    op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
+) -> list[Value]:
+    variance = _variance(op, self, dim, correction, keepdim)
+    return [variance, _mean(op, self, dim, keepdim)]
+
+
+@register(aten.var_mean.default, aten.var_mean.dim)
+def aten_var_mean_unbiased(
+    op: Builder, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> list[Value]:
+    return aten_var_mean(op, self, dim, int(unbiased), keepdim)
+
+
+@register(aten.std_mean.correction)
+def aten_std_mean(
+    op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
+) -> list[Value]:
+    variance, mean = aten_var_mean(op, self, dim, correction, keepdim)
+    return [op.Sqrt(variance), mean]
+
+
+@register(aten.std_mean.default, aten.std_mean.dim)
+def aten_std_mean_unbiased(
+    op: Builder, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> list[Value]:
+    return aten_std_mean(op, self, dim, int(unbiased), keepdim)
+
+
+for _target in (
+    aten.var_mean.correction,
+    aten.var_mean.default,
+    aten.var_mean.dim,
+    aten.std_mean.correction,
+    aten.std_mean.default,
+    aten.std_mean.dim,
+):
+    LIMITS[_target] = "the mean of numbers with an infinity is infinite, in eager it is NaN"
+
+
+def _variance(op: Builder, value: Value, dim: Axes, correction: Any, keepdim: bool) -> Value:
+    """``sum((x - mean)^2) / max(0, n - correction)``, in two passes."""
+    axes = axes_of(dim)
+    correction = 1 if correction is None else correction
+    if op.rank(value) == 0:
+        return op.Div(op.Sub(value, value), max(0.0, 1.0 - correction))
+    centred = op.Sub(value, op.reduce("ReduceMean", value, axes, True))
+    square = op.Mul(centred, centred)
+    count = _element_count(op, value, dim)
+    if correction == 0:
+        return _average(op, square, axes, keepdim, count)
+    total = op.reduce("ReduceSum", square, axes, keepdim)
+    return op.Div(total, _freedom(op, count, correction, value.dtype))
+
+
+def _freedom(op: Builder, count: Size, correction: Any, dtype: ir.DataType | None) -> Value | float:
+    """``max(0, n - correction)``; the subtraction is exact where the correction is whole."""
+    if isinstance(count, int):
+        return max(0.0, count - float(correction))
+    if int(correction) == correction:
+        return op.cast(op.Max(minus(op, count, int(correction)), 0), dtype)
+    return op.Max(op.Sub(op.cast(count, dtype), float(correction)), 0.0)

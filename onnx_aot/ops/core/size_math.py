@@ -1,0 +1,54 @@
+"""Arithmetic on sizes that may be known now or only when the model runs."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnx_aot.builder.builder import Builder, Size
+
+__all__ = ["as_value", "divided", "minus", "plus", "product", "times"]
+
+
+def plus(op: Builder, left: Size, right: Size) -> Size:
+    """``left + right``."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    total: ir.Value = op.Add(left, right)
+    return total
+
+
+def minus(op: Builder, left: Size, right: Size) -> Size:
+    """``left - right``."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left - right
+    difference: ir.Value = op.Sub(left, right)
+    return difference
+
+
+def times(op: Builder, left: Size, right: Size) -> Size:
+    """``left * right``."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left * right
+    result: ir.Value = op.Mul(left, right)
+    return result
+
+
+def divided(op: Builder, size: Size, divisor: int) -> Size:
+    """``size // divisor`` of a size that is not negative."""
+    if isinstance(size, int):
+        return size // divisor
+    quotient: ir.Value = op.Div(size, divisor)
+    return quotient
+
+
+def product(op: Builder, sizes: list[Size]) -> Size:
+    """All sizes multiplied; 1 for none."""
+    result: Size = 1
+    for size in sizes:
+        result = times(op, result, size)
+    return result
+
+
+def as_value(op: Builder, size: Size) -> ir.Value:
+    """The size as a 0-d INT64 value."""
+    return size if isinstance(size, ir.Value) else op.constant(size, ir.DataType.INT64)

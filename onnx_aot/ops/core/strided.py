@@ -1,0 +1,165 @@
+"""Tensors as their storage lies in memory: sizes and strides of the caller's choice.
+
+ONNX has values only. The storage of a tensor whose elements lie next to each other, in whatever
+order of its axes, is its elements in that order; of any other tensor it is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.builder.peephole import FOLD_LIMIT
+from onnx_aot.errors import TranslationError
+from onnx_aot.ops.core.movement import reshaped, shaped
+from onnx_aot.ops.core.size_math import minus, product
+from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
+
+__all__: list[str] = []
+
+Value = ir.Value
+
+
+@register(aten.as_strided.default, aten.as_strided_copy.default)
+def aten_as_strided(
+    op: Builder,
+    self: Value,
+    size: Sequence[Size],
+    stride: Sequence[Size],
+    storage_offset: Size | None = None,
+) -> Value:
+    storage, _, first = _storage(op, self)
+    start = 0 if storage_offset is None else minus(op, storage_offset, first)
+    _refuse_outside(op, self, size, stride, start)
+    return op.Gather(storage, _positions(op, size, stride, start), axis=0)
+
+
+@register(aten.as_strided_scatter.default)
+def aten_as_strided_scatter(
+    op: Builder,
+    self: Value,
+    src: Value,
+    size: Sequence[Size],
+    stride: Sequence[Size],
+    storage_offset: Size | None = None,
+) -> Value:
+    storage, order, first = _storage(op, self)
+    start = 0 if storage_offset is None else minus(op, storage_offset, first)
+    _refuse_outside(op, self, size, stride, start)
+    positions = op.Reshape(_positions(op, size, stride, start), [-1])
+    source = op.Reshape(op.Expand(op.cast(src, self.dtype), op.sizes(size)), [-1])
+    written = op.ScatterElements(storage, positions, source, axis=0)
+    sizes = op.all_sizes(self)
+    laid = reshaped(op, written, [sizes[axis] for axis in order])
+    return op.Transpose(laid, perm=[order.index(axis) for axis in range(len(order))])
+
+
+def _storage(op: Builder, value: Value) -> tuple[Value, list[int], int]:
+    """The elements as they lie in memory, the axes from the outermost on, the first one's place."""
+    recorded = op.recorded[0]
+    order = sorted(range(recorded.dim()), key=lambda axis: _outwards(recorded, axis))
+    expected = 1
+    for axis in reversed(order):
+        if recorded.shape[axis] != 1 and recorded.stride(axis) != expected:
+            raise TranslationError(
+                f"as_strided reads the storage of a tensor of sizes {tuple(recorded.shape)} and "
+                f"strides {tuple(recorded.stride())}, which has elements besides the tensor's own; "
+                "ONNX knows values only. Call .contiguous() before, or index the tensor"
+            )
+        expected = expected * recorded.shape[axis]
+    flat = op.Reshape(op.Transpose(value, perm=order) if order else value, [-1])
+    return flat, order, int(recorded.storage_offset())
+
+
+def _refuse_outside(
+    op: Builder, value: Value, size: Sequence[Size], stride: Sequence[Size], start: Size
+) -> None:
+    """Elements of the storage that are none of the tensor's, as far as the sizes are known."""
+    numbers = [op.number(n) for n in (*size, *stride, start)]
+    known = [n for n in numbers if n is not None]
+    count = product(op, op.all_sizes(value))
+    if numbers[-1] is not None and numbers[-1] < 0:
+        last = numbers[-1]
+    elif len(known) < len(numbers) or not isinstance(count, int) or 0 in known[: len(size)]:
+        return
+    else:
+        steps = zip(known[: len(size)], known[len(size) : -1], strict=True)
+        last = known[-1] + sum((extent - 1) * step for extent, step in steps)
+        if last < count:
+            return
+    raise TranslationError(
+        f"as_strided reads element {last} of a tensor, which is an element of the storage and none "
+        "of the tensor's; ONNX knows values only. Index the whole tensor instead"
+    )
+
+
+def _outwards(recorded: torch.Tensor, axis: int) -> tuple[int, int]:
+    """Orders axes by falling strides, as far as these are known; axes of size 1 lie anywhere."""
+    stride = recorded.stride(axis)
+    return (-stride if isinstance(stride, int) else -stride.node.hint, axis)
+
+
+def _positions(op: Builder, size: Sequence[Size], stride: Sequence[Size], start: Size) -> Value:
+    """``start + sum(index * stride)`` for every index; a small constant where all is known."""
+    numbers = [op.number(n) for n in (*size, *stride, start)]
+    known = [n for n in numbers if n is not None]
+    rank = len(size)
+    if len(known) == len(numbers):
+        total = torch.tensor(known[-1])
+        for axis in range(rank):
+            offsets = torch.arange(known[axis]) * known[rank + axis]
+            total = total + offsets.view([-1 if a == axis else 1 for a in range(rank)])
+            if total.numel() > FOLD_LIMIT:
+                break
+        else:
+            return op.constant(total)
+    position: Value = op.sizes([start])
+    position = op.Reshape(position, op.constant([], ir.DataType.INT64))
+    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
+        along = op.Mul(op.Range(0, extent, 1), step)
+        after = list(range(1, rank - axis))
+        position = op.Add(position, op.Unsqueeze(along, after) if after else along)
+    return position
+
+
+for _target in (
+    aten.as_strided.default,
+    aten.as_strided_copy.default,
+    aten.as_strided_scatter.default,
+):
+    LIMITS[_target] = (
+        "elements of the storage that are none of the tensor's own cannot be read: an error says "
+        "so, with dynamic sizes only when the model runs"
+    )
+
+
+@register(aten.resize.default)
+def aten_resize(op: Builder, self: Value, size: Sequence[Size]) -> Value:
+    return _resized(op, self, size)
+
+
+@register(aten.resize_as.default)
+def aten_resize_as(op: Builder, self: Value, the_template: Value) -> Value:
+    return _resized(op, self, op.all_sizes(the_template))
+
+
+LIMITS[aten.resize.default] = LIMITS[aten.resize_as.default] = (
+    "elements beyond the end of the tensor, which eager leaves undefined, are 0"
+)
+
+
+def _resized(op: Builder, value: Value, size: Sequence[Size]) -> Value:
+    """The first elements as they lie in memory."""
+    storage = shaped(_storage(op, value)[0], [None])
+    wanted, there = product(op, list(size)), product(op, op.all_sizes(value))
+    if not (isinstance(wanted, int) and wanted == there):
+        added = minus(op, wanted, there)
+        if isinstance(added, int) and added < 0:
+            storage = op.Slice(storage, [0], op.sizes([wanted]), [0])
+        else:
+            storage = op.Pad(storage, op.sizes([0, added]), op.constant(0, value.dtype))
+    return reshaped(op, storage, size)

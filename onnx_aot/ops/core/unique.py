@@ -1,0 +1,143 @@
+"""Elements without repetition. The sizes of the results are known only when the model runs."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnx_aot import dtypes
+from onnx_aot.builder.builder import Builder
+from onnx_aot.builder.peephole import INT64_MAX
+from onnx_aot.errors import TranslationError
+from onnx_aot.ops.core.movement import move_axis, reshaped, shaped, sliced
+from onnx_aot.ops.core.size_math import product
+from onnx_aot.ops.core.sorting import nothing, ordered, runs_start
+from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
+
+__all__: list[str] = []
+
+Value = ir.Value
+INT64 = ir.DataType.INT64
+
+
+@register(aten._unique2.default)
+def aten_unique2(
+    op: Builder,
+    self: Value,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> list[Value]:
+    """Sorted also where that is not asked for, as torch does on the CPU."""
+    values, inverse, counts = _unique(op, op.Reshape(self, [-1]))
+    return [
+        values,
+        reshaped(op, inverse, op.all_sizes(self)) if return_inverse else nothing(op),
+        counts if return_counts else nothing(op),
+    ]
+
+
+@register(aten._unique.default)
+def aten_unique(
+    op: Builder, self: Value, sorted: bool = True, return_inverse: bool = False
+) -> list[Value]:
+    return aten_unique2(op, self, sorted, return_inverse)[:2]
+
+
+def _unique(op: Builder, flat: Value) -> tuple[Value, Value, Value]:
+    """The different elements in order, where each one went, and how often they occur.
+
+    No NaN equals another one, which ONNX Runtime's Unique does not know.
+    """
+    if not dtypes.is_floating(flat.dtype):
+        values, _, inverse, counts = op.Unique(flat, sorted=1, _outputs=4)
+        return shaped(values, [None]), shaped(inverse, flat.shape or ()), shaped(counts, [None])
+    values, positions = ordered(op, flat, 0)
+    starts = runs_start(op, values, 0)
+    # positions are a permutation, so that every element of the first operand is overwritten
+    inverse = op.ScatterElements(positions, positions, _run_numbers(op, starts), axis=0)
+    return op.Compress(values, starts, axis=0), inverse, _run_lengths(op, starts)
+
+
+def _run_numbers(op: Builder, starts: Value) -> Value:
+    """The number of the run that each element belongs to."""
+    return op.Sub(op.CumSum(op.Cast(starts, to=INT64), 0), 1)
+
+
+def _run_lengths(op: Builder, starts: Value) -> Value:
+    first = shaped(op.Gather(op.NonZero(starts), 0, axis=0), [None])
+    after = op.Concat(sliced(op, first, 0, 1, INT64_MAX), op.sizes([op.size(starts, 0)]), axis=0)
+    # no runs at all have no end either
+    return op.Sub(op.Slice(after, [0], op.Shape(first), [0]), first)
+
+
+@register(aten.unique_consecutive.default)
+def aten_unique_consecutive(
+    op: Builder,
+    self: Value,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> list[Value]:
+    """Each run of equal elements, or of equal slices along an axis, once."""
+    if dim is not None and op.rank(self) and op.result[0].dim() != op.rank(self):
+        raise TranslationError(
+            f"torch.export records a result of {op.result[0].dim()} dimensions for "
+            f"unique_consecutive of a tensor of {op.rank(self)} along dim {dim}; count the "
+            f"dimension from the front: dim={op.axis(self, dim)}"
+        )
+    if dim is None or op.rank(self) == 0:
+        flat = op.Reshape(self, [-1])
+        starts = runs_start(op, flat, 0)
+        values = op.Compress(flat, starts, axis=0)
+    else:
+        starts = _slices_start(op, self, op.axis(self, dim))
+        values = op.Compress(self, starts, axis=op.axis(self, dim))
+    inverse = nothing(op)
+    if return_inverse:
+        inverse = _run_numbers(op, starts)
+        inverse = reshaped(op, inverse, op.all_sizes(self)) if dim is None else inverse
+    return [values, inverse, _run_lengths(op, starts) if return_counts else nothing(op)]
+
+
+def _slices_start(op: Builder, value: Value, axis: int) -> Value:
+    """Where a slice along an axis differs from the one before it in any element."""
+    first = move_axis(op, value, axis, 0)
+    sizes = op.all_sizes(first)
+    rows = reshaped(op, first, [sizes[0], product(op, sizes[1:])])
+    shaped(rows, [None, None])
+    before, after = sliced(op, rows, 0, 0, -1), sliced(op, rows, 0, 1, INT64_MAX)
+    differs = op.Cast(op.Not(op.Equal(after, before)), to=INT64)
+    some = op.Greater(op.ReduceSum(differs, [1], keepdims=0), 0)
+    starts = op.Concat(op.constant([True]), some, axis=0)
+    starts = op.Slice(starts, [0], op.sizes(sizes[:1]), [0])
+    starts.shape = ir.Shape([value.shape[axis] if value.shape is not None else None])
+    return starts
+
+
+@register(aten.unique_dim.default)
+def aten_unique_dim(
+    op: Builder,
+    self: Value,
+    dim: int,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> list[Value]:
+    """The different slices along an axis in lexicographic order.
+
+    Torch returns positions and counts whether they are asked for or not.
+    """
+    if op.rank(self) == 0:
+        values, inverse, counts = _unique(op, op.Reshape(self, [1]))
+        values = op.Reshape(values, op.constant([], INT64))
+    else:
+        axis = op.axis(self, dim)
+        values, _, inverse, counts = op.Unique(self, sorted=1, axis=axis, _outputs=4)
+    return [values, inverse, counts]
+
+
+LIMITS[aten.unique_consecutive.default] = (
+    "along dim=-1 torch.export records sizes that the result does not have: an error says so"
+)
+LIMITS[aten.unique_dim.default] = "slices that hold NaN count as equal"

@@ -1,0 +1,1 @@
+"""Operators of other packages, registered once these are imported."""

@@ -1,0 +1,275 @@
+"""Matrix products and vector norms."""
+
+from __future__ import annotations
+
+import math
+import string
+from typing import Any
+
+import onnx_ir as ir
+
+from onnx_aot.builder.builder import Builder
+from onnx_aot.dtypes import is_floating
+from onnx_aot.ops.core.indexing import counted
+from onnx_aot.ops.core.movement import reshaped, shaped, swapped
+from onnx_aot.ops.core.reduction import Axes, axes_of
+from onnx_aot.ops.core.size_math import times
+from onnx_aot.ops.linalg.matrices import row_numbers
+from onnx_aot.ops.registry import register, register_names
+from onnx_aot.torch_compat import aten
+
+__all__: list[str] = []
+
+Value = ir.Value
+
+register_names(
+    {
+        aten.mm.default: "MatMul",
+        aten.bmm.default: "MatMul",
+        aten.dot.default: "MatMul",
+    }
+)
+
+
+@register(aten.kron.default)
+def aten_kron(op: Builder, self: Value, other: Value) -> Value:
+    """Every element of the first times all of the second, side by side."""
+    rank = max(op.rank(self), op.rank(other))
+    outer, inner = ([*[1] * (rank - op.rank(v)), *op.all_sizes(v)] for v in (self, other))
+    spread = reshaped(op, op.cast(self, op.result_dtype), [s for size in outer for s in (size, 1)])
+    block = reshaped(op, op.cast(other, op.result_dtype), [s for size in inner for s in (1, size)])
+    multiply = op.And if op.result_dtype == ir.DataType.BOOL else op.Mul
+    sizes = [times(op, *pair) for pair in zip(outer, inner, strict=True)]
+    return reshaped(op, multiply(spread, block), sizes)
+
+
+@register(aten.matmul.default)
+def aten_matmul(op: Builder, self: Value, other: Value) -> Value:
+    return _product(op, self, other)
+
+
+@register(aten.mv.default)
+def aten_mv(op: Builder, self: Value, vec: Value) -> Value:
+    return _product(op, self, vec)
+
+
+def _product(op: Builder, left: Value, right: Value) -> Value:
+    """MatMul.
+
+    ONNX Runtime refuses a matrix without elements times a vector, or answers with garbage; times a
+    matrix of one column it is right.
+    """
+    if op.rank(right) == 1 and op.rank(left) > 1 and _may_be_empty(left):
+        return op.Squeeze(op.MatMul(left, op.Unsqueeze(right, [1])), [-1])
+    return op.MatMul(left, right)
+
+
+def _may_be_empty(value: Value) -> bool:
+    return not all(isinstance(size, int) and size > 0 for size in value.shape or ())
+
+
+@register(aten.linear.default)
+def aten_linear(op: Builder, input: Value, weight: Value, bias: Value | None = None) -> Value:
+    """Gemm for matrices of floats, which takes the weight transposed; MatMul otherwise."""
+    if op.rank(weight) == 1:
+        return _product(op, input, weight)
+    if op.rank(input) == 2 and is_floating(input.dtype):
+        return op.Gemm(input, weight, bias, transB=1)
+    product = op.MatMul(input, swapped(op, weight, -2, -1))
+    return product if bias is None else op.Add(product, bias)
+
+
+@register(aten.addmm.default)
+def aten_addmm(
+    op: Builder, self: Value, mat1: Value, mat2: Value, beta: Any = 1, alpha: Any = 1
+) -> Value:
+    """``beta self + alpha (mat1 @ mat2)``; with beta 0 self is not read, so its NaNs vanish.
+
+    ONNX Runtime's Gemm has no integers, and forgets beta where there is nothing to add up.
+    """
+    if not is_floating(mat1.dtype) or (_may_be_empty(mat1) and beta not in (0, 1)):
+        return _plus_product(op, self, op.MatMul(mat1, mat2), beta, alpha)
+    if beta == 0:
+        return op.Gemm(mat1, mat2, alpha=alpha)
+    return op.Gemm(mat1, mat2, self, alpha=alpha, beta=beta)
+
+
+@register(aten.baddbmm.default)
+def aten_baddbmm(
+    op: Builder, self: Value, batch1: Value, batch2: Value, beta: Any = 1, alpha: Any = 1
+) -> Value:
+    return _plus_product(op, self, op.MatMul(batch1, batch2), beta, alpha)
+
+
+@register(aten.mm.dtype, aten.bmm.dtype)
+def aten_mm_dtype(op: Builder, self: Value, mat2: Value, out_dtype: Any) -> Value:
+    """Half precision, multiplied and summed in the result's type, as the CUDA kernels do."""
+    return op.MatMul(op.cast(self, op.result_dtype), op.cast(mat2, op.result_dtype))
+
+
+@register(aten.addmm.dtype)
+def aten_addmm_dtype(
+    op: Builder,
+    self: Value,
+    mat1: Value,
+    mat2: Value,
+    out_dtype: Any,
+    beta: Any = 1,
+    alpha: Any = 1,
+) -> Value:
+    added, left, right = (op.cast(value, op.result_dtype) for value in (self, mat1, mat2))
+    return _plus_product(op, added, op.MatMul(left, right), beta, alpha)
+
+
+@register(aten.addmv.default)
+def aten_addmv(
+    op: Builder, self: Value, mat: Value, vec: Value, beta: Any = 1, alpha: Any = 1
+) -> Value:
+    return _plus_product(op, self, _product(op, mat, vec), beta, alpha)
+
+
+@register(aten.addbmm.default)
+def aten_addbmm(
+    op: Builder, self: Value, batch1: Value, batch2: Value, beta: Any = 1, alpha: Any = 1
+) -> Value:
+    total = op.reduce("ReduceSum", op.MatMul(batch1, batch2), [0], False)
+    return _plus_product(op, self, total, beta, alpha)
+
+
+def _plus_product(op: Builder, added: Value, product: Value, beta: Any, alpha: Any) -> Value:
+    scaled = product if alpha == 1 else op.Mul(product, alpha)
+    if beta == 0:
+        return scaled
+    return op.Add(added if beta == 1 else op.Mul(added, beta), scaled)
+
+
+@register(aten.einsum.default)
+def aten_einsum(op: Builder, equation: str, tensors: list[Value], path: Any = None) -> Value:
+    """Einsum of operands that have the result's type, to which integers that are only summed grow.
+
+    Where the output has no ellipsis, torch sums over the ellipsis' axes, which ONNX has no form of.
+    """
+    equation = _spelled_out(equation)
+    letters, _, output = equation.partition("->")
+    summed = "..." in letters and "..." not in output
+    if summed:
+        equation = f"{letters}->...{output}"
+    operands = letters.split(",")
+    tensors = [op.cast(tensor, op.result_dtype) for tensor in tensors]
+    spread = [
+        op.rank(tensor) - len(operand.replace("...", "")) if "..." in operand else 0
+        for tensor, operand in zip(tensors, operands, strict=True)
+    ]
+    # ONNX Runtime wants ellipses of equal rank
+    inputs = [
+        op.Unsqueeze(tensor, [operand.index("...") + axis for axis in range(max(spread) - rank)])
+        if "..." in operand and rank < max(spread)
+        else tensor
+        for tensor, operand, rank in zip(tensors, operands, spread, strict=True)
+    ]
+    result = op.Einsum(*inputs, equation=equation)
+    if not summed or not max(spread):
+        return result
+    result = shaped(result, [None] * (max(spread) + len(output)))
+    return op.reduce("ReduceSum", result, list(range(max(spread))), keepdims=False)
+
+
+def _spelled_out(equation: str) -> str:
+    """The equation with its output written, and in small letters.
+
+    Torch puts what occurs once in the order of the alphabet, capitals first; ONNX Runtime takes no
+    capitals where the output is left out.
+    """
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    letters = inputs.replace("...", "").replace(",", "")
+    if not arrow:
+        once = (letter for letter in sorted(set(letters)) if letters.count(letter) == 1)
+        output = ("..." if "..." in inputs else "") + "".join(once)
+    spelled = f"{inputs}->{output}"
+    if letters.islower() or len(set(letters)) > len(string.ascii_lowercase):
+        return spelled
+    used = "".join(sorted(set(letters)))
+    return spelled.translate(str.maketrans(used, string.ascii_lowercase[: len(used)]))
+
+
+@register(aten.linalg_vector_norm.default)
+def aten_linalg_vector_norm(
+    op: Builder,
+    self: Value,
+    ord: Any = 2,
+    dim: Axes = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+) -> Value:
+    """``sum(|x|^ord)^(1 / ord)``; the count of nonzeros for 0, extremes for the infinities."""
+    value = op.cast(self, op.result_dtype)
+    if op.rank(value) == 0:
+        return _nonzeros(op, value) if ord == 0 else op.Abs(value)
+    return _norm(op, value, ord, axes_of(dim), keepdim)
+
+
+def _nonzeros(op: Builder, value: Value) -> Value:
+    return op.cast(op.Not(op.Equal(value, 0.0)), op.result_dtype)
+
+
+def _norm(op: Builder, value: Value, ord: Any, axes: list[int] | None, keepdim: bool) -> Value:
+    if ord == 0:
+        value = _nonzeros(op, value)
+    if ord in REDUCTIONS:
+        return op.reduce(REDUCTIONS[ord], value, axes, keepdim)
+    if math.isinf(ord):
+        return op.reduce("ReduceMax" if ord > 0 else "ReduceMin", op.Abs(value), axes, keepdim)
+    total = op.reduce("ReduceSum", op.Pow(op.Abs(value), float(ord)), axes, keepdim)
+    return op.Pow(total, 1.0 / ord)
+
+
+REDUCTIONS = {0: "ReduceSum", 1: "ReduceL1", 2: "ReduceL2"}
+
+
+@register(aten.norm.Scalar, aten.norm.ScalarOpt_dim, aten.norm.ScalarOpt_dim_dtype)
+def aten_norm(
+    op: Builder, self: Value, p: Any = 2, dim: Axes = None, keepdim: bool = False, dtype: Any = None
+) -> Value:
+    return aten_linalg_vector_norm(op, self, 2 if p is None else p, dim, keepdim)
+
+
+@register(aten.cosine_similarity.default)
+def aten_cosine_similarity(
+    op: Builder, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8
+) -> Value:
+    """``x1 x2 / (max(|x1|, eps) max(|x2|, eps))`` of what the two broadcast to."""
+    if op.rank(x1) == op.rank(x2) == 0:
+        x1, x2, dim = op.Unsqueeze(x1, [0]), op.Unsqueeze(x2, [0]), 0
+    left, right, axes = x1, x2, [dim]
+    if x1.shape != x2.shape:
+        left, right = op.Expand(x1, op.Shape(x2)), op.Expand(x2, op.Shape(x1))
+    lengths = [op.Max(_norm(op, value, 2, axes, False), eps) for value in (left, right)]
+    product = op.reduce("ReduceSum", op.Mul(left, right), axes, False)
+    return op.Div(product, op.Mul(*lengths))
+
+
+@register(aten.cdist.default, aten._cdist_forward.default)
+def aten_cdist(
+    op: Builder, x1: Value, x2: Value, p: float = 2.0, compute_mode: int | None = None
+) -> Value:
+    """Norms of the differences between each row of one and each row of the other."""
+    return _norm(op, op.Sub(op.Unsqueeze(x1, [-2]), op.Unsqueeze(x2, [-3])), p, [-1], False)
+
+
+@register(aten.pdist.default, aten._pdist_forward.default)
+def aten_pdist(op: Builder, self: Value, p: float = 2.0) -> Value:
+    """Norms of the differences between each row and each later one."""
+    count = op.size(self, 0)
+    later = op.Less(row_numbers(op, count), counted(op, 0, count))
+    pairs = op.NonZero(later)
+    first, second = (op.Gather(self, op.Gather(pairs, i, axis=0), axis=0) for i in (0, 1))
+    return _norm(op, op.Sub(first, second), p, [-1], False)
+
+
+@register(aten.bilinear.default)
+def aten_bilinear(
+    op: Builder, input1: Value, input2: Value, weight: Value, bias: Value | None = None
+) -> Value:
+    """``x1^T W_k x2`` for each k: both inputs' products, times the weights."""
+    product = op.Einsum(input1, weight, input2, equation="...i,kij,...j->...k")
+    return product if bias is None else op.Add(product, bias)

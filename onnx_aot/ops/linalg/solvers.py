@@ -1,0 +1,473 @@
+"""Determinants, inverses, linear systems and the LU decomposition behind them."""
+
+# ruff: noqa: N803 (arguments are named as in the schema)
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.ops.core.indexing import counted
+from onnx_aot.ops.core.movement import shaped, sliced
+from onnx_aot.ops.linalg.matrices import (
+    as_batch,
+    column,
+    diagonal,
+    first_failure,
+    identity,
+    row,
+    row_numbers,
+    shorter_side,
+    transposed,
+)
+from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
+
+__all__ = ["substituted"]
+
+Value = ir.Value
+INT64 = ir.DataType.INT64
+INT32 = ir.DataType.INT32
+INT64_MAX = 2**63 - 1
+
+# --- elimination ---------------------------------------------------------------------------------
+
+
+def _eliminated(op: Builder, matrix: Value, steps: Size, pivot: bool = True) -> tuple[Value, Value]:
+    """Gaussian elimination with partial pivoting, one column a step (Golub and Van Loan, 3.4.1).
+
+    Returns:
+        U, with the multipliers of L below its diagonal; and for each row the one it was exchanged
+        with, as a column. Columns behind the last step are eliminated along with the others: of
+        ``[A B]`` remain ``[LU, L^-1 P B]``.
+    """
+    rows = row_numbers(op, op.size(matrix, -2))
+    columns = counted(op, 0, op.size(matrix, -1))
+    start = op.Expand(rows, op.Concat(op.Shape(matrix, start=0, end=-1), [1], axis=0))
+    start.shape = ir.Shape([*list(matrix.shape or ())[:-1], 1])
+
+    def step(i: Value, a: Value, exchanges: Value) -> tuple[Value, Value]:
+        at = op.Unsqueeze(i, [0])
+        if pivot:
+            heights = op.Where(op.Less(rows, i), -1.0, op.Abs(column(op, a, at)))
+            highest = op.ArgMax(heights, axis=op.rank(a) - 2)
+            exchange = op.Where(op.Equal(rows, highest), i, rows)
+            exchange = op.Where(op.Equal(rows, i), highest, exchange)
+            a = op.GatherElements(a, op.Expand(exchange, op.Shape(a)), axis=op.rank(a) - 2)
+            a.shape = matrix.shape
+            exchanges = op.Where(op.Equal(rows, i), highest, exchanges)
+        below = op.Greater(rows, i)
+        pivot_row = row(op, a, at)
+        pivots = column(op, pivot_row, at)
+        divisors = op.Where(op.Equal(pivots, 0.0), 1.0, pivots)  # below a zero are zeros only
+        multipliers = op.Where(below, op.Div(column(op, a, at), divisors), 0.0)
+        right = op.Where(op.Greater(columns, i), pivot_row, 0.0)
+        rest = op.Sub(a, op.Mul(multipliers, right))
+        kept = op.And(below, op.Equal(columns, i))
+        return op.Where(kept, multipliers, rest), exchanges
+
+    lu, exchanges = op.loop(steps, [matrix, start], step)
+    return lu, exchanges
+
+
+def _factorized(op: Builder, matrix: Value, pivot: bool = True) -> tuple[Value, Value, Value]:
+    """LU, pivots counted from 1 as LAPACK does, and ``info``."""
+    rows, columns = op.size(matrix, -2), op.size(matrix, -1)
+    steps = shorter_side(op, rows, columns)
+    lu, exchanges = _eliminated(op, matrix, steps, pivot)
+    pivots = op.Squeeze(exchanges, [-1])
+    diagonals = diagonal(op, lu)
+    if steps is not rows and not (isinstance(rows, int) and rows == steps):
+        pivots = sliced(op, pivots, op.rank(pivots) - 1, 0, steps)
+        diagonals = sliced(op, diagonals, op.rank(diagonals) - 1, 0, steps)
+    info = first_failure(op, op.Equal(diagonals, 0.0))
+    return lu, op.cast(op.Add(pivots, 1), INT32), info
+
+
+def substituted(
+    op: Builder, triangle: Value, right: Value, *, upper: bool, unit: bool = False
+) -> Value:
+    """Solves ``triangle x = right``, one row a step (Golub and Van Loan, 3.1.3).
+
+    Rows are divided by their diagonal elements first. Only the triangle's own half is read.
+    """
+    strict = op.Trilu(triangle, 1 if upper else -1, upper=int(upper))
+    if unit:
+        known = as_batch(op, right, triangle)
+    else:
+        pivots = diagonal(op, triangle, keepdims=True)
+        strict, known = op.Div(strict, pivots), op.Div(right, pivots)
+    size = op.size(triangle, -1)
+
+    def step(i: Value, x: Value) -> tuple[Value]:
+        at = op.Unsqueeze(op.Sub(op.Sub(size, 1), i) if upper else i, [0])
+        return (op.Sub(x, op.Mul(column(op, strict, at), row(op, x, at))),)
+
+    return op.loop(size, [known], step)[0]
+
+
+def _solved(op: Builder, matrix: Value, right: Value) -> tuple[Value, Value]:
+    """Solution of ``matrix x = right`` and ``info``.
+
+    The matrix is eliminated together with the right side; before it where there is one matrix for
+    several right sides.
+    """
+    if as_batch(op, matrix, right) is not matrix:
+        lu, pivots, info = _factorized(op, matrix)
+        return _lu_solved(op, lu, pivots, right, True, False), info
+    size = op.size(matrix, -1)
+    both, _ = _eliminated(op, op.Concat(matrix, as_batch(op, right, matrix), axis=-1), size)
+    last = op.rank(both) - 1
+    factors = sliced(op, both, last, 0, size)
+    solution = substituted(op, factors, sliced(op, both, last, size, INT64_MAX), upper=True)
+    return solution, first_failure(op, op.Equal(diagonal(op, factors), 0.0))
+
+
+# --- determinants --------------------------------------------------------------------------------
+
+
+def _sign_and_diagonal(op: Builder, matrix: Value) -> tuple[Value, Value]:
+    """Of the LU decomposition: the sign of its permutation, the diagonal of U."""
+    size = op.size(matrix, -1)
+    lu, exchanges = _eliminated(op, matrix, size)
+    exchanged = op.Not(op.Equal(op.Squeeze(exchanges, [-1]), counted(op, 0, size)))
+    count = op.reduce("ReduceSum", op.cast(exchanged, INT64), [-1], keepdims=False)
+    odd = op.Equal(op.Mod(count, 2), 1)
+    return op.Where(odd, op.cast(-1.0, matrix.dtype), 1.0), diagonal(op, lu)
+
+
+def _determinant(op: Builder, matrix: Value) -> Value:
+    """Det where ONNX Runtime has it; it is not precise enough for DOUBLE, which it lacks."""
+    if matrix.dtype == ir.DataType.FLOAT:
+        return op.Det(matrix)
+    sign, pivots = _sign_and_diagonal(op, matrix)
+    return op.Mul(sign, op.reduce("ReduceProd", pivots, [-1], keepdims=False))
+
+
+@register(aten.linalg_det.default)
+def aten_linalg_det(op: Builder, A: Value) -> Value:
+    return _determinant(op, A)
+
+
+@register(aten.det.default)
+def aten_det(op: Builder, self: Value) -> Value:
+    return _determinant(op, self)
+
+
+@register(aten._linalg_det.default)
+def aten__linalg_det(op: Builder, A: Value) -> tuple[Any, ...]:
+    """Without the factors, which are the ones of A or of its transpose as memory lies."""
+    return _determinant(op, A), None, None
+
+
+def _sign_and_logarithm(op: Builder, matrix: Value) -> tuple[Value, Value]:
+    sign, pivots = _sign_and_diagonal(op, matrix)
+    signs = op.reduce("ReduceProd", op.Sign(pivots), [-1], keepdims=False)
+    logarithm = op.reduce("ReduceSum", op.Log(op.Abs(pivots)), [-1], keepdims=False)
+    return op.Mul(sign, signs), logarithm
+
+
+@register(aten.linalg_slogdet.default)
+def aten_linalg_slogdet(op: Builder, A: Value) -> tuple[Value, Value]:
+    return _sign_and_logarithm(op, A)
+
+
+@register(aten.slogdet.default)
+def aten_slogdet(op: Builder, self: Value) -> tuple[Value, Value]:
+    return _sign_and_logarithm(op, self)
+
+
+@register(aten._linalg_slogdet.default)
+def aten__linalg_slogdet(op: Builder, A: Value) -> tuple[Any, ...]:
+    """Without the factors, like the determinant."""
+    return (*_sign_and_logarithm(op, A), None, None)
+
+
+@register(aten.logdet.default)
+def aten_logdet(op: Builder, self: Value) -> Value:
+    """NaN where the determinant is negative."""
+    sign, logarithm = _sign_and_logarithm(op, self)
+    return op.Where(op.Less(sign, 0.0), float("nan"), logarithm)
+
+
+# --- inverses and linear systems -----------------------------------------------------------------
+
+_SINGULAR = "a singular matrix gives infinities or NaNs, where torch raises an error"
+
+for _target in (aten.inverse.default, aten.linalg_inv.default, aten.linalg_solve.default):
+    LIMITS[_target] = _SINGULAR
+
+
+@register(aten._linalg_check_errors.default)
+def aten__linalg_check_errors(op: Builder, info: Value, api_name: str, is_matrix: bool) -> None:
+    """Raises an error in torch, which nothing in ONNX does; it gives no result."""
+
+
+def _inverse(op: Builder, matrix: Value) -> tuple[Value, Value]:
+    ones = identity(op, op.size(matrix, -1), matrix.dtype)
+    return _solved(op, matrix, ones)
+
+
+@register(aten.linalg_inv.default)
+def aten_linalg_inv(op: Builder, A: Value) -> Value:
+    return _inverse(op, A)[0]
+
+
+@register(aten.inverse.default)
+def aten_inverse(op: Builder, self: Value) -> Value:
+    return _inverse(op, self)[0]
+
+
+@register(aten.linalg_inv_ex.default)
+def aten_linalg_inv_ex(op: Builder, A: Value, check_errors: bool = False) -> tuple[Value, Value]:
+    return _inverse(op, A)
+
+
+def _system(op: Builder, matrix: Value, right: Value, left: bool, rank: int) -> tuple[Value, Value]:
+    """``matrix x = right`` or, without ``left``, ``x matrix = right``; vectors as columns.
+
+    The rank of the result tells vectors from matrices.
+    """
+    vector = rank < op.rank(matrix)
+    if vector:
+        right = op.Unsqueeze(right, [-1])
+    elif not left:
+        right = transposed(op, right)
+    solution, info = _solved(op, matrix if left else transposed(op, matrix), right)
+    if vector:
+        return op.Squeeze(solution, [-1]), info
+    return solution if left else transposed(op, solution), info
+
+
+@register(aten.linalg_solve.default)
+def aten_linalg_solve(op: Builder, A: Value, B: Value, left: bool = True) -> Value:
+    return _system(op, A, B, left, op.result.ndim)[0]
+
+
+@register(aten.linalg_solve_ex.default)
+def aten_linalg_solve_ex(
+    op: Builder, A: Value, B: Value, left: bool = True, check_errors: bool = False
+) -> tuple[Value, Value]:
+    return _system(op, A, B, left, op.result[0].ndim)
+
+
+@register(aten._linalg_solve_ex.default)
+def aten__linalg_solve_ex(
+    op: Builder, A: Value, B: Value, left: bool = True, check_errors: bool = False
+) -> tuple[Any, ...]:
+    """Without the factors, like the determinant."""
+    solution, info = _system(op, A, B, left, op.result[0].ndim)
+    return solution, None, None, info
+
+
+# --- LU decompositions ---------------------------------------------------------------------------
+
+
+def _order(op: Builder, pivots: Value, size: Size) -> Value:
+    """Which row is where after the exchanges, one after the other."""
+    exchanges = op.Sub(op.cast(pivots, INT64), 1)
+    places = counted(op, 0, size)
+    batch = op.Shape(pivots, start=0, end=-1)
+    start = op.Expand(places, op.Concat(batch, op.sizes([size]), axis=0))
+
+    def step(i: Value, order: Value) -> tuple[Value]:
+        other = op.Gather(exchanges, op.Unsqueeze(i, [0]), axis=op.rank(exchanges) - 1)
+        exchange = op.Where(op.Equal(places, other), i, places)
+        exchange = op.Where(op.Equal(places, i), other, exchange)
+        return (op.GatherElements(order, exchange, axis=-1),)
+
+    return op.loop(op.size(pivots, -1), [start], step)[0]
+
+
+def _permutation(op: Builder, pivots: Value, size: Size, dtype: ir.DataType | None) -> Value:
+    """P of ``A = P L U``."""
+    order = op.Unsqueeze(_order(op, pivots, size), [-2])
+    return op.cast(op.Equal(row_numbers(op, size), order), dtype)
+
+
+def _triangles(op: Builder, lu: Value) -> tuple[Value, Value]:
+    """L with ones on its diagonal and U, out of the matrix that holds both."""
+    rows, columns = op.size(lu, -2), op.size(lu, -1)
+    steps = shorter_side(op, rows, columns)
+    rank = op.rank(lu)
+    left = sliced(op, lu, rank - 1, 0, steps)
+    upper = sliced(op, lu, rank - 2, 0, steps)
+    ones = op.Equal(row_numbers(op, rows), counted(op, 0, steps))
+    return op.Where(ones, 1.0, op.Trilu(left, -1, upper=0)), op.Trilu(upper, upper=1)
+
+
+@register(aten.linalg_lu_factor_ex.default)
+def aten_linalg_lu_factor_ex(
+    op: Builder, A: Value, pivot: bool = True, check_errors: bool = False
+) -> tuple[Value, Value, Value]:
+    return _factorized(op, A, pivot)
+
+
+@register(aten.linalg_lu_factor.default)
+def aten_linalg_lu_factor(op: Builder, A: Value, pivot: bool = True) -> tuple[Value, Value]:
+    return _factorized(op, A, pivot)[:2]
+
+
+@register(aten._lu_with_info.default)
+def aten__lu_with_info(
+    op: Builder, self: Value, pivot: bool = True, check_errors: bool = True
+) -> tuple[Value, Value, Value]:
+    return _factorized(op, self, pivot)
+
+
+@register(aten.linalg_lu.default)
+def aten_linalg_lu(op: Builder, A: Value, pivot: bool = True) -> tuple[Value, Value, Value]:
+    """Without pivoting P is empty."""
+    lu, pivots, _ = _factorized(op, A, pivot)
+    if not pivot:
+        return (op.constant([], A.dtype), *_triangles(op, lu))
+    return (_permutation(op, pivots, op.size(A, -2), A.dtype), *_triangles(op, lu))
+
+
+@register(aten.lu_unpack.default)
+def aten_lu_unpack(
+    op: Builder,
+    LU_data: Value,
+    LU_pivots: Value,
+    unpack_data: bool = True,
+    unpack_pivots: bool = True,
+) -> tuple[Value, ...]:
+    """What is not asked for is empty."""
+    dtype = LU_data.dtype
+    none = op.constant([], dtype)
+    permutation = none
+    if unpack_pivots:
+        permutation = _permutation(op, LU_pivots, op.size(LU_data, -2), dtype)
+    return (permutation, *(_triangles(op, LU_data) if unpack_data else (none, none)))
+
+
+def _lu_solved(
+    op: Builder, lu: Value, pivots: Value, right: Value, left: bool, adjoint: bool
+) -> Value:
+    """``A x = right`` for ``A = P L U``; adjoint: ``A^T x = right``; not left: from the right.
+
+    Rows are moved instead of multiplied by P: ONNX Runtime does not broadcast empty products.
+    """
+    if not left:
+        solution = _lu_solved(op, lu, pivots, transposed(op, right), True, not adjoint)
+        return transposed(op, solution)
+    right = as_batch(op, right, lu)
+    order = op.Unsqueeze(_order(op, pivots, op.size(lu, -1)), [-1])
+    # the sum of zeros and indices: ONNX Runtime's Expand leaves empty indices as they are
+    nothing = op.ConstantOfShape(op.Shape(right), value=torch.zeros(1, dtype=torch.int64))
+    order = op.Add(order, shaped(nothing, right.shape or ()))
+    axis = op.rank(right) - 2
+    if not adjoint:
+        right = shaped(op.GatherElements(right, order, axis=axis), right.shape or ())
+        right = substituted(op, lu, right, upper=False, unit=True)
+        return substituted(op, lu, right, upper=True)
+    turned = transposed(op, lu)
+    right = substituted(op, turned, right, upper=False)
+    right = substituted(op, turned, right, upper=True, unit=True)
+    return op.ScatterElements(right, order, right, axis=axis)
+
+
+@register(aten.linalg_lu_solve.default)
+def aten_linalg_lu_solve(
+    op: Builder, LU: Value, pivots: Value, B: Value, left: bool = True, adjoint: bool = False
+) -> Value:
+    return _lu_solved(op, LU, pivots, B, left, adjoint)
+
+
+@register(aten.lu_solve.default)
+def aten_lu_solve(op: Builder, self: Value, LU_data: Value, LU_pivots: Value) -> Value:
+    return _lu_solved(op, LU_data, LU_pivots, self, True, False)
+
+
+# --- triangular systems --------------------------------------------------------------------------
+
+
+@register(aten.linalg_solve_triangular.default)
+def aten_linalg_solve_triangular(
+    op: Builder, self: Value, B: Value, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Value:
+    if left:
+        return substituted(op, self, B, upper=upper, unit=unitriangular)
+    turned = transposed(op, self)
+    solution = substituted(op, turned, transposed(op, B), upper=not upper, unit=unitriangular)
+    return transposed(op, solution)
+
+
+@register(aten.triangular_solve.default)
+def aten_triangular_solve(
+    op: Builder,
+    self: Value,
+    A: Value,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> tuple[Value, Value]:
+    """The second result is the matrix, repeated for each system."""
+    triangle = transposed(op, A) if transpose else A
+    solution = substituted(op, triangle, self, upper=upper != transpose, unit=unitriangular)
+    return solution, as_batch(op, A, self)
+
+
+# --- Cholesky decompositions ---------------------------------------------------------------------
+
+
+def _cholesky(op: Builder, matrix: Value, upper: bool) -> tuple[Value, Value]:
+    """The factor and ``info``: outer products taken away one column a step (Golub, Van Loan 4.2).
+
+    Only one triangle is read, as torch does: the lower one, or the upper one's transpose.
+    """
+    size = op.size(matrix, -1)
+    rows, columns = row_numbers(op, size), counted(op, 0, size)
+
+    def step(i: Value, a: Value) -> tuple[Value]:
+        at = op.Unsqueeze(i, [0])
+        whole = column(op, a, at)
+        factor = op.Div(whole, op.Sqrt(row(op, whole, at)))
+        factor = op.Where(op.Less(rows, i), 0.0, factor)
+        rest = op.Sub(a, op.Mul(factor, transposed(op, factor)))
+        return (op.Where(op.Equal(columns, i), factor, rest),)
+
+    factor = op.loop(size, [transposed(op, matrix) if upper else matrix], step)[0]
+    info = first_failure(op, op.Not(op.Greater(diagonal(op, factor), 0.0)))
+    return transposed(op, factor) if upper else factor, info
+
+
+@register(aten.linalg_cholesky_ex.default)
+def aten_linalg_cholesky_ex(
+    op: Builder, self: Value, upper: bool = False, check_errors: bool = False
+) -> tuple[Value, Value]:
+    return _cholesky(op, self, upper)
+
+
+@register(aten.cholesky.default, aten.linalg_cholesky.default)
+def aten_cholesky(op: Builder, self: Value, upper: bool = False) -> Value:
+    return _cholesky(op, self, upper)[0]
+
+
+for _target in (aten.cholesky.default, aten.linalg_cholesky.default):
+    LIMITS[_target] = (
+        "a matrix that is not positive definite gives NaNs, where torch raises an error"
+    )
+LIMITS[aten.linalg_cholesky_ex.default] = (
+    "the factor of a matrix that is not positive definite has NaNs from the column that info names"
+)
+
+
+def _cholesky_solved(op: Builder, factor: Value, right: Value, upper: bool) -> Value:
+    """``L L^T x = right``, with ``L`` given as its transpose when ``upper``."""
+    lower, turned = (transposed(op, factor), factor) if upper else (factor, transposed(op, factor))
+    return substituted(op, turned, substituted(op, lower, right, upper=False), upper=True)
+
+
+@register(aten.cholesky_solve.default)
+def aten_cholesky_solve(op: Builder, self: Value, input2: Value, upper: bool = False) -> Value:
+    return _cholesky_solved(op, input2, self, upper)
+
+
+@register(aten.cholesky_inverse.default)
+def aten_cholesky_inverse(op: Builder, self: Value, upper: bool = False) -> Value:
+    ones = identity(op, op.size(self, -1), self.dtype)
+    return _cholesky_solved(op, self, ones, upper)

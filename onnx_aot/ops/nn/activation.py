@@ -1,0 +1,178 @@
+"""Activation functions (``torch.nn.functional``), each one ONNX operator where there is one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import onnx_ir as ir
+
+from onnx_aot.builder.builder import Builder
+from onnx_aot.ops.core.size_math import divided
+from onnx_aot.ops.registry import LIMITS, register, register_names
+from onnx_aot.torch_compat import aten
+
+__all__: list[str] = []
+
+Value = ir.Value
+
+# Selu's defaults are torch's constants.
+register_names({aten.hardswish.default: "HardSwish", aten.selu.default: "Selu"})
+
+
+@register(aten.gelu.default)
+def aten_gelu(op: Builder, self: Value, approximate: str = "none") -> Value:
+    """``x Phi(x)``; before Gelu (opset 20) written out with Erf or Tanh."""
+    if op.opset >= 20:
+        return op.Gelu(self, approximate=approximate)
+    if approximate == "tanh":
+        cubic = op.Add(self, op.Mul(op.Mul(op.Mul(self, self), self), 0.044715))
+        inner = op.Tanh(op.Mul(cubic, math.sqrt(2.0 / math.pi)))
+    else:
+        inner = op.Erf(op.Div(self, math.sqrt(2.0)))
+    return op.Mul(op.Mul(self, 0.5), op.Add(inner, 1.0))
+
+
+LIMITS[aten.gelu.default] = (
+    "of infinity, approximate='none' gives infinity, eager gives NaN; float64 gives NaN too"
+)
+
+
+@register(aten.silu.default)
+def aten_silu(op: Builder, self: Value) -> Value:
+    return op.Mul(self, op.Sigmoid(self))
+
+
+@register(aten.mish.default)
+def aten_mish(op: Builder, self: Value) -> Value:
+    """``x tanh(softplus(x))``; Mish exists since opset 18."""
+    return op.Mish(self) if op.opset >= 18 else op.Mul(self, op.Tanh(op.Softplus(self)))
+
+
+@register(aten.hardsigmoid.default)
+def aten_hardsigmoid(op: Builder, self: Value) -> Value:
+    return op.HardSigmoid(self, alpha=1.0 / 6.0, beta=0.5)
+
+
+@register(aten.hardtanh.default)
+def aten_hardtanh(op: Builder, self: Value, min_val: Any = -1, max_val: Any = 1) -> Value:
+    if self.dtype == ir.DataType.UINT8:  # torch 2.15 takes limits that the type does not have
+        min_val, max_val = max(min_val, 0), min(max_val, 255)
+    return op.Clip(self, min_val, max_val)
+
+
+@register(aten.relu6.default)
+def aten_relu6(op: Builder, self: Value) -> Value:
+    return op.Clip(self, 0, 6)
+
+
+@register(aten.leaky_relu.default)
+def aten_leaky_relu(op: Builder, self: Value, negative_slope: Any = 0.01) -> Value:
+    return op.LeakyRelu(self, alpha=negative_slope)
+
+
+@register(aten.elu.default)
+def aten_elu(
+    op: Builder, self: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1
+) -> Value:
+    """``scale x`` where x is positive, else ``scale alpha (exp(input_scale x) - 1)``."""
+    if input_scale == 1:
+        value = op.Elu(self, alpha=alpha)
+    else:
+        exponential = op.Exp(op.Mul(self, input_scale))
+        value = _where_positive(op, self, op.Mul(op.Sub(exponential, 1.0), alpha))
+    return value if scale == 1 else op.Mul(value, scale)
+
+
+@register(aten.celu.default)
+def aten_celu(op: Builder, self: Value, alpha: Any = 1.0) -> Value:
+    """``x`` where positive, else ``alpha (exp(x / alpha) - 1)``; Celu takes FLOAT only."""
+    if self.dtype == ir.DataType.FLOAT:
+        return op.Celu(self, alpha=alpha)
+    exponential = op.Exp(op.Div(self, alpha))
+    return _where_positive(op, self, op.Mul(op.Sub(exponential, 1.0), alpha))
+
+
+def _where_positive(op: Builder, value: Value, otherwise: Value) -> Value:
+    return op.Where(op.Greater(value, 0.0), value, otherwise)
+
+
+@register(aten.softplus.default)
+def aten_softplus(op: Builder, self: Value, beta: Any = 1, threshold: Any = 20) -> Value:
+    """``log(1 + exp(beta x)) / beta``, and ``x`` where ``beta x`` is above the threshold.
+
+    Softplus does not overflow, and above 20 the two differ by less than 1e-10 of their value.
+    """
+    scaled = self if beta == 1 else op.Mul(self, beta)
+    soft = op.Softplus(scaled)
+    if beta != 1:
+        soft = op.Div(soft, beta)
+    if threshold >= 20:
+        return soft
+    return op.Where(op.Greater(scaled, threshold), self, soft)
+
+
+@register(aten.log_sigmoid.default)
+def aten_log_sigmoid(op: Builder, self: Value) -> Value:
+    return op.Neg(op.Softplus(op.Neg(self)))
+
+
+@register(aten.prelu.default)
+def aten_prelu(op: Builder, self: Value, weight: Value) -> Value:
+    """One slope, or one per channel, which is axis 1."""
+    rank = op.rank(self)
+    if rank == 0:
+        weight = op.Reshape(weight, op.sizes([]))
+    elif rank > 2 and weight.shape not in ([], [1]):
+        weight = op.Reshape(weight, [-1] + [1] * (rank - 2))
+    return op.PRelu(self, weight)
+
+
+@register(aten.softshrink.default)
+def aten_softshrink(op: Builder, self: Value, lambd: Any = 0.5) -> Value:
+    """``x`` less what of it lies within the threshold; Shrink would turn NaN into 0."""
+    return op.Sub(self, op.Clip(self, -lambd, lambd))
+
+
+@register(aten.threshold.default)
+def aten_threshold(op: Builder, self: Value, threshold: Any, value: Any) -> Value:
+    """Not ``Where(x > threshold, x, value)``: NaN stays NaN."""
+    return op.Where(op.LessOrEqual(self, threshold), value, self)
+
+
+@register(aten.glu.default)
+def aten_glu(op: Builder, self: Value, dim: int = -1) -> Value:
+    """The first half times the sigmoid of the second; before opset 18 Split halves by itself.
+
+    It takes nothing to halve only where it is told how much a half is.
+    """
+    size = op.size(self, dim)
+    if isinstance(size, int) and size > 0:
+        halves = 2 if op.opset >= 18 else None
+        left, right = op.Split(self, num_outputs=halves, axis=dim, _outputs=2)
+    else:
+        half = divided(op, size, 2)
+        left, right = op.Split(self, op.sizes([half, half]), axis=dim, _outputs=2)
+    return op.Mul(left, op.Sigmoid(right))
+
+
+@register(aten.softmax.int, aten._softmax.default)
+def aten_softmax(
+    op: Builder, self: Value, dim: int, dtype: Any = None, half_to_float: bool = False
+) -> Value:
+    return _normalized(op, "Softmax", self, dim)
+
+
+@register(aten.log_softmax.int, aten._log_softmax.default)
+def aten_log_softmax(
+    op: Builder, self: Value, dim: int, dtype: Any = None, half_to_float: bool = False
+) -> Value:
+    return _normalized(op, "LogSoftmax", self, dim)
+
+
+def _normalized(op: Builder, name: str, value: Value, dim: int) -> Value:
+    value = op.cast(value, op.result_dtype)
+    if op.rank(value) == 0:
+        whole = op.call_op(name, [op.Unsqueeze(value, [0])], {"axis": 0})
+        return op.Squeeze(whole, [0])
+    return op.call_op(name, [value], {"axis": dim})

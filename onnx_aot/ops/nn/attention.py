@@ -1,0 +1,123 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.builder.builder import Builder
+from onnx_aot.ops.core.movement import swapped
+from onnx_aot.ops.core.size_math import as_value
+from onnx_aot.ops.random.uniform_and_normal import drop
+from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import aten
+
+__all__ = ["repeated_heads"]
+
+Value = ir.Value
+BOOL = ir.DataType.BOOL
+
+
+@register(aten.scaled_dot_product_attention.default)
+def aten_scaled_dot_product_attention(
+    op: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Value | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Value:
+    """``softmax(q k^T * scale + mask) v``; a row whose mask admits no key gives zeros.
+
+    Boolean masks keep where they are true. They are added to the scores as 0 and as a number so
+    low that the exponential of the sum is 0. It is not infinity, so that a row without keys has
+    weights, and one product makes it zero; that is half as expensive as a selection.
+    """
+    if enable_gqa:
+        key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
+    factor = _scale(op, query, scale)
+    scaled = query if factor == 1.0 else op.Mul(query, factor)
+    scores = op.MatMul(scaled, swapped(op, key, -2, -1))
+    admitted = kept = None
+    if is_causal:
+        scores = op.Add(scores, _causal_bias(op, query, key))
+    elif attn_mask is not None:
+        if attn_mask.dtype == BOOL and op.result_dtype in _LOW:
+            scores = op.Add(scores, op.Where(attn_mask, 0.0, _low(op)))
+            # as numbers without sign, whose largest of none is 0; of booleans there is none
+            numbers = op.cast(attn_mask, ir.DataType.UINT8)
+            kept = op.cast(op.reduce("ReduceMax", numbers, [-1], True), op.result_dtype)
+        else:
+            bias, admitted = _bias(op, attn_mask)
+            scores = op.Add(scores, bias)
+    weights = op.Softmax(scores, axis=-1)
+    if dropout_p > 0.0:
+        weights = drop(op, weights, dropout_p)
+    attended: Value = op.MatMul(weights, value)
+    if kept is not None:
+        return op.Mul(attended, kept)
+    if admitted is not None:
+        attended = op.Where(admitted, attended, 0.0)
+    return attended
+
+
+# Half of the lowest: a score added to it does not overflow. Float16 has no such number.
+_LOW = {
+    ir.DataType.FLOAT: torch.finfo(torch.float32).min / 2,
+    ir.DataType.BFLOAT16: torch.finfo(torch.bfloat16).min / 2,
+    ir.DataType.DOUBLE: torch.finfo(torch.float64).min / 2,
+}
+
+
+def _low(op: Builder) -> Value:
+    """What is added to the score of a key that is not admitted."""
+    assert op.result_dtype is not None
+    return op.constant(_LOW[op.result_dtype], op.result_dtype)
+
+
+def _scale(op: Builder, query: Value, scale: float | None) -> float | Value:
+    """One over the root of the width, unless it is given."""
+    if scale is not None:
+        return scale
+    width = op.size(query, -1)
+    if isinstance(width, int):
+        return 1.0 / math.sqrt(width) if width else 1.0
+    return op.Reciprocal(op.Sqrt(op.cast(width, op.result_dtype)))
+
+
+def _bias(op: Builder, mask: Value) -> tuple[Value, Value]:
+    """What is added to the scores, and per row whether any key is admitted."""
+    minus_infinity = op.constant(float("-inf"), op.result_dtype)
+    if mask.dtype == BOOL:
+        bias = op.Where(mask, 0.0, minus_infinity)
+    else:
+        bias = op.cast(mask, op.result_dtype)
+    return bias, op.Greater(op.reduce("ReduceMax", bias, [-1], True), minus_infinity)
+
+
+def _causal_bias(op: Builder, query: Value, key: Value) -> Value:
+    """Row i admits keys 0 to i."""
+    rows, columns = op.size(query, -2), op.size(key, -2)
+    row = op.Unsqueeze(op.Range(0, rows, 1), [1])
+    column = op.Range(0, columns, 1)
+    minus_infinity = op.constant(float("-inf"), op.result_dtype)
+    return op.Where(op.LessOrEqual(column, row), 0.0, minus_infinity)
+
+
+def repeated_heads(op: Builder, query: Value, value: Value) -> Value:
+    """Each key-value head as often as there are query heads for it."""
+    heads, groups = op.size(query, -3), op.size(value, -3)
+    if isinstance(heads, int) and isinstance(groups, int):
+        if heads == groups:
+            return value
+        times = heads // groups
+        index = torch.arange(groups).repeat_interleave(times)
+        return op.Gather(value, index, axis=op.rank(value) - 3)
+    count = op.Div(as_value(op, heads), groups)
+    position = op.Div(op.Range(0, heads, 1), count)
+    return op.Gather(value, position, axis=op.rank(value) - 3)

@@ -1,0 +1,266 @@
+"""Convolutions and transposed convolutions in one to three dimensions; their windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.ops.core.movement import reshaped
+from onnx_aot.ops.core.size_math import divided, minus, plus, product, times
+from onnx_aot.ops.nn.conv_arguments import NARROW, batched, gathered, padded, per_axis
+from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import aten
+
+__all__: list[str] = []
+
+Value = ir.Value
+Ints = Sequence[int]
+
+# What ONNX Runtime convolves, the others by way of FLOAT without a loss.
+CONVOLVED = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+
+
+def convolved(
+    op: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Ints,
+    pads: Sequence[Size],
+    dilation: Ints,
+    groups: int,
+) -> Value:
+    """``pads`` are all befores, then all afters.
+
+    ONNX has no Conv of integers, and ONNX Runtime none of DOUBLE: these are matrix products with
+    the windows. Pads that are not known now are a Pad of their own.
+    """
+    spatial = op.rank(weight) - 2
+    strides, dilations = per_axis(stride, spatial), per_axis(dilation, spatial)
+    by_windows = input.dtype not in CONVOLVED
+    known = [size for size in pads if isinstance(size, int)]
+
+    def apply(x: Value) -> Value:
+        if by_windows or len(known) < len(pads):
+            x = padded(op, x, pads[:spatial], pads[spatial:])
+        if by_windows:
+            return _window_products(op, x, weight, bias, strides, dilations, groups)
+        return op.Conv(
+            x,
+            weight,
+            bias,
+            kernel_shape=_kernel(weight),
+            strides=strides,
+            pads=known if len(known) == len(pads) else [0] * len(pads),
+            dilations=dilations,
+            group=groups,
+        )
+
+    return batched(op, input, spatial, apply)
+
+
+def _kernel(weight: Value) -> list[int] | None:
+    """The kernel's sizes where they are known; ONNX infers them otherwise."""
+    assert weight.shape is not None
+    sizes = weight.shape.dims[2:]
+    known = [size for size in sizes if isinstance(size, int)]
+    return known if len(known) == len(sizes) else None
+
+
+def _window_products(
+    op: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None,
+    strides: Ints,
+    dilations: Ints,
+    groups: int,
+) -> Value:
+    """Per group ``[outputs, channels * kernel]`` times the windows of all images as columns."""
+    outputs, channels, *kernel = op.all_sizes(weight)
+    windows = gathered(op, input, kernel, strides, dilations)
+    spatial = len(kernel)
+    batch, counts = op.size(input, 0), op.all_sizes(windows)[2 + spatial :]
+    length = product(op, [channels, *kernel])
+    first = op.Transpose(
+        windows, perm=[*range(1, 2 + spatial), 0, *range(2 + spatial, 2 + 2 * spatial)]
+    )
+    columns = reshaped(op, first, [groups, length, product(op, [batch, *counts])])
+    rows = reshaped(op, weight, [groups, divided(op, outputs, groups), length])
+    value = reshaped(op, op.MatMul(rows, columns), [outputs, batch, *counts])
+    value = op.Transpose(value, perm=[1, 0, *range(2, 2 + spatial)])
+    return value if bias is None else op.Add(value, op.Reshape(bias, [-1] + [1] * spatial))
+
+
+@register(aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
+def aten_conv(
+    op: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Ints = (1,),
+    padding: Ints = (0,),
+    dilation: Ints = (1,),
+    groups: int = 1,
+) -> Value:
+    spatial = op.rank(weight) - 2
+    pads = per_axis(padding, spatial) * 2
+    return convolved(op, input, weight, bias, stride, pads, dilation, groups)
+
+
+@register(aten.conv1d.padding, aten.conv2d.padding, aten.conv3d.padding)
+def aten_conv_padding(
+    op: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Ints = (1,),
+    padding: str = "valid",
+    dilation: Ints = (1,),
+    groups: int = 1,
+) -> Value:
+    """``same`` pads ``dilation * (kernel - 1)`` in all, the odd one after, as torch does."""
+    spatial = op.rank(weight) - 2
+    if padding == "valid":
+        return convolved(op, input, weight, bias, stride, [0] * 2 * spatial, dilation, groups)
+    steps = per_axis(dilation, spatial)
+    kernel = op.all_sizes(weight)[2:]
+    total = [times(op, step, plus(op, k, -1)) for step, k in zip(steps, kernel, strict=True)]
+    before = [divided(op, size, 2) for size in total]
+    after = [minus(op, size, half) for size, half in zip(total, before, strict=True)]
+    return convolved(op, input, weight, bias, stride, [*before, *after], dilation, groups)
+
+
+@register(aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.conv_transpose3d.input)
+def aten_conv_transpose(
+    op: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Ints = (1,),
+    padding: Ints = (0,),
+    output_padding: Ints = (0,),
+    groups: int = 1,
+    dilation: Ints = (1,),
+) -> Value:
+    """ONNX ConvTranspose, or for other types a convolution of the input with zeros in between."""
+    spatial = op.rank(weight) - 2
+    strides, dilations = per_axis(stride, spatial), per_axis(dilation, spatial)
+    pads, more = per_axis(padding, spatial), per_axis(output_padding, spatial)
+
+    def apply(x: Value) -> Value:
+        # torch takes an output padding below the stride or the dilation, ONNX Runtime below the
+        # stride
+        beyond = any(extra >= stride for extra, stride in zip(more, strides, strict=True) if extra)
+        if beyond or x.dtype not in CONVOLVED:
+            wide = ir.DataType.FLOAT if x.dtype in NARROW else x.dtype
+            shift = None if bias is None else op.cast(bias, wide)
+            value, rows = op.cast(x, wide), op.cast(weight, wide)
+            value = _transposed(op, value, rows, shift, strides, pads, more, groups, dilations)
+            return op.cast(value, x.dtype)
+        return op.ConvTranspose(
+            x,
+            weight,
+            bias,
+            kernel_shape=_kernel(weight),
+            strides=strides,
+            pads=[*pads, *pads],
+            output_padding=more,
+            dilations=dilations,
+            group=groups,
+        )
+
+    return batched(op, input, spatial, apply)
+
+
+def _transposed(
+    op: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None,
+    strides: Ints,
+    pads: Ints,
+    more: Ints,
+    groups: int,
+    dilations: Ints,
+) -> Value:
+    """Zeros between the elements and around them, then windows with the kernel reversed."""
+    spatial = len(strides)
+    value = input
+    for axis, stride in enumerate(strides):
+        value = _spaced(op, value, axis + 2, stride)
+    inputs, channels, *kernel = op.all_sizes(weight)
+    reach = [times(op, d, plus(op, k, -1)) for d, k in zip(dilations, kernel, strict=True)]
+    before = [plus(op, size, -pad) for size, pad in zip(reach, pads, strict=True)]
+    after = [plus(op, size, extra) for size, extra in zip(before, more, strict=True)]
+    value = padded(op, value, before, after)
+    # [groups * inputs, channels, ...] to [groups * channels, inputs, ...]
+    each = divided(op, inputs, groups)
+    rows = reshaped(op, weight, [groups, each, channels, *kernel])
+    order = [0, 2, 1, *range(3, spatial + 3)]
+    rows = op.Transpose(rows, perm=order)
+    rows = reshaped(op, rows, [times(op, channels, groups), each, *kernel])
+    for axis, size in enumerate(kernel, 2):
+        backwards = op.Sub(plus(op, size, -1), op.Range(0, size, 1))
+        rows = op.Gather(rows, backwards, axis=axis)
+    return _window_products(op, value, rows, bias, [1] * spatial, dilations, groups)
+
+
+def _spaced(op: Builder, value: Value, axis: int, stride: int) -> Value:
+    """``stride - 1`` zeros between neighbours of an axis."""
+    if stride == 1:
+        return value
+    sizes = op.all_sizes(value)
+    apart = op.Unsqueeze(value, [axis + 1])
+    rest = [0] * (op.rank(value) - axis - 1)
+    apart = padded(op, apart, [0, *rest], [stride - 1, *rest])
+    wide = times(op, sizes[axis], stride)
+    value = reshaped(op, apart, [*sizes[:axis], wide, *sizes[axis + 1 :]])
+    return padded(op, value, [0, *rest], [1 - stride, *rest])
+
+
+@register(aten.convolution.default)
+def aten_convolution(
+    op: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+) -> Value:
+    if transposed:
+        return aten_conv_transpose(
+            op, input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+    return aten_conv(op, input, weight, bias, stride, padding, dilation, groups)
+
+
+# --- windows as columns --------------------------------------------------------------------------
+
+
+@register(aten.im2col.default)
+def aten_im2col(
+    op: Builder,
+    self: Value,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Value:
+    """``[N, C, H, W]`` to ``[N, C * kernel, windows]``: the elements, so that infinities stay."""
+
+    def columns(image: Value) -> Value:
+        wide = padded(op, image, padding, padding)
+        windows = gathered(op, wide, kernel_size, stride, dilation)
+        rows = times(op, op.size(image, 1), math.prod(kernel_size))
+        count = product(op, [op.size(windows, axis) for axis in (4, 5)])
+        return reshaped(op, windows, [op.size(image, 0), rows, count])
+
+    return batched(op, self, 2, columns)

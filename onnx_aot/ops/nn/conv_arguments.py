@@ -1,0 +1,97 @@
+"""What convolutions and pools share: arguments per spatial axis, the batch dimension, windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.ops.core.size_math import minus, plus, times
+
+__all__ = ["NARROW", "along_axis", "batched", "gathered", "in_float", "padded", "per_axis"]
+
+NARROW = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+"""Types that PyTorch computes with in float32, rounding once at the end."""
+
+
+def per_axis(values: Sequence[int], axes: int) -> list[int]:
+    """One number for all axes, or one per axis; an empty list stays empty."""
+    return list(values) * axes if len(values) == 1 else list(values)
+
+
+def batched(op: Builder, value: ir.Value, spatial: int, apply: Callable[[ir.Value], Any]) -> Any:
+    """Applies an operator that wants a batch dimension, which torch lets be absent.
+
+    ``apply`` returns a value or a list of them.
+    """
+    if op.rank(value) == spatial + 2:
+        return apply(value)
+    results = apply(op.Unsqueeze(value, [0]))
+    if isinstance(results, list):
+        return [op.Squeeze(result, [0]) for result in results]
+    return op.Squeeze(results, [0])
+
+
+def in_float(op: Builder, value: ir.Value, apply: Callable[[ir.Value], ir.Value]) -> ir.Value:
+    """Applies a computation in float32 where the value has half of its precision."""
+    if value.dtype not in NARROW:
+        return apply(value)
+    return op.cast(apply(op.cast(value, ir.DataType.FLOAT)), value.dtype)
+
+
+def padded(
+    op: Builder,
+    value: ir.Value,
+    before: Sequence[Size],
+    after: Sequence[Size],
+    fill: float | None = None,
+) -> ir.Value:
+    """The last axes with that many elements more, or fewer where negative; zeros by default."""
+    if all(op.number(size) == 0 for size in (*before, *after)):
+        return value
+    rest = [0] * (op.rank(value) - len(before))
+    pads = op.sizes([*rest, *before, *rest, *after])
+    wide: ir.Value = op.Pad(value, pads, fill)
+    return wide
+
+
+def gathered(
+    op: Builder,
+    value: ir.Value,
+    kernel: Sequence[Size],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> ir.Value:
+    """The windows of ``[N, C, *sizes]``: ``[N, C, *kernel, *windows]``."""
+    spatial = len(kernel)
+    for axis in reversed(range(spatial)):
+        reach = times(op, dilations[axis], plus(op, kernel[axis], -1))
+        starts = op.Range(0, minus(op, op.size(value, axis + 2), reach), strides[axis])
+        within = op.Mul(op.Range(0, kernel[axis], 1), dilations[axis])
+        positions = op.Add(op.Unsqueeze(within, [1]), starts)
+        value = op.Gather(value, positions, axis=axis + 2)
+    places = [2 + 2 * axis for axis in range(spatial)]
+    return op.Transpose(value, perm=[0, 1, *places, *(place + 1 for place in places)])
+
+
+def along_axis(op: Builder, value: ir.Value, axis: int, matrix: ir.Value) -> ir.Value:
+    """An axis, as a vector, times ``[size, wanted]``.
+
+    ONNX Runtime's matrix product of an empty batch of transposed matrices fails, so a value that
+    may be empty is made a matrix.
+    """
+    last = op.rank(value) - 1
+    order = list(range(last + 1))
+    order[axis], order[last] = last, axis
+    moved = op.Transpose(value, perm=order)
+    sizes = list(value.shape or ())
+    if all(isinstance(size, int) and size for size in sizes):
+        return op.Transpose(op.MatMul(moved, matrix), perm=order)
+    rows = op.MatMul(op.Reshape(moved, op.sizes([-1, op.size(matrix, 0)])), matrix)
+    wanted = [op.size(value, place) for place in order[:-1]]
+    product = op.Reshape(rows, op.sizes([*wanted, op.size(matrix, 1)]), allowzero=1)
+    assert matrix.shape is not None
+    product.shape = ir.Shape([*(sizes[place] for place in order[:-1]), matrix.shape[1]])
+    return op.Transpose(product, perm=order)

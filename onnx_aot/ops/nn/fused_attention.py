@@ -1,0 +1,153 @@
+"""Attention that torch fuses on CPUs: flash attention, and the fast paths of its layers."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+
+from onnx_aot.builder.builder import Builder
+from onnx_aot.ops.core.indexing import counted
+from onnx_aot.ops.core.movement import reshaped, swapped
+from onnx_aot.ops.nn.attention import aten_scaled_dot_product_attention
+from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import aten
+
+__all__: list[str] = []
+
+Value = ir.Value
+DOUBLE, FLOAT = ir.DataType.DOUBLE, ir.DataType.FLOAT
+
+ROWS_AND_COLUMNS, PADDING = 0, 1
+"""Kinds of mask: ``[queries, keys]``, ``[batch, keys]``; otherwise one for every head."""
+
+
+@register(aten._scaled_dot_product_flash_attention_for_cpu.default)
+def aten__scaled_dot_product_flash_attention_for_cpu(
+    op: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    attn_mask: Value | None = None,
+    scale: float | None = None,
+) -> list[Value | None]:
+    """The attention, and per query the logarithm of the sum of its exponentials.
+
+    Only gradients read the latter; its nodes go where nothing does.
+    """
+    attended = aten_scaled_dot_product_attention(
+        op, query, key, value, attn_mask, dropout_p, is_causal, scale
+    )
+    wide = DOUBLE if query.dtype == DOUBLE else FLOAT
+    width = op.size(query, -1)
+    root = op.Sqrt(op.cast(width, wide)) if isinstance(width, Value) else math.sqrt(width)
+    products = op.MatMul(op.cast(query, wide), swapped(op, op.cast(key, wide), -2, -1))
+    scores = op.Div(products, root) if scale is None else op.Mul(products, scale)
+    if is_causal:
+        row = op.Unsqueeze(counted(op, 0, op.size(query, -2)), [1])
+        later = op.Greater(counted(op, 0, op.size(key, -2)), row)
+        scores = op.Where(later, -math.inf, scores)
+    if attn_mask is not None and attn_mask.dtype == ir.DataType.BOOL:
+        scores = op.Where(attn_mask, scores, -math.inf)
+    elif attn_mask is not None:
+        scores = op.Add(scores, op.cast(attn_mask, wide))
+    return [attended, op.reduce("ReduceLogSumExp", scores, [-1], keepdims=False)]
+
+
+@register(aten._native_multi_head_attention.default)
+def aten__native_multi_head_attention(
+    op: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: Value,
+    qkv_bias: Value,
+    proj_weight: Value,
+    proj_bias: Value,
+    mask: Value | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> list[Value | None]:
+    """The projected attention and its weights; the mask is true where a key is left out."""
+    weights = op.split(qkv_weight, [embed_dim] * 3, 0)
+    biases = op.split(qkv_bias, [embed_dim] * 3, 0)
+    batch, width = op.size(query, 0), embed_dim // num_head
+    heads = []
+    for source, weight, bias in zip((query, key, value), weights, biases, strict=True):
+        projected = op.Add(op.MatMul(source, op.Transpose(weight, perm=[1, 0])), bias)
+        split = reshaped(op, projected, [batch, op.size(source, 1), num_head, width])
+        heads.append(op.Transpose(split, perm=[0, 2, 1, 3]))
+    scaled = op.Mul(heads[0], 1.0 / math.sqrt(width))
+    scores = op.MatMul(scaled, swapped(op, heads[1], -2, -1))
+    if mask is not None:
+        if mask_type == PADDING:
+            mask = op.Unsqueeze(mask, [1, 2])
+        scores = op.Where(op.cast(mask, ir.DataType.BOOL), -math.inf, scores)
+    attention = op.Softmax(scores, axis=-1)
+    joined = op.Transpose(op.MatMul(attention, heads[2]), perm=[0, 2, 1, 3])
+    joined = reshaped(op, joined, [batch, op.size(query, 1), embed_dim])
+    output = op.Add(op.MatMul(joined, op.Transpose(proj_weight, perm=[1, 0])), proj_bias)
+    if not need_weights:
+        return [output, None]
+    if average_attn_weights:
+        attention = op.reduce("ReduceMean", attention, [1], False)
+    return [output, attention]
+
+
+@register(aten._transformer_encoder_layer_fwd.default)
+def aten__transformer_encoder_layer_fwd(
+    op: Builder,
+    src: Value,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Value,
+    qkv_bias: Value,
+    proj_weight: Value,
+    proj_bias: Value,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Value,
+    norm_bias_1: Value,
+    norm_weight_2: Value,
+    norm_bias_2: Value,
+    ffn_weight_1: Value,
+    ffn_bias_1: Value,
+    ffn_weight_2: Value,
+    ffn_bias_2: Value,
+    mask: Value | None = None,
+    mask_type: int | None = None,
+) -> Value:
+    """Attention and two linear layers, each added to what it reads; normalized before or after."""
+
+    def normalized(x: Value, weight: Value, bias: Value) -> Value:
+        x = op.LayerNormalization(x, weight, bias, axis=-1, epsilon=eps)
+        x.shape = src.shape
+        return x
+
+    def attended(x: Value) -> Value:
+        rest = (qkv_weight, qkv_bias, proj_weight, proj_bias, mask, False, True, mask_type)
+        result = aten__native_multi_head_attention(op, x, x, x, embed_dim, num_heads, *rest)[0]
+        assert result is not None
+        return result
+
+    def transformed(x: Value) -> Value:
+        x = op.Add(op.MatMul(x, op.Transpose(ffn_weight_1, perm=[1, 0])), ffn_bias_1)
+        if use_gelu:
+            half = op.Mul(x, 0.5)
+            x = op.Mul(half, op.Add(op.Erf(op.Mul(x, 1.0 / math.sqrt(2.0))), 1.0))
+        else:
+            x = op.Relu(x)
+        return op.Add(op.MatMul(x, op.Transpose(ffn_weight_2, perm=[1, 0])), ffn_bias_2)
+
+    first, second = (norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2)
+    if norm_first:
+        value = op.Add(src, attended(normalized(src, *first)))
+        return op.Add(value, transformed(normalized(value, *second)))
+    value = normalized(op.Add(src, attended(src)), *first)
+    return normalized(op.Add(value, transformed(value)), *second)

@@ -1,0 +1,391 @@
+"""Normalization and rearranging layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.dtypes import is_floating, to_onnx
+from onnx_aot.ops.core.creation import filled
+from onnx_aot.ops.core.movement import reshaped
+from onnx_aot.ops.core.size_math import as_value, divided, product, times
+from onnx_aot.ops.nn.conv_arguments import NARROW
+from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import aten
+
+__all__: list[str] = []
+
+Value = ir.Value
+
+
+@register(aten.layer_norm.default)
+def aten_layer_norm(
+    op: Builder,
+    input: Value,
+    normalized_shape: Sequence[int],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Value:
+    if weight is None:
+        weight = filled(op, normalized_shape, 1, op.result_dtype)
+    return op.LayerNormalization(input, weight, bias, axis=-len(normalized_shape), epsilon=eps)
+
+
+@register(aten.rms_norm.default)
+def aten_rms_norm(
+    op: Builder,
+    input: Value,
+    normalized_shape: Sequence[int],
+    weight: Value | None = None,
+    eps: float | None = None,
+) -> Value:
+    """``x / sqrt(mean(x^2) + eps) * weight``; eps defaults to the type's machine epsilon."""
+    eps = torch.finfo(op.result.dtype).eps if eps is None else eps
+    axes = list(range(-len(normalized_shape), 0))
+    if op.opset >= 23:
+        if weight is None:
+            weight = filled(op, normalized_shape, 1, op.result_dtype)
+        return op.RMSNormalization(input, weight, axis=axes[0], epsilon=eps)
+    square = op.reduce("ReduceMean", op.Mul(input, input), axes, True)
+    normalized = op.Div(input, op.Sqrt(op.Add(square, eps)))
+    return normalized if weight is None else op.Mul(normalized, weight)
+
+
+@register(aten.group_norm.default)
+def aten_group_norm(
+    op: Builder,
+    input: Value,
+    num_groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Value:
+    """InstanceNormalization over groups, then scale and shift per channel.
+
+    GroupNormalization takes its scale per channel only since opset 21; this form runs everywhere.
+    """
+    batch, channels, *spatial = op.all_sizes(input)
+    group = divided(op, product(op, [channels, *spatial]), num_groups)
+    grouped = reshaped(op, input, [batch, num_groups, group])
+    ones = filled(op, [num_groups], 1, op.result_dtype)
+    zeros = filled(op, [num_groups], 0, op.result_dtype)
+    value = op.InstanceNormalization(grouped, ones, zeros, epsilon=eps)
+    if isinstance(group, int):
+        value.shape = ir.Shape([*(input.shape or ())[:1], num_groups, group])
+        value = reshaped(op, value, [batch, channels, *spatial])
+    else:
+        value = op.Reshape(value, op.Shape(input), allowzero=1)
+    return _affine_per_channel(op, value, weight, bias, len(spatial))
+
+
+@register(aten.native_group_norm.default)
+def aten_native_group_norm(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    N: Size,  # noqa: N803 - the schema's names
+    C: Size,  # noqa: N803
+    HxW: Size,  # noqa: N803
+    group: int,
+    eps: float,
+) -> list[Value]:
+    """With each group's mean and inverse deviation; half precision is widened in between."""
+    wide = op.cast(input, _wide(input.dtype))
+    each = times(op, divided(op, C, group), HxW)
+    grouped = reshaped(op, wide, [N, group, each])
+    value, mean, inverse = _normalized(op, grouped, [2], eps)
+    value = op.Reshape(value, op.Shape(input), allowzero=1)
+    value.shape = input.shape
+    value = _affine_per_channel(op, value, weight, bias, op.rank(input) - 2)
+    return _as_recorded(op, [value, op.Squeeze(mean, [2]), op.Squeeze(inverse, [2])])
+
+
+def _wide(dtype: ir.DataType | None) -> ir.DataType | None:
+    """The type in which PyTorch computes statistics."""
+    return ir.DataType.FLOAT if dtype in NARROW else dtype
+
+
+def _normalized(
+    op: Builder, value: Value, axes: Sequence[int], eps: float
+) -> tuple[Value, Value, Value]:
+    """Normalized over axes; with the mean and the inverse deviation, of as many dimensions."""
+    mean = op.reduce("ReduceMean", value, axes, True)
+    centred = op.Sub(value, mean)
+    variance = op.reduce("ReduceMean", op.Mul(centred, centred), axes, True)
+    inverse = op.Reciprocal(op.Sqrt(op.Add(variance, eps)))
+    return op.Mul(centred, inverse), mean, inverse
+
+
+def _affine_per_channel(
+    op: Builder, value: Value, weight: Value | None, bias: Value | None, spatial: int
+) -> Value:
+    """Times the weight plus the bias, each one number per channel, in the value's type."""
+    per_channel = [-1] + [1] * spatial
+    if weight is not None:
+        value = op.Mul(value, op.Reshape(op.cast(weight, value.dtype), per_channel))
+    if bias is not None:
+        value = op.Add(value, op.Reshape(op.cast(bias, value.dtype), per_channel))
+    return value
+
+
+def _as_recorded(op: Builder, values: Sequence[Value]) -> list[Value]:
+    """The first results, or all, in the types that were recorded."""
+    return [op.cast(v, to_onnx(r.dtype)) for v, r in zip(values, op.result, strict=False)]
+
+
+@register(aten.batch_norm.default)
+def aten_batch_norm(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value | None,
+    running_var: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Value:
+    if training or running_mean is None or running_var is None:
+        wide = _by_batch(op, input, weight, bias, eps)[0]
+        return op.cast(wide, input.dtype)
+    return _by_running(op, input, weight, bias, running_mean, running_var, eps)
+
+
+def _by_running(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    eps: float,
+) -> Value:
+    """Normalized by given statistics, which may have a wider type than the input."""
+    if op.rank(input) < 2:
+        return input  # torch takes an empty one
+    scale, shift = _affine(op, input, weight, bias)
+    return op.BatchNormalization(input, scale, shift, mean, variance, epsilon=eps)
+
+
+def _affine(
+    op: Builder, input: Value, weight: Value | None, bias: Value | None
+) -> tuple[Value, Value]:
+    channels = [op.size(input, 1)]
+    assert input.dtype is not None
+    if weight is None and bias is None:
+        return filled(op, channels, 1, input.dtype), filled(op, channels, 0, input.dtype)
+    dtype = (weight or bias).dtype  # type: ignore[union-attr]
+    assert dtype is not None
+    scale = filled(op, channels, 1, dtype) if weight is None else weight
+    shift = filled(op, channels, 0, dtype) if bias is None else bias
+    return scale, shift
+
+
+@register(aten._native_batch_norm_legit_functional.default)
+def aten__native_batch_norm_legit_functional(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> list[Value]:
+    """Output, saved mean and inverse deviation, and the running statistics after this batch."""
+    if training:
+        results, running = _trained(
+            op, input, weight, bias, eps, (running_mean, running_var, momentum)
+        )
+        return _as_recorded(op, [*results, *running])
+    return [
+        *_not_trained(op, input, weight, bias, running_mean, running_var, eps),
+        running_mean,
+        running_var,
+    ]
+
+
+LIMITS[aten._native_batch_norm_legit_functional.default] = (
+    "of float16 and bfloat16 with float32 statistics, the saved mean and inverse deviation have "
+    "the input's type, as torch's shape function says; eager gives float32"
+)
+
+
+@register(aten._batch_norm_with_update_functional.default)
+def aten__batch_norm_with_update_functional(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    momentum: float,
+    eps: float,
+) -> list[Value]:
+    """The same with a fourth result that CPUs leave empty."""
+    results, running = _trained(op, input, weight, bias, eps, (running_mean, running_var, momentum))
+    return _as_recorded(op, [*results, op.constant([], ir.DataType.UINT8), *running])
+
+
+@register(aten.native_batch_norm.default)
+def aten_native_batch_norm(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value | None,
+    running_var: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> list[Value]:
+    if training or running_mean is None or running_var is None:
+        return _as_recorded(op, _trained(op, input, weight, bias, eps, None)[0])
+    return _not_trained(op, input, weight, bias, running_mean, running_var, eps)
+
+
+@register(aten._native_batch_norm_legit.no_stats)
+def aten__native_batch_norm_legit_no_stats(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> list[Value]:
+    return _as_recorded(op, _trained(op, input, weight, bias, eps, None)[0])
+
+
+@register(aten._native_batch_norm_legit_no_training.default)
+def aten__native_batch_norm_legit_no_training(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    momentum: float,
+    eps: float,
+) -> list[Value]:
+    return _not_trained(op, input, weight, bias, running_mean, running_var, eps)
+
+
+def _not_trained(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    eps: float,
+) -> list[Value]:
+    """Outside training nothing is saved."""
+    nothing = op.constant([], ir.DataType.FLOAT)
+    output = _by_running(op, input, weight, bias, mean, variance, eps)
+    return _as_recorded(op, [output, nothing, nothing])
+
+
+def _trained(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    running: tuple[Value, Value, float] | None,
+) -> tuple[list[Value], list[Value]]:
+    """Output, mean and inverse deviation; and the mean and variance that are kept.
+
+    Torch keeps the unbiased variance; ONNX BatchNormalization in training mode would keep the
+    biased one, so the statistics are written out.
+    """
+    output, mean, variance = _by_batch(op, input, weight, bias, eps)
+    inverse = op.Reciprocal(op.Sqrt(op.Add(variance, eps)))
+    if running is None:
+        return [output, mean, inverse], []
+    sizes = op.all_sizes(input)
+    count = op.cast(as_value(op, product(op, [sizes[0], *sizes[2:]])), variance.dtype)
+    unbiased = op.Mul(variance, op.Div(count, op.Sub(count, 1.0)))
+    before_mean, before_variance, momentum = running
+    kept = [
+        _moving(op, before_mean, mean, momentum),
+        _moving(op, before_variance, unbiased, momentum),
+    ]
+    return [output, mean, inverse], kept
+
+
+def _moving(op: Builder, running: Value, current: Value, momentum: float) -> Value:
+    running = op.cast(running, current.dtype)
+    return op.Add(op.Mul(running, 1.0 - momentum), op.Mul(current, momentum))
+
+
+def _by_batch(
+    op: Builder, input: Value, weight: Value | None, bias: Value | None, eps: float
+) -> tuple[Value, Value, Value]:
+    """Normalized by the batch's own statistics; with the mean and the biased variance.
+
+    In float32 at least.
+    """
+    rank = op.rank(input)
+    axes = [axis for axis in range(rank) if axis != 1]
+    wide = op.cast(input, _wide(input.dtype))
+    mean = op.reduce("ReduceMean", wide, axes, True)
+    centred = op.Sub(wide, mean)
+    variance = op.reduce("ReduceMean", op.Mul(centred, centred), axes, True)
+    value = op.Div(centred, op.Sqrt(op.Add(variance, eps)))
+    value = _affine_per_channel(op, value, weight, bias, rank - 2)
+    return value, op.Squeeze(mean, axes), op.Squeeze(variance, axes)
+
+
+@register(aten.instance_norm.default)
+def aten_instance_norm(
+    op: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value | None,
+    running_var: Value | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Value:
+    if not use_input_stats and running_mean is not None and running_var is not None:
+        return _by_running(op, input, weight, bias, running_mean, running_var, eps)
+    scale, shift = (op.cast(value, input.dtype) for value in _affine(op, input, weight, bias))
+    return op.InstanceNormalization(input, scale, shift, epsilon=eps)
+
+
+@register(aten.one_hot.default)
+def aten_one_hot(op: Builder, self: Value, num_classes: int = -1) -> Value:
+    """1 where a class equals the element; without a number there are as many as occur."""
+    classes: Size = num_classes
+    if num_classes == -1:
+        recorded = op.result.shape[-1]
+        largest = op.Add(op.reduce("ReduceMax", self, None, False), 1)
+        classes = recorded if isinstance(recorded, int) else largest
+    hit = op.Equal(op.Unsqueeze(self, [op.rank(self)]), op.Range(0, classes, 1))
+    return op.cast(hit, ir.DataType.INT64)
+
+
+@register(aten.pixel_shuffle.default)
+def aten_pixel_shuffle(op: Builder, self: Value, upscale_factor: int) -> Value:
+    """DepthToSpace in column-row-depth order, which takes four dimensions of floats."""
+    if op.rank(self) == 4 and is_floating(self.dtype):
+        return op.DepthToSpace(self, blocksize=upscale_factor, mode="CRD")
+    *batch, channels, height, width = op.all_sizes(self)
+    r, c = upscale_factor, divided(op, channels, upscale_factor**2)
+    first = len(batch)
+    split = reshaped(op, self, [*batch, c, r, r, height, width])
+    order = [*range(first + 1), *(first + axis for axis in (3, 1, 4, 2))]
+    mixed = op.Transpose(split, perm=order)
+    return reshaped(op, mixed, [*batch, c, times(op, height, r), times(op, width, r)])

@@ -1,0 +1,164 @@
+"""Packed sequences: packing, recurrent layers over them, padding.
+
+ONNX layers take padded sequences and their lengths. What is packed remembers the padded sequences
+that it comes from, so that the packed form itself, which only moves elements, is computed only
+where something else reads it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.ops.nn.rnn import recurrent
+from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import OpOverload, aten
+from onnx_aot.torch_ops.packed_sequence_ops import PACK, PAD
+
+__all__: list[str] = []
+
+Value = ir.Value
+
+PADDED = "padded sequences"
+LENGTHS = "lengths of the packed sequences"
+
+
+@dataclasses.dataclass(frozen=True)
+class Padded:
+    """Sequences ``[time, batch, *]``, of which the elements after the lengths mean nothing."""
+
+    sequences: Value
+    lengths: Value
+
+
+@register(PACK)
+def pack_padded_sequence(
+    op: Builder, input: Value, lengths: Value, batch_first: bool
+) -> list[Value]:
+    """Packs with GatherND, at the steps that are before each length."""
+    padded = Padded(_time_first(op, input) if batch_first else input, lengths)
+    longest = op.reduce("ReduceMax", lengths, [0], keepdims=False)
+    counted = op.cast(_steps(op, longest, lengths), ir.DataType.INT64)
+    batch_sizes = op.reduce("ReduceSum", counted, [1], keepdims=False)
+    batch_sizes.meta[LENGTHS] = lengths
+    return [_packed(op, padded), batch_sizes]
+
+
+@register(PAD)
+def pad_packed_sequence(
+    op: Builder,
+    data: Value,
+    batch_sizes: Value,
+    batch: Size,
+    batch_first: bool,
+    padding_value: float,
+    total_length: Size,
+) -> list[Value]:
+    """``onnx_aot/torch_ops/packed_sequence_ops.py``; Where, after Slice or Pad along time."""
+    padded = _padded(op, data, batch_sizes, batch)
+    sequences = _resized(op, padded.sequences, total_length, op.size(batch_sizes, 0))
+    inside = _steps(op, op.cast(total_length, ir.DataType.INT64), padded.lengths)
+    last = range(2, op.rank(sequences))
+    inside = op.Unsqueeze(inside, list(last)) if last else inside
+    filled = op.Where(inside, sequences, op.constant(padding_value, sequences.dtype))
+    return [_time_first(op, filled) if batch_first else filled, padded.lengths]
+
+
+def _register_layers(target: OpOverload, kind: str, activation: str | None = None) -> None:
+    def translation(
+        op: Builder,
+        data: Value,
+        batch_sizes: Value,
+        hx: Any,
+        params: Sequence[Value],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+    ) -> list[Value]:
+        states = hx if kind == "LSTM" else [hx]
+        padded = _padded(op, data, batch_sizes, op.size(states[0], 1))
+        output, *finals = recurrent(
+            op,
+            kind,
+            padded.sequences,
+            states,
+            params,
+            has_biases,
+            num_layers,
+            dropout if train else 0.0,
+            bidirectional,
+            False,
+            activation,
+            padded.lengths,
+        )
+        return [_packed(op, Padded(output, padded.lengths)), *finals]
+
+    register(target)(translation)
+
+
+_register_layers(aten.lstm.data, "LSTM")
+_register_layers(aten.gru.data, "GRU")
+_register_layers(aten.rnn_tanh.data, "RNN", "Tanh")
+_register_layers(aten.rnn_relu.data, "RNN", "Relu")
+
+
+def _time_first(op: Builder, value: Value) -> Value:
+    """The first two axes exchanged."""
+    return op.Transpose(value, perm=[1, 0, *range(2, op.rank(value))])
+
+
+def _steps(op: Builder, count: Value, lengths: Value) -> Value:
+    """Which steps the sequences have, ``[count, batch]``."""
+    steps = op.Range(0, count, 1)
+    return op.Less(op.Unsqueeze(steps, [1]), op.Unsqueeze(lengths, [0]))
+
+
+def _positions(op: Builder, inside: Value) -> Value:
+    """Where steps are, ``[sum of lengths, 2]``, ordered by time."""
+    return op.Transpose(op.NonZero(inside), perm=[1, 0])
+
+
+def _packed(op: Builder, padded: Padded) -> Value:
+    """The steps of all sequences, ``[sum of lengths, *]``."""
+    time = op.cast(op.size(padded.sequences, 0), ir.DataType.INT64)
+    inside = _steps(op, time, padded.lengths)
+    data: Value = op.GatherND(padded.sequences, _positions(op, inside))
+    data.meta[PADDED] = padded
+    return data
+
+
+def _padded(op: Builder, data: Value, batch_sizes: Value, batch: Size) -> Padded:
+    """The inverse: what the data was packed from, or zeros with the data where it belongs."""
+    known: Padded | None = data.meta.get(PADDED)
+    if known is not None:
+        return known
+    sequences = op.Range(0, op.cast(batch, ir.DataType.INT64), 1)
+    inside = op.Less(op.Unsqueeze(sequences, [0]), op.Unsqueeze(batch_sizes, [1]))
+    lengths: Value | None = batch_sizes.meta.get(LENGTHS)
+    if lengths is None:
+        counted = op.cast(inside, ir.DataType.INT64)
+        lengths = op.reduce("ReduceSum", counted, [0], keepdims=False)
+    assert data.dtype is not None
+    zeros = op.Expand(
+        op.constant(0, data.dtype),
+        op.sizes([op.size(batch_sizes, 0), batch, *op.all_sizes(data)[1:]]),
+    )
+    return Padded(op.ScatterND(zeros, _positions(op, inside), data), lengths)
+
+
+def _resized(op: Builder, sequences: Value, time: Size, longest: Size) -> Value:
+    """The sequences with another number of steps, at least the longest length."""
+    before = op.size(sequences, 0)
+    if before is time or (isinstance(before, int) and before == time):
+        return sequences
+    if time is not longest:  # it may also be more steps than there are
+        more = op.Max(op.Sub(op.cast(time, ir.DataType.INT64), before), 0)
+        others = [0] * op.rank(sequences)
+        sequences = op.Pad(sequences, op.sizes([*others, more, *others[1:]]))
+    return op.Slice(sequences, [0], op.sizes([time]), [0])

@@ -1,0 +1,424 @@
+"""Pooling over windows of fixed size, and adaptive pooling to fixed sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.dtypes import is_floating
+from onnx_aot.ops.core.movement import reshaped
+from onnx_aot.ops.core.size_math import plus, product, times
+from onnx_aot.ops.nn.conv_arguments import (
+    along_axis,
+    batched,
+    gathered,
+    in_float,
+    padded,
+    per_axis,
+)
+from onnx_aot.ops.registry import register
+from onnx_aot.torch_compat import OpOverload, aten
+
+__all__: list[str] = []
+
+Value = ir.Value
+Ints = Sequence[int]
+
+
+def _register_max_pool(spatial: int, values: OpOverload, with_indices: OpOverload) -> None:
+    def aten_max_pool(
+        op: Builder,
+        self: Value,
+        kernel_size: Ints,
+        stride: Ints = (),
+        padding: Ints = (0,),
+        dilation: Ints = (1,),
+        ceil_mode: bool = False,
+    ) -> Value:
+        windows = _windows(spatial, kernel_size, stride, padding, dilation, ceil_mode)
+        return batched(op, self, spatial, lambda x: _largest(op, x, windows, 1)[0])
+
+    def aten_max_pool_with_indices(
+        op: Builder,
+        self: Value,
+        kernel_size: Ints,
+        stride: Ints = (),
+        padding: Ints = (0,),
+        dilation: Ints = (1,),
+        ceil_mode: bool = False,
+    ) -> list[Value]:
+        windows = _windows(spatial, kernel_size, stride, padding, dilation, ceil_mode)
+        return batched(op, self, spatial, lambda x: _largest(op, x, windows, 2))
+
+    register(values)(aten_max_pool)
+    register(with_indices)(aten_max_pool_with_indices)
+
+
+def _windows(
+    spatial: int, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+) -> dict[str, Any]:
+    """The attributes that say where the windows are; an absent stride is the kernel's size."""
+    kernel = per_axis(kernel_size, spatial)
+    return {
+        "kernel_shape": kernel,
+        "strides": per_axis(stride, spatial) or kernel,
+        "pads": per_axis(padding, spatial) * 2,
+        "dilations": per_axis(dilation, spatial),
+        "ceil_mode": int(ceil_mode),
+    }
+
+
+def _settled(value: Value, windows: dict[str, Any]) -> dict[str, Any]:
+    """Ceil mode only where a window needs it, without padding that no window reaches.
+
+    Torch and ONNX Runtime leave out a last window that starts after the input and the padding
+    before it, ONNX's shape inference counts it. Where the size is known there is none of these.
+    """
+    if not windows["ceil_mode"]:
+        return windows
+    pads = list(windows["pads"])
+    needed = False
+    for axis, kernel in enumerate(windows["kernel_shape"]):
+        size = (value.shape or ())[axis + 2]
+        if not isinstance(size, int):
+            needed = True
+            continue
+        extent = windows.get("dilations", [1] * (axis + 1))[axis] * (kernel - 1) + 1
+        room = size + 2 * pads[axis] - extent
+        rest = room % windows["strides"][axis]
+        if rest and room - rest + windows["strides"][axis] < size + pads[axis]:
+            needed = True
+        else:
+            pads[axis - len(windows["kernel_shape"])] -= min(rest, pads[axis])
+    return {**windows, "pads": pads, "ceil_mode": int(needed)}
+
+
+def _largest(op: Builder, value: Value, windows: dict[str, Any], outputs: int) -> list[Value]:
+    """The largest of each window and, as the second output, where it is.
+
+    ONNX has no MaxPool of the larger integers: those of up to 32 bits are exact as DOUBLE. ONNX
+    counts positions through the whole tensor, torch within each channel.
+    """
+    if value.dtype == ir.DataType.INT64:
+        return _largest_gathered(op, value, windows)[:outputs]
+    number = value if is_floating(value.dtype) else op.cast(value, ir.DataType.DOUBLE)
+    pooled = op.MaxPool(number, **_settled(value, windows), _outputs=outputs)
+    if outputs == 1:
+        return [op.cast(pooled, op.result_dtype)]
+    channel = product(op, op.all_sizes(value)[2:])
+    return [op.cast(pooled[0], op.result_dtype), op.Mod(pooled[1], channel)]
+
+
+def _largest_gathered(op: Builder, value: Value, windows: dict[str, Any]) -> list[Value]:
+    """The same of integers that no float holds, from the windows' elements."""
+    batch, channels, *sizes = op.all_sizes(value)
+    numbers = reshaped(op, op.Range(0, product(op, sizes), 1), [1, 1, *sizes])
+    lowest = torch.iinfo(torch.int64).min
+    elements, _ = _elements(op, value, windows, lowest)
+    places, counts = _elements(op, numbers, windows, 0)
+    elements = reshaped(op, elements, [batch, channels, -1, *counts])
+    places = reshaped(op, places, [1, 1, -1, *counts])
+    largest = op.reduce("ReduceMax", elements, [2], False)
+    where = op.ArgMax(elements, axis=2, keepdims=1)
+    places = op.Expand(places, op.Shape(elements))
+    return [largest, op.Squeeze(op.GatherElements(places, where, axis=2), [2])]
+
+
+def _elements(
+    op: Builder, value: Value, windows: dict[str, Any], fill: int
+) -> tuple[Value, list[Size]]:
+    """What each window holds, ``[N, C, *kernel, *windows]``, and how many windows there are."""
+    kernel = windows["kernel_shape"]
+    spatial = len(kernel)
+    dilations = windows.get("dilations", [1] * spatial)
+    pads: list[Size] = list(windows["pads"][:spatial])
+    after = pads
+    if windows["ceil_mode"]:
+        missing = [_missing(op, op.size(value, axis + 2), windows, axis) for axis in range(spatial)]
+        after = [plus(op, pad, more) for pad, more in zip(pads, missing, strict=True)]
+    wide = padded(op, value, pads, after, fill)
+    gathering = gathered(op, wide, kernel, windows["strides"], dilations)
+    return gathering, op.all_sizes(gathering)[2 + spatial :]
+
+
+_register_max_pool(1, aten.max_pool1d.default, aten.max_pool1d_with_indices.default)
+_register_max_pool(2, aten.max_pool2d.default, aten.max_pool2d_with_indices.default)
+_register_max_pool(3, aten.max_pool3d.default, aten.max_pool3d_with_indices.default)
+
+
+def _register_avg_pool(spatial: int, target: OpOverload) -> None:
+    def aten_avg_pool(
+        op: Builder,
+        self: Value,
+        kernel_size: Ints,
+        stride: Ints = (),
+        padding: Ints = (0,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Value:
+        windows = _windows(spatial, kernel_size, stride, padding, (1,), ceil_mode)
+        del windows["dilations"]  # torch has none, and ONNX only since opset 19
+        if self.dtype == ir.DataType.DOUBLE or not is_floating(self.dtype):
+            counted = divisor_override if divisor_override is not None else count_include_pad
+            return batched(op, self, spatial, lambda x: _averages(op, x, windows, counted))
+        if divisor_override is not None:
+            return batched(op, self, spatial, lambda x: _sums(op, x, windows, divisor_override))
+        windows["count_include_pad"] = int(count_include_pad)
+        return batched(op, self, spatial, lambda x: op.AveragePool(x, **_settled(x, windows)))
+
+    register(target)(aten_avg_pool)
+
+
+def _sums(op: Builder, value: Value, windows: dict[str, Any], divisor: int) -> Value:
+    """The windows' sums over a divisor: means that count the padding, times the window's size.
+
+    In ``ceil_mode`` AveragePool does not count what lies beyond the padding, so the zeros that the
+    last windows need are put there first.
+    """
+    kernel = windows["kernel_shape"]
+    if windows["ceil_mode"]:
+        axes = range(len(kernel))
+        missing = [_missing(op, op.size(value, axis + 2), windows, axis) for axis in axes]
+        if any(size != 0 for size in missing):
+            value = op.Pad(value, op.sizes([0] * (len(kernel) + 4) + missing))
+    means = op.AveragePool(value, **{**windows, "ceil_mode": 0, "count_include_pad": 1})
+    return op.Mul(means, math.prod(kernel) / divisor)
+
+
+def _averages(op: Builder, value: Value, windows: dict[str, Any], counted: bool | int) -> Value:
+    """Sums of the windows' elements over how many they are, for what AveragePool does not take.
+
+    Integers are divided toward zero. ``counted`` is the divisor, or whether padding counts.
+    """
+    spatial = len(windows["kernel_shape"])
+    elements, counts = _elements(op, value, windows, 0)
+    sums = op.reduce("ReduceSum", elements, list(range(2, spatial + 2)), False)
+    if not isinstance(counted, bool):
+        return op.Div(sums, counted)
+    divisor: Value | None = None
+    for axis, count in enumerate(counts):
+        size, pad = op.size(value, axis + 2), windows["pads"][axis]
+        start = op.Sub(op.Mul(op.Range(0, count, 1), windows["strides"][axis]), pad)
+        end = op.Min(op.Add(start, windows["kernel_shape"][axis]), plus(op, size, pad))
+        if not counted:
+            start, end = op.Max(start, 0), op.Min(end, size)
+        length = op.Max(op.Sub(end, start), 1)
+        after = list(range(1, spatial - axis))
+        length = op.Unsqueeze(length, after) if after else length
+        divisor = length if divisor is None else op.Mul(divisor, length)
+    return op.Div(sums, op.cast(divisor, value.dtype))
+
+
+def _missing(op: Builder, size: Size, windows: dict[str, Any], axis: int) -> Size:
+    """How many positions an axis lacks for its last window in ceil mode.
+
+    There are ``ceil((n + 2 p - k) / s) + 1`` windows, without one that starts after the input and
+    the padding before it.
+    """
+    kernel, step = windows["kernel_shape"][axis], windows["strides"][axis]
+    pad = windows["pads"][axis]
+    kernel = windows.get("dilations", [1] * (axis + 1))[axis] * (kernel - 1) + 1
+    if isinstance(size, int):
+        last = -(-(size + 2 * pad - kernel) // step) * step
+        last = last - step if last >= size + pad else last
+        return max(last + kernel - size - 2 * pad, 0)
+    last = op.Mul(op.Div(op.Add(size, 2 * pad - kernel + step - 1), step), step)
+    beyond = op.cast(op.GreaterOrEqual(last, op.Add(size, pad)), ir.DataType.INT64)
+    last = op.Sub(last, op.Mul(beyond, step))
+    return op.Max(op.Sub(op.Add(last, kernel - 2 * pad), size), 0)
+
+
+_register_avg_pool(1, aten.avg_pool1d.default)
+_register_avg_pool(2, aten.avg_pool2d.default)
+_register_avg_pool(3, aten.avg_pool3d.default)
+
+
+LARGEST_WEIGHTS = 1 << 16
+"""Elements of the windows' weights of all axes together, up to which they are one constant."""
+
+# --- adaptive pooling ----------------------------------------------------------------------------
+
+
+@register(
+    aten.adaptive_avg_pool1d.default,
+    aten.adaptive_avg_pool2d.default,
+    aten.adaptive_avg_pool3d.default,
+)
+def aten_adaptive_avg_pool(op: Builder, self: Value, output_size: Sequence[Size]) -> Value:
+    """Window i of n covers ``floor(i h / n)`` to ``ceil((i + 1) h / n)`` of h positions.
+
+    All ones: one mean. Sizes that divide the input's: AveragePool. Otherwise, and for sizes that
+    are not known, one matrix product per axis with the windows' weights.
+    """
+    spatial = len(output_size)
+    rank = op.rank(self)
+    axes = range(rank - spatial, rank)
+    if all(size == 1 for size in output_size):
+        if rank == spatial + 2 and self.dtype != ir.DataType.DOUBLE:
+            return op.GlobalAveragePool(self)
+        return op.reduce("ReduceMean", self, list(axes), True)
+    kernel = _even_windows([op.size(self, axis) for axis in axes], output_size)
+    if kernel is not None and all(k == 1 for k in kernel):
+        return self
+    if kernel is not None and self.dtype != ir.DataType.DOUBLE:
+        return batched(
+            op,
+            self,
+            spatial,
+            lambda x: op.AveragePool(x, kernel_shape=kernel, strides=kernel),
+        )
+
+    def means(value: Value) -> Value:
+        product = _one_product(op, value, output_size)
+        if product is not None:
+            return product
+        for axis, wanted in reversed(list(zip(axes, output_size, strict=True))):
+            value = _adaptive_axis(op, value, self, axis, wanted)
+        return value
+
+    return in_float(op, self, means)
+
+
+def _one_product(op: Builder, value: Value, wanted: Sequence[Size]) -> Value | None:
+    """All axes at once, times a constant ``[sizes, windows]``, where that is small."""
+    spatial = len(wanted)
+    first = op.rank(value) - spatial
+    sizes = [op.size(value, first + place) for place in range(spatial)]
+    if first == 2 and not isinstance(op.size(value, 1), int):
+        return None
+    known = [size for size in (*sizes, *wanted) if isinstance(size, int) and size]
+    if len(known) != 2 * spatial or math.prod(known) > LARGEST_WEIGHTS:
+        return None
+    weights = torch.ones(1, 1)
+    for size, count in zip(sizes, wanted, strict=True):
+        along = op.literal(_window_weights(op, size, count, value.dtype))
+        assert along is not None
+        weights = torch.kron(weights, along)
+    channels = [op.size(value, 1)] if first == 2 else []
+    product = op.MatMul(op.Flatten(value, axis=first), op.constant(weights, value.dtype))
+    return op.Reshape(product, op.sizes([-1, *channels, *wanted]))
+
+
+def _even_windows(sizes: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
+    """The windows' sizes where they divide the input evenly on every axis."""
+    kernel = []
+    for size, count in zip(sizes, wanted, strict=True):
+        if not isinstance(size, int) or not isinstance(count, int) or not count or size % count:
+            return None
+        kernel.append(size // count)
+    return kernel
+
+
+def _adaptive_axis(op: Builder, value: Value, source: Value, axis: int, wanted: Size) -> Value:
+    """Means over the windows of one axis: a product with the windows' weights."""
+    size = op.size(source, axis)
+    if size is wanted or (isinstance(size, int) and size == wanted):
+        return value
+    if wanted == 1:
+        return op.reduce("ReduceMean", value, [axis], True)
+    last = op.rank(value) - 1
+    if isinstance(size, int) or not isinstance(wanted, int) or not wanted:
+        return along_axis(op, value, axis, _window_weights(op, size, wanted, value.dtype))
+    weights = _weights_of_size(op, size, wanted, last - axis, value.dtype)
+    if axis == last:
+        return op.MatMul(value, weights)
+    # not a product of matrices: ONNX Runtime refuses an empty batch on its right
+    windows = op.Mul(op.Unsqueeze(value, [axis]), weights)
+    return op.reduce("ReduceSum", windows, [axis + 1], False)
+
+
+def _weights_of_size(
+    op: Builder, size: Value, wanted: int, after: int, dtype: ir.DataType | None
+) -> Value:
+    """The windows' weights for a size that is not known.
+
+    ``[size, wanted]`` for the last axis, otherwise ``[wanted, size, 1, ...]`` with as many ones as
+    axes come after it. Position j is in window i of n where ``-n < j n - i size < size``. A
+    softmax of zeros is one over their number.
+    """
+    places = op.Range(0, op.Mul(size, wanted), wanted)
+    windows = torch.arange(wanted)
+    along = 0
+    if after:
+        places = op.Unsqueeze(places, list(range(1, after + 1)))
+        windows = windows.reshape(-1, *[1] * (after + 1))
+        along = 1
+    else:
+        places = op.Unsqueeze(places, [1])
+    distance = op.Sub(places, op.Mul(op.constant(windows), size))
+    inside = op.And(op.Greater(distance, -wanted), op.Less(distance, size))
+    zero, nothing = op.constant(0.0, dtype), op.constant(-math.inf, dtype)
+    return op.Softmax(op.Where(inside, zero, nothing), axis=along)
+
+
+def _window_weights(op: Builder, size: Size, wanted: Size, dtype: ir.DataType | None) -> Value:
+    """``[size, wanted]``: one over the window's size inside it, 0 outside."""
+    inside = _inside(op, size, wanted)
+    literal = op.literal(inside)
+    if literal is not None:
+        return op.constant(literal.to(torch.float64) / literal.sum(0), dtype)
+    member = op.cast(inside, dtype)
+    return op.Div(member, op.reduce("ReduceSum", member, [0], True))
+
+
+def _inside(op: Builder, size: Size, wanted: Size) -> Value:
+    """``[size, wanted]``: whether a position is in a window, ``floor(i h / n)`` to its end."""
+    if isinstance(size, int) and isinstance(wanted, int):
+        index, place = torch.arange(wanted), torch.arange(size).unsqueeze(1)
+        end = ((index + 1) * size + wanted - 1) // wanted
+        return op.constant((index * size // wanted <= place) & (place < end))
+    index = op.Range(0, wanted, 1)
+    divisor = wanted if isinstance(wanted, int) else op.Max(wanted, 1)  # there may be no window
+    first = op.Div(op.Mul(index, size), divisor)
+    end = op.Div(op.Add(op.Mul(op.Add(index, 1), size), plus(op, wanted, -1)), divisor)
+    place = op.Unsqueeze(op.Range(0, size, 1), [1])
+    return op.And(op.GreaterOrEqual(place, first), op.Less(place, end))
+
+
+@register(
+    aten.adaptive_max_pool1d.default,
+    aten.adaptive_max_pool2d.default,
+    aten.adaptive_max_pool3d.default,
+)
+def aten_adaptive_max_pool(op: Builder, self: Value, output_size: Ints) -> list[Value]:
+    """The largest of each window and its position: MaxPool, or one axis after the other."""
+    spatial = len(output_size)
+    axes = range(op.rank(self) - spatial, op.rank(self))
+    kernel = _even_windows([op.size(self, axis) for axis in axes], output_size)
+    if kernel is not None:
+        windows = _windows(spatial, kernel, (), (0,), (1,), False)
+        return batched(op, self, spatial, lambda x: _largest(op, x, windows, 2))
+    value, inner = self, op.size(self, -1)
+    position: Value | None = None
+    for axis, wanted in reversed(list(zip(axes, output_size, strict=True))):
+        size = op.size(self, axis)
+        value, where = _largest_along(op, value, axis, size, wanted)
+        if position is not None:
+            within = op.GatherElements(position, where, axis=axis)
+            where = op.Add(op.Mul(where, inner), within)
+            inner = times(op, inner, size)
+        position = where
+    assert position is not None
+    return [value, position]
+
+
+def _largest_along(
+    op: Builder, value: Value, axis: int, size: Size, wanted: int
+) -> tuple[Value, Value]:
+    """Per window of one axis the largest and the first place of it."""
+    if wanted == 1:
+        where = op.ArgMax(value, axis=axis, keepdims=1)
+        return op.reduce("ReduceMax", value, [axis], True), where
+    # [..., size, wanted, ...]: minus infinity where a position is outside the window
+    after = list(range(2, op.rank(value) - axis + 1))
+    inside = _inside(op, size, wanted)
+    inside = op.Unsqueeze(inside, after) if after else inside
+    spread = op.Where(inside, op.Unsqueeze(value, [axis + 1]), -math.inf)
+    where = op.ArgMax(spread, axis=axis, keepdims=0)
+    return op.reduce("ReduceMax", spread, [axis], False), where

@@ -1,0 +1,288 @@
+"""Upsampling and downsampling of images: nearest, linear, cubic, with antialiasing.
+
+One ONNX Resize where it places the pixels as torch does; otherwise along one axis after the other,
+by an index of the nearest pixels or by a matrix of the pixels' weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.ops.nn.conv_arguments import along_axis, in_float
+from onnx_aot.ops.nn.resize_weights import (
+    index_of_nearest,
+    weights_of_linear,
+    weights_of_window,
+)
+from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.torch_compat import OpOverload, aten, overload_name, schema_of
+
+__all__: list[str] = []
+
+Value = ir.Value
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """One axis that is resized.
+
+    Attributes:
+        axis: Its position.
+        before: Its size, None where it is only known when the model runs.
+        after: The size that it gets, None likewise.
+        wanted: The size that the caller gave; None where it follows from the factor.
+        factor: The factor that the caller gave; torch places pixels by it and not by the sizes.
+    """
+
+    axis: int
+    before: int | None
+    after: int | None
+    wanted: Size | None
+    factor: float | None
+
+    def sizes(self, op: Builder, input: Value) -> tuple[Size, Size]:
+        """Its size before and after."""
+        before = op.size(input, self.axis)
+        if self.after is not None:
+            return before, self.after
+        if self.wanted is not None:
+            return before, self.wanted
+        if self.factor == 1.0:
+            return before, before
+        wide = op.Mul(op.cast(before, ir.DataType.DOUBLE), self.factor)
+        return before, op.cast(wide, ir.DataType.INT64)
+
+    def exact(self) -> bool:
+        """Whether the sizes alone tell the factor."""
+        if self.factor is None or float(self.factor).is_integer():
+            return True
+        if self.before is not None and self.after is not None:
+            return math.isclose(self.before * self.factor, self.after, rel_tol=1e-9)
+        return False
+
+    def scale(self) -> float | None:
+        """The factor for ONNX, which multiplies sizes by it as float32; None where it may round."""
+        if self.before is not None and self.after is not None:
+            found = self.after / self.before if self.before else 0.0
+            return found if self.factor in (None, found) and _is_short(found) else None
+        if self.factor is None or not _is_short(self.factor):
+            return None
+        follows = self.wanted is None or float(self.factor).is_integer()
+        return self.factor if follows else None
+
+    def repeats(self) -> int | None:
+        """How often each pixel is repeated by nearest neighbours; None where it is uneven."""
+        found = self.scale()
+        return int(found) if found is not None and float(found).is_integer() else None
+
+    def stays(self) -> bool:
+        """Whether nothing changes along it."""
+        return self.before is not None and self.scale() == 1.0
+
+
+def _is_short(factor: float) -> bool:
+    """Whether products with sizes are exact in float32: up to 2,000,000 by 1.75, 0.25, 2.5."""
+    return factor > 0 and float(factor * 4).is_integer() and _odd_part(int(factor * 4)) <= 7
+
+
+def _odd_part(number: int) -> int:
+    return number // (number & -number)
+
+
+def _axes(
+    op: Builder, input: Value, wanted: Sequence[Size] | None, factors: Sequence[float | None]
+) -> list[Axis]:
+    assert input.shape is not None
+    spatial = op.rank(input) - 2
+    factors = list(factors) or [None] * spatial
+    sizes: Sequence[Size | None] = [None] * spatial if wanted is None else wanted
+    return [
+        Axis(axis, _known(input.shape[axis]), _known(op.result.shape[axis]), size, factor)
+        for axis, (size, factor) in enumerate(zip(sizes, factors, strict=True), 2)
+    ]
+
+
+def _known(size: Any) -> int | None:
+    return size if isinstance(size, int) else None
+
+
+# --- registration --------------------------------------------------------------------------------
+
+
+def _register(target: OpOverload, mode: str) -> None:
+    """The overloads differ in whether there is a list of factors or one argument for each."""
+    names = [argument.name for argument in schema_of(target).arguments]
+
+    def translation(op: Builder, *values: Any) -> Value:
+        given = dict(zip(names, values, strict=True))
+        factors = given.get("scale_factors")
+        if "scale_factors" not in given:
+            factors = [given[name] for name in names if name.startswith("scales")]
+        axes = _axes(op, values[0], given["output_size"], factors or ())
+        return _resized(op, values[0], axes, mode, bool(given.get("align_corners")))
+
+    translation.__name__ = f"aten_{target.overloadpacket.__name__}_{overload_name(target)}"
+    translation.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in ("op", *names)]
+    )
+    register(target)(translation)
+
+
+_register(aten.upsample_nearest1d.default, "nearest")
+_register(aten.upsample_nearest1d.vec, "nearest")
+_register(aten.upsample_nearest2d.default, "nearest")
+_register(aten.upsample_nearest2d.vec, "nearest")
+_register(aten.upsample_nearest3d.default, "nearest")
+_register(aten.upsample_nearest3d.vec, "nearest")
+_register(aten._upsample_nearest_exact1d.default, "nearest-exact")
+_register(aten._upsample_nearest_exact1d.vec, "nearest-exact")
+_register(aten._upsample_nearest_exact2d.default, "nearest-exact")
+_register(aten._upsample_nearest_exact2d.vec, "nearest-exact")
+_register(aten._upsample_nearest_exact3d.default, "nearest-exact")
+_register(aten._upsample_nearest_exact3d.vec, "nearest-exact")
+_register(aten.upsample_linear1d.default, "linear")
+_register(aten.upsample_linear1d.vec, "linear")
+_register(aten.upsample_bilinear2d.default, "linear")
+_register(aten.upsample_bilinear2d.vec, "linear")
+_register(aten.upsample_trilinear3d.default, "linear")
+_register(aten.upsample_trilinear3d.vec, "linear")
+_register(aten.upsample_bicubic2d.default, "cubic")
+_register(aten.upsample_bicubic2d.vec, "cubic")
+_register(aten._upsample_bilinear2d_aa.default, "linear antialias")
+_register(aten._upsample_bilinear2d_aa.vec, "linear antialias")
+_register(aten._upsample_bicubic2d_aa.default, "cubic antialias")
+_register(aten._upsample_bicubic2d_aa.vec, "cubic antialias")
+
+for _target in (
+    aten.upsample_bilinear2d.default,
+    aten.upsample_bilinear2d.vec,
+    aten.upsample_bicubic2d.default,
+    aten.upsample_bicubic2d.vec,
+    aten._upsample_bilinear2d_aa.default,
+    aten._upsample_bilinear2d_aa.vec,
+    aten._upsample_bicubic2d_aa.default,
+    aten._upsample_bicubic2d_aa.vec,
+):
+    LIMITS[_target] = "uint8 numbers may be off by one where the sizes are dynamic"
+
+
+# --- the forms -----------------------------------------------------------------------------------
+
+
+def _resized(
+    op: Builder, input: Value, axes: Sequence[Axis], mode: str, align_corners: bool
+) -> Value:
+    if mode.startswith("nearest"):
+        return _nearest(op, input, axes, mode == "nearest-exact")
+    if input.dtype == ir.DataType.UINT8:
+        return _by_weights_of_bytes(op, input, axes, mode, align_corners)
+    return in_float(op, input, lambda x: _smooth(op, x, axes, mode, align_corners))
+
+
+# What ONNX Runtime resizes, others by way of these without a loss.
+RESIZED = frozenset(
+    {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.UINT8}
+)
+
+
+def _nearest(op: Builder, input: Value, axes: Sequence[Axis], exact: bool) -> Value:
+    """Each pixel repeated, or the index of the nearest one on each axis."""
+    repeats = [axis.repeats() for axis in axes]
+    if all(repeats) and input.dtype in RESIZED:
+        return op.Resize(
+            input,
+            None,
+            op.constant([1.0, 1.0, *(float(times or 1) for times in repeats)]),
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        )
+    value = input
+    for axis, times in zip(axes, repeats, strict=True):
+        if times != 1:
+            index = index_of_nearest(op, *axis.sizes(op, input), axis.factor, exact)
+            value = op.Gather(value, index, axis=axis.axis)
+    return value
+
+
+def _smooth(
+    op: Builder, input: Value, axes: Sequence[Axis], mode: str, align_corners: bool
+) -> Value:
+    known = all(align_corners or axis.exact() for axis in axes)
+    if not known or "antialias" in mode or input.dtype != ir.DataType.FLOAT:
+        return _by_weights(op, input, axes, mode, align_corners)
+    flat = len(axes) == 1  # ONNX Runtime has no linear Resize of three dimensions
+    scales = [axis.scale() for axis in axes]
+    factors, wanted = None, None
+    if None not in scales:
+        factors = op.constant([*[1.0] * (3 if flat else 2), *scales])
+    else:
+        sizes = [op.size(input, 0), op.size(input, 1), *(axis.sizes(op, input)[1] for axis in axes)]
+        wanted = op.sizes([*sizes[:2], 1, *sizes[2:]] if flat else sizes)
+    resized = op.Resize(
+        op.Unsqueeze(input, [2]) if flat else input,
+        None,
+        factors,
+        wanted,
+        mode=mode,
+        coordinate_transformation_mode="align_corners" if align_corners else "half_pixel",
+        cubic_coeff_a=-0.75 if mode == "cubic" else None,
+    )
+    return op.Squeeze(resized, [2]) if flat else resized
+
+
+def _matrix(
+    op: Builder, input: Value, axis: Axis, mode: str, align_corners: bool, dtype: ir.DataType
+) -> Value:
+    kind, _, antialias = mode.partition(" ")
+    make = weights_of_window if antialias else weights_of_linear
+    return make(op, *axis.sizes(op, input), axis.factor, align_corners, kind, dtype)
+
+
+def _by_weights(
+    op: Builder, input: Value, axes: Sequence[Axis], mode: str, align_corners: bool
+) -> Value:
+    value = input
+    assert input.dtype is not None
+    for axis in reversed(axes):
+        if axis.stays():
+            continue
+        matrix = _matrix(op, input, axis, mode, align_corners, input.dtype)
+        value = along_axis(op, value, axis.axis, matrix)
+    return value
+
+
+def _by_weights_of_bytes(
+    op: Builder, input: Value, axes: Sequence[Axis], mode: str, align_corners: bool
+) -> Value:
+    """The last axis first, rounded to bytes after each, with weights of 16 bits as torch has them.
+
+    The weights are exact where the sizes are known; otherwise a result may be off by one.
+    """
+    value = op.cast(input, ir.DataType.DOUBLE)
+    for axis in reversed(axes):
+        if axis.stays():
+            continue
+        matrix = _matrix(op, input, axis, mode, align_corners, ir.DataType.DOUBLE)
+        literal = op.literal(matrix)
+        if literal is not None:
+            matrix = op.constant(_in_16_bits(literal))
+        product = along_axis(op, value, axis.axis, matrix)
+        value = op.Min(op.Max(op.Floor(op.Add(product, 0.5)), 0.0), 255.0)
+    return op.cast(value, ir.DataType.UINT8)
+
+
+def _in_16_bits(weights: torch.Tensor) -> torch.Tensor:
+    """Rounded to multiples of the smallest power of two in which the largest has 16 bits."""
+    largest, bits = float(weights.max()), 0
+    while bits < 22 and int(0.5 + largest * 2 ** (bits + 1)) < 2**15:
+        bits += 1
+    return torch.round(weights * 2**bits) / 2**bits

@@ -1,0 +1,164 @@
+"""Where pixels of a resized axis come from: torch's coordinates, as indices and weights.
+
+The formulas are written once, for sizes that are known (the result is a constant) and for sizes of
+the graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.ops.core.size_math import plus
+
+__all__ = ["index_of_nearest", "weights_of_linear", "weights_of_window"]
+
+Value = ir.Value
+FLOAT, DOUBLE, INT64 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64
+
+
+class _Known:
+    """The operators that the formulas use, on torch tensors."""
+
+    Abs = staticmethod(torch.abs)
+    Add = staticmethod(lambda a, b: a + b)
+    And = staticmethod(torch.logical_and)
+    Div = staticmethod(lambda a, b: a / b)
+    Equal = staticmethod(lambda a, b: a == b)
+    Floor = staticmethod(torch.floor)
+    GreaterOrEqual = staticmethod(lambda a, b: a >= b)
+    Less = staticmethod(lambda a, b: a < b)
+    Mul = staticmethod(lambda a, b: a * b)
+    Sub = staticmethod(lambda a, b: a - b)
+    Where = staticmethod(torch.where)
+
+    @staticmethod
+    def Max(a: Any, b: Any) -> Any:  # noqa: N802 - named as the operator
+        """The larger of each pair."""
+        return torch.maximum(torch.as_tensor(a), torch.as_tensor(b, dtype=torch.as_tensor(a).dtype))
+
+    @staticmethod
+    def Min(a: Any, b: Any) -> Any:  # noqa: N802
+        """The smaller of each pair."""
+        return torch.minimum(torch.as_tensor(a), torch.as_tensor(b, dtype=torch.as_tensor(a).dtype))
+
+
+def _numbers(op: Builder, before: Size, after: Size, dtype: ir.DataType) -> tuple[Any, ...]:
+    """What computes, both sizes, the places before as a column and those after as a row."""
+    if isinstance(before, int) and isinstance(after, int):
+        kind = torch.float32 if dtype == FLOAT else torch.float64
+        sizes = (torch.tensor(before, dtype=kind), torch.tensor(after, dtype=kind))
+        ranges = (torch.arange(before, dtype=kind)[:, None], torch.arange(after, dtype=kind))
+        return (_Known, *sizes, *ranges)
+    column = op.Unsqueeze(op.cast(op.Range(0, before, 1), dtype), [1])
+    row = op.cast(op.Range(0, after, 1), dtype)
+    return (op, op.cast(before, dtype), op.cast(after, dtype), column, row)
+
+
+def _constant(op: Builder, value: Any, dtype: ir.DataType) -> Value:
+    return op.constant(value, dtype) if isinstance(value, torch.Tensor) else op.cast(value, dtype)
+
+
+def index_of_nearest(
+    op: Builder, before: Size, after: Size, factor: float | None, exact: bool
+) -> Value:
+    """``floor(i s)``, or ``floor((i + 0.5) s)``, in float32 as torch computes it."""
+    if before is after or (isinstance(before, int) and before == after and not factor):
+        return op.Range(0, after, 1)
+    do, size, wanted, _, row = _numbers(op, before, after, FLOAT)
+    step = 1.0 / factor if factor else do.Div(size, wanted)
+    if exact:
+        row = do.Add(row, 0.5)
+    if do is _Known:
+        step = torch.as_tensor(step, dtype=torch.float32)
+        if not exact and float(wanted) in (float(size), 2 * float(size)):
+            step = size / wanted  # torch does not look at the factor then
+    place = do.Floor(do.Mul(row, step))
+    index = _constant(op, place, INT64)
+    return op.Min(index, plus(op, before, -1))
+
+
+def _source(
+    do: Any, size: Any, wanted: Any, row: Any, factor: float | None, align_corners: bool
+) -> Any:
+    """The place of each new pixel among the old ones."""
+    if align_corners:
+        step = do.Div(do.Sub(size, 1.0), do.Max(do.Sub(wanted, 1.0), 1.0))
+        return do.Mul(row, step)  # of a single pixel the place is 0
+    step = 1.0 / factor if factor else do.Div(size, wanted)
+    return do.Sub(do.Mul(do.Add(row, 0.5), step), 0.5)
+
+
+def weights_of_linear(
+    op: Builder,
+    before: Size,
+    after: Size,
+    factor: float | None,
+    align_corners: bool,
+    kind: str,
+    dtype: ir.DataType,
+) -> Value:
+    """``[before, after]``: two pixels around each place, or four by cubic convolution."""
+    do, size, wanted, column, row = _numbers(op, before, after, DOUBLE)
+    source = _source(do, size, wanted, row, factor, align_corners)
+    end = do.Sub(size, 1.0)
+    if kind == "linear":
+        source = do.Min(do.Max(source, 0.0), end)
+        return _constant(op, do.Max(do.Sub(1.0, do.Abs(do.Sub(column, source))), 0.0), dtype)
+    low = do.Floor(source)
+    part = do.Sub(source, low)
+    total: Any = None
+    for step in (-1.0, 0.0, 1.0, 2.0):
+        weight = _cubic(do, do.Abs(do.Sub(part, step)), -0.75)
+        place = do.Min(do.Max(do.Add(low, step), 0.0), end)
+        term = do.Where(do.Equal(column, place), weight, 0.0)
+        total = term if total is None else do.Add(total, term)
+    return _constant(op, total, dtype)
+
+
+def weights_of_window(
+    op: Builder,
+    before: Size,
+    after: Size,
+    factor: float | None,
+    align_corners: bool,
+    kind: str,
+    dtype: ir.DataType,
+) -> Value:
+    """``[before, after]``: a filter as wide as the old pixels that a new one covers.
+
+    Antialiasing as in Pillow: the filter is evaluated at the centres of the pixels in the window,
+    and the weights are divided by their sum.
+    """
+    do, size, wanted, column, row = _numbers(op, before, after, DOUBLE)
+    if align_corners:
+        step = do.Div(do.Sub(size, 1.0), do.Max(do.Sub(wanted, 1.0), 1.0))
+    else:
+        step = do.Add(do.Mul(size, 0.0), 1.0 / factor) if factor else do.Div(size, wanted)
+    width = do.Max(step, 1.0)
+    reach = do.Mul(width, 1.0 if kind == "linear" else 2.0)
+    centre = do.Mul(do.Add(row, 0.5), step)
+    first = do.Floor(do.Max(do.Add(do.Sub(centre, reach), 0.5), 0.0))
+    last = do.Floor(do.Min(do.Add(do.Add(centre, reach), 0.5), size))
+    distance = do.Abs(do.Div(do.Add(do.Sub(column, centre), 0.5), width))
+    if kind == "linear":
+        filtered = do.Max(do.Sub(1.0, distance), 0.0)
+    else:
+        filtered = _cubic(do, distance, -0.5)
+    inside = do.And(do.GreaterOrEqual(column, first), do.Less(column, last))
+    weights = do.Where(inside, filtered, 0.0)
+    if do is _Known:
+        return op.constant(weights / weights.sum(0), dtype)
+    total = op.reduce("ReduceSum", weights, [0], True)
+    return op.cast(op.Div(weights, total), dtype)
+
+
+def _cubic(do: Any, x: Any, a: float) -> Any:
+    """Keys' cubic convolution of a distance, 0 from 2 on."""
+    near = do.Add(do.Mul(do.Mul(do.Sub(do.Mul(x, a + 2), a + 3), x), x), 1.0)
+    inner = do.Add(do.Mul(do.Sub(do.Mul(x, a), 5 * a), x), 8 * a)
+    far = do.Sub(do.Mul(inner, x), 4 * a)
+    return do.Where(do.Less(x, 1.0), near, do.Where(do.Less(x, 2.0), far, 0.0))

@@ -1,0 +1,102 @@
+"""What is in the operator table, where, and since which opset: for documentation and commands."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from onnx_aot.graph.opset_range import MAX_OPSET
+from onnx_aot.ops import registry
+from onnx_aot.ops.complex.pairs import COMPLEX
+from onnx_aot.torch_compat import OpOverload
+
+__all__ = ["Entry", "entries", "operator_name"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One translation of one operator.
+
+    Attributes:
+        target: The operator, and ``name`` it as text, such as ``aten.roll.default``.
+        path: The file of the translation, and ``line`` in it.
+        since: Lowest, and ``until`` highest opset for which it is used.
+        is_complex: Whether it is the translation for complex numbers.
+        limits: Where the answer differs from PyTorch's, or "".
+    """
+
+    target: Any
+    name: str
+    path: Path
+    line: int
+    since: int
+    until: int
+    is_complex: bool
+    limits: str
+
+    @property
+    def family(self) -> str:
+        """Name of the file, such as ``movement``."""
+        return self.path.stem
+
+
+def entries(load: dict[str, Callable[[], Any]] | None = None) -> list[Entry]:
+    """Everything in both tables, of real and of complex numbers.
+
+    Args:
+        load: How to import the packages that bring operators of their own, by namespace; of the
+            others only what is imported already is listed.
+
+    Raises:
+        ModuleNotFoundError: A package of ``load`` is not installed.
+    """
+    for namespace, importing in (load or {}).items():
+        if importing() is None:
+            raise ModuleNotFoundError(f"the operators of {namespace} cannot be listed")
+        importlib.import_module(f"onnx_aot.ops.{registry.LATE_FAMILIES[namespace]}")
+    found = []
+    for target, translations in registry.translations().items():
+        until = MAX_OPSET
+        for translation in translations:  # the newest first
+            found.append(_entry(target, translation, until, is_complex=False))
+            until = translation.since - 1
+    found += [_entry(target, t, MAX_OPSET, is_complex=True) for target, t in COMPLEX.items()]
+    return found
+
+
+def operator_name(target: Any) -> str:
+    """``aten.roll.default``, ``operator.add``."""
+    if isinstance(target, OpOverload):
+        return str(target)
+    module = getattr(target, "__module__", "").removeprefix("_")
+    return f"{module}.{target.__name__}".lstrip("_")
+
+
+def _entry(target: Any, translation: Any, until: int, is_complex: bool) -> Entry:
+    path, line = _source(target, translation.function)
+    limits = registry.LIMITS.get(target, "")
+    name = operator_name(target)
+    return Entry(target, name, path, line, translation.since, until, is_complex, limits)
+
+
+def _source(target: Any, function: Any) -> tuple[Path, int]:
+    """File and line of a translation; one-to-one operators are rows of their family's file."""
+    code = inspect.unwrap(function)
+    if code.__module__ != registry.__name__:
+        return Path(inspect.getfile(code)), code.__code__.co_firstlineno
+    for family in registry.FAMILIES:
+        path = Path(registry.__file__).parent.joinpath(*family.split(".")).with_suffix(".py")
+        for number, text in enumerate(_lines(path), 1):
+            if f"{target}:" in text:
+                return path, number
+    raise LookupError(str(target))
+
+
+@functools.cache
+def _lines(path: Path) -> tuple[str, ...]:
+    return tuple(path.read_text(encoding="utf-8").splitlines())

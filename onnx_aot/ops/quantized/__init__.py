@@ -1,0 +1,1 @@
+"""Quantized tensors: grids of integers, blocks, observers, PT2E."""

@@ -1,0 +1,1 @@
+"""Special functions, by the approximations that their files cite."""

@@ -1,0 +1,1 @@
+"""Translations that users bring, in whichever form they have them."""

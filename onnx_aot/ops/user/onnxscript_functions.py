@@ -1,0 +1,300 @@
+"""Functions written for ``torch.onnx``: over ``onnxscript.opsetN``, and ``@onnxscript.script()``.
+
+They are called as torch.onnx calls them, with the FX arguments in order, and what they emit goes
+through ``op``. A script function becomes a local function of the model and a call of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import onnxscript
+import onnxscript.evaluator
+import torch
+
+from onnx_aot import dtypes
+from onnx_aot.builder.builder import Builder
+from onnx_aot.builder.onnx_schemas import onnx_operator
+from onnx_aot.builder.rollback import DeclinedError
+from onnx_aot.errors import OpsetError
+from onnx_aot.ops.registry import MEMORY_ARGUMENTS
+from onnx_aot.torch_compat import OpOverload, schema_of
+
+__all__ = ["SCRIPTS", "adapted"]
+
+SCRIPTS = (onnxscript.OnnxFunction, onnxscript.TracedOnnxFunction)
+"""Functions that are theirs whatever their first parameter is called."""
+
+_MISSING = inspect.Parameter.empty
+
+
+def adapted(target: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` as a translation, ``translation(op, *args, **kwargs)``.
+
+    Raises:
+        ValueError: A builtin, which has no signature.
+    """
+    python = _python_function(function)
+    signature = inspect.signature(python)
+    declared = _declared(python)
+
+    def translation(op: Builder, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _fitted(target, signature, args, kwargs)
+        _refuse_other_types(signature, declared, args, kwargs)
+        with _recording(op):
+            return function(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
+
+    translation.__name__ = getattr(function, "__name__", "custom")
+    return translation
+
+
+def _python_function(function: Any) -> Callable[..., Any]:
+    if isinstance(function, onnxscript.OnnxFunction):
+        return function.function
+    if isinstance(function, onnxscript.TracedOnnxFunction):
+        return function.func
+    return function
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+def _fitted(
+    target: Any, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments that a function can take.
+
+    What says where and how a tensor lies in memory is left out where the function has no place for
+    it; an argument that it wants and FX left out gets the schema's default.
+    """
+    given, named = list(args), dict(kwargs)
+    if not isinstance(target, OpOverload):
+        return tuple(given), named
+    schema = schema_of(target).arguments
+    parameters = list(signature.parameters.values())
+    kinds = {parameter.kind for parameter in parameters}
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        while len(given) > len(places) and schema[len(given) - 1].name in MEMORY_ARGUMENTS:
+            given.pop()
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        for name in MEMORY_ARGUMENTS & named.keys() - signature.parameters.keys():
+            del named[name]
+    by_name = {argument.name: argument for argument in schema}
+    for index, parameter in enumerate(places[len(given) :], len(given)):
+        argument = by_name.get(parameter.name)
+        if argument is None and index < len(schema) and not schema[index].kwarg_only:
+            argument = schema[index]
+        wanted = parameter.default is _MISSING and parameter.name not in named
+        if wanted and argument is not None and argument.has_default_value():
+            named[parameter.name] = argument.default_value
+    for parameter in parameters:
+        argument = by_name.get(parameter.name)
+        wanted = parameter.kind == parameter.KEYWORD_ONLY and parameter.default is _MISSING
+        if wanted and argument is not None and argument.has_default_value():
+            named.setdefault(parameter.name, argument.default_value)
+    return tuple(given), named
+
+
+def _declared(function: Callable[..., Any]) -> dict[str, frozenset[ir.DataType] | type]:
+    """Per parameter the element types that its annotation allows, or a Python type."""
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # annotations that name what is not there say nothing
+        return {}
+    declared: dict[str, frozenset[ir.DataType] | type] = {}
+    for name, hint in hints.items():
+        if hint in (int, float, str, bool):
+            declared[name] = hint
+            continue
+        allowed = {getattr(option, "dtype", None) for option in _options(hint)}
+        types_ = frozenset(dtype for dtype in allowed if isinstance(dtype, ir.DataType))
+        if types_:
+            declared[name] = types_
+    return declared
+
+
+def _options(hint: Any) -> list[Any]:
+    """The members of a union, the constraints of a type variable, or the hint itself."""
+    if isinstance(hint, typing.TypeVar):
+        bound = [hint.__bound__] if hint.__bound__ is not None else []
+        return [inner for option in (*hint.__constraints__, *bound) for inner in _options(option)]
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return [inner for option in typing.get_args(hint) for inner in _options(option)]
+    return [hint]
+
+
+def _refuse_other_types(
+    signature: inspect.Signature,
+    declared: Mapping[str, frozenset[ir.DataType] | type],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Compares the arguments with the annotations.
+
+    Raises:
+        DeclinedError: A tensor has a type that its annotation does not allow, or stands where the
+            annotation wants a Python number or text.
+    """
+    if not declared:
+        return
+    try:
+        bound = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return  # the call itself says it better
+    for name, allowed in declared.items():
+        value = bound.get(name)
+        if not isinstance(value, ir.Value):
+            continue
+        if isinstance(allowed, type):
+            raise DeclinedError(
+                f"{name} is a value of the graph, and declared as {allowed.__name__}"
+            )
+        if value.dtype is not None and value.dtype not in allowed:
+            shown = ", ".join(sorted(dtype.name for dtype in allowed))
+            raise DeclinedError(f"{name} is {value.dtype.name}, and declared as {shown}")
+
+
+def _plain(argument: Any) -> Any:
+    """Torch dtypes as ONNX's numbers, devices and layouts as text, as torch.onnx does it."""
+    if isinstance(argument, torch.dtype):
+        return int(dtypes.to_onnx(argument))
+    if isinstance(argument, (torch.device, torch.layout, torch.memory_format)):
+        return str(argument)
+    return argument
+
+
+# --- emission ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _recording(op: Builder) -> Iterator[None]:
+    """Makes onnxscript operators, and arithmetic on values, emit through ``op``."""
+    before = ir.set_value_magic_handler(op)
+    try:
+        with onnxscript.evaluator.default_as(_Recorder(op)):
+            yield
+    finally:
+        ir.set_value_magic_handler(before)
+
+
+class _Recorder(onnxscript.evaluator.Evaluator):
+    """The evaluator that onnxscript calls for each operator and function."""
+
+    def __init__(self, op: Builder) -> None:
+        self._op = op
+
+    def eval_op(self, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        schema = op.op_schema
+        args = [self._input(value) for value in args]
+        if schema is None:
+            return self._op.call_op(
+                op.name, args, dict(kwargs), domain=op.domain, version=op.opset.version
+            )
+        names = [parameter.name for parameter in schema.inputs]
+        attributes = {name: value for name, value in kwargs.items() if name not in names}
+        named = {name: self._input(value) for name, value in kwargs.items() if name in names}
+        inputs = _placed(args, named, names)
+        outputs = _output_count(schema, attributes)
+        return self._op.call_op(
+            op.name, inputs, attributes, domain=op.domain, version=op.opset.version, outputs=outputs
+        )
+
+    def eval_function(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        local = self._local(function)
+        names = [str(value.name) for value in local.inputs]
+        attribute_names = [name for name in local.attributes if name not in kwargs]
+        rest = args[len(names) :]
+        if len(rest) > len(attribute_names):
+            raise TypeError(
+                f"{local.name} takes {len(names) + len(attribute_names)} arguments, "
+                f"{len(args)} were given"
+            )
+        attributes = dict(zip(attribute_names, rest, strict=False))
+        attributes |= {name: value for name, value in kwargs.items() if name not in names}
+        named = {name: self._input(value) for name, value in kwargs.items() if name in names}
+        return self._op.call_op(
+            local.name,
+            _placed([self._input(value) for value in args[: len(names)]], named, names),
+            {name: self._attribute(local, name, value) for name, value in attributes.items()},
+            domain=local.domain,
+            version=function.opset.version,
+            outputs=len(local.outputs),
+        )
+
+    def _attribute(self, local: ir.Function, name: str, value: Any) -> ir.Attr | None:
+        declared = local.attributes.get(name)
+        if declared is None:
+            raise TypeError(f"{local.name} takes no argument {name!r}")
+        if isinstance(value, ir.Value):
+            raise TypeError(
+                f"{local.name} takes {name} as an attribute, and a value of the graph was given"
+            )
+        return None if value is None else self._op.attributes.make(name, value, declared.type)
+
+    def _local(self, function: Any) -> ir.Function:
+        """The function, and those that it calls, among the functions of the model."""
+        local = ir.serde.deserialize_function(function.to_function_proto())
+        known = self._op.functions.get(local.identifier())
+        if known is not None:
+            return known
+        _adopt_opset(local, self._op.opset)
+        self._op.functions[local.identifier()] = local
+        for domain, version in local.opset_imports.items():
+            self._op.state.domains.use(domain, version)
+        for called in function.function_ir.get_called_functions().values():
+            self._local(called)
+        return local
+
+    def _input(self, value: Any) -> Any:
+        """A list of sizes, some of which are known only at run time, as one value."""
+        if not isinstance(value, (list, tuple)):
+            return value
+        symbolic = [item for item in value if isinstance(item, ir.Value)]
+        scalars = all(item.shape is not None and not len(item.shape) for item in symbolic)
+        return self._op.sizes(value) if symbolic and scalars else value
+
+
+def _placed(given: list[Any], named: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    """Inputs in order, those given by name at their places."""
+    inputs = list(given)
+    for name, value in named.items():
+        place = names.index(name)
+        inputs += [None] * (1 + place - len(inputs))
+        inputs[place] = value
+    return inputs
+
+
+def _adopt_opset(function: ir.Function, opset: int) -> None:
+    """Lets a function import the model's opset where all its operators exist there as they are.
+
+    ``onnx.checker`` wants one version of ONNX's operators in a model. A function that uses a form
+    which the opset no longer has keeps the version that it was written for.
+    """
+    for node in function:
+        if node.domain:
+            continue
+        try:
+            operator = onnx_operator(node.op_type, opset)
+        except OpsetError:
+            return
+        assert operator is not None
+        takes_inputs = operator.takes_inputs(len(node.inputs))
+        if not takes_inputs or not node.attributes.keys() <= operator.attributes.keys():
+            return
+    function.opset_imports[""] = opset
+
+
+def _output_count(schema: Any, attributes: Mapping[str, Any]) -> int:
+    """As many outputs as the operator has, as onnxscript's eager functions return them."""
+    if schema.name == "Split" and attributes.get("num_outputs") is not None:
+        return int(attributes["num_outputs"])
+    if schema.name == "BatchNormalization":
+        return 3 if attributes.get("training_mode") else 1
+    return max(len(schema.outputs), 1)

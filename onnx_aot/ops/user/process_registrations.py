@@ -1,0 +1,100 @@
+"""Translations registered for every export of the process: ``onnx_aot.register``.
+
+What they need of ONNX is imported when a translation is registered, not with this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
+
+if TYPE_CHECKING:
+    from onnx_aot.ops.registry import Translation
+
+__all__ = ["register", "registered", "unregister"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_REGISTERED: dict[Any, list[tuple[Any, Translation]]] = {}  # by target, with what was registered
+
+
+@overload
+def register(target: Any, function: _F, *, opset: int = ...) -> _F: ...
+@overload
+def register(target: Any, *, opset: int = ...) -> Callable[[_F], _F]: ...
+def register(target: Any, function: Any = None, *, opset: int = MIN_OPSET) -> Any:
+    """Registers a translation of an operator for every export that follows.
+
+    A ``custom_translation_table`` goes before it, and it goes before the translation that the
+    package has, if there is one. Without ``function`` this is a decorator.
+
+    Args:
+        target: An operator (``torch.ops.ns.op.default``), a packet (``torch.ops.ns.op``, for all
+            of its overloads that the function fits), a function of ``torch.library.custom_op``, a
+            Python function that is recorded for symbolic numbers, such as ``operator.add``, or a
+            higher-order operator.
+        function: ``function(op, *arguments)``, or one written for torch.onnx.
+        opset: The lowest opset in which it can be used. Of several for one operator the one with
+            the highest is tried first.
+
+    Returns:
+        The function.
+
+    Raises:
+        InvalidOptionError: The target is no operator, the function does not fit its schema, the
+            opset is none that is emitted, or another function is registered for it.
+    """
+    if function is None:
+        return lambda decorated: register(target, decorated, opset=opset)
+    from onnx_aot.ops.user.custom_translations import translations_of
+
+    if not isinstance(opset, int) or not MIN_OPSET <= opset <= MAX_OPSET:
+        raise InvalidOptionError(
+            f"register: opset is {opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are emitted"
+        )
+    made = translations_of(target, function, "register", opset)
+    for translation in made:
+        for other, entry in _REGISTERED.get(translation.target, ()):
+            if entry.since == opset and _name(other) != _name(function):
+                raise InvalidOptionError(
+                    f"register: {_name(other)} is registered for {translation.target} from opset "
+                    f"{opset} on already; call onnx_aot.unregister({translation.target}) first"
+                )
+    for translation in made:
+        entries = _REGISTERED.setdefault(translation.target, [])
+        entries[:] = [pair for pair in entries if pair[1].since != opset]
+        entries.append((function, translation))
+        entries.sort(key=lambda pair: -pair[1].since)
+    return function
+
+
+def unregister(target: Any) -> None:
+    """Takes back what ``register`` did for an operator, or for all overloads of a packet.
+
+    Raises:
+        InvalidOptionError: Nothing is registered for it.
+    """
+    from onnx_aot.ops.registry import overloads
+    from onnx_aot.torch_compat import OpOverloadPacket, overload_of
+
+    target = overload_of(target)
+    targets = overloads(target) if isinstance(target, OpOverloadPacket) else [target]
+    found = [each for each in targets if each in _REGISTERED]
+    if not found:
+        raise InvalidOptionError(f"unregister: nothing is registered for {target}")
+    for each in found:
+        del _REGISTERED[each]
+
+
+def registered() -> dict[Any, tuple[Translation, ...]]:
+    """What is registered, as entries of the operator table."""
+    return {target: tuple(t for _, t in entries) for target, entries in _REGISTERED.items()}
+
+
+def _name(function: Any) -> str:
+    """By which a function is known again that a notebook or a reloaded module defines anew."""
+    module = getattr(function, "__module__", "")
+    return f"{module}.{getattr(function, '__qualname__', repr(function))}"

@@ -1,0 +1,182 @@
+"""What makes an exported model answer differently from PyTorch, said for who has to mend it."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import logging
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch.fx
+
+from onnx_aot.errors import Place
+from onnx_aot.inspection.size_checks import other_sizes
+from onnx_aot.inspection.verification import Blame
+from onnx_aot.metadata.keys import FX_NODE
+from onnx_aot.metadata.provenance import place
+from onnx_aot.options import Options
+from onnx_aot.torch_compat import overload_of
+
+if TYPE_CHECKING:
+    from onnx_aot.inspection.comparison import Comparison
+    from onnx_aot.inspection.differences import SizeResult
+    from onnx_aot.program.program import ONNXProgram
+
+__all__ = ["blame"]
+
+logger = logging.getLogger(__name__)
+
+Inputs = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def blame(
+    program: ONNXProgram, inputs: Inputs, results: Sequence[SizeResult], options: Options
+) -> Blame | None:
+    """Finds out what is wrong with a program.
+
+    In this order: a kernel that the runtime does not have; an optimization without which the value
+    is right; the translation of the first operator that is wrong by itself; a model that computes
+    something else while it is captured.
+
+    Args:
+        program: It failed.
+        inputs: The example's, positional and by keyword.
+        results: At which sizes, and how.
+        options: With which it was made.
+
+    Returns:
+        None where nothing of these is to blame.
+    """
+    failed = next(result for result in results if result.failed)
+    if failed.runtime_refuses:
+        return _missing_kernels(program) if options.target is None else None
+    others = () if failed.is_example else other_sizes(program, *inputs)
+    sizes = [(s.args, s.kwargs) for s in others if s.sizes == failed.sizes]
+    args, kwargs = sizes[0] if sizes else inputs
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said already
+            comparison = program.compare(args, kwargs)
+            if comparison.first is not None:
+                return _first_wrong(program, comparison, options)
+            return _captured_otherwise(program, args, kwargs) if failed.is_example else None
+    except Exception as error:  # the difference that is being explained matters more
+        logger.info("what is to blame could not be found: %s: %s", type(error).__name__, error)
+        return None
+
+
+def _missing_kernels(program: ONNXProgram) -> Blame | None:
+    from onnx_aot.targets import unsupported_nodes
+
+    nodes = unsupported_nodes(program.model, "onnxruntime")
+    if not nodes:
+        return None
+    kinds: dict[str, None] = {}
+    for node in nodes:
+        typed = next((value for value in node.inputs if value is not None), node.outputs[0])
+        kinds[f"{node.op_type} of {typed.dtype}"] = None
+    return Blame(
+        f"ONNX Runtime has no kernel for {', '.join(kinds)}, which the model has with target=None",
+        _places(program, (node.meta.get(FX_NODE) for node in nodes)),
+        'export with target="onnxruntime", the default, which writes such nodes so that they run; '
+        "or compute in another type, such as float32",
+    )
+
+
+def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options) -> Blame | None:
+    """The optimization or translation that the first wrong value comes from."""
+    row = comparison.first
+    assert row is not None
+    places = _places(program, [row.fx_node])
+    found = comparison.bisect()
+    if found.guilty:
+        names = " and ".join(found.guilty)
+        makes = "makes" if len(found.guilty) == 1 else "make"
+        return Blame(
+            f"the optimization {names} {makes} {row.fx_node} wrong, which is right without",
+            places,
+            f"export with optimize={_set_of(found.optimize)}, which leaves {names} out, and report "
+            f"{names} as a bug of onnx_aot",
+        )
+    if row.origin != "own":
+        return Blame(found.reason, places, "program.compare() shows every value")
+    yours = _function_of_user(_target(program, row.fx_node), options)
+    if yours is None:
+        return Blame(
+            f"the translation of {row.operator} gives another {row.fx_node} than PyTorch does, "
+            "from the same inputs",
+            places,
+            f"report it as a bug of onnx_aot; meanwhile give {row.operator} a translation of your "
+            "own: custom_translation_table={operator: function}",
+        )
+    return Blame(
+        f"your translation of {row.operator}, {getattr(yours, '__name__', repr(yours))}, gives "
+        f"another {row.fx_node} than PyTorch does, from the same inputs",
+        (*places, *_definition(yours)),
+        "correct the function, or leave it out of custom_translation_table where onnx_aot has a "
+        "translation of its own",
+    )
+
+
+def _captured_otherwise(program: ONNXProgram, args: Any, kwargs: Any) -> Blame | None:
+    """The capture, where the ONNX model answers as that does."""
+    from onnx_aot.inspection.verify import verify_against
+
+    assert program.exported_program is not None
+    differences = verify_against(program, program.exported_program.module(), args, kwargs)
+    if not all(difference.within for difference in differences):
+        return None
+    return Blame(
+        "the ONNX model answers as the graph that torch.export captured, and that graph answers "
+        "otherwise than the model: its code does something else while it is captured",
+        (),
+        "look for code that asks torch.compiler.is_exporting() or is_compiling(), or for values, "
+        "as of a mask in which nothing is masked, and do without; or give example inputs for which "
+        "both agree, such as a mask that masks something, if the model will get only such",
+    )
+
+
+def _set_of(names: Iterable[str] | None) -> str:
+    return f"{{{', '.join(map(repr, sorted(names)))}}}" if names else "False"
+
+
+def _places(program: ONNXProgram, names: Iterable[Any]) -> tuple[Place, ...]:
+    """The user's lines that captured nodes come from."""
+    assert program.exported_program is not None
+    wanted = set(names)
+    found = [place(n) for n in program.exported_program.graph.nodes if n.name in wanted]
+    return tuple(dict.fromkeys(where for where in found if where is not None))
+
+
+def _target(program: ONNXProgram, name: str) -> Any:
+    """What a captured node calls; of an item of several results, what gives them."""
+    assert program.exported_program is not None
+    nodes = {node.name: node for node in program.exported_program.graph.nodes}
+    node = nodes.get(name, nodes.get(name.rpartition("__")[0]))
+    while node is not None and getattr(node.target, "__name__", "") == "getitem":
+        node = node.args[0] if isinstance(node.args[0], torch.fx.Node) else None
+    return None if node is None else node.target
+
+
+def _function_of_user(target: Any, options: Options) -> Any:
+    """The user's translation of an operator; None: there is none."""
+    custom = options.custom_translation_table or {}
+    table = {overload_of(key): value for key, value in custom.items()}
+    given = table.get(target, table.get(getattr(target, "overloadpacket", None)))
+    if given is None:
+        from onnx_aot.ops.user.process_registrations import registered
+
+        entries = registered().get(target)
+        given = entries[0].function if entries else None
+    return given[0] if isinstance(given, (list, tuple)) else given
+
+
+def _definition(function: Any) -> tuple[Place, ...]:
+    """The line that begins a function; nothing for what has no code of its own."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return ()
+    file, line = code.co_filename, code.co_firstlineno
+    return (Place(file, line, code.co_name, linecache.getline(file, line).strip()),)

@@ -1,0 +1,356 @@
+"""At the end of every export: what was asked, compared with what came out."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch.export.graph_signature import OutputKind
+
+from onnx_aot.errors import DynamicShapeError
+from onnx_aot.metadata.keys import OUTPUT_KIND, STATE
+from onnx_aot.options import Options
+from onnx_aot.pipeline.recording import note
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    import torch
+
+    from onnx_aot.capture.sizes.dynamic_shapes import DynamicShapes
+    from onnx_aot.capture.strategies import Captured
+    from onnx_aot.ir_passes import Outcome
+    from onnx_aot.program.program import ONNXProgram
+    from onnx_aot.reporting.record import ExportRecord
+
+__all__ = [
+    "check_delivered",
+    "check_dimensions",
+    "note_dimensions",
+    "note_dropped",
+    "note_inline",
+    "note_lossy",
+    "note_not_verified",
+    "note_optimized",
+    "note_separated",
+    "note_unsupported",
+    "note_wide_integers",
+]
+
+
+def note_dimensions(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    options: Options,
+    record: ExportRecord,
+    captured: Captured | None = None,
+) -> None:
+    """Says which dimensions are otherwise than asked, right after the capture.
+
+    Args:
+        program: The captured program.
+        requested: What was asked, less what was given up.
+        options: What was asked otherwise.
+        record: Gets the notes.
+        captured: How it was captured, with the user's lines; None: by the user.
+    """
+    from onnx_aot.capture.sizes.captured_dimensions import dimension_names
+    from onnx_aot.capture.sizes.size_branches import branches
+    from onnx_aot.capture.sizes.specialization import limits, relations
+    from onnx_aot.capture.sizes.squeezes import dynamic_squeezes
+
+    decisions = () if captured is None else captured.decisions
+    if captured is not None and captured.given_up:
+        _note_given_up(captured.given_up, options, record)
+    near = limits(program, requested, decisions)
+    if near:
+        note(
+            record,
+            "the model chooses between sizes, and was captured as it is around the example's; it "
+            f"may answer wrongly outside of {'; '.join(near)}. The report lists the conditions",
+        )
+    given_up = () if captured is None else captured.given_up
+    chosen = branches(program, requested, decisions, "; ".join([*near, *given_up]))
+    if chosen and not options.runtime_checks:
+        note(
+            record,
+            "the model's code chooses by sizes, and the export has what it chose for the example: "
+            f"{'; '.join(chosen)}. Where it chooses otherwise the answers may be wrong; "
+            "runtime_checks=True makes the model refuse such sizes",
+        )
+    others = relations(program, requested, decisions)
+    if others:
+        note(
+            record,
+            f"dimensions have other names than were asked for: {'; '.join(others)}. Give what is "
+            "always equal one name",
+        )
+    squeezed = dynamic_squeezes(program, dimension_names(program, requested))
+    if squeezed:
+        note(
+            record,
+            "squeeze takes away dimensions that are 1, and the ONNX model keeps dynamic ones at "
+            f"every size: {'; '.join(squeezed)}. Name the dimension that is to go, as in "
+            "squeeze(1), or exclude 1 with torch.export.Dim(name, min=2)",
+        )
+
+
+def check_dimensions(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    options: Options,
+    record: ExportRecord,
+) -> None:
+    """Compares the sizes of a program with what was asked.
+
+    Raises:
+        DynamicShapeError: A dimension is static, or bound to the example's size, and
+            ``on_specialized`` is ``"error"``.
+    """
+    from onnx_aot.capture.sizes.specialization import findings, refusal
+
+    found = findings(program, requested, ())
+    if found and options.on_specialized == "error":
+        raise refusal(found)
+    if found:
+        _note_given_up([str(finding) for finding in found], options, record)
+
+
+def _note_given_up(sentences: Sequence[str], options: Options, record: ExportRecord) -> None:
+    message = (
+        "dimensions that were asked to be dynamic are exported as the model needs them: "
+        + "; ".join(sentences)
+    )
+    if options.on_specialized == "allow":
+        record.notes.append(message)
+    else:
+        note(record, message)
+
+
+def _check_output_axes(program: ONNXProgram, options: Options) -> None:
+    """The outputs' part of ``dynamic_axes`` changes nothing, but may be mistaken."""
+    from onnx_aot.capture.sizes.dynamic_shapes import axes_of_dynamic_axes
+
+    shapes = {value.name: value.shape for value in program.model.graph.outputs}
+    for name, given in (options.dynamic_axes or {}).items():
+        shape = shapes.get(name)
+        if shape is None or name not in options.output_names:
+            continue
+        for axis in axes_of_dynamic_axes(name, given):
+            if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+                raise DynamicShapeError(
+                    f"dynamic_axes names axis {axis!r} of the output {name!r}, whose shape is "
+                    f"{[d if isinstance(d, int) else d.value for d in shape]}. Outputs need no "
+                    "entries: their dimensions follow from the inputs'"
+                )
+
+
+def check_delivered(
+    program: ONNXProgram, requested: DynamicShapes, options: Options, record: ExportRecord
+) -> None:
+    """Compares what was asked with what came out.
+
+    Raises:
+        DynamicShapeError: A dimension became static after the capture, or ``dynamic_axes`` names
+            an axis that an output does not have.
+    """
+    captured = program.exported_program
+    assert captured is not None
+    check_dimensions(captured, requested, options, record)
+    _check_output_axes(program, options)
+    unused = [str(t) for t in options.custom_translation_table or () if str(t) not in record.custom]
+    if unused:
+        record.notes.append(
+            "custom_translation_table has operators that the rewritten graph does not: "
+            + ", ".join(unused)
+        )
+    delivered = program.model.opset_imports.get("")
+    assert delivered == options.opset, f"opset {delivered} instead of {options.opset}"
+    _note_state(program, options, record)
+    _note_weights(program, options, record)
+
+
+def _note_state(program: ONNXProgram, options: Options, record: ExportRecord) -> None:
+    """Says which outputs are new values of what the model writes to."""
+    state = [
+        str(value.name)
+        for value in program.model.graph.outputs
+        if value.metadata_props.get(OUTPUT_KIND) not in (None, "USER_OUTPUT")
+    ]
+    if not state:
+        return
+    if options.state == "io":  # as it was asked for
+        pairs = [
+            f"{value.metadata_props[STATE]} -> {value.name}"
+            for value in program.model.graph.outputs
+            if STATE in value.metadata_props
+        ]
+        record.notes.append(f"state is input and output: {', '.join(pairs)}")
+        return
+    note(
+        record,
+        "the model writes to buffers or inputs; their new values are extra outputs of the "
+        f'ONNX model: {", ".join(state)}. state="io" makes such buffers inputs too, for a caller '
+        'that loops; state="drop" leaves the outputs out',
+    )
+
+
+def _note_weights(program: ONNXProgram, options: Options, record: ExportRecord) -> None:
+    """Says which names for weights as inputs gave none, as the graph does not use the weight."""
+    if isinstance(options.weights_as_inputs, bool):
+        return
+    from onnx_aot.serialization.weights import weights_by_target
+
+    held = {*program.weights, *program.state}
+    targets = weights_by_target(program.model.graph, program.exported_program, held)
+    inputs = [name for name, value in targets.items() if value.name in held]
+    without = [p for p in options.weights_as_inputs if not fnmatch.filter(inputs, p)]
+    if without:
+        note(
+            record,
+            f"weights_as_inputs has {', '.join(map(repr, without))}, of which the graph uses "
+            "nothing; there is no input for it",
+        )
+
+
+def note_dropped(record: ExportRecord, dropped: Sequence[str]) -> None:
+    """Lists what ``state="drop"`` left out."""
+    if dropped:
+        record.notes.append(
+            f"the model writes to {', '.join(dropped)}; the new values were left out, as asked "
+            'with state="drop"'
+        )
+
+
+def note_separated(
+    record: ExportRecord, captured: torch.export.ExportedProgram, separated: Sequence[str]
+) -> None:
+    """Says that a write to one input is not seen in another, where the example shared memory."""
+    written = [
+        str(spec.target)
+        for spec in captured.graph_signature.output_specs
+        if spec.kind == OutputKind.USER_INPUT_MUTATION
+    ]
+    if written and separated:
+        note(
+            record,
+            f"the model writes to {', '.join(written)}, and example inputs share memory "
+            f"({', '.join(separated)} with one before); inputs of an ONNX model do not, so that a "
+            "write to one is not seen in another",
+        )
+
+
+def note_optimized(record: ExportRecord, outcome: Outcome) -> None:
+    """Says what passes and rules did, and which of them failed, in the report."""
+    record.optimizations = outcome.counts
+    for name, reason in outcome.undone.items():
+        note(
+            record,
+            f"the optimization {name} failed and was undone: {reason}. The model is right without "
+            "it",
+        )
+
+
+def note_lossy(record: ExportRecord, target: str) -> None:
+    """Says which types the target has only a less precise kernel for."""
+    lossy = [
+        f"{a.op_type} of {a.dtype} as {a.surrogate} ({a.count}x)"
+        for a in record.adaptations
+        if a.lossy
+    ]
+    if lossy:
+        note(
+            record,
+            f"{target} has no kernel for the type of some nodes, which run in another and may be "
+            f"less precise: {', '.join(lossy)}. target=None leaves them as they are",
+        )
+
+
+def note_wide_integers(
+    record: ExportRecord, captured: torch.export.ExportedProgram, options: Options
+) -> None:
+    """Says that quantized weights would be smaller, or faster, in a later opset."""
+    from onnx_aot.dtypes import FOUR_BITS_SINCE  # onnx_ir takes its time
+
+    if options.opset >= FOUR_BITS_SINCE:
+        return
+    user = captured.graph_signature.user_inputs
+    nodes = [node for node in captured.graph.nodes if _is_small_weight(node, user)]
+    if nodes:
+        note(
+            record,
+            f"{len(nodes)} weights of integers that four bits hold are stored one to a byte, "
+            f"because opset {options.opset} has no such type. opset_version={FOUR_BITS_SINCE} "
+            "stores two to a byte, with scales of groups in a form that ONNX Runtime multiplies "
+            "without dequantizing",
+        )
+
+
+def _is_small_weight(node: torch.fx.Node, user: Sequence[object]) -> bool:
+    """Whether a captured node makes numbers of a weight whose integers fit into four bits."""
+    import torch.fx
+
+    from onnx_aot.torch_compat import OpOverload, schema_of
+
+    if not isinstance(node.target, OpOverload) or not node.args:
+        return False
+    schema = schema_of(node.target)
+    if "::dequantize_" not in schema.name:
+        return False
+    names = [argument.name for argument in schema.arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    low, high = given.get("quant_min"), given.get("quant_max")
+    if not (isinstance(low, int) and isinstance(high, int) and high - low <= 15):
+        return False
+    held = node.args[0]
+    return isinstance(held, torch.fx.Node) and held.op == "placeholder" and held.name not in user
+
+
+def note_unsupported(record: ExportRecord, model: ir.Model, options: Options) -> None:
+    """Says which operators are nodes of their own names, and which domains nothing is of."""
+    if record.unsupported:
+        shown = ", ".join(f"{target} ({n}x)" for target, n in record.unsupported.most_common())
+        stands = "calls of local functions without a body" * (options.unsupported == "function")
+        note(
+            record,
+            f"{len(record.unsupported)} operator(s) have no ONNX translation and are "
+            f"{stands or 'nodes'} of domains of their own, which ONNX Runtime runs only with a "
+            f"library of custom operators that has them: {shown}",
+        )
+    unused = (options.custom_opsets or {}).keys() - model.opset_imports.keys()
+    if unused:
+        note(
+            record,
+            f"custom_opsets names domains that the model has no operators of: {sorted(unused)}",
+        )
+
+
+def note_not_verified(record: ExportRecord, program: ONNXProgram) -> bool:
+    """Whether it cannot run: operators that ONNX Runtime lacks, weights without values; says so."""
+    from onnx_aot.program.custom_op_domains import foreign_operators
+
+    if not program.has_values:
+        note(
+            record,
+            "the model was not verified: it was exported without the values of its weights. "
+            "Compare it after apply_weights",
+        )
+        return True
+    foreign = foreign_operators(program.model)
+    if foreign:
+        note(
+            record,
+            "the model was not verified: ONNX Runtime needs a library of custom operators for "
+            f"{', '.join(foreign)}",
+        )
+    return bool(foreign)
+
+
+def note_inline(record: ExportRecord, calls: Sequence[str]) -> None:
+    """Says which calls of modules that were to be functions are not."""
+    if calls:
+        note(
+            record,
+            f"the nodes of {', '.join(calls)} stay in the graph: something outside of the module "
+            "reads one of its values and gives the module another",
+        )

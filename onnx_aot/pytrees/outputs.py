@@ -1,0 +1,69 @@
+"""From the outputs of the graph to what the model returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.export.graph_signature import ConstantArgument, OutputKind, TensorArgument
+
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.pytrees.containers import Constant
+from onnx_aot.torch_compat import pytree
+
+__all__ = ["structured"]
+
+
+def structured(program: torch.export.ExportedProgram, outputs: Sequence[Any]) -> Any:
+    """Puts outputs into the containers that the captured model returns them in.
+
+    Args:
+        program: What was captured.
+        outputs: The outputs of the graph, in order; the new values of mutated state behind those
+            that the model returns may be there, and are left out.
+
+    Returns:
+        What the model returns: None, strings and other constants in their places, numbers as
+        Python numbers.
+
+    Raises:
+        InvalidOptionError: There are fewer or more outputs than the model has.
+    """
+    specs = program.graph_signature.output_specs
+    returned = [spec.arg for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
+    expected = sum(map(_is_output, returned))
+    state = len(specs) - len(returned)
+    if not expected <= len(outputs) <= expected + state:
+        also = f", up to {expected + state} with the state that it writes" if state else ""
+        raise InvalidOptionError(
+            f"the model returns {expected} values{also}; {len(outputs)} were given to unflatten"
+        )
+    remaining = iter(outputs)
+    return _rebuilt(program.call_spec.out_spec, iter([_leaf(a, remaining) for a in returned]))
+
+
+def _is_output(argument: Any) -> bool:
+    """Whether a returned value is an output of the graph; None and strings are none."""
+    return not isinstance(argument, ConstantArgument) or isinstance(argument.value, (int, float))
+
+
+def _leaf(argument: Any, outputs: Iterator[Any]) -> Any:
+    output = next(outputs) if _is_output(argument) else None
+    if isinstance(argument, ConstantArgument):
+        return argument.value
+    if isinstance(argument, TensorArgument):
+        return output
+    assert output is not None
+    return output.item()  # a symbolic int, float or bool
+
+
+def _rebuilt(spec: Any, leaves: Iterator[Any]) -> Any:
+    if spec.is_leaf():
+        return next(leaves)
+    if spec.type is Constant:
+        return spec.context
+    children = [_rebuilt(child, leaves) for child in spec.children()]
+    if spec.type is torch.Size:
+        return torch.Size(children)  # torch makes a tuple of it
+    return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)

@@ -1,0 +1,1 @@
+"""What an export records, and the report that is made of it."""

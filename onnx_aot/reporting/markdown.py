@@ -1,0 +1,363 @@
+"""The report of an export as markdown that reads as plain text too."""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnx_aot.errors import Place
+from onnx_aot.inspection.statistics import Contents
+from onnx_aot.inspection.text import size_text
+from onnx_aot.inspection.verification import describe_sizes
+from onnx_aot.inspection.weight_types import Storage
+from onnx_aot.reporting.failures import Failure
+from onnx_aot.reporting.report_fields import DYNAMIC, ReportFields
+
+__all__ = ["FIRST_SCREEN", "render"]
+
+FIRST_SCREEN = 25
+"""Lines in which the cause and the cure of a failure are."""
+
+COLUMNS = 100
+PLACES = 2
+PARAGRAPH = 6
+"""Lines of the cause and of the cure on the first screen; the whole message is below."""
+
+
+def render(report: ReportFields) -> str:
+    """The whole text."""
+    verdict = "succeeded" if report.succeeded else "failed"
+    failure = report.failure
+    parts = [
+        f"# ONNX export of {report.model}: {verdict}",
+        fenced(_success(report) if failure is None else _first_screen(failure), "text"),
+        _stages(report),
+        "" if failure is None else _details(failure),
+        "" if failure is None else f"## What went wrong\n\n{fenced(_message(failure))}",
+        _list("Notes", report.notes),
+        _pairs("What was asked", ("Option", "Value"), _coded(report.asked)),
+        _delivered(report),
+        _sizes(report),
+        _interface(report),
+        _contents(report),
+        _operators(report),
+        _pairs("What was optimized", ("Pass or rule", "Times"), _named(report.optimizations)),
+        _adaptations(report),
+        _verification(report),
+        f"## Profile\n\n{fenced(report.profile)}" if report.profile else "",
+        _pairs("Versions", ("Package", "Version"), report.versions),
+        _script(report),
+        "" if failure is None else f"## Traceback\n\n{fenced(failure.traceback, 'pytb')}",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+# --- pieces of text ------------------------------------------------------------------------------
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A markdown table whose columns line up as plain text."""
+    cells = [[_cell(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+        for row in cells
+    ]
+    lines.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    return " ".join(str(value).split()).replace("|", "\\|")
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A block of code, fenced with more backticks than the text has."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _list(title: str, lines: Sequence[str]) -> str:
+    return f"## {title}\n\n" + "\n".join(f"- {line}" for line in lines) if lines else ""
+
+
+def _pairs(title: str, header: tuple[str, str], entries: Mapping[str, Any]) -> str:
+    return f"## {title}\n\n{table(header, list(entries.items()))}" if entries else ""
+
+
+def _named(entries: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"`{name}`": value for name, value in entries.items()}
+
+
+def _coded(entries: Mapping[str, str]) -> dict[str, str]:
+    return {name: f"`{value}`" for name, value in entries.items()}
+
+
+# --- the first screen ----------------------------------------------------------------------------
+
+
+def _first_screen(failure: Failure) -> str:
+    """Cause, place and cure within a screen."""
+    lines = [f"stage  {failure.stage}"] if failure.stage else []
+    lines += _labelled("cause", f"{failure.error}: {_without_name(failure)}")
+    for number, place in enumerate(failure.places[:PLACES]):
+        lines += _indented("where" if number == 0 else "", _placed(place))
+    if len(failure.places) > PLACES:
+        lines.append(f"       and {len(failure.places) - PLACES} more, below")
+    lines += _labelled("cure", failure.cure)
+    return "\n".join(lines)
+
+
+def _without_name(failure: Failure) -> str:
+    return failure.cause.removeprefix(f"{failure.error}: ")
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    wrapped = [piece for line in text.splitlines() for piece in _wrapped(line)]
+    if len(wrapped) > PARAGRAPH:
+        wrapped[PARAGRAPH - 1 :] = [f"{wrapped[PARAGRAPH - 1][: COLUMNS - 11]} ..."]
+    return _indented(label, wrapped)
+
+
+def _wrapped(line: str) -> list[str]:
+    """Without breaks in paths, names and options."""
+    return textwrap.wrap(line, COLUMNS - 7, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _indented(label: str, lines: Sequence[str]) -> list[str]:
+    return [f"{label if i == 0 else '':<7}{line}" for i, line in enumerate(lines)]
+
+
+def _placed(place: Place) -> list[str]:
+    """A line of the user's code, with what of the model it is."""
+    of = [f"module {place.module}"] if place.module else []
+    of += [f"captured node {place.node}"] if place.node else []
+    code = [f"    {place.code[: COLUMNS - 11]}"] if place.code else []
+    file = _near(place.file)
+    return [f"{file}:{place.line} in {place.function}", *code, *([", ".join(of)] if of else [])]
+
+
+def _near(file: str) -> str:
+    """A path from the working directory on, for files that are in it."""
+    here = os.getcwd() + os.sep
+    return file.removeprefix(here)
+
+
+def _success(report: ReportFields) -> str:
+    """What came out, in a few lines."""
+    lines, found = [], report.contents
+    if found is not None:
+        lines.append(
+            f"model     opset {found.opsets.get('')}, {found.nodes:,} nodes, {found.weights:,} "
+            f"tensors with {found.elements:,} elements ({size_text(found.bytes)})"
+        )
+        held, wide = _bytes(found.storage)
+        types = ", ".join(f"{row.dtype} {size_text(row.bytes)}" for row in found.storage)
+        if held < wide:
+            lines.append(f"stored    {types}; {wide / held:.1f} times as much in float32")
+    names = [row.delivered for row in report.delivered if row.what == DYNAMIC]
+    seconds = sum(stage.seconds for stage in report.stages)
+    lines += [f"dynamic   {text}" for text in names]
+    lines.append(f"captured  with {report.strategy}; everything took {seconds:.2f} s")
+    if report.verification is not None:
+        verdict = "agrees" if report.verification.ok else "differs"
+        count = len(report.verification.results)
+        lines.append(f"verified  {verdict} with PyTorch at {count} set(s) of sizes")
+    else:
+        lines.append("verified  no; verify=True compares it with PyTorch")
+    lines.append(f"notes     {len(report.notes) or 'none'}")
+    return "\n".join(lines)
+
+
+# --- sections ------------------------------------------------------------------------------------
+
+
+def _message(failure: Failure) -> str:
+    return f"{failure.error}: {failure.message}"
+
+
+def _details(failure: Failure) -> str:
+    """All that failed at once."""
+    if not failure.details:
+        return ""
+    parts = ["## All that is missing"]
+    for detail in failure.details:
+        parts.append(f"### `{detail.what}`")
+        parts.append(detail.reason)
+        places = [line for place in detail.places for line in _placed(place)]
+        if places:
+            parts.append(fenced("\n".join(places), "text"))
+        if detail.stub:
+            parts.append(fenced(detail.stub, "python"))
+    return "\n\n".join(parts)
+
+
+def _stages(report: ReportFields) -> str:
+    words = {"ok": "ok", "failed": "FAILED", "not reached": "-"}
+    rows = [
+        (
+            stage.name,
+            words[stage.status],
+            f"{stage.seconds:.3f}" if stage.status != "not reached" else "",
+            "" if stage.memory is None else size_text(stage.memory),
+        )
+        for stage in report.stages
+    ]
+    how = f"\n\nCaptured with `{report.strategy}`." if report.strategy else ""
+    header = ("Stage", "Status", "Seconds", "Memory grew by")
+    return f"## Stages\n\n{table(header, rows)}{how}"
+
+
+def _delivered(report: ReportFields) -> str:
+    if not report.delivered:
+        return ""
+    rows = [(row.what, row.asked, row.delivered) for row in report.delivered]
+    return f"## What was delivered\n\n{table(('What', 'Asked', 'Delivered'), rows)}"
+
+
+def _sizes(report: ReportFields) -> str:
+    """Ranges, relations and conditions of the dynamic dimensions."""
+    parts = []
+    if report.dimensions:
+        rows = [
+            (f"`{name}`", limits.get("min", ""), limits.get("max", ""))
+            for name, limits in report.dimensions.items()
+        ]
+        parts.append(f"## Dynamic dimensions\n\n{table(('Name', 'From', 'To'), rows)}")
+    if report.relations:
+        parts.append("## Relations of sizes\n\n" + fenced("\n".join(report.relations), "python"))
+    if report.conditions:
+        parts.append(
+            "## Conditions on sizes\n\nThe captured graph is the model's where these hold; "
+            "elsewhere the model may take other branches.\n\n"
+            + fenced("\n".join(report.conditions), "python")
+        )
+    return "\n\n".join(parts)
+
+
+def _interface(report: ReportFields) -> str:
+    rows = [
+        (value.role, f"`{value.name}`", value.dtype, value.shape)
+        for value in (*report.inputs, *report.outputs)
+    ]
+    header = ("", "Name", "Type", "Shape")
+    return f"## Inputs and outputs\n\n{table(header, rows)}" if rows else ""
+
+
+def _contents(report: ReportFields) -> str:
+    found = report.contents
+    if found is None:
+        return ""
+    opsets = ", ".join(
+        f"{domain or 'ai.onnx'} {version}" for domain, version in found.opsets.items()
+    )
+    text = (
+        f"Opset {opsets}, IR version {found.ir_version}, {found.nodes} nodes, {found.weights} "
+        f"initializers of {found.elements:,} elements and {found.bytes:,} bytes."
+    )
+    if report.hash:
+        text += f" SHA-256 `{report.hash}` of the model as one file."
+    parts = ["## The ONNX model", text, table(("Node", "Count"), list(found.operators.items()))]
+    parts += _storage(found)
+    if report.largest:
+        rows = [(f"`{name}`", kind, f"{size:,}") for name, kind, size in report.largest]
+        parts.append(table(("Largest weights", "Type and shape", "Bytes"), rows))
+    return "\n\n".join(parts)
+
+
+INT8_BY_DEFAULT = (
+    "Calls of the program and verification multiply with dequantized weights in float32. A session "
+    "of ONNX Runtime rounds what it multiplies with them to int8 by default, unless its option "
+    "`session.qdq_matmulnbits_accuracy_level` is `1`."
+)
+
+
+def _bytes(rows: Sequence[Storage]) -> tuple[int, int]:
+    """What weights take, and what they would take as float32."""
+    return sum(row.bytes for row in rows), sum(row.in_float32 for row in rows)
+
+
+def _storage(found: Contents) -> list[str]:
+    """Weights by type, where some are narrower than float32."""
+    rows, (held, wide) = found.storage, _bytes(found.storage)
+    if held >= wide:
+        return []
+    cells = [
+        (row.dtype, row.tensors, *(f"{n:,}" for n in (row.elements, row.bytes, row.in_float32)))
+        for row in rows
+    ]
+    header = ("Stored as", "Tensors", "Elements", "Bytes", "Bytes in float32")
+    total = (
+        f"The weights take {size_text(held)}; in float32 they would take {size_text(wide)}, "
+        f"{wide / held:.1f} times as much. Scales and zero points count as nothing there."
+    )
+    dequantizes = "DequantizeLinear" in found.operators
+    return [table(header, cells), total, *([INT8_BY_DEFAULT] if dequantizes else [])]
+
+
+def _operators(report: ReportFields) -> str:
+    words = {
+        "direct": "its own translation",
+        "custom": "yours",
+        "decomposed": "expanded with torch's rules",
+        "own name": "NOT TRANSLATED",
+    }
+    parts = []
+    if report.operators:
+        rows = [(f"`{use.target}`", use.count, words[use.how]) for use in report.operators]
+        header = ("Operator", "Count", "Translated by")
+        parts.append(f"## Operators of the model\n\n{table(header, rows)}")
+    if report.fusions:
+        fused = [(f.op_type, f.count, f.replaced) for f in report.fusions]
+        parts.append(table(("Fused into", "Nodes", "In place of"), fused))
+    return "\n\n".join(parts)
+
+
+def _adaptations(report: ReportFields) -> str:
+    """What was written differently for the target."""
+    rows = [
+        (
+            a.op_type,
+            a.dtype,
+            a.count,
+            f"casts to {a.surrogate}" if a.surrogate else "other operators",
+            "values can differ" if a.lossy else "",
+        )
+        for a in report.adaptations
+    ]
+    header = ("Node", "Type without a kernel", "Count", "Runs as", "")
+    return f"## What the target needed\n\n{table(header, rows)}" if rows else ""
+
+
+def _verification(report: ReportFields) -> str:
+    if report.verification is None:
+        return ""
+    rows, blocks = [], []
+    for result in report.verification.results:
+        sizes = describe_sizes(result)
+        refused = result.torch_refuses or result.runtime_refuses
+        if refused:
+            status = "FAILED" if result.failed else "not run"
+            who = "PyTorch" if result.torch_refuses else "ONNX Runtime"
+            rows.append((sizes, "", status, "", "", "", "", f"{who} refuses: {refused}"))
+        for d in result.differences:
+            status = "ok" if d.within else "FAILED"
+            types = d.expected if d.expected == d.actual else f"{d.expected}, ONNX {d.actual}"
+            numbers = f"{d.max_absolute:.3g}", f"{d.max_relative:.3g}", d.accepted
+            rows.append((sizes, f"`{d.name}`", status, *numbers, types, d.remark))
+            if not d.within and d.bars:
+                blocks.append(fenced(f"{d.name} at {sizes}: {d.bars}", "text"))
+    header = ("Sizes", "Output", "Status", "Max abs", "Max rel", "Accepted", "PyTorch", "")
+    return "\n\n".join(["## Verification against PyTorch", table(header, rows), *blocks])
+
+
+def _script(report: ReportFields) -> str:
+    return (
+        "## Repeat it\n\nWith random values in inputs of the same shapes and types. "
+        f"{'It stops at what is to be filled in.' if 'raise SystemExit' in report.script else ''}"
+        f"\n\n{fenced(report.script, 'python')}"
+    ).replace(" \n", "\n")

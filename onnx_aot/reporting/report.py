@@ -1,0 +1,227 @@
+"""What an export did, as a result that does not change any more; ``markdown.py`` is its text."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import json
+import os
+import platform
+from importlib import metadata
+from typing import Any
+
+import torch
+
+from onnx_aot.inspection.statistics import contents
+from onnx_aot.inspection.verification import Verification, as_json
+from onnx_aot.metadata.keys import DIMENSIONS, FUSED, OUTPUT_KIND
+from onnx_aot.reporting.failures import failure_of
+from onnx_aot.reporting.markdown import render
+from onnx_aot.reporting.record import ExportRecord
+from onnx_aot.reporting.report_fields import (
+    DYNAMIC,
+    AdaptationReport,
+    Delivery,
+    Fusion,
+    OperatorUse,
+    ReportFields,
+    StageReport,
+    ValueReport,
+)
+from onnx_aot.reporting.repro_script import script
+from onnx_aot.torch_compat import without_locals
+
+__all__ = ["ExportReport", "build_report"]
+
+SCHEMA = 1
+"""Version of what ``to_json`` writes: a field that goes away or changes its meaning raises it."""
+
+PACKAGES = ("onnx-aot", "torch", "onnx", "onnx_ir", "onnxscript", "onnxruntime")
+LARGEST = 5
+HASHED = 256 * 10**6
+"""Bytes of weights up to which the report has the model's hash."""
+
+STATUS = {True: "ok", False: "failed", None: "not reached"}
+
+
+class ExportReport(ReportFields):
+    """What happened during an export, as data, text and JSON.
+
+    What is about the model is empty where the export did not come so far.
+    """
+
+    def to_markdown(self) -> str:
+        """The report as text, for terminals and code hosts; the first screen says what matters."""
+        return render(self)
+
+    def to_json(self) -> str:
+        """All fields for programs; ``schema`` is the version of their meaning."""
+        return json.dumps(as_json(self), indent=2)
+
+    @property
+    def file_name(self) -> str:
+        """``onnx_export_<time>_<stage that failed, or success>.md``, as torch.onnx names it."""
+        return f"onnx_export_{self.started}_{self.file_suffix}.md"
+
+    def save(self, folder: str | os.PathLike[str]) -> str:
+        """Writes the text into a folder, which is made where it is missing.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, self.file_name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.to_markdown())
+        return path
+
+
+def build_report(record: ExportRecord, program: Any = None) -> ExportReport:
+    """The report of an export that has ended.
+
+    Args:
+        record: What happened.
+        program: The ``ONNXProgram``, when it came so far.
+    """
+    failed = [stage for stage in record.stages.values() if stage.succeeded is False]
+    verification = Verification(tuple(record.verification)) if record.verification else None
+    saved = bool(failed) and failed[0] is record.stages["save"]
+    error = record.error
+    return ExportReport(
+        schema=SCHEMA,
+        model=record.model,
+        started=record.started,
+        succeeded=error is None,
+        failure=None
+        if error is None
+        else failure_of(error, failed[0].name if failed else "", record.traceback),
+        stages=tuple(
+            StageReport(stage.name, STATUS[stage.succeeded], stage.seconds, stage.memory)
+            for stage in record.stages.values()
+        ),
+        strategy=record.strategy,
+        asked={name: _short(value) for name, value in record.asked.items()},
+        notes=tuple(record.notes),
+        conditions=tuple(map(without_locals, record.conditions)),
+        operators=_operators(record),
+        optimizations=dict(record.optimizations.most_common()),
+        adaptations=tuple(
+            AdaptationReport(a.op_type, str(a.dtype), str(a.surrogate or ""), a.lossy, a.count)
+            for a in record.adaptations
+        ),
+        verification=verification,
+        versions=_versions(),
+        script=script(record.source, record.training, record.inputs, record.asked, saved),
+        profile=record.profile,
+        file_suffix=failed[0].file_suffix if failed else "success",
+        **_of_program(record, program),
+    )
+
+
+def _of_program(record: ExportRecord, program: Any) -> dict[str, Any]:
+    """The fields that are about the model."""
+    if program is None:
+        names = ("delivered", "relations", "inputs", "outputs", "largest", "fusions")
+        return {**dict.fromkeys(names, ()), "contents": None, "dimensions": {}, "hash": ""}
+    model = program.model
+    graph = model.graph
+    written = graph.metadata_props.get(DIMENSIONS)
+    known = json.loads(written) if written else {}
+    found = contents(model)
+    inputs = tuple(_value("input", value) for value in graph.inputs)
+    outputs = tuple(_value("output", value) for value in graph.outputs)
+    return {
+        "delivered": _delivered(record, program),
+        "dimensions": known.get("dimensions", {}),
+        "relations": tuple(known.get("relations", ())),
+        "contents": found,
+        "inputs": inputs,
+        "outputs": outputs,
+        "largest": _largest(graph),
+        "hash": program.hash if found.bytes <= HASHED else "",
+        "fusions": _fusions(graph),
+    }
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _value(role: str, value: Any) -> ValueReport:
+    dtype = value.dtype.name if value.dtype is not None else "?"
+    return ValueReport(role, str(value.name), dtype, str(value.shape))
+
+
+def _delivered(record: ExportRecord, program: Any) -> tuple[Delivery, ...]:
+    graph, asked = program.model.graph, record.asked
+    inputs, outputs = ([str(v.name) for v in values] for values in (graph.inputs, graph.outputs))
+    sizes = [size for value in graph.inputs for size in value.shape or ()]
+    dynamic = dict.fromkeys(str(size) for size in sizes if not isinstance(size, int))
+    kinds = ((str(v.name), v.metadata_props.get(OUTPUT_KIND, "USER_OUTPUT")) for v in graph.outputs)
+    state = [name for name, kind in kinds if kind != "USER_OUTPUT"]
+    shapes = asked.get("dynamic_shapes", asked.get("dynamic_axes"))
+    rows = [
+        Delivery(
+            "opset_version",
+            str(asked.get("opset_version", "the default")),
+            str(program.model.opset_imports.get("")),
+        ),
+        Delivery(
+            DYNAMIC,
+            "none" if shapes is None else _short(shapes),
+            ", ".join(dynamic) or "none",
+        ),
+    ]
+    for option, names in (("input_names", inputs), ("output_names", outputs)):
+        if asked.get(option):
+            rows.append(Delivery(option, ", ".join(asked[option]), ", ".join(names)))
+    if state or "state" in asked:
+        rows.append(Delivery("state", asked.get("state", "outputs"), ", ".join(state) or "none"))
+    return tuple(rows)
+
+
+def _largest(graph: Any) -> tuple[tuple[str, str, int], ...]:
+    held = {name: v.const_value for name, v in graph.initializers.items() if v.const_value}
+    return tuple(
+        (str(name), f"{tensor.dtype.name}{list(map(int, tensor.shape))}", int(tensor.nbytes))
+        for name, tensor in sorted(held.items(), key=lambda item: -item[1].nbytes)[:LARGEST]
+    )
+
+
+def _fusions(graph: Any) -> tuple[Fusion, ...]:
+    counts: collections.Counter[str] = collections.Counter()
+    replaced: collections.Counter[str] = collections.Counter()
+    for node in graph.all_nodes():
+        names = node.metadata_props.get(FUSED)
+        if names:
+            counts[node.op_type] += 1
+            replaced[node.op_type] += len(ast.literal_eval(names))
+    return tuple(Fusion(op, count, replaced[op]) for op, count in counts.most_common())
+
+
+def _operators(record: ExportRecord) -> tuple[OperatorUse, ...]:
+    counters = {
+        "direct": record.direct,
+        "custom": record.custom,
+        "decomposed": record.decomposed,
+        "own name": record.unsupported,
+    }
+    return tuple(
+        OperatorUse(target, count, how)
+        for how, counter in counters.items()
+        for target, count in counter.most_common()
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found | {"torch": torch.__version__}  # with the build, such as +cpu

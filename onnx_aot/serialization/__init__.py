@@ -1,0 +1,1 @@
+"""Weights on their way from torch to files, in one pass."""

@@ -1,0 +1,221 @@
+"""Files that hold a model's weights beside it: which tensor stands where, under which names."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError
+
+from onnx_aot import dtypes
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.serialization.checkpoints import read_safetensors_header, safetensors_name
+
+__all__ = [
+    "DataFile",
+    "index_of",
+    "old_data_files",
+    "plan_data",
+    "plan_safetensors",
+    "shard_size",
+    "write_index",
+]
+
+ALIGNMENT = 4096
+"""Tensors begin at multiples of a page, so that runtimes can map them."""
+
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+PRODUCER = "onnx_aot"
+"""In the header of safetensors files; only what says so is removed with the model."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DataFile:
+    """A file to be written.
+
+    Attributes:
+        path: Where; no file is there.
+        head: Bytes before the tensors.
+        places: Tensors with the offsets at which they begin, in order, under the names of their
+            initializers. What is between them is zeros.
+        size: Bytes of the whole file.
+    """
+
+    path: str
+    head: bytes
+    places: dict[str, tuple[int, ir.TensorProtocol]]
+    size: int
+
+    def write(self, file: Any) -> None:
+        """Writes all of it to a binary file object."""
+        file.write(self.head)
+        end = len(self.head)
+        for offset, tensor in self.places.values():
+            if offset > end:
+                file.write(b"\0" * (offset - end))
+            tensor.tofile(file)  # type: ignore[attr-defined]
+            end = offset + tensor.nbytes
+
+
+def plan_data(weights: Sequence[ir.Value], path: str) -> list[DataFile]:
+    """One file ``<path>.data``, or with the first number that no file has."""
+    names = itertools.chain([f"{path}.data"], (f"{path}.data{n}" for n in itertools.count(2)))
+    places: dict[str, tuple[int, ir.TensorProtocol]] = {}
+    end = 0
+    for value, tensor in _tensors(weights):
+        offset = -(-end // ALIGNMENT) * ALIGNMENT
+        places[str(value.name)] = (offset, tensor)
+        end = offset + tensor.nbytes
+    free = next(name for name in names if not os.path.lexists(name))
+    return [DataFile(free, b"", places, end)]
+
+
+def plan_safetensors(weights: Sequence[ir.Value], path: str, limit: int | None) -> list[DataFile]:
+    """Files in the format of safetensors, of at most ``limit`` bytes where tensors are no larger.
+
+    The format has no gaps between tensors. Those with the largest elements come first in each
+    file, and their bytes begin at a page, so that each begins at a multiple of its element.
+    """
+    groups: list[list[tuple[ir.Value, ir.TensorProtocol]]] = []
+    size = 0
+    for value, tensor in _tensors(weights):
+        if not groups or (limit is not None and size + tensor.nbytes > limit):
+            groups.append([])
+            size = 0
+        groups[-1].append((value, tensor))
+        size += tensor.nbytes
+    for paths in _safetensors_names(path, len(groups)):
+        if not any(map(os.path.lexists, (*paths, index_of(paths[0])))):
+            return [_shard(name, group) for name, group in zip(paths, groups, strict=True)]
+    raise AssertionError("names do not end")
+
+
+def index_of(path: str) -> str:
+    """Where the index of several files in the format of safetensors is, by the path of one."""
+    return re.sub(r"(-\d{5}-of-\d{5})?\.safetensors$", ".safetensors.index.json", path)
+
+
+def old_data_files(path: str) -> list[str]:
+    """The data files that the model at a path refers to, of those that a save made."""
+    folder, name = os.path.split(path)
+    stem = re.escape(_stem(name))
+    made = re.compile(
+        rf"{re.escape(name)}\.data\d*|{stem}(_\d+)?(-\d{{5}}-of-\d{{5}})?\.safetensors"
+    )
+    present = {file for file in os.listdir(folder) if made.fullmatch(file)}
+    if not present or not os.path.isfile(path):
+        return []
+    try:
+        old = onnx.load_model(path, load_external_data=False)
+    except DecodeError:  # what is replaced is no model
+        return []
+    referred = {
+        entry.value
+        for tensor in old.graph.initializer
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    found = [os.path.join(folder, file) for file in sorted(present & referred)]
+    ours = [file for file in found if not file.endswith(".safetensors") or _is_ours(file)]
+    indexes = {index_of(file) for file in ours if re.search(r"-of-\d{5}\.safetensors$", file)}
+    return [*ours, *sorted(indexes)]
+
+
+def shard_size(given: int | str | None) -> int | None:
+    """Bytes from a number or a text such as ``"5GB"``.
+
+    Raises:
+        InvalidOptionError: It is none of these.
+    """
+    if given is None:
+        return None
+    text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(given))
+    if isinstance(given, (bool, float)) or text is None or text[2].upper() not in UNITS:
+        raise InvalidOptionError(
+            f'max_shard_size is {given!r}; it is a number of bytes or a text such as "5GB"'
+        )
+    size = int(float(text[1]) * UNITS[text[2].upper()])
+    if size < 1:
+        raise InvalidOptionError(f"max_shard_size is {given!r}; it is at least one byte")
+    return size
+
+
+def _tensors(weights: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, ir.TensorProtocol]]:
+    for value in weights:
+        assert value.const_value is not None
+        yield value, value.const_value
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(".onnx") or name
+
+
+def _safetensors_names(path: str, count: int) -> Iterator[list[str]]:
+    """Paths of the files, then others for the case that some are taken."""
+    folder, name = os.path.split(path)
+    for number in itertools.count(1):
+        stem = os.path.join(folder, _stem(name)) + (f"_{number}" if number > 1 else "")
+        if count == 1:
+            yield [f"{stem}.safetensors"]
+        else:
+            yield [f"{stem}-{n + 1:05d}-of-{count:05d}.safetensors" for n in range(count)]
+
+
+def _shard(path: str, group: Sequence[tuple[ir.Value, ir.TensorProtocol]]) -> DataFile:
+    header: dict[str, Any] = {"__metadata__": {"format": "pt", "producer": PRODUCER}}
+    ordered = sorted(group, key=lambda pair: -_element_bytes(pair[1]))
+    end = 0
+    offsets: list[int] = []
+    for value, tensor in ordered:
+        dtype, shape = _described(tensor)
+        begin, end = end, end + tensor.nbytes
+        offsets.append(begin)
+        header[str(value.name)] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    start = -(-(8 + len(text)) // ALIGNMENT) * ALIGNMENT
+    head = (start - 8).to_bytes(8, "little") + text.ljust(start - 8)
+    places = {
+        str(value.name): (start + offset, tensor)
+        for offset, (value, tensor) in zip(offsets, ordered, strict=True)
+    }
+    return DataFile(path, head, places, start + end)
+
+
+def _element_bytes(tensor: ir.TensorProtocol) -> int:
+    return max(1, tensor.dtype.bitwidth // 8)
+
+
+def _described(tensor: ir.TensorProtocol) -> tuple[str, list[int]]:
+    """Element type and shape in the format; types that it does not have, as bytes."""
+    try:
+        name = safetensors_name(dtypes.to_torch(tensor.dtype))
+    except TypeError:
+        name = None
+    if name is None or tensor.dtype.bitwidth < 8:
+        return "U8", [tensor.nbytes]
+    return name, [int(size) for size in tensor.shape.numpy()]
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        metadata = read_safetensors_header(path).get("__metadata__")
+    except InvalidOptionError:
+        return False
+    return isinstance(metadata, Mapping) and metadata.get("producer") == PRODUCER
+
+
+def write_index(file: Any, files: Sequence[DataFile]) -> None:
+    """Writes the index of several files in the format of safetensors."""
+    total = sum(tensor.nbytes for one in files for _, tensor in one.places.values())
+    named = {name: os.path.basename(one.path) for one in files for name in one.places}
+    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(named.items()))}
+    file.write(json.dumps(index, indent=2, ensure_ascii=False).encode() + b"\n")

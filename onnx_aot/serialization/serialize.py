@@ -1,0 +1,382 @@
+"""Writes models to disk; weights go from where torch holds them to the file in one pass.
+
+``onnx_ir`` serializes everything but the weights. Their bytes are then written straight from
+memory: into the same file, as the ``raw_data`` of their ``TensorProto``, or into a file beside it.
+The protobuf encoding of a message is its fields' in any order, each field its tag, length and
+bytes (https://protobuf.dev/programming-guides/encoding/), so weights need never be in a message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import onnx
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+
+from onnx_aot.errors import InvalidOptionError, SaveError
+from onnx_aot.ir_passes.lazy_tensor import FoldedTensor, sources_of
+from onnx_aot.metadata.keys import INPUT_KIND
+from onnx_aot.serialization.atomic import check_destination, refuse_full_disk, written_together
+from onnx_aot.serialization.data_files import (
+    DataFile,
+    index_of,
+    old_data_files,
+    plan_data,
+    plan_safetensors,
+    shard_size,
+    write_index,
+)
+from onnx_aot.serialization.mapped_tensor import Sink, flat_bytes
+from onnx_aot.serialization.progress import Progress
+from onnx_aot.serialization.weights import is_absent, real_parts
+
+__all__ = [
+    "ExternalData",
+    "check_external_data",
+    "model_bytes",
+    "model_hash",
+    "save_model",
+    "weights_of",
+]
+
+ExternalData = bool | None | Literal["auto", "safetensors"]
+
+EXTERNAL_THRESHOLD = 1536 * 1024 * 1024
+"""Weights above this many bytes go to a file of their own when nothing else is asked for."""
+
+PROTOBUF_LIMIT = 2**31 - 1
+STREAMED_FROM = 1024  # smaller tensors are serialized with the graph
+
+_GRAPH_TAG = (7 << 3) | 2  # ModelProto.graph
+_INITIALIZER_TAG = (5 << 3) | 2  # GraphProto.initializer
+_RAW_DATA_TAG = (9 << 3) | 2  # TensorProto.raw_data
+
+
+def save_model(
+    model: ir.Model,
+    destination: Any,
+    *,
+    external_data: ExternalData = "auto",
+    max_shard_size: int | str | None = None,
+    include_initializers: bool = True,
+    keep_initializers_as_inputs: bool = False,
+    defaults: Mapping[str, torch.Tensor] | None = None,
+) -> None:
+    """Writes a model to a path, or to a binary file object.
+
+    Args:
+        model: It is the same afterwards.
+        destination: A path, or an object with a ``write`` method that takes bytes.
+        external_data: True puts weights into ``<name>.data`` beside the file, ``"safetensors"``
+            into files of that format, False into the file; ``"auto"`` or None decides by their
+            size.
+        max_shard_size: Of files in the format of safetensors; None: there is one.
+        include_initializers: False leaves out parameters and buffers, to be supplied later.
+        keep_initializers_as_inputs: True lists parameters and buffers as inputs too.
+        defaults: Values of inputs, by name, for those who run the model without giving them.
+
+    Raises:
+        InvalidOptionError: External data with a file object, neither a path nor a file object, or
+            an option that is not understood.
+        SaveError: The model does not fit into one file or on the disk, weights have no values, the
+            folder does not exist, or the disk refuses. Files that were there before are untouched.
+    """
+    check_external_data(external_data, max_shard_size)
+    limit = shard_size(max_shard_size)
+    with _prepared(model, include_initializers, keep_initializers_as_inputs, defaults or {}):
+        _refuse_missing_values(model.graph.initializers.values())
+        weights = weights_of(model)
+        total = sum(value.const_value.nbytes for value in weights if value.const_value is not None)
+        to_file_object = hasattr(destination, "write")
+        check_destination(destination)
+        if to_file_object and external_data in (True, "safetensors"):
+            raise InvalidOptionError(
+                f"external_data={external_data!r} needs a path to put other files beside; got a "
+                "file object"
+            )
+        external = external_data in (True, "safetensors") or (
+            external_data in (None, "auto") and total > EXTERNAL_THRESHOLD and not to_file_object
+        )
+        if not external and total > PROTOBUF_LIMIT:
+            raise _too_large("the weights take", total)
+        try:
+            with Progress("saving", total) as progress:
+                if to_file_object:
+                    sink = Sink(destination, progress.add, ours=False)
+                    _write_single(model, weights, sink, PROTOBUF_LIMIT)
+                    return
+                path = os.path.realpath(os.fspath(destination))  # data lies beside a link's target
+                old_data = old_data_files(path)
+                files = _planned(weights, path, external, external_data, limit)
+                refuse_full_disk(path, sum(file.size for file in files) if files else total)
+                _write_files(model, weights, path, files, progress)
+                for name in old_data:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(name)
+        except OSError as error:
+            raise SaveError(
+                f"could not write {destination}: {error}. Nothing that was there has changed"
+            ) from error
+
+
+def check_external_data(external_data: Any, max_shard_size: Any) -> None:
+    """Refuses what ``save`` does not take.
+
+    Raises:
+        InvalidOptionError: It is not accepted.
+    """
+    if external_data not in ("auto", True, False, None, "safetensors"):
+        raise InvalidOptionError(
+            f'external_data is {external_data!r}; accepted: "auto", True, False, "safetensors"'
+        )
+    shard_size(max_shard_size)
+    if max_shard_size is not None and external_data != "safetensors":
+        raise InvalidOptionError(
+            'max_shard_size is for external_data="safetensors"; other data is one file'
+        )
+
+
+def model_bytes(model: ir.Model) -> bytes:
+    """The model as one serialized ``ModelProto``.
+
+    Raises:
+        SaveError: It has more than 2 GB, or weights without values.
+    """
+    import io
+
+    buffer = io.BytesIO()
+    save_model(model, buffer)
+    return buffer.getvalue()
+
+
+def model_hash(model: ir.Model) -> str:
+    """SHA-256, in hexadecimal, of the model as one file, also where it is too large for one.
+
+    Parameters and buffers without values are left out.
+    """
+
+    class Digest:
+        def __init__(self) -> None:
+            self.sha = hashlib.sha256()
+
+        def write(self, data: Any) -> None:
+            self.sha.update(flat_bytes(data))
+
+    digest = Digest()
+    absent = any(is_absent(value.const_value) for value in model.graph.initializers.values())
+    with _prepared(model, not absent, False, {}):
+        _write_single(model, weights_of(model), digest, None)
+    return digest.sha.hexdigest()
+
+
+def weights_of(model: ir.Model) -> list[ir.Value]:
+    """Initializers large enough to be written apart from the graph, and those computed of them."""
+    return [
+        value
+        for value in model.graph.initializers.values()
+        if value.const_value is not None
+        and (
+            value.const_value.nbytes >= STREAMED_FROM
+            or isinstance(value.const_value, FoldedTensor)  # reads others, which are absent then
+        )
+        and value.const_value.dtype != ir.DataType.STRING
+    ]
+
+
+def is_weight(value: ir.Value) -> bool:
+    """Whether an initializer is a parameter or buffer of the user's module."""
+    kind = value.metadata_props.get(INPUT_KIND)
+    return kind in ("PARAMETER", "BUFFER")
+
+
+def _too_large(what: str, size: int) -> SaveError:
+    found = f"{what} {size / 1e9:.2f} GB; one ONNX file holds at most 2 GB"
+    cure = 'save to a path with external_data=True or "auto"'
+    return SaveError(f"{found}; {cure}", cause=found, cure=cure)
+
+
+def _refuse_missing_values(initializers: Iterable[ir.Value]) -> None:
+    initializers = list(initializers)
+    every = (*initializers, *sources_of(initializers))
+    missing = [str(value.name) for value in every if is_absent(value.const_value)]
+    if missing:
+        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise SaveError(
+            f"{len(missing)} weights have no values yet: {shown}. Call program.apply_weights("
+            "state_dict or path) first, or save with include_initializers=False",
+            cause=f"{len(missing)} weights have no values, because they were made or loaded in "
+            f"enable_fake_mode or on the device meta: {shown}",
+            cure="export without f, call program.apply_weights(state_dict or path), then "
+            "program.save(f); or export_params=False for a file without weights",
+        )
+
+
+# --- what is written -----------------------------------------------------------------------------
+
+
+class _Absent:
+    """Stands for a weight while the graph is serialized: everything but its bytes."""
+
+    def __init__(self, tensor: ir.TensorProtocol) -> None:
+        self.name = tensor.name
+        self.dtype = tensor.dtype
+        self.shape = tensor.shape
+        self.doc_string = tensor.doc_string
+        self.metadata_props = tensor.metadata_props
+        self.raw = tensor
+
+    @property
+    def nbytes(self) -> int:
+        return self.raw.nbytes
+
+    def tobytes(self) -> bytes:
+        return b""
+
+
+@contextlib.contextmanager
+def _prepared(
+    model: ir.Model, include: bool, as_inputs: bool, defaults: Mapping[str, torch.Tensor]
+) -> Iterator[None]:
+    """The model as it is to be written; as it was afterwards."""
+    graph = model.graph
+    initializers = dict(graph.initializers)
+    inputs = list(graph.inputs)
+    added = [value for value in initializers.values() if is_weight(value)]
+    fed = [value for value in inputs if value.name in defaults]
+    try:
+        for value in fed:
+            tensor = real_parts(defaults[str(value.name)].detach())
+            value.const_value = tensor_adapters.TorchTensor(tensor, name=value.name)
+            graph.initializers.add(value)
+        if not include:
+            for value in added:
+                del graph.initializers[str(value.name)]
+        if as_inputs:
+            graph.inputs.extend(value for value in added if value not in inputs)
+        yield
+    finally:
+        if as_inputs:
+            graph.inputs.clear()
+            graph.inputs.extend(inputs)
+        if not include or fed:
+            graph.initializers.clear()
+            graph.initializers.update(initializers)
+        for value in fed:
+            value.const_value = None
+
+
+def _graph_without_weights(model: ir.Model, weights: Sequence[ir.Value]) -> onnx.ModelProto:
+    """The whole model; the weights' ``TensorProto`` have no data."""
+    held = [(value, value.const_value) for value in weights]
+    try:
+        for value, tensor in held:
+            assert tensor is not None
+            value.const_value = _Absent(tensor)  # type: ignore[assignment]
+        return ir.serde.serialize_model(model)
+    finally:
+        for value, tensor in held:
+            value.const_value = tensor
+
+
+def _write_single(
+    model: ir.Model, weights: Sequence[ir.Value], file: Any, limit: int | None
+) -> None:
+    proto = _graph_without_weights(model, weights)
+    by_name = {str(value.name): value.const_value for value in weights}
+    pieces: list[tuple[bytes, Any]] = []  # an initializer up to its data, and the data
+    length = 0
+    for tensor in proto.graph.initializer:
+        data = by_name.get(tensor.name)
+        size = 0 if data is None else data.nbytes
+        if data is not None:
+            tensor.ClearField("raw_data")
+        start = tensor.SerializeToString()
+        if data is not None:
+            start += _field(_RAW_DATA_TAG, size)
+        header = _field(_INITIALIZER_TAG, len(start) + size) + start
+        pieces.append((header, data))
+        length += len(header) + size
+    del proto.graph.initializer[:]
+    graph = proto.graph.SerializeToString()
+    proto.ClearField("graph")
+    if limit is not None and length + len(graph) > limit:
+        raise _too_large("the model takes", length + len(graph))
+    file.write(proto.SerializeToString())
+    file.write(_field(_GRAPH_TAG, len(graph) + length))
+    file.write(graph)
+    for header, data in pieces:
+        file.write(header)
+        if data is not None:
+            data.tofile(file)
+
+
+def _field(tag: int, length: int) -> bytes:
+    """A length-delimited field's tag and length, as base-128 varints."""
+    return _varint(tag) + _varint(length)
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append((number & 0x7F) | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+# --- several files -------------------------------------------------------------------------------
+
+
+def _planned(
+    weights: Sequence[ir.Value], path: str, external: bool, kind: Any, limit: int | None
+) -> list[DataFile]:
+    if not external or not weights:
+        return []
+    if kind == "safetensors":
+        return plan_safetensors(weights, path, limit)
+    return plan_data(weights, path)
+
+
+def _write_files(
+    model: ir.Model,
+    weights: Sequence[ir.Value],
+    path: str,
+    files: Sequence[DataFile],
+    progress: Progress,
+) -> None:
+    """Data files are complete under their names before the model that refers to them appears.
+
+    While a model is replaced its old data stays; the new files have names of their own.
+    """
+    paths = [file.path for file in files]
+    if len(files) > 1:
+        paths.append(index_of(paths[0]))
+    with written_together([*paths, path]) as (*opened, last):
+        if not files:
+            _write_single(model, weights, Sink(last, progress.add, ours=True), PROTOBUF_LIMIT)
+            return
+        for file, target in zip(files, opened, strict=False):
+            file.write(Sink(target, progress.add, ours=True))
+        if len(files) > 1:
+            write_index(opened[-1], files)
+        proto = _graph_without_weights(model, weights)
+        places = {name: (file, *place) for file in files for name, place in file.places.items()}
+        for tensor in proto.graph.initializer:
+            if tensor.name in places:
+                data, offset, held = places[tensor.name]
+                _refer(tensor, os.path.basename(data.path), offset, held.nbytes)
+        last.write(proto.SerializeToString())
+
+
+def _refer(tensor: onnx.TensorProto, location: str, offset: int, length: int) -> None:
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, str(value)

@@ -1,0 +1,218 @@
+"""Weights of a model by the names that they have in the PyTorch module."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+from torch.export.graph_signature import InputKind
+
+from onnx_aot import dtypes
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.ir_passes.lazy_tensor import set_sources
+from onnx_aot.metadata.keys import INPUT_KIND, INPUT_PERSISTENT, ORIGINAL_NAME
+from onnx_aot.serialization.checkpoints import Given
+from onnx_aot.serialization.mapped_tensor import CastTensor, StoredTensor
+from onnx_aot.torch_compat import FakeTensor, storage_key
+
+__all__ = [
+    "absent_weights",
+    "as_fed",
+    "as_held",
+    "fitting_weights",
+    "is_absent",
+    "real_parts",
+    "weights_by_target",
+]
+
+LINES = 8
+"""How many weights an error lists of each kind."""
+
+
+def weights_by_target(
+    graph: ir.Graph, program: torch.export.ExportedProgram | None, held: Collection[str]
+) -> dict[str, ir.Value]:
+    """Initializers and inputs by the names that their weights, also tied ones, have in the module.
+
+    Weights that were folded into others are among them, though the graph has them no more.
+
+    Args:
+        graph: The main graph.
+        program: What was captured; None takes the graph's own names.
+        held: Names of the inputs that are weights or state.
+    """
+    values = set_sources(graph.initializers)
+    values.update({str(v.name): v for v in graph.inputs if str(v.name) in held})
+    if program is None:
+        return values
+    targets = {
+        spec.arg.name: str(spec.target)
+        for spec in program.graph_signature.input_specs
+        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER)
+    }
+    found: dict[str, ir.Value] = {}
+    for name, value in values.items():
+        target = targets.get(value.metadata_props.get(ORIGINAL_NAME, name))
+        if target is not None:
+            found[target] = value
+    tensors = program.state_dict
+    owners = {_memory(tensors[target]): found[target] for target in found if target in tensors}
+    for target, tensor in tensors.items():
+        if _memory(tensor) in owners:
+            found.setdefault(target, owners[_memory(tensor)])
+    return found
+
+
+def fitting_weights(
+    values: Mapping[str, ir.Value],
+    given: Mapping[str, Given],
+    needed: Mapping[str, ir.Value],
+    unknown: list[str],
+    *,
+    cast: bool,
+) -> list[tuple[ir.Value, Given]]:
+    """The model's weights that a checkpoint has tensors for, with these.
+
+    Args:
+        values: Weights by their names in the module.
+        given: Tensors by such names.
+        needed: Those of ``values`` that have to be given.
+        unknown: Names in ``given`` that the module does not have.
+        cast: Whether other types are accepted.
+
+    Raises:
+        InvalidOptionError: Shapes or types differ, weights are missing, or tied ones get different
+            values: all of it in one message.
+    """
+    wrong: list[str] = []
+    replaced: dict[str, tuple[ir.Value, str, Given]] = {}
+    for name, stored in given.items():
+        value = values.get(name)
+        if value is None:
+            continue
+        problem = _misfit(name, value, stored, cast)
+        if problem is not None:
+            wrong.append(problem)
+        first = replaced.setdefault(str(value.name), (value, name, stored))
+        if problem is None and first[2] is not stored and not _equal(first[2], stored):
+            wrong.append(
+                f"{name} and {first[1]} are one weight in the model, two different ones were given"
+            )
+    filled = {id(value) for value, _, _ in replaced.values()}
+    missing = [name for name, value in needed.items() if id(value) not in filled]
+    if wrong or missing:
+        raise InvalidOptionError(_report(wrong, missing, unknown))
+    return [(value, stored) for value, _, stored in replaced.values()]
+
+
+def absent_weights(
+    values: Mapping[str, ir.Value], fed: Mapping[str, torch.Tensor]
+) -> dict[str, ir.Value]:
+    """Weights that have to be given, by their names in the module, tied ones once.
+
+    These are all that a state dict has, where any is without elements: what the others hold is
+    what the module was made with.
+
+    Args:
+        values: Weights by their names in the module.
+        fed: What is held for those that are inputs, by the inputs' names.
+    """
+
+    def empty(value: ir.Value) -> bool:
+        return is_absent(fed.get(str(value.name), value.const_value))
+
+    if not any(map(empty, values.values())):
+        return {}
+    found: dict[int, str] = {}
+    for name, value in values.items():
+        kind = value.metadata_props.get(INPUT_KIND)
+        kept = kind == "BUFFER" and value.metadata_props.get(INPUT_PERSISTENT) == "True"
+        if kind == "PARAMETER" or kept or empty(value):
+            found.setdefault(id(value), name)
+    return {name: values[name] for name in found.values()}
+
+
+def is_absent(tensor: Any) -> bool:
+    """Whether a tensor, of torch or of a model, has no elements, only a type and a shape."""
+    raw = tensor if isinstance(tensor, torch.Tensor) else getattr(tensor, "raw", None)
+    return isinstance(raw, torch.Tensor) and (raw.is_meta or isinstance(raw, FakeTensor))
+
+
+def _misfit(name: str, value: ir.Value, given: Given, cast: bool) -> str | None:
+    tensor = real_parts(_as_torch(given))
+    dtype, shape = dtypes.to_onnx(tensor.dtype), ir.Shape(tensor.shape)
+    if (cast or value.dtype == dtype) and value.shape == shape:
+        return None
+    wrong_type = "" if value.dtype == dtype or value.shape != shape else "; cast=True casts it"
+    return f"{name} is {_type_of(value)} in the model, {dtype.name}{shape} was given{wrong_type}"
+
+
+def _report(wrong: list[str], missing: list[str], unknown: list[str]) -> str:
+    message = "weights do not fit the model: " + "; ".join(wrong[:LINES])
+    if not wrong:
+        message = f"{len(missing)} weights of the model are missing: {_listed(missing)}"
+    elif len(wrong) > LINES:
+        message += f"; and {len(wrong) - LINES} more"
+    if wrong and missing:
+        message += f". {len(missing)} are missing: {_listed(missing)}"
+    if unknown:
+        message += f". {len(unknown)} were given that it does not have: {_listed(unknown)}"
+    if missing:
+        message += (
+            ". partial=True applies those that are given. Buffers that checkpoints do not have are "
+            "computed where the model is built in onnx_aot.enable_fake_mode()"
+        )
+    return f"{message}. Nothing was applied"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:LINES]) + (", ..." if len(names) > LINES else "")
+
+
+def as_held(value: ir.Value, given: Given) -> ir.TensorProtocol:
+    """What an initializer of the model holds of a tensor that was given for it."""
+    name, dtype = str(value.name), value.dtype
+    if isinstance(given, StoredTensor) and given.dtype == dtype:
+        return given.named(name)
+    tensor = real_parts(_as_torch(given)).detach()
+    if dtype is not None and dtypes.to_onnx(tensor.dtype) != dtype:
+        return CastTensor(tensor, dtype, name)
+    return tensor_adapters.TorchTensor(tensor, name=name)
+
+
+def as_fed(value: ir.Value, given: Given) -> torch.Tensor:
+    """What a call feeds to an input of the graph; in memory, which may be written to."""
+    tensor = _as_torch(given).detach()
+    if value.dtype is not None and dtypes.to_onnx(real_parts(tensor).dtype) != value.dtype:
+        return tensor.to(dtypes.to_torch(value.dtype))
+    return tensor.clone() if isinstance(given, StoredTensor) else tensor
+
+
+def _as_torch(given: Given) -> torch.Tensor:
+    if isinstance(given, torch.Tensor):
+        return given
+    assert isinstance(given.raw, torch.Tensor)
+    return given.raw
+
+
+def real_parts(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, of complex numbers the parts, which is what the model holds."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _type_of(value: ir.Value) -> str:
+    return f"{value.dtype.name if value.dtype is not None else '?'}{value.shape}"
+
+
+def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
+    empty = tensor.is_meta or isinstance(tensor, FakeTensor)  # these share a storage, if anything
+    place = storage_key(tensor) if empty else tensor.data_ptr()
+    return (place, tensor.shape, tensor.stride())
+
+
+def _equal(left: Given, right: Given) -> bool:
+    first, second = _as_torch(left), _as_torch(right)
+    return not first.is_meta and not second.is_meta and torch.equal(first, second)

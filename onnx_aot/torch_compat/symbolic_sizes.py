@@ -1,0 +1,263 @@
+"""Symbolic sizes and numbers, and what a capture decides about them."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.fx
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from onnx_aot.errors import CaptureError
+from onnx_aot.torch_compat.lookup import FakeTensorMode, private, private_attribute
+from onnx_aot.torch_compat.patching import Patch, Settings, applied
+
+__all__ = [
+    "DECISIONS",
+    "creation_stack",
+    "decision_symbols",
+    "example_size",
+    "expression_key",
+    "fresh_size",
+    "is_symbol",
+    "known_number",
+    "new_symbol",
+    "python_expression",
+    "root_symbol",
+    "size_function",
+    "storage_key",
+    "symbolic_expression",
+    "symbolic_truth",
+    "symbols_of_its_own",
+]
+
+_SHAPES = "torch.fx.experimental.symbolic_shapes"
+_NODE = "torch.fx.experimental.sym_node:SymNode"
+
+
+def symbolic_expression(value: Any) -> Any:
+    """The sympy expression of a SymInt, SymFloat or SymBool, with known equalities applied.
+
+    Raises:
+        CaptureError: This torch does not tell it.
+    """
+    for name in ("expr", "_expr"):  # the latter without what was learned since
+        expression = private_attribute(value.node, f"{_NODE}.{name}")
+        if expression is not None:
+            return expression
+    raise CaptureError(
+        f"torch {torch.__version__} does not tell the expression of a symbolic size "
+        "(SymNode.expr), so models with dynamic dimensions cannot be exported with it. Install a "
+        "release that the README lists as tested, or leave dynamic_shapes out"
+    )
+
+
+def expression_key(value: torch.SymInt) -> Any:
+    """Equal for sizes of one program that are one expression; found without working it out."""
+    key = private_attribute(value.node, f"{_NODE}._expr")
+    return symbolic_expression(value) if key is None else key
+
+
+def example_size(size: Any) -> int | None:
+    """What a size measured in the example; None where that is not recorded."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    hint = private_attribute(size.node, f"{_NODE}.hint")
+    if hint is None:
+        values = getattr(getattr(size.node, "shape_env", None), _EXAMPLES, None)
+        number: Any = symbolic_expression(size).xreplace(values) if values else None
+        hint = int(number) if getattr(number, "is_Integer", False) else None
+    return hint if isinstance(hint, int) else None
+
+
+_EXAMPLES = "onnx_aot_examples"
+
+
+def fresh_size(size: Any) -> Any:
+    """A size of at least 1 as a symbol of its own, of whose origin the capture knows nothing more.
+
+    Captures take minutes where all sizes follow from one long expression. The symbol is recorded as
+    the content of a tensor, and its value in the example is kept for ``example_size``.
+    """
+    example = example_size(size)
+    fresh: Any = torch.scalar_tensor(size, dtype=torch.int64).item()
+    torch._check(fresh >= 1)  # type: ignore[no-untyped-call]
+    if isinstance(fresh, torch.SymInt) and example is not None:
+        values = vars(fresh.node.shape_env).setdefault(_EXAMPLES, {})
+        values[symbolic_expression(fresh)] = example
+    return fresh
+
+
+def known_number(size: Any) -> int | None:
+    """The number that a size is whatever the inputs are; None where it depends on these."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    expression = symbolic_expression(size)
+    return int(expression) if getattr(expression, "is_Integer", False) else None
+
+
+def is_symbol(size: torch.SymInt) -> bool:
+    """Whether a symbolic size is a symbol alone, not an expression such as ``2*s0``."""
+    return bool(getattr(symbolic_expression(size), "is_Symbol", False))
+
+
+def root_symbol(size: Any) -> str | None:
+    """The name of the only symbol in a symbolic size such as ``s0`` or ``2*s0``, or None."""
+    if not isinstance(size, torch.SymInt):
+        return None
+    symbols = getattr(symbolic_expression(size), "free_symbols", ())
+    return str(next(iter(symbols))) if len(symbols) == 1 else None
+
+
+_SIZE_FUNCTIONS = {"max": "Max", "min": "Min", "floordiv": "FloorDiv", "mod": "Mod"}
+
+
+def size_function(name: str) -> Callable[[Any, Any], Any] | None:
+    """Arithmetic on the sympy expressions of sizes: ``add``, ``sub``, ``mul``, ``max``, ...
+
+    None where there is no such function.
+    """
+    torch_name = _SIZE_FUNCTIONS.get(name)
+    if torch_name is None:
+        return getattr(operator, name, None)
+    return private(f"torch.utils._sympy.functions:{torch_name}")  # type: ignore[no-any-return]
+
+
+# By method: what it says of the condition among its arguments, and where that stands.
+_DECISIONS = {
+    "_log_guard": ("guard", 1, "self, prefix, g, forcing_spec"),
+    "_log_real_tensor_propagation": ("assumed", 0, "self, orig_expr, unsound_result"),
+    "_make_data_dependent_error": ("undecided", 1, "self, expr, unhinted_expr"),
+}
+
+
+def _decision_observed(method: str) -> Callable[[Any, Settings], Any]:
+    kind, position, _ = _DECISIONS[method]
+
+    def make(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+        seen = settings.decided
+        assert seen is not None
+
+        def observed(self: Any, *args: Any, **kwargs: Any) -> Any:
+            held = args[position]
+            if kind == "assumed" and str(args[1]) == "False":
+                held = ~held
+            if "suppressed" not in str(args[0]):  # such a guard is not relied on
+                seen(kind, self, held)
+            return original(self, *args, **kwargs)
+
+        return observed
+
+    return make
+
+
+DECISIONS: tuple[Patch, ...] = tuple(
+    Patch(
+        f"{_SHAPES}:ShapeEnv.{method}",
+        _decision_observed(method),
+        "Errors and the report do not say which line decides about a size.",
+        when=lambda settings: settings.decided is not None,
+        parameters=parameters,
+    )
+    for method, (_, _, parameters) in _DECISIONS.items()
+)
+"""Rows that tell ``Settings.decided`` what a capture decides on symbolic values.
+
+Kinds are ``"guard"`` (it holds for the example and is relied on), ``"assumed"`` (it depends on
+data, and draft export takes what the example gives), ``"undecided"`` (it depends on data, and the
+capture fails) and, with ``Settings.larger_sizes``, ``"larger"`` behind an undecided one (it holds
+for sizes from 2 on, and is relied on).
+"""
+
+
+def decision_symbols(env: Any, expression: Any) -> dict[str, tuple[tuple[str, ...], int | None]]:
+    """Per symbol of an expression where it comes from, and its value in the example.
+
+    Sources look like ``L['x'].size()[0]``.
+    """
+    hints = private_attribute(env, f"{_SHAPES}:ShapeEnv.backed_var_to_val")
+    if hints is None:  # the name before torch 2.12
+        hints = vars(env).get("var_to_val", {})
+    origins = private_attribute(env, f"{_SHAPES}:ShapeEnv.var_to_sources", {})
+    found = {}
+    for symbol in getattr(expression, "free_symbols", ()):
+        names = [source.name for source in origins.get(symbol, ())]
+        sources = tuple(str(name() if callable(name) else name) for name in names)
+        hint = hints.get(symbol)
+        if hint is not None and not getattr(hint, "is_Integer", isinstance(hint, int)):
+            hint = None
+        found[str(symbol)] = (sources, None if hint is None else int(hint))
+    return found
+
+
+def creation_stack(env: Any, symbol: str) -> list[Any]:
+    """Frames in which a data-dependent symbol was made, the innermost last."""
+    stacks = private_attribute(env, f"{_SHAPES}:ShapeEnv.var_to_stack", {})
+    for known, stack in stacks.items():
+        if str(known) == symbol:
+            with contextlib.suppress(Exception):  # a stack that was cleaned up
+                return list(stack.summary())
+    return []
+
+
+def python_expression(expression: Any, names: Mapping[str, str]) -> str:
+    """An expression as Python, with the given names for its symbols."""
+    import sympy
+
+    symbols = getattr(expression, "free_symbols", ())
+    shown = {s: sympy.Symbol(names[str(s)], integer=True) for s in symbols if str(s) in names}
+    with contextlib.suppress(Exception):
+        expression = expression.xreplace(shown)
+    printer = private("torch.utils._sympy.printers:PythonPrinter")
+    with contextlib.suppress(Exception):
+        return str(printer().doprint(expression))
+    return str(expression)
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """A number that tensors which share memory have in common, fake ones too."""
+    storage = tensor.untyped_storage()
+    key = private_attribute(storage, "torch:UntypedStorage._cdata")
+    if key is None:
+        key = StorageWeakRef(storage).cdata  # type: ignore[no-untyped-call]
+    return int(key)
+
+
+_NO_SMALL_SIZES = Patch(
+    "torch.fx.experimental._config:backed_size_oblivious",
+    lambda original, settings: False,
+    "Conditions that hold for all sizes but 0 and 1 count as undecided in scripted models.",
+)
+
+
+def symbolic_truth(value: Any) -> bool | None:
+    """Whether a symbolic bool is known to hold, or not to, for all sizes; None where it depends."""
+    test = private(f"{_SHAPES}:statically_known_true")
+    if test is None:
+        return None
+    with applied((_NO_SMALL_SIZES,), Settings()):
+        if test(value):
+            return True
+        negated = torch.sym_not(value)  # type: ignore[no-untyped-call]
+        return False if test(negated) else None
+
+
+def new_symbol(mode: FakeTensorMode, kind: type) -> Any:
+    """A symbolic int, float or bool of which nothing is known."""
+    env: Any = mode.shape_env
+    makers: dict[type, Callable[[], Any]] = {
+        int: env.create_unbacked_symint,
+        float: env.create_unbacked_symfloat,
+        bool: env.create_unbacked_symbool,
+    }
+    return makers[kind]()
+
+
+def symbols_of_its_own(mode: FakeTensorMode) -> contextlib.AbstractContextManager[Any]:
+    """Lets sizes that depend on data be made which no result of the traced operator has."""
+    path = f"{_SHAPES}:ShapeEnv.ignore_fresh_unbacked_symbols"
+    ignore = private_attribute(mode.shape_env, path)
+    return ignore() if ignore is not None else contextlib.nullcontext()

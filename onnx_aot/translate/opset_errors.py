@@ -1,0 +1,87 @@
+"""Collects what the opset asked for does not have, so that one error says all of it."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+
+import torch.fx
+
+from onnx_aot.builder.builder import Builder
+from onnx_aot.errors import MissingInOpset, OpsetError
+from onnx_aot.metadata.provenance import location, place, target_name
+
+__all__ = ["MissingForms"]
+
+SHOWN = 5  # lines of the user's code per entry
+
+
+class MissingForms:
+    """What is missing, with the nodes that need it.
+
+    A node that cannot be emitted in the opset is translated in the lowest one that it can be
+    emitted in, and the walk goes on to find the others. The model is not used.
+    """
+
+    def __init__(self, op: Builder) -> None:
+        self._op = op
+        self._nodes: dict[MissingInOpset, list[torch.fx.Node]] = {}
+
+    def collect(
+        self, error: OpsetError, node: torch.fx.Node, translate: Callable[[torch.fx.Node], None]
+    ) -> None:
+        """Notes what a node needs, and translates it in a later opset.
+
+        Raises:
+            OpsetError: No opset has it; the error has what was collected before too.
+        """
+        asked = self._op.opset
+        refused: OpsetError | None = error
+        try:
+            while refused is not None:
+                for entry in refused.missing:
+                    self._nodes.setdefault(entry, []).append(node)
+                if refused.lowest is None or refused.lowest <= self._op.opset:
+                    raise self._error() from refused
+                self._op.opset = refused.lowest
+                refused = self._refused(node, translate)
+        finally:
+            self._op.opset = asked
+
+    def _refused(
+        self, node: torch.fx.Node, translate: Callable[[torch.fx.Node], None]
+    ) -> OpsetError | None:
+        try:
+            translate(node)
+        except OpsetError as error:
+            return error
+        except Exception as error:
+            raise self._error() from error
+        return None
+
+    def check(self) -> None:
+        """Nothing is missing.
+
+        Raises:
+            OpsetError: Something is.
+        """
+        if self._nodes:
+            raise self._error()
+
+    def _error(self) -> OpsetError:
+        return OpsetError(*(_entry(missing, nodes) for missing, nodes in self._nodes.items()))
+
+
+def _entry(missing: MissingInOpset, nodes: list[torch.fx.Node]) -> MissingInOpset:
+    targets = collections.Counter(target_name(node.target) for node in nodes)
+    lines = list(dict.fromkeys(str(place) for place in map(location, nodes) if place is not None))
+    if len(lines) > SHOWN:
+        lines[SHOWN:] = [f"... and {len(lines) - SHOWN} more lines"]
+    return MissingInOpset(
+        missing.operator,
+        missing.problem,
+        missing.since,
+        tuple(targets.most_common()),
+        tuple(lines),
+        tuple(found for node in nodes if (found := place(node)) is not None),
+    )

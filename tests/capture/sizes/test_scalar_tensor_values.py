@@ -1,0 +1,209 @@
+"""Sizes worked out with tensors: ``onnx_aot/capture/sizes/scalar_tensor_values.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+import onnx_aot
+from onnx_aot.capture.sizes.scalar_tensor_values import constants_of
+from onnx_aot.errors import CaptureError, InferenceError, OnnxExporterWarning
+from onnx_aot.torch_compat import FakeTensorMode
+from tests.closeness import assert_close
+
+T = {2: "t"}
+
+
+class Numbers(nn.Module):
+    """Numbers as buffers that are not saved, and a function of these and an input."""
+
+    def __init__(self, function: Callable[[Numbers, Tensor], Tensor], **numbers: int) -> None:
+        super().__init__()
+        self.function = function
+        for name, number in numbers.items():
+            self.register_buffer(name, torch.tensor(number), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self, x)
+
+
+def frames(n: Numbers, x: Tensor) -> Tensor:
+    """So many elements are missing from the last frame: as Encodec and Mimi do it."""
+    length = x.shape[-1]
+    count = torch.ceil((length - n.kernel + n.total) / n.stride + 1).to(torch.int64) - 1
+    return count * n.stride + n.kernel - n.total - length
+
+
+def constant(n: Numbers, x: Tensor) -> Tensor:
+    return pad(x, (n.total, frames(n, x)))
+
+
+def reflected(n: Numbers, x: Tensor) -> Tensor:
+    most = max(n.total, frames(n, x))
+    if x.shape[-1] <= most:
+        x = pad(x, (0, most - x.shape[-1] + 1))
+    return pad(x, (n.total, frames(n, x)), "reflect")
+
+
+def sliced(n: Numbers, x: Tensor) -> Tensor:
+    return x[..., n.total : torch.as_tensor(x.shape[2]) // n.stride + n.kernel]
+
+
+def counted(n: Numbers, x: Tensor) -> Tensor:
+    groups = (torch.tensor(x.shape[2]) * 2 - n.kernel) / n.stride
+    size = (-groups.floor().long() + x.shape[2]).item()
+    return x.new_ones(size) * (n.stride - 1 if n.stride > 2 else x.mean())
+
+
+def smaller(n: Numbers, x: Tensor) -> Tensor:
+    return x[:, :, : torch.minimum(5 * n.total, n.kernel * torch.as_tensor(x.shape[2])).item()]
+
+
+def named(n: Numbers, x: Tensor) -> Tensor:
+    return pad(x, pad=(n.total, frames(n, x)))
+
+
+@pytest.mark.parametrize("function", [constant, reflected, sliced, counted, smaller, named])
+def test_they_stay_dynamic(function: Callable[[Numbers, Tensor], Tensor]) -> None:
+    model = Numbers(function, kernel=7, stride=4, total=3)
+    program = onnx_aot.export(model, (torch.randn(1, 2, 17),), dynamic_shapes=(T,))
+    for length in (17, 16, 18, 19, 40, 5):
+        x = torch.randn(1, 2, length)
+        assert_close(program(x)[0], model(x))
+
+
+def product(n: Numbers, x: Tensor) -> Tensor:
+    return pad(x, (0, torch.ceil((x.shape[2] / n.kernel) * n.kernel).long()))
+
+
+def total(n: Numbers, x: Tensor) -> Tensor:
+    return pad(x, (0, torch.ceil(x.shape[2] / n.kernel + x.shape[2] / n.stride).long()))
+
+
+@pytest.mark.parametrize("function", [product, total])
+def test_what_float32_rounds_otherwise_is_not_known(
+    function: Callable[[Numbers, Tensor], Tensor],
+) -> None:
+    """The number stays data: what ONNX Runtime computes is what PyTorch does."""
+    model = Numbers(function, kernel=49, stride=7)
+    program = onnx_aot.export(model, (torch.randn(1, 2, 17),), dynamic_shapes=(T,))
+    assert "u0" in str(program.outputs[0].shape)
+    for length in range(1, 200, 3):
+        x = torch.randn(1, 2, length)
+        assert_close(program(x)[0], model(x))
+
+
+def test_sizes_are_in_the_names_of_the_user() -> None:
+    model = Numbers(constant, kernel=7, stride=4, total=3)
+    program = onnx_aot.export(model, (torch.randn(1, 2, 17),), dynamic_shapes=(T,))
+    (output,) = program.outputs
+    assert output.shape == (1, 2, "3 - 4*((-t)//4)")
+
+
+def test_a_condition_on_them_holds_for_the_model() -> None:
+    """``length <= most`` was false: lengths for which it is true are refused."""
+    model = Numbers(reflected, kernel=7, stride=4, total=3)
+    program = onnx_aot.export(model, (torch.randn(1, 2, 17),), dynamic_shapes=(T,))
+    with pytest.raises(InferenceError, match="is 2; the model was captured for 4 or more"):
+        program(torch.randn(1, 2, 2))
+
+
+class AsTensor(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        sizes = torch.as_tensor([x.shape[1], x.shape[2]], dtype=torch.float64, device="cpu")
+        return x * torch.as_tensor(x.shape[2] / 2, dtype=torch.float32) + torch.as_tensor(sizes)[1]
+
+
+def test_as_tensor_keeps_sizes() -> None:
+    """Torch makes plain numbers of them."""
+    program = onnx_aot.export(AsTensor(), (torch.randn(1, 2, 17),), dynamic_shapes=(T,))
+    for length in (17, 5):
+        x = torch.randn(1, 2, length)
+        assert_close(program(x)[0], AsTensor()(x))
+
+
+def counting(n: Numbers, x: Tensor) -> Tensor:
+    y = pad(x, (0, n.step + x.shape[2]))
+    n.step += 1
+    return y
+
+
+def counting_anew(n: Numbers, x: Tensor) -> Tensor:
+    y = pad(x, (0, n.step + x.shape[2]))
+    n.step = n.step + 1
+    return y
+
+
+@pytest.mark.parametrize("function", [counting, counting_anew])
+def test_what_the_model_writes_to_is_no_constant(
+    function: Callable[[Numbers, Tensor], Tensor],
+) -> None:
+    model = Numbers(function, step=1)
+    x = torch.randn(1, 2, 4)
+    program = onnx_aot.export(model, (x,), dynamic_shapes=(T,), state="io")
+    assert [value.name for value in program.inputs] == ["x", "step"]
+    for length in (4, 6):
+        x = torch.randn(1, 2, length)
+        assert_close(program(x)[0], model(x))
+
+
+def seen_elsewhere(n: Numbers, x: Tensor) -> Tensor:
+    count = n.width * 1
+    count[None].add_(x.shape[2])
+    return pad(x, (0, count))
+
+
+def test_a_write_through_a_view_is_seen() -> None:
+    model, x = Numbers(seen_elsewhere, width=3), torch.randn(1, 2, 4)
+    program = onnx_aot.export(model, (x,), dynamic_shapes=(T,))
+    for length in (4, 6):
+        x = torch.randn(1, 2, length)
+        assert_close(program(x)[0], model(x))
+
+
+def test_models_without_weights() -> None:
+    with onnx_aot.enable_fake_mode():
+        model = Numbers(reflected, kernel=7, stride=4, total=3)
+        example = torch.randn(1, 2, 17)
+    program = onnx_aot.export(model, (example,), dynamic_shapes=(T,))
+    x = torch.randn(1, 2, 18)
+    assert_close(program(x)[0], Numbers(reflected, kernel=7, stride=4, total=3)(x))
+
+
+def test_buffers_without_values_are_no_constants() -> None:
+    model = Numbers(constant, kernel=7, stride=4, total=3)
+    assert constants_of(model) == {"kernel": 7, "stride": 4, "total": 3}
+    model.stride = FakeTensorMode().from_tensor(model.stride)
+    model.total = model.total.to("meta")
+    assert constants_of(model) == {"kernel": 7}
+
+
+def test_tensors_that_count_no_writes() -> None:
+    x = torch.randn(1, 2, 17)
+    with torch.inference_mode():
+        model = Numbers(constant, kernel=7, stride=4, total=3)
+        program = onnx_aot.export(model, (x,), dynamic_shapes=(T,))
+    assert_close(program(x)[0], model(x))
+
+
+def test_what_is_saved_with_the_weights_is_no_constant() -> None:
+    """Other weights may have another number."""
+    model = Numbers(reflected, kernel=7, stride=4, total=3)
+    total = model.total
+    del model.total
+    model.register_buffer("total", total)
+    with pytest.raises(CaptureError, match="needs values of its data"):
+        onnx_aot.export(model, (torch.randn(1, 2, 17),), dynamic_shapes=(T,))
+
+
+def test_it_is_said_that_they_cannot_be_replaced() -> None:
+    model = Numbers(constant, kernel=7, stride=4, total=3)
+    x = torch.randn(1, 2, 17)
+    with pytest.warns(OnnxExporterWarning, match="weights_as_inputs has 'stride', of which"):
+        program = onnx_aot.export(model, (x,), dynamic_shapes=(T,), weights_as_inputs=["stride"])
+    with pytest.warns(OnnxExporterWarning, match="has no weight 'stride'; not applied"):
+        program.apply_weights({"stride": torch.tensor(2)})

@@ -1,0 +1,80 @@
+"""Every explanation of a failed capture has a section of the page, which shows it."""
+
+from __future__ import annotations
+
+import random
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import onnx_aot
+from onnx_aot.capture import error_hints
+from onnx_aot.capture.sizes import data_dependent
+
+PAGE = (Path(__file__).parents[2] / error_hints.PAGE).read_text(encoding="utf-8")
+SECTIONS = {
+    title.lower().replace(" ", "-"): text
+    for title, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+}
+X = torch.ones(3)
+
+
+def test_every_link_leads_to_the_section_that_shows_its_message() -> None:
+    sources = [Path(module.__file__ or "") for module in (error_hints, data_dependent)]
+    package = sources[0].parents[1]
+    sources += [package / "translate" / "interface.py", package / "capture" / "strategies.py"]
+    code = "".join(path.read_text(encoding="utf-8") for path in sources)
+    linked = set(re.findall(r'page\("([\w-]+)"\)|troubleshooting\.md#([\w-]+)', code))
+    anchors = {one or two for one, two in linked} | set(error_hints._EXPLANATIONS)
+    anchors |= {"scripted-models", "loops", "numbers", "branches", "sizes", "fake-kernel"}
+    assert len(anchors) >= 14
+    for anchor in anchors:
+        assert f"See docs/troubleshooting.md#{anchor}\n" in SECTIONS[anchor], anchor
+    for anchor, (_, cure) in error_hints._EXPLANATIONS.items():
+        assert cure in SECTIONS[anchor]
+
+
+@pytest.mark.parametrize(
+    ("draw", "named"),
+    [
+        (random.random, "random"),
+        (np.random.rand, r"numpy\.random"),
+        (lambda: random.random() + np.random.rand(), r"random and numpy\.random"),
+    ],
+)
+def test_numbers_drawn_in_python(draw: object, named: str) -> None:
+    with pytest.warns(onnx_aot.OnnxExporterWarning, match=rf"random numbers with {named}; those"):
+        onnx_aot.export(lambda x: x * draw(), (X,))  # type: ignore[operator]
+
+
+def test_nothing_is_said_where_nothing_was_drawn() -> None:
+    random.random()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        onnx_aot.export(lambda x: x + torch.rand(3), (X,))
+
+
+def test_a_generator_in_a_model() -> None:
+    generator = torch.Generator()
+
+    def draws(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand(3, generator=generator)
+
+    with pytest.raises(onnx_aot.errors.ConversionError) as caught:
+        onnx_aot.export(draws, (X,))
+    line = draws.__code__.co_firstlineno + 1
+    assert f"{__file__}:{line} in draws" in str(caught.value)
+
+
+def test_vmap_is_applied_by_torch() -> None:
+    def rows(x: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda row: row * row.sum())(x)
+
+    with pytest.warns(onnx_aot.OnnxExporterWarning, match=r"torch.vmap or one of torch.func"):
+        program = onnx_aot.export(rows, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},))
+    x = torch.rand(6, 3)
+    torch.testing.assert_close(program(x)[0], rows(x))

@@ -1,0 +1,299 @@
+"""Matrix products and vector norms: ``onnx_aot/ops/linalg/products_and_norms.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnx_aot.torch_compat import aten
+from tests.ops.rows import Row, bools, check, floats, ints, parametrize
+
+EMPTY = ({"n": 0},)
+INT32 = torch.int32
+
+
+def einsum(equation: str) -> Any:
+    """``torch.einsum``, through which a program calls the operator."""
+    return lambda *tensors: torch.einsum(equation, *tensors)
+
+
+KRON = [
+    Row(aten.kron.default, (left, right), name=name)  # torch itself fixes all sizes
+    for name, left, right in (
+        ("2 2", floats(4, 3), floats(2, 5)),
+        ("2 1", ints(4, 3), floats(5)),
+        ("1 3", floats(5), floats(4, 1, 2)),
+        ("0 2", floats(), ints(0, 2, dtype=INT32)),
+        ("0 0", floats(), floats()),
+        ("bool", bools(4, 3), bools(5)),
+    )
+]
+
+MATMUL = [
+    Row(aten.matmul.default, (left, right), name=name, sizes=sizes)
+    for name, left, right, sizes in (
+        ("1 1", floats("n"), floats("n"), EMPTY),
+        ("1 2", floats("n"), floats("n", 3), EMPTY),
+        ("2 1", floats("n", 3), floats(3), EMPTY),
+        ("2 1 inner", floats(3, "n"), floats("n"), EMPTY),
+        ("2 1 static", floats(4, 3), floats(3), ()),
+        ("2 2", floats("n", 3), floats(3, "m"), EMPTY),
+        ("inner", floats(3, "n"), floats("n", 2), EMPTY),
+        ("3 1", floats("n", 2, 3), floats(3), EMPTY),
+        ("1 3", floats(3), floats("n", 3, 2), ()),
+        ("3 2", floats("n", 2, 3), floats(3, "m"), EMPTY),
+        ("2 3", floats(2, 3), floats("n", 3, "m"), ()),
+        ("3 3", floats("n", 2, 3), floats("n", 3, "m"), EMPTY),
+        ("4 4", floats("n", 2, 5, 3), floats("n", 2, 3, "m"), EMPTY),
+        ("4 3", floats("n", 2, 5, 3), floats(2, 3, "m"), ()),
+        ("broadcast", floats("n", 1, 5, 3), floats(1, 2, 3, 4), ()),
+        ("no inner", floats(2, 0), floats(0, 3), ()),
+        ("int", ints("n", 3), ints(3, "m"), EMPTY),
+        ("int32", ints("n", 2, 3, dtype=INT32), ints("n", 3, 4, dtype=INT32), EMPTY),
+    )
+]
+
+PRODUCTS = [
+    Row(target, args, name=name, sizes=EMPTY)
+    for target, args, name in (
+        (aten.mm.default, (floats("n", 3), floats(3, "m")), ""),
+        (aten.mm.default, (floats(2, "n"), floats("n", 3)), "inner"),
+        (aten.mm.default, (ints("n", 3), ints(3, "m")), "int"),
+        (aten.bmm.default, (floats("n", 2, 3), floats("n", 3, "m")), ""),
+        (aten.bmm.default, (ints("n", 2, 3, dtype=INT32), ints("n", 3, 4, dtype=INT32)), "int32"),
+        (aten.mv.default, (floats("n", 3), floats(3)), ""),
+        (aten.mv.default, (floats(3, "n"), floats("n")), "inner"),
+        (aten.mv.default, (ints("n", 3), ints(3)), "int"),
+        (aten.dot.default, (floats("n"), floats("n")), ""),
+        (aten.dot.default, (ints("n"), ints("n")), "int"),
+    )
+]
+
+LINEAR = [
+    Row(aten.linear.default, args, name=name, sizes=EMPTY)
+    for name, args in (
+        ("1", (floats(3), floats(5, 3))),
+        ("1, bias", (floats(3), floats(5, 3), floats(5))),
+        ("2", (floats("n", 3), floats(5, 3))),
+        ("2, bias", (floats("n", 3), floats(5, 3), floats(5))),
+        ("2, 0-d bias", (floats("n", 3), floats(5, 3), floats())),
+        ("3", (floats("n", "m", 3), floats(5, 3))),
+        ("3, bias", (floats("n", "m", 3), floats(5, 3), floats(5))),
+        ("4, bias", (floats("n", 2, "m", 3), floats(1, 3), floats(1))),
+        ("dynamic weight", (floats("n", "k"), floats("m", "k"), floats("m"))),
+        ("vector weight", (floats("n", 3), floats(3))),
+        ("vector weight, 1", (floats(3), floats(3))),
+        ("vector weight, 3", (floats("n", 2, 3), floats(3))),
+        ("no features", (floats("n", 0), floats(5, 0), floats(5))),
+        ("int", (ints("n", 3), ints(5, 3), ints(5))),
+        ("int32, 3", (ints("n", 2, 3, dtype=INT32), ints(5, 3, dtype=INT32))),
+    )
+]
+
+nan = float("nan")
+
+SUMS_WITH_PRODUCTS = [
+    Row(target, (added, *rest), kwargs, name=name, sizes=() if name in ("1", "0-d") else EMPTY)
+    for target, rest, added_rows, int_rest, int_added in (
+        (
+            aten.addmm.default,
+            (floats("n", 3), floats(3, "m")),
+            (
+                ("vector", floats("m")),
+                ("column", floats("n", 1)),
+                ("matrix", floats("n", "m")),
+                ("0-d", floats()),
+            ),
+            (ints("n", 3), ints(3, "m")),
+            ints("m"),
+        ),
+        (
+            aten.addmv.default,
+            (floats("n", 3), floats(3)),
+            (("vector", floats("n")), ("1", floats(1)), ("0-d", floats())),
+            (ints("n", 3), ints(3)),
+            ints("n"),
+        ),
+        (
+            aten.baddbmm.default,
+            (floats("n", 2, 3), floats("n", 3, "m")),
+            (("batch", floats("n", 2, "m")), ("row", floats(1, "m"))),
+            (ints("n", 2, 3), ints("n", 3, "m")),
+            ints("n", 2, "m"),
+        ),
+        (
+            aten.addbmm.default,
+            (floats("n", 2, 3), floats("n", 3, "m")),
+            (("matrix", floats(2, "m")), ("vector", floats("m"))),
+            (ints("n", 2, 3), ints("n", 3, "m")),
+            ints(2, "m"),
+        ),
+    )
+    for name, added, rest, kwargs in (
+        *((name, added, rest, {}) for name, added in added_rows),
+        ("scaled", added_rows[0][1], rest, {"beta": 0.5, "alpha": 2}),
+        ("beta 0", floats(*added_rows[0][1].sizes, low=nan, high=nan), rest, {"beta": 0}),
+        ("alpha 0", added_rows[0][1], rest, {"alpha": 0}),
+        ("int", int_added, int_rest, {}),
+        ("int, scaled", int_added, int_rest, {"beta": 2, "alpha": 3}),
+    )
+] + [
+    Row(
+        aten.addmm.default,
+        (floats(2), floats("n", "k"), floats("k", 2)),
+        kwargs,
+        name=name,
+        sizes=({"k": 0},),
+    )
+    for name, kwargs in (
+        ("no inner", {}),
+        ("no inner, scaled", {"beta": 0.5, "alpha": 2}),
+        ("no inner, beta 0", {"beta": 0}),
+        ("no inner, alpha", {"alpha": 2}),
+    )
+]
+
+EINSUM = [
+    Row(aten.einsum.default, tensors, call=einsum(equation), name=equation)
+    for equation, tensors in (
+        ("ij,jk->ik", (floats("n", 3), floats(3, "m"))),
+        ("ij,jk", (floats("n", 3), floats(3, "m"))),
+        (" i j , j k -> k i ", (floats("n", 3), floats(3, "m"))),
+        ("bij,bjk->bik", (floats("n", 2, 3), floats("n", 3, "m"))),
+        ("bhid,bhjd->bhij", (floats("n", 2, "m", 3), floats("n", 2, "m", 3))),
+        ("i,j->ij", (floats("n"), floats("m"))),
+        ("i,i->", (floats("n"), floats("n"))),
+        ("ij->ji", (floats("n", 3),)),
+        ("ba", (floats("n", 3),)),
+        ("ij->", (floats("n", 3),)),
+        ("ij->j", (floats("n", 3),)),
+        ("ii->i", (floats(3, 3),)),
+        ("ii", (floats(3, 3),)),
+        ("aB,Bc", (floats("n", 3), floats(3, "m"))),
+        ("Ab,bc", (floats("n", 3), floats(3, "m"))),
+        ("bA,Ac", (floats("n", 3), floats(3, "m"))),
+        ("...ij,...jk->...ik", (floats("n", 2, 3), floats("n", 3, "m"))),
+        ("...ij,jk", (floats("n", 2, 3), floats(3, "m"))),
+        ("...ik,...j->ij", (floats("n", 2, 3), floats(4))),
+        ("...ik,...k->i", (floats(5, "n", 2, 3), floats("n", 3))),
+        ("...i,i...->", (floats("n", 3), floats(3, "n"))),
+        ("...i->i", (floats(3),)),
+        ("i...,i...->...", (floats("n", 3), floats("n", 3))),
+        ("ab,bc->ac", (floats("n", 1), floats(3, 4))),
+        ("ij,jk,kl->il", (floats("n", 3), floats(3, 2), floats(2, "m"))),
+        ("bn,anm,bm->ba", (floats("n", 3), floats(5, 3, 2), floats("n", 2))),
+    )
+] + [
+    Row(aten.einsum.default, (ints("n", 3), ints(3, 2)), call=einsum("ij,jk->ik"), name="int"),
+    Row(aten.einsum.default, (ints("n", dtype=INT32),), call=einsum("i->"), name="int32 sum"),
+    Row(
+        aten.einsum.default,
+        (ints(3, 3, low=0, dtype=torch.uint8),),
+        call=einsum("ij->j"),
+        name="uint8 sum",
+    ),
+    Row(
+        aten.einsum.default,
+        (floats(2, "n", 4), floats(4, 5)),
+        call=einsum("...ij,...jk"),
+        name="ellipses of two ranks",
+    ),
+    Row(
+        aten.einsum.default,
+        (floats(3, "n"), floats(2, 5, "n", 3)),
+        call=einsum("ij...,...ji->...j"),
+        name="ellipses at both ends",
+    ),
+    Row(
+        aten.einsum.default,
+        (floats("n", 3), floats(3, "m")),
+        call=lambda a, b: torch.einsum(a, [0, 1], b, [1, 2], [2, 0]),
+        name="numbered",
+    ),
+]
+
+inf = float("inf")
+
+NORMS = [
+    *(
+        Row(aten.linalg_vector_norm.default, args, kwargs, name=f"{order}, {name}", sizes=sizes)
+        for order in (2, 1, 0, inf, -inf, 3, 4.0, 0.5, -1, -2)
+        for name, args, kwargs, sizes in (
+            ("all", (floats("n", 3), order), {}, ()),
+            ("last", (floats("n", 3, "m"), order, [-1]), {}, EMPTY),
+            ("several", (floats("n", 3, "m"), order, [0, 2], True), {}, ()),
+            ("rank 0", (floats(), order), {}, ()),
+        )
+    ),
+    Row(aten.linalg_vector_norm.default, (floats("n", 3),), name="default", sizes=EMPTY),
+    Row(aten.linalg_vector_norm.default, (floats("n", 3), 1, [0]), name="empty 1", sizes=EMPTY),
+    Row(aten.linalg_vector_norm.default, (floats("n", 3), 0, [0]), name="empty 0", sizes=EMPTY),
+    Row(aten.linalg_vector_norm.default, (floats("n", 3), 3, [0]), name="empty 3", sizes=EMPTY),
+    Row(aten.linalg_vector_norm.default, (floats("n", 3), 2, []), name="no axes"),
+    Row(aten.linalg_vector_norm.default, (floats("n", 3), 2, None, True), name="keepdim"),
+    Row(aten.norm.Scalar, (floats("n", 3),), name="default", sizes=EMPTY),
+    Row(aten.norm.Scalar, (floats("n", 3), 1), name="1"),
+    Row(aten.norm.Scalar, (floats(), 3), name="rank 0"),
+    Row(aten.norm.ScalarOpt_dim, (floats("n", 3), None, [1]), name="None", sizes=EMPTY),
+    Row(aten.norm.ScalarOpt_dim, (floats("n", 3, "m"), 3, [0, -1], True), name="several"),
+    Row(aten.norm.ScalarOpt_dim, (floats("n", 3), inf, []), name="no axes"),
+    Row(aten.norm.ScalarOpt_dim_dtype, (floats("n", 3), 2, [1], False), {"dtype": torch.float32}),
+]
+
+DISTANCES = [
+    *(
+        Row(aten.cosine_similarity.default, args, name=name, sizes=EMPTY)
+        for name, args in (
+            ("", (floats("n", 3), floats("n", 3))),
+            ("negative", (floats("n", 3, "m"), floats("n", 3, "m"), -1)),
+            ("rank 0", (floats(), floats(), 0)),
+            ("first", (floats("m", 3), floats("m", 3), 0)),
+            ("broadcast", (floats("n", 3), floats(1, 3))),
+            ("broadcast ranks", (floats("n", 2, 3), floats(3), -1)),
+            ("broadcast summed", (floats("n", 1), floats("n", 3))),
+            ("zeros", (floats("n", 3, low=0, high=0), floats("n", 3), 1, 1e-3)),
+        )
+    ),
+    *(
+        Row(aten.cdist.default, (*rows, *rest), name=name, sizes=sizes)
+        for rows, rest, name, sizes in (
+            ((floats("n", 3), floats("m", 3)), (), "", EMPTY),
+            # more than 25 rows, from where on torch takes a matrix product
+            ((floats("n", 3), floats("m", 3)), (), "many", ({"n": 26, "m": 4}, {"n": 3, "m": 40})),
+            ((floats("n", 3), floats("m", 3)), (1.0,), "1", EMPTY),
+            ((floats("n", 3), floats("m", 3)), (0.0,), "0", ()),
+            ((floats("n", 3), floats("m", 3)), (inf,), "infinity", ()),
+            ((floats("n", 3), floats("m", 3)), (3.0, 2), "3", ()),
+            ((floats("n", "m", 3), floats("n", 4, 3)), (), "batch", EMPTY),
+            ((floats(2, "m", 3), floats("k", 3)), (), "broadcast", ()),
+        )
+    ),
+    Row(aten._cdist_forward.default, (floats("n", 3), floats("m", 3), 2.0, None), sizes=EMPTY),
+    *(
+        Row(target, (rows, p), name=f"{p} {rows.sizes}")
+        for target, p, rows in (
+            (aten.pdist.default, 2.0, floats("m", 3)),
+            (aten.pdist.default, 1.0, floats("m", "n")),
+            (aten.pdist.default, inf, floats(4, 3)),
+            (aten.pdist.default, 0.0, floats(4, 3)),
+            (aten.pdist.default, 3.0, floats(1, 3)),
+            (aten.pdist.default, 2.0, floats(0, 3)),
+            (aten._pdist_forward.default, 2.0, floats("m", 3, dtype=torch.float64)),
+        )
+    ),
+    *(
+        Row(aten.bilinear.default, args, name=name)
+        for name, args in (
+            ("", (floats("n", 3), floats("n", 2), floats(4, 3, 2))),
+            ("bias", (floats("n", "m", 3), floats("n", "m", 2), floats(4, 3, 2), floats(4))),
+        )
+    ),
+]
+
+ROWS = [*KRON, *MATMUL, *PRODUCTS, *LINEAR, *SUMS_WITH_PRODUCTS, *EINSUM, *NORMS, *DISTANCES]
+
+
+@parametrize(ROWS)
+def test_row(row: Row) -> None:
+    check(row)

@@ -1,0 +1,217 @@
+"""Convolutions and transposed convolutions: ``onnx_aot/ops/nn/conv.py``."""
+
+from __future__ import annotations
+
+import torch
+
+from onnx_aot.torch_compat import aten
+from tests.ops.rows import Row, T, check, floats, ints, parametrize
+
+EMPTY = ({"n": 0},)
+
+CONV = {1: aten.conv1d.default, 2: aten.conv2d.default, 3: aten.conv3d.default}
+CONV_PADDING = {1: aten.conv1d.padding, 2: aten.conv2d.padding, 3: aten.conv3d.padding}
+CONV_TRANSPOSE = {
+    1: aten.conv_transpose1d.default,
+    2: aten.conv_transpose2d.input,
+    3: aten.conv_transpose3d.input,
+}
+
+
+def image(spatial: int, channels: int = 4) -> T:
+    """A batch whose spatial sizes are dynamic, the first two of them."""
+    return floats("n", channels, *("h", "w", 5)[:spatial])
+
+
+def kernel(spatial: int, out: int, channels: int, *sizes: int) -> T:
+    return floats(out, channels, *(sizes or (3, 2, 4))[:spatial], low=-1, high=1)
+
+
+PLAIN = [
+    Row(CONV[spatial], args, kwargs, name=name, sizes=EMPTY)
+    for spatial in (1, 2, 3)
+    for name, args, kwargs in (
+        ("plain", (image(spatial), kernel(spatial, 6, 4)), {}),
+        ("bias", (image(spatial), kernel(spatial, 6, 4), floats(6)), {}),
+        (
+            "groups",
+            (image(spatial), kernel(spatial, 6, 2), floats(6)),
+            {"groups": 2, "padding": [1]},
+        ),
+        ("depthwise", (image(spatial), kernel(spatial, 8, 1)), {"groups": 4}),
+        (
+            "stride",
+            (image(spatial), kernel(spatial, 6, 4), floats(6)),
+            {"stride": [2], "padding": [1, 2, 0][:spatial]},
+        ),
+        (
+            "dilation",
+            (image(spatial), kernel(spatial, 3, 4, 2, 3, 2)),
+            {"dilation": [2, 3, 1][:spatial], "stride": [1, 2, 1][:spatial]},
+        ),
+        (
+            "unbatched",
+            (floats(4, *("h", "w", 5)[:spatial]), kernel(spatial, 6, 4), floats(6)),
+            {"padding": [1]},
+        ),
+    )
+] + [
+    Row(aten.conv1d.default, (floats(2, 3, "h"), floats(4, 3, "k")), name="dynamic kernel"),
+    Row(aten.conv2d.default, (floats("n", 3, 4, 5), floats(2, 3, 1, 1)), name="1 by 1"),
+]
+
+STRINGS = [
+    Row(CONV_PADDING[spatial], args, {"padding": padding, **kwargs}, name=f"{padding}, {name}")
+    for spatial in (1, 2, 3)
+    for padding in ("same", "valid")
+    for name, args, kwargs in (
+        ("odd", (image(spatial), kernel(spatial, 6, 4, 3, 5, 3), floats(6)), {}),
+        ("even", (image(spatial), kernel(spatial, 6, 4, 2, 4, 4)), {}),
+        (
+            "even, dilation",
+            (image(spatial), kernel(spatial, 6, 2, 2, 4, 2)),
+            {"dilation": [3, 1, 3][:spatial], "groups": 2},
+        ),
+        ("dilation", (image(spatial), kernel(spatial, 6, 4, 2, 3, 2)), {"dilation": [2]}),
+        (
+            "unbatched",
+            (floats(4, *("h", "w", 5)[:spatial]), kernel(spatial, 6, 4, 2, 3, 2), floats(6)),
+            {},
+        ),
+    )
+] + [
+    Row(
+        CONV_PADDING[spatial],
+        (image(spatial), kernel(spatial, 6, 4)),
+        {"padding": "valid", "stride": [2]},
+        name="valid, stride",
+    )
+    for spatial in (1, 2, 3)
+]
+
+TRANSPOSED = [
+    Row(CONV_TRANSPOSE[spatial], args, kwargs, name=name, sizes=EMPTY)
+    for spatial in (1, 2, 3)
+    for name, args, kwargs in (
+        ("plain", (image(spatial), kernel(spatial, 4, 6)), {}),
+        ("bias", (image(spatial), kernel(spatial, 4, 6), floats(6)), {}),
+        (
+            "groups",
+            (image(spatial), kernel(spatial, 4, 3), floats(6)),
+            {"groups": 2, "padding": [1]},
+        ),
+        (
+            "stride",
+            (image(spatial), kernel(spatial, 4, 6), floats(6)),
+            {"stride": [2], "padding": [1, 0, 2][:spatial]},
+        ),
+        (
+            "output padding",
+            (image(spatial), kernel(spatial, 4, 6, 3, 2, 3)),
+            {"stride": [2, 3, 2][:spatial], "output_padding": [1, 2, 0][:spatial]},
+        ),
+        (
+            "dilation",
+            (image(spatial), kernel(spatial, 4, 3, 2, 3, 2)),
+            {"dilation": [2, 3, 1][:spatial], "stride": [3, 1, 2][:spatial]},
+        ),
+        (
+            "unbatched",
+            (floats(4, *("h", "w", 5)[:spatial]), kernel(spatial, 4, 6), floats(6)),
+            {"stride": [2], "padding": [1], "output_padding": [1]},
+        ),
+    )
+]
+
+GENERAL = [
+    Row(
+        aten.convolution.default,
+        (image(spatial), weight, bias, [2], [1], [1], transposed, [0], groups),
+        name=f"{spatial}, {name}",
+        sizes=EMPTY,
+    )
+    for spatial in (1, 2, 3)
+    for name, weight, bias, transposed, groups in (
+        ("bias", kernel(spatial, 6, 4), floats(6), False, 1),
+        ("groups", kernel(spatial, 6, 2), None, False, 2),
+        ("transposed", kernel(spatial, 4, 6), floats(6), True, 1),
+        ("transposed, groups", kernel(spatial, 4, 3), None, True, 2),
+    )
+]
+
+# Types that ONNX or ONNX Runtime does not convolve, and paddings that ONNX Runtime refuses.
+BY_WINDOWS = [
+    Row(
+        aten.conv2d.default,
+        (tensor("n", 4, "h", "w", **kind), tensor(6, 2, 2, 3, **kind), tensor(6, **kind)),
+        {"stride": [2, 1], "padding": [1, 2], "dilation": [1, 2], "groups": 2},
+        name=name,
+        sizes=EMPTY,
+    )
+    for name, tensor, kind in (
+        ("int64", ints, {}),
+        ("float64", floats, {"dtype": torch.float64}),
+    )
+] + [
+    Row(
+        aten.conv1d.padding,
+        (floats(2, 4, "h"), floats(3, 4, "k")),
+        {"padding": "same", "dilation": [3]},
+        name="dynamic kernel",
+    ),
+    Row(
+        aten.conv1d.padding,
+        (ints(4, "h"), ints(3, 4, 4)),
+        {"padding": "same"},
+        name="int64, unbatched",
+    ),
+    Row(
+        aten.conv_transpose2d.input,
+        (floats("n", 4, "h", "w"), floats(4, 3, 3, 2), floats(6)),
+        {
+            "stride": [3, 2],
+            "padding": [1, 2],
+            "output_padding": [2, 3],
+            "dilation": [4, 4],
+            "groups": 2,
+        },
+        name="output padding beyond the stride",
+    ),
+    Row(
+        aten.conv_transpose1d.default,
+        (ints("n", 4, "h"), ints(4, 3, "k"), ints(3)),
+        {"stride": [2], "padding": [1], "output_padding": [1]},
+        name="int64",
+    ),
+    Row(
+        aten.conv_transpose3d.input,
+        (
+            floats(4, "h", 3, 4, dtype=torch.float64),
+            floats(4, 3, 2, 1, 3, dtype=torch.float64),
+            floats(6, dtype=torch.float64),
+        ),
+        {"stride": [2, 1, 2], "padding": [3, 0, 1], "groups": 2},
+        name="float64, unbatched",
+    ),
+]
+
+COLUMNS = [
+    Row(aten.im2col.default, (value, *arguments), name=name, sizes=EMPTY)
+    for name, value, arguments in (
+        ("plain", image(2), ([3, 2], [1, 1], [0, 0], [1, 1])),
+        ("all that there is", image(2), ([2, 3], [2, 1], [1, 2], [1, 2])),
+        ("unbatched", floats(4, "h", "w"), ([3, 3], [1, 1], [1, 1], [2, 2])),
+        (
+            "float64",
+            floats("n", 4, "h", "w", dtype=torch.float64),
+            ([2, 2], [1, 1], [1, 0], [1, 1]),
+        ),
+    )
+]
+
+ROWS = [*PLAIN, *STRINGS, *TRANSPOSED, *GENERAL, *BY_WINDOWS, *COLUMNS]
+
+
+@parametrize(ROWS)
+def test_row(row: Row) -> None:
+    check(row)

@@ -1,0 +1,126 @@
+"""Resizing of images: ``onnx_aot/ops/nn/resize.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import interpolate
+
+from onnx_aot.torch_compat import aten
+from tests.ops.rows import Row, T, check, floats, ints, parametrize
+
+EMPTY = ({"n": 0},)
+DOUBLE = {"dtype": torch.float64}
+HALF = {"dtype": torch.bfloat16}
+
+VEC = {
+    ("nearest", 1): aten.upsample_nearest1d.vec,
+    ("nearest", 2): aten.upsample_nearest2d.vec,
+    ("nearest", 3): aten.upsample_nearest3d.vec,
+    ("nearest-exact", 1): aten._upsample_nearest_exact1d.vec,
+    ("nearest-exact", 2): aten._upsample_nearest_exact2d.vec,
+    ("nearest-exact", 3): aten._upsample_nearest_exact3d.vec,
+    ("linear", 1): aten.upsample_linear1d.vec,
+    ("bilinear", 2): aten.upsample_bilinear2d.vec,
+    ("trilinear", 3): aten.upsample_trilinear3d.vec,
+    ("bicubic", 2): aten.upsample_bicubic2d.vec,
+}
+ANTIALIASED = {
+    "bilinear": aten._upsample_bilinear2d_aa.vec,
+    "bicubic": aten._upsample_bicubic2d_aa.vec,
+}
+
+
+def resized(target: Any, image: T, mode: str, size: Any, factor: Any, **options: Any) -> Row:
+    how = {"mode": mode, "size": size, "scale_factor": factor, **options}
+    name = ", ".join(f"{key} {value}" for key, value in how.items() if value is not None)
+    return Row(
+        target,
+        (image,),
+        call=lambda x: interpolate(x, **how),
+        name=f"{image.dtype}, {name}",
+    )
+
+
+ROWS = (
+    [
+        resized(target, image, mode, size, factor, **options)
+        for (mode, spatial), target in VEC.items()
+        for image in (
+            floats("n", 2, *("h", "w", 3)[:spatial]),
+            floats("n", 2, *("h", "w", 3)[:spatial], **DOUBLE),
+        )
+        for size, factor in ((5, None), (23, None), (None, 2), (None, 1.7), (None, 0.6))
+        for options in (
+            ({},) if "nearest" in mode else ({"align_corners": False}, {"align_corners": True})
+        )
+        if not (factor and options.get("align_corners") and image.dtype == torch.float64)
+    ]
+    + [
+        resized(target, image, mode, size, factor, antialias=True, align_corners=align)
+        for mode, target in ANTIALIASED.items()
+        for image in (floats("n", 2, "h", "w"), floats("n", 2, "h", 7, **DOUBLE))
+        for size, factor, align in (
+            ((5, 23), None, False),
+            ((5, 3), None, True),
+            (None, 0.4, False),
+            (None, (1.3, 0.7), False),
+        )
+    ]
+    + [
+        resized(
+            VEC[mode, 2], ints(2, channels, 9, 8, low=0, high=256, dtype=torch.uint8), mode, *how
+        )
+        for mode in ("nearest", "bilinear", "bicubic")
+        for channels in (3, 5)
+        for how in (((5, 23), None), (None, 2.0))
+    ]
+    + [
+        Row(
+            aten.upsample_bilinear2d.vec,
+            (floats("n", 2, "h", "w"), floats("m", "k")),
+            call=lambda x, y: interpolate(x, y.shape, mode="bilinear"),
+            name="size of another",
+            sizes=EMPTY,
+        ),
+        Row(
+            aten.upsample_nearest2d.vec,
+            (floats("n", 2, "h", "w"), floats("m", "k")),
+            call=lambda x, y: interpolate(x, y.shape),
+            name="size of another",
+            sizes=EMPTY,
+        ),
+        Row(
+            aten.upsample_nearest2d.vec,
+            (floats("n", 2, "h", "w"),),
+            call=lambda x: interpolate(x, scale_factor=2),
+            name="twice",
+            sizes=EMPTY,
+        ),
+    ]
+)
+
+# The overloads without lists, which only programs that call them have.
+DEFAULTS = [
+    Row(target, args, name=f"{args[1:]}")
+    for target, args in (
+        (aten.upsample_nearest1d.default, (floats("n", 2, 7), [5])),
+        (aten.upsample_nearest2d.default, (floats("n", 2, 7, 6), [5, 9], 0.8, 1.5)),
+        (aten.upsample_nearest3d.default, (floats("n", 2, 7, 6, 4), [5, 9, 4])),
+        (aten._upsample_nearest_exact1d.default, (floats("n", 2, 7), [5])),
+        (aten._upsample_nearest_exact2d.default, (floats("n", 2, 7, 6), [5, 9])),
+        (aten._upsample_nearest_exact3d.default, (floats("n", 2, 7, 6, 4), [5, 9, 4])),
+        (aten.upsample_linear1d.default, (floats("n", 2, 7), [5], False)),
+        (aten.upsample_bilinear2d.default, (floats("n", 2, 7, 6), [5, 9], True)),
+        (aten.upsample_trilinear3d.default, (floats("n", 2, 7, 6, 4), [5, 9, 4], False)),
+        (aten.upsample_bicubic2d.default, (floats("n", 2, 7, 6), [5, 9], False, 0.75, 1.6)),
+        (aten._upsample_bilinear2d_aa.default, (floats("n", 2, 7, 6), [5, 9], False)),
+        (aten._upsample_bicubic2d_aa.default, (floats("n", 2, 7, 6), [5, 3], False)),
+    )
+]
+
+
+@parametrize([*ROWS, *DEFAULTS])
+def test_row(row: Row) -> None:
+    check(row)

@@ -1,1 +1,6 @@
-"""What the model says of its origin: keys, source locations, scopes."""
+"""What the model says of its origin.
+
+``keys`` lists every key; ``stamp`` writes them on nodes and values, with texts from ``fx_text`` and
+paths from ``trace_paths``. ``provenance`` finds the user's line of an FX node, ``module_calls`` the
+modules around it.
+"""

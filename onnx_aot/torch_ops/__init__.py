@@ -1,1 +1,1 @@
-"""Operators that this package defines in torch, for what ATen has no name for."""
+"""Operators that this package defines in torch, for calls that ATen has no name for."""

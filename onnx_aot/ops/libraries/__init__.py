@@ -1,1 +1,1 @@
-"""Operators of other packages, registered once these are imported."""
+"""Operators of other packages, registered once these are imported (``registry.LATE_FAMILIES``)."""

@@ -1,1 +1,6 @@
-"""Quantized tensors: grids of integers, blocks, observers, PT2E."""
+"""Quantized tensors.
+
+``affine`` rounds to a grid and back, ``blocks`` has a grid for each block of a tensor,
+``observers`` follow ranges in training, and ``pt2e`` has the operators that PT2E quantization
+inserts.
+"""

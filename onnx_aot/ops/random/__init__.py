@@ -1,1 +1,1 @@
-"""Random numbers and samples of distributions."""
+"""Random numbers, which runtimes draw: ``uniform_and_normal``, and ``distributions`` over them."""

@@ -15,6 +15,7 @@ from onnx_ir import tensor_adapters
 __all__ = [
     "FOUR_BITS",
     "FOUR_BITS_SINCE",
+    "INT64_MAX",
     "TOLERANCES",
     "Tolerance",
     "held_in",
@@ -25,6 +26,9 @@ __all__ = [
     "to_torch",
     "unpacked",
 ]
+
+INT64_MAX = 2**63 - 1
+"""Where a Slice to the end ends."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,8 +37,8 @@ __all__ = [
     "OnnxExporterError",
     "OnnxExporterWarning",
     "OpsetError",
-    "Place",
     "SaveError",
+    "SourceLocation",
     "TranslationError",
     "UnsupportedOperator",
     "UnsupportedOperatorError",
@@ -51,7 +51,7 @@ PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class SourceLocation:
     """A line of the user's code, and what of the model it belongs to.
 
     Attributes:
@@ -74,6 +74,11 @@ class Place:
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}"
 
+    @property
+    def with_code(self) -> str:
+        """``file:line in function: code``."""
+        return f"{self}: {self.code}" if self.code else str(self)
+
 
 class OnnxExporterError(RuntimeError):
     """Base class of every error raised by onnx_aot.
@@ -87,7 +92,12 @@ class OnnxExporterError(RuntimeError):
     """
 
     def __init__(
-        self, message: str = "", *, cause: str = "", places: Sequence[Place] = (), cure: str = ""
+        self,
+        message: str = "",
+        *,
+        cause: str = "",
+        places: Sequence[SourceLocation] = (),
+        cure: str = "",
     ) -> None:
         super().__init__(message)
         self.cause = cause
@@ -171,7 +181,7 @@ class MissingInOpset:
     since: int | None = None
     targets: tuple[tuple[str, int], ...] = ()
     locations: tuple[str, ...] = ()
-    places: tuple[Place, ...] = ()
+    places: tuple[SourceLocation, ...] = ()
 
 
 class OpsetError(ConversionError):
@@ -224,7 +234,7 @@ class UnsupportedOperator:
     reason: str = ""
     parameters: tuple[str, ...] = ()
     stub: str = ""
-    places: tuple[Place, ...] = ()
+    places: tuple[SourceLocation, ...] = ()
 
 
 class UnsupportedOperatorError(ConversionError):

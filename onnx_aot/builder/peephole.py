@@ -14,13 +14,12 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot import dtypes
+from onnx_aot.dtypes import INT64_MAX
 
 __all__ = ["SIMPLIFICATIONS"]
 
 FOLD_LIMIT = 1024
 """Largest constant, in elements, that is worked out here; larger ones stay in the graph."""
-
-INT64_MAX = 2**63 - 1
 
 
 class Op(Protocol):

@@ -229,13 +229,14 @@ def _first_reason(failed: Mapping[str, str]) -> str:
 def _described(pair: Pair, found: OutputDifference, origin: Origin, piece: Slice) -> ComparedValue:
     entries = (pair.node.meta.get("nn_module_stack") or {}).values()
     stack = [path for path, kind in entries if path != kind]  # equal for what torch adds itself
+    where = location(pair.node)
     return ComparedValue(
         fx_node=pair.name,
         operator=_operator(pair.node.target),
         onnx_value=pair.onnx_name,
         onnx_operators=tuple(node.op_type for node in piece.nodes),
         module=stack[-1] if stack else "",
-        location=str(location(pair.node) or ""),
+        location="" if where is None else where.with_code,
         expected=found.expected,
         actual=found.actual,
         max_absolute=found.max_absolute,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from onnx_aot.errors import Place, VerificationError
+from onnx_aot.errors import SourceLocation, VerificationError
 from onnx_aot.inspection.differences import OutputDifference, SizeResult
 
 __all__ = [
@@ -119,7 +119,7 @@ class Blame:
     """
 
     cause: str
-    places: tuple[Place, ...]
+    places: tuple[SourceLocation, ...]
     cure: str
 
 

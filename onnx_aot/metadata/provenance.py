@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import re
 import types
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.fx
 
-from onnx_aot.errors import Place
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.errors import SourceLocation
+from onnx_aot.torch_compat import TORCH_FOLDER, OpOverload
 
-__all__ = ["Location", "location", "place", "stack_trace", "target_name"]
+__all__ = ["location", "place", "stack_trace", "target_name"]
 
 # The line of code is missing where Python had no source.
 _FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)'
     r'(?:\n(?!\s*File ")\s*(?P<code>[^\n]*))?'
 )
-_INSTALLATION = os.path.dirname(torch.__file__) + os.sep
 _PACKAGES = os.path.dirname(os.path.dirname(torch.__file__))
 _USER, _PROMPT, _TORCH, _GENERATED = "user", "prompt", "torch", "generated"
-
-
-class Location(NamedTuple):
-    """One line of Python."""
-
-    file: str
-    line: int
-    function: str
-    code: str
-
-    def __str__(self) -> str:
-        where = f"{self.file}:{self.line} in {self.function}"
-        return f"{where}: {self.code}" if self.code else where
 
 
 def target_name(target: Any) -> str:
@@ -57,7 +44,7 @@ def stack_trace(node: torch.fx.Node) -> str:
     return node.meta.get("stack_trace") or ""
 
 
-def location(node: torch.fx.Node) -> Location | None:
+def location(node: torch.fx.Node) -> SourceLocation | None:
     """The user's line that a node comes from, or None.
 
     That is the innermost recorded line of a file outside torch; else one without a file, typed at
@@ -73,18 +60,18 @@ def location(node: torch.fx.Node) -> Location | None:
     return None
 
 
-def place(node: torch.fx.Node) -> Place | None:
+def place(node: torch.fx.Node) -> SourceLocation | None:
     """The same with the module and the node, or None."""
     found = location(node)
     if found is None:
         return None
     scopes = [scope for scope, _ in (node.meta.get("nn_module_stack") or {}).values() if scope]
-    return Place(*found, module=scopes[-1] if scopes else "", node=node.name)
+    return dataclasses.replace(found, module=scopes[-1] if scopes else "", node=node.name)
 
 
-def _frames(node: torch.fx.Node) -> list[Location]:
+def _frames(node: torch.fx.Node) -> list[SourceLocation]:
     return [
-        Location(match["file"], int(match["line"]), match["function"], match["code"] or "")
+        SourceLocation(match["file"], int(match["line"]), match["function"], match["code"] or "")
         for match in _FRAME.finditer(stack_trace(node))
     ]
 
@@ -92,7 +79,7 @@ def _frames(node: torch.fx.Node) -> list[Location]:
 def _origin(file: str) -> str:
     if file.startswith("<"):
         return _GENERATED if file.startswith("<eval_with_key>") else _PROMPT
-    if file.startswith(_INSTALLATION):
+    if file.startswith(TORCH_FOLDER):
         return _TORCH
     # some of torch's passes record their own lines, with a path relative to the installation
     added = not os.path.isabs(file) and os.path.exists(os.path.join(_PACKAGES, file))

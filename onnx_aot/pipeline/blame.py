@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
-from onnx_aot.errors import Place
+from onnx_aot.errors import SourceLocation
 from onnx_aot.inspection.size_checks import other_sizes
 from onnx_aot.inspection.verification import Blame
 from onnx_aot.metadata.keys import FX_NODE
@@ -142,7 +142,7 @@ def _set_of(names: Iterable[str] | None) -> str:
     return f"{{{', '.join(map(repr, sorted(names)))}}}" if names else "False"
 
 
-def _places(program: ONNXProgram, names: Iterable[Any]) -> tuple[Place, ...]:
+def _places(program: ONNXProgram, names: Iterable[Any]) -> tuple[SourceLocation, ...]:
     """The user's lines that captured nodes come from."""
     assert program.exported_program is not None
     wanted = set(names)
@@ -173,10 +173,10 @@ def _function_of_user(target: Any, options: Options) -> Any:
     return given[0] if isinstance(given, (list, tuple)) else given
 
 
-def _definition(function: Any) -> tuple[Place, ...]:
+def _definition(function: Any) -> tuple[SourceLocation, ...]:
     """The line that begins a function; nothing for what has no code of its own."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return ()
     file, line = code.co_filename, code.co_firstlineno
-    return (Place(file, line, code.co_name, linecache.getline(file, line).strip()),)
+    return (SourceLocation(file, line, code.co_name, linecache.getline(file, line).strip()),)

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 
 from onnx_aot.errors import InvalidOptionError
+from onnx_aot.pytrees.paths import is_named_tuple
 from onnx_aot.torch_compat import deregister_pytree_node, pytree
 
 __all__ = [
@@ -125,7 +126,7 @@ def registered(value: Any, path: str, what: str) -> None:
             tensor.
     """
     node = pytree.SUPPORTED_NODES.get(type(value))
-    if node is None and not _is_named_tuple(value):
+    if node is None and not is_named_tuple(value):
         if isinstance(value, (*PLAIN, *BY_TORCH)):
             if isinstance(value, torch.Tensor) and what == INPUTS:
                 _refuse_kind(value, path)
@@ -146,7 +147,7 @@ def registered(value: Any, path: str, what: str) -> None:
 
 def _children(value: Any) -> Iterable[tuple[str, Any]]:
     """Accessors such as ``[0]`` and ``.keys``, and children, of a registered container."""
-    if _is_named_tuple(value):
+    if is_named_tuple(value):
         return [(f".{name}", getattr(value, name)) for name in value._fields]
     node = pytree.SUPPORTED_NODES[type(value)]
     if node.flatten_with_keys_fn is None:
@@ -177,10 +178,6 @@ def _is_plain(leaf: Any) -> bool:
 
 def _is_kind(kind: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kind)
-
-
-def _is_named_tuple(value: Any) -> bool:
-    return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
 def _is_constant(value: Any) -> bool:
@@ -440,7 +437,7 @@ def _is_field(held: Any) -> bool:
     return (
         _is_plain(held)
         or type(held) in pytree.SUPPORTED_NODES
-        or _is_named_tuple(held)
+        or is_named_tuple(held)
         or not _is_constant(held)
     )
 

@@ -11,7 +11,7 @@ from onnx_aot.errors import (
     InvalidOptionError,
     OnnxExporterError,
     OpsetError,
-    Place,
+    SourceLocation,
     TranslationError,
     UnsupportedOperatorError,
 )
@@ -48,7 +48,7 @@ class FailureDetail:
     """
 
     what: str
-    places: tuple[Place, ...] = ()
+    places: tuple[SourceLocation, ...] = ()
     reason: str = ""
     stub: str = ""
 
@@ -71,7 +71,7 @@ class Failure:
     error: str
     stage: str
     cause: str
-    places: tuple[Place, ...]
+    places: tuple[SourceLocation, ...]
     cure: str
     message: str
     details: tuple[FailureDetail, ...]

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onnx_aot.errors import Place
+from onnx_aot.errors import SourceLocation
 from onnx_aot.inspection.statistics import Contents
 from onnx_aot.inspection.text import size_text
 from onnx_aot.inspection.verification import describe_sizes
@@ -132,7 +132,7 @@ def _indented(label: str, lines: Sequence[str]) -> list[str]:
     return [f"{label if i == 0 else '':<7}{line}" for i, line in enumerate(lines)]
 
 
-def _placed(place: Place) -> list[str]:
+def _placed(place: SourceLocation) -> list[str]:
     """A line of the user's code, with what of the model it is."""
     of = [f"module {place.module}"] if place.module else []
     of += [f"captured node {place.node}"] if place.node else []

@@ -29,6 +29,7 @@ from onnx_aot.torch_compat.fake_kernels import META_TENSORS, Results, ShapeRule,
 from onnx_aot.torch_compat.larger_sizes import LARGER_SIZES, UNINTERESTING
 from onnx_aot.torch_compat.lookup import (
     PRIVATE,
+    TORCH_FOLDER,
     FakeTensor,
     FakeTensorMode,
     HigherOrderOperator,
@@ -161,6 +162,7 @@ __all__ = [
     "SIZE_TERM",
     "SMALL_SIZES",
     "TESTED",
+    "TORCH_FOLDER",
     "TRACED_ROOT",
     "UNINTERESTING",
     "WRAPPERS",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ except ImportError as error:  # without these there is no captured graph to read
 
 __all__ = [
     "PRIVATE",
+    "TORCH_FOLDER",
     "FakeTensor",
     "FakeTensorMode",
     "HigherOrderOperator",
@@ -35,6 +37,9 @@ __all__ = [
     "private_attribute",
     "pytree",
 ]
+
+TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
+"""Paths of torch's own files begin with it."""
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _NODE = "torch.fx.experimental.sym_node:SymNode"

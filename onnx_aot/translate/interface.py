@@ -321,7 +321,7 @@ def _refuse_generator(
         where = next(filter(None, map(location, node.users)), None)
         raise ConversionError(
             "the model draws random numbers with a torch.Generator, which a graph cannot hold"
-            + ("" if where is None else f": {where}")
+            + ("" if where is None else f": {where.with_code}")
             + ". Leave generator= out, and pass seed=... to export for the same numbers in each "
             "session, or draw outside and pass the tensor to forward. See "
             "docs/troubleshooting.md#generator"

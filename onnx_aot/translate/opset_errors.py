@@ -74,7 +74,9 @@ class MissingForms:
 
 def _entry(missing: MissingInOpset, nodes: list[torch.fx.Node]) -> MissingInOpset:
     targets = collections.Counter(target_name(node.target) for node in nodes)
-    lines = list(dict.fromkeys(str(place) for place in map(location, nodes) if place is not None))
+    lines = list(
+        dict.fromkeys(place.with_code for place in map(location, nodes) if place is not None)
+    )
     if len(lines) > SHOWN:
         lines[SHOWN:] = [f"... and {len(lines) - SHOWN} more lines"]
     return MissingInOpset(

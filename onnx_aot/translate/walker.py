@@ -527,7 +527,7 @@ def _reason(target: Any, node: torch.fx.Node) -> str:
 
 
 def _locations(nodes: Sequence[torch.fx.Node], limit: int = 5) -> tuple[str, ...]:
-    found = dict.fromkeys(str(where) for where in map(location, nodes) if where is not None)
+    found = dict.fromkeys(where.with_code for where in map(location, nodes) if where is not None)
     shown = list(found)[:limit]
     if len(found) > limit:
         shown.append(f"... and {len(found) - limit} more lines")
@@ -547,7 +547,7 @@ def _located(error: Exception, node: torch.fx.Node) -> OnnxExporterError:
     if modules:
         lines.append(f"  module  {modules[-1]}")
     if where is not None:
-        lines.append(f"  at      {where}")
+        lines.append(f"  at      {where.with_code}")
     wrapped = type(error)("\n".join(lines)) if isinstance(error, ConversionError) else error
     if wrapped is not error:
         found = place(node)

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
-from onnx_aot.errors import PACKAGE, Place
-from onnx_aot.torch_compat import pytree, symbolic_expression
+from onnx_aot.errors import PACKAGE, SourceLocation
+from onnx_aot.torch_compat import TORCH_FOLDER, pytree, symbolic_expression
 
 __all__ = [
     "Decision",
@@ -29,33 +29,26 @@ __all__ = [
     "with_line",
 ]
 
-_TORCH = os.path.dirname(torch.__file__) + os.sep
 _COMPAT = os.path.join(PACKAGE, "torch_compat") + os.sep
 _PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 @dataclasses.dataclass(frozen=True)
-class Location:
+class Location(SourceLocation):
     """A line of code that is neither torch's nor this package's.
 
     Attributes:
-        file: Its file.
-        line: Its number, from 1.
-        function: The function it is in.
         caller: The nearest line around it that is not in an installed package, where it is in one.
         owner: The object whose method the function is; None where it is not known.
     """
 
-    file: str
-    line: int
-    function: str
     caller: Location | None = None
     owner: Any = dataclasses.field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         called = "" if self.caller is None else f", called from {self.caller}"
-        return f"{self.file}:{self.line} in {self.function}{called}"
+        return f"{super().__str__()}{called}"
 
     @property
     def text(self) -> str:
@@ -161,7 +154,7 @@ def is_ours(error: BaseException) -> bool:
 
 def as_places(
     locations: Iterable[Location | None], model: torch.nn.Module | None = None
-) -> tuple[Place, ...]:
+) -> tuple[SourceLocation, ...]:
     """Lines as errors keep them: without the objects, with the paths of the modules."""
     paths = {} if model is None else {id(part): path for path, part in model.named_modules()}
     places = []
@@ -169,7 +162,7 @@ def as_places(
         for line in (location, None if location is None else location.caller):
             if line is not None:
                 path = paths.get(id(line.owner), "")
-                places.append(Place(line.file, line.line, line.function, line.text, path))
+                places.append(SourceLocation(line.file, line.line, line.function, line.text, path))
     return tuple(dict.fromkeys(places))
 
 
@@ -223,7 +216,7 @@ def _with_caller(places: list[Location]) -> Location | None:
 
 
 def _is_users(file: str) -> bool:
-    if file.startswith((_TORCH, PACKAGE, "<")):
+    if file.startswith((TORCH_FOLDER, PACKAGE, "<")):
         return False
     return not file.startswith(_PYTHON) or _is_installed(file)
 

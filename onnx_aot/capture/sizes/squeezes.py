@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import torch.fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from onnx_aot.capture.sizes.guards import Location
+from onnx_aot.metadata.provenance import location
 from onnx_aot.torch_compat import aten
 
 __all__ = ["dynamic_squeezes"]
@@ -21,9 +21,6 @@ OVERLOADS = {
     for packet in (aten.squeeze, aten.squeeze_, aten.squeeze_copy)
     for overload in (packet.default, packet.dim, packet.dims)
 }
-
-_FRAME = re.compile(r'File "(.+)", line (\d+), in (\S+)')
-_TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, str]) -> list[str]:
@@ -70,6 +67,5 @@ def _renamed(size: object, names: Mapping[str, str]) -> str:
 
 
 def _location(node: torch.fx.Node) -> Location | None:
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    of_user = [frame for frame in frames if not frame[0].startswith(_TORCH)]
-    return Location(of_user[-1][0], int(of_user[-1][1]), of_user[-1][2]) if of_user else None
+    found = location(node)
+    return None if found is None else Location(found.file, found.line, found.function)

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 import onnx_ir as ir
 import torch
 
+from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.ir_passes.shapes import rank, same_shape
 
 __all__ = ["DROP_ZEROS", "REMOVE_NO_OPS"]
-
-INT64_MAX = 2**63 - 1
 
 
 def remove_no_ops(node: ir.Node, rewriter: Rewriter) -> bool:

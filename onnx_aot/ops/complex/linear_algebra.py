@@ -17,6 +17,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.ops.complex.arithmetic import divide, multiply, subtract
 from onnx_aot.ops.complex.elementary import logarithm
 from onnx_aot.ops.complex.pairs import (
@@ -43,7 +44,6 @@ __all__: list[str] = []
 
 Value = ir.Value
 INT32, INT64 = ir.DataType.INT32, ir.DataType.INT64
-INT64_MAX = 2**63 - 1
 
 
 # --- by the real matrix --------------------------------------------------------------------------

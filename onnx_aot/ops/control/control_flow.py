@@ -13,6 +13,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.ops.control.callable_bodies import Body, flat, rebuilt
 from onnx_aot.ops.core.creation import filled
 from onnx_aot.ops.core.cumulative import doublings
@@ -24,7 +25,6 @@ __all__: list[str] = []
 Value = ir.Value
 BOOL = ir.DataType.BOOL
 INT64 = ir.DataType.INT64
-END = 2**63 - 1
 
 
 @register(higher_order.cond)
@@ -312,7 +312,7 @@ def _one_by_one(
         joined = combine_fn(*carried, *current, *additional_inputs)
         return joined, joined
 
-    rest = [op.Slice(value, [1], [END], [0]) for value in values]
+    rest = [op.Slice(value, [1], [INT64_MAX], [0]) for value in values]
     following = _over_slices(
         op,
         (rebuilt(firsts, slices), slices),

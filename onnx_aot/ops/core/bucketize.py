@@ -10,7 +10,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.builder.peephole import INT64_MAX
+from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.ops.core.cumulative import doublings
 from onnx_aot.ops.core.movement import reshaped, shaped, sliced
 from onnx_aot.ops.core.scatter import scatter_elements

@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.ops.core.movement import sliced
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
@@ -28,8 +29,6 @@ BOOL = ir.DataType.BOOL
 DOUBLE = ir.DataType.DOUBLE
 INT32 = ir.DataType.INT32
 INT64 = ir.DataType.INT64
-
-INT64_MAX = 2**63 - 1
 
 
 @register(aten.diff.default)

@@ -13,7 +13,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
-from onnx_aot.builder.peephole import INT64_MAX
+from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.ops.core.movement import sliced
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten

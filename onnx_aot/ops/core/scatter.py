@@ -11,8 +11,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.builder.peephole import INT64_MAX
-from onnx_aot.dtypes import is_floating
+from onnx_aot.dtypes import INT64_MAX, is_floating
 from onnx_aot.errors import MissingInOpset, OpsetError
 from onnx_aot.ops.core.elementwise import floor_divide
 from onnx_aot.ops.core.indexing import IndexPlan, as_positions, counted, within

@@ -14,7 +14,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.builder.peephole import INT64_MAX
+from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.ops.core.movement import shaped, sliced
 from onnx_aot.ops.core.size_math import as_value, minus
 from onnx_aot.ops.registry import LIMITS, register

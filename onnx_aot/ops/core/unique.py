@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder
-from onnx_aot.builder.peephole import INT64_MAX
+from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.errors import TranslationError
 from onnx_aot.ops.core.movement import move_axis, reshaped, shaped, sliced
 from onnx_aot.ops.core.size_math import product

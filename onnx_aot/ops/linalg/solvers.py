@@ -10,6 +10,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.ops.core.indexing import counted
 from onnx_aot.ops.core.movement import shaped, sliced
 from onnx_aot.ops.linalg.matrices import (
@@ -31,7 +32,6 @@ __all__ = ["substituted"]
 Value = ir.Value
 INT64 = ir.DataType.INT64
 INT32 = ir.DataType.INT32
-INT64_MAX = 2**63 - 1
 
 # --- elimination ---------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import torch.fx
 
 from onnx_aot.capture.strategies import capture_conditions
 from onnx_aot.inspection.differences import compare_outputs
-from onnx_aot.torch_compat import is_symbol, pytree, symbolic_expression
+from onnx_aot.torch_compat import Settings, is_symbol, pytree, symbolic_expression
 from tests.properties.programs import Program
 
 __all__ = ["Eager", "captured_differs"]
@@ -55,7 +55,7 @@ def captured_differs(program: Program, inputs: tuple[torch.Tensor, ...], expecte
 
 def _captured(program: Program, dynamic: Any) -> torch.export.ExportedProgram:
     example = program.example_inputs(program.example)
-    with capture_conditions(from_zero=True), torch.no_grad():
+    with capture_conditions(Settings(dynamic=True, from_zero=True)), torch.no_grad():
         return torch.export.export(program.module(), example, dynamic_shapes=dynamic)
 
 

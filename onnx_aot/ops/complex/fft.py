@@ -12,7 +12,7 @@ from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.errors import ConversionError
 from onnx_aot.ops.complex.arithmetic import divide, multiply
 from onnx_aot.ops.complex.pairs import Complex, join, register_complex, split
-from onnx_aot.ops.core.size_math import minus, plus, times
+from onnx_aot.ops.core.size_math import divided, minus, plus, times
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten, prims
 
@@ -22,28 +22,46 @@ Value = ir.Value
 
 # at::native::fft_norm_mode
 NORM_NONE, NORM_BY_ROOT, NORM_BY_SIZE = 0, 1, 2
+NORMS = {None: NORM_BY_SIZE, "backward": NORM_BY_SIZE, "ortho": NORM_BY_ROOT, "forward": NORM_NONE}
+"""Normalization of inverse transforms."""
 
 
 def _dft(
-    op: Builder, value: Value, axis: int, *, inverse: bool = False, onesided: bool = False
+    op: Builder,
+    value: Value,
+    axis: int,
+    *,
+    inverse: bool = False,
+    onesided: bool = False,
+    length: Size | None = None,
 ) -> Value:
-    """One transform of ``[..., 1 or 2]`` along a non-negative axis; the inverse divides by n."""
+    """One transform of ``[..., 1 or 2]`` along a non-negative axis; the inverse divides by n.
+
+    Args:
+        op: The builder.
+        value: What is transformed.
+        axis: Where.
+        inverse: True transforms back.
+        onesided: True leaves out the second half of a real value's transform.
+        length: Number of elements, to which the axis is filled up with zeros.
+    """
     options = {"inverse": int(inverse), "onesided": int(onesided)}
-    # ONNX has a batch axis before the signal's
-    batched = op.Unsqueeze(value, [0])
+    whole = axis > 0  # ONNX wants a batch axis before the signal's
+    batched = value if whole else op.Unsqueeze(value, [0])
+    position = axis if whole else axis + 1
     if op.opset >= 20:
-        answer = op.DFT(batched, None, op.constant(axis + 1, ir.DataType.INT64), **options)
+        answer = op.DFT(batched, length, op.constant(position, ir.DataType.INT64), **options)
     else:
-        answer = op.DFT(batched, axis=axis + 1, **options)
-    return op.Squeeze(answer, [0])
+        answer = op.DFT(batched, length, axis=position, **options)
+    return answer if whole else op.Squeeze(answer, [0])
 
 
-def _transform(op: Builder, value: Complex, axes: Sequence[int], forward: bool) -> Complex:
-    """Several axes, unscaled forward, divided by their sizes backward."""
-    joined = op.Concat(op.Unsqueeze(value.real, [-1]), op.Unsqueeze(value.imag, [-1]), axis=-1)
+def _transform(op: Builder, value: Complex, axes: Sequence[int], forward: bool) -> Value:
+    """Several axes, unscaled forward, divided by their sizes backward, as ``[..., 2]``."""
+    joined = join(op, value)
     for axis in axes:
         joined = _dft(op, joined, axis, inverse=not forward)
-    return split(op, joined)
+    return joined
 
 
 def _scale(op: Builder, value: Any, sizes: Sequence[Size], normalization: int, done: bool) -> Any:
@@ -69,7 +87,7 @@ def complex_fft_c2c(
 ) -> Complex:
     axes = [op.axis(self.real, axis) for axis in dim]
     sizes = [op.size(self.real, axis) for axis in axes]
-    answer = _transform(op, self, axes, forward)
+    answer = split(op, _transform(op, self, axes, forward))
     return _scale(op, answer, sizes, normalization, not forward)
 
 
@@ -107,30 +125,50 @@ def complex_fft_r2c(
 def complex_fft_c2r(
     op: Builder, self: Complex, dim: Sequence[int], normalization: int, last_dim_size: Size
 ) -> Value:
-    """The missing half of the last axis is the conjugate of the first one, mirrored."""
     axes = [op.axis(self.real, axis) for axis in dim]
     sizes = [op.size(self.real, axis) for axis in axes[:-1]] + [last_dim_size]
-    value = _transform(op, self, axes[:-1], False)
-    last = axes[-1]
-    half = op.Div(last_dim_size, 2) if isinstance(last_dim_size, ir.Value) else last_dim_size // 2
-    stop = op.Sub(last_dim_size, half)  # of the mirrored elements, which begin with the second
-    mirrored = [_mirrored(op, part, last, stop) for part in (value.real, value.imag)]
-    kept = plus(op, half, 1)
-    first = [_until(op, part, last, kept) for part in (value.real, value.imag)]
-    real = op.Concat(first[0], mirrored[0], axis=last)
-    imag = op.Concat(first[1], op.Neg(mirrored[1]), axis=last)
-    answer = _transform(op, Complex(real, imag), [last], False).real
+    joined = _transform(op, self, axes[:-1], False)
+    answer = _real_inverse(op, joined, axes[-1], last_dim_size)
     return _scale(op, answer, sizes, normalization, True)
 
 
-def _until(op: Builder, value: Value, axis: int, stop: Size) -> Value:
-    return op.Slice(value, [0], op.sizes([stop]), [axis])
+@register_complex(aten.fft_irfft.default)
+def complex_fft_irfft(
+    op: Builder, self: Complex, n: Size | None, dim: int, norm: str | None
+) -> Value:
+    """Torch's rule scales apart from the transform, which scales by itself already."""
+    axis = op.axis(self.real, dim)
+    length = times(op, minus(op, op.size(self.real, axis), 1), 2) if n is None else n
+    answer = _real_inverse(op, join(op, self), axis, length)
+    return _scale(op, answer, [length], NORMS[norm], True)
 
 
-def _mirrored(op: Builder, value: Value, axis: int, stop: Size) -> Value:
-    """Elements ``stop - 1, ..., 1`` along an axis."""
-    inner = op.Slice(value, [1], op.sizes([stop]), [axis])
-    return op.Slice(inner, [-1], [-(2**31)], [axis], [-1])
+def _real_inverse(op: Builder, joined: Value, axis: int, length: Size) -> Value:
+    """Transforms ``[..., 2]`` back along an axis, of whose whole length it has the first half.
+
+    Each element but the first, and the one in the middle of an even length, stands for two.
+    """
+    half, there = plus(op, divided(op, length, 2), 1), op.size(joined, axis)
+    if isinstance(half, int) and isinstance(there, int):
+        count: Size = min(half, there)
+    else:
+        count = op.Min(half, there)
+    if count != there:
+        joined = op.Slice(joined, [0], op.sizes([count]), [axis])
+    weights = op.cast(_weights_of_half(op, length, count), joined.dtype)
+    behind = op.rank(joined) - axis - 1
+    weighted = op.Mul(joined, op.Unsqueeze(weights, list(range(1, behind + 1))))
+    return op.Gather(_dft(op, weighted, axis, inverse=True, length=length), 0, axis=-1)
+
+
+def _weights_of_half(op: Builder, length: Size, count: Size) -> Value:
+    """How many elements of a whole transform each of its first half stands for: 1 or 2."""
+    if isinstance(length, int) and isinstance(count, int):
+        alone = (0, length // 2 if length % 2 == 0 else 0)
+        return op.constant([1.0 if index in alone else 2.0 for index in range(count)])
+    index = op.Range(0, count, 1)
+    alone = op.Or(op.Equal(index, 0), op.Equal(op.Mul(index, 2), length))
+    return op.Where(alone, 1.0, 2.0)
 
 
 # --- short-time transforms -----------------------------------------------------------------------

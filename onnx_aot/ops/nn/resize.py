@@ -216,11 +216,11 @@ def _nearest(op: Builder, input: Value, axes: Sequence[Axis], exact: bool) -> Va
 def _smooth(
     op: Builder, input: Value, axes: Sequence[Axis], mode: str, align_corners: bool
 ) -> Value:
-    known = all(align_corners or axis.exact() for axis in axes)
+    scales = [axis.scale() for axis in axes]
+    known = None not in scales or all(align_corners or axis.exact() for axis in axes)
     if not known or "antialias" in mode or input.dtype != ir.DataType.FLOAT:
         return _by_weights(op, input, axes, mode, align_corners)
     flat = len(axes) == 1  # ONNX Runtime has no linear Resize of three dimensions
-    scales = [axis.scale() for axis in axes]
     factors, wanted = None, None
     if None not in scales:
         factors = op.constant([*[1.0] * (3 if flat else 2), *scales])

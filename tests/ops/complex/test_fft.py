@@ -5,7 +5,9 @@ from functools import partial
 import pytest
 import torch
 
+import onnx_aot
 from onnx_aot.torch_compat import aten, prims
+from tests.closeness import assert_close
 from tests.ops.rows import Row, T, check, floats, parametrize, positive
 
 
@@ -45,7 +47,9 @@ ROWS = [
         for target in (aten.fft_rfft.default, aten.fft_ihfft.default)
         for norm in (None, "ortho", "forward")
     ),
-    *(Row(aten.fft_irfft.default, (C, size)) for size in (None, 9, 4, 1)),
+    *(Row(aten.fft_irfft.default, (C, size)) for size in (None, 9, 4, 1, 2, 15, 16)),
+    *(Row(aten.fft_irfft.default, (C,), {"norm": norm}) for norm in ("ortho", "forward")),
+    *(Row(aten.fft_irfft.default, (numbers("n", 3), size, 0)) for size in (None, 9)),
     Row(aten.fft_fft.default, (REAL,), name="of real numbers"),
     Row(aten.fft_fft.default, (C, 9, 1), name="padded"),
     Row(aten.fft_fft.default, (C, 4, 1), name="cut off"),
@@ -127,3 +131,13 @@ ROWS = [
 @pytest.mark.filterwarnings("ignore:A window was not provided")
 def test_rows(row: Row) -> None:
     check(row)
+
+
+def test_a_transform_viewed_as_real_is_not_split_and_joined() -> None:
+    def spectrum(x: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(torch.fft.rfft(x))
+
+    program = onnx_aot.export(spectrum, (torch.rand(2, 8),), dynamic_shapes=({0: "n"},))
+    assert [node.op_type for node in program.model.graph] == ["Unsqueeze", "DFT"]
+    x = torch.rand(5, 8)
+    assert_close(program(x)[0], spectrum(x))

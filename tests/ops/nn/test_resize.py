@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch.nn.functional import interpolate
 
+import onnx_aot
 from onnx_aot.torch_compat import aten
+from tests.closeness import assert_close
 from tests.ops.rows import Row, T, check, floats, ints, parametrize
 
 EMPTY = ({"n": 0},)
@@ -124,3 +127,24 @@ DEFAULTS = [
 @parametrize([*ROWS, *DEFAULTS])
 def test_row(row: Row) -> None:
     check(row)
+
+
+@pytest.mark.parametrize(
+    ("mode", "factor"),
+    [
+        ("nearest", 2),
+        *((mode, n) for mode in ("bilinear", "bicubic") for n in (2, 0.5, 1.5, (3, 0.25))),
+    ],
+)
+def test_by_a_factor_is_one_node(mode: str, factor: Any) -> None:
+    """At any height and width, because the factor stands in the node and not the sizes."""
+
+    def enlarge(x: torch.Tensor) -> torch.Tensor:
+        return interpolate(x, scale_factor=factor, mode=mode)
+
+    dynamic = ({0: "n", 2: "height", 3: "width"},)
+    program = onnx_aot.export(enlarge, (torch.rand(1, 3, 8, 12),), dynamic_shapes=dynamic)
+    assert [node.op_type for node in program.model.graph] == ["Resize"]
+    for shape in ((1, 3, 8, 12), (2, 3, 31, 17), (1, 3, 4, 4), (1, 3, 101, 253)):
+        x = torch.rand(shape)
+        assert_close(program(x)[0], enlarge(x))

@@ -38,8 +38,8 @@ Translations in `complex_*.py` and `fft.py` are for complex numbers; operators t
 real coefficients, or only move elements, need none besides their real one. Those of torchvision,
 of PT2E quantization and of `torch.nn.functional.linear_cross_entropy` are entered when a model has
 such an operator, and so are torchao's and those of transformers, which are in
-[torchao.py](../onnx_aot/ops/torchao.py) and
-[transformers_moe.py](../onnx_aot/ops/transformers_moe.py).
+[torchao.py](../onnx_aot/ops/libraries/torchao.py) and
+[transformers_moe.py](../onnx_aot/ops/libraries/transformers_moe.py).
 
 *Right for* lists the data types in which PyTorch's own samples that use the operator came out
 right in ONNX Runtime; operators that no sample uses directly have none.

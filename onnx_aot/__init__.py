@@ -1,4 +1,4 @@
-"""PyTorch models to ONNX, ahead of time."""
+"""Exports PyTorch models to ONNX, ahead of time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """``ONNXProgram`` brings onnx_ir with it, which takes longer to import than the rest."""
+    """Imports ``ONNXProgram`` on first use: onnx_ir takes longer to import than the rest."""
     if name == "ONNXProgram":
         from onnx_aot.program.program import ONNXProgram
 

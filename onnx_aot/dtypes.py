@@ -1,4 +1,4 @@
-"""The only table between torch and ONNX data types, and the tolerances per data type."""
+"""The only mapping between torch and ONNX data types, and the tolerances per data type."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 INT64_MAX = 2**63 - 1
-"""Where a Slice to the end ends."""
+"""End of a Slice that extends to the end of the axis."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ TOLERANCES: dict[torch.dtype, Tolerance] = {
     torch.complex128: Tolerance(1e-6, 1e-8),
     torch.complex64: Tolerance(1e-3, 1e-4),
 }
-"""By the output's data type; a type that is not listed must be equal."""
+"""Tolerances by the output's data type; outputs of other types must be equal."""
 
 
 @functools.cache
@@ -74,29 +74,29 @@ def to_torch(dtype: ir.DataType) -> torch.dtype:
 
 
 FOUR_BITS = {ir.DataType.INT4: torch.int8, ir.DataType.UINT4: torch.uint8}
-"""Integers of four bits, which torch's tensors hold one to a byte: in tensors of these types."""
+"""Integers of four bits, and the torch types that hold them, one to a byte."""
 
 FOUR_BITS_SINCE = 21
-"""The opset since which QuantizeLinear and DequantizeLinear take these, and scales of blocks."""
+"""First opset in which QuantizeLinear and DequantizeLinear take these, and scales of blocks."""
 
 
 def held_in(dtype: ir.DataType) -> torch.dtype:
-    """The torch dtype of tensors that hold numbers of an ONNX element type, one to an element.
+    """The torch dtype of tensors that hold numbers of an ONNX element type, one per element.
 
     Raises:
-        TypeError: There is none.
+        TypeError: The element type has no torch counterpart.
     """
     return FOUR_BITS.get(dtype) or to_torch(dtype)
 
 
 def packed(tensor: torch.Tensor) -> torch.Tensor:
-    """Integers of four bits, one to a byte, as ONNX holds them: two to a byte, the first low.
+    """Packs integers of four bits as ONNX holds them: two to a byte, the first in the low half.
 
     Args:
         tensor: int8 from -8 to 7, or uint8 from 0 to 15, of any shape.
 
     Returns:
-        uint8, 1-D. Of an odd number the last byte is half empty.
+        uint8, 1-D. For an odd number of integers, the high half of the last byte is 0.
     """
     flat = tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8) & 0xF
     if flat.numel() % 2:
@@ -105,7 +105,7 @@ def packed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def unpacked(data: torch.Tensor, dtype: ir.DataType, shape: Sequence[int]) -> torch.Tensor:
-    """The inverse of ``packed``: int8 for INT4, uint8 for UINT4, in a shape."""
+    """The inverse of ``packed``: int8 for INT4, uint8 for UINT4, of the given shape."""
     flat = torch.stack([data & 0xF, data >> 4], 1).reshape(-1)[: math.prod(shape)]
     if dtype == ir.DataType.INT4:
         flat = ((flat ^ 8).to(torch.int16) - 8).to(torch.int8)
@@ -113,14 +113,14 @@ def unpacked(data: torch.Tensor, dtype: ir.DataType, shape: Sequence[int]) -> to
 
 
 def is_floating(dtype: ir.DataType | None) -> bool:
-    """Whether a value of this type can hold fractions (complex types cannot occur in ONNX)."""
+    """True if values of this type can hold fractions (complex types cannot occur in ONNX)."""
     return dtype is not None and dtype.is_floating_point()
 
 
 def of_number(recorded: Any) -> ir.DataType | None:
-    """The ONNX type that a recorded Python or symbolic number is held in.
+    """The ONNX type that holds a recorded Python or symbolic number; None for other values.
 
-    Symbolic floats are DOUBLE, which holds every size that occurs exactly.
+    Floats are DOUBLE, which represents every size that occurs exactly.
     """
     if isinstance(recorded, (bool, torch.SymBool)):
         return ir.DataType.BOOL

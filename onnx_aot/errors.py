@@ -1,4 +1,4 @@
-"""Every exception and warning of onnx_aot.
+"""Exceptions and warnings of onnx_aot.
 
     OnnxExporterError (RuntimeError)
     |-- InvalidOptionError            an argument of a public function is not accepted
@@ -7,15 +7,15 @@
     |-- ConversionError               the captured graph could not become ONNX
     |   |-- UnsupportedOperatorError  operators without a translation, all of them at once
     |   |-- FunctionalizationError    an in-place write without a functional form
-    |   |-- OpsetError                operators, or types of them, that the opset does not have
+    |   |-- OpsetError                operators, or types of them, that the opset lacks
     |   `-- TranslationError          one node could not be translated
     |-- SaveError                     the file could not be written; nothing was changed on disk
-    |-- InferenceError                the inputs do not fit the ONNX model
+    |-- InferenceError                the inputs do not fit the ONNX model, or it cannot run
     `-- VerificationError             the ONNX model answers differently from PyTorch
 
     OnnxExporterWarning (UserWarning)
 
-A message says what was found, where in the user's code, what is accepted and what to do next.
+A message says what was found, where in the user's code, what is accepted, and what to do next.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 @dataclasses.dataclass(frozen=True)
 class SourceLocation:
-    """A line of the user's code, and what of the model it belongs to.
+    """A line of the user's code, with the module and the captured node that it belongs to.
 
     Attributes:
         file: Its file.
         line: Its number, from 1.
         function: The function it is in.
-        code: The line itself, or an empty string where its source is not at hand.
+        code: The line itself, or an empty string if its source is not available.
         module: Path of the module that runs it, such as ``"encoder.layers.0"``; empty for the model
-            itself, and where it is not known.
+            itself, or if it is not known.
         node: Name of the node in the captured graph, or an empty string.
     """
 
@@ -83,11 +83,11 @@ class SourceLocation:
 class OnnxExporterError(RuntimeError):
     """Base class of every error raised by onnx_aot.
 
-    What a report shows first is in attributes, where it is known; the message has all of it.
+    The attributes hold what a report shows first, if it is known; the message has all of it.
 
     Attributes:
         cause: What was found, in a sentence.
-        places: Where, the line that matters most first.
+        places: Lines of the user's code, the one that matters most first.
         cure: What to do about it.
     """
 
@@ -110,9 +110,9 @@ class OnnxExporterWarning(UserWarning):
 
 
 def warn(message: str) -> None:
-    """Issues an ``OnnxExporterWarning`` that names the user's line, which called this package."""
+    """Issues an ``OnnxExporterWarning`` for the user's line that called this package."""
     depth = 1
-    while depth < 50:  # of the interpreter's frames; a call is never nested so deep in here
+    while depth < 50:  # frames; calls within this package are never nested as deep
         try:
             frame = sys._getframe(depth)
         except ValueError:  # nothing but this package is on the stack
@@ -124,9 +124,9 @@ def warn(message: str) -> None:
 
 
 def add_line(error: BaseException, line: str) -> None:
-    """Ends the message of an error with one more line.
+    """Appends a line to the message of an error.
 
-    Other packages' errors get a note, which Python prints from 3.11 on.
+    Errors of other packages get a note, which Python prints from 3.11 on.
     """
     if isinstance(error, OnnxExporterError) and error.args:
         error.args = (f"{error.args[0]}\n{line}", *error.args[1:])
@@ -154,8 +154,8 @@ class FunctionalizationError(ConversionError):
     """An in-place write has no functional form that this exporter knows.
 
     Attributes:
-        torch_has_one: Whether torch's ``run_decompositions`` may have it. It loses writes through
-            views that an operator's schema does not declare, and to some of repeated elements.
+        torch_has_one: Whether torch's ``run_decompositions`` may have one. It loses writes through
+            views that an operator's schema does not declare, and some writes to repeated elements.
     """
 
     def __init__(self, message: str, *, torch_has_one: bool = True) -> None:
@@ -170,10 +170,10 @@ class MissingInOpset:
     Attributes:
         operator: The ONNX operator, such as ``"BitwiseAnd"``.
         problem: What is missing, and which opset has it.
-        since: The lowest opset that has it; None when no opset that is emitted does.
-        targets: The model's operators that need it, with how many nodes call each.
-        locations: Where in the user's code, as ``"file:line in function"``, without repetition.
-        places: The same, with the modules and the captured nodes.
+        since: The lowest opset that has it; None if no supported opset does.
+        targets: The model's operators that need it, with the number of nodes that call each.
+        locations: Lines of the user's code as ``"file:line in function"``, without repetition.
+        places: The same lines, with modules and captured nodes.
     """
 
     operator: str
@@ -185,13 +185,13 @@ class MissingInOpset:
 
 
 class OpsetError(ConversionError):
-    """ONNX operators that do not exist in the opset asked for, or not for a type of input.
+    """The opset asked for lacks ONNX operators, or lacks them for a type of input.
 
     An export collects all of them in one error.
 
     Attributes:
-        missing: One entry per operator and what is missing of it.
-        lowest: The lowest opset that has all of it; None when no opset that is emitted does.
+        missing: One entry per operator and form of it that is missing.
+        lowest: The lowest opset that has all of them; None if no supported opset does.
     """
 
     def __init__(self, *missing: MissingInOpset) -> None:
@@ -218,13 +218,13 @@ class UnsupportedOperator:
 
     Attributes:
         target: The ATen or custom operator, such as ``"mylib.gadget.default"``.
-        schema: Its schema, or an empty string when it has none.
-        count: How many nodes call it.
-        locations: Where in the user's code, as ``"file:line in function"``, without repetition.
-        reason: Why it is known not to be translated, or an empty string.
-        parameters: What a translation of it takes after ``op``.
-        stub: Code of a translation to begin with, or an empty string when it has no schema.
-        places: The same as ``locations``, with the modules and the captured nodes.
+        schema: Its schema, or an empty string if it has none.
+        count: Number of nodes that call it.
+        locations: Lines of the user's code as ``"file:line in function"``, without repetition.
+        reason: Known reason why it is not translated, or an empty string.
+        parameters: Parameters that a translation of it takes after ``op``.
+        stub: Code to start a translation from, or an empty string if it has no schema.
+        places: The lines of ``locations``, with modules and captured nodes.
     """
 
     target: str
@@ -266,11 +266,11 @@ class SaveError(OnnxExporterError):
 
 
 class InferenceError(OnnxExporterError):
-    """The inputs given to an ONNX program do not fit its model."""
+    """An ONNX program cannot run, in most cases because the inputs do not fit its model."""
 
 
 class VerificationError(OnnxExporterError):
-    """The ONNX model's outputs differ from PyTorch's by more than the tolerance."""
+    """The ONNX model's outputs differ from PyTorch's beyond the tolerance, or it does not run."""
 
 
 def _describe_unsupported(operators: tuple[UnsupportedOperator, ...]) -> str:
@@ -303,17 +303,17 @@ def _describe_missing(missing: tuple[MissingInOpset, ...], lowest: int | None) -
 
 
 def _registration(operator: UnsupportedOperator) -> tuple[str, str]:
-    """How the operator is written in Python, and the name of its stub."""
+    """Python expression for the operator, and the name of its stub."""
     name = operator.target.replace(".", "_").replace("::", "_")
     return f"torch.ops.{operator.target.replace('::', '.')}", name
 
 
 STUBS = 5
-"""Of how many operators an error shows the code of a translation."""
+"""Number of operators for which an error shows the code of a translation."""
 
 
 def _stubs(operators: list[UnsupportedOperator]) -> list[str]:
-    """Code to paste, in which only the returned values are to be filled in."""
+    """Code to paste; only the returned values have to be filled in."""
     if not operators:
         return []
     lines = ["", "Give a translation for each; this is where to begin:"]

@@ -1,4 +1,4 @@
-"""``export``: the pipeline, read from top to bottom."""
+"""Exports a model: the whole pipeline, to be read from top to bottom."""
 
 from __future__ import annotations
 
@@ -83,110 +83,112 @@ def export(
     strategies: Sequence[str] | None = None,
     **retired: Any,
 ) -> ONNXProgram:
-    """Exports a model to ONNX. Takes what ``torch.onnx.export(..., dynamo=True)`` takes.
+    """Exports a model to ONNX; takes the options of ``torch.onnx.export(..., dynamo=True)``.
 
-    The model's training flag, attributes and buffers are the same afterwards, also after an error.
+    The model's training flag, attributes and buffers are unchanged afterwards, also after an error.
 
     Args:
         model: A module or a function, also one that ``torch.jit`` scripted or traced; or an
-            ``ExportedProgram``, which is used as it is. A ``torch.onnx.ExportableModule`` says what
-            is not given here: inputs, their dynamic dimensions and names.
-        args: Example positional inputs, or one tensor. A dict at the end holds keyword inputs when
-            its keys are parameter names of ``forward``. Tensors may stand in containers,
-            dataclasses and key-value caches; Python values are constants of the model.
-        f: Where to save the model: a path or a binary file object. None: only return it.
+            ``ExportedProgram``, which is used as it is. A ``torch.onnx.ExportableModule`` supplies
+            what is not given here: inputs, their dynamic dimensions and names.
+        args: Example positional inputs, or one tensor. A dict at the end holds keyword inputs if
+            its keys are parameter names of ``forward``. Tensors may be in containers, dataclasses
+            and key-value caches; Python values become constants of the model.
+        f: Destination to save the model to: a path or a binary file object. None: only return it.
         kwargs: Example keyword inputs.
         verbose: True prints a line per stage to stderr.
         input_names: Names for the graph's inputs, in order; there may be fewer than inputs. Names
-            beyond the model's own inputs are for weights: those that are inputs, then the
-            parameters and the buffers that the graph uses.
+            beyond the model's own inputs go to weights: those that are inputs, then the parameters
+            and the buffers that the graph uses.
         output_names: Names for the graph's outputs, in order; there may be fewer than outputs.
-            Names beyond what the model returns are for the new values of its state.
+            Names beyond the values that the model returns go to the new values of its state.
         opset_version: ONNX operator set, 17 to 25; 20 by default.
-        dynamo: Accepted for compatibility; False warns, because there is one exporter.
-        external_data: ``"auto"``: weights go to ``<f>.data`` when they exceed 1.5 GB; True: always;
-            False: never; ``"safetensors"``: to ``<f>.safetensors`` in that format.
-        dynamic_shapes: Which dimensions vary: per argument ``{axis: dimension}``, nested as the
-            inputs are, keyed by parameter name, name in ``input_names`` or flattened name, or in
-            order. A dimension is a string, which names it, a ``torch.export.Dim``, ``Dim.AUTO`` or
-            ``Dim.DYNAMIC``. An int or float with a string or hint for it is an input of the model.
-            What is not mentioned is static.
+        dynamo: Accepted for compatibility; False warns, because there is only one exporter.
+        external_data: ``"auto"``: weights go to ``<f>.data`` if they exceed 1.5 GB; True: always;
+            False: never; ``"safetensors"``: always, to ``model.safetensors`` for ``model.onnx``.
+        dynamic_shapes: Dimensions that vary: per argument ``{axis: dimension}``, nested like the
+            inputs, keyed by parameter name, name in ``input_names`` or flattened name, or in order.
+            A dimension is a string, which names it, a ``torch.export.Dim``, ``Dim.AUTO`` or
+            ``Dim.DYNAMIC``. An int or float with a string or hint becomes an input of the model.
+            Other dimensions are static.
         custom_translation_table: Functions by operator, or lists of them in the order in which they
-            are tried; they take precedence over the table and what ``onnx_aot.register`` entered.
-        custom_opsets: Versions of the domains that custom translations emit operators of.
-        unsupported: What becomes of operators without a translation: ``"error"``: one error lists
-            them; ``"emit"``: each is a node of the operator's own name in a domain named as its
-            namespace, for a runtime that has an implementation; ``"function"``: likewise, with a
-            local function that stands for the implementation and has none.
+            are tried. They precede the built-in table and functions of ``onnx_aot.register``.
+        custom_opsets: Versions of the domains whose operators custom translations emit.
+        unsupported: Treatment of operators without a translation. ``"error"``: one error lists
+            them. ``"emit"``: each becomes a node of the operator's own name, in a domain named
+            after its namespace, for a runtime that implements it. ``"function"``: the same, and a
+            local function without a body stands for the implementation.
         decompose: False keeps operators without a translation of their own as they were captured,
-            as ``"emit"`` does, and does not expand them with torch's rules; for inspection.
-        report: True writes a markdown report to ``artifacts_dir``, also when the export fails.
-            ``ONNXProgram.report`` is the same as a dataclass, without this option too.
-        optimize: True runs all passes and rules on the translated graph; ``"safe"`` those that keep
-            every value as it is; a set of names those alone (docs/optimization.md lists them);
-            False leaves the graph as it is.
-        target: ``"onnxruntime"``: what ONNX Runtime's CPU provider has no kernel for, such as most
-            of bfloat16, is written so that it runs there: with casts to a wider type around a node,
-            or with other operators. None: the graph as the ONNX standard allows it.
+            as ``"emit"`` does, instead of expanding them with torch's rules; for inspection.
+        report: True writes a Markdown report to ``artifacts_dir``, also if the export fails.
+            ``ONNXProgram.report`` has the same as a dataclass, even without this option.
+        optimize: True runs all passes and rules on the translated graph; ``"safe"`` only those that
+            keep every value bit for bit; a set of names only these (docs/optimization.md lists
+            them); False leaves the graph as it is.
+        target: ``"onnxruntime"``: nodes without a kernel in ONNX Runtime's CPU provider, such as
+            most of bfloat16, are rewritten to run there: with casts to a wider type around a node,
+            or with other operators. None: the graph is only bound to the ONNX standard.
         contrib_ops: True uses operators of the domain ``com.microsoft``, which only ONNX Runtime
-            has, where they are faster: for rotary embeddings and attention. With ``target=None``
-            it is refused.
-        verify: True compares the model in ONNX Runtime with the module, outputs and what is written
-            to buffers and inputs, on the example inputs and at up to five other sizes within the
+            has, where they are faster: for rotary embeddings and attention. It cannot be combined
+            with ``target=None``.
+        verify: True compares the model in ONNX Runtime with the module: outputs and new values of
+            buffers and inputs, on the example inputs and at up to five other sizes within the
             ranges of the dynamic dimensions: the minimum, 1, odd and larger ones.
         profile: True adds a call profile to the report.
         dump_exported_program: True saves the captured program to ``artifacts_dir``.
         artifacts_dir: Folder for the report and the captured program; the working directory by
-            default. When it is given, the report of a failed export is always written, and the
-            message of the error ends with where it is.
+            default. If it is given, the report of a failed export is always written, and the
+            message of the error ends with its path.
         export_params: False leaves parameters and buffers out of the saved file.
         keep_initializers_as_inputs: True lists parameters and buffers as inputs in the saved file.
         dynamic_axes: Older form of ``dynamic_shapes``: ``{name: {axis: dimension}}`` or
-            ``{name: [axes]}`` with names from ``input_names``; names of outputs are ignored.
-        metadata: ``"full"``; ``"light"`` without FX nodes and stack traces; ``"none"``: nothing on
+            ``{name: [axes]}`` with names from ``input_names``; entries of outputs are only checked.
+        metadata: ``"full"``; ``"light"``: without FX nodes and stack traces; ``"none"``: nothing on
             nodes and the graph.
-        stack_trace_root: Folder that stack traces name files relative to; None: the folders that
-            Python imports from, so that models are the same on every machine.
-        seed: Gives every random node a seed of its own derived from this one, so that each new
-            session draws the same numbers. None: the runtime chooses.
-        on_specialized: What happens when the model fixes a dimension that was asked to be dynamic,
-            or takes fewer sizes than a ``Dim`` says: ``"error"``: ``DynamicShapeError`` with the
-            line that does it; ``"warn"``: it is exported as the model needs it, with a warning;
-            ``"allow"``: with a line in the report.
-        runtime_checks: True adds nodes that make any runtime fail where the sizes of inputs are not
-            what the model was captured for, or an assertion of the model does not hold. The name of
-            the node that fails is the condition, such as ``check: x.shape[0] <= 512 (batch)``.
-        state: What becomes of buffers and inputs that the model writes to: ``"outputs"``: their new
-            values are extra outputs, ``<name>_out``; ``"drop"``: they are left out; ``"io"``: each
-            such buffer is also an input, and every such output names its input in its metadata
+        stack_trace_root: Folder to which the files in stack traces are relative; None: the folders
+            that Python imports from, so that models are the same on every machine.
+        seed: Seed from which every random node gets one of its own, so that each new session draws
+            the same numbers. None: the runtime chooses.
+        on_specialized: Treatment of a dimension that was asked to be dynamic and that the model
+            makes static or restricts to fewer sizes than its ``Dim``. ``"error"``: a
+            ``DynamicShapeError`` with the responsible line; ``"warn"``: it is exported as the model
+            needs it, with a warning; ``"allow"``: with only a line in the report.
+        runtime_checks: True adds nodes that make any runtime fail if the model was not captured for
+            the sizes of the inputs, or if an assertion of the model does not hold. The name of the
+            node that fails is the condition, such as ``check: x.shape[0] <= 512 (batch)``.
+        state: Treatment of buffers and inputs that the model writes to. ``"outputs"``: their new
+            values are extra outputs, ``<name>_out``. ``"drop"``: new values are left out. ``"io"``:
+            each such buffer is also an input, and every such output names its input in its metadata
             (``pkg.onnx_aot.state``), so that a caller can loop, as the program itself does with
             the values in ``ONNXProgram.state``.
-        weights_as_inputs: True makes every parameter and buffer that the graph uses an input of it,
-            after the model's own; a list of names, which may hold ``*``, those. The program feeds
+        weights_as_inputs: True makes every parameter and buffer that the graph uses an input, after
+            the model's own; a list of names, which may contain ``*``, only these. The program feeds
             the values in ``ONNXProgram.weights`` by itself.
         export_modules_as_functions: Classes of modules, or their names: each call of such a module
             becomes a call of a local function of the model, with the module's weights as inputs;
-            calls that consist of the same nodes share one. True takes blocks that repeat. The
-            graph has no such functions otherwise; ``ONNXProgram.inline`` puts them back into it.
-        strategies: How the model is captured: names that are tried in order. ``("non-strict",
-            "strict")``, the default, are two ways of ``torch.export``. ``"draft"`` is draft export,
-            ``"trace"`` ``torch.jit.trace``: both fix what depends on data to what the example
-            inputs give, with a warning that says what. Scripted models have a way of their own.
-        **retired: Options of earlier exporters: accepted with a warning where they change nothing.
+            calls that consist of the same nodes share one. True selects blocks that repeat. By
+            default there are no such functions; ``ONNXProgram.inline`` inlines them again.
+        strategies: Names of ways to capture the model, tried in order. The default,
+            ``("non-strict", "strict")``, has two modes of ``torch.export``. ``"draft"`` is draft
+            export, ``"trace"`` is ``torch.jit.trace``: both fix values that depend on data to those
+            of the example inputs, with a warning that lists them. Scripted models have their own.
+        **retired: Options of earlier exporters, accepted with a warning if they change nothing.
 
     Returns:
-        The program, to save, to call, and to inspect in ``model``.
+        An ``ONNXProgram``, to save, to call, and to inspect in ``model``.
 
     Raises:
         InvalidOptionError: An option or an example input is not accepted.
         CaptureError: ``torch.export`` could not capture the model.
-        DynamicShapeError: A dimension that was asked to be dynamic came out static.
-        UnsupportedOperatorError: Operators without a translation, all of them in one error.
-        OpsetError: The opset lacks operators, or types or forms of them, all in one error.
+        DynamicShapeError: A dimension that was asked to be dynamic is static, or the request for
+            dynamic dimensions is malformed.
+        UnsupportedOperatorError: Operators have no translation; the error lists all of them.
+        FunctionalizationError: The model has an in-place write without a functional form.
+        OpsetError: The opset lacks operators, or types or forms of them; the error lists all.
         TranslationError: A translation failed on a node.
-        SaveError: The file could not be written; what was there before is untouched.
+        SaveError: The file could not be written; an existing file is untouched.
         VerificationError: With ``verify=True``, an output differs by more than the tolerance, or
-            ONNX Runtime refuses sizes that PyTorch takes; empty inputs are a warning then.
+            ONNX Runtime rejects sizes that PyTorch accepts (for empty inputs, only a warning).
     """
     from onnx_aot.capture.exportable import declared_arguments
 
@@ -235,7 +237,7 @@ def export(
             program, reference = _build(model, args, kwargs, options, record)
             if dump_exported_program:
                 dump_program(program, folder, record)
-            if verify:  # before saving: a wrong model does not replace a right one
+            if verify:  # before saving, so that a wrong model does not replace a right one
                 with stage(record, "verify"):
                     _verify(program, reference, options, record)
             if f is not None:
@@ -262,7 +264,7 @@ def export(
 
 
 def _other_than_default(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of ``export`` by keyword that are not the defaults."""
+    """Keyword arguments of ``export`` that are not the defaults."""
     defaults = export.__kwdefaults__ or {}
     return {
         name: given[name]
@@ -272,14 +274,14 @@ def _other_than_default(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _same(value: Any, default: Any) -> bool:
-    """Defaults are None, numbers and texts; what a user gives need not be comparable to them."""
+    """True if a value equals a default (a number or text); other values may not be comparable."""
     return isinstance(value, (bool, int, str)) and type(value) is type(default) and value == default
 
 
 def _check_arguments(
     options: Options, retired: Mapping[str, Any], external_data: Any, dynamo: bool, f: Any
 ) -> None:
-    """What can be known to be wrong before anything is done."""
+    """Checks what can be checked before anything is done."""
     check_retired(retired, list(export.__kwdefaults__ or ()))
     check_options(options)
     check_choice("external_data", external_data, ("auto", True, False, "safetensors", None))
@@ -302,7 +304,7 @@ class _Reference:
 
     @property
     def forward(self) -> inspect.Signature | None:
-        """The signature of a module; an ExportedProgram has none."""
+        """The signature of the module, or None for an ExportedProgram."""
         if isinstance(self.model, torch.export.ExportedProgram):
             return None
         return inspect.signature(self.model.forward)
@@ -315,7 +317,7 @@ def _build(
     options: Options,
     record: ExportRecord,
 ) -> tuple[ONNXProgram, _Reference]:
-    """The stages, in order."""
+    """Runs the stages up to the checked program, in order."""
     from onnx_aot.fx_passes.drop_state import drop_state
     from onnx_aot.pipeline.notes import check_delivered, note_dropped, note_separated
 
@@ -339,7 +341,7 @@ def _to_onnx(
     options: Options,
     record: ExportRecord,
 ) -> ONNXProgram:
-    """The stages from a captured program, rewritten already, to an ONNX program."""
+    """Runs the stages from a captured and rewritten program to an ONNX program."""
     from onnx_aot.ir_passes import run_passes
     from onnx_aot.ir_passes.module_functions import keep_calls_apart, modules_as_functions
     from onnx_aot.metadata.module_calls import module_calls, wanted_classes

@@ -1,4 +1,4 @@
-"""Options of ``export``: what goes down the pipeline, and what is refused or retired."""
+"""Options of ``export``: their values, the checks of them, and retired options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_OPSET = 20
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What goes down the pipeline; ``onnx_aot.export`` describes each."""
+    """Options that the stages of the pipeline read; ``onnx_aot.export`` describes each."""
 
     input_names: tuple[str, ...] = ()
     output_names: tuple[str, ...] = ()
@@ -50,10 +50,10 @@ class Options:
 
 
 def names_given(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
-    """Names as a tuple.
+    """Converts names to a tuple.
 
     Raises:
-        InvalidOptionError: They are not a list of names.
+        InvalidOptionError: ``given`` is not a list of names.
     """
     names = tuple(given or ())
     if isinstance(given, str) or not all(isinstance(name, str) and name for name in names):
@@ -62,10 +62,10 @@ def names_given(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def check_options(options: Options) -> None:
-    """Refuses values that are not accepted.
+    """Checks that every option has an accepted value.
 
     Raises:
-        InvalidOptionError: There is one.
+        InvalidOptionError: One does not, or two options exclude each other.
     """
     from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
 
@@ -100,10 +100,10 @@ def check_options(options: Options) -> None:
 
 
 def check_optimize(given: Any) -> None:
-    """Refuses what names no pass and no rule.
+    """Checks that ``optimize`` is a bool, ``"safe"``, or names of passes and rules.
 
     Raises:
-        InvalidOptionError: It does.
+        InvalidOptionError: It is not.
     """
     if isinstance(given, bool) or given == "safe":
         return
@@ -148,14 +148,14 @@ def _check_weights(given: Any) -> None:
 
 
 class Retired(NamedTuple):
-    """An option of earlier exporters: values that change nothing, and what to do instead."""
+    """An option of earlier exporters: which values change nothing, and what to do instead."""
 
     harmless: Callable[[Any], bool]
     advice: str
 
 
 def _mode(value: Any) -> str:
-    """``TrainingMode.EVAL`` and ``"EVAL"`` give ``"EVAL"``."""
+    """Upper-case name of a mode: ``"EVAL"`` for ``TrainingMode.EVAL`` and for ``"EVAL"``."""
     return str(getattr(value, "name", value)).rpartition(".")[2].upper()
 
 
@@ -191,10 +191,10 @@ RETIRED: dict[str, Retired] = {
 
 
 def check_retired(given: Mapping[str, Any], accepted: list[str]) -> None:
-    """Warns about retired options whose value changes nothing, refuses everything else.
+    """Warns about retired options whose value changes nothing, and rejects all others.
 
     Raises:
-        InvalidOptionError: An option is unknown, or retired and asks for what is not done.
+        InvalidOptionError: An option is unknown, or retired and its value cannot be honoured.
     """
     for name, value in given.items():
         retired = RETIRED.get(name)
@@ -213,7 +213,7 @@ def check_retired(given: Mapping[str, Any], accepted: list[str]) -> None:
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Refuses a value that is not one of the choices.
+    """Checks that a value is one of the choices.
 
     Raises:
         InvalidOptionError: It is not.

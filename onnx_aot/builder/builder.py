@@ -1,6 +1,6 @@
-"""``op``, the first argument of every translation.
+"""Defines ``op``, the first argument of every translation.
 
-``op.CamelCase(...)`` emits an ONNX operator; ``op.snake_case`` is ours.
+``op.CamelCase(...)`` emits an ONNX operator; ``op.snake_case(...)`` is a method of the builder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Builder", "Size"]
 
 
 class Builder(GraphBuilder):
-    """Emits nodes, with subgraphs, local functions and checks among them."""
+    """Emits nodes, including subgraphs, local functions and checks."""
 
     def loop(
         self,
@@ -31,17 +31,17 @@ class Builder(GraphBuilder):
         *,
         condition: ir.Value | None = None,
     ) -> list[ir.Value]:
-        """ONNX Loop (version 16): runs the body ``count`` times, or while a condition holds.
+        """Emits ONNX Loop (version 16): runs the body ``count`` times, or while a condition holds.
 
         Args:
             count: Trip count, an int or a 0-d INT64 value; None runs while the condition holds.
-            carried: Values before the first step (numbers become constants).
-            body: ``body(i, *carried)`` with the 0-d INT64 step number; returns the carried values
-                after the step, in the same number and types, and then any values that are collected
-                over the steps in a new first dimension. With ``condition`` it returns the next
-                condition, a 0-d BOOL value, before them.
-            condition: Whether to run the first step. Carried values keep their rank; a dimension
-                that differs between steps must not be known as a number before the loop.
+            carried: Values before the first step (numbers become constants). They keep their rank;
+                a dimension that differs between steps must not be static before the loop.
+            body: ``body(i, *carried)`` with the 0-d INT64 step number. It returns the carried
+                values after the step, in the same number and types, followed by any values to
+                collect over the steps in a new first dimension. With ``condition`` it returns the
+                next condition, a 0-d BOOL value, before them.
+            condition: Whether to run the first step.
 
         Returns:
             The carried values after the last step, then the collected ones.
@@ -57,17 +57,18 @@ class Builder(GraphBuilder):
         axis: int = 0,
         reverse: bool = False,
     ) -> list[ir.Value]:
-        """ONNX Scan (version 16): steps through values along one axis.
+        """Emits ONNX Scan (version 16): steps through values along one axis.
 
         Args:
             carried: Values before the first step (numbers become constants); they keep their
                 shapes.
-            sequences: Values that the body sees one slice of in each step, the axis removed. They
-                must have the same size along it, at least 1.
-            body: ``body(*carried, *slices)`` returns the carried values after the step, and then
-                values that are collected over the steps along the same axis.
-            axis: Non-negative axis that is stepped through and collected along.
-            reverse: From the last slice to the first; what is collected keeps the places.
+            sequences: Values of which each step passes one slice to the body, without the axis.
+                They must have the same size along it, at least 1.
+            body: ``body(*carried, *slices)`` returns the carried values after the step, followed by
+                any values to collect over the steps along the same axis.
+            axis: Non-negative axis to step through and to collect along.
+            reverse: Whether to step from the last slice to the first. Collected slices keep the
+                positions of the slices that they were computed from.
 
         Returns:
             The carried values after the last step, then the collected ones.
@@ -75,13 +76,13 @@ class Builder(GraphBuilder):
         return emit_scan(self, carried, sequences, body, axis=axis, reverse=reverse)
 
     def if_(self, condition: ir.Value, then: Body, otherwise: Body) -> list[ir.Value]:
-        """ONNX If (version 16): the results of one of two functions without arguments.
+        """Emits ONNX If (version 16): the results of one of two functions without arguments.
 
         Args:
             condition: A BOOL value with one element.
-            then: Called for the values when the condition holds.
-            otherwise: Likewise when it does not; the same number of results, of the same types and
-                ranks.
+            then: Returns the results for a true condition.
+            otherwise: Returns the results for a false condition: the same number, of the same types
+                and ranks.
 
         Returns:
             The results.
@@ -95,31 +96,31 @@ class Builder(GraphBuilder):
         operands: Sequence[ir.Value],
         body: Callable[[Sequence[ir.Value]], Sequence[ir.Value]],
     ) -> list[ir.Value]:
-        """Calls a local function, which is made the first time.
+        """Calls a local function, and creates it at the first call.
 
         Args:
-            name: What it is called, with a number behind it where another one is called so.
-            key: Equal for calls of one function.
-            operands: What it is called with.
-            body: Emits it; gets values that stand for the operands, may read no other values but
-                constants, and returns the results.
+            name: Name of the function; a number is appended if another function has it.
+            key: Identifies the function: calls with equal keys share one.
+            operands: Arguments of the call.
+            body: Emits the function's nodes. It receives values that stand for the operands, may
+                read no other values except constants, and returns the results.
 
         Raises:
-            TranslationError: The body reads something else.
+            TranslationError: The body reads another value.
         """
         return call_function(self, name, key, operands, body)
 
     def check(self, condition: Any, text: str) -> None:
-        """Emits nodes that fail, with the text in the node's name, where a condition is false.
+        """Emits nodes that fail, with the text in the node's name, if a condition is false.
 
         Args:
-            condition: A 0-d BOOL value, or a Python bool, of which only False makes nodes.
+            condition: A 0-d BOOL value, or a Python bool; True emits no nodes.
             text: The condition as the user would write it.
         """
         emit_check(self, condition, text)
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """What is emitted inside stays, unless the block ends with an exception."""
+        """Undoes everything emitted inside the block if it ends with an exception."""
         with attempt(self):
             yield

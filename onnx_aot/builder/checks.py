@@ -1,8 +1,8 @@
-"""``op.check``: nodes that fail in any runtime when a condition does not hold.
+"""Implements ``op.check``: nodes that fail in any runtime if a condition does not hold.
 
-ONNX has no assertion. A check reshapes one element to a shape of one element, or of two where the
-condition is false, which no runtime does. Each check reshapes the result of the one before, so that
-they run in order; what is handed on depends on the last of them (``guard``).
+ONNX has no assertion. A check reshapes one element to a shape of one element, or of two if the
+condition is false, which every runtime rejects. Each check reshapes the result of the previous one,
+so that they run in order; ``guard`` makes a value depend on the last of them.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ def emit_check(op: GraphBuilder, condition: Any, text: str) -> None:
     broken = op.Cast(op.Not(value), to=ir.DataType.INT64)
     length = op.Unsqueeze(op.Add(broken, 1), [0])
     before = op.constant([0]) if op.state.last_check is None else op.state.last_check
-    # By hand: two reshapes in a row would be made one. Without the size: ONNX Runtime removes
-    # a reshape that is known to change nothing.
+    # Not op.Reshape, which merges consecutive reshapes. The size stays unknown because ONNX Runtime
+    # removes a reshape that is known to change nothing.
     after = ir.Value(type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([None]))
     op.add_node(ir.Node("", "Reshape", [before, length], outputs=[after], name=f"{CHECK}{text}"))
     op.state.last_check = after
 
 
 def guard(op: GraphBuilder, value: ir.Value, *, copied: bool) -> ir.Value:
-    """The same tensor, which is there only when all checks so far have passed.
+    """Returns the same tensor, available only once all checks so far have passed.
 
     Args:
         op: The builder, with at least one check.
         value: A tensor of any type and rank.
         copied: False reshapes it to its own shape, which costs nothing. Its dimensions stay
             unknown, because ONNX Runtime removes a reshape that is known to change nothing; a
-            reshape of the result may be joined with it. True broadcasts the tensor to a shape
-            of ones, which copies it, and which nothing removes.
+            reshape of the result may be merged with it. True broadcasts the tensor to a shape
+            of ones, which copies it and which no optimizer removes.
     """
     last = op.state.last_check
     assert last is not None
     rank = op.rank(value)
     if not rank:
-        # No reshape: ONNX Runtime makes one of it and the next, which reads no check.
+        # Not Reshape: ONNX Runtime merges it with the next one, which drops the check.
         one = ir.Value(type=value.type, shape=ir.Shape([1]))
         op.add_node(ir.Node("", "Expand", [value, op.Add(last, 1)], outputs=[one]))
         kept = ir.Value(type=value.type, shape=ir.Shape([]))
@@ -57,7 +57,7 @@ def guard(op: GraphBuilder, value: ir.Value, *, copied: bool) -> ir.Value:
         ones = op.Expand(op.Add(last, 1), op.constant([rank]))
         kept = ir.Value(type=value.type, shape=value.shape)
         node = ir.Node("", "Expand", [value, ones], outputs=[kept])
-    else:  # a size of 0 stands for the one that the tensor has
+    else:  # a size of 0 in Reshape keeps the tensor's own size
         zeros = op.Expand(last, op.constant([rank]))
         kept = ir.Value(type=value.type, shape=ir.Shape([None] * rank))
         node = ir.Node("", "Reshape", [value, zeros], outputs=[kept])

@@ -1,4 +1,4 @@
-"""Constants that translations make: equal ones are one value."""
+"""Pools the constants that translations make, so that equal ones share one value."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from onnx_aot.graph.constants import constant_value
 
 __all__ = ["ConstantPool"]
 
-_SHORT = 8  # lists of numbers up to this length are known again without being made
+_SHORT = 8  # integer lists up to this length are looked up without making a tensor
 
 
 class ConstantPool:
-    """Constants by content."""
+    """Constants, looked up by content."""
 
     def __init__(self) -> None:
         self._known: dict[Any, ir.Value] = {}
         self._contents: dict[ir.Value, torch.Tensor] = {}
 
     def constant(self, value: Any, dtype: ir.DataType | None) -> ir.Value:
-        """The value that holds a number, a nested list of numbers, or a tensor."""
+        """Returns the value that holds a number, a nested list of numbers, or a tensor."""
         key: Any = None
         if isinstance(value, (int, float)):
             key = (type(value), repr(value), dtype)
@@ -38,11 +38,11 @@ class ConstantPool:
         return known
 
     def contents(self, value: ir.Value) -> torch.Tensor | None:
-        """The tensor that a constant holds; None for any other value."""
+        """Returns the tensor that a constant holds, or None for any other value."""
         return self._contents.get(value)
 
     def values(self) -> list[ir.Value]:
-        """Every constant, used or not, in the order of creation."""
+        """Returns every constant, used or not, in the order of creation."""
         return list(self._contents)
 
     def _of_tensor(self, tensor: torch.Tensor) -> ir.Value:

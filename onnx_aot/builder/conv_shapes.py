@@ -1,4 +1,4 @@
-"""Shapes of what convolutions and pools give."""
+"""Infers the output shapes of convolutions and pools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Attributes = Mapping[str, Any]
 def convolved(
     op: Op, shape: list[Dimension], inputs: Sequence[ir.Value | None], attributes: Attributes
 ) -> list[Dimension] | None:
-    """Conv: the batch, the kernel's channels, and how often the kernel fits."""
+    """Conv: batch size, output channels of the weight, and number of kernel positions per axis."""
     weight = inputs[1].shape if inputs[1] is not None else None
     if weight is None:
         return None
@@ -28,7 +28,7 @@ def convolved(
 def pooled(
     op: Op, shape: list[Dimension], _: Sequence[ir.Value | None], attributes: Attributes
 ) -> list[Dimension]:
-    """AveragePool, MaxPool, LpPool: batch and channels stay."""
+    """AveragePool, MaxPool, LpPool: batch and channel sizes are kept."""
     kernel = list(attributes["kernel_shape"])
     return [*shape[:2], *_fitting(op, shape[2:], kernel, attributes)]
 
@@ -60,7 +60,7 @@ def _fitting(
 def transposed_convolution(
     op: Op, shape: list[Dimension], inputs: Sequence[ir.Value | None], attributes: Attributes
 ) -> list[Dimension] | None:
-    """ConvTranspose: its kernel holds output channels of one group in the second dimension."""
+    """ConvTranspose: dimension 1 of the weight is the number of output channels per group."""
     weight = inputs[1].shape if inputs[1] is not None else None
     if weight is None or attributes.get("output_shape") is not None:
         return None

@@ -1,4 +1,4 @@
-"""Which version of which operator domain a model imports."""
+"""Tracks the version of each operator domain that a model imports."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from onnx_aot.errors import InvalidOptionError, TranslationError
 __all__ = ["ONNX_DOMAINS", "Domains"]
 
 ONNX_DOMAINS = ("", "ai.onnx")
-"""The two names of ONNX's own operators."""
+"""The two names of the domain of ONNX's own operators."""
 
 
 class Domains:
     """Versions of the domains that a model uses.
 
-    A domain has one version in a model. It is the one that ``custom_opsets`` gives, else the one
-    that a node asks for, else 1.
+    A domain has one version in a model: the one that ``custom_opsets`` gives, else the one that a
+    node asks for, else 1.
     """
 
     def __init__(self, custom_opsets: Mapping[str, int] | None = None) -> None:
@@ -26,21 +26,21 @@ class Domains:
 
     @property
     def imports(self) -> dict[str, int]:
-        """Versions of the domains used besides ONNX's own."""
+        """Versions of the domains in use, except ONNX's own."""
         return dict(self._imports)
 
     def copy(self) -> Domains:
-        """The same versions, recorded apart."""
+        """Returns an independent copy."""
         other = Domains(self._custom_opsets)
         other._asked, other._imports = dict(self._asked), dict(self._imports)
         return other
 
     def version_of(self, domain: str) -> int:
-        """The version that a node gets which asks for none."""
+        """Returns the version for a node that does not ask for one."""
         return self._custom_opsets.get(domain, self._asked.get(domain, 1))
 
     def use(self, domain: str, version: int | None) -> None:
-        """Records that a node or function of a domain is used, with the version it is written for.
+        """Records the use of a domain by a node or function, with the version it is written for.
 
         Raises:
             InvalidOptionError: ``custom_opsets`` has another version.

@@ -1,11 +1,11 @@
-"""Emission of nodes: types, constants and sizes. The base of ``op``.
+"""Emits nodes with their types, constants and sizes; the base class of ``op``.
 
 The builder takes element types from cached operator schemas and shapes from the capture, turns
-Python numbers into constants of the type their neighbours have, and leaves out what has no effect
-(``peephole.py``).
+Python numbers into constants of the type of their neighbours, and leaves out nodes that have no
+effect (``peephole.py``).
 
 It subclasses onnxscript's public ``BuilderBase`` and replaces ``call_op``, whose schema conversion
-and ONNX shape inference cost 235 to 700 us a node.
+and ONNX shape inference cost 235 to 700 us per node.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from onnx_aot.graph.attributes import Attributes
 __all__ = ["GraphBuilder", "Size"]
 
 Size = int | ir.Value
-"""A dimension: known now, or a 0-d INT64 value of the graph."""
+"""A dimension: an int if known during export, else a 0-d INT64 value of the graph."""
 
 Input = ir.Value | torch.Tensor | int | float | bool | str | Sequence[int] | Sequence[float] | None
 
-# Types that hold every value of another, for operators that an opset does not have for it. Casting
-# back wraps integers around as torch does, and makes any number but 0 true.
+# Wider types that hold every value of a type, for operators that an opset lacks for that type.
+# Casting back wraps integers around as torch does, and makes any nonzero number true.
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 _INTEGERS = (ir.DataType.INT32, ir.DataType.INT64, *_FLOATS)
 WIDER: dict[ir.DataType, tuple[ir.DataType, ...]] = {
@@ -56,7 +56,8 @@ WIDER: dict[ir.DataType, tuple[ir.DataType, ...]] = {
     ir.DataType.UINT32: (ir.DataType.INT64, ir.DataType.DOUBLE),
 }
 
-# What becomes a constant; ``isinstance(..., ir.Value)`` takes a microsecond for what is none.
+# Python types that become constants. Tested first because a failing ``isinstance(x, ir.Value)``
+# costs 1 us.
 _LITERALS = frozenset({int, float, bool, list, tuple, torch.Tensor})
 
 
@@ -65,12 +66,12 @@ class GraphBuilder(BuilderBase):
 
     Attributes:
         opset: The opset of the model that is being built.
-        result: What the capture recorded for the node that is being translated: a FakeTensor, a
+        result: Result that the capture recorded for the node being translated: a FakeTensor, a
             number or symbolic number, or a list or tuple of these.
-        recorded: The same for the node's positional arguments; an argument that is not an FX node
-            is itself.
+        recorded: Recorded results of the node's positional arguments; an argument that is not an
+            FX node is kept as it is.
         attributes: Makes attributes of nodes.
-        state: What emitting has changed so far.
+        state: Everything that emission has changed so far.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class GraphBuilder(BuilderBase):
 
     @property
     def nodes(self) -> list[ir.Node]:
-        """Emitted so far, in order."""
+        """Nodes emitted so far, in order."""
         return self.state.nodes
 
     @property
@@ -113,7 +114,7 @@ class GraphBuilder(BuilderBase):
                 name, inputs, attributes, domain=_domain, version=_version, outputs=_outputs
             )
 
-        self.__dict__[name] = emit  # found without __getattr__ the next time
+        self.__dict__[name] = emit  # next time it is found without __getattr__
         return emit
 
     def call_op(
@@ -132,21 +133,21 @@ class GraphBuilder(BuilderBase):
         Args:
             op_type: The operator.
             args: Inputs: values, Python numbers or lists, torch tensors, None for an absent one.
-            kwargs: Attributes; one that is None is left out.
+            kwargs: Attributes; those that are None are left out.
             domain: The operator's domain; ONNX's own when empty.
-            version: The domain's version, recorded in the model's imports; by default what
-                ``custom_opsets`` says, or another node asked for, or 1.
-            outputs: How many outputs the node has.
+            version: The domain's version, recorded in the model's imports; by default the one in
+                ``custom_opsets``, else the one that another node asked for, else 1.
+            outputs: Number of outputs.
             name: Name of the node, otherwise derived from its output.
 
         Returns:
-            The output value, or a tuple of them when there are several. No node is emitted when
-            the operator has no effect on its input.
+            The output value, or a tuple of them if there are several. No node is emitted if the
+            operator has no effect on its input.
 
         Raises:
             OpsetError: The opset does not have the operator, or not for the type of an input.
             TranslationError: The operator does not take the type of an input in any opset.
-            TypeError: Two inputs differ in element type where the operator wants one.
+            TypeError: Two inputs that must have the same element type differ.
         """
         domain = "" if domain in ONNX_DOMAINS else domain
         asked = (version or self.state.domains.version_of(domain)) if domain else self.opset
@@ -189,7 +190,7 @@ class GraphBuilder(BuilderBase):
     def _accepted_types(
         self, operator: OnnxOperator, inputs: list[Any]
     ) -> dict[str, tuple[ir.DataType, ir.DataType]] | None:
-        """Type variables whose type the operator does not take, with one that holds its values."""
+        """Maps each type variable of a type that is not accepted to that type and a wider one."""
         replaced: dict[str, tuple[ir.DataType, ir.DataType]] | None = None
         last = len(operator.input_types) - 1
         for index, value in enumerate(inputs):
@@ -216,7 +217,7 @@ class GraphBuilder(BuilderBase):
         outputs: int | Sequence[str | ir.Value],
         name: str | None,
     ) -> Any:
-        """Emits a node between casts: to a type that the opset has the operator for, and back."""
+        """Emits a node between casts to a type that the operator accepts and back."""
         operator = onnx_operator(op_type, self.opset)
         assert operator is not None
         last = len(operator.input_types) - 1
@@ -237,10 +238,10 @@ class GraphBuilder(BuilderBase):
         return tuple(values) if isinstance(returned, tuple) else values[0]
 
     def add_node(self, node: ir.Node) -> None:
-        """Takes a node that was made elsewhere, as it is."""
+        """Appends a node that was made elsewhere, unchanged."""
         self.state.nodes.append(node)
 
-    def _add_node(self, node: ir.Node) -> None:  # by which ``BuilderBase`` adds one
+    def _add_node(self, node: ir.Node) -> None:  # called by ``BuilderBase``
         self.add_node(node)
 
     def _add_initializer(self, value: ir.Value) -> None:  # noqa: ARG002
@@ -252,11 +253,11 @@ class GraphBuilder(BuilderBase):
     def _convert_inputs(
         self, op_type: str, operator: OnnxOperator | None, args: Sequence[Any]
     ) -> tuple[list[Any], tuple[int, ir.DataType] | None]:
-        """Numbers become constants of the type that the values bound to the same variable have.
+        """Converts numbers to constants of the type of the values with the same type variable.
 
         Returns:
-            The inputs, and the position and type of one that the operator does not take, if there
-            is one; then numbers are still numbers.
+            The inputs, and the position and type of an input that the operator does not take, or
+            None. If there is such an input, numbers are not converted.
         """
         inputs = list(args)
         while inputs and inputs[-1] is None:
@@ -327,7 +328,7 @@ class GraphBuilder(BuilderBase):
         if not operator.outputs:
             return None
         if operator.name == "DequantizeLinear" and not attributes.get("output_dtype"):
-            scale = inputs[1]  # since opset 23 the output has a type variable of its own
+            scale = inputs[1]  # since opset 23 the output has its own type variable
             return None if scale is None else scale.dtype
         rule = operator.outputs[min(index, len(operator.outputs) - 1)]
         if rule.fixed is not None:
@@ -342,21 +343,21 @@ class GraphBuilder(BuilderBase):
     # --- constants -------------------------------------------------------------------------------
 
     def constant(self, value: Any, dtype: ir.DataType | None = None) -> ir.Value:
-        """A constant of the graph; equal ones are one value.
+        """Returns a constant of the graph; equal constants share one value.
 
         Args:
             value: A number, a nested list of numbers, or a torch tensor.
-            dtype: Element type; by default INT64, FLOAT or BOOL as the numbers are, or the
-                tensor's own.
+            dtype: Element type; by default INT64, FLOAT or BOOL, depending on the numbers, or the
+                type of the tensor.
         """
         return self._constants.constant(value, dtype)
 
     def literal(self, value: Any) -> torch.Tensor | None:
-        """The contents of a constant that a translation made; None for any other value."""
+        """Returns the contents of a constant that a translation made, or None for other values."""
         return self._constants.contents(value) if isinstance(value, ir.Value) else None
 
     def number(self, value: Size) -> int | None:
-        """The size as an int where it is known now, else None."""
+        """Returns the size as an int if it is known during export, else None."""
         if isinstance(value, int):
             return value
         tensor = self.literal(value)
@@ -370,11 +371,11 @@ class GraphBuilder(BuilderBase):
     # --- random numbers --------------------------------------------------------------------------
 
     def random_seed(self) -> int | None:
-        """The ``seed`` attribute of the next random node, another one each time.
+        """Returns the ``seed`` attribute of the next random node, a different one each time.
 
-        None, which leaves the attribute out, when the export was given no seed. Seeds are spread
-        out, because runtimes with a congruential generator (ONNX Runtime) start close seeds with
-        close numbers; they fit the mantissa of a float, which the attribute is.
+        It is None, which leaves the attribute out, if the export was given no seed. Seeds are
+        spread out because runtimes with a congruential generator (ONNX Runtime) start close seeds
+        with close numbers. They fit the mantissa of a float, the attribute's type.
         """
         if self._seeds is None:
             return None
@@ -388,30 +389,30 @@ class GraphBuilder(BuilderBase):
 
     @property
     def result_dtype(self) -> ir.DataType:
-        """Element type of the recorded result (of its first tensor when there are several)."""
+        """Element type of the recorded result (of its first tensor if there are several)."""
         first = self.result[0] if isinstance(self.result, (list, tuple)) else self.result
         return dtypes.to_onnx(first.dtype)
 
     def cast(self, value: Any, dtype: ir.DataType | None) -> ir.Value:
-        """A value in an element type, itself when it has that type; a number as a constant of it.
+        """Casts a value to an element type, unless it has it; a number becomes a constant.
 
-        None stands for the type that the value or number has.
+        With None the value or number keeps its own type.
         """
         if not isinstance(value, ir.Value):
             return self.constant(value, dtype)
         return value if dtype is None or value.dtype == dtype else self.Cast(value, to=dtype)
 
     def rank(self, value: ir.Value) -> int:
-        """Number of dimensions, which the capture always knows for an operator's arguments."""
+        """Returns the rank, which the capture always knows for an operator's arguments."""
         assert value.shape is not None, f"the rank of {value} is not known here"
         return len(value.shape)
 
     def axis(self, value: ir.Value, axis: int) -> int:
-        """A possibly negative axis as a non-negative one; 0 for a 0-d value."""
+        """Returns a possibly negative axis as a non-negative one; 0 for a 0-d value."""
         return axis % max(self.rank(value), 1)
 
     def size(self, value: ir.Value, axis: int) -> Size:
-        """One dimension: an int where the capture knows it, else a 0-d INT64 value."""
+        """Returns one dimension: an int if the capture knows it, else a 0-d INT64 value."""
         assert value.shape is not None, f"the shape of {value} is not known here"
         dimension = value.shape[axis]
         if isinstance(dimension, int):
@@ -427,7 +428,7 @@ class GraphBuilder(BuilderBase):
         return emitted
 
     def sizes(self, sizes: Sequence[Size]) -> ir.Value:
-        """A 1-D INT64 tensor of sizes, a constant where all of them are known."""
+        """Returns a 1-D INT64 tensor of sizes, a constant if all of them are known."""
         parts: list[Any] = []
         run: list[int] = []
         for size in sizes:
@@ -444,11 +445,11 @@ class GraphBuilder(BuilderBase):
         return self.Concat(*parts, axis=0)
 
     def all_sizes(self, value: ir.Value) -> list[Size]:
-        """Every dimension of a value, as ``size`` gives it."""
+        """Returns every dimension of a value, in the form that ``size`` returns."""
         return [self.size(value, axis) for axis in range(self.rank(value))]
 
     def known_size(self, name: str) -> ir.Value | None:
-        """The value that holds a dimension, taken from a graph input where one carries it."""
+        """Returns the value of a dimension, emitted from a graph input if necessary, or None."""
         table = self.state.sizes
         value = table.values.get(name)
         if value is None and name in table.sources:
@@ -456,19 +457,19 @@ class GraphBuilder(BuilderBase):
         return value
 
     def contents(self, value: ir.Value | None) -> list[Dimension] | None:
-        """The elements of a 0-d or 1-d integer value as sizes; None where it is something else."""
+        """Returns the elements of a 0-d or 1-d integer value as sizes, or None for other values."""
         return self.state.sizes.contents(value)
 
     def fresh(self) -> ir.SymbolicDim:
-        """A size that nothing is known of yet."""
+        """Returns a new unknown size."""
         return self.state.sizes.fresh()
 
     def combine(self, function: str, left: Dimension, right: Dimension) -> Dimension:
-        """A size computed from two others: ``add``, ``sub``, ``mul``, ``max``, ``floordiv``, ..."""
+        """Computes a size from two others: ``add``, ``sub``, ``mul``, ``max``, ``floordiv``, ..."""
         return self.state.sizes.combine(function, left, right)
 
     def at_least(self, size: Dimension, number: int) -> bool:
-        """Whether a size is known never to be smaller than a number."""
+        """True if a size is known never to be smaller than a number."""
         return self.state.sizes.at_least(size, number)
 
     def _emit_size(self, value: ir.Value, axis: int) -> ir.Value:
@@ -483,7 +484,7 @@ class GraphBuilder(BuilderBase):
     def reduce(
         self, name: str, value: ir.Value, axes: Sequence[int] | None, keepdims: bool
     ) -> ir.Value:
-        """A Reduce* operator over axes (None: all), which are an attribute before opset 18."""
+        """Emits Reduce* over axes (None: all), which are an attribute before opset 18."""
         # ONNX Runtime leaves negative axes of an empty tensor unreduced
         axes = None if not axes else [self.axis(value, axis) for axis in axes]
         as_input = name == "ReduceSum" or self.opset >= 18
@@ -494,7 +495,7 @@ class GraphBuilder(BuilderBase):
         return self.call_op(name, [value], {"axes": axes, "keepdims": int(keepdims)})
 
     def split(self, value: ir.Value, sizes: Sequence[Size], axis: int) -> list[ir.Value]:
-        """Consecutive pieces of the given sizes along an axis."""
+        """Splits a value into consecutive pieces of the given sizes along an axis."""
         if len(sizes) == 1:
             return [value]
         pieces = self.Split(value, self.sizes(sizes), axis=axis, _outputs=len(sizes))

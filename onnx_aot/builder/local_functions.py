@@ -1,4 +1,4 @@
-"""Local functions of the model: ``op.function``, whose body is a Python function."""
+"""Implements ``op.function``: local functions of the model, made from Python functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnx_aot.graph.traversal import subgraphs
 __all__ = ["DOMAIN", "call_function"]
 
 DOMAIN = "pkg.onnx_aot"
-"""Domain of the functions."""
+"""Domain of these local functions."""
 
 
 def call_function(
@@ -26,12 +26,12 @@ def call_function(
     operands: Sequence[ir.Value],
     body: Callable[[Sequence[ir.Value]], Sequence[ir.Value]],
 ) -> list[ir.Value]:
-    """Emits the call of ``Builder.function``, and the function where it is the first call."""
+    """Emits the call for ``Builder.function``, and the function itself at the first call."""
     state = op.state
     function = state.functions_by_key.get(key)
     if function is None:
         function = _make_function(op, name, operands, body)
-        if not _draws(function):  # each call of what draws random numbers has its own seeds
+        if not _draws(function):  # random: each call needs its own seeds
             state.functions_by_key[key] = function
     state.functions[function.identifier()] = function
     results = [ir.Value() for _ in function.outputs]
@@ -73,7 +73,7 @@ def _make_function(
 
 @contextmanager
 def _closed_scope(op: GraphBuilder) -> Iterator[None]:
-    """Nothing that is known of values outside is used inside."""
+    """Hides from the body everything known about values outside it."""
     state = op.state
     held = state.sizes.values, state.sizes.sources, state.last_check, state.conditions
     state.sizes.values, state.sizes.sources = {}, {}
@@ -85,7 +85,7 @@ def _closed_scope(op: GraphBuilder) -> Iterator[None]:
 
 
 def _own_constants(op: GraphBuilder, graph: ir.Graph, name: str) -> None:
-    """Makes the constants of the main graph that a function reads nodes of its own."""
+    """Turns constants of the main graph that a function reads into nodes of the function."""
     made: dict[ir.Value, ir.Value] = {}
     own = set(_values(graph))
     for node in ir.traversal.RecursiveGraphIterator(graph):
@@ -106,7 +106,7 @@ def _own_constants(op: GraphBuilder, graph: ir.Graph, name: str) -> None:
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:
-    """Everything that a graph and its subgraphs define."""
+    """Yields all values that a graph and its subgraphs define."""
     yield from graph.inputs
     for node in graph:
         yield from node.outputs

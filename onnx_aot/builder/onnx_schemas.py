@@ -1,4 +1,4 @@
-"""What the builder needs to know of an ONNX operator, read once from ``onnx.defs``."""
+"""Reads the signatures of ONNX operators from ``onnx.defs``, once each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PARAMETER = onnx.defs.OpSchema.FormalParameterOption
 
 @dataclasses.dataclass(frozen=True)
 class OutputType:
-    """How an output's element type follows: from an input, from an attribute, or fixed."""
+    """Source of an output's element type: an input, an attribute, or a fixed type."""
 
     input_index: int | None = None
     attribute: str | None = None
@@ -40,12 +40,13 @@ class OnnxOperator:
     """One ONNX operator in one opset.
 
     Attributes:
-        input_types: Per formal input its type variable, or None where any type may stand.
-        input_dtypes: Per formal input the only element type it takes, or None.
-        accepted: Per formal input the element types it takes, None if it takes no tensors.
-        variadic: Whether the last formal input repeats; ``homogeneous`` whether with one type.
+        input_types: Type variable of each formal input; None if the types of its repetitions may
+            differ.
+        input_dtypes: The only element type that each formal input takes, or None.
+        accepted: Element types that each formal input takes; None if it takes no tensors.
+        variadic: Whether the last formal input repeats.
         attributes: Attribute types by name.
-        outputs: How each output's element type follows.
+        outputs: Source of each output's element type.
         deterministic: Whether equal inputs give equal outputs.
     """
 
@@ -61,16 +62,16 @@ class OnnxOperator:
     deterministic: bool
 
     def takes_inputs(self, count: int) -> bool:
-        """Whether that many inputs can be given."""
+        """True if the operator takes this many inputs."""
         return self.variadic or count <= len(self.input_types)
 
 
 @functools.cache
 def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | None:
-    """The operator as it stands in an opset; None for a domain that ``onnx`` does not know.
+    """Returns the operator as an opset defines it; None for a domain unknown to ``onnx``.
 
     Raises:
-        OpsetError: The domain is ONNX's own and the opset does not have the operator.
+        OpsetError: The domain is ONNX's own, or ``ai.onnx.ml``, and lacks the operator.
     """
     try:
         schema = onnx.defs.get_schema(name, opset, domain)
@@ -121,7 +122,7 @@ def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | Non
 
 
 def _dtypes(types: Sequence[str]) -> frozenset[ir.DataType] | None:
-    """``["tensor(int64)"]`` gives INT64; None where no tensor is among them."""
+    """``["tensor(int64)"]`` -> {INT64}; None if no tensor type is among them."""
     inner = [text[len("tensor(") : -1] for text in types if text.startswith("tensor(")]
     if not inner:
         return None
@@ -151,11 +152,11 @@ def _output_type(
 
 
 def refuse_type(operator: OnnxOperator | None, position: int, dtype: ir.DataType) -> None:
-    """Refuses an element type that an operator does not take as the input at a position.
+    """Checks that an operator takes an element type as the input at a position.
 
     Raises:
-        OpsetError: A later opset takes it.
-        TranslationError: No opset does.
+        OpsetError: It does not, but a later opset does.
+        TranslationError: Neither it nor a later opset does.
     """
     accepted = None if operator is None else operator.accepted[position]
     if operator is not None and accepted is not None and dtype not in accepted:
@@ -163,7 +164,7 @@ def refuse_type(operator: OnnxOperator | None, position: int, dtype: ir.DataType
 
 
 def refused_type(operator: OnnxOperator, position: int, dtype: ir.DataType) -> ConversionError:
-    """The error for an input of an element type that the operator does not take."""
+    """Returns the error for an input of an element type that the operator does not take."""
     name, opset, domain = operator.name, operator.opset, operator.domain
     parameter = onnx.defs.get_schema(name, opset, domain).inputs[position].name
     accepted = sorted(map(str, operator.accepted[position] or ()))
@@ -185,14 +186,14 @@ def _takes(name: str, opset: int, position: int, dtype: ir.DataType) -> bool:
 
 
 def refused_inputs(operator: OnnxOperator, count: int) -> Exception:
-    """The error for more inputs than the operator takes."""
+    """Returns the error for more inputs than the operator takes."""
     most = len(operator.input_types)
     problem = f"takes {most} inputs in opset {operator.opset}, {count} were given"
     return _refused_form(operator, problem, lambda form: form.takes_inputs(count))
 
 
 def refused_attribute(operator: OnnxOperator, name: str) -> Exception:
-    """The error for an attribute that the operator does not have."""
+    """Returns the error for an attribute that the operator does not have."""
     problem = f"has no attribute {name!r} in opset {operator.opset}"
     return _refused_form(operator, problem, lambda form: name in form.attributes)
 
@@ -200,7 +201,7 @@ def refused_attribute(operator: OnnxOperator, name: str) -> Exception:
 def _refused_form(
     operator: OnnxOperator, problem: str, has_form: Callable[[OnnxOperator], bool]
 ) -> Exception:
-    """The error for what the operator takes in a later opset, or in none."""
+    """Returns the error for a form that only a later opset, or no opset, has."""
     problem = f"ONNX {operator.name} {problem}"
     for later in () if operator.domain else range(operator.opset + 1, MAX_OPSET + 1):
         other = _in_opset(operator.name, later)

@@ -1,4 +1,4 @@
-"""What is left out or worked out while a graph is being built.
+"""Removes nodes without effect and folds constants while a graph is being built.
 
 Each function sees the inputs and attributes of one operator before its node exists and returns the
 value that stands for its output, or None to have the node emitted. All of them are exact: equal
@@ -19,11 +19,11 @@ from onnx_aot.dtypes import INT64_MAX
 __all__ = ["SIMPLIFICATIONS"]
 
 FOLD_LIMIT = 1024
-"""Largest constant, in elements, that is worked out here; larger ones stay in the graph."""
+"""Largest constant, in elements, that is folded here; larger ones stay in the graph."""
 
 
 class Op(Protocol):
-    """What a simplification needs of the builder."""
+    """The part of the builder that simplifications use."""
 
     def literal(self, value: Any) -> torch.Tensor | None: ...
 
@@ -64,7 +64,7 @@ def _axes(op: Op, node: ir.Node) -> list[int] | None:
 
 
 def identity(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
-    """``Identity(x)`` -> ``x``. Graph outputs that need a name of their own are made elsewhere."""
+    """``Identity(x)`` -> ``x``. Graph outputs that need their own name are added elsewhere."""
     return inputs[0]
 
 
@@ -92,7 +92,7 @@ _INTEGERS = frozenset({ir.DataType.INT32, ir.DataType.INT64})
 
 
 def reshape(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
-    """No change of a static shape -> ``x``; ``Reshape(Reshape(x, _), s)`` -> ``Reshape(x, s)``."""
+    """Same static shape -> ``x``; ``Reshape(Reshape(x, _), s)`` -> ``Reshape(x, s)``."""
     source, target = inputs[0], _integers(op, inputs[1])
     if source is None or target is None:
         return None
@@ -148,7 +148,7 @@ def squeeze(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
 
 
 def concat(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
-    """One input -> itself; constants are joined."""
+    """One input -> itself; constants are concatenated."""
     if len(inputs) == 1:
         return inputs[0]
     literals = _literals(op, inputs)
@@ -156,10 +156,10 @@ def concat(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
 
 
 def expand(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
-    """To the static shape it has already, or to all ones of no higher rank -> ``x``.
+    """Same static shape, or a target of ones without a higher rank -> ``x``.
 
-    A constant is repeated where the result is small. An empty result is a constant: it has no
-    elements of ``x``, and ONNX Runtime takes an Expand from 1 to 0 for one without effect.
+    A constant is expanded if the result is small. An empty result is a constant: it has no
+    elements of ``x``, and ONNX Runtime treats an Expand from 1 to 0 as a no-op.
     """
     target, source = _integers(op, inputs[1]), inputs[0]
     if target is None or source is None or source.shape is None:
@@ -183,7 +183,7 @@ def expand(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
 
 
 def _expand_from_nothing(op: Op, source: ir.Value, target: list[int], axis: int) -> ir.Value:
-    """A dimension of 1 that becomes 0 is cut away before the others are expanded."""
+    """Slices a dimension from 1 to 0 before the others are expanded."""
     bounds = [op.constant(torch.tensor([bound])) for bound in (0, 0, axis)]
     nothing = op.call_op("Slice", [source, *bounds], {})
     target = [
@@ -194,7 +194,7 @@ def _expand_from_nothing(op: Op, source: ir.Value, target: list[int], axis: int)
 
 
 def slice_(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
-    """From 0 to the largest int64 with step 1 -> ``x``; a short constant vector is cut."""
+    """From 0 to the largest int64 with step 1 -> ``x``; a constant vector is sliced."""
     bounds = [_integers(op, value) for value in inputs[1:]]
     if any(bound is None for bound in bounds) or len(bounds) < 2:
         return None
@@ -210,7 +210,7 @@ def slice_(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
 
 
 def gather(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
-    """One element of a short constant vector is taken."""
+    """One element of a short constant vector -> a constant."""
     literals = _literals(op, inputs)
     if literals is None or literals[0].ndim != 1 or literals[1].ndim > 0:
         return None
@@ -241,7 +241,7 @@ def range_(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
 
 
 def trilu(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
-    """A small constant matrix is cut."""
+    """A triangle of a small constant matrix -> a constant."""
     literals = _literals(op, inputs)
     if literals is None:
         return None
@@ -252,7 +252,7 @@ def trilu(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
 def _arithmetic(
     compute: Callable[..., torch.Tensor], neutral: int | None = None, commutative: bool = True
 ) -> Simplification:
-    """Integer constants are computed; a neutral 0-d integer operand is dropped."""
+    """Folds integer constants and drops a neutral 0-d integer operand."""
 
     def simplify(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
         if len(inputs) != 2 or inputs[0] is None or inputs[0].dtype not in _INTEGERS:
@@ -278,7 +278,7 @@ def _arithmetic(
 
 
 def _divide(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """ONNX Div on integers truncates toward zero."""
+    """Divides as ONNX Div does on integers, truncating toward zero."""
     return torch.div(left, right, rounding_mode="trunc")
 
 

@@ -1,4 +1,4 @@
-"""Takes back what a translation emitted before it declined a call."""
+"""Undoes the emission of a translation that declined a call."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["DeclinedError", "attempt"]
 
 
 class DeclinedError(Exception):
-    """A translation does not take a call, and the next one is to be tried; says why."""
+    """A translation declines a call, so that the next one is tried; the message says why."""
 
 
 @contextmanager
 def attempt(op: GraphBuilder) -> Iterator[None]:
-    """What is emitted inside stays, unless the block ends with an exception."""
+    """Undoes everything emitted inside the block if it ends with an exception."""
     before = op.state.copy()
     try:
         yield
@@ -31,7 +31,7 @@ def attempt(op: GraphBuilder) -> Iterator[None]:
 
 
 def _let_go(node: ir.Node) -> None:
-    """Makes a node read nothing, so that what it read is not kept for it."""
+    """Removes a node's inputs, so that it no longer counts as a use of them."""
     for index in range(len(node.inputs)):
         node.replace_input_with(index, None)
     for graph in subgraphs(node):

@@ -1,8 +1,8 @@
-"""Shapes of values inside one translation, where they follow without computing anything.
+"""Infers shapes of values inside one translation.
 
-What a translation returns gets the shape that the capture recorded. Values between its nodes are
-shaped here: their rank always, where ONNX determines it, and each dimension as a number, as an
-expression over recorded sizes, or as an unknown size with a name of its own (``size_table.py``).
+The results of a translation get the shapes that the capture recorded. Values between its nodes get
+theirs here: the rank whenever ONNX determines it, and each dimension as a number, as an expression
+over recorded sizes, or as an unknown size with a unique name (``size_table.py``).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Rule = Callable[[Op, Dimensions, Inputs, Attributes], Dimensions | None]
 def output_shapes(
     op: Op, op_type: str, inputs: Inputs, attributes: Attributes, count: int
 ) -> list[ir.Shape | None]:
-    """The shapes of an operator's outputs, None for what does not follow."""
+    """Returns the shapes of an operator's outputs, None for those that cannot be inferred."""
     first = inputs[0] if inputs else None
     if op_type in BROADCAST:
         return [_broadcast(op, [value.shape if value is not None else None for value in inputs])]
@@ -95,7 +95,7 @@ def _broadcast(op: Op, shapes: list[ir.Shape | None]) -> ir.Shape | None:
 
 
 def _wider(op: Op, sizes: Sequence[Dimension]) -> Dimension:
-    """What sizes broadcast to: a number other than 1 wins, and so does what all others have."""
+    """Broadcasts sizes: a number other than 1 wins, else a size that all but the 1s share."""
     wide: Dimension = 1
     for size in sizes:
         if size == 1 or (size == wide and size != UNKNOWN) or (isinstance(wide, int) and wide != 1):
@@ -108,7 +108,7 @@ def _wider(op: Op, sizes: Sequence[Dimension]) -> Dimension:
 
 
 def _sized(op: Op, value: ir.Value | None) -> Dimensions | None:
-    """The shape that a vector of sizes stands for."""
+    """Returns the shape that a vector of sizes describes."""
     sizes = op.contents(value)
     if sizes is None:
         return None
@@ -164,7 +164,7 @@ def _reshape(
 
 
 def _inferred(op: Op, shape: Dimensions, others: Dimensions) -> Dimension:
-    """The one size that makes up for all others; what occurs on both sides cancels."""
+    """Infers the size for -1 in a Reshape; sizes that occur on both sides cancel."""
     left = list(shape)
     rest = []
     for size in others:
@@ -440,7 +440,7 @@ def _normalized(
 def _batch_norm(
     _: Op, shape: Dimensions | None, inputs: Inputs, __: Attributes, count: int
 ) -> Several:
-    """With the statistics, where it is training."""
+    """BatchNormalization, with the statistics in training mode."""
     shapes = [None if value is None else value.shape for value in inputs[3 : 2 + count]]
     return [shape, *(None if one is None else list(one) for one in shapes)]
 
@@ -460,7 +460,7 @@ def _quantized(
 def _recurrent(
     op: Op, shape: Dimensions | None, inputs: Inputs, attributes: Attributes, count: int
 ) -> Several:
-    """LSTM, GRU and RNN with time first: all steps, the last one, the last cell."""
+    """LSTM, GRU and RNN: states of all steps, last state, last cell state."""
     if shape is None:
         return [None] * count
     weight = inputs[2].shape if len(inputs) > 2 and inputs[2] is not None else None
@@ -482,7 +482,7 @@ def _attention(
     return [[*shape[:3], value.shape[3]]]
 
 
-# What has no inputs, or does not go by the first one's shape.
+# Operators without inputs, or with outputs of known rank whatever the first input's shape.
 MADE: dict[str, Callable[[Op, Inputs, Attributes], Dimensions | None]] = {
     "RandomNormal": lambda op, _, attributes: list(attributes["shape"]),
     "RandomUniform": lambda op, _, attributes: list(attributes["shape"]),

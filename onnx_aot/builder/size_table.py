@@ -1,8 +1,9 @@
-"""What the builder knows of sizes: unknown ones, sums of known ones, and vectors of sizes.
+"""Tracks sizes: unknown ones, arithmetic on known ones, and vectors of sizes.
 
-A dimension that does not follow when a value is made gets a name of its own, ``?7``, which starts
-with a character that no other name has. Where it turns up in a result it becomes what the capture
-recorded there, in every value that has it. What is left at the end is named after its first value.
+A dimension that cannot be inferred when a value is made gets a unique name such as ``?7``; no other
+name starts with that character. If it appears in a result, it is replaced in every value by the
+size that the capture recorded there. Sizes still unknown at the end are named after the first value
+that has them.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ __all__ = ["UNKNOWN", "Algebra", "Dimension", "Op", "SizeTable"]
 Dimension = int | ir.SymbolicDim
 
 UNKNOWN = ir.SymbolicDim(None)
-"""What translations that shape a value themselves write for a size that they do not know."""
+"""Unknown size, for translations that set the shape of a value themselves."""
 
 LONGEST = 64
-"""Vectors of more sizes than this are not looked into; no shape is as long."""
+"""Vectors of more sizes than this are not tracked; no shape is as long."""
 
 _COMPUTE: dict[str, Callable[[int, int], int]] = {
     "add": operator.add,
@@ -53,42 +54,42 @@ class Algebra(Protocol):
     """Arithmetic on the sizes that the capture recorded."""
 
     def combine(self, function: str, *operands: Dimension) -> Dimension | None:
-        """A size computed from two others, None where one is not recorded."""
+        """Computes a size from others; None if one of them is not recorded."""
 
     def at_least(self, dimension: Dimension, number: int) -> bool:
-        """Whether a size is known never to be smaller than a number."""
+        """True if a size is known never to be smaller than a number."""
 
     def text(self, expression: Any) -> str:
-        """An expression or condition in the user's names."""
+        """Formats an expression or condition with the user's names."""
 
 
 class Op(Protocol):
-    """What a rule for shapes needs of the builder."""
+    """The part of the builder that shape rules use."""
 
     def literal(self, value: Any) -> torch.Tensor | None:
-        """The contents of a constant, or None."""
+        """Returns the contents of a constant, or None."""
 
     def contents(self, value: ir.Value | None) -> list[Dimension] | None:
-        """The elements of a vector of sizes, or None."""
+        """Returns the elements of a vector of sizes, or None."""
 
     def fresh(self) -> ir.SymbolicDim:
-        """A size that nothing is known of."""
+        """Returns a new unknown size."""
 
     def combine(self, function: str, left: Dimension, right: Dimension) -> Dimension:
-        """A size computed from two others."""
+        """Computes a size from two others."""
 
     def at_least(self, size: Dimension, number: int) -> bool:
-        """Whether a size is known never to be smaller than a number."""
+        """True if a size is known never to be smaller than a number."""
 
 
 class SizeTable:
-    """Which values hold which sizes, and what unknown sizes have turned out to be.
+    """Sizes that values hold, and unknown sizes with their replacements once these are known.
 
     Args:
-        literal: Gives the contents of a constant, None for any other value.
+        literal: Returns the contents of a constant, or None for any other value.
 
     Attributes:
-        algebra: Arithmetic on recorded sizes; None where there are none.
+        algebra: Arithmetic on recorded sizes; None if there are none.
         values: 0-d INT64 values that hold a dimension, by its name.
         sources: Graph inputs that carry a dimension, with the axis, by its name.
     """
@@ -105,7 +106,7 @@ class SizeTable:
         self._combined: dict[tuple[str, Dimension, Dimension], Dimension] = {}
 
     def copy(self) -> SizeTable:
-        """The same knowledge, in a table of its own."""
+        """Returns an independent copy."""
         other = copy.copy(self)
         other.values, other.sources = dict(self.values), dict(self.sources)
         other._bound, other._combined = dict(self._bound), dict(self._combined)
@@ -114,24 +115,24 @@ class SizeTable:
         return other
 
     def remember(self, name: str, value: ir.Value) -> None:
-        """Says that a 0-d INT64 value holds the dimension of this name."""
+        """Records that a 0-d INT64 value holds the dimension of this name."""
         self.values.setdefault(name, value)
         self._contents.setdefault(value, [ir.SymbolicDim(name)])
 
     # --- unknown sizes ---------------------------------------------------------------------------
 
     def fresh(self) -> ir.SymbolicDim:
-        """A size that nothing is known of yet."""
+        """Returns a new unknown size."""
         self._fresh += 1
         return ir.SymbolicDim(f"?{self._fresh}")
 
     @staticmethod
     def is_unknown(size: Dimension) -> bool:
-        """Whether nothing is known of a size yet."""
+        """True if nothing is known about a size yet."""
         return not isinstance(size, int) and (size.value is None or _is_fresh(size))
 
     def carry(self, value: ir.Value) -> None:
-        """Remembers which unknown sizes a value has, so that they can become known."""
+        """Records the unknown sizes of a value, so that they can be replaced once known."""
         if not self._fresh or value.shape is None:
             return
         for size in value.shape.dims:
@@ -139,7 +140,7 @@ class SizeTable:
                 self._carriers.setdefault(str(size.value), []).append(value)
 
     def learn(self, made: ir.Shape, recorded: ir.Shape) -> None:
-        """Unknown sizes of the shape that was made are what the capture recorded for them."""
+        """Replaces unknown sizes of an inferred shape by the sizes that the capture recorded."""
         if not self._fresh:
             return
         for size, known in zip(made.dims, recorded.dims, strict=True):
@@ -158,13 +159,13 @@ class SizeTable:
             self.values.setdefault(str(known.value), self.values[name])
 
     def resolved(self, size: Dimension) -> Dimension:
-        """The size, or what became known of it."""
+        """Returns the size, or its replacement if it has become known."""
         while not isinstance(size, int) and size.value in self._bound:
             size = self._bound[size.value]
         return size
 
     def name_unknown(self, nodes: Iterable[ir.Node], unique: Callable[[str], str]) -> None:
-        """Gives sizes of the nodes' values that stayed unknown a name, ``<value>_dim_<axis>``."""
+        """Names the sizes of the nodes' values that stayed unknown ``<value>_dim_<axis>``."""
         if not self._fresh:
             return
         names: dict[str, Dimension] = {}
@@ -185,7 +186,7 @@ class SizeTable:
     # --- arithmetic ------------------------------------------------------------------------------
 
     def combine(self, function: str, left: Dimension, right: Dimension) -> Dimension:
-        """A size computed from two others: ``add``, ``sub``, ``mul``, ``max``, ``floordiv``, ..."""
+        """Computes a size from two others: ``add``, ``sub``, ``mul``, ``max``, ``floordiv``, ..."""
         if isinstance(left, int) and isinstance(right, int):
             return _COMPUTE[function](left, right)
         if right == _NEUTRAL.get(function):
@@ -202,7 +203,7 @@ class SizeTable:
         return self.resolved(known)
 
     def at_least(self, size: Dimension, number: int) -> bool:
-        """Whether a size is known never to be smaller than a number."""
+        """True if a size is known never to be smaller than a number."""
         if isinstance(size, int):
             return size >= number
         return self.algebra is not None and self.algebra.at_least(size, number)
@@ -210,7 +211,7 @@ class SizeTable:
     # --- vectors of sizes ------------------------------------------------------------------------
 
     def contents(self, value: ir.Value | None) -> list[Dimension] | None:
-        """The elements of a 0-d or 1-d integer value as sizes; None where it is something else."""
+        """Returns the elements of a 0-d or 1-d integer value as sizes, or None for other values."""
         if value is None:
             return None
         known = self._contents.get(value)
@@ -267,7 +268,7 @@ class SizeTable:
     def _computed(
         self, kind: str, left: list[Dimension] | None, right: list[Dimension] | None
     ) -> list[Dimension] | None:
-        """Sizes computed one by one; Div and Mod only where they are Python's."""
+        """Computes sizes elementwise; Div and Mod only where they agree with Python's."""
         if left is None or right is None or len(left) != len(right):
             return None
         if kind in ("Div", "Mod"):
@@ -278,7 +279,7 @@ class SizeTable:
         return [self.combine(_ARITHMETIC[kind], one, two) for one, two in pairs]
 
     def _taken(self, node: ir.Node) -> list[Dimension] | None:
-        """Elements of a vector of sizes at constant positions."""
+        """Returns the elements of a vector of sizes at constant positions."""
         elements = self.contents(node.inputs[0])
         positions = [self._literal(value) for value in node.inputs[1:]]
         if elements is None or any(position is None for position in positions):

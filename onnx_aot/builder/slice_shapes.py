@@ -1,4 +1,4 @@
-"""Shapes of slices: sizes between two bounds, where these are known to be inside."""
+"""Infers the shapes of slices whose bounds are known to be inside the axis."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Inputs = Sequence[ir.Value | None]
 Attributes = Mapping[str, Any]
 
 OPEN = 2**62
-"""A slice's bound from here on, or from its negative down, means the end of the axis."""
+"""A slice bound of at least this, or below its negative, stands for an end of the axis."""
 
 
 def numbers_of(op: Op, inputs: Inputs, index: int) -> list[int] | None:
-    """The elements of an input that is a constant."""
+    """Returns the elements of a constant input, or None."""
     literal = op.literal(inputs[index]) if index < len(inputs) else None
     return None if literal is None else literal.flatten().tolist()
 
 
 def _length(op: Op, value: ir.Value | None) -> int | None:
-    """How many elements a vector has, where that is known."""
+    """Returns the number of elements of a vector, or None if it is not known."""
     shape = value.shape if value is not None else None
     return shape[0] if shape is not None and len(shape) == 1 and isinstance(shape[0], int) else None
 
@@ -52,7 +52,7 @@ def sliced(op: Op, shape: Dimensions, inputs: Inputs, _: Attributes) -> Dimensio
 def _cut(
     op: Op, size: Dimension, start: Dimension, end: Dimension, step: Dimension
 ) -> Dimension | None:
-    """How long a slice is."""
+    """Returns the length of a slice, or None if it is not known."""
     if not isinstance(step, int) or step == 0:
         return None
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
@@ -73,7 +73,7 @@ def _cut(
 
 
 def _bound(op: Op, size: Dimension, bound: Dimension) -> Dimension | None:
-    """A slice's bound as a position from the front, where it is known to be inside."""
+    """Returns a slice bound as a position from the front, or None if it may be outside."""
     if isinstance(bound, int):
         if bound >= OPEN or bound == size:
             return size

@@ -1,4 +1,4 @@
-"""What emitting changes, as one object that can be copied."""
+"""Holds everything that emission changes, in one object that can be copied."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["BuilderState"]
 class BuilderState:
     """Everything that a translation changes by emitting nodes.
 
-    A translation that declines a call gives way to another, which must find the state as it was.
+    If a translation declines a call, the next one must find the state as it was before.
 
     Attributes:
-        sizes: Which values hold which sizes.
+        sizes: Sizes that values hold.
         domains: Versions of the domains in use.
-        nodes: Emitted so far, in order.
+        nodes: Nodes emitted so far, in order.
         functions: Local functions of the model.
-        functions_by_key: Those that another equal call would use again.
+        functions_by_key: Local functions that a call with an equal key reuses.
         last_check: Output of the last check; None before the first.
-        conditions: Texts of the conditions that are checked already.
+        conditions: Texts of the conditions checked already.
     """
 
     sizes: SizeTable
@@ -39,11 +39,11 @@ class BuilderState:
 
     @property
     def has_checks(self) -> bool:
-        """Whether there is a check that later values must wait for."""
+        """True if there is a check that later values must wait for."""
         return self.last_check is not None
 
     def copy(self) -> BuilderState:
-        """A state that changes by itself; nodes and values are shared."""
+        """Returns an independent copy, which shares nodes and values."""
         return BuilderState(
             sizes=self.sizes.copy(),
             domains=self.domains.copy(),
@@ -55,10 +55,10 @@ class BuilderState:
         )
 
     def restore(self, before: BuilderState) -> None:
-        """Makes the state what it was when ``before`` was copied from it.
+        """Resets the state to ``before``, a copy made earlier.
 
-        It stays the same object, with the same list of nodes, because callers up the stack, such as
-        the one that makes a subgraph, hold on to them.
+        The object and its list of nodes stay the same, because callers up the stack, such as the
+        one that makes a subgraph, hold references to them.
         """
         del self.nodes[len(before.nodes) :]
         self.sizes, self.domains = before.sizes, before.domains

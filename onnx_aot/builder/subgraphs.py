@@ -1,7 +1,7 @@
-"""Loops and branches: ``op.loop``, ``op.scan`` and ``op.if_``, whose bodies are Python functions.
+"""Implements ``op.loop``, ``op.scan`` and ``op.if_``, whose bodies are Python functions.
 
 A body emits through the same ``op`` as everything else and may read any value of the graph around
-it. What it returns becomes the outputs of the subgraph.
+it. The values that it returns become the outputs of the subgraph.
 
     total, steps = op.loop(count, [zero], lambda i, total: (op.Add(total, i), total))
 """
@@ -25,7 +25,7 @@ Body = Callable[..., Sequence[Any]]
 
 @contextmanager
 def _inner_scope(op: GraphBuilder) -> Iterator[list[ir.Node]]:
-    """Nodes emitted inside go to a list of their own; sizes and checks stay inside."""
+    """Collects nodes emitted inside in a separate list; sizes and checks stay inside."""
     state = op.state
     outer = state.nodes, dict(state.sizes.values), state.last_check, set(state.conditions)
     state.nodes = []
@@ -42,14 +42,14 @@ def make_subgraph(
         results: list[ir.Value] = []
         checked = op.state.last_check
         returned = [r if isinstance(r, ir.Value) else op.constant(r) for r in body()]
-        if returned and op.state.last_check is not checked:  # a result waits for the body's checks
+        if returned and op.state.last_check is not checked:  # a result depends on the body's checks
             returned[0] = guard(op, returned[0], copied=False)
         own = set(nodes)
         for value in returned:
             if value.producer() in own and value not in results:
                 results.append(value)
                 continue
-            # an output is a value of the subgraph's own, and each a different one
+            # each output must be defined in the subgraph and differ from the others
             copy = ir.Value(type=value.type, shape=value.shape)
             op.state.sizes.carry(copy)
             nodes.append(ir.Node("", "Identity", [value], outputs=[copy]))
@@ -155,7 +155,7 @@ def emit_if(op: GraphBuilder, condition: ir.Value, then: Body, otherwise: Body) 
 
 
 def _inner_value(op: GraphBuilder, value: ir.Value) -> ir.Value:
-    """What a body sees of a carried value; unknown sizes may differ from step to step."""
+    """Returns the body's input for a carried value; unknown sizes may differ between steps."""
     shape = None
     if value.shape is not None:
         sizes = [op.fresh() if SizeTable.is_unknown(size) else size for size in value.shape.dims]
@@ -171,7 +171,7 @@ def _after_steps(
     inner: Sequence[ir.Value],
     after: Sequence[ir.Value],
 ) -> list[ir.Value]:
-    """The carried values after the last step: sizes that a step keeps are those before it."""
+    """Returns the carried values after the last step; sizes that a step keeps stay known."""
     outputs = []
     for first, seen, last in zip(before, inner, after, strict=False):
         one, two, three = first.shape, seen.shape, last.shape
@@ -183,7 +183,7 @@ def _after_steps(
 
 
 def _like(op: GraphBuilder, value: ir.Value, other: ir.Value) -> ir.Value:
-    """A value of the type of two, with the sizes in which they agree."""
+    """Returns a value of the common type of two, with the sizes in which they agree."""
     shape, one, two = None, value.shape, other.shape
     if one is not None and two is not None and len(one) == len(two):
         pairs = zip(one.dims, two.dims, strict=True)
@@ -194,7 +194,7 @@ def _like(op: GraphBuilder, value: ir.Value, other: ir.Value) -> ir.Value:
 
 
 def _collected(op: GraphBuilder, value: ir.Value, steps: Dimension, axis: int) -> ir.Value:
-    """A value with one slice per step."""
+    """Returns a value with one slice per step along an axis."""
     shape = None
     if value.shape is not None:
         shape = ir.Shape([*value.shape.dims[:axis], steps, *value.shape.dims[axis:]])

@@ -1,7 +1,7 @@
-"""Ways to capture a model that fix what depends on data to what the example gives.
+"""Captures a model with everything that depends on data fixed to the example's values.
 
-They are used on request only. What they return answers as PyTorch does for some inputs and not for
-others, so each says of itself what was fixed.
+Used on request only. The result agrees with PyTorch for some inputs and not for others, so each
+strategy comes with a warning that lists what was fixed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["describe_draft", "traced"]
 
 
 def describe_draft(program: torch.export.ExportedProgram, decisions: Sequence[Decision]) -> str:
-    """The warning about a program that draft export gave."""
+    """The warning about a program captured with draft export."""
     places = {str(d.location): _place(d) for d in decisions if d.kind == "assumed"}
     assumed = [*places.values()]
     assumed += [
@@ -39,7 +39,7 @@ def describe_draft(program: torch.export.ExportedProgram, decisions: Sequence[De
 
 
 def traced(model: torch.nn.Module, inputs: Inputs) -> tuple[ScriptedModel, str]:
-    """The model as ``torch.jit.trace`` sees it with the example inputs, and the warning about it.
+    """Traces the model with ``torch.jit.trace``; returns the result and the warning about it.
 
     Raises:
         CaptureError: An input is neither a tensor nor a container of tensors.
@@ -53,7 +53,7 @@ def traced(model: torch.nn.Module, inputs: Inputs) -> tuple[ScriptedModel, str]:
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
         script: Any = torch.jit.trace(  # type: ignore[no-untyped-call]
-            copy.deepcopy(model),  # which is run, and may write to its buffers
+            copy.deepcopy(model),  # tracing runs it, and it may write to its buffers
             example_kwarg_inputs=dict(bound.arguments) if inputs.kwargs else None,
             example_inputs=None if inputs.kwargs else bound.args,
             check_trace=False,
@@ -69,7 +69,7 @@ def traced(model: torch.nn.Module, inputs: Inputs) -> tuple[ScriptedModel, str]:
 
 
 def _place(decision: Decision) -> str:
-    """A condition, or a number that was read, with the user's line."""
+    """Describes a condition, or a number read from a tensor, with the user's line."""
     where = decision.location
     shown = "" if where is None else f" at {where}: {where.text.strip()}"
     if is_question(decision.expression):

@@ -1,4 +1,4 @@
-"""What torch refuses to capture, in plain words, with the smallest edit that helps.
+"""Explains in plain words why torch refuses a model, with the smallest edit that helps.
 
 Each entry has a section in docs/troubleshooting.md, where its message is shown.
 """
@@ -15,7 +15,7 @@ PAGE = "docs/troubleshooting.md"
 
 
 def page(anchor: str) -> str:
-    """The sentence that leads to a section of the page."""
+    """The sentence that refers to a section of the troubleshooting page."""
     return f"See {PAGE}#{anchor}"
 
 
@@ -25,8 +25,8 @@ class Explanation:
 
     Attributes:
         reason: A sentence that begins with what the model does.
-        cure: The edit.
-        anchor: The section of the page.
+        cure: The edit that helps.
+        anchor: The section of the troubleshooting page.
     """
 
     reason: str
@@ -34,7 +34,8 @@ class Explanation:
     anchor: str
 
 
-# By kind of failure: why, and the edit. ``{0}`` is what torch names; the kind is the section.
+# Reason and edit by kind of failure, which is also the section of the page. ``{0}`` is the name
+# that torch's error gives.
 _EXPLANATIONS: dict[str, tuple[str, str]] = {
     "numpy": (
         "it computes with numpy, which wants the values of tensors, and a graph has none",
@@ -74,10 +75,10 @@ _EXPLANATIONS: dict[str, tuple[str, str]] = {
 
 
 def explain(error: BaseException) -> Explanation | None:
-    """Why a capture failed, or None where only torch's own message says it.
+    """Explains why a capture failed, or returns None if only torch's own message says so.
 
     Args:
-        error: What a strategy raised.
+        error: The exception that a strategy raised.
     """
     found = failure_kind(error)
     if found is None:

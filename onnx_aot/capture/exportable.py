@@ -1,4 +1,4 @@
-"""Models that say themselves what they are exported with: ``torch.onnx.ExportableModule``."""
+"""Reads export options that a model declares itself, as a ``torch.onnx.ExportableModule``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Declared", "declared_arguments"]
 
 
 class Declared(NamedTuple):
-    """What such a model says of its export; the fields are options of ``export``."""
+    """Options that such a model declares; the fields are options of ``export``."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] | None
@@ -20,9 +20,9 @@ class Declared(NamedTuple):
 
 
 def declared_arguments(model: Any) -> Declared | None:
-    """What the model says, or None for models of other classes.
+    """The options that the model declares, or None for models of other classes.
 
-    Where nobody has imported ``torch.onnx`` no model is of its class, and it is not imported.
+    Does not import ``torch.onnx``: if nobody has imported it, no model can be of its class.
     """
     torch_onnx = sys.modules.get("torch.onnx")
     if torch_onnx is None or not isinstance(model, torch_onnx.ExportableModule):

@@ -1,6 +1,6 @@
-"""Fake quantization: whether it observes and quantizes is decided when a model is captured.
+"""Fixes at capture time whether fake quantization observes and quantizes.
 
-Torch keeps the two switches in tensors, which a capture has no values of.
+Torch keeps the two switches in tensors, whose values are unknown during a capture.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _MODULE = "torch.ao.quantization.fake_quantize"
 
 def _layers(module: torch.nn.Module) -> list[tuple[str, Any]]:
     quantization: Any = sys.modules.get(_MODULE)
-    if quantization is None:  # then no module is of its classes
+    if quantization is None:  # not imported, so no module can be of its classes
         return []
     kind = quantization.FakeQuantizeBase
     return [(name, layer) for name, layer in module.named_modules() if isinstance(layer, kind)]
 
 
 def observing(module: torch.nn.Module) -> str | None:
-    """What to do about layers that observe the range of their inputs, which few can be captured."""
+    """Advice about layers that still observe their inputs, most of which cannot be captured."""
     names = [name or "the model" for name, layer in _layers(module) if layer.observer_enabled[0]]
     if not names:
         return None
@@ -41,10 +41,10 @@ def observing(module: torch.nn.Module) -> str | None:
 
 
 def switches(module: torch.nn.Module) -> list[tuple[Any, str]]:
-    """Layers and names of their switches that a capture takes for numbers, as they stand.
+    """Pairs of a layer and the name of a switch that a capture replaces by its current value.
 
-    A module that observes and quantizes in one operator, whose translation has the switches, keeps
-    them where it observes.
+    A layer that observes and quantizes in one operator keeps its switches while it observes: the
+    translation of that operator has them.
     """
     return [
         (layer, name)
@@ -56,7 +56,7 @@ def switches(module: torch.nn.Module) -> list[tuple[Any, str]]:
 
 
 def quantizing_only(module: torch.nn.Module) -> list[Any]:
-    """Layers that observe and quantize in one operator, and do not observe now."""
+    """Layers that observe and quantize in one operator and currently do not observe."""
     return [
         layer
         for _, layer in _layers(module)
@@ -65,7 +65,7 @@ def quantizing_only(module: torch.nn.Module) -> list[Any]:
 
 
 def quantize_only(forward: Any) -> Any:
-    """``forward`` of such a layer without the operator that observes."""
+    """``forward`` of such a layer, without the operator that observes."""
     quantization: Any = sys.modules[_MODULE]
     return functools.partial(quantization.FakeQuantize.forward, forward.__self__)
 

@@ -1,4 +1,4 @@
-"""Models that are built without the elements of their parameters."""
+"""Builds models without allocating their parameters."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from onnx_aot.torch_compat import restored
 
 __all__ = ["enable_fake_mode", "parameters_kept"]
 
-_keeping: dict[object, int] = {}  # threads that keep parameters, by context
+_keeping: dict[object, int] = {}  # by context, the thread that keeps parameters
 
 
 @contextlib.contextmanager
 def enable_fake_mode() -> Iterator[None]:
     """A context in which this thread builds modules without memory for their parameters.
 
-    Each parameter keeps its shape and type, on torch's device ``meta``, from the moment that a
-    module gets it; what initializes it afterwards does nothing. Buffers, such as frequencies and
-    masks, are computed as always, and so are tensors that are no parameters, example inputs among
-    them. A parameter that two modules share stays one.
+    A parameter is moved to torch's ``meta`` device as soon as it is assigned to a module. It keeps
+    its shape and type; initializing it afterwards has no effect. Buffers, such as frequencies and
+    masks, and other tensors that are not parameters, including example inputs, are computed as
+    usual. A parameter that two modules share stays shared.
 
-    The model is exported as any other, in this context or after it; the weights are given to the
-    program, ``ONNXProgram.apply_weights``. Parameters that a module made itself lazily, while it
-    ran, are not left out.
+    The model is exported like any other, inside this context or after it. The weights are passed to
+    the program later, with ``ONNXProgram.apply_weights``. Parameters that a lazy module creates
+    while it runs are not left out.
 
     Yields:
         Nothing.
     """
-    empty = WeakIdKeyDictionary()  # what became of a parameter that several modules get
+    empty = WeakIdKeyDictionary()  # by original parameter, so that shared ones stay shared
     here = threading.get_ident()
 
     def leave_out(module: torch.nn.Module, name: str, parameter: Any) -> Any:
@@ -61,7 +61,7 @@ def enable_fake_mode() -> Iterator[None]:
 def parameters_kept() -> Iterator[None]:
     """A context in which modules keep parameters inside ``enable_fake_mode`` too.
 
-    A capture makes modules that hold the parameters of the model that it is given.
+    For captures, which create modules that hold the parameters of the given model.
     """
     context = object()
     with restored(lambda: _keeping.pop(context, None)):

@@ -1,4 +1,4 @@
-"""What the caller passed: arguments, keyword arguments, and a module to trace."""
+"""Normalizes what the caller passed: arguments, keyword arguments, and a module to trace."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ __all__ = [
 class Inputs:
     """Example inputs as ``torch.export`` takes them.
 
-    Values that it does not take, such as a dtype or an enum, are held by a ``Constant``.
+    Values that it does not take, such as a dtype or an enum, are wrapped in a ``Constant``.
 
     Attributes:
         args: Positional inputs.
         kwargs: Keyword inputs.
-        separated: Which of them are copies, because they shared elements with one before them.
+        separated: Paths of inputs that were copied because they shared elements with an earlier
+            one.
     """
 
     args: tuple[Any, ...]
@@ -45,16 +46,16 @@ class Inputs:
 
 
 def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Inputs:
-    """One tensor becomes a tuple; a trailing dict of keyword arguments becomes ``kwargs``.
+    """Wraps a single tensor in a tuple and moves a trailing dict of keyword arguments to kwargs.
 
-    As in ``torch.onnx.export``, a dict that ends ``args`` holds keyword arguments, unless its keys
-    are not names of parameters of ``forward``, in which case it is the last positional argument.
+    As in ``torch.onnx.export``, a dict at the end of ``args`` holds keyword arguments, unless its
+    keys are not names of parameters of ``forward``; then it is the last positional argument.
 
-    Classes of containers that torch does not know are registered.
+    Container classes that torch does not know are registered.
 
     Raises:
-        InvalidOptionError: The inputs do not fit ``forward``, or one is of a class that is not
-            understood, a NumPy array or a sparse tensor.
+        InvalidOptionError: The inputs do not fit ``forward``, or one is of an unsupported class, a
+            NumPy array or a sparse tensor.
     """
     positional = _positional(args)
     named = dict(kwargs or {})
@@ -89,10 +90,10 @@ def _positional(args: Any) -> tuple[Any, ...]:
 
 
 def _distinct(inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[str, ...]]:
-    """The inputs with copies of tensors that share memory with one before them.
+    """Copies tensors that share memory with an earlier one; returns the inputs and some paths.
 
-    Each input of a graph has dimensions and elements of its own. The paths are of those that share
-    elements, such as ``[0][1]`` for the second positional input.
+    Each input of a graph has its own dimensions and elements. The paths are those of copied tensors
+    that shared elements, such as ``[0][1]`` for the second positional input.
     """
     seen: dict[int, list[range]] = {}
     shared: list[str] = []
@@ -113,14 +114,14 @@ def _distinct(inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[str, ...]
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    """What tensors of one memory have in common; fake ones and those of a subclass are alone."""
+    """Key that tensors with the same memory share; fake tensors and subclasses have their own."""
     if tensor.is_meta or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return id(tensor)
     return tensor.untyped_storage().data_ptr() or id(tensor)
 
 
 def _extent(tensor: torch.Tensor) -> range:
-    """The bytes of its memory between a tensor's first and last element."""
+    """Range of bytes in the storage from a tensor's first to its last element."""
     last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     size = tensor.element_size()
     start = tensor.storage_offset() * size
@@ -147,9 +148,9 @@ def _signature(model: torch.nn.Module) -> inspect.Signature:
 
 
 def as_module(model: Any) -> torch.nn.Module:
-    """The model itself, or a module whose ``forward`` is a given function.
+    """Returns the model itself, or wraps a function in a module that has it as ``forward``.
 
-    A method of a module keeps that module's parameters.
+    If the function is a method of a module, that module's parameters are kept.
 
     Raises:
         InvalidOptionError: The model is neither a module nor a function.
@@ -168,7 +169,7 @@ def as_module(model: Any) -> torch.nn.Module:
 
 
 class _FunctionModule(torch.nn.Module):
-    """Calls a function; what it is a method of becomes a submodule."""
+    """Module that calls a function; if it is a method of a module, that becomes a submodule."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -179,7 +180,7 @@ class _FunctionModule(torch.nn.Module):
         try:
             inspect.signature(function)
             self.forward = function
-        except ValueError:  # functions that torch implements in C++ have none
+        except ValueError:  # functions that torch implements in C++ have no signature
 
             def forward(*args: Any, **kwargs: Any) -> Any:
                 return function(*args, **kwargs)
@@ -195,11 +196,11 @@ class Arguments:
     """The example inputs by the parameters of ``forward`` that take them.
 
     Attributes:
-        values: By name, in the order in which ``torch.export`` flattens them: positional ones,
-            then keywords as given. What ``*args`` takes is one tuple; what ``**kwargs`` takes
-            stands under its own keywords.
+        values: Inputs by name, in the order in which ``torch.export`` flattens them: positional
+            ones, then keywords as given. Inputs taken by ``*args`` are one tuple; those taken by
+            ``**kwargs`` appear under their own keywords.
         signature_order: The names in the order of ``forward``.
-        collected: Which of the names ``**kwargs`` takes.
+        collected: Names of the inputs that ``**kwargs`` takes.
     """
 
     values: dict[str, Any]
@@ -220,7 +221,7 @@ def bind_arguments(model: torch.nn.Module, inputs: Inputs) -> Arguments:
 def inputs_of_program(
     program: torch.export.ExportedProgram, args: Any, kwargs: Mapping[str, Any] | None
 ) -> Inputs:
-    """The inputs given beside a program, or those that it was captured with.
+    """The inputs passed along with a program, or those that it was captured with.
 
     Raises:
         InvalidOptionError: ``args`` is neither a tuple nor a tensor.
@@ -243,20 +244,20 @@ def arguments_of_program(program: torch.export.ExportedProgram) -> Arguments:
     args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
     signature = program.module_call_graph[0].signature
     names = list(getattr(signature, "forward_arg_names", None) or ())
-    if len(names) < len(args):  # what *args takes has no names
+    if len(names) < len(args):  # inputs taken by *args have no names
         names += [f"args_{index}" for index in range(len(names), len(args))]
     values = dict(zip(names, args, strict=False)) | kwargs
     return Arguments(values, tuple(values), ())
 
 
 def named(forward: Callable[..., Any], collected: tuple[str, ...]) -> Callable[..., Any]:
-    """``forward`` with parameters of their own for what its ``**kwargs`` takes.
+    """Gives ``forward`` a parameter for each input that its ``**kwargs`` takes.
 
     ``torch.export`` accepts no dynamic shapes for inputs that ``**kwargs`` takes.
 
     Args:
-        forward: It is called with the same arguments.
-        collected: Names of the inputs.
+        forward: The function, which is called with the same arguments.
+        collected: Names of the inputs that ``**kwargs`` takes.
     """
     signature = inspect.signature(forward)
     kept = [

@@ -1,4 +1,4 @@
-"""Values that pass in and out of ``forward`` while it is traced."""
+"""Converts the values that pass in and out of ``forward`` while it is traced."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Boundary"]
 class Boundary:
     """Hooks of a module that is traced.
 
-    Constants in the inputs are unwrapped before ``forward``. The classes of what it returns are
-    registered, which nobody could do before: they are met only while the model runs. Strict capture
-    takes no such side effects; it follows the non-strict one, which has met the classes where it
-    came that far.
+    Constants in the inputs are unwrapped before ``forward``. The classes of the returned values are
+    registered afterwards, since they become known only while the model runs. Strict capture does
+    not allow such side effects; it runs after the non-strict one, which has registered the classes
+    if it got that far.
     """
 
     def __init__(self, strict: bool = False) -> None:
@@ -28,17 +28,17 @@ class Boundary:
         self._before: list[torch.Tensor] = []
 
     def on_entry(self, _: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """A hook before ``forward``."""
+        """Unwraps constants; a hook before ``forward``."""
         args, kwargs = unwrapped((args, kwargs))
         if not self._strict:
             self._before = _tensors((args, kwargs))
         return args, kwargs
 
     def on_return(self, _: Any, args: Any, kwargs: Any, returned: Any) -> Any:
-        """A hook after ``forward``.
+        """Registers returned classes and wraps constants; a hook after ``forward``.
 
         Raises:
-            InvalidOptionError: The module returns an object of a class that is not understood.
+            InvalidOptionError: The module returns an object of an unsupported class.
         """
         registered(returned, "the result", "outputs")
         _warn_about_replaced(self._before, (args, kwargs), returned)
@@ -46,7 +46,7 @@ class Boundary:
 
 
 def _warn_about_replaced(before: list[torch.Tensor], inputs: Any, returned: Any) -> None:
-    """Rebinding an entry of an input container is not a mutation that the graph can represent."""
+    """Warns about a rebound entry of an input container: the graph cannot represent that."""
     kept = {id(tensor) for tensor in (*before, *_tensors(returned))}
     path = next((path for path, leaf in _named_tensors(inputs) if id(leaf) not in kept), None)
     if path is not None:

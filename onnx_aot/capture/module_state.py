@@ -1,4 +1,4 @@
-"""Keeps the user's module as it was, also when a capture fails half way."""
+"""Restores the user's module after a capture, even if the capture fails halfway."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def preserved_state(module: torch.nn.Module) -> Iterator[None]:
     """Restores every attribute of every submodule afterwards.
 
     Tracing runs ``forward``, which may count calls, fill caches or replace attributes, and leaves
-    fake tensors in them. Parameters and buffers themselves are never written during a capture;
-    tensors that are plain attributes are, and get their elements back. So do lists, dicts, sets,
-    dataclasses and key-value caches, nested ones too. What other objects hold stays as the tracing
-    left it.
+    fake tensors in them. Parameters and buffers themselves are never written during a capture.
+    Tensors that are plain attributes are written, and get their elements back, as do lists, dicts,
+    sets, dataclasses and key-value caches, including nested ones. The contents of other objects
+    stay as tracing left them.
     """
-    scripted = torch.jit.ScriptModule  # has no attributes in Python
+    scripted = torch.jit.ScriptModule  # has no Python attributes
     owners = [owner for owner in module.modules() if not isinstance(owner, scripted)]
     saved = [(owner, _Snapshot(owner)) for owner in owners]
 
@@ -40,14 +40,14 @@ Container = list[Any] | dict[Any, Any] | set[Any]
 
 
 class _Snapshot:
-    """The attributes of one module, the contents of containers and tensors among them."""
+    """Attributes of one module, with the contents of containers and tensors in them."""
 
     def __init__(self, owner: torch.nn.Module) -> None:
         self._attributes = dict(owner.__dict__)
         self._containers: dict[int, tuple[Container, Container]] = {}
         self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         for name, value in self._attributes.items():
-            if name not in REGISTRIES:  # parameters, buffers and submodules are not looked into
+            if name not in REGISTRIES:  # parameters, buffers and submodules are not examined
                 self._keep(value)
         for name in REGISTRIES & self._attributes.keys():
             registry = self._attributes[name]
@@ -87,7 +87,7 @@ class _Snapshot:
 
 
 def _same(left: Container, right: Container) -> bool:
-    """Whether two containers hold the same objects in the same order."""
+    """True if two containers hold the same objects in the same order."""
     if len(left) != len(right):
         return False
     if isinstance(left, dict) and isinstance(right, dict):

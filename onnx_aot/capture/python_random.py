@@ -1,4 +1,4 @@
-"""Random numbers that a model draws with Python or numpy: they become constants of the graph."""
+"""Detects random numbers drawn with Python or numpy, which become constants of the graph."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["draws_observed"]
 
 @contextlib.contextmanager
 def draws_observed() -> Iterator[list[str]]:
-    """Collects, for the duration, which of Python's and numpy's generators were drawn from.
+    """Collects the names of Python's and numpy's global generators that are used meanwhile.
 
-    The list is filled at the end. Generators that the model makes itself are not seen.
+    The list is filled on exit. Generators that the model creates itself are not noticed.
     """
     drawn: list[str] = []
     before = random.getstate(), _numpy_state()

@@ -1,7 +1,7 @@
-"""Python floats among the inputs that were asked to be inputs of the model.
+"""Makes Python floats inputs of the ONNX model, where the user asks for it.
 
-``torch.export`` makes constants of floats. While the model is traced they are tensors of no
-dimension, and the model gets ``.item()`` of them: a float of which the capture knows no value.
+``torch.export`` turns floats into constants. So while the model is traced they are 0-d tensors, and
+the model gets their ``.item()``: a float whose value the capture does not know.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["floats_as_tensors", "with_floats"]
 
 
 def floats_as_tensors(inputs: Inputs, floats: Sequence[int]) -> Inputs:
-    """The inputs with tensors of double in place of some leaves: Python floats are doubles."""
+    """Replaces some leaves by float64 tensors, since Python floats are doubles."""
     if not floats:
         return inputs
     leaves, structure = pytree.tree_flatten((inputs.args, inputs.kwargs))
@@ -32,12 +32,12 @@ def floats_as_tensors(inputs: Inputs, floats: Sequence[int]) -> Inputs:
 def with_floats(
     forward: Callable[..., Any], inputs: Inputs, floats: Sequence[int]
 ) -> Callable[..., Any]:
-    """``forward`` that takes tensors where it gets floats.
+    """Wraps ``forward`` so that it takes tensors in place of floats.
 
     Args:
-        forward: What gets the floats.
-        inputs: Example inputs, which say where the floats are.
-        floats: Which leaves they are.
+        forward: The function that gets the floats.
+        inputs: Example inputs, which show where the floats are.
+        floats: Indices of the leaves that are floats.
     """
     paths = [path for path, _ in pytree.tree_flatten_with_path((inputs.args, inputs.kwargs))[0]]
     wanted = [paths[index] for index in floats]

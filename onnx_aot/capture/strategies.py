@@ -1,4 +1,7 @@
-"""``torch.export``, non-strict first, then strict, made cheap and kept general."""
+"""Captures a model with ``torch.export``, non-strict first, then strict.
+
+The changes to torch that ``patches`` lists make the capture cheap and keep it general.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +72,8 @@ logger = logging.getLogger(__name__)
 
 STRATEGIES: dict[str, str] = {
     "non-strict": "torch.export.export(strict=False)",  # traces through Python, refuses least
-    "strict": "torch.export.export(strict=True)",  # analyses bytecode, sees branches as they are
-    "draft": "torch.export.draft_export",  # goes the example's way where data decides
+    "strict": "torch.export.export(strict=True)",  # analyses bytecode, sees the branches themselves
+    "draft": "torch.export.draft_export",  # follows the example where data decides
     "trace": "torch.jit.trace",  # records what is computed for the example
 }
 
@@ -83,16 +86,16 @@ class Captured:
 
     Attributes:
         program: The captured program.
-        strategy: Which call of torch gave it.
-        requested: What was asked, less what the model does not deliver and the user accepts.
-        decisions: What the capture decided about sizes, with the user's lines.
-        given_up: A sentence for every dimension that came out otherwise than asked.
-        warning: What holds for a part of the data only: what the strategies fix that take it from
-            the example, and questions about sizes that data selects.
-        drawn: Which generators of Python and numpy the model drew random numbers from.
+        strategy: The call of torch that produced it.
+        requested: The request, less what the model does not deliver and the user accepts.
+        decisions: Decisions of the capture about sizes, with the user's lines.
+        given_up: A sentence for every dimension that came out differently from the request.
+        warning: What holds for a part of the data only: values that ``draft`` and ``trace`` fix to
+            those of the example, and answers about sizes that depend on data.
+        drawn: Generators of Python and numpy that the model drew random numbers from.
         above_zero: Whether it may be wrong for empty tensors.
         off: Sentences about what this package could not change in torch.
-        retried: Why the capture was made without what it can do without, in a sentence.
+        retried: Why the capture was repeated without the optional changes to torch, in a sentence.
     """
 
     program: torch.export.ExportedProgram
@@ -109,16 +112,16 @@ class Captured:
 
 @dataclasses.dataclass(frozen=True)
 class _Model:
-    """What is captured, again and again where it has to be.
+    """The model to capture, with everything that one or several attempts need.
 
     Attributes:
         module: The model.
         inputs: Example inputs.
         collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
-        strategies: Names from ``STRATEGIES``, in their order.
-        constants: Buffers that are numbers, by name.
-        small_sizes: Whether dimensions stay dynamic that the example has as 0 or 1.
-        plain: Whether torch is changed no more than has to be.
+        strategies: Names from ``STRATEGIES``, in the order in which they are tried.
+        constants: Values of buffers that the capture treats as numbers, by name.
+        small_sizes: Whether dimensions whose example size is 0 or 1 stay dynamic.
+        plain: Whether the optional changes to torch are left out.
     """
 
     module: torch.nn.Module
@@ -134,7 +137,7 @@ def check_strategies(given: Sequence[str]) -> tuple[str, ...]:
     """The strategies as a tuple.
 
     Raises:
-        InvalidOptionError: They are no list of known names.
+        InvalidOptionError: They are not a list of known names.
     """
     names = (given,) if isinstance(given, str) else tuple(given)
     unknown = [name for name in names if name not in STRATEGIES]
@@ -166,21 +169,21 @@ def capture(
     """Captures ``module(*args, **kwargs)`` as a graph of ATen operators.
 
     Args:
-        module: It is the same afterwards.
+        module: The model, which is left unchanged.
         inputs: Example inputs.
-        requested: What is to be dynamic.
+        requested: The requested dynamic shapes.
         collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
-        on_specialized: ``"error"``: a dimension that the model fixes, or limits to less than a
-            ``Dim`` says, is an error; otherwise it is captured as the model needs it, and
+        on_specialized: With ``"error"``, a dimension that the model fixes, or limits to less than
+            its ``Dim`` allows, is an error; otherwise it is captured as the model needs it, and
             ``given_up`` says so.
         strategies: Names from ``STRATEGIES``, which are tried in this order.
 
     Raises:
-        DynamicShapeError: The model is not free in a dimension that was asked to be dynamic.
-        InvalidOptionError: The model returns an object of a class that is not understood.
-        CaptureError: Every strategy failed otherwise; the first failure is chained.
+        DynamicShapeError: The model fixes or limits a dimension that was requested as dynamic.
+        InvalidOptionError: The model returns an object of an unsupported class.
+        CaptureError: Every strategy failed for another reason; the first failure is chained.
     """
-    if is_scripted(module):  # its graph is interpreted, which is one way
+    if is_scripted(module):  # its graph is interpreted, so there is only one strategy
         strategies = ("non-strict",)
     constants = {} if is_scripted(module) else constants_of(module)
     model = _Model(module, inputs, collected, strategies, constants)
@@ -225,9 +228,10 @@ def capture(
 
 
 def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failure]:
-    """What the first strategy that succeeds gives, or why each failed.
+    """The result of the first strategy that succeeds, or why each failed.
 
-    Dimensions that the example has as 0 or 1 stay dynamic, unless sizes come out wrong for it.
+    Dimensions whose example size is 0 or 1 stay dynamic, unless the captured sizes then contradict
+    the example.
     """
     found = _right_when_empty(model, requested)
     if isinstance(found, Captured) and contradicts_example(found.program):
@@ -236,11 +240,11 @@ def _captured(model: _Model, requested: DynamicShapes) -> Captured | list[_Failu
 
 
 def _right_when_empty(model: _Model, requested: DynamicShapes) -> Captured | list[_Failure]:
-    """What the first strategy that succeeds gives, or why each failed.
+    """The result of the first strategy that succeeds, or why each failed.
 
-    Where that may be wrong for empty tensors, there is a second capture which is not. It is taken
-    unless it fails, or takes more from the dimensions. The first one ends as soon as that is seen,
-    and is made whole only where the second one is not taken.
+    If that may be wrong for empty tensors, the model is captured again in a way that is right for
+    them. The second result is used unless it fails or restricts the dimensions more. The first
+    capture stops as soon as the problem is seen, and is completed only if the second is not used.
     """
     derived = is_derived_from_zero(requested)
     try:
@@ -270,22 +274,23 @@ def _limits(captured: Captured, requested: DynamicShapes) -> bool:
 class _MayBeWrong(BaseException):
     """Ends a capture whose result would be wrong for empty tensors.
 
-    A BaseException, so that no ``except Exception`` in the model or in torch swallows it. It is
-    raised in the thread that captures, and caught by ``_right_when_empty``.
+    A BaseException, so that no ``except Exception`` in the model or in torch swallows it. Raised in
+    the capturing thread and caught by ``_right_when_empty``.
     """
 
 
 def _attempt(
     model: _Model, requested: DynamicShapes, from_zero: bool, whole: bool = True
 ) -> Captured | list[_Failure]:
-    """What the first strategy that succeeds gives, or why each failed.
+    """The result of the first strategy that succeeds, or why each failed.
 
     Raises:
-        _MayBeWrong: Not ``whole``, and the first strategy's result would be so for empty tensors.
+        _MayBeWrong: ``whole`` is False, and the first strategy's result would be wrong for empty
+            tensors.
     """
     failures: list[_Failure] = []
     for name in model.strategies:
-        ignored: list[bool] = []  # True: also where no size is computed
+        ignored: list[bool] = []  # True: matters even if no size is computed
         ends = not whole and name == "non-strict" and not failures
 
         def ignore(everywhere: bool, ignored: list[bool] = ignored, ends: bool = ends) -> None:
@@ -299,7 +304,7 @@ def _attempt(
         settings.decided, settings.larger_sizes = decisions.seen, name == "non-strict"
         try:
             program, warning, drawn = _run(name, model, requested, decisions, settings)
-        except (CaptureError, InvalidOptionError):  # ours say what there is to say
+        except (CaptureError, InvalidOptionError):  # our own messages need no explanation
             raise
         except ConstantWritten:
             model = dataclasses.replace(model, constants={})
@@ -328,7 +333,7 @@ def _run(
     decisions: list[Decision],
     settings: Settings,
 ) -> tuple[torch.export.ExportedProgram, str | None, Sequence[str]]:
-    """What one strategy gives, its warning, and which generators the model drew from."""
+    """Runs one strategy; returns its program, its warning, and the generators drawn from."""
     inputs = floats_as_tensors(model.inputs, requested.floats)
     spec, warning = requested.spec, None
     if name in ("draft", "trace"):
@@ -350,13 +355,13 @@ def _run(
 
 
 def _settings(model: _Model, requested: DynamicShapes, name: str) -> Settings:
-    """How a strategy captures a model."""
+    """Settings with which a strategy captures a model."""
     strict = name == "strict"
     return Settings(
         module=model.module,
         inputs=(model.inputs.args, model.inputs.kwargs),
         strict=strict,
-        lazy=not strict,  # strict capture reads what only generated code has
+        lazy=not strict,  # strict capture reads the generated code
         dynamic=requested.spec is not None,
         small_sizes=model.small_sizes,
         keeps_log=name != "draft",
@@ -371,14 +376,14 @@ def _rows(model: _Model, requested: DynamicShapes, strict: bool) -> ModelRows:
 
 @contextlib.contextmanager
 def _changed(model: _Model, settings: Settings) -> Iterator[None]:
-    """Torch, packages and the model as a capture needs them; all is put back afterwards."""
+    """Changes torch, packages and the model for a capture and restores everything afterwards."""
     with preserved_state(model.module), capture_conditions(settings):
         yield
 
 
 @contextlib.contextmanager
 def capture_conditions(settings: Settings | None = None) -> Iterator[None]:
-    """Everything that holds while torch traces a program."""
+    """Applies the patches and silences expected warnings while torch traces a program."""
     with applied(PATCHES, settings or Settings()), warnings.catch_warnings():
         for message in EXPECTED_WARNINGS:
             warnings.filterwarnings("ignore", message=message)
@@ -386,7 +391,7 @@ def capture_conditions(settings: Settings | None = None) -> Iterator[None]:
 
 
 def _refusal(model: _Model, requested: DynamicShapes, failures: list[_Failure]) -> CaptureError:
-    """Why a model could not be captured: what, where in the user's code, and the edit to make."""
+    """The error about a model that cannot be captured: reason, place in the user's code, edit."""
     first = failures[0]
     observes = observing(model.module)
     if observes is None:
@@ -416,7 +421,7 @@ def _describe_retry(failure: _Failure) -> str:
 def _unexplained(
     model: _Model, requested: DynamicShapes, failures: list[_Failure], observes: str | None
 ) -> CaptureError:
-    """Torch's own words; errors of the model and of this package are told apart from torch's."""
+    """The error in torch's own words, which tells whether the model, torch or onnx_aot failed."""
     first = failures[0]
     location = location_of_error(first.error)
     if observes is not None:
@@ -443,9 +448,9 @@ def _unexplained(
 def _compared_with_torch(
     model: _Model, requested: DynamicShapes, failure: _Failure
 ) -> tuple[str, str, str]:
-    """Whose fault a failure is, the beginning of a message about it, and what to do.
+    """The party at fault, the beginning of a message about it, and what to do.
 
-    ``torch.export`` captures the model once more, as it is without this package.
+    Captures the model once more with ``torch.export`` alone, without this package's changes.
     """
     args, kwargs = unwrapped((model.inputs.args, model.inputs.kwargs))
     strict = failure.strategy == STRATEGIES["strict"]
@@ -469,12 +474,12 @@ _OTHERS = page("other-failures")
 
 
 def _fails_alone(model: _Model) -> bool:
-    """Whether the model raises without any capture. It is as before afterwards."""
+    """True if the model raises without any capture. Its state is restored."""
     inputs = (model.inputs.args, model.inputs.kwargs)
     tensors = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
     buffers = [(buffer, buffer.clone()) for buffer in model.module.buffers()]
     if any(tensor.is_meta for tensor in (*tensors, *model.module.parameters())):
-        return False  # what has no values fails otherwise
+        return False  # without values the model fails for other reasons
     args, kwargs = unwrapped(
         pytree.tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, inputs)
     )
@@ -511,7 +516,7 @@ def _explained(
 
 
 def _draft(model: _Model, requested: DynamicShapes, first: _Failure) -> NeedsData | None:
-    """All places that need the value of data, found by draft export where it gets through."""
+    """All places that need the values of data, found with draft export if it succeeds."""
     inputs = floats_as_tensors(model.inputs, requested.floats)
     decisions = DecisionLog(sys._getframe().f_code)
     settings = _settings(model, requested, "draft")

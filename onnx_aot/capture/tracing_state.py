@@ -1,4 +1,4 @@
-"""Whether a model is being traced for export at this moment."""
+"""Tells whether a model is being traced for export at this moment."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["TRACING", "is_in_onnx_export"]
 
 
 class _Tracing:
-    """A plain attribute: Dynamo cannot trace a ContextVar, and models ask while it traces them."""
+    """Plain attribute instead of a ContextVar, which Dynamo cannot trace when a model asks."""
 
     now = False
 
 
 def is_in_onnx_export() -> bool:
-    """Whether the calling code runs because ``onnx_aot.export`` is tracing the model.
+    """True if the calling code runs because ``onnx_aot.export`` is tracing the model.
 
-    ``torch.onnx.is_in_onnx_export()`` answers the same during that time, in every thread.
+    During that time ``torch.onnx.is_in_onnx_export()`` is True as well, in every thread.
     """
     return _Tracing.now and in_capturing_thread()
 

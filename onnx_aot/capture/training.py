@@ -1,4 +1,4 @@
-"""Which operators of a captured graph behave as they do in training."""
+"""Finds operators of a captured graph that run in training mode."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from onnx_aot.torch_compat import OpOverload, aten, schema_of
 
 __all__ = ["training_operators"]
 
-# Arguments by which torch's operators are told that they run in training.
+# Arguments that switch torch's operators to training mode.
 FLAGS = frozenset({"train", "training", "use_input_stats"})
 
-# Without these a normalization has no other statistics than the batch's, in both modes.
+# Without this argument a normalization uses the batch's statistics in both modes.
 STATISTICS = "running_mean"
 
 
@@ -28,9 +28,9 @@ def _arguments(target: OpOverload) -> tuple[str, ...]:
 
 
 def training_operators(module: torch.fx.GraphModule) -> list[str]:
-    """The names of operators that are called with a training flag set, without repetition.
+    """Names of the operators that are called with a training flag set, without repetition.
 
-    Those in branches, loop bodies and regions are among them.
+    Includes operators in branches, loop bodies and regions.
     """
     found: dict[str, None] = {}
     graphs = [m.graph for m in module.modules() if isinstance(m, torch.fx.GraphModule)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onnx_aot.cli.console import EXIT_FAILED, AsJson, errors_as_messages, print_json
-from onnx_aot.errors import InvalidOptionError
+from onnx_aot.errors import PACKAGE, InvalidOptionError
 from onnx_aot.inspection.text import columns
 from onnx_aot.torch_compat import overload_name, schema_of
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from onnx_aot.ops.operator_table import Entry
 
 __all__ = ["ops"]
+
+_ABOVE = Path(PACKAGE).parent
 
 
 def ops(
@@ -78,7 +81,7 @@ def _translated(entry: Entry) -> dict[str, Any]:
         "name": entry.name,
         "supported": True,
         "how": f"translated, opsets {entry.since} to {entry.until}",
-        "where": f"onnx_aot/ops/{entry.path.name}:{entry.line}",
+        "where": f"{entry.path.relative_to(_ABOVE).as_posix()}:{entry.line}",
         "remark": f"{kind}{entry.limits}".removesuffix("; "),
     }
 

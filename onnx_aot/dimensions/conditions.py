@@ -1,4 +1,4 @@
-"""Conditions on the sizes of inputs, such as ``x.shape[1] % 2 == 0``, as text that is not run.
+"""Interprets conditions on input sizes, such as ``x.shape[1] % 2 == 0``, without running them.
 
 A condition is Python over terms: ``<input>.shape[<axis>]``, and the names of inputs that are
 numbers. It is kept in the model's metadata, so it is interpreted here, never given to ``eval``.
@@ -53,7 +53,7 @@ LARGEST_EXPONENT = 64
 
 
 def parse(text: str, terms: list[str]) -> ast.expr:
-    """The tree of a condition, in which ``_<i>_`` stands for ``terms[i]``.
+    """Returns the tree of a condition, in which ``_<i>_`` stands for ``terms[i]``.
 
     Raises:
         ValueError: It is not Python.
@@ -74,7 +74,7 @@ def written(tree: ast.expr, terms: list[str]) -> str:
 
 
 def holds(text: str, sizes: Mapping[str, int]) -> bool | None:
-    """Whether sizes fulfil a condition; None where that cannot be said.
+    """True if sizes satisfy a condition; None if that cannot be determined.
 
     Args:
         text: The condition.
@@ -89,22 +89,22 @@ def holds(text: str, sizes: Mapping[str, int]) -> bool | None:
 
 @functools.lru_cache(maxsize=256)
 def _parsed(text: str, terms: tuple[str, ...]) -> ast.expr:
-    """``parse``, once for a condition that is asked about at many sizes."""
+    """Cached ``parse``, for conditions that are evaluated at many sizes."""
     return parse(text, list(terms))
 
 
 class Interpreter:
-    """Works a condition out with numbers. A subclass may do so with other values."""
+    """Evaluates a condition with numbers; a subclass may use other values."""
 
     def __init__(self, term: Callable[[int], Any]) -> None:
-        """``term`` gives the value of a term by its index."""
+        """``term`` returns the value of a term by its index."""
         self._term = term
 
     def value(self, tree: ast.expr) -> Any:
-        """The value of a tree.
+        """Evaluates a tree.
 
         Raises:
-            ValueError: Something in it is not interpreted.
+            ValueError: The tree has a construct that is not supported.
         """
         if isinstance(tree, ast.Constant) and isinstance(tree.value, (int, float)):
             return tree.value
@@ -136,7 +136,7 @@ class Interpreter:
         raise ValueError(ast.unparse(tree))
 
     def apply(self, kind: type[ast.AST], *operands: Any) -> Any:
-        """An arithmetic operator or a comparison."""
+        """Applies an arithmetic operator or a comparison."""
         if kind not in OPERATORS:
             raise ValueError(kind.__name__)
         if kind is ast.Pow and abs(operands[1]) > LARGEST_EXPONENT:
@@ -144,17 +144,17 @@ class Interpreter:
         return OPERATORS[kind](*operands)
 
     def call(self, name: str, operands: list[Any]) -> Any:
-        """One of the functions in ``CALLS``."""
+        """Calls one of the functions in ``CALLS``."""
         return CALLS[name](*operands)
 
     def invert(self, operand: Any) -> Any:
-        """``not``."""
+        """Applies ``not``."""
         return not operand
 
     def join(self, every: bool, operands: list[Any]) -> Any:
-        """``and`` where ``every`` is true, else ``or``."""
+        """Applies ``and`` if ``every`` is true, else ``or``."""
         return all(operands) if every else any(operands)
 
     def choose(self, condition: Any, then: Any, otherwise: Any) -> Any:
-        """``then if condition else otherwise``."""
+        """Evaluates ``then if condition else otherwise``."""
         return then if condition else otherwise

@@ -1,6 +1,6 @@
-"""Expressions over sizes as readable text: ``2*seq + 1``, ``(n + 1)//2``, ``max(1, n)``.
+"""Writes expressions over sizes as readable text: ``2*seq + 1``, ``(n + 1)//2``, ``max(1, n)``.
 
-The text is Python over the names of dimensions; ``/`` divides to a fraction, ``ceil``, ``floor``
+The text is Python over the names of dimensions; ``/`` is true division, and ``ceil``, ``floor``
 and ``trunc`` are those of ``math``. Two expressions that differ in value have different texts.
 """
 
@@ -12,10 +12,10 @@ from typing import Any
 
 __all__ = ["Texts", "is_identifier"]
 
-# How tightly Python binds what an expression ends up as.
+# Precedence in Python of the text of an expression, loosest binding first.
 CHOICE, OR, AND, NOT, COMPARISON, BITS, SHIFT, SUM, PRODUCT, UNARY, POWER, ATOM = range(12)
 
-# What the classes of the capture's expressions, and of sympy's, are written as.
+# Python operators for the classes of the capture's expressions and of sympy's.
 OPERATORS = {
     "FloorDiv": ("//", PRODUCT),
     "CleanDiv": ("//", PRODUCT),
@@ -53,35 +53,35 @@ SYMMETRIC = {"Max": "max", "Min": "min"}
 UNCHANGED = frozenset({"Identity", "ToFloat"})
 
 FUNCTION_NAMES = frozenset({*FUNCTIONS.values(), *SYMMETRIC.values(), "sqrt"})
-"""Names that mean something in an expression, and so are no names of dimensions there."""
+"""Names of functions in expressions, which dimensions cannot have there."""
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a name can stand in an expression."""
+    """True if a name can be used in an expression."""
     return name.isidentifier() and not keyword.iskeyword(name) and name not in FUNCTION_NAMES
 
 
 class Texts:
-    """Writes sympy expressions; what occurs in several is worked out once."""
+    """Writes sympy expressions as text; common subexpressions are written once."""
 
     def __init__(self, name_of: Callable[[str], str]) -> None:
-        """``name_of`` gives the name of a symbol, an identifier."""
+        """``name_of`` returns the name of a symbol, an identifier."""
         self._name_of = name_of
         self._known: dict[Any, tuple[str, int]] = {}
 
     def text(self, expression: Any) -> str:
-        """An expression of the capture: arithmetic, comparisons, torch's functions of sizes."""
+        """Writes a captured expression: arithmetic, comparisons, torch's functions of sizes."""
         return self._bound(expression)[0]
 
     def _bound(self, expression: Any) -> tuple[str, int]:
-        """The text and how tightly it binds."""
+        """The text and its precedence."""
         known = self._known.get(expression)
         if known is None:
             known = self._known[expression] = self._write(expression)
         return known
 
     def _enclosed(self, expression: Any, level: int) -> str:
-        """In parentheses unless it binds more tightly than the level."""
+        """The text, in parentheses unless it binds more tightly than the level."""
         text, binds = self._bound(expression)
         return text if binds > level else f"({text})"
 

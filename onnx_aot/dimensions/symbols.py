@@ -1,4 +1,4 @@
-"""Symbolic sizes of the capture as named ONNX dimensions."""
+"""Maps symbolic sizes of the capture to named ONNX dimensions."""
 
 from __future__ import annotations
 
@@ -20,17 +20,15 @@ __all__ = ["Dimensions", "range_of"]
 Dimension = int | ir.SymbolicDim
 
 UNLIMITED = 2**62
-"""What the capture gives as the largest size when there is none, or above."""
-
-# Symbols that the capture makes for sizes and numbers that depend on contents.
+"""The capture records this or a larger number as the maximum of an unlimited size."""
 
 
 class Dimensions:
     """Turns recorded sizes into ints or ``ir.SymbolicDim``, with the names the user gave.
 
     ``s77`` becomes ``batch`` and ``2*s27 + 1`` becomes ``2*seq + 1`` everywhere. A dimension whose
-    name is no identifier, such as ``batch size``, is called so where it stands alone, and
-    ``batch_size`` in expressions. Sizes that depend on contents keep the capture's names, ``u0``.
+    name is not an identifier, such as ``batch size``, keeps it where it stands alone, and is
+    ``batch_size`` in expressions. Unbacked symbols keep the capture's names, such as ``u0``.
     """
 
     def __init__(self, names: Mapping[str, str], ranges: Mapping[Any, Any] | None = None) -> None:
@@ -47,7 +45,7 @@ class Dimensions:
         self._texts = Texts(self.written)
 
     def dimension(self, size: int | torch.SymInt) -> Dimension:
-        """One recorded size."""
+        """Returns the dimension for a recorded size."""
         if isinstance(size, int):
             return size
         if self._standing_for:
@@ -59,7 +57,7 @@ class Dimensions:
         return known
 
     def of_expression(self, expression: Any) -> Dimension:
-        """A size given as a sympy expression over the capture's symbols."""
+        """Returns the dimension for a sympy expression over the capture's symbols."""
         if self._standing_for and hasattr(expression, "xreplace"):
             expression = expression.xreplace(self._standing_for)
         known = self._known.get(expression)
@@ -80,7 +78,7 @@ class Dimensions:
         return ir.SymbolicDim(text)
 
     def text(self, expression: Any) -> str:
-        """An expression or condition in the user's names."""
+        """Writes an expression or condition in the user's names."""
         if self._standing_for and hasattr(expression, "xreplace"):
             expression = expression.xreplace(self._standing_for)
         if expression.is_Symbol:
@@ -89,14 +87,14 @@ class Dimensions:
 
     def _name_of(self, symbol: str) -> str:
         name = self._names.get(symbol)
-        if name is None:  # of the capture's own making; the user may call another dimension so
+        if name is None:  # a symbol of the capture; the user may give its name to another dimension
             name = self._names[symbol] = self.unique(
                 symbol if CONTENT_SIZE.fullmatch(symbol) else f"size_{len(self._names)}"
             )
         return name
 
     def written(self, symbol: str) -> str:
-        """What a symbol is called inside an expression, always an identifier."""
+        """Name of a symbol inside an expression, always an identifier."""
         name = self._name_of(symbol)
         if is_identifier(name):
             return name
@@ -115,7 +113,7 @@ class Dimensions:
                 self._names[str(expression)] = self.unique(name)
 
     def unique(self, name: str) -> str:
-        """The name, or with underscores behind it, such that no other dimension has it."""
+        """Returns the name, with underscores appended if another dimension has it."""
         while name in self._taken:
             name += "_"
         self._taken.add(name)
@@ -125,11 +123,11 @@ class Dimensions:
 
     @contextlib.contextmanager
     def standing_for(self, symbols: Mapping[Any, Dimension | None]) -> Iterator[None]:
-        """Symbols of a body stand for other sizes while it is translated.
+        """Lets symbols of a body stand for other sizes while it is translated.
 
         Args:
-            symbols: By symbol the size that it has in this call of the body; None for one that is
-                known only when the model runs, and gets a name of its own.
+            symbols: The size of each symbol in this call of the body; None for one that is known
+                only when the model runs, which gets a name of its own.
         """
         before = self._standing_for
         self._standing_for = {**before, **{s: self._expression(s, d) for s, d in symbols.items()}}
@@ -151,7 +149,7 @@ class Dimensions:
     # --- arithmetic, for sizes inside of a translation -------------------------------------------
 
     def combine(self, function: str, *operands: Dimension) -> Dimension | None:
-        """A size computed from others; None where one of them is no recorded size.
+        """Computes a size from others; None if one of them is not a recorded size.
 
         Args:
             function: ``add``, ``sub``, ``mul``, ``max``, ``min``, ``floordiv`` or ``mod``.
@@ -167,14 +165,14 @@ class Dimensions:
         return self.of_expression(compute(left, right))
 
     def at_least(self, dimension: Dimension, number: int) -> bool:
-        """Whether the ranges of the sizes say that one is never smaller than a number."""
+        """True if the ranges of the sizes imply that one is never smaller than a number."""
         if isinstance(dimension, int):
             return dimension >= number
         expression = self._expressions.get(str(dimension.value))
         return expression is not None and self._least(expression) >= number
 
     def _least(self, expression: Any) -> float:
-        """A number that an expression is never smaller than, minus infinity where none is known."""
+        """Lower bound of an expression, minus infinity if none is known."""
         least = self._smallest.get(expression)
         if least is None:
             least = self._smallest[expression] = self._find_least(expression)
@@ -209,18 +207,18 @@ class Dimensions:
     # --- values ----------------------------------------------------------------------------------
 
     def name(self, size: Any) -> str | None:
-        """The name of a recorded symbolic size, or None when it is a number."""
+        """Returns the name of a recorded symbolic size, or None if it is a number."""
         if not isinstance(size, torch.SymInt):
             return None
         dimension = self.dimension(size)
         return dimension.value if isinstance(dimension, ir.SymbolicDim) else None
 
     def shape(self, sizes: Sequence[int | torch.SymInt]) -> ir.Shape:
-        """A recorded shape."""
+        """Returns the ONNX shape for recorded sizes."""
         return ir.Shape([s if type(s) is int else self.dimension(s) for s in sizes])
 
     def describe(self, value: ir.Value, recorded: Any) -> None:
-        """Gives a value the type and shape that the capture recorded for it."""
+        """Sets the type and shape that the capture recorded for a value."""
         if isinstance(recorded, torch.Tensor):
             dtype = dtypes.to_onnx(recorded.dtype)
             if value.dtype != dtype:
@@ -236,7 +234,7 @@ class Dimensions:
 
 
 def _without_minimum(expression: Any) -> Any:
-    """``max(0, n - min(1, n))``, the size of ``x[1:]``, is ``max(0, n - 1)``."""
+    """Rewrites ``max(0, n - min(1, n))``, the size of ``x[1:]``, as ``max(0, n - 1)``."""
     if type(expression).__name__ != "Max":
         return expression
     largest = type(expression)
@@ -251,7 +249,7 @@ def _without_minimum(expression: Any) -> Any:
 
 
 def range_of(interval: Any) -> dict[str, int]:
-    """``min`` and ``max`` of a range that the capture recorded, without what is unlimited."""
+    """``min`` and ``max`` of a range that the capture recorded, without unlimited ends."""
     least = _end(interval, "lower", -math.inf)
     most = _end(interval, "upper", math.inf)
     found = {} if least == -math.inf else {"min": int(least)}

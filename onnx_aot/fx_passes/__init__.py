@@ -1,7 +1,7 @@
-"""ExportedProgram to ExportedProgram, one pass per file.
+"""Passes from ExportedProgram to ExportedProgram, one per file.
 
-A pass owns the program it is given and may edit it. ``FX_PASSES`` is the order; each entry says
-why it stands where it does.
+A pass owns the program it is given and may edit it. ``FX_PASSES`` defines the order; comments give
+the reason for each position.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["FX_PASSES", "passes"]
 Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 
 FX_PASSES: tuple[Pass, ...] = (
-    open_subclasses,  # first: the others look at memory, which the parts have and the whole has not
-    drop_block_masks,  # early: what computes them may run under a transform
+    open_subclasses,  # first: the others look at storages, which only the inner tensors have
+    drop_block_masks,  # early: the code that computes them may run under a transform
     refuse_transforms,  # before the others, which cannot look at tensors under a transform
-    record_values,  # before the passes that ask what a node's value is
-    inline_scripted,  # what it puts into the graph is as if captured
+    record_values,  # before the passes that read the values of nodes
+    inline_scripted,  # the nodes that it inserts look like captured ones
     inline_wrappers,  # early: the others have to see every node in one graph
     drop_offset_assertions,
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
@@ -39,5 +39,5 @@ FX_PASSES: tuple[Pass, ...] = (
 
 
 def passes(*, keep_assertions: bool) -> tuple[Pass, ...]:
-    """The passes to run; assertions stay when they are to be checked in the model."""
+    """Returns the passes to run; assertions stay if the model is to check them."""
     return tuple(p for p in FX_PASSES if not (keep_assertions and p is drop_assertions))

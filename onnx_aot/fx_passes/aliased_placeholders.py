@@ -1,4 +1,4 @@
-"""Buffers and parameters that are one tensor under several names."""
+"""Merges buffers and parameters that are one tensor under several names."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["merge_aliased_placeholders"]
 
 
 def merge_aliased_placeholders(graph: torch.fx.Graph, written: Set[int]) -> bool:
-    """Makes the graph read a tensor that is written under one name only.
+    """Makes the graph read each written tensor under a single name.
 
-    Modules may register one tensor twice. A write under one name is seen under the other, which
-    functionalization follows best when there is only one. The other placeholders stay, unread.
+    Modules may register one tensor twice, and a write under one name is visible under the other.
+    Functionalization follows this best with one name. The other placeholders stay, unread.
 
     Before::
 
@@ -36,11 +36,11 @@ def merge_aliased_placeholders(graph: torch.fx.Graph, written: Set[int]) -> bool
         written: Addresses of the storages that are written somewhere.
 
     Returns:
-        Whether there were such tensors.
+        True if placeholders were merged.
 
     Raises:
-        ConversionError: A tensor is written that shares memory with another one of another
-            shape, such as a buffer that is a slice of another buffer.
+        ConversionError: A written tensor shares memory with one of another shape, such as a
+            buffer that is a slice of another buffer.
     """
     first: dict[int, torch.fx.Node] = {}
     merged = False
@@ -62,7 +62,7 @@ def merge_aliased_placeholders(graph: torch.fx.Graph, written: Set[int]) -> bool
                 "being the same tensor. Register one tensor, and take the view of it in forward"
             )
         node.replace_all_uses_with(other)
-        node.meta["val"] = torch.empty_like(value)  # what is unread shares memory with nothing
+        node.meta["val"] = torch.empty_like(value)  # unread, so it shares no memory
         merged = True
     return merged
 

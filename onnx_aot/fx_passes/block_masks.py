@@ -1,4 +1,4 @@
-"""Removes what only ``flex_attention``'s block masks need."""
+"""Removes ``flex_attention``'s block masks and the nodes that only they need."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ BLOCK_MASK = 4
 
 
 def drop_block_masks(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Keeps the mask function of each block mask, and drops the tensors that say where it is zero.
+    """Keeps the mask function of each block mask, and drops the tensors that mark its zeros.
 
-    They spare a GPU kernel work and do not change the result. What computes them goes, with the
-    marks of the ``vmap`` that it ran under.
+    These tensors save a GPU kernel work and do not change the result. The nodes that compute them
+    are erased, with the marks of the ``vmap`` that they ran under.
 
     Before::
 
@@ -47,7 +47,7 @@ def drop_block_masks(program: torch.export.ExportedProgram) -> torch.export.Expo
 
 
 def _erase_sources(graph: torch.fx.Graph, dropped: Iterable[torch.fx.Node]) -> None:
-    """Erases what was computed for nodes alone, writes to tensors that nothing else reads too."""
+    """Erases nodes computed only for ``dropped``, and writes to tensors that nothing else reads."""
     sources = _reached(dropped, lambda node: node.all_input_nodes)
     erased = {
         node
@@ -85,6 +85,6 @@ def _writes_within(node: torch.fx.Node, nodes: set[torch.fx.Node]) -> bool:
 
 
 def _is_assertion(node: torch.fx.Node) -> bool:
-    """Whether a node checks something that the user wrote; types of the masks are no matter."""
+    """True if a node checks something that the user wrote; checks of mask types do not count."""
     name = str(node.target)
     return "_assert_" in name and "_assert_tensor_metadata" not in name

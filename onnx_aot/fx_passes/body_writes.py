@@ -21,15 +21,15 @@ NEW_VALUES = "onnx_aot_new_values"
 """In a body's ``meta``: new values of the parameters that it writes to, by position."""
 
 RETURNS_NEW_VALUES = "onnx_aot_returns_new_values"
-"""Likewise, that it returns them."""
+"""In a body's ``meta``: it returns these new values."""
 
 
 def functionalize_bodies(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Rewrites in-place operators inside of branches, loop bodies and regions.
+    """Rewrites in-place operators inside branches, loop bodies and regions.
 
-    What a body writes to its parameters becomes further results of it and of the call, which gets
-    ``written``, the parameters' positions; ``functionalize`` makes the results the new values of
-    the call's operands.
+    The new values of parameters that a body writes to become further results of the body and of
+    the call. The call gets ``written``, the positions of these parameters, and ``functionalize``
+    makes the results the new values of the call's operands.
 
     Before::
 
@@ -56,7 +56,7 @@ def functionalize_bodies(program: torch.export.ExportedProgram) -> torch.export.
 
 
 def _declare_writes(module: torch.fx.GraphModule) -> None:
-    """Makes what the bodies of a graph's calls write further results of the calls."""
+    """Adds the values that bodies write to the results of the graph's calls."""
     for node in module.graph.nodes:
         called = bodies(node)
         positions = sorted({p for body in called for p in body.meta.get(NEW_VALUES, ())})
@@ -68,15 +68,15 @@ def _declare_writes(module: torch.fx.GraphModule) -> None:
 def _refuse_unshared(
     node: torch.fx.Node, called: Sequence[torch.fx.GraphModule], positions: Sequence[int]
 ) -> None:
-    """Only what every step gets itself can be written to, and not by a condition.
+    """Checks that bodies write only to operands that every step gets, and conditions to none.
 
     Raises:
-        FunctionalizationError: Something else is.
+        FunctionalizationError: A body writes to another operand.
     """
     given = operands(node)
     count = 0 if given is None else len(given)
     writable = range(count)
-    if node.target == higher_order.map_impl:  # of each slice a new one is collected
+    if node.target == higher_order.map_impl:  # the new value of each slice is collected
         writable = range(len(_list(node, 1)))
     elif node.target == higher_order.scan:
         writable = range(count - len(_list(node, 3)), count)
@@ -101,7 +101,7 @@ def _return_written(
 ) -> None:
     returning = called[1:] if node.target == higher_order.while_loop else called
     for body in returning:
-        if RETURNS_NEW_VALUES in body.meta:  # it is called twice
+        if RETURNS_NEW_VALUES in body.meta:  # a body that is called twice
             continue
         body.meta[RETURNS_NEW_VALUES] = True
         parameters, values = placeholders(body), body.meta[NEW_VALUES]

@@ -1,4 +1,4 @@
-"""Refuses what ``torch.vmap`` and ``torch.func`` leave in a captured graph."""
+"""Rejects programs in which ``torch.vmap`` or ``torch.func`` left a transform."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["refuse_transforms"]
 
 
 def refuse_transforms(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Leaves a program as it is; torch's ``run_decompositions`` applies most transforms.
+    """Returns a program unchanged; torch's ``run_decompositions`` applies most transforms.
 
     Before::
 

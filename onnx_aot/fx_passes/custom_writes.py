@@ -1,7 +1,7 @@
-"""Custom operators that write in place, in the form that torch has for them.
+"""Describes custom operators that write in place, and torch's functional form of them.
 
-``auto_functionalized(op, **arguments)`` is ``op`` without the writing: it returns what ``op``
-returns (None where it returns nothing), then the new value of each argument that ``op`` writes.
+``auto_functionalized(op, **arguments)`` is ``op`` without the writes: it returns the results of
+``op`` (None if it has none), then the new value of each argument that ``op`` writes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ about them name torch's own replacement.
 
 
 def is_custom_write(target: OpOverload) -> bool:
-    """Whether all that torch knows of an operator that writes is its schema.
+    """True if torch knows only the schema of an operator that writes.
 
-    Its own operators, and those that it can take apart, are left to its functionalization.
+    Torch's own operators, and those that it can decompose, are left to its functionalization.
     """
     if isinstance(FUNCTIONALIZED, Missing):
         return False
@@ -53,7 +53,7 @@ def is_custom_write(target: OpOverload) -> bool:
 
 
 def written_names(target: OpOverload) -> list[str]:
-    """The arguments that an operator writes, in the schema's order."""
+    """Names of the arguments that an operator writes, in the schema's order."""
     return [
         argument.name
         for argument in schema_of(target).arguments
@@ -62,7 +62,7 @@ def written_names(target: OpOverload) -> list[str]:
 
 
 def named_arguments(node: torch.fx.Node) -> dict[str, Any]:
-    """A call's arguments by name, None for one that would be written and is not given."""
+    """A call's arguments by name, with None for written arguments that are not given."""
     assert isinstance(node.target, OpOverload)
     names = [argument.name for argument in schema_of(node.target).arguments]
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
@@ -74,10 +74,10 @@ class OriginalCall(NamedTuple):
 
     Attributes:
         target: The operator.
-        args: Its arguments as the operator's own call would have them.
-        kwargs: Likewise.
-        results: Which of the node's results a translation of the operator returns: all but None,
-            and but a returned argument, whose new value is among the results anyway.
+        args: Positional arguments of the operator's own call.
+        kwargs: Keyword arguments of that call.
+        results: Positions of the node's results that a translation of the operator returns: all
+            but None and returned arguments, whose new values are among the results anyway.
     """
 
     target: OpOverload
@@ -87,7 +87,7 @@ class OriginalCall(NamedTuple):
 
 
 def original_call(node: torch.fx.Node) -> OriginalCall:
-    """Takes an ``auto_functionalized`` node apart."""
+    """Returns the call that an ``auto_functionalized`` node stands for."""
     target: Any = node.args[0]
     args: list[Any] = []
     kwargs = dict(node.kwargs)

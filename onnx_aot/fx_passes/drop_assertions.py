@@ -1,4 +1,4 @@
-"""Removes checks that torch.export recorded, and what only they need."""
+"""Removes checks that torch.export recorded, and nodes that only they need."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIZES = frozenset(
 
 
 def drop_offset_assertions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Erases checks of where in memory a slice begins: values of ONNX have no such place.
+    """Erases checks of the storage offset of slices, which ONNX values do not have.
 
     Before::
 
@@ -45,7 +45,7 @@ def drop_offset_assertions(program: torch.export.ExportedProgram) -> torch.expor
         ge = u0 >= 0
         _assert_scalar(ge, "u0 >= 0")
 
-    After: nothing of it.
+    After: nothing.
     """
     for module in (*every_body(program.graph_module), program.graph_module):
         for node in list(module.graph.nodes):
@@ -55,9 +55,9 @@ def drop_offset_assertions(program: torch.export.ExportedProgram) -> torch.expor
 
 
 def _drop_assertions_of(node: torch.fx.Node) -> None:
-    """Erases a node, what is worked out from it and the checks of that, unless more reads it."""
+    """Erases a node with the computations and checks that depend on it, unless others read it."""
     for user in list(node.users):
-        is_there = user in node.users  # it may have gone with another one
+        is_there = user in node.users  # it may have been erased with another one
         if is_there and (user.target in ASSERTIONS or _is_pure_python(user)):
             _drop_assertions_of(user)
     if not node.users:
@@ -93,7 +93,7 @@ def _drop_assertions_in(graph: torch.fx.Graph) -> None:
 
 
 def _is_pure_python(node: torch.fx.Node) -> bool:
-    """Size arithmetic and size look-ups, which are dead once the checks are gone."""
+    """True for size arithmetic and size look-ups, which are dead once the checks are gone."""
     if isinstance(node.target, OpOverload):
         return node.target in SIZES
     return node.target is not operator.getitem and isinstance(

@@ -1,4 +1,4 @@
-"""Leaves out what the model writes to buffers and inputs."""
+"""Drops the new values that the model writes to buffers, parameters and inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STATE_KINDS = frozenset(
 def drop_state(program: torch.export.ExportedProgram) -> list[str]:
     """Removes the outputs that are new values of state, and the nodes that only they need.
 
-    Edits the program, which has been functionalized: what the model returns does not change.
+    Edits a functionalized program in place; the values that the model returns do not change.
 
     Before::
 
@@ -59,7 +59,7 @@ def drop_state(program: torch.export.ExportedProgram) -> list[str]:
 
 
 def _erase_unread(graph: torch.fx.Graph, nodes: Iterable[torch.fx.Node]) -> None:
-    """Erases those of the nodes that nothing reads, then what only they read."""
+    """Erases the nodes that nothing reads, then the nodes that only those read."""
     waiting = list(nodes)
     erased: set[torch.fx.Node] = set()
     while waiting:

@@ -1,4 +1,4 @@
-"""Parameters and buffers of tensor subclasses become the tensors that these consist of."""
+"""Replaces parameters and buffers of tensor subclasses by their inner tensors."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["open_subclasses"]
 
 
 def open_subclasses(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Makes inputs of the parts that the graph takes from tensors of subclasses.
+    """Turns the inner tensors that the graph takes from tensor subclasses into inputs.
 
-    torchao's quantized weights are such: integers, scales and zero points. Their names are those of
-    the weight and the attribute.
+    torchao's quantized weights are such subclasses: integers, scales and zero points. The inputs
+    are named after the weight and the attribute.
 
     Before::
 
@@ -30,10 +30,10 @@ def open_subclasses(program: torch.export.ExportedProgram) -> torch.export.Expor
         %p_weight_qdata : placeholder                           int8
 
     Raises:
-        ConversionError: A node reads such a tensor as a whole.
+        ConversionError: A node reads a subclass tensor as a whole.
     """
     found = _accesses(program.graph_module.graph)
-    while found:  # what is taken out may be such a tensor again
+    while found:  # an inner tensor may be of a subclass again
         for holder, nodes in found.items():
             _open(program, holder, nodes)
         found = _accesses(program.graph_module.graph)
@@ -41,7 +41,7 @@ def open_subclasses(program: torch.export.ExportedProgram) -> torch.export.Expor
 
 
 def _accesses(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]]:
-    """The nodes that take parts out of a placeholder, by the placeholder."""
+    """Nodes that take inner tensors out of a placeholder, by placeholder."""
     target = torch_compat.access_of_subclasses()
     found: dict[torch.fx.Node, list[torch.fx.Node]] = {}
     for node in graph.nodes:

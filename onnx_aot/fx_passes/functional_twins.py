@@ -1,4 +1,4 @@
-"""Which operators write in place, and the operators that return what those would have written."""
+"""Finds what in-place operators write, and the functional twins that return these values."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = [
 
 
 WRITTEN = "written"
-"""Keyword of a call of functions that write to their parameters: the parameters' positions."""
+"""Keyword of a call whose bodies write to their parameters: the positions of these."""
 
-# In-place operators that write no element: the tensor object gets another shape.
+# In-place operators that write no elements and only change the shape of the tensor object.
 CHANGES_SHAPE_ONLY = frozenset(
     {
         aten.as_strided_.default,
@@ -43,8 +43,8 @@ CHANGES_SHAPE_ONLY = frozenset(
     }
 )
 
-# Composite operators that write running statistics without their schema saying so: the positions
-# of the statistics and of the flag under which they are written.
+# Composite operators that write running statistics although their schema does not say so, with the
+# positions of the statistics and of the flag that makes them written.
 STATISTICS = {
     aten.batch_norm.default: ((3, 4), 5),
     aten.instance_norm.default: ((3, 4), 5),
@@ -85,10 +85,10 @@ def written_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
 
 
 def functional_twin(target: Any) -> OpOverload:
-    """``aten.add_.Tensor`` gives ``aten.add.Tensor``; ``aten.add.out`` gives ``aten.add.Tensor``.
+    """Returns ``aten.add.Tensor`` for ``aten.add_.Tensor``, and also for ``aten.add.out``.
 
     Raises:
-        FunctionalizationError: The operator has no functional form of the same arguments.
+        FunctionalizationError: The operator has no functional form with the same arguments.
     """
     if target in IRREGULAR:
         twin: OpOverload = IRREGULAR[target]
@@ -119,15 +119,15 @@ def functional_twin(target: Any) -> OpOverload:
 def instance_norm_statistics(
     call: Callable[..., torch.fx.Node], node: torch.fx.Node, args: tuple[Any, ...]
 ) -> list[torch.fx.Node]:
-    """Running mean and variance after ``instance_norm`` in training.
+    """Emits the running mean and variance after ``instance_norm`` in training.
 
     Torch normalizes ``[batch * channels]`` instances with the statistics repeated per sample, and
-    keeps the mean over the batch of what each sample's would be; the variance is unbiased.
+    keeps the batch mean of the statistics updated per sample; the variance is unbiased.
 
     Args:
         call: ``call(target, args, kwargs, like)`` adds a node shaped like a captured node.
         node: The captured call.
-        args: Its arguments with present values.
+        args: Its arguments with current values.
     """
     value, _, _, mean, variance, _, momentum = args[:7]
     recorded = node.args[0].meta["val"]  # type: ignore[union-attr]
@@ -152,14 +152,14 @@ def fill_diagonal(
     fill: Any,
     wrap: bool = False,
 ) -> torch.fx.Node:
-    """``fill_diagonal_`` of a matrix, which has no functional twin.
+    """Emits ``fill_diagonal_`` of a matrix, which has no functional twin.
 
     Args:
         call: ``call(target, args, kwargs, like)`` adds a node shaped like a captured node.
-        target: The captured node of the matrix, ``matrix`` its present elements.
-        matrix: Likewise.
+        target: The captured node of the matrix.
+        matrix: The node with its current elements.
         fill: The number.
-        wrap: Whether the diagonal starts anew below a tall matrix.
+        wrap: Whether the diagonal starts again below the square part of a tall matrix.
 
     Raises:
         FunctionalizationError: More than two dimensions, or a wrapped diagonal of a tall matrix.

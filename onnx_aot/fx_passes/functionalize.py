@@ -1,4 +1,4 @@
-"""Turns in-place writes, also through views, into values."""
+"""Replaces in-place writes, also those through views, by functional operators."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ __all__ = ["functionalize", "functionalize_graph", "functionalized"]
 
 Node = torch.fx.Node
 
-# What of a node's metadata says where it comes from.
+# Keys of a node's metadata that say where it comes from.
 PROVENANCE = ("nn_module_stack", "stack_trace", "torch_fn")
 
 
 def functionalize(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Rewrites every in-place operator as its functional twin; later readers see the new value.
 
-    Which values alias is recorded already: their FakeTensors share one storage, also for operators
+    The capture records which values alias: their fake tensors share one storage, also for operators
     that may or may not copy (``reshape``, ``to``, ``contiguous``). A write through a view rebuilds
-    the tensors that it is a view of; other views are made anew when they are read next. Mutated
+    the tensors that it is a view of; other views are recomputed when they are read next. Mutated
     buffers and inputs become outputs, recorded in the graph signature.
 
     Before::
@@ -84,7 +84,7 @@ def functionalize(program: torch.export.ExportedProgram) -> torch.export.Exporte
 
 
 def functionalize_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
-    """The same for a graph alone, which must not write to its placeholders.
+    """Functionalizes a graph alone, which must not write to its placeholders.
 
     Raises:
         FunctionalizationError: It does, or writes in a way that has no functional form here.
@@ -98,7 +98,7 @@ def functionalize_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
 
 
 def functionalized(graph: torch.fx.Graph) -> tuple[torch.fx.Graph, dict[int, Node]]:
-    """The same for a graph that may write to its placeholders.
+    """Functionalizes a graph that may write to its placeholders.
 
     Returns:
         The graph, and the final values of the placeholders that are written, by position.
@@ -131,7 +131,7 @@ def _written_storages(writes: dict[Node, list[Node]]) -> set[int]:
 
 
 class _View(NamedTuple):
-    """How a captured node looks into its parent: through ``via``, as one of its results or all."""
+    """A captured node as a view of ``parent``: the result of ``via``, or one ``item`` of it."""
 
     parent: Node
     via: Node
@@ -142,7 +142,7 @@ class _Rewriter:
     """Copies the captured graph into ``graph``, replacing writes.
 
     For a captured node whose storage is written anywhere, ``_current`` holds the new node with its
-    elements and the storage's version, the number of writes so far, at which they were right.
+    elements, and the version of the storage (the number of writes) for which they are valid.
     """
 
     def __init__(self, captured: torch.fx.Graph, writes: dict[Node, list[Node]]) -> None:
@@ -209,11 +209,11 @@ class _Rewriter:
         return self._versions.get(self._storage(node), 0)
 
     def _versions_read(self, node: Node) -> tuple[int, ...]:
-        """Of everything that a call takes: ``broadcast_tensors`` gives views of several tensors."""
+        """Versions of all inputs of a call; ``broadcast_tensors`` returns views of several."""
         return tuple(map(self._version, node.all_input_nodes))
 
     def _view(self, node: Node) -> _View | None:
-        """The captured node that this one is a view of, when their storage is written somewhere."""
+        """Describes a node as a view, or returns None if it is not one or is never written."""
         storage = self._storage(node)
         if storage not in self._mutated or node.op != "call_function":
             return None
@@ -230,7 +230,7 @@ class _Rewriter:
     # --- reading ---------------------------------------------------------------------------------
 
     def read(self, node: Node) -> Node:
-        """The new node that holds the present elements of a captured node."""
+        """Returns the new node that holds the current elements of a captured node."""
         held_at, held = self._current[node]
         version = self._version(node)
         if held_at == version:
@@ -258,7 +258,7 @@ class _Rewriter:
     # --- writing ---------------------------------------------------------------------------------
 
     def _rewrite(self, node: Node) -> None:
-        """Adds the functional twin of an in-place operator and writes what it returns."""
+        """Adds the functional twin of an in-place operator and writes its results."""
         written = self._writes[node]
         if node.target in STATISTICS:
             self._rewrite_statistics(node, written)
@@ -297,7 +297,7 @@ class _Rewriter:
             self._current[node] = (self._version(node), self.read(written[0]))
 
     def _refuse_views(self, node: Node, resized: Node) -> None:
-        """A view of a tensor keeps its own size when the tensor is resized.
+        """Checks that resizing affects no view, because views keep their own size.
 
         Raises:
             FunctionalizationError: The tensor is a view, or a view made before is read afterwards.
@@ -317,7 +317,7 @@ class _Rewriter:
                 )
 
     def _rewrite_custom(self, node: Node, target: OpOverload) -> None:
-        """A custom operator without a twin becomes torch's form of it that writes nothing."""
+        """Replaces a custom operator without a twin by torch's functional form of it."""
         given = named_arguments(node)
         arguments = torch.fx.map_arg(given, self.read)
         call = self._call(FUNCTIONALIZED, (target,), arguments, None, name=node.name)
@@ -344,7 +344,7 @@ class _Rewriter:
             self._current[node] = (self._version(node), result)
 
     def _rewrite_call(self, node: Node, written: Sequence[Node]) -> None:
-        """A call of functions that write: its last results are the new values."""
+        """Rewrites a call whose bodies write; its last results are the new values."""
         call = self._copy(node, self.read)
         self._keep(node, call)
         first = len(node.meta["val"]) - len(written)
@@ -352,7 +352,7 @@ class _Rewriter:
             self._write(target, self._call(operator.getitem, (call, index), {}, target))
 
     def _rewrite_statistics(self, node: Node, written: Sequence[Node]) -> None:
-        """``batch_norm`` or ``instance_norm`` in training, with its running statistics."""
+        """Rewrites ``batch_norm`` or ``instance_norm`` in training, with running statistics."""
         if node.target == aten.instance_norm.default:
             args = torch.fx.map_arg(node.args, self.read)
             normalized = (*args[:3], None, None, *args[5:])
@@ -373,7 +373,7 @@ class _Rewriter:
         self._current[node] = (self._version(node), output)
 
     def _write(self, node: Node, value: Node) -> None:
-        """Makes ``value`` the elements of a captured node, and so of what it is a view of."""
+        """Makes ``value`` the elements of a captured node, and updates the tensors it views."""
         updates = [(node, value)]
         while (view := self._view(node)) is not None:
             parent_now = self.read(view.parent)
@@ -395,7 +395,7 @@ class _Rewriter:
         )
 
     def _in_type_of(self, target: Node, value: Node, node: Node) -> Node:
-        """In-place operators compute in the promoted type and store in the target's."""
+        """Casts to the target's type; in-place operators compute in the promoted type."""
         wanted = target.meta["val"].dtype
         computed = _computed_dtype(node, wanted)
         if computed == wanted:
@@ -406,7 +406,7 @@ class _Rewriter:
     def _call(
         self, target: Any, args: Any, kwargs: Any, like: Node | None, name: str | None = None
     ) -> Node:
-        """A new node with the recorded value of ``like`` and the provenance of the present node."""
+        """Adds a node with the recorded value of ``like`` and the current node's provenance."""
         assert self._origin is not None
         made = self.graph.create_node("call_function", target, tuple(args), kwargs, name)
         made.meta = {k: v for k, v in self._origin.meta.items() if k in PROVENANCE}
@@ -416,16 +416,16 @@ class _Rewriter:
 
 
 def _is_literal(node: Node) -> bool:
-    """Whether a constant is what ``torch.tensor([1, 2])`` in ``forward`` copies at every call.
+    """True if a constant stems from ``torch.tensor([1, 2])`` in ``forward``, copied in every call.
 
-    The recorded copy has the constant's storage, but what is written to it is gone after the call.
+    The recorded copy shares the constant's storage, but writes to it are lost after the call.
     """
     copied = aten.lift_fresh_copy.default
     return node.op == "placeholder" and any(user.target == copied for user in node.users)
 
 
 def _computed_dtype(node: Node, stored: torch.dtype) -> torch.dtype:
-    """The type that the functional twin of an in-place pointwise operator gives."""
+    """Result type of the functional twin of an in-place pointwise operator."""
     target: Any = node.target
     twin = functional_twin(target)
     if torch.Tag.pointwise not in twin.tags:
@@ -466,7 +466,7 @@ def _set_outputs(
     state: list[tuple[Node, Node]],
     returned: Any,
 ) -> None:
-    """Mutated state comes first among the outputs, as torch.export's own passes have it."""
+    """Sets the outputs, mutated state first, as torch.export's own passes do."""
     mutations = []
     inputs = list(program.graph_signature.input_specs)
     index_by_name = {

@@ -1,4 +1,4 @@
-"""Puts the recorded graph of a scripted model in the place of the operator that stood for it."""
+"""Replaces the operator that stands for a scripted model by the model's recorded graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["inline_scripted"]
 
 
 def inline_scripted(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Inlines the graph.
+    """Inlines the recorded graphs of scripted models.
 
     Before::
 

@@ -1,7 +1,7 @@
-"""Puts bodies that are called once, as they are, back into the graph around them.
+"""Inlines bodies that are called once and unchanged into the graph around them.
 
-Grad-mode and autocast regions, checkpoints, ``autograd.Function`` and what wraps a function for a
-compiler.
+These are grad-mode and autocast regions, checkpoints, ``autograd.Function`` and wrappers of a
+function for a compiler.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = ["inline_wrappers"]
 
 
 def inline_wrappers(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Replaces calls of wrapped bodies by the bodies, in any depth of nesting.
+    """Replaces calls of wrapped bodies by the bodies, at any depth of nesting.
 
-    Gradient mode has no meaning in ONNX. In an autocast region the recorded types say what the
-    region computed in, so its operands are cast to them.
+    Gradient mode has no meaning in ONNX. In an autocast region the recorded types are those of the
+    computation, so operands are cast to them.
 
     Before::
 
@@ -51,7 +51,7 @@ def inline_wrappers(program: torch.export.ExportedProgram) -> torch.export.Expor
     for body in list(every_body(program.graph_module)):
         inline_wrappers_in(body)
     if inline_wrappers_in(program.graph_module):
-        # what the program returns may be what a wrapper returned
+        # the program may return the result of a wrapper
         returned: Any = next(iter(reversed(program.graph_module.graph.nodes))).args[0]
         inputs = list(program.graph_signature.input_specs)
         outputs = renamed_outputs(program, returned)
@@ -87,7 +87,7 @@ def _inline(module: Any, call: torch.fx.Node) -> None:
             elif node.op == "output":
                 returned = torch.fx.map_arg(node.args[0], lambda n: values[n])
     if target is higher_order.autograd_function_apply:
-        returned = returned[0]  # and what is saved for the backward pass
+        returned = returned[0]  # the rest is saved for the backward pass
     _replace_uses(call, returned)
     graph.erase_node(call)
     for unread in references:
@@ -96,7 +96,7 @@ def _inline(module: Any, call: torch.fx.Node) -> None:
 
 
 def _arguments(call: torch.fx.Node, position: int) -> Sequence[Any]:
-    """What the body gets."""
+    """Arguments that the body gets."""
     following: Any = call.args[position + 1 :]
     if call.target is higher_order.autograd_function_apply:  # the body of the backward pass
         following = following[1:]
@@ -110,7 +110,7 @@ def _is_body(argument: Any) -> bool:
 
 
 def inline_wrappers_in(module: Any) -> bool:
-    """The same on a graph module, such as a body; says whether there was a wrapper."""
+    """Inlines the wrappers in a graph module, such as a body; returns True if there were any."""
     wrappers = [
         node
         for node in module.graph.nodes
@@ -123,7 +123,7 @@ def inline_wrappers_in(module: Any) -> bool:
 
 
 def _move_attribute(module: torch.fx.GraphModule, body: Any, node: torch.fx.Node) -> torch.fx.Node:
-    """A body's own submodule or tensor becomes the outer module's, under a free name."""
+    """Moves a body's own submodule or tensor to the outer module, under a free name."""
     name = base = str(node.target).replace(".", "_")
     number = 0
     while hasattr(module, name):
@@ -139,7 +139,7 @@ def _move_attribute(module: torch.fx.GraphModule, body: Any, node: torch.fx.Node
 
 
 def _replace_uses(call: torch.fx.Node, returned: Any) -> None:
-    """A wrapper returns a tuple that is read by getitem, or one value."""
+    """Replaces the results of a wrapper: a tuple that is read by getitem, or one value."""
     if isinstance(returned, (list, tuple)):
         for user in list(call.users):
             index: Any = user.args[1]
@@ -195,7 +195,7 @@ def _cast_operands(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
 
 def _end_autocast(graph: torch.fx.Graph) -> None:
-    """Takes out the marks of regions that torch made no wrapper of, such as one around ``cond``."""
+    """Casts in autocast regions without a wrapper, such as around ``cond``; erases their marks."""
     regions: dict[torch.fx.Node, bool] = {}
     for node in list(graph.nodes):
         name = str(getattr(node.target, "__name__", "")) if node.op == "call_function" else ""
@@ -213,7 +213,7 @@ def _end_autocast(graph: torch.fx.Graph) -> None:
 
 
 def _cast_in(graph: torch.fx.Graph) -> None:
-    """The same in the body of an operator such as ``cond``, and in those inside of it."""
+    """Casts operands in the body of an operator such as ``cond``, and in bodies inside it."""
     for node in list(graph.nodes):
         if node.op == "call_function":
             _cast_operands(graph, node)

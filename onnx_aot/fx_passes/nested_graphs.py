@@ -1,4 +1,4 @@
-"""The graphs that higher-order operators are given: branches, loop bodies, regions."""
+"""Finds the graphs passed to higher-order operators: branches, loop bodies, regions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["bodies", "body_of", "every_body", "operands", "placeholders", "retur
 
 
 def body_of(node: Any) -> torch.fx.GraphModule | None:
-    """The graph module that a ``get_attr`` node names; None for any other argument."""
+    """Returns the graph module that a ``get_attr`` node names, or None for other arguments."""
     if not isinstance(node, torch.fx.Node) or node.op != "get_attr":
         return None
     owner = node.graph.owning_module
@@ -24,7 +24,7 @@ def body_of(node: Any) -> torch.fx.GraphModule | None:
 
 
 def bodies(node: torch.fx.Node) -> list[torch.fx.GraphModule]:
-    """Those among a call's arguments, in order."""
+    """Graph modules among a call's arguments, in order."""
     if not isinstance(node.target, HigherOrderOperator):
         return []
     found = (body_of(argument) for argument in node.all_input_nodes)
@@ -32,7 +32,7 @@ def bodies(node: torch.fx.Node) -> list[torch.fx.GraphModule]:
 
 
 def every_body(module: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
-    """The bodies in a module's graph and in them, each once, the innermost first."""
+    """Yields the bodies in a module's graph and in other bodies, once each, innermost first."""
     seen: set[int] = set()
 
     def inside(graph: torch.fx.Graph) -> Iterator[torch.fx.GraphModule]:
@@ -53,13 +53,13 @@ def placeholders(body: torch.fx.GraphModule) -> list[torch.fx.Node]:
 
 
 def returned(body: torch.fx.GraphModule) -> list[Any]:
-    """What a body returns: nodes and constants, also when it is one alone."""
+    """Results of a body, nodes and constants, as a list even if there is only one."""
     results: Any = next(iter(reversed(body.graph.nodes))).args[0]
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
 def operands(node: torch.fx.Node) -> list[Any] | None:
-    """What stands for each parameter of a call's bodies; None where that is not known.
+    """Operands for the parameters of a call's bodies, or None if they are not known.
 
     For ``scan`` and ``map`` a body gets slices of some of them.
     """

@@ -1,4 +1,4 @@
-"""Keeps what a program's signature says of its outputs in step with the rewritten graph."""
+"""Keeps the output specs of a program's signature in step with the rewritten graph."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["renamed_outputs"]
 def renamed_outputs(
     program: torch.export.ExportedProgram, returned: Sequence[Any]
 ) -> list[OutputSpec]:
-    """The program's output specs, naming what the graph returns now.
+    """Returns the program's output specs with the names of the graph's current results.
 
     Args:
-        program: Its signature is left as it is; a program that this one was copied from has it too.
-        returned: What the graph returns, one item per output spec.
+        program: Its signature is not changed; a program that this one was copied from shares it.
+        returned: Results of the graph, one per output spec.
     """
     return [
         OutputSpec(spec.kind, _renamed(spec.arg, value), spec.target)
@@ -35,4 +35,4 @@ def _renamed(argument: Any, value: Any) -> Any:
         return renamed
     if isinstance(argument, ConstantArgument):
         return argument
-    return ConstantArgument(name="", value=value)  # a wrapper returned it as it was
+    return ConstantArgument(name="", value=value)  # a wrapper returned it unchanged

@@ -1,4 +1,4 @@
-"""Gives nodes that were put into a captured graph by hand the values that a capture records."""
+"""Computes fake values for nodes that were added to a captured graph by hand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def record_values(program: torch.export.ExportedProgram) -> torch.export.Exporte
 
 
 def _lacks_value(node: torch.fx.Node) -> bool:
-    """Assertions return nothing, and have no value either."""
+    """True if a node should have a recorded value; assertions return nothing and have none."""
     if "val" in node.meta or node.op != "call_function":
         return False
     if isinstance(node.target, OpOverload):

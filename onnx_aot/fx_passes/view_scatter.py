@@ -1,4 +1,4 @@
-"""How a write through a view changes the tensor that it is a view of."""
+"""Applies a write through a view to the tensor that it is a view of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["OF_A_LIST", "is_identity", "write_back"]
 
 Call = Callable[..., torch.fx.Node]
 
-# The elements in the same order: the written value takes the parent's shape.
+# Views with the elements in the same order: the written value takes the parent's shape.
 RESHAPES = frozenset(
     {
         aten._reshape_alias.default,
@@ -42,10 +42,10 @@ RESHAPES = frozenset(
     }
 )
 
-# Likewise, where they do not repeat elements.
+# The same, if they do not repeat elements.
 EXPANDS = frozenset({aten.expand.default, aten.expand_as.default})
 
-# Of a list of tensors; each result shows the tensor at its own place, expanded or reshaped.
+# Views of a list of tensors; each result shows the tensor at its place, expanded or reshaped.
 OF_A_LIST = frozenset(
     {
         aten.atleast_1d.Sequence,
@@ -57,7 +57,7 @@ OF_A_LIST = frozenset(
     }
 )
 
-# Their own inverse.
+# Views that are their own inverse, and the operator that inverts them.
 SWAPS = {
     aten.transpose.int: aten.transpose.int,
     aten.transpose_.default: aten.transpose.int,
@@ -71,7 +71,7 @@ SWAPS = {
     aten.mT.default: aten.mT.default,
 }
 
-# The operator that writes into a part, taking the view's own arguments after the value.
+# Operators that write into a part; they take the view's own arguments after the value.
 SCATTERS = {
     aten.as_strided.default: aten.as_strided_scatter.default,
     aten.diagonal.default: aten.diagonal_scatter.default,
@@ -79,7 +79,7 @@ SCATTERS = {
     aten.slice.Tensor: aten.slice_scatter.default,
 }
 
-# Consecutive pieces along an axis; the position of the axis among the arguments.
+# Views that are pieces along an axis, with the position of the axis among the arguments.
 SPLITS = {
     aten.chunk.default: 2,
     aten.split.Tensor: 2,
@@ -91,7 +91,7 @@ SPLITS = {
 
 
 def is_identity(node: torch.fx.Node, parent: torch.fx.Node) -> bool:
-    """Whether a view shows exactly its parent: same sizes, strides and offset."""
+    """True if a view shows exactly its parent: same dtype, sizes, strides and offset."""
     view, base = node.meta["val"], parent.meta["val"]
     return (
         view.dtype == base.dtype
@@ -103,7 +103,7 @@ def is_identity(node: torch.fx.Node, parent: torch.fx.Node) -> bool:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Equal as written; comparing symbolic sizes would add guards to the capture's environment."""
+    """True if sizes are equal as text; comparing symbols would add guards to the capture."""
     return (
         left == right
         if isinstance(left, int) and isinstance(right, int)
@@ -120,16 +120,16 @@ def write_back(
     value: torch.fx.Node,
     read: Callable[[torch.fx.Node], torch.fx.Node],
 ) -> torch.fx.Node:
-    """The parent's elements after ``value`` was written to a view of it.
+    """Returns the parent's elements after ``value`` was written to a view of it.
 
     Args:
         call: ``call(target, args, kwargs, like)`` adds a node shaped like a captured node.
         via: The captured call that made the view.
-        index: Which of its results the view is, or None when it has one.
+        index: Index of the view among the call's results, or None if there is only one.
         parent: The captured node that the view looks into.
         parent_now: The parent's elements before the write.
         value: What was written.
-        read: Gives the present elements of any other captured node among the call's arguments.
+        read: Returns the current elements of any other captured node among the call's arguments.
 
     Raises:
         FunctionalizationError: The view has no inverse here.
@@ -178,10 +178,10 @@ def write_back(
 
 
 def _refuse_repeated(via: torch.fx.Node, index: int | None, parent: torch.fx.Node) -> None:
-    """Of elements that an expanded tensor repeats one cannot say from its value which was written.
+    """Checks that a view repeats no element; a write could not be attributed to one of them.
 
     Raises:
-        FunctionalizationError: The view has, or at other sizes may have, more elements.
+        FunctionalizationError: The view has, or may have at other sizes, more elements.
     """
     recorded = via.meta["val"] if index is None else via.meta["val"][index]
     shapes = (recorded.shape, parent.meta["val"].shape)

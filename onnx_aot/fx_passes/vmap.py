@@ -1,4 +1,4 @@
-"""``torch.vmap``, which a capture records by marks around operators on smaller tensors."""
+"""Recognizes ``torch.vmap``, captured as marks around operators on smaller tensors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["is_mark", "is_marked_value"]
 
 
 def is_mark(node: torch.fx.Node) -> bool:
-    """Whether a node says where a function under ``vmap`` begins, ends, or gets its tensors."""
+    """True if a node marks where a function under ``vmap`` begins, ends, or gets its tensors."""
     return node.op == "call_function" and is_vmap_mark(node.target)
 
 
 def is_marked_value(node: torch.fx.Node) -> bool:
-    """Whether a node gives a tensor to such a function, or takes one from it."""
+    """True if a node passes a tensor to such a function, or takes one from it."""
     return is_mark(node) and is_vmap_value(node.target)

@@ -1,7 +1,7 @@
-"""Language models that generate: exports with a key-value cache, and greedy loops over them.
+"""Exports language models with a key-value cache, and generates greedily with the exports.
 
-Names are those of Hugging Face's optimum: ``input_ids``, ``attention_mask``, ``position_ids`` and
-``past_key_values.0.key`` go in, ``logits`` and ``present.0.key`` come out.
+Names are those of Hugging Face's optimum: the inputs are ``input_ids``, ``attention_mask``,
+``position_ids`` and ``past_key_values.0.key``, the outputs ``logits`` and ``present.0.key``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the key-value cache of a transformers model looks like: found by one call of the model."""
+"""Finds the layout of a transformers model's key-value cache by one call of the model."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 def cached_states(
     model: torch.nn.Module, inputs: Mapping[str, Any], cross: bool = False
 ) -> tuple[Pair, ...]:
-    """Keys and values, layer by layer, that a model puts into its cache.
+    """Returns the keys and values that a model puts into its cache, layer by layer.
 
     Args:
-        model: It is called once, with its cache. Where weights have no values, a copy is called
-            whose buffers have none either.
+        model: The model, which is called once with its cache. If weights have no values, a copy is
+            called whose buffers have none either.
         inputs: Keyword inputs of the call.
-        cross: The keys and values of what an encoder gave, instead of the decoder's own.
+        cross: Return the keys and values of the encoder's output, instead of the decoder's own.
 
     Raises:
-        InvalidOptionError: The model takes or returns no cache, or one with other states than keys
+        InvalidOptionError: The model takes or returns no cache, or one with states other than keys
             and values; or it fails, and the cause is chained.
     """
     name = type(model).__name__
@@ -61,7 +61,7 @@ def cached_states(
 
 
 def _on_meta(value: Any) -> Any:
-    """A tensor, or an output of transformers that holds some, without elements."""
+    """Moves a tensor, or an output of transformers that holds some, to the meta device."""
     if isinstance(value, Mapping):
         return type(value)(**{key: _on_meta(held) for key, held in value.items()})
     return value.to("meta") if isinstance(value, torch.Tensor) else value

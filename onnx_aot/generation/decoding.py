@@ -1,4 +1,4 @@
-"""Greedy generation with exported decoders in ONNX Runtime."""
+"""Runs greedy generation with exported decoders in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Source = Union["ONNXProgram", str, "os.PathLike[str]", "onnxruntime.InferenceSes
 
 
 class Decoder:
-    """A decoder with a cache, as ``export_decoder`` exports it, in ONNX Runtime.
+    """Runs a decoder with a cache, as ``export_decoder`` exports it, in ONNX Runtime.
 
     Examples:
         >>> decoder = Decoder("model.onnx")
@@ -55,30 +55,30 @@ class Decoder:
             )
 
     def empty_cache(self, batch: int) -> Cache:
-        """The cache before the first step: keys and values of length 0.
+        """Returns the cache before the first step: keys and values of length 0.
 
-        What an encoder gives is not in it.
+        Keys and values from an encoder are not in it.
 
         Args:
-            batch: How many rows there are.
+            batch: Number of rows.
         """
         own = [_past(name) for name in self._outputs if name != "logits"]
         return {name: _empty(self._inputs[name], batch) for name in own}
 
     def step(self, inputs: Mapping[str, torch.Tensor], cache: Cache) -> tuple[torch.Tensor, Cache]:
-        """One run of the model.
+        """Runs the model once.
 
         Args:
             inputs: Tensors by name, such as ``input_ids`` and ``attention_mask``. Those that the
                 model does not have are left out.
-            cache: Of all steps before; it is not changed.
+            cache: The cache of all earlier steps; it is not changed.
 
         Returns:
             Logits, ``[batch, sequence, vocabulary]``, and the cache for the next step. Its keys
             and values stay where ONNX Runtime put them.
 
         Raises:
-            InferenceError: An input is missing, or ONNX Runtime refuses it.
+            InferenceError: An input is missing, or ONNX Runtime rejects it.
         """
         from onnx_aot.program.session import to_ort
 
@@ -97,18 +97,18 @@ class Decoder:
         eos_token_id: int | Collection[int] | None = None,
         pad_token_id: int = 0,
     ) -> torch.Tensor:
-        """Appends the most likely token, again and again.
+        """Repeatedly appends the most likely token.
 
         Args:
             input_ids: Prompts, int64, ``[batch, sequence]``, the shorter ones padded on the left.
-            attention_mask: int64 of the same shape, 0 at padding; None: there is none.
-            max_new_tokens: How many tokens are appended at most.
-            eos_token_id: Tokens that end a row; None: no token does.
-            pad_token_id: What is appended to rows that have ended, while others go on.
+            attention_mask: int64 of the same shape, 0 at padding; None if there is no padding.
+            max_new_tokens: Maximum number of tokens to append.
+            eos_token_id: Tokens that end a row; None if no token does.
+            pad_token_id: Token appended to rows that have ended, while others go on.
 
         Returns:
-            The prompts with what follows, int64, ``[batch, sequence + new tokens]``: what
-            ``model.generate(..., do_sample=False)`` returns.
+            The prompts with the new tokens, int64, ``[batch, sequence + new tokens]``, as
+            ``model.generate(..., do_sample=False)`` returns them.
 
         Raises:
             InferenceError: The prompts do not fit, or a row is padded on the right.
@@ -141,7 +141,7 @@ class Decoder:
         ending: _Ending,
         others: Mapping[str, torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """The loop; ``others`` are inputs that every step gets."""
+        """Runs the generation loop; ``others`` are inputs that every step gets."""
         new = tokens
         for _ in range(count):
             positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -new.shape[1] :]
@@ -156,18 +156,18 @@ class Decoder:
 
 
 class EncoderDecoder:
-    """An encoder and a decoder with a cache, in ONNX Runtime.
+    """Runs an encoder and a decoder with a cache in ONNX Runtime.
 
     Examples:
         >>> model = EncoderDecoder("encoder.onnx", "decoder.onnx")
         >>> tokens = model.generate({"input_ids": ids, "attention_mask": mask}, start)
 
     Args:
-        encoder: As ``export_encoder`` exports it: a program, a path, or a session.
-        decoder: As ``export_decoder`` exports it, likewise.
+        encoder: A program, path or session of what ``export_encoder`` exports.
+        decoder: A program, path or session of what ``export_decoder`` exports.
 
     Raises:
-        InvalidOptionError: The encoder does not give what the decoder takes.
+        InvalidOptionError: The encoder's outputs are not those that the decoder takes.
     """
 
     def __init__(self, encoder: Source, decoder: Source) -> None:
@@ -194,21 +194,21 @@ class EncoderDecoder:
         eos_token_id: int | Collection[int] | None = None,
         pad_token_id: int = 0,
     ) -> torch.Tensor:
-        """Appends the most likely token, again and again.
+        """Repeatedly appends the most likely token.
 
         Args:
-            inputs: What the encoder takes, by name. Its ``attention_mask`` goes to the decoder too.
+            inputs: Inputs of the encoder by name. ``attention_mask`` goes to the decoder too.
             decoder_input_ids: Tokens to begin with, int64, ``[batch, sequence]``, without padding:
                 ``config.decoder_start_token_id`` in each row, or a prompt.
-            max_new_tokens: How many tokens are appended at most.
-            eos_token_id: Tokens that end a row; None: no token does.
-            pad_token_id: What is appended to rows that have ended, while others go on.
+            max_new_tokens: Maximum number of tokens to append.
+            eos_token_id: Tokens that end a row; None if no token does.
+            pad_token_id: Token appended to rows that have ended, while others go on.
 
         Returns:
-            ``decoder_input_ids`` with what follows, int64, ``[batch, sequence + new tokens]``.
+            ``decoder_input_ids`` with the new tokens, int64, ``[batch, sequence + new tokens]``.
 
         Raises:
-            InferenceError: An input is missing, or ONNX Runtime refuses it.
+            InferenceError: An input is missing, or ONNX Runtime rejects it.
         """
         from onnx_aot.program.session import to_ort
 
@@ -230,7 +230,7 @@ class EncoderDecoder:
 
 
 class _Ending:
-    """Which rows have ended."""
+    """Tracks which rows have ended."""
 
     def __init__(self, tokens: int | Collection[int] | None, pad: int, rows: int) -> None:
         ids: Iterable[int] = (tokens,) if isinstance(tokens, int) else tokens or ()
@@ -239,19 +239,19 @@ class _Ending:
         self._ended = torch.zeros(rows, dtype=torch.bool)
 
     def apply(self, tokens: torch.Tensor) -> torch.Tensor:
-        """The tokens of a step, with padding for rows that ended before it."""
+        """Returns the tokens of a step, with padding for rows that ended before it."""
         tokens = tokens.masked_fill(self._ended, self._pad)
         self._ended |= torch.isin(tokens, self._ids)
         return tokens
 
     @property
     def all(self) -> bool:
-        """Whether no row goes on."""
+        """True if every row has ended."""
         return bool(self._ended.all())
 
 
 def _past(name: str) -> str:
-    """The input that an output is for in the next step."""
+    """Name of the input that takes an output in the next step."""
     return name.replace(PRESENT, PAST, 1)
 
 
@@ -276,7 +276,7 @@ def _session_for(model: Source) -> onnxruntime.InferenceSession:
 
 
 def _empty(declared: Any, batch: int) -> onnxruntime.OrtValue:
-    """Keys or values of length 0, in the shape and type of an input of a session."""
+    """Returns keys or values of length 0, in the shape and type of a session's input."""
     import onnx_ir as ir
 
     from onnx_aot import dtypes

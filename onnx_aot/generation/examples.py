@@ -1,4 +1,4 @@
-"""Example inputs for a step of a generation, of any sizes."""
+"""Makes example inputs of any sizes for a step of a generation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How large a step is: rows, new tokens, tokens before these, tokens that an encoder read."""
+    """Sizes of a step: rows, new tokens, earlier tokens, tokens that an encoder read."""
 
     batch: int
     sequence: int
@@ -36,30 +36,30 @@ class Sizes:
 
 
 CAPTURED = Sizes(2, 3, 5)
-"""What is captured. All sizes differ and none is 0 or 1, so that nothing holds by accident."""
+"""Sizes of the captured step. All differ and none is 0 or 1, so that no guard holds by accident."""
 
 KINDS = (Sizes(2, 6, 0), Sizes(2, 1, 6), Sizes(1, 6, 0), Sizes(1, 1, 5), Sizes(1, 1, 0))
-"""Steps that a generation has beside it: first ones, those of one token, and of one row."""
+"""Other steps of a generation: first steps, steps of one token, and of one row."""
 
 
 def device_for(model: torch.nn.Module) -> torch.device:
-    """Where example inputs belong; weights without values are as good as on the CPU."""
+    """Device for example inputs; weights without values count as on the CPU."""
     devices = (weight.device for weight in model.parameters() if not weight.is_meta)
     return next(devices, torch.device("cpu"))
 
 
 def main_input(model: Any) -> str:
-    """The parameter of ``forward`` that takes what the model, or its encoder, reads."""
+    """Name of the parameter of ``forward`` for the main input of the model or its encoder."""
     return str(getattr(model, "main_input_name", "input_ids"))
 
 
 def reads_tokens(model: Any) -> bool:
-    """Whether the model, or its encoder, reads text."""
+    """True if the model, or its encoder, reads text."""
     return main_input(model) == "input_ids"
 
 
 def decoder_inputs(model: Any, pairs: Sequence[Pair], sizes: Sizes) -> dict[str, Any]:
-    """A step of a decoder that has no encoder, by parameter of ``forward``; the cache is last.
+    """Returns a step's inputs for a decoder without an encoder, by parameter; the cache is last.
 
     The first row is padded on the left.
     """
@@ -78,7 +78,10 @@ def decoder_inputs(model: Any, pairs: Sequence[Pair], sizes: Sizes) -> dict[str,
 def step_inputs(
     model: Any, own: Sequence[Pair], cross: Sequence[Pair], sizes: Sizes
 ) -> dict[str, Any]:
-    """A step of a decoder behind an encoder: what ``decoding_step`` takes; the cache is last."""
+    """Returns a step's inputs for a decoder behind an encoder, as ``decoding_step`` takes them.
+
+    The cache is last.
+    """
     from transformers.cache_utils import EncoderDecoderCache
 
     device = device_for(model)
@@ -97,7 +100,7 @@ def step_inputs(
 
 
 def encoder_inputs(model: Any) -> dict[str, torch.Tensor]:
-    """Text for an encoder, the first row padded on the right."""
+    """Returns text for an encoder, the first row padded on the right."""
     batch, length, device = CAPTURED.batch, CAPTURED.encoded, device_for(model)
     mask = _padded(torch.ones(batch, length, dtype=torch.int64), left=False)
     return {
@@ -107,7 +110,7 @@ def encoder_inputs(model: Any) -> dict[str, torch.Tensor]:
 
 
 def encoder_outputs(model: Any) -> dict[str, Any]:
-    """Keyword inputs for one step of a decoder behind an encoder that is not run."""
+    """Returns keyword inputs for one step of a decoder whose encoder is not run."""
     from transformers.modeling_outputs import BaseModelOutput
 
     batch, device = CAPTURED.batch, device_for(model)
@@ -121,23 +124,23 @@ def encoder_outputs(model: Any) -> dict[str, Any]:
 
 
 def _tokens(model: Any, batch: int, length: int) -> torch.Tensor:
-    """Different ones, within the vocabulary."""
+    """Returns different tokens within the vocabulary."""
     vocabulary = int(model.config.get_text_config(decoder=True).vocab_size)
     return (torch.arange(1, 1 + batch * length) % vocabulary).reshape(batch, length)
 
 
 def _padded(mask: torch.Tensor, left: bool) -> torch.Tensor:
-    """The mask with one 0 in its first row, unless nothing else would be left there."""
+    """Sets one 0 in the first row of a mask, unless the row has no other element."""
     if mask.shape[1] > 1:
         mask[0, 0 if left else -1] = 0
     return mask
 
 
 def _cache(pairs: Sequence[Pair], batch: int, length: int, device: torch.device) -> Any:
-    """A ``DynamicCache`` with states of the shapes that the model makes, of another length.
+    """Returns a ``DynamicCache`` with states of the model's shapes, but of another length.
 
-    Every layer holds all that went before, also where the model attends to a window: what it does
-    not attend to is masked, and one length is right for all layers.
+    Every layer holds all earlier tokens, also if the model attends to a window: tokens outside it
+    are masked, and one length is right for all layers.
     """
     from transformers.cache_utils import DynamicCache
 

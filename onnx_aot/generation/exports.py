@@ -1,4 +1,4 @@
-"""Decoders and encoders of transformers as ONNX programs with a key-value cache."""
+"""Exports decoders and encoders of transformers as ONNX programs with a key-value cache."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["export_decoder", "export_encoder"]
 
-# Names of dimensions, which are optimum's too.
+# Names of dimensions, the same as in optimum.
 BATCH, SEQUENCE = "batch_size", "sequence_length"
 PAST, ENCODED = "past_sequence_length", "encoder_sequence_length"
 TOKENS = {0: BATCH, 1: SEQUENCE}
@@ -52,40 +52,40 @@ def export_decoder(
 ) -> ONNXProgram:
     """Exports a language model of transformers so that one program does all steps of a generation.
 
-    A step takes new tokens and the keys and values of what went before, of length 0 in the first
-    step, and gives logits and the keys and values of all. ``Decoder`` runs it in a loop.
+    A step takes new tokens and the keys and values of earlier tokens, of length 0 in the first
+    step, and returns logits and the keys and values of all tokens. ``Decoder`` runs it in a loop.
 
     Inputs, integers as int64:
 
     * ``input_ids``: ``[batch_size, sequence_length]``;
     * ``attention_mask``: ``[batch_size, past_sequence_length + sequence_length]``, 0 at padding,
       which may stand before or behind the tokens of a row;
-    * ``position_ids``: like ``input_ids``, where the model takes any;
+    * ``position_ids``: like ``input_ids``, if the model takes them;
     * ``past_key_values.<layer>.key`` and ``.value``: ``[batch_size, heads, past_sequence_length,
       size]``, in the type of the model.
 
     Outputs: ``logits``, ``[batch_size, sequence_length, vocabulary]``, and
     ``present.<layer>.key`` and ``.value``, of the length ``past_sequence_length +
-    sequence_length``. They are of this length also where the model attends to a sliding window.
+    sequence_length``. They have this length also if the model attends to a sliding window.
 
     The decoder of a model with an encoder takes ``input_ids``; ``encoder_attention_mask``,
-    ``[batch_size, encoder_sequence_length]``, where the encoder reads tokens;
+    ``[batch_size, encoder_sequence_length]``, if the encoder reads tokens;
     ``past_key_values.<layer>.decoder.key`` and ``.value``, as above; and
     ``past_key_values.<layer>.encoder.key`` and ``.value``, ``[batch_size, heads,
-    encoder_sequence_length, size]``, which ``export_encoder``'s program gives once. It gives
+    encoder_sequence_length, size]``, which ``export_encoder``'s program returns once. It returns
     ``logits`` and ``present.<layer>.decoder.key`` and ``.value``.
 
     Args:
         model: A ``...ForCausalLM`` or ``...ForConditionalGeneration`` with text on the decoder's
             side, in evaluation mode.
         f: Where to save it, as in ``onnx_aot.export``.
-        **options: Options of ``onnx_aot.export``, but for the inputs, which are made here, their
+        **options: Options of ``onnx_aot.export``, except the inputs, which are made here, their
             dynamic dimensions and the names. ``verify=True`` also compares steps without a past,
             of one token and of one row with PyTorch.
 
     Raises:
         InvalidOptionError: The model has no key-value cache, or an option is not accepted.
-        DynamicShapeError: The model computes first steps, or those of one token, in another way;
+        DynamicShapeError: The model computes first steps, or those of one token, differently;
             nothing has been saved.
         OnnxExporterError: As ``onnx_aot.export`` raises.
     """
@@ -132,12 +132,12 @@ def export_encoder(
         inputs: Example inputs of the encoder by parameter of ``model.forward``. By default, for
             models that read tokens, ``input_ids`` and ``attention_mask``, int64 of shape
             ``[batch_size, encoder_sequence_length]``.
-        dynamic_shapes: What is dynamic of them, as in ``onnx_aot.export``; by default the batch,
-            and of the default inputs the length too.
+        dynamic_shapes: Their dynamic dimensions, as in ``onnx_aot.export``; by default the batch,
+            and for the default inputs also the length.
         **options: Other options of ``onnx_aot.export``.
 
     Raises:
-        InvalidOptionError: The model has no encoder, reads something else than tokens and no
+        InvalidOptionError: The model has no encoder, reads something other than tokens and no
             ``inputs`` are given, or an option is not accepted.
         OnnxExporterError: As ``onnx_aot.export`` raises.
     """
@@ -204,10 +204,10 @@ def _exported(
     options: Mapping[str, Any],
     **decided: Any,
 ) -> ONNXProgram:
-    """The program, saved when the steps that were not captured are right too.
+    """Exports a program, and saves it if the steps that were not captured are right too.
 
-    An export itself verifies sizes for which all conditions of the capture hold, and so neither a
-    step without a past nor one of a single token.
+    ``export`` itself verifies sizes that satisfy all guards of the capture, and so neither a step
+    without a past nor one of a single token.
     """
     example = inputs(CAPTURED)
     with own_caches(example):
@@ -233,7 +233,7 @@ def _verify_kinds(
     results = []
     for sizes in KINDS:
         for result in program.verify(model, (), inputs(sizes), sizes=False).results:
-            # Without a past nothing is empty that need not be: a runtime must not refuse it.
+            # Sizes of 0 would excuse a runtime that refuses the step; an empty past must not.
             shown = {name: size for name, size in result.sizes.items() if size}
             results.append(dataclasses.replace(result, is_example=False, sizes=shown))
     if any(result.failed for result in results):
@@ -248,17 +248,17 @@ def _states(name: str, part: str, pairs: Sequence[Any]) -> list[str]:
 
 
 def _per_layer(length: str, pairs: Sequence[Any]) -> list[list[dict[int, str]]]:
-    """Keys and values of every layer, in the form in which ``dynamic_shapes`` takes a cache."""
+    """Dimensions of the keys and values of every layer, as ``dynamic_shapes`` takes a cache."""
     return [[{0: BATCH, 2: length}] * len(pairs)] * 2
 
 
 def _checked(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> Any:
-    """The model's configuration, when nothing is known to be wrong.
+    """Checks the model and the options, and returns the model's configuration.
 
     Raises:
         InvalidOptionError: The model is not of transformers, or an option is not accepted.
     """
-    transformers = sys.modules.get("transformers")  # which made the model, if it is one of its
+    transformers = sys.modules.get("transformers")  # imported already if it made the model
     if transformers is None or not isinstance(model, transformers.PreTrainedModel):
         raise InvalidOptionError(
             f"model is a {type(model).__name__}; it is a language model of transformers, such as "

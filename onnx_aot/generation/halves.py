@@ -1,4 +1,4 @@
-"""What the two programs of an encoder-decoder compute, as functions in the place of ``forward``."""
+"""Replaces ``forward`` of an encoder-decoder by what each of its two programs computes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ __all__ = ["decoding_step", "encoding", "forward_replaced"]
 
 
 def encoding(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """The encoder, and of the decoder what depends on nothing else: its cross-attention's states.
+    """Returns a ``forward`` of the encoder with the keys and values of the cross-attention.
 
-    The decoder is called for one token, which these do not depend on; the rest of the call is
-    unused, and so is not in the ONNX model.
+    These are the part of the decoder that depends on the encoder alone. The decoder is called for
+    one token, which they do not depend on; the rest of the call is unused, and so is not in the
+    ONNX model.
     """
     from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
@@ -32,9 +33,9 @@ def encoding(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def decoding_step(forward: Callable[..., Any], width: int) -> Callable[..., Any]:
-    """The decoder, whose cross-attention has its keys and values already.
+    """Returns a ``forward`` of the decoder, given the keys and values of its cross-attention.
 
-    Of the encoder's output, ``width`` wide, it reads the sizes alone, so that zeros stand for it.
+    It reads only the sizes of the encoder's output, which is ``width`` wide, so zeros replace it.
     """
     from transformers.modeling_outputs import BaseModelOutput
 
@@ -63,9 +64,9 @@ def decoding_step(forward: Callable[..., Any], width: int) -> Callable[..., Any]
 def forward_replaced(
     model: torch.nn.Module, forward: Callable[..., Any], inputs: Mapping[str, Any]
 ) -> Iterator[None]:
-    """The model with another ``forward``, whose signature names the inputs.
+    """Context in which the model has another ``forward``, whose signature names the inputs.
 
-    Its weights keep their names, which a module around it would change.
+    Its weights keep their names, which a wrapper module would change.
     """
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(name, keyword) for name in inputs]

@@ -1,9 +1,9 @@
-"""Whether code that was captured for one kind of step is right for the others.
+"""Checks that code captured for one kind of step is right for the others.
 
-Models ask whether there is a past, or one new token, most of them for a shortcut that gives the
-same answer. A capture has one way, and nothing in it says whether the other is a shortcut. So the
-captured graph is run beside the model in steps of each kind, with PyTorch: that costs a few tokens,
-and no second copy of the weights.
+Models test whether there is a past, or one new token, mostly for a shortcut that gives the same
+answer. A capture takes one branch, and nothing in it says whether the other is only a shortcut. So
+the captured graph is run beside the model in steps of each kind, with PyTorch: that costs a few
+tokens, and no second copy of the weights.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ def refuse_other_ways(
 ) -> None:
     """Compares the logits of the captured graph with the model's, in every kind of step.
 
-    Not in training mode, which draws random numbers, and not without the values of weights.
+    Does nothing in training mode, which draws random numbers, or without the values of weights.
 
     Args:
-        program: What came of the capture.
-        model: It is called once for each kind of step.
-        inputs: Makes its keyword inputs.
+        program: The result of the export.
+        model: The model, which is called once for each kind of step.
+        inputs: Makes the model's keyword inputs.
 
     Raises:
-        DynamicShapeError: The model computes one of them in another way.
+        DynamicShapeError: The model computes one kind of step differently.
     """
     if model.training or not program.has_values:
         return
     for sizes in KINDS:
         actual = _captured_logits(program, inputs(sizes))
-        if actual is None:  # torch cannot run the graph, which happens to others than transformers
+        if actual is None:  # torch cannot run it; happens with models other than transformers'
             return
         given = inputs(sizes)
         with torch.no_grad():
@@ -52,7 +52,7 @@ def refuse_other_ways(
 
 
 def _captured_logits(program: ONNXProgram, kwargs: Mapping[str, Any]) -> torch.Tensor | None:
-    """The first output of the captured graph; None where torch cannot run it."""
+    """Returns the first output of the captured graph, or None if torch cannot run it."""
     from onnx_aot.inspection.fx_run import run_captured
 
     assert program.exported_program is not None
@@ -79,7 +79,7 @@ def _refuse_difference(
 ) -> None:
     from onnx_aot.inspection.differences import compare_outputs
 
-    if "attention_mask" in given:  # what stands at padding is read by nobody
+    if "attention_mask" in given:  # results at padding are not used
         read = given["attention_mask"][:, sizes.past :].bool()
         expected, actual = expected[read], actual[read]
     (difference,) = compare_outputs(["logits"], [expected], [actual])

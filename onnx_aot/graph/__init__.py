@@ -1,6 +1,6 @@
-"""Parts of ONNX graphs that every stage shares.
+"""Provides the parts of ONNX graphs that all stages share.
 
-``names`` and ``constants`` say what things are called and where constants go, ``attributes`` and
-``nodes`` make what the builder, the rewriter and the legalizer emit, and ``traversal`` walks over
-subgraphs and functions. ``opset_range`` is the range of opsets of the whole package.
+``names`` and ``constants`` choose names and place constants, ``attributes`` and ``nodes`` make the
+nodes that the builder, the rewriter and the legalizer emit, and ``traversal`` walks over subgraphs
+and functions. ``opset_range`` is the range of opsets of the whole package.
 """

@@ -1,4 +1,4 @@
-"""Attributes from Python values."""
+"""Makes attributes from Python values."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _KINDS = {
 
 
 class Attributes:
-    """Makes attributes; equal ones are one object, which costs less than to make them anew."""
+    """Makes attributes; equal ones share one object, which is cheaper than making a new one."""
 
     def __init__(self) -> None:
         self._known: dict[Any, ir.Attr] = {}
 
     def make(self, name: str, value: Any, kind: ir.AttributeType | None = None) -> ir.Attr:
-        """An attribute.
+        """Returns an attribute.
 
         Args:
-            name: Its name.
+            name: Name of the attribute.
             value: A number, string, tensor or dtype, a list of these, or an ``ir.Attr``, which is
                 returned as it is.
-            kind: Its type; by default the one that the Python value has.
+            kind: Type of the attribute; by default that of the Python value.
         """
         if isinstance(value, ir.Attr):
             return value
@@ -62,7 +62,7 @@ class Attributes:
 
 
 def _kind_of(value: Any) -> ir.AttributeType | None:
-    """The type of the commonest values; ``onnx_ir`` tries all that there are."""
+    """Returns the type for the most common values, faster than ``onnx_ir``, which tries all."""
     kind = _KINDS.get(type(value))
     if kind is None and type(value) is list and value and set(map(type, value)) == {int}:
         return ir.AttributeType.INTS

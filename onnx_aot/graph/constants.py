@@ -1,4 +1,4 @@
-"""Constants: their names, and their places in graphs and functions."""
+"""Names constants and places them in graphs and functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnx_aot import dtypes
 __all__ = ["constant_name", "constant_node", "constant_value", "place_constant"]
 
 _SPELLED_OUT = 8
-"""Names show the elements of vectors up to this length."""
+"""Longest vector whose elements are shown in the name."""
 
 
 def constant_name(tensor: torch.Tensor) -> str:
@@ -25,11 +25,11 @@ def constant_name(tensor: torch.Tensor) -> str:
 
 
 def constant_value(tensor: torch.Tensor, name: str | None = None) -> ir.Value:
-    """A value that holds a tensor, without a copy where its elements are contiguous.
+    """Returns a value that holds a tensor, without a copy if the tensor is contiguous.
 
     Args:
-        tensor: Its contents.
-        name: Its name; by default ``constant_name``.
+        tensor: Contents of the value.
+        name: Name of the value; by default ``constant_name``.
     """
     data = tensor_adapters.TorchTensor(tensor.contiguous())
     value = ir.Value(
@@ -43,7 +43,7 @@ def constant_value(tensor: torch.Tensor, name: str | None = None) -> ir.Value:
 
 
 def constant_node(value: ir.Value, contents: ir.TensorProtocol) -> ir.Node:
-    """A Constant node with a value as its output, for functions, which have no initializers."""
+    """Returns a Constant node for a value, for functions, which have no initializers."""
     attribute = ir.AttrTensor("value", contents)
     return ir.Node("", "Constant", [], [attribute], outputs=[value], name=f"node_{value.name}")
 
@@ -51,7 +51,7 @@ def constant_node(value: ir.Value, contents: ir.TensorProtocol) -> ir.Node:
 def place_constant(
     value: ir.Value, model: ir.Model, function: ir.Graph | ir.Function | None
 ) -> None:
-    """Adds a constant to a function, or to the main graph of the model where there is none."""
+    """Adds a constant to a function, or to the model's main graph if ``function`` is None."""
     if function is None:
         model.graph.register_initializer(value)
         return

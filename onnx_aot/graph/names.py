@@ -1,4 +1,4 @@
-"""Unique names, in constant time each."""
+"""Makes unique names, in constant time each."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Names", "names_in"]
 
 
 class Names:
-    """Hands out names that nothing else in the graph has; names reserved first stay as asked."""
+    """Hands out names that are unique in the graph; reserved names are never handed out."""
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
         self._taken = set(reserved)
         self._next: dict[str, int] = {}
 
     def unique(self, wanted: str) -> str:
-        """``wanted``, or with the first free number appended: ``wanted_1``."""
+        """Returns ``wanted``, with the first free number appended if it is taken: ``wanted_1``."""
         name = wanted
         while name in self._taken:
             number = self._next.get(wanted, 0) + 1
@@ -30,7 +30,7 @@ class Names:
 
 
 def names_in(model: ir.Model) -> Iterator[str]:
-    """The names of all values and nodes of a model, those in functions and subgraphs included."""
+    """Yields the names of all values and nodes of a model, including functions and subgraphs."""
     for graph in all_graphs(model):
         yield from map(str, graph.initializers)
         yield from (str(value.name) for value in graph.inputs)

@@ -1,4 +1,4 @@
-"""Nodes that are made for others, and values that take the place of others."""
+"""Makes nodes from other nodes, and replaces values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def node_like(
     domain: str = "",
     name: str | None = None,
 ) -> ir.Node:
-    """A node with the metadata of another one, which it is made for."""
+    """Returns a node with the metadata of the node that it is made for."""
     node = ir.Node(domain, op_type, inputs, attributes, outputs=outputs, name=name)
     node.meta.data.update(like.meta.data)
     node.metadata_props.update(like.metadata_props)
@@ -29,14 +29,14 @@ def node_like(
 def take_place(
     old: ir.Value, new: ir.Value, *, is_new: bool = True, frees_name: bool = True
 ) -> None:
-    """Lets everything that reads one value read another, graph outputs included.
+    """Replaces all uses of one value by another, including graph outputs.
 
     Args:
-        old: What was read so far.
-        new: What is read from now on.
-        is_new: Whether ``new`` was made for this. Then it gets the type, shape, name and metadata
-            of ``old``; a value that was there before keeps its own, unless it becomes an output.
-        frees_name: Whether ``old`` goes away, so that its name may be given to ``new``.
+        old: Value to replace.
+        new: Value that replaces it.
+        is_new: Whether ``new`` was made for this. If so, it gets the type, shape, name and metadata
+            of ``old``; an existing value keeps its own, unless it becomes an output.
+        frees_name: Whether ``old`` goes away, so that ``new`` may take its name.
     """
     was_output = old.is_graph_output()
     old.replace_all_uses_with(new, replace_graph_outputs=True)

@@ -1,4 +1,4 @@
-"""The operator sets that the table emits."""
+"""Range of opsets that the operator table can emit."""
 
 from __future__ import annotations
 

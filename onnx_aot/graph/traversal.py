@@ -13,7 +13,7 @@ WITH_GRAPHS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 
 def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
-    """The graphs that are attributes of a node."""
+    """Yields the graphs among the attributes of a node."""
     if node.op_type not in WITH_GRAPHS and not node.domain:
         return
     for attribute in node.attributes.values():
@@ -22,7 +22,7 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
 
 
 def all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
-    """In order, each before the nodes of its subgraphs. The graph may change meanwhile."""
+    """Yields nodes in order, each before those of its subgraphs; the graph may change meanwhile."""
     for node in graph:
         yield node
         if node.op_type in WITH_GRAPHS or node.domain:
@@ -31,7 +31,7 @@ def all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
 
 
 def all_graphs(model: ir.Model) -> list[ir.Graph]:
-    """The main graph and those of functions, each before its subgraphs."""
+    """Returns the main graph and the graphs of functions, each before its subgraphs."""
     found: list[ir.Graph] = []
     for root in (model.graph, *(function.graph for function in model.functions.values())):
         found.append(root)

@@ -1,4 +1,4 @@
-"""Which optimization passes and rules make a value wrong, found by leaving some out."""
+"""Finds the optimization passes and rules that make a value wrong, by leaving some out."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["Bisection", "find_guilty"]
 
 @dataclasses.dataclass(frozen=True)
 class Bisection:
-    """What makes a value wrong.
+    """Result of searching for the passes and rules that make a value wrong.
 
     Attributes:
         guilty: Names of optimization passes and rules without which the value is right; empty
-            where they are not the cause.
-        optimize: What ``export(..., optimize=...)`` takes so that the model is right: the names of
-            those that changed the model, without the guilty ones. None where that is no cure.
+            if they are not the cause.
+        optimize: Argument for ``export(..., optimize=...)`` that makes the model right: the names
+            of those that changed the model, without the guilty ones. None if that is not a fix.
         translations: How often the captured program was translated to find this.
-        reason: What was found, and what to do, in a sentence or two.
+        reason: The finding, and what to do, in a sentence or two.
     """
 
     guilty: tuple[str, ...]
@@ -42,10 +42,10 @@ class Bisection:
 
 
 def find_guilty(source: Source, row: ComparedValue) -> Bisection:
-    """Translates the captured program again and again, with fewer passes and rules.
+    """Translates the captured program repeatedly, with fewer passes and rules.
 
     Args:
-        source: What was compared.
+        source: The program and inputs that were compared.
         row: A value that is not within its tolerance.
 
     Raises:
@@ -79,7 +79,7 @@ class _Search:
         run_captured(program, inputs, source.pairs(), keep)
 
     def run(self) -> Bisection:
-        """Looks for a set of names without which the value is right."""
+        """Searches for names of passes and rules without which the value is right."""
         names = [name for name, times in self._program._origin.passes.items() if times]
         value = self._row.fx_node
         if self._is_right(optimize=frozenset(names)):
@@ -99,7 +99,7 @@ class _Search:
         return self._found(self._cure(guilty, left), tuple(guilty), frozenset(left))
 
     def _first_that_breaks(self, names: Sequence[str]) -> str:
-        """The one with which those before it give a wrong value, and without it a right one."""
+        """Finds the first name that makes the value wrong when added to those before it."""
         right, wrong = 0, len(names)
         while wrong - right > 1:
             middle = (right + wrong) // 2
@@ -110,7 +110,7 @@ class _Search:
         return names[right]
 
     def _is_right(self, **changed: Any) -> bool:
-        """Whether the value, or else what the model returns, is right in another translation."""
+        """True if the value, or the outputs if it is gone, is right in another translation."""
         self._count += 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OnnxExporterWarning)  # the export gave them already
@@ -124,7 +124,7 @@ class _Search:
     def _agrees(self, program: Any, pair: Pair) -> bool:
         names = [str(value.name) for value in pair.values]
         outputs = [str(value.name) for value in program.model.graph.outputs]
-        if names[0] in outputs:  # as callers get it
+        if names[0] in outputs:  # compare what callers get
             parts = [program._run(self._inputs)[outputs.index(names[0])]]
         else:
             parts = program._inner_values(names, self._inputs)
@@ -150,7 +150,7 @@ class _Search:
         )
 
     def _not_optimization(self, what: str) -> Bisection:
-        """Wrong as it was translated: by the translation, or by what the target needs."""
+        """Reports a value that is wrong without optimization: by translation, kernel or target."""
         if self._row.origin == "inherited":
             return self._found(
                 f"{what} No value is wrong by itself: what differs is rounding, which adds up. "
@@ -164,7 +164,7 @@ class _Search:
         if target is not None:
             try:
                 is_right = self._is_right(optimize=(), target=None)
-            except Exception:  # ONNX Runtime refuses to load what was not made for it
+            except Exception:  # ONNX Runtime refuses to load a model that was not made for it
                 is_right = False
             if is_right:
                 advice = f"It is right with target=None: what was done for {target} makes it wrong"

@@ -26,7 +26,7 @@ from onnx_aot.metadata.provenance import location, target_name
 __all__ = ["compare_values"]
 
 HELD = 128 * 2**20
-"""Bytes of PyTorch's values that are held until ONNX Runtime has computed them too."""
+"""Bytes of PyTorch's values that may wait until ONNX Runtime computes them too."""
 
 FUSED = "without an ONNX value of their own: fused, folded, merged, or handed on as they are"
 IN_BODIES = "inside of branches, loops and regions"
@@ -41,16 +41,16 @@ def compare_values(
     kwargs: Mapping[str, Any],
     other: Collection[str] = (),
 ) -> Comparison:
-    """Compares an ``ONNXProgram`` with its exported program.
+    """Compares every value of an ``ONNXProgram`` with its exported program.
 
     Args:
-        program: The program; its state stays as it is.
+        program: The program; its state is not changed.
         args: Positional inputs.
         kwargs: Keyword inputs.
-        other: Names of captured values whose ONNX values are not theirs.
+        other: Names that stand for different values in the captured graph and the ONNX model.
 
     Returns:
-        A row per value that both have.
+        A comparison with a row per value that both have.
 
     Raises:
         InvalidOptionError: The program has no exported program, or weights without values.
@@ -71,7 +71,7 @@ def compare_values(
 
 
 class _Comparer:
-    """Takes PyTorch's values one by one, and compares as many at once as may be held."""
+    """Collects PyTorch's values one by one, and compares them in batches of ``HELD`` bytes."""
 
     def __init__(self, source: Source) -> None:
         program, inputs = source.program, source.inputs
@@ -101,7 +101,7 @@ class _Comparer:
         self._outputs = dict(zip(names, program._run(inputs), strict=True))
 
     def see(self, node: torch.fx.Node, result: Any, by_torch: bool) -> None:
-        """Takes what PyTorch computed for a node, or else the ONNX model."""
+        """Takes a node's result, computed by PyTorch or, if it could not, by the ONNX model."""
         for pair in self._by_node.get(node, ()):
             value = pair.of(result)
             if not isinstance(value, (torch.Tensor, bool, int, float)):
@@ -118,7 +118,7 @@ class _Comparer:
             self.compare_held()
 
     def compare_held(self) -> None:
-        """Has ONNX Runtime compute what is waiting, and compares."""
+        """Computes the waiting values in ONNX Runtime, and compares them."""
         self._computed.update(self._from_onnx_runtime())
         for pair, expected in self._waiting:
             parts = [self._computed[str(value.name)] for value in pair.values]
@@ -131,9 +131,9 @@ class _Comparer:
                     del held[name]
 
     def _from_onnx_runtime(self) -> dict[str, torch.Tensor]:
-        """What is waiting, computed by its own nodes alone from what was computed before.
+        """Computes the waiting values from those computed before, running only the nodes between.
 
-        So every node runs once, however many times values are compared.
+        Every node thus runs once, in however many batches values are compared.
         """
         pairs = [pair for pair, _ in self._waiting]
         names = [str(value.name) for pair in pairs for value in pair.values]
@@ -148,7 +148,7 @@ class _Comparer:
         return dict(zip(names, found, strict=True))
 
     def left_out(self, failed: Mapping[str, str]) -> dict[str, int]:
-        """How many values of the captured graph have no row, by reason."""
+        """Numbers of values of the captured graph without a row, by reason."""
         graph_module = self._program.exported_program.graph_module
         calls = [node for node in graph_module.graph.nodes if node.op == "call_function"]
         bodies = [m for m in graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
@@ -173,7 +173,7 @@ class _Comparer:
         precision = self._precision.get(pair.node)
         exposed = found = difference(pair, expected, actual, is_random, precision)
         origin: Origin = ""
-        if pair.onnx_name in self._outputs:  # what callers get, however its values are computed
+        if pair.onnx_name in self._outputs:  # compare what callers get
             delivered = self._outputs[pair.onnx_name]
             found = difference(pair, expected, delivered, is_random, precision)
         if not found.within:
@@ -184,7 +184,7 @@ class _Comparer:
         return dataclasses.replace(row, random=is_random, output=is_output)
 
     def _origin(self, pair: Pair, expected: Any, is_right_exposed: bool) -> tuple[Origin, str]:
-        """Whether a value that differs is wrong by itself."""
+        """Returns the origin of a value that differs, and a remark."""
         if self._is_blamed:
             return "", ""
         if is_right_exposed:
@@ -228,7 +228,7 @@ def _first_reason(failed: Mapping[str, str]) -> str:
 
 def _described(pair: Pair, found: OutputDifference, origin: Origin, piece: Slice) -> ComparedValue:
     entries = (pair.node.meta.get("nn_module_stack") or {}).values()
-    stack = [path for path, kind in entries if path != kind]  # equal for what torch adds itself
+    stack = [path for path, kind in entries if path != kind]  # equal for entries that torch adds
     where = location(pair.node)
     return ComparedValue(
         fx_node=pair.name,
@@ -248,13 +248,13 @@ def _described(pair: Pair, found: OutputDifference, origin: Origin, piece: Slice
 
 
 def _operator(target: Any) -> str:
-    """What a node calls; arithmetic on sizes by Python's name for it."""
+    """Name of the operator that a node calls; Python's name for arithmetic on sizes."""
     is_python = isinstance(target, types.BuiltinFunctionType)
     return str(target.__name__) if is_python else target_name(target)
 
 
 def _changed_weights(program: Any, piece: Slice) -> list[str]:
-    """Weights among what a slice reads that are not those of the captured program, in words."""
+    """Describes the weights of a slice whose values differ from the captured program's."""
     captured: torch.export.ExportedProgram = program.exported_program
     targets = {
         spec.arg.name: str(spec.target)

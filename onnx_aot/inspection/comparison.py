@@ -1,4 +1,4 @@
-"""What came of comparing a captured graph with its ONNX model, value by value."""
+"""Result of comparing a captured graph with its ONNX model, value by value."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from onnx_aot.inspection.text import columns
 __all__ = ["Comparison"]
 
 SHOWN = 40
-"""So many rows are shown whole; of more, those around the first that deviates, and the last."""
+"""Up to this many rows are all printed; else those around the first that differs, and the last."""
 
 AROUND = 4
 
 SCHEMA = 1
-"""Version of what ``to_json`` writes."""
+"""Version of the format that ``to_json`` writes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What came of comparing, in execution order.
+    """Result of a comparison, value by value.
 
     Attributes:
-        rows: One per value that was compared.
-        left_out: How many values of the captured graph were not, by reason.
+        rows: One per value that was compared, in execution order.
+        left_out: Numbers of values that were not compared, by reason.
     """
 
     rows: tuple[ComparedValue, ...]
@@ -40,15 +40,15 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether all agree: no value is wrong by itself, and what the model returns is right."""
+        """True if no value is wrong by itself and the outputs of the model are right."""
         return all(row.within or row.drifts for row in self.rows)
 
     @property
     def first(self) -> ComparedValue | None:
-        """The row to look at; None where all agree.
+        """The row to look at; None if all values agree.
 
-        The first value that is wrong by itself. Where there is none, the first that is not within
-        its tolerance: differences from before it add up there, until an output is wrong.
+        This is the first value that is wrong by itself. If there is none, it is the first that
+        exceeds its tolerance: earlier differences add up there, until an output is wrong.
         """
         if self.ok:
             return None
@@ -57,20 +57,20 @@ class Comparison:
         return next(to_blame, deviating[0])
 
     def isolate(self, folder: str | os.PathLike[str], row: ComparedValue | None = None) -> str:
-        """Writes the ONNX nodes of one value as a model, with inputs, and a script that runs it.
+        """Writes the ONNX nodes of one value as a model, with inputs and a script that runs it.
 
-        The folder gets ``node.onnx``, ``inputs.npz`` and ``expected.npz``, what PyTorch computed
-        before the value and for it, and ``reproduce.py``, which needs NumPy and ONNX Runtime alone.
+        The folder gets ``node.onnx``; ``inputs.npz`` and ``expected.npz`` with PyTorch's values of
+        its inputs and outputs; and ``reproduce.py``, which needs only NumPy and ONNX Runtime.
 
         Args:
-            folder: Where; it is made if need be, and files of these names are replaced.
-            row: Which value; by default ``first``.
+            folder: The folder to write to; created if needed. Files of these names are replaced.
+            row: The value to isolate; by default ``first``.
 
         Returns:
             The folder.
 
         Raises:
-            InvalidOptionError: All values agree and no row was given, or the row is of another
+            InvalidOptionError: All values agree and no row was given, or the row is not from this
                 comparison.
             SaveError: The model cannot be written.
         """
@@ -84,24 +84,23 @@ class Comparison:
     def bisect(self) -> Bisection:
         """Finds the optimization passes and rules that make ``first`` wrong.
 
-        The captured program is translated again, without being captured again: without
-        optimization, and, where the value is right then, with some of the passes and rules that
-        changed the model, in about as many attempts as their number has binary digits for each
-        guilty one.
+        The captured program is translated again, but not captured again: first without
+        optimization and then, if the value is right, with subsets of the n passes and rules that
+        changed the model. Each guilty one takes about log2(n) attempts.
 
         Returns:
-            Their names, and those that are left for ``optimize=``; it prints as text.
+            Their names, and the remaining ones for ``optimize=``; it prints as text.
 
         Raises:
             InvalidOptionError: All values agree, or the program was not exported in this process,
-                as one loaded from a file.
+                such as one loaded from a file.
         """
         if self.first is None:
             raise InvalidOptionError("all values agree; there is nothing to find")
         return find_guilty(self._source, self.first)
 
     def to_json(self) -> str:
-        """Everything as JSON; infinite differences are the string ``"inf"``."""
+        """Returns everything as JSON; infinite differences are the string ``"inf"``."""
         first = self.first
         return json.dumps(
             {
@@ -147,7 +146,7 @@ SAID = {
 
 
 def _described(row: ComparedValue) -> list[str]:
-    """What there is to know of the row that is to blame."""
+    """Describes the row that is to blame."""
     nodes = ", ".join(row.onnx_operators[:8]) + (", ..." if len(row.onnx_operators) > 8 else "")
     fields = (
         ("captured", row.operator),
@@ -164,7 +163,7 @@ def _described(row: ComparedValue) -> list[str]:
 
 
 def _table(rows: Sequence[ComparedValue], first: ComparedValue | None) -> list[str]:
-    """A line per row; of many rows those near the first that differs."""
+    """Formats a line per row; if there are many, only those near the first that differs."""
     header = ("", "value", "operator", "module", "type", "max abs", "max rel", "ONNX nodes")
     shown = _near(rows, first)
     lines = columns([header, *(_cells(rows[index]) for index in shown)])

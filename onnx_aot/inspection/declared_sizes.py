@@ -1,4 +1,4 @@
-"""Sizes of a model without a captured program: by the names that its inputs declare."""
+"""Determines sizes of a model without a captured program, from its declared dimension names."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class DeclaredInputs(SizedInputs):
 
     Attributes:
         args: Positional inputs, and ``kwargs`` keyword inputs, in the order of the graph's inputs.
-        declared: Per leaf the graph's input; None for constants.
-        example: Sizes by name.
+        declared: The graph's input of each leaf; None for constants.
+        example: Sizes of the example inputs, by name.
         known: The metadata about dimensions.
     """
 
@@ -44,7 +44,7 @@ class DeclaredInputs(SizedInputs):
     def of(
         cls, graph: ir.Graph, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> DeclaredInputs | None:
-        """None where the inputs do not fit, or a size has no name of its own."""
+        """Matches inputs with the graph's; None if they do not fit or a name has no dimension."""
         leaves = pytree.tree_leaves(constants_held((tuple(args), dict(kwargs))))
         variable = [isinstance(leaf, (torch.Tensor, *NUMBERS)) for leaf in leaves]
         if sum(variable) != len(graph.inputs):
@@ -69,16 +69,16 @@ class DeclaredInputs(SizedInputs):
         return cls(tuple(args), dict(kwargs), declared, example, known)
 
     def sizes(self) -> dict[str, int]:
-        """The example's, in the order in which the inputs name them."""
+        """Sizes of the example, in the order in which the inputs name them."""
         return dict(self.example)
 
     def minima(self) -> dict[str, int]:
-        """As the capture found them, which the metadata keeps."""
+        """The smallest sizes that the capture found, as kept in the metadata."""
         limits = self.known["dimensions"]
         return {name: limits.get(name, {}).get("min", 0) for name in self.example}
 
     def accepts(self, sizes: dict[str, int]) -> bool:
-        """Whether the ranges, relations and conditions in the metadata hold."""
+        """True if the ranges, relations and conditions in the metadata hold."""
         for name, limits in self.known["dimensions"].items():
             size = sizes.get(name, limits.get("min", 0))
             if not limits.get("min", 0) <= size <= limits.get("max", size):
@@ -96,7 +96,7 @@ class DeclaredInputs(SizedInputs):
         )
 
     def shapes_at(self, sizes: dict[str, int]) -> list[Any]:
-        """Per leaf, with the names replaced by numbers."""
+        """Declared shape of each leaf, with names replaced by numbers; None if not a tensor."""
         leaves = pytree.tree_leaves(constants_held((self.args, self.kwargs)))
         return [
             None
@@ -115,7 +115,7 @@ def _dimensions(value: ir.Value | None) -> list[int | str | None]:
 
 
 def _size(declared: int | str | None, sizes: Mapping[str, int], otherwise: int) -> int:
-    """A declared size as a number; what has no name stays as it is in the example."""
+    """A declared size as a number; one without a name stays as it is in the example."""
     if not isinstance(declared, str):
         return otherwise
     names, numbers = list(sizes), list(sizes.values())

@@ -1,4 +1,4 @@
-"""How far an ONNX model's outputs are from PyTorch's."""
+"""Measures how far an ONNX model's outputs are from PyTorch's."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["OutputDifference", "SizeResult", "compare_outputs", "compare_types"]
 EXACT = Tolerance(0.0, 0.0)
 
 WIDER_THAN_DOUBLE = (torch.int64, torch.uint64)
-"""Types with values that a double cannot tell apart."""
+"""Types with values that float64 cannot distinguish."""
 
 
 @dataclasses.dataclass(frozen=True)
 class OutputDifference:
-    """One output, compared.
+    """Result of comparing one output.
 
     Attributes:
         name: Name of the output in the ONNX model.
@@ -28,12 +28,13 @@ class OutputDifference:
         max_absolute: Largest ``|a - b|``; ``max_relative`` largest ``|a - b| / |b|`` where b is
             not 0. NaN against a number counts as infinite, NaN against NaN as equal.
         within: Whether type and shape agree and every element is within the type's tolerance.
-        remark: How many elements are not, and the worst of them; or why values were not compared.
-        tolerance: What was accepted; None where values were not compared.
-        worst: Index of the element that differs by most, where one is not within the tolerance.
-        histogram: Labels with numbers of elements, by their difference in multiples of the
-            tolerance (of types that have to be equal: the difference itself), such as
-            ``("up to 10", 3)``; empty where values were not compared.
+        remark: How many elements exceed the tolerance, and the worst of them; or why values were
+            not compared.
+        tolerance: The accepted difference; None if values were not compared.
+        worst: Index of the element that differs most, if one exceeds the tolerance.
+        histogram: Numbers of elements by label, such as ``("up to 10", 3)``. Labels give the
+            difference in multiples of the tolerance, or the difference itself for types that must
+            be equal. Empty if values were not compared.
     """
 
     name: str
@@ -62,14 +63,15 @@ class OutputDifference:
 
 @dataclasses.dataclass(frozen=True)
 class SizeResult:
-    """What came of comparing at one set of sizes.
+    """Result of comparing at one set of sizes.
 
     Attributes:
-        sizes: By name of the dimension; empty where every dimension is static.
+        sizes: Sizes by name of the dimension; empty if every dimension is static.
         is_example: Whether these are the example inputs.
         differences: One entry per output.
-        torch_refuses: Why PyTorch does not run at these sizes, if so; nothing was compared then.
-        runtime_refuses: Why ONNX Runtime does not, where PyTorch does.
+        torch_refuses: Why PyTorch does not run at these sizes; nothing was compared then. Empty if
+            it runs.
+        runtime_refuses: Why ONNX Runtime does not run at sizes at which PyTorch does, or empty.
     """
 
     sizes: Mapping[str, int]
@@ -80,15 +82,15 @@ class SizeResult:
 
     @property
     def is_empty(self) -> bool:
-        """Whether a size is 0."""
+        """True if a size is 0."""
         return 0 in self.sizes.values()
 
     @property
     def failed(self) -> bool:
-        """Whether an output differs, or ONNX Runtime refuses sizes of which none is 0.
+        """True if an output differs, or ONNX Runtime refuses sizes of which none is 0.
 
-        That a runtime refuses empty tensors is loud when it happens, and few models are meant for
-        them.
+        Refusing empty tensors does not count: it raises an error when it happens, and few models
+        are meant for them.
         """
         refused = bool(self.runtime_refuses) and not self.is_empty
         return refused or not all(difference.within for difference in self.differences)
@@ -97,14 +99,14 @@ class SizeResult:
 def compare_outputs(
     names: Sequence[str], expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor]
 ) -> list[OutputDifference]:
-    """Compares outputs pairwise; tolerances are those of the expected type."""
+    """Compares outputs pairwise, with the tolerances of the expected types."""
     return [_compare(*triple) for triple in zip(names, expected, actual, strict=True)]
 
 
 def compare_types(
     name: str, expected: torch.Tensor, actual: torch.Tensor, remark: str
 ) -> OutputDifference:
-    """Compares type and shape of one output whose values cannot be compared, for the remark."""
+    """Compares type and shape of one output; the remark says why its values are not compared."""
     described = _describe(expected), _describe(actual)
     infinite = float("inf")
     if described[0] != described[1]:
@@ -121,7 +123,7 @@ def _compare(name: str, expected: torch.Tensor, actual: torch.Tensor) -> OutputD
     if expected.numel() == 0:
         return OutputDifference(name, *described, 0.0, 0.0, True, tolerance=tolerance)
     same, close, absolute, relative = _distances(expected, actual, tolerance)
-    if expected.is_complex():  # next to an infinite part the other one is a number of its own
+    if expected.is_complex():  # if one part is infinite, the other still has to agree
         parts = torch.view_as_real(expected.resolve_conj()), torch.view_as_real(actual)
         close |= _distances(*parts, tolerance)[1].all(-1)
     within = bool(close.all())
@@ -142,7 +144,7 @@ def _compare(name: str, expected: torch.Tensor, actual: torch.Tensor) -> OutputD
 def _distances(
     expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Per element whether it is equal, within the tolerance, and its two distances."""
+    """Per element: is it equal, is it within the tolerance, absolute and relative distance."""
     wide = torch.complex128 if expected.is_complex() else torch.float64
     a, b = actual.to(wide), expected.to(wide)
     same = (a == b) | (a.isnan() & b.isnan())
@@ -158,7 +160,7 @@ def _distances(
 
 
 def _bound(expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
-    """Per element the largest accepted difference; 1 for types that have to be equal."""
+    """Largest accepted difference per element; 1 for types that must be equal."""
     if tolerance == EXACT:
         return torch.ones(expected.shape, dtype=torch.float64)
     wide = torch.complex128 if expected.is_complex() else torch.float64
@@ -166,7 +168,7 @@ def _bound(expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
 
 
 def _worst(absolute: torch.Tensor, close: torch.Tensor) -> tuple[int, ...]:
-    """Where the element is that differs by most."""
+    """Index of the element that differs most."""
     flat = torch.where(close, -1.0, absolute).argmax()
     return tuple(int(i) for i in torch.unravel_index(flat, absolute.shape))
 
@@ -174,7 +176,7 @@ def _worst(absolute: torch.Tensor, close: torch.Tensor) -> tuple[int, ...]:
 def _remark(
     expected: torch.Tensor, actual: torch.Tensor, worst: tuple[int, ...], close: torch.Tensor
 ) -> str:
-    """How many elements differ, and the one that does by most."""
+    """Describes how many elements differ, and the one that differs most."""
     values = [tensor[worst].item() for tensor in (expected, actual)]
     shown = [f"{v:.6g}" if isinstance(v, float) else str(v) for v in values]
     count = f"{int((~close).sum())} of {close.numel()} elements differ"

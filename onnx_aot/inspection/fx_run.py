@@ -1,4 +1,4 @@
-"""Runs a captured graph node by node on the inputs that its ONNX model gets."""
+"""Runs a captured graph node by node on the inputs of its ONNX model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["run_captured", "weight_of"]
 
 
 NOT_RUN = object()
-"""The result of a node that nobody could run, and of all that read it."""
+"""Result of a node that neither PyTorch nor ONNX could compute, and of all its readers."""
 
 
 def run_captured(
@@ -27,16 +27,16 @@ def run_captured(
     pairs: Iterable[Pair],
     seen: Callable[[torch.fx.Node, Any, bool], None],
 ) -> dict[str, str]:
-    """Runs the captured graph of an ``ONNXProgram``, of which no value outlives its last reader.
+    """Runs the captured graph of an ``ONNXProgram``; values are freed after their last reader.
 
-    What PyTorch cannot run, such as the loops of scripted models, which were captured to be
-    translated, is taken from the ONNX model.
+    Results of nodes that PyTorch cannot run, such as the loops of scripted models, which were
+    captured only for translation, are taken from the ONNX model.
 
     Args:
         program: An ``ONNXProgram`` with an exported program.
-        inputs: What the ONNX model gets, by the names of its inputs.
+        inputs: Inputs of the ONNX model, by name.
         pairs: Captured values with the ONNX values that hold them.
-        seen: Gets every node in order, with its result, and whether PyTorch computed that.
+        seen: Called with every node in order, its result, and True if PyTorch computed it.
 
     Returns:
         Nodes that PyTorch could not run, with the reason.
@@ -90,7 +90,7 @@ class _Run(torch.fx.Interpreter):
 def _from_onnx(
     program: Any, inputs: Mapping[str, torch.Tensor], pairs: Sequence[Pair], recorded: Any
 ) -> Any:
-    """What the ONNX model computes for a captured node, as the node would give it."""
+    """Result of a captured node as computed by the ONNX model, in the node's own structure."""
     by_index = {pair.index: pair for pair in pairs}
 
     def computed(index: int | None, example: Any) -> Any:
@@ -107,7 +107,7 @@ def _from_onnx(
 
 
 def _placeholders(program: Any, inputs: Mapping[str, torch.Tensor]) -> dict[str, Callable[[], Any]]:
-    """What gives each placeholder its value: an input of the ONNX model, a constant or a weight."""
+    """Functions that return each placeholder's value: an ONNX input, a constant or a weight."""
     captured: torch.export.ExportedProgram = program.exported_program
     held = {*program.state, *program.weights}
     declared = program.model.graph.inputs
@@ -137,7 +137,7 @@ def _given(value: Any) -> Callable[[], Any]:
 
 
 def _as_captured(tensor: torch.Tensor, node: torch.fx.Node, spec: Any) -> Any:
-    """Of an input of the ONNX model: a number where one was captured, complex from its parts."""
+    """Converts an ONNX input to the captured form: a number, or complex instead of its parts."""
     recorded = node.meta.get("val")
     if isinstance(spec.arg, SymIntArgument) or isinstance(recorded, (torch.SymInt, torch.SymFloat)):
         return tensor.item()
@@ -161,6 +161,6 @@ def _weight(captured: torch.export.ExportedProgram, target: str) -> Callable[[],
 
 
 def weight_of(captured: torch.export.ExportedProgram, target: str) -> Any:
-    """The parameter, buffer or constant of a name."""
+    """Returns the parameter, buffer or constant of a name."""
     held = captured.state_dict.get(target)
     return captured.constants[target] if held is None else held.detach()

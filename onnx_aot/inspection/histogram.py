@@ -1,4 +1,4 @@
-"""How many elements are how far from what they should be, in decades of what is accepted."""
+"""Counts elements by their difference from the expected value, in decades of the tolerance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABELS = (
     "not finite",
 )
 ACCEPTED = 5
-"""The first so many labels are of elements that are close enough."""
+"""Number of leading labels whose elements are within the tolerance."""
 
 WIDTH = 40
 
@@ -27,16 +27,16 @@ WIDTH = 40
 def histogram(
     same: torch.Tensor, close: torch.Tensor, ratio: torch.Tensor
 ) -> tuple[tuple[str, int], ...]:
-    """Counts elements.
+    """Counts elements by difference.
 
     Args:
-        same: Per element whether it is equal.
-        close: Whether it is within the tolerance.
-        ratio: How large its difference is in multiples of the tolerance; of types that have to be
+        same: True for each element that is equal.
+        close: True for each element that is within the tolerance.
+        ratio: Difference of each element in multiples of the tolerance; for types that must be
             equal, the difference itself.
 
     Returns:
-        Labels with counts, from equal to not finite; those of 0 too.
+        Labels with counts, from equal to not finite, including counts of 0.
     """
     near, far = ratio[close & ~same], ratio[~close]
     finite = far.isfinite()
@@ -55,11 +55,11 @@ def _counts(values: torch.Tensor, edges: Sequence[float]) -> list[int]:
 
 
 def bars(counted: Sequence[tuple[str, int]], unit: str) -> str:
-    """The histogram as text: a line with a bar per label that occurs.
+    """Formats a histogram as text: a line with a bar per label that occurs.
 
     Args:
         counted: Labels with counts.
-        unit: What the numbers in the labels are multiples of.
+        unit: The quantity that the numbers in the labels are multiples of.
     """
     shown = [(index, entry) for index, entry in enumerate(counted) if entry[1]]
     if not shown:

@@ -1,4 +1,4 @@
-"""Writes the nodes of one value as a model of its own, with inputs and a script that runs it."""
+"""Writes the nodes of one value as a separate model, with inputs and a script that runs it."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ WIDER = {
     ir.DataType.INT4: ir.DataType.INT8,
     ir.DataType.UINT4: ir.DataType.UINT8,
 }
-"""Types that NumPy lacks: the model takes and gives the wider one, which holds all their values."""
+"""Types that NumPy lacks; inputs and outputs get the wider one, which holds all their values."""
 
 
 def write_isolated(source: Source, row: ComparedValue, folder: str) -> str:
     """Writes ``node.onnx``, ``inputs.npz``, ``expected.npz`` and ``reproduce.py``.
 
     Args:
-        source: What was compared.
-        row: Which value.
-        folder: Where; it is made if need be.
+        source: The program and inputs that were compared.
+        row: The value to isolate.
+        folder: The folder to write to; created if it does not exist.
 
     Returns:
         The folder.
 
     Raises:
-        InvalidOptionError: PyTorch could not compute what the nodes read, or the model has
-            been changed since it was compared.
+        InvalidOptionError: PyTorch could not compute the inputs or outputs of the nodes, or the
+            model has been changed since it was compared.
     """
     program = source.program
     pairs = source.pairs()
@@ -74,7 +74,7 @@ def write_isolated(source: Source, row: ComparedValue, folder: str) -> str:
 
 
 def _computed(source: Source, pairs: Sequence[Pair], piece: Slice) -> dict[str, torch.Tensor]:
-    """What PyTorch computes for the inputs and outputs of a slice, by their ONNX names."""
+    """PyTorch's values of the inputs and outputs of a slice, by their ONNX names."""
     wanted = {*piece.inputs, *piece.outputs}
     by_node: dict[torch.fx.Node, list[Pair]] = {}
     for pair in pairs:
@@ -111,14 +111,14 @@ def _wider(value: ir.Value) -> ir.DataType | None:
 
 
 def _widen(graph: ir.Graph) -> None:
-    """Puts a cast behind every input, and before every output, of a type that NumPy lacks."""
+    """Inserts a Cast after every input, and before every output, of a type that NumPy lacks."""
     for value in graph.inputs:
         wider = _wider(value)
         if wider is not None:
             narrow = ir.Value(name=f"{value.name}_narrow", type=value.type, shape=value.shape)
             value.replace_all_uses_with(narrow)
             graph.insert_before(graph[0], _cast(value, narrow))
-            value.type = ir.TensorType(wider)  # a new one: the model that it is from has the other
+            value.type = ir.TensorType(wider)  # a new object: the original model shares the old one
     for index, value in enumerate(graph.outputs):
         wider = _wider(value)
         if wider is not None:
@@ -136,7 +136,7 @@ def _cast(source: ir.Value, result: ir.Value) -> ir.Node:
 
 
 def _about(row: ComparedValue) -> dict[str, str]:
-    """What the model says of itself, which the script prints."""
+    """Metadata of the model, which the script prints."""
     dtype = row.expected.partition("[")[0]
     tolerance = TOLERANCES.get(getattr(torch, dtype), Tolerance(0.0, 0.0))
     return {
@@ -149,7 +149,7 @@ def _about(row: ComparedValue) -> dict[str, str]:
 
 
 def _write_arrays(path: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """As ``np.savez`` does, which takes names as keyword arguments and so not all of them."""
+    """Writes arrays like ``np.savez``, whose keyword arguments do not allow every name."""
     with zipfile.ZipFile(path, "w") as file:
         for name, array in arrays.items():
             with file.open(f"{name}.npy", "w", force_zip64=True) as member:

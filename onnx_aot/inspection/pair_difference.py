@@ -1,4 +1,4 @@
-"""How far a value of the ONNX model is from the captured one, at its type's tolerance."""
+"""Compares a value of the ONNX model with the captured one, at its type's tolerance."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def difference(
     is_random: bool = False,
     precision: torch.dtype | None = None,
 ) -> OutputDifference:
-    """Compares what PyTorch and the ONNX model computed for a value.
+    """Compares PyTorch's and the ONNX model's result for a value.
 
     Args:
         pair: The value.
-        expected: A tensor or number, as the captured graph gives it.
-        actual: What ONNX Runtime gives.
-        is_random: Whether only type and shape count.
+        expected: A tensor or number, as the captured graph returns it.
+        actual: The result of ONNX Runtime.
+        is_random: Whether only type and shape are compared.
         precision: A less precise type, of values that both were computed from.
     """
     remark = ""
@@ -52,7 +52,7 @@ def difference(
 
 
 def _is_held_wider(pair: Pair, dtype: torch.dtype) -> bool:
-    """Whether the target has no kernel for the captured type, and the model says another."""
+    """True if the target lacks the captured type and the model declares one at least as wide."""
     declared = pair.values[0].dtype
     if declared is None or dtype.is_complex:
         return False
@@ -61,5 +61,5 @@ def _is_held_wider(pair: Pair, dtype: torch.dtype) -> bool:
 
 
 def with_remark(found: OutputDifference, remark: str) -> OutputDifference:
-    """Adds a remark to those that a difference has."""
+    """Adds a remark to those of a difference."""
     return dataclasses.replace(found, remark="; ".join(filter(None, (found.remark, remark))))

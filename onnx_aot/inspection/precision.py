@@ -1,4 +1,4 @@
-"""How near to PyTorch's a captured value can be expected to be."""
+"""Determines the precision to expect of a value from the types that it is computed from."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["is_near", "least_precise", "precision_inside"]
 
 
 def least_precise(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.dtype]:
-    """Per node the least precise floating point type among it and what it is computed from.
+    """Maps each node to the least precise floating point type of it and the nodes it depends on.
 
-    A float32 value that is computed from bfloat16 ones differs by as much as these may. Inputs and
+    A float32 value that is computed from bfloat16 values may differ by as much as these. Inputs and
     weights do not count: they are the same on both sides.
     """
     found: dict[torch.fx.Node, torch.dtype] = {}
@@ -44,7 +44,7 @@ def _dtypes(recorded: Any) -> list[torch.dtype]:
 
 
 def is_near(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance) -> bool:
-    """Whether every element is within a tolerance, of tensors of one type and shape."""
+    """True if every element is within a tolerance; the tensors have the same type and shape."""
     wide = torch.complex128 if expected.is_complex() else torch.float64
     a, b = (tensor.detach().cpu().to(wide) for tensor in (actual, expected))
     return torch.allclose(a, b, tolerance.relative, tolerance.absolute, equal_nan=True)

@@ -1,4 +1,4 @@
-"""Values that are rounded to the steps of a grid, where two ways of rounding are right."""
+"""Recognizes quantized values that differ only because two ways of rounding are both right."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ NEIGHBOURS = (
 )
 
 FEW = 1e-3
-"""The share of elements that may be rounded otherwise."""
+"""Largest share of elements that may be rounded to the other step."""
 
 ROUNDED = 1e-3
-"""Steps by which a difference of one step may be more than that."""
+"""Slack, in steps, by which a difference may exceed one step."""
 
 
 def rounded_to_neighbours(piece: Slice, expected: Any, actual: torch.Tensor) -> bool:
-    """Whether nodes quantize with one scale, and few results are one step away from PyTorch's.
+    """True if nodes quantize with one scale and few results are one step away from PyTorch's.
 
     QuantizeLinear divides by the scale, and PyTorch multiplies by its reciprocal.
     """

@@ -1,4 +1,4 @@
-"""Which values of a captured program are drawn at random, and so cannot be compared."""
+"""Finds the values of a captured program that are random and so cannot be compared."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PROBABILITIES = ("p", "dropout", "dropout_p")
 
 
 def random_outputs(program: torch.export.ExportedProgram) -> list[bool]:
-    """Per output of the captured graph, whether a random operator has a part in it."""
+    """Returns a flag per output of the captured graph: True if it depends on a random operator."""
     drawn = random_nodes(program)
     (output,) = program.graph.find_nodes(op="output")
     return [result in drawn for result in output.args[0]]
 
 
 def random_nodes(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
-    """The nodes of the captured graph in whose values a random operator has a part."""
+    """Nodes of the captured graph whose values depend on a random operator."""
     drawn: set[torch.fx.Node] = set()
     for node in program.graph.nodes:
         if node.op != "output" and (
@@ -49,9 +49,10 @@ def _is_random(node: torch.fx.Node, owner: torch.nn.Module) -> bool:
 
 
 def _draws(node: torch.fx.Node, target: OpOverload) -> bool:
-    """Whether an operator draws random numbers as it is called here.
+    """True if an operator draws random numbers in this call.
 
-    Not every operator with dropout in it is tagged as random, and those that are may have it off.
+    Not every operator with dropout is tagged as random, and in those that are tagged dropout may be
+    off.
     """
     given = {}
     for position, argument in enumerate(schema_of(target).arguments):

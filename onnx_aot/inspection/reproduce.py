@@ -1,7 +1,7 @@
-"""Runs the nodes of one value, which this folder holds, on what PyTorch computed before it.
+"""Runs the nodes of one value, stored in this folder, on the inputs that PyTorch computed for them.
 
-Prints how far ONNX Runtime is from PyTorch, with its own graph optimizations and without, and ends
-with 1 where it is further than the tolerance. Needs numpy and onnxruntime.
+Prints how far ONNX Runtime is from PyTorch, with its own graph optimizations and without, and exits
+with 1 if the difference exceeds the tolerance. Needs numpy and onnxruntime.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEVELS = {
 
 
 def main() -> int:
-    """Runs both ways; 1 where a value differs."""
+    """Runs the model with and without optimizations; returns 1 if a value differs."""
     inputs = read("inputs.npz")
     expected = read("expected.npz")
     wrong = False
@@ -42,24 +42,24 @@ def main() -> int:
 
 
 def read(name: str) -> dict[str, Any]:
-    """The arrays of a file, by name."""
+    """Reads the arrays of a file, by name."""
     with np.load(os.path.join(FOLDER, name)) as file:
         return dict(file)
 
 
 def open_session(level: Any) -> Any:
-    """The model in ONNX Runtime."""
+    """Opens the model in ONNX Runtime."""
     options = ort.SessionOptions()
     options.graph_optimization_level = level
     options.log_severity_level = 3
-    # as a program runs it: products with dequantized weights without rounding to int8
+    # as an ONNXProgram does: multiply by dequantized weights without rounding to int8
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     model = os.path.join(FOLDER, "node.onnx")
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def compare(given: Any, wanted: Any, relative: float, absolute: float) -> tuple[bool, str]:
-    """Whether what ONNX Runtime gives differs from what PyTorch gave, and by how much."""
+    """Returns True if ONNX Runtime's value differs from PyTorch's, and a text that says how."""
     if (given.shape, given.dtype) != (wanted.shape, wanted.dtype):
         found = f"{given.dtype}{list(given.shape)}, PyTorch's is {wanted.dtype}{list(wanted.shape)}"
         return True, found

@@ -1,4 +1,4 @@
-"""Inputs of other sizes, made from those of an example."""
+"""Makes inputs of other sizes from example inputs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from onnx_aot.torch_compat import pytree
 __all__ = ["Sample", "SizedInputs"]
 
 ODD = (3, 5, 7, 11, 13, 17, 19, 23)
-"""One per dimension, so that no two are equal and none divides another."""
+"""Sizes, one per dimension, of which no two are equal and none divides another."""
 
 REACH = 64
-"""How far from the wanted size one is looked for that the model's conditions accept."""
+"""Largest distance from a wanted size at which the search tries sizes that conditions accept."""
 
 REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -28,7 +28,7 @@ class Sample:
     """Inputs of one set of sizes.
 
     Attributes:
-        sizes: By name of the dimension in the ONNX model, or of the input that is a number.
+        sizes: Sizes by name of the dimension in the ONNX model, or of an input that is a number.
         args: Positional inputs, and ``kwargs`` keyword inputs, made from the example's values.
     """
 
@@ -38,7 +38,7 @@ class Sample:
 
 
 class SizedInputs(abc.ABC):
-    """The inputs of a program, and what is known of their sizes, by name of the dimension.
+    """The inputs of a program, with their sizes and limits by name of the dimension.
 
     Attributes:
         args: Positional inputs, and ``kwargs`` keyword inputs.
@@ -49,22 +49,22 @@ class SizedInputs(abc.ABC):
 
     @abc.abstractmethod
     def sizes(self) -> dict[str, int]:
-        """The example's."""
+        """Sizes of the example."""
 
     @abc.abstractmethod
     def minima(self) -> dict[str, int]:
-        """The smallest that are accepted, as far as ranges say."""
+        """The smallest sizes that the ranges accept."""
 
     @abc.abstractmethod
     def accepts(self, sizes: dict[str, int]) -> bool:
-        """Whether ranges and conditions hold."""
+        """True if ranges and conditions hold."""
 
     @abc.abstractmethod
     def shapes_at(self, sizes: dict[str, int]) -> list[Any]:
-        """Per leaf of the inputs its shape, or the number that it is; None for constants."""
+        """Shape of each leaf of the inputs; the number if it is a number, None if a constant."""
 
     def wanted(self) -> Iterator[dict[str, int]]:
-        """Sizes to try, whether the model's conditions accept them or not."""
+        """Yields sizes to try, regardless of whether the model's conditions accept them."""
         example = self.sizes()
         larger = {name: n + n // 2 + 1 + i for i, (name, n) in enumerate(example.items())}
         yield self.minima()
@@ -75,7 +75,7 @@ class SizedInputs(abc.ABC):
             yield {name: (1, larger[name])[i % 2] for i, name in enumerate(example)}
 
     def nearest(self, wanted: dict[str, int]) -> dict[str, int]:
-        """The sizes wanted where the conditions accept them, else one by one near to them."""
+        """The wanted sizes if the conditions accept them, else nearby sizes, found one by one."""
         if self.accepts(wanted):
             return wanted
         found = self.sizes()
@@ -88,7 +88,7 @@ class SizedInputs(abc.ABC):
         return found
 
     def others(self) -> tuple[Sample, ...]:
-        """Inputs of a handful of sizes other than the example's."""
+        """Inputs of a few sizes other than the example's."""
         seen = [self.sizes()]
         for wanted in self.wanted() if seen[0] else ():
             found = self.nearest(wanted)
@@ -97,7 +97,7 @@ class SizedInputs(abc.ABC):
         return tuple(self.sample(sizes) for sizes in seen[1:])
 
     def sample(self, sizes: dict[str, int]) -> Sample:
-        """Inputs of given sizes."""
+        """Makes inputs of given sizes."""
         leaves, structure = pytree.tree_flatten(constants_held((self.args, self.kwargs)))
         resized = [
             _resized(leaf, shape) for leaf, shape in zip(leaves, self.shapes_at(sizes), strict=True)
@@ -115,7 +115,7 @@ def _around(size: int) -> Iterator[int]:
 
 
 def _resized(leaf: Any, shape: Any) -> Any:
-    """A tensor of the shape with the elements of another; the size itself for a number."""
+    """Resizes a tensor to a shape, reusing its elements; returns the size itself for a number."""
     if isinstance(shape, int):
         return shape
     if shape is None or tuple(leaf.shape) == shape:
@@ -126,11 +126,11 @@ def _resized(leaf: Any, shape: Any) -> Any:
 
 
 def _resized_along(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
-    """Elements in order, from the start again where there are not enough.
+    """Resizes one axis: takes elements in order, starting over if there are not enough.
 
-    Repeated numbers become a little smaller each time: with equal ones there is no telling which
-    one a sort or a maximum picks. Masks, indices and other whole numbers are repeated as they are,
-    and what was sorted, such as boundaries, stays so.
+    Repeated numbers become a little smaller each time: among equal ones it is undefined which one a
+    sort or a maximum picks. Masks, indices and other whole numbers are repeated unchanged. Sorted
+    vectors, such as boundaries, stay sorted.
     """
     before = tensor.shape[axis]
     if size == before:

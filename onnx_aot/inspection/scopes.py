@@ -1,4 +1,4 @@
-"""Which modules a node was called in, from the metadata that an export writes on it."""
+"""Reads the modules around a node from the metadata that an export writes on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Scope", "inner_scopes", "relative_name", "scopes_of"]
 class Scope(NamedTuple):
     """A module around a node: its path in the model, and the qualified name of its class.
 
-    Of the captured node that comes last: its name and its operator.
+    The last scope of a node is the captured node itself, with its name and its operator.
     """
 
     path: str
@@ -25,9 +25,9 @@ class Scope(NamedTuple):
 
 
 def scopes_of(node: ir.Node) -> list[Scope]:
-    """The modules around a node, the model itself first, and then the captured node.
+    """The modules around a node, the model itself first, and last the captured node.
 
-    The model's path is empty. Nodes without metadata, or with some that cannot be read, have none.
+    The model's path is empty. Nodes without readable metadata have no scopes.
     """
     paths = _texts(node.metadata_props, NAME_SCOPES)
     classes = _texts(node.metadata_props, CLASS_HIERARCHY)
@@ -38,11 +38,11 @@ def scopes_of(node: ir.Node) -> list[Scope]:
 
 
 def inner_scopes(scopes: Sequence[Scope], outer: Sequence[Scope]) -> Sequence[Scope]:
-    """The modules around a node of a body that are not around the node that has the body.
+    """The modules around a node of a body that are not also around the node that has the body.
 
     Args:
-        scopes: The modules around the node, to which the one that has the body may belong.
-        outer: The scopes of the node that has the body, itself last; none in the main graph.
+        scopes: The scopes around the node, which may include the node that has the body.
+        outer: The scopes of the node that has the body, itself last; empty in the main graph.
     """
     shared = 0
     while shared < min(len(scopes), len(outer)) and scopes[shared].path == outer[shared].path:
@@ -51,7 +51,7 @@ def inner_scopes(scopes: Sequence[Scope], outer: Sequence[Scope]) -> Sequence[Sc
 
 
 def relative_name(path: str, around: Sequence[str]) -> str:
-    """A module's path without that of the module around it."""
+    """A module's path without the path of the innermost module around it."""
     for outer in reversed(around):
         if path.startswith(outer + "."):
             return path[len(outer) + 1 :]
@@ -59,12 +59,12 @@ def relative_name(path: str, around: Sequence[str]) -> str:
 
 
 def _texts(properties: Mapping[str, str], key: str) -> list[str]:
-    """A list that is written as Python writes it."""
+    """Parses metadata that is a list of texts as a Python literal; empty if it cannot be read."""
     written = properties.get(key)
     if not written:
         return []
     try:
         found = ast.literal_eval(written)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):  # of another program's files
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # files of other programs
         return []
     return [str(text) for text in found] if isinstance(found, list) else []

@@ -1,4 +1,4 @@
-"""Other sizes that a program was exported for, and inputs of these sizes."""
+"""Chooses other sizes that a program was exported for, and makes inputs of these sizes."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from onnx_aot.torch_compat import (
 __all__ = ["Sample", "flat_inputs", "fulfils", "other_sizes", "sizes_of"]
 
 SEARCH_LIMIT = 1 << 16
-"""Up to here a symbol's value is looked for in a dimension such as ``2*n + 1``."""
+"""Values below this are tried for the symbol of a dimension such as ``2*n + 1``."""
 
 Assignment = dict[Any, int]
 """Values of the capture's symbols."""
 
 
 def sizes_of(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, int]:
-    """What the dynamic dimensions of an ``ONNXProgram`` measure in given inputs, by name."""
+    """Sizes of the dynamic dimensions of an ``ONNXProgram`` in given inputs, by name."""
     inputs = _inputs(program, args, kwargs)
     return {} if inputs is None else inputs.sizes()
 
 
 def other_sizes(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sample, ...]:
-    """Inputs of a handful of sizes other than the example's.
+    """Makes inputs of a few sizes other than the example's.
 
     All dimensions vary together: each at its minimum, all 1, different odd numbers, each half as
-    large again as in the example, and 1 and larger by turns. Dimensions of one symbol stay equal,
-    derived ones follow, and ranges and the conditions of the capture hold: the nearest sizes that
-    fulfil them are taken. Elements are the example's, repeated or left out along an axis, so that
-    indices and masks stay valid.
+    large again as in the example, and alternately 1 and larger. Dimensions with the same symbol
+    stay equal, and derived ones follow. If sizes violate the ranges or the guards of the capture,
+    the nearest sizes that satisfy them are used. Elements are the example's, repeated or left out
+    along an axis, so that indices and masks stay valid.
 
     Args:
         program: An ``ONNXProgram``.
@@ -52,15 +52,15 @@ def other_sizes(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         kwargs: Example keyword inputs.
 
     Returns:
-        At most five; none for a model without dynamic dimensions, or for inputs that are built
-        otherwise than those of the capture.
+        At most five; none for a model without dynamic dimensions, or for inputs whose structure
+        differs from the captured ones.
     """
     inputs = _inputs(program, args, kwargs)
     return () if inputs is None else inputs.others()
 
 
 def _inputs(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> SizedInputs | None:
-    """By the captured program, else by what the model declares; None where they do not fit."""
+    """Inputs with sizes from the captured program or the ONNX model; None if they do not fit."""
     if program.exported_program is None:
         return DeclaredInputs.of(program.model.graph, args, kwargs)
     return _Captured.of(program, args, kwargs)
@@ -69,7 +69,7 @@ def _inputs(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Siz
 def flat_inputs(
     captured: torch.export.ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[tuple[str, Any]] | None:
-    """Every leaf of the inputs with its name in the captured graph; None where they do not fit.
+    """Every leaf of the inputs with its name in the captured graph; None if they do not fit.
 
     Constants have an empty name.
     """
@@ -92,7 +92,7 @@ def _in_order(captured: torch.export.ExportedProgram, kwargs: Mapping[str, Any])
 
 
 KEY = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
-"""A step from a container to what it holds, in conditions of the capture."""
+"""Access to an entry of a container, in conditions of the capture."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,11 +102,11 @@ class _Captured(SizedInputs):
     Attributes:
         captured: The captured program.
         args: Positional inputs, and ``kwargs`` keyword inputs in the captured order.
-        shapes: Per leaf its dimensions as numbers and sympy expressions, or the expression that a
-            number among the inputs is; None for constants.
-        example: The symbols' values in the inputs.
-        names: Of the symbols, in the ONNX model; one name is one size.
-        checked: Whether the ONNX model refuses sizes for which the conditions do not hold.
+        shapes: For each leaf, its dimensions as numbers and sympy expressions, or the expression of
+            an input that is a number; None for constants.
+        example: Values of the symbols in the inputs.
+        names: Names of the symbols in the ONNX model; symbols with the same name have one size.
+        checked: Whether the ONNX model refuses sizes that violate the conditions.
     """
 
     captured: torch.export.ExportedProgram
@@ -140,11 +140,11 @@ class _Captured(SizedInputs):
         return cls(captured, *given, shapes, example, names, checked)
 
     def sizes(self) -> dict[str, int]:
-        """The example's, by name."""
+        """Sizes of the example, by name."""
         return {self.names[symbol]: size for symbol, size in self.example.items()}
 
     def minima(self) -> dict[str, int]:
-        """Of the symbols that one name stands for, the largest minimum."""
+        """Minimum of each name; the largest one if several symbols have the name."""
         found = dict.fromkeys(self.sizes(), 0)
         for symbol in self.example:
             limits = self.captured.range_constraints.get(symbol)
@@ -157,9 +157,10 @@ class _Captured(SizedInputs):
         return {symbol: sizes[self.names[symbol]] for symbol in self.example}
 
     def accepts(self, sizes: dict[str, int]) -> bool:
-        """Whether the ranges hold, and the conditions of the capture, but for those on size 1.
+        """True if the ranges hold, and the conditions of the capture except those on size 1.
 
-        Models have shortcuts for one element, which have to give the same answer.
+        Models have shortcuts for one element, which must give the same answer. A size of 1 may
+        therefore violate conditions that 2 and 3 satisfy, unless the ONNX model checks them.
         """
         if not self._in_range(sizes):
             return False
@@ -188,7 +189,7 @@ class _Captured(SizedInputs):
         return all(fulfils(condition, arguments) is not False for condition in conditions)
 
     def shapes_at(self, sizes: dict[str, int]) -> list[Any]:
-        """Per leaf, as the capture recorded them."""
+        """Shape of each leaf, from the expressions that the capture recorded."""
         assignment = self._assignment(sizes)
         return [self._concrete(shape, assignment) for shape in self.shapes]
 
@@ -198,7 +199,7 @@ class _Captured(SizedInputs):
         return None if shape is None else _value(shape, assignment)
 
     def _stand_ins(self, shapes: Sequence[Any]) -> dict[str, Any]:
-        """The arguments by name, with tensors that have sizes and no elements."""
+        """The arguments by name, with meta tensors, which have sizes but no elements."""
         leaves, structure = pytree.tree_flatten(constants_held((self.args, self.kwargs)))
         args, kwargs = pytree.tree_unflatten(
             [
@@ -212,7 +213,7 @@ class _Captured(SizedInputs):
         signature = self.captured.module_call_graph[0].signature
         names = list(getattr(signature, "forward_arg_names", None) or ())
         found: dict[str, Any] = dict(zip(names, args, strict=False)) | kwargs
-        for name, value in zip(names, args, strict=False):  # what *xs takes is called xs_0, xs_1
+        for name, value in zip(names, args, strict=False):  # arguments of *xs are called xs_0, xs_1
             numbered = re.fullmatch(r"(\w+)_\d+", name)
             if numbered is not None:
                 collected = found.setdefault(numbered[1], [])
@@ -222,10 +223,10 @@ class _Captured(SizedInputs):
 
 
 def fulfils(condition: str, arguments: Mapping[str, Any]) -> bool | None:
-    """Whether arguments fulfil a condition over ``L['x'].size()[0]``; None where it is unknown.
+    """True if arguments satisfy a condition over ``L['x'].size()[0]``; None if unknown.
 
-    Conditions come with the program, which may be somebody else's file, so they are interpreted
-    and never evaluated as Python.
+    Conditions come with the program, which may be an untrusted file, so they are interpreted and
+    never evaluated as Python.
     """
     values: dict[str, int] = {}
 
@@ -244,7 +245,7 @@ def fulfils(condition: str, arguments: Mapping[str, Any]) -> bool | None:
 
 
 def _dimensions(recorded: Any) -> Any:
-    """The shape of a captured tensor, or the expression of a captured number, else None."""
+    """Shape of a captured tensor, or expression of a captured number; None for other values."""
     if isinstance(recorded, torch.Tensor):
         return tuple(_expression(size) for size in recorded.shape)
     return _expression(recorded) if isinstance(recorded, torch.SymInt) else None
@@ -258,7 +259,7 @@ def _expression(size: Any) -> Any:
 
 
 def _solve(shapes: Sequence[Any], leaves: Sequence[Any]) -> Assignment | None:
-    """What the symbols are in the inputs; None where that cannot be told."""
+    """Values of the symbols in the inputs; None if they cannot be determined."""
     pairs = []
     for shape, leaf in zip(shapes, leaves, strict=True):
         if isinstance(shape, tuple):
@@ -285,21 +286,21 @@ def _solve(shapes: Sequence[Any], leaves: Sequence[Any]) -> Assignment | None:
 
 
 def _position(symbol: Any, pairs: Sequence[tuple[Any, Any]]) -> int:
-    """Where a symbol occurs first among the inputs."""
+    """Position of the first occurrence of a symbol among the inputs' dimensions."""
     return next(
         i for i, (found, _) in enumerate(pairs) if symbol in getattr(found, "free_symbols", ())
     )
 
 
 def _names(value: Any, shape: Any) -> dict[Any, str]:
-    """What the symbols are called that are a dimension of an input, or the input itself."""
+    """Names of the symbols that are a dimension of an input, or the input itself."""
     if not isinstance(shape, tuple):
         return {} if shape is None else {shape: str(value.name)}
     names = {}
     for size, declared in zip(shape, value.shape or (), strict=False):
         symbols = list(getattr(size, "free_symbols", ()))
         words = set(re.findall(r"[^\W\d]\w*", str(getattr(declared, "value", ""))))
-        if len(symbols) == 1 and len(words) == 1:  # of 2*n + 1 too
+        if len(symbols) == 1 and len(words) == 1:  # also for 2*n + 1
             names[symbols[0]] = words.pop()
     return names
 

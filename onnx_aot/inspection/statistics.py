@@ -1,4 +1,4 @@
-"""What an ONNX model consists of: counts, sizes, and the tree of the modules it came from."""
+"""Counts the contents of an ONNX model, and builds the tree of modules that it came from."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ __all__ = ["Contents", "Module", "contents", "module_tree"]
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """Counts and sizes.
+    """Counts and sizes of what a model contains.
 
     Attributes:
         opsets: Versions by domain; ONNX's own is ``""``.
-        ir_version: Of the file format.
-        producer: Who made the model, and in which version.
-        nodes: How many there are, those of branches, loop bodies and functions included.
-        operators: Nodes by operator, ``domain::type`` outside of ONNX's own, the most first.
+        ir_version: Version of the file format.
+        producer: Name and version of the program that wrote the model.
+        nodes: Number of nodes, including those of branches, loop bodies and functions.
+        operators: Number of nodes by operator, the most frequent first; operators outside of ONNX's
+            own domain are named ``domain::type``.
         functions: Names of the local functions.
-        weights: How many tensors the model holds; ``elements`` and ``bytes`` of all of them.
-        dtypes: Bytes of weights by type, the most first.
-        storage: A row per type of weights, with what they would take as float32.
+        weights: Number of tensors that the model holds; ``elements`` and ``bytes`` are totals.
+        dtypes: Bytes of weights by type, the largest first.
+        storage: A row per type of weights, with the bytes that they would take as float32.
     """
 
     opsets: Mapping[str, int]
@@ -47,14 +48,14 @@ class Contents:
 
 @dataclasses.dataclass
 class Module:
-    """A module of the PyTorch model, with what became of it.
+    """A module of the PyTorch model, with the numbers of its ONNX nodes and weight elements.
 
     Attributes:
         name: Its path, such as ``layers.0.self_attn``; "" for the model itself.
-        kind: Its class, with the module that defines it; "" where the file does not say.
-        nodes: ONNX nodes that come from it and the modules in it.
-        elements: Elements of the weights of it and the modules in it.
-        children: The modules that it calls, in order.
+        kind: Qualified name of its class; "" if the file does not record it.
+        nodes: Number of ONNX nodes that come from it and the modules in it.
+        elements: Number of weight elements of it and the modules in it.
+        children: The modules that it calls, in order, by path.
     """
 
     name: str
@@ -64,14 +65,14 @@ class Module:
     children: dict[str, Module] = dataclasses.field(default_factory=dict)
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, Module]]:
-        """It and all modules in it, each with how deep it lies."""
+        """Yields this module and all modules in it, each with its depth."""
         yield depth, self
         for child in self.children.values():
             yield from child.walk(depth + 1)
 
 
 def contents(model: ir.Model) -> Contents:
-    """Counts what is in a model. Tensors are not read."""
+    """Counts the contents of a model, without reading tensors."""
     operators = collections.Counter(
         f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in _nodes(model)
     )
@@ -95,15 +96,15 @@ def contents(model: ir.Model) -> Contents:
 
 
 def module_tree(model: ir.Model) -> Module:
-    """The modules that the nodes' metadata names, each under the one that calls it.
+    """Builds the tree of the modules in the nodes' metadata, each under the one that calls it.
 
-    Nodes and weights count for the innermost module that is known, and for all around it.
+    Nodes and weights count for the innermost known module, and for all modules around it.
     """
     root = Module("", "")
     by_name = {"": root}
     for node in _nodes(model):
         module, around = root, [root]
-        for name, kind in scopes_of(node)[:-1]:  # the last is the node
+        for name, kind in scopes_of(node)[:-1]:  # the last one is the node
             if name == "":
                 root.kind = kind
                 continue
@@ -117,7 +118,7 @@ def module_tree(model: ir.Model) -> Module:
 
 
 def _add_weights(model: ir.Model, root: Module, by_name: Mapping[str, Module]) -> None:
-    """Counts each weight in the module that holds it, and in those around it by name."""
+    """Counts each weight in the module that holds it, and in the modules around that by name."""
     targets = _targets(model.graph)
     for name, tensor in _weights(model).items():
         root.elements += tensor.size
@@ -129,7 +130,7 @@ def _add_weights(model: ir.Model, root: Module, by_name: Mapping[str, Module]) -
 
 
 def _targets(graph: ir.Graph) -> dict[str, str]:
-    """Names of weights in the module, by their names in the graph, where these are others."""
+    """Names of weights in the PyTorch module, by their names in the graph, if these differ."""
     written = {}
     for line in graph.metadata_props.get(SIGNATURE, "").splitlines():
         name, found, target = line.partition(" target='")

@@ -1,7 +1,7 @@
-"""A first run in a process of its own, for inputs with which ONNX Runtime may end the process.
+"""Runs a model in a subprocess first, on inputs that may crash ONNX Runtime.
 
-Its kernels of ``Einsum``, ``LSTM`` and ``GRU`` do so for an empty batch, and must not take the
-caller down with them.
+Its kernels of ``Einsum``, ``LSTM`` and ``GRU`` crash on an empty batch, which would take the caller
+down with them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from onnx_aot.dtypes import to_onnx
 
 __all__ = ["crash"]
 
-# Needs neither torch nor this package, which take longer to import than the run takes.
+# Imports neither torch nor this package, which would take longer than the run itself.
 RUN = """
 import json, sys
 import numpy as np
@@ -43,10 +43,10 @@ except Exception:
 
 
 def crash(program: Any, inputs: Mapping[str, torch.Tensor]) -> str:
-    """How a process ends that runs the model of an ``ONNXProgram`` on inputs by name.
+    """Runs the model of an ``ONNXProgram`` in a subprocess, on inputs by name.
 
     Returns:
-        Nothing where it ends as it should, else in words.
+        An empty string if the process ends normally, else a description of how it ended.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         model = os.path.join(folder, "model.onnx")

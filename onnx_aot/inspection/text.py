@@ -1,4 +1,4 @@
-"""Text that reports, tables and commands have in common."""
+"""Formats text for reports, tables and commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["columns", "size_text"]
 
 
 def columns(rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Rows of equal length as lines whose columns line up."""
+    """Formats rows of equal length as lines whose columns line up."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
@@ -19,7 +19,7 @@ def columns(rows: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def size_text(size: int) -> str:
-    """A number of bytes, ``-1.5 MB``; powers of 1000."""
+    """Formats a number of bytes in powers of 1000, such as ``-1.5 MB``."""
     amount, unit = float(size), "bytes"
     for larger in ("kB", "MB", "GB", "TB"):
         if abs(amount) < 1000:

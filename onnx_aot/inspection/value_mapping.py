@@ -1,4 +1,4 @@
-"""Which value of the ONNX model holds which value of the captured graph, and how it is made."""
+"""Pairs captured values with the ONNX values that hold them, and finds the nodes in between."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ __all__ = ["Pair", "Slice", "Slices", "cut", "paired_values", "takes_apart"]
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """One value of the captured graph and what holds it in the ONNX model.
+    """One value of the captured graph and the ONNX value or values that hold it.
 
     Attributes:
         node: The captured node.
-        index: Which of the node's results it is; None where it has one.
-        name: What the captured graph calls the value.
-        values: One value of the main graph; of complex numbers inside of it two, their parts.
+        index: Index among the node's results; None if the node has one result.
+        name: Name of the value in the captured graph.
+        values: One value of the main graph; two for complex values inside the graph, the real and
+            the imaginary part.
     """
 
     node: torch.fx.Node
@@ -36,17 +37,17 @@ class Pair:
 
     @property
     def onnx_name(self) -> str:
-        """Of complex numbers that of the real part."""
+        """Name of the ONNX value; for complex values in two parts, the name of the real part."""
         return str(self.values[0].name)
 
     def of(self, result: Any) -> Any:
-        """The value among what the node gave."""
+        """Picks this value from the result of its node."""
         if self.index is None or not isinstance(result, (list, tuple)):
             return result
         return result[self.index]
 
     def parts(self, result: Any) -> tuple[torch.Tensor, ...]:
-        """What PyTorch computed, as the values of the ONNX model hold it."""
+        """Converts PyTorch's result to the form in which the ONNX values hold it."""
         tensor = result if isinstance(result, torch.Tensor) else torch.tensor(result)
         found: tuple[torch.Tensor, ...] = (tensor,)
         if tensor.is_complex():
@@ -55,7 +56,7 @@ class Pair:
         return tuple(map(_as_declared, self.values, found))
 
     def joined(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The inverse for what ONNX Runtime computed, which gives outputs as complex numbers."""
+        """Joins ONNX Runtime's parts of a complex value; model outputs are complex already."""
         return parts[0] if len(parts) == 1 else torch.complex(*parts)
 
 
@@ -70,15 +71,15 @@ def _as_declared(value: ir.Value, tensor: torch.Tensor) -> torch.Tensor:
 def paired_values(
     graph: ir.Graph, captured: torch.export.ExportedProgram, other: Collection[str] = ()
 ) -> list[Pair]:
-    """Every value of the captured graph that the ONNX model still has, in execution order.
+    """Pairs every captured value that the ONNX model still has, in execution order.
 
-    A value has the name of its captured node, or names it in its metadata, also after nodes were
-    fused: what takes the place of a value takes its name. Outputs are paired in their order.
+    An ONNX value has the name of its captured node, or records it in its metadata. This holds after
+    fusion too: a replacement takes over the name. Outputs are paired by their order.
 
     Args:
         graph: The main graph.
-        captured: What it was translated from.
-        other: Names that are not the captured graph's, though it has them too.
+        captured: The program that it was translated from.
+        other: Names that stand for different values in the two graphs, and are not paired.
     """
     outputs = _outputs(graph, captured)
     returned = {value for values in outputs.values() for value in values}
@@ -101,11 +102,11 @@ def paired_values(
 
 
 def _outputs(graph: ir.Graph, captured: torch.export.ExportedProgram) -> dict[str, list[ir.Value]]:
-    """The outputs of the graph by the captured nodes that give them."""
+    """Outputs of the ONNX graph, by the names of the captured nodes that return them."""
     (output,) = captured.graph.find_nodes(op="output")
     specs = captured.graph_signature.output_specs
     pairs = zip(output.args[0], specs, strict=True)
-    # what the model returns comes first, then what it writes; None and strings stay in Python
+    # the model's results come first, then the state it writes; None and strings stay in Python
     in_order = sorted(pairs, key=lambda pair: pair[1].kind != OutputKind.USER_OUTPUT)
     delivered = [node for node, _ in in_order if node is not None and not isinstance(node, str)]
     found: dict[str, list[ir.Value]] = {}
@@ -128,7 +129,7 @@ def _complex(
 
 
 def _results(node: torch.fx.Node) -> Iterator[tuple[int | None, list[str]]]:
-    """Each result of a node, with the names that it may have, the captured one first."""
+    """Yields the index of each result of a node and its possible names, the captured one first."""
     if node.op == "output" or (node.op == "call_function" and takes_apart(node)):
         return
     recorded = node.meta.get("val")
@@ -144,20 +145,20 @@ def _results(node: torch.fx.Node) -> Iterator[tuple[int | None, list[str]]]:
 
 
 def takes_apart(node: torch.fx.Node) -> bool:
-    """Whether a node hands on one of several results, which belongs to the node that made them."""
+    """True if a node only selects one of several results of another node, which owns the value."""
     source = node.args[0] if node.target is operator.getitem else None
     return isinstance(source, torch.fx.Node) and isinstance(source.meta.get("val"), (list, tuple))
 
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """The part of a graph that makes values from others.
+    """The part of a graph that computes values from others.
 
     Attributes:
-        outputs: What it makes.
-        nodes: In execution order.
-        inputs: What it makes them from: values that are paired, and inputs of the graph.
-        initializers: Weights and constants that it reads.
+        outputs: The values that it computes.
+        nodes: Its nodes, in execution order.
+        inputs: The values that it reads: paired values, and inputs of the graph.
+        initializers: The weights and constants that it reads.
     """
 
     outputs: tuple[ir.Value, ...]
@@ -167,14 +168,14 @@ class Slice:
 
 
 class Slices:
-    """Cuts a graph into slices, at values that are paired."""
+    """Cuts a graph into slices at paired values."""
 
     def __init__(self, graph: ir.Graph, pairs: Iterable[Pair]) -> None:
         self._ends = {value for pair in pairs for value in pair.values}
         self._positions = {node: position for position, node in enumerate(graph)}
 
     def before(self, *pairs: Pair) -> Slice:
-        """What makes paired values from the nearest ones before each that are not among them."""
+        """Returns the slice that computes paired values from the nearest other ones before them."""
         outputs = dict.fromkeys(value for pair in pairs for value in pair.values)
         nodes: set[ir.Node] = set()
         inputs: dict[ir.Value, None] = {}
@@ -197,7 +198,7 @@ class Slices:
 
 
 def _read(node: ir.Node) -> Iterator[ir.Value]:
-    """What a node reads of its graph, its subgraphs included."""
+    """Yields the values that a node and its subgraphs read from the node's graph."""
     for value in node.inputs:
         if value is not None:
             yield value
@@ -210,11 +211,11 @@ def _read(node: ir.Node) -> Iterator[ir.Value]:
 
 
 def cut(model: ir.Model, piece: Slice) -> ir.Model:
-    """A model of its own that holds a slice; weights are shared, not copied.
+    """Builds a model from a slice; weights are shared, not copied.
 
     Args:
-        model: Where the slice is from; it stays as it is.
-        piece: Its inputs and outputs are those of the new model, with the same names.
+        model: The model that the slice is from; it is not changed.
+        piece: The slice. Its inputs and outputs, with their names, are those of the new model.
     """
     graph = ir.GraphView(
         piece.inputs,

@@ -1,4 +1,4 @@
-"""What came of running an exported model beside PyTorch, as a result and as text."""
+"""Result of comparing an exported model with PyTorch, as an object, text and JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 SCHEMA = 1
-"""Version of what ``to_json`` writes."""
+"""Version of the format that ``to_json`` writes."""
 
 NAMES = {"onnxruntime": "ONNX Runtime", "reference": "ONNX's reference implementation"}
 
@@ -36,12 +36,12 @@ NARROW = (
 class Verification:
     """A model compared with PyTorch at one or several sizes.
 
-    Printed, it has a line per set of sizes, and for each output that differs by how much, where,
-    and how many elements are how far off.
+    Its text has a line per set of sizes and a line per output that differs, with the largest
+    difference, its position and the number of elements; the first of these has a histogram.
 
     Attributes:
-        results: Per set of sizes, the example's first.
-        runtime: What ran the model: ``"onnxruntime"`` or ``"reference"``.
+        results: One per set of sizes, the example's first.
+        runtime: The runtime that ran the model: ``"onnxruntime"`` or ``"reference"``.
     """
 
     results: tuple[SizeResult, ...]
@@ -49,9 +49,9 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether every output agrees at every size that PyTorch takes.
+        """True if every output agrees at every size that PyTorch accepts.
 
-        That the runtime refuses empty inputs is no failure.
+        A runtime that refuses empty inputs is not a failure.
         """
         return not any(result.failed for result in self.results)
 
@@ -61,9 +61,9 @@ class Verification:
         return f"{head}:\n{_indented(format_results(self.results, self.runtime))}"
 
     def to_json(self) -> str:
-        """The same for programs: ``ok``, ``runtime``, and ``results`` with all their fields.
+        """Returns JSON with ``ok``, ``runtime``, and ``results`` with all their fields.
 
-        ``schema`` is the version of their meaning. Numbers that are not finite are the strings
+        ``schema`` is the version of the format. Numbers that are not finite are the strings
         ``"inf"`` and ``"nan"``.
         """
         head = {"schema": SCHEMA, "ok": self.ok, "runtime": self.runtime}
@@ -71,7 +71,7 @@ class Verification:
 
 
 def as_json(value: Any) -> Any:
-    """A result as what JSON has: dicts, lists, texts, finite numbers."""
+    """Converts a result to JSON types: dicts, lists, strings, finite numbers, booleans, None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
         return {field.name: as_json(getattr(value, field.name)) for field in fields}
@@ -85,7 +85,7 @@ def as_json(value: Any) -> Any:
 
 
 def format_differences(differences: Sequence[OutputDifference]) -> str:
-    """A line per output."""
+    """Formats a line per output."""
     return "\n".join(
         f"{'ok  ' if d.within else 'FAIL'} {d.name}: max abs {d.max_absolute:.3g}, "
         f"max rel {d.max_relative:.3g}, PyTorch {d.expected}, ONNX {d.actual}"
@@ -95,7 +95,7 @@ def format_differences(differences: Sequence[OutputDifference]) -> str:
 
 
 def format_results(results: Sequence[SizeResult], runtime: str = "onnxruntime") -> str:
-    """A line per set of sizes, and per output that differs; the first one has its histogram."""
+    """Formats a line per set of sizes and per output that differs, the first with a histogram."""
     lines, shown = [], False
     for result in results:
         lines.append(f"{describe_sizes(result)}: {_verdict(result, runtime)}")
@@ -110,12 +110,12 @@ def format_results(results: Sequence[SizeResult], runtime: str = "onnxruntime") 
 
 @dataclasses.dataclass(frozen=True)
 class Blame:
-    """What makes a model answer differently.
+    """Explains why a model's outputs differ.
 
     Attributes:
-        cause: In a sentence.
+        cause: The cause, in a sentence.
         places: The user's lines that it concerns.
-        cure: What to do.
+        cure: The fix.
     """
 
     cause: str
@@ -124,11 +124,11 @@ class Blame:
 
 
 def failure(results: Sequence[SizeResult], blame: Blame | None = None) -> VerificationError:
-    """What to raise where the ONNX model failed at one of the sizes.
+    """Returns the error to raise if the ONNX model failed at one of the sizes.
 
     Args:
-        results: At least one of them failed.
-        blame: What is to blame, if that is known.
+        results: Results, of which at least one failed.
+        blame: The cause, if it is known.
     """
     failed = next(result for result in results if result.failed)
     where = "on the example inputs" if failed.is_example else "at sizes other than the example's"
@@ -148,14 +148,14 @@ def failure(results: Sequence[SizeResult], blame: Blame | None = None) -> Verifi
 
 
 def _summary(result: SizeResult) -> str:
-    """Its first difference in a line."""
+    """Describes the first difference of a result in one line."""
     wrong = next((d for d in result.differences if not d.within), None)
     what = _verdict(result, "onnxruntime") if wrong is None else f"{wrong.name}: {wrong.remark}"
     return f"{describe_sizes(result)}: {what}"
 
 
 def describe_sizes(result: SizeResult) -> str:
-    """``n=4, m=6 (example)``."""
+    """Formats the sizes of a result, such as ``n=4, m=6 (example)``."""
     sizes = ", ".join(f"{name}={size}" for name, size in result.sizes.items())
     if not result.is_example:
         return sizes

@@ -1,4 +1,4 @@
-"""Runs an exported program beside the model that it came from, at the example's size and others."""
+"""Compares an exported program with its source model, at the example's sizes and others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ONNXRUNTIME, REFERENCE = "onnxruntime", "reference"
 RUNTIMES = (ONNXRUNTIME, REFERENCE)
 
 STANDARD = ("", "ai.onnx", "ai.onnx.ml")
-"""Domains whose operators the reference implementation has."""
+"""Domains whose operators ONNX's reference implementation supports."""
 
 TRIAL_LIMIT = 100 * 10**6
 """Models with more bytes of weights are not tried on empty inputs."""
@@ -59,18 +59,17 @@ def verify_sizes(
 ) -> list[SizeResult]:
     """Compares the program with the model on the example inputs and at other sizes.
 
-    ``size_checks.other_sizes`` says which. Where PyTorch refuses a size, nothing is compared.
-    Empty inputs run in a process of their own first, except with large models, which are not tried
-    on them.
+    ``size_checks.other_sizes`` chooses the other sizes. Nothing is compared at sizes that PyTorch
+    refuses. Empty inputs run in a subprocess first; large models are not tried on them.
 
     Args:
         program: An ``ONNXProgram``.
-        model: What it was exported from.
+        model: The model that it was exported from.
         args: Example positional inputs.
         kwargs: Example keyword inputs.
-        isolated: Makes a context in which the model runs once and is as before afterwards;
-            buffers are always.
-        sizes: Whether other sizes than the example's are tried.
+        isolated: Returns a context manager around one run of the model that restores its state
+            afterwards. Buffers are restored in any case.
+        sizes: Whether sizes other than the example's are tried.
         runtime: One of ``RUNTIMES``.
 
     Returns:
@@ -78,7 +77,7 @@ def verify_sizes(
 
     Raises:
         InferenceError: The inputs do not fit the model.
-        VerificationError: The model has fewer outputs.
+        VerificationError: The ONNX model has fewer outputs than the model returns values.
         Exception: Whatever PyTorch raises on the example inputs.
     """
     expected = _run_model(program, model, args, kwargs, isolated)
@@ -105,10 +104,10 @@ def verify_program(
     sizes: bool = True,
     runtime: str = ONNXRUNTIME,
 ) -> Verification:
-    """What ``onnx_aot.verify`` does with an ``ONNXProgram``.
+    """Implements ``onnx_aot.verify`` for an ``ONNXProgram``.
 
     Raises:
-        InvalidOptionError: There is no such runtime, it lacks operators of the model, the inputs
+        InvalidOptionError: The runtime is unknown or lacks operators of the model, the inputs
             do not fit ``forward``, or the program has weights without values.
         InferenceError: The inputs do not fit the ONNX model.
         Exception: Whatever PyTorch raises on the inputs.
@@ -123,7 +122,7 @@ def verify_program(
     named = dict(kwargs or {})
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()
-    elif program.exported_program is None:  # whose inputs are known by their order alone
+    elif program.exported_program is None:  # inputs are identified by their order alone
         given, named = _in_order(model, given, named)
     results = verify_sizes(program, model, given, named, sizes=sizes, runtime=runtime)
     return Verification(tuple(results), runtime)
@@ -150,7 +149,7 @@ def _check_runtime(program: Any, runtime: str) -> None:
 def _in_order(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Keyword inputs in the order of ``forward``."""
+    """Binds the inputs to ``forward``, so that keyword inputs are in its order."""
     forward = model.forward if isinstance(model, torch.nn.Module) else model
     try:
         bound = inspect.signature(forward).bind(*args, **kwargs)
@@ -160,7 +159,7 @@ def _in_order(
 
 
 def _is_large(program: Any) -> bool:
-    """Whether copying the weights for a trial would take longer than all that it is for."""
+    """True if the weights are too large to be copied for a trial run."""
     values = [value.const_value for value in program.model.graph.initializers.values()]
     size: int = sum(tensor.nbytes for tensor in values if tensor is not None)
     return size > TRIAL_LIMIT
@@ -173,7 +172,7 @@ def _at_size(
     runtime: str,
     is_example: bool = False,
 ) -> SizeResult:
-    """Runs the ONNX model at a size that PyTorch takes."""
+    """Runs the ONNX model at sizes that PyTorch accepts, and compares."""
     try:
         if 0 in sample.sizes.values() and runtime == ONNXRUNTIME:
             crashed = crash(program, program._inputs(*_copied(sample.args, sample.kwargs)))
@@ -183,7 +182,7 @@ def _at_size(
     except VerificationError:
         raise
     except Exception as error:
-        if is_example and isinstance(error, InferenceError):  # no fault of the model
+        if is_example and isinstance(error, InferenceError):  # the inputs are wrong, not the model
             raise
         return SizeResult(sample.sizes, is_example, runtime_refuses=_first_line(error))
     return SizeResult(sample.sizes, is_example, tuple(found))
@@ -197,21 +196,21 @@ def verify_against(
 ) -> list[OutputDifference]:
     """Compares the program in ONNX Runtime with the model in eager mode on the same inputs.
 
-    What the model writes to buffers and inputs is compared too, with what eager mode leaves there.
-    The model's buffers and the inputs are as before afterwards.
+    Buffers and inputs that the model writes are compared too. The model's buffers and the inputs
+    are restored afterwards.
 
     Args:
         program: An ``ONNXProgram``.
-        model: What it was exported from.
+        model: The model that it was exported from.
         args: Positional inputs.
         kwargs: Keyword inputs.
 
     Returns:
-        One entry per output of the ONNX model. Of outputs in which a random operator has a part,
-        only type and shape are compared.
+        One entry per output of the ONNX model. Only type and shape are compared for outputs that
+        depend on a random operator.
 
     Raises:
-        VerificationError: The numbers of outputs differ.
+        VerificationError: The ONNX model has fewer outputs than the model returns values.
     """
     return _compared(program, model, args, kwargs, contextlib.nullcontext)
 
@@ -234,7 +233,7 @@ def _run_model(
     kwargs: Mapping[str, Any],
     isolated: Callable[[], contextlib.AbstractContextManager[Any]],
 ) -> tuple[list[Any], dict[str, torch.Tensor]]:
-    """The leaves that the model returns, and what it wrote, by target in the signature."""
+    """Leaves of the model's result, and the tensors that it wrote, by signature target."""
     args, kwargs = _copied(args, kwargs)
     with isolated(), _tensors_kept(model, program.exported_program), torch.no_grad():
         returned = model(*args, **kwargs)
@@ -252,7 +251,7 @@ def _written(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> dict[str, torch.Tensor]:
-    """What the buffers and inputs hold now that the program says are written."""
+    """Current values of the buffers, parameters and inputs that the program mutates, by target."""
     if captured is None:
         return {}
     inputs = dict(flat_inputs(captured, args, kwargs) or ())
@@ -274,7 +273,7 @@ def _run_program(
     expected: tuple[list[Any], dict[str, torch.Tensor]],
     runtime: str = ONNXRUNTIME,
 ) -> list[OutputDifference]:
-    """Runs the ONNX model and compares what it returns, then what it writes."""
+    """Runs the ONNX model and compares its outputs, then the state that it writes."""
     ours_args, ours_kwargs = _copied(args, kwargs)
     call = program.call_reference if runtime == REFERENCE else program
     with program.state_kept():
@@ -285,14 +284,14 @@ def _run_program(
     pairs: list[tuple[torch.Tensor | None, bool]] = [
         (leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf), drawn)
         for leaf, drawn in zip(leaves, random, strict=True)
-        if isinstance(leaf, (torch.Tensor, int, float))  # None and strings are no outputs
+        if isinstance(leaf, (torch.Tensor, int, float))  # None and strings are not outputs
     ]
     if len(actual) < len(pairs):
         raise VerificationError(
             f"the model returns {len(pairs)} values, the ONNX model {len(actual)}"
         )
     state = _state(program.exported_program, written)
-    if len(actual) == len(pairs) + len(state):  # what comes after the user's outputs
+    if len(actual) == len(pairs) + len(state):  # state follows the user's outputs
         pairs += state
     found = []
     for index, (wanted, drawn) in enumerate(pairs):
@@ -309,7 +308,7 @@ def _run_program(
 def _state(
     captured: torch.export.ExportedProgram | None, written: Mapping[str, torch.Tensor]
 ) -> list[tuple[torch.Tensor | None, bool]]:
-    """What the model wrote, in the order of the ONNX model's outputs, and whether at random."""
+    """Tensors that the model wrote, in the order of the ONNX outputs, each with a random flag."""
     if captured is None:
         return []
     return [
@@ -322,7 +321,7 @@ def _state(
 
 
 def _random_by_position(captured: torch.export.ExportedProgram | None, count: int) -> list[bool]:
-    """Per leaf that the model returns, whether it is random."""
+    """Returns a flag per leaf that the model returns: True if it is random."""
     if captured is None:
         return [False] * count
     specs = captured.graph_signature.output_specs
@@ -343,7 +342,7 @@ def _copied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def _tensors_kept(model: Any, captured: torch.export.ExportedProgram | None) -> Iterator[None]:
-    """Buffers, and those parameters that the program says are written, are as before afterwards."""
+    """Restores the buffers, and the parameters that the program writes, on exit."""
     if not isinstance(model, torch.nn.Module):
         yield
         return

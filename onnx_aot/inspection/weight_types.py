@@ -1,4 +1,4 @@
-"""In which types a model stores its weights, and what they would take as float32."""
+"""Lists the types in which a model stores its weights, and their size as float32."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import onnx_ir as ir
 __all__ = ["Storage", "storage_of"]
 
 FLOAT32 = 4
-"""Bytes of an element."""
+"""Bytes of a float32 element."""
 
 NUMBERS = {
     "ConvInteger": (0, 1),
@@ -26,7 +26,7 @@ PARAMETERS = {
     "MatMulInteger": (2, 3),
     "QuantizeLinear": (1, 2),
 }
-"""Operators whose inputs at these places are scales and zero points, which float32 does without."""
+"""Operators whose inputs at these places are scales and zero points, not needed in float32."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Storage:
 
     Attributes:
         dtype: The type.
-        tensors: How many there are.
-        elements: Of all of them.
-        bytes: That they take.
-        in_float32: Bytes that the same numbers would take as float32: none for scales and zero
-            points of DequantizeLinear and its like, and as many as now for integers, such as
-            sizes, that stand for no floating point numbers.
+        tensors: Number of tensors.
+        elements: Number of elements of all tensors.
+        bytes: Bytes of all tensors.
+        in_float32: Bytes that the same numbers would take as float32: 0 for scales and zero points
+            of DequantizeLinear and similar operators; unchanged for integers, such as sizes, that
+            do not stand for floating point numbers.
     """
 
     dtype: str
@@ -51,7 +51,7 @@ class Storage:
 
 
 def storage_of(model: ir.Model) -> tuple[Storage, ...]:
-    """A row per element type, the one with the most bytes first. Tensors are not read."""
+    """Returns a row per element type, the largest in bytes first, without reading tensors."""
     numbers, parameters = _roles(model)
     rows: dict[str, list[tuple[ir.TensorProtocol, int]]] = collections.defaultdict(list)
     for value in model.graph.initializers.values():
@@ -76,7 +76,7 @@ def storage_of(model: ir.Model) -> tuple[Storage, ...]:
 
 
 def _roles(model: ir.Model) -> tuple[set[ir.Value], set[ir.Value]]:
-    """Values that are numbers of lower precision, and values that are parameters of these."""
+    """Returns values that are quantized numbers, and values that are their parameters."""
     numbers: set[ir.Value] = set()
     parameters: set[ir.Value] = set()
     for node in model.graph.all_nodes():

@@ -1,5 +1,5 @@
-"""What stands on top of ``export``.
+"""Tools on top of ``export``.
 
 ``install`` makes it ``torch.onnx.export``, ``observe`` finds inputs and dynamic dimensions from
-real calls, ``compare_file`` and ``verify_file`` set a file beside the module that it came from.
+real calls, ``compare_file`` and ``verify_file`` compare a file with the module that it came from.
 """

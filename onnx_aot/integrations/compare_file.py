@@ -1,4 +1,4 @@
-"""``compare``: an ONNX model, of this process or of a file, beside the module that it is of."""
+"""Implements ``compare``, which compares an ONNX model or file with its module by value."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def compare(
     """Compares an ONNX model, value by value, with a module that it may have been exported from.
 
     The module is captured again, with the dynamic dimensions that the ONNX model has. Values are
-    paired by their names; where the metadata in the model says that a name stood for something
-    else when it was exported, it is left out and counted. ``ONNXProgram.compare`` needs no second
+    paired by their names; a name that stood for something else at export, according to the
+    metadata in the model, is left out and counted. ``ONNXProgram.compare`` needs no second
     capture.
 
     Args:
@@ -59,7 +59,7 @@ def compare(
 def _captured(
     program: ONNXProgram, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
 ) -> ONNXProgram:
-    """The module as it was exported, as far as the ONNX model tells."""
+    """Captures the module as it was exported, as far as the ONNX model tells."""
     from onnx_aot.export import export
 
     if isinstance(model, torch.export.ExportedProgram):
@@ -84,13 +84,13 @@ def _is_of_user(value: ir.Value) -> bool:
 
 
 def _named_axes(value: ir.Value) -> dict[int, str]:
-    """Axes with a dimension of a name of its own; what is computed of others follows them."""
+    """Axes whose dimension has a name of its own; computed dimensions follow from these."""
     names = [getattr(size, "value", None) for size in value.shape or ()]
     return {axis: name for axis, name in enumerate(names) if name and name.isidentifier()}
 
 
 def _with_capture(program: ONNXProgram, captured: ONNXProgram) -> ONNXProgram:
-    """The model of one program with the captured program of the other."""
+    """Combines the model of one program with the captured program of the other."""
     from onnx_aot.inspection.fx_run import weight_of
     from onnx_aot.metadata.keys import ORIGINAL_NAME
     from onnx_aot.program.program import ONNXProgram
@@ -113,7 +113,7 @@ def _named_otherwise(program: ONNXProgram, captured: ONNXProgram) -> set[str]:
 
 
 def _origins(program: ONNXProgram) -> dict[str, str]:
-    """What the metadata of nodes says of each captured node, by its name."""
+    """Origin of each captured node by name, from the metadata of the ONNX nodes."""
     from onnx_aot.metadata.keys import CAPTURED_NODE, CLASS_HIERARCHY, NAME_SCOPES
 
     found = {}

@@ -1,4 +1,4 @@
-"""``torch.onnx.export`` as this package's, for libraries that call it."""
+"""Replaces ``torch.onnx.export`` by this package's ``export``, for libraries that call it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from onnx_aot.pytrees.containers import forget_caches, recall_caches
 __all__ = ["install", "installed", "uninstall"]
 
 MARK = "__onnx_aot_original__"
-"""Attribute of the function that stands for torch's: the one that it stands for."""
+"""Attribute of the function that replaces torch's: the original function."""
 
 
 def install() -> None:
     """Makes ``torch.onnx.export`` export with this package, until ``uninstall``.
 
-    Options, their defaults and names of errors are torch's: ``external_data`` is True, where ``f``
-    is a path, and an error is also a ``torch.onnx.OnnxExporterError``. Outputs are those of the
-    model: ``state`` is ``"drop"``, with a warning that names what the model writes to. What is
-    returned is an ``onnx_aot.ONNXProgram``, which has the methods and attributes of torch's.
-    ``ExportableModule.to_onnx`` calls it too. ``dynamo=False`` asks for torch's TorchScript
-    exporter, and gets it.
+    Options, their defaults and names of errors are torch's: ``external_data`` is True if ``f`` is
+    a path, and an error is also a ``torch.onnx.OnnxExporterError``. Outputs are those of the model:
+    ``state`` is ``"drop"``, with a warning that names the state that the model writes to. The
+    result is an ``onnx_aot.ONNXProgram``, which has the methods and attributes of torch's.
+    ``ExportableModule.to_onnx`` calls it too. ``dynamo=False`` runs torch's TorchScript exporter.
 
-    Code that did ``from torch.onnx import export`` before holds torch's function still. Calling
-    it twice is the same as once. How this package takes key-value caches apart is forgotten
-    meanwhile: transformers' exporter takes them apart in its own way.
+    Code that did ``from torch.onnx import export`` before still holds torch's function. Calling
+    ``install`` twice is the same as once. This package's registrations of key-value caches are
+    withdrawn meanwhile, because transformers' exporter takes caches apart in its own way.
     """
     import torch.onnx as torch_onnx
 
@@ -42,7 +41,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Gives ``torch.onnx.export`` back; without ``install`` before it nothing changes."""
+    """Restores ``torch.onnx.export``; does nothing without an ``install`` before it."""
     import torch.onnx as torch_onnx
 
     if hasattr(torch_onnx.export, MARK):
@@ -52,7 +51,7 @@ def uninstall() -> None:
 
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
-    """A context in which ``torch.onnx.export`` is this package's; afterwards it is as before."""
+    """Context in which ``torch.onnx.export`` is this package's; it is restored afterwards."""
     import torch.onnx as torch_onnx
 
     before = torch_onnx.export
@@ -99,7 +98,7 @@ def _in_place_of(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _warn_of_dropped(program: Any) -> None:
-    """What torch.onnx leaves out without a word, and callers that count outputs do not expect."""
+    """Warns of dropped state, which torch.onnx drops silently and callers may not expect."""
     dropped = program.exported_program.graph_module.meta.get(DROPPED_STATE)
     if dropped:
         warn(
@@ -109,7 +108,7 @@ def _warn_of_dropped(program: Any) -> None:
 
 
 def _as_torchs(kind: type[OnnxExporterError]) -> type[OnnxExporterError]:
-    """A class of errors that those who catch torch's catch as well."""
+    """Returns a subclass of an error that ``except torch.onnx.OnnxExporterError`` also catches."""
     import torch.onnx as torch_onnx
 
     names = {"__doc__": kind.__doc__, "__module__": kind.__module__}

@@ -1,4 +1,4 @@
-"""Example inputs and dynamic dimensions from calls that a model really gets."""
+"""Derives example inputs and dynamic dimensions from real calls of a model."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["CallsAlike", "Observed", "observe"]
 
 @dataclasses.dataclass(frozen=True)
 class CallsAlike:
-    """Calls with the same arguments, but for sizes and numbers.
+    """Calls with the same arguments, except for sizes and numbers.
 
     Attributes:
-        kwargs: Arguments by parameter of the call with the largest tensors; copies.
-        dynamic_shapes: Nested as they are: ``Dim.DYNAMIC`` for each dimension, and each number,
-            that was not the same in all calls. None where there is no such dimension.
-        count: How many calls there were.
+        kwargs: Copies of the arguments of the call with the largest tensors, by parameter.
+        dynamic_shapes: Nested like ``kwargs``: ``Dim.DYNAMIC`` for each dimension and each number
+            that was not the same in all calls. None if there is none.
+        count: Number of calls.
     """
 
     kwargs: dict[str, Any]
@@ -44,7 +44,7 @@ class CallsAlike:
 
 
 class _Kind:
-    """Calls of one kind: the arguments of the largest, and of every call what may differ."""
+    """Calls of one kind: the arguments of the largest, and the sizes and numbers of each."""
 
     def __init__(self) -> None:
         self.elements = -1
@@ -52,7 +52,7 @@ class _Kind:
         self.seen: list[tuple[Any, ...]] = []
 
     def add(self, values: dict[str, Any], leaves: list[Any]) -> None:
-        """Adds a call; its tensors are copied where they are the largest so far."""
+        """Adds a call; its tensors are copied if they are the largest so far."""
         self.seen.append(tuple(map(_size, leaves)))
         elements = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
         if elements > self.elements:
@@ -60,7 +60,7 @@ class _Kind:
             self.values = pytree.tree_map(_copied, values)
 
     def alike(self) -> CallsAlike:
-        """What the calls have in common."""
+        """Summarizes the calls."""
         hints = [_hint(sizes) for sizes in zip(*self.seen, strict=True)]
         remaining = iter(hints)
         shapes = {name: mirrored(value, remaining) for name, value in self.values.items()}
@@ -70,7 +70,7 @@ class _Kind:
 class Observed:
     """The calls that ``observe`` saw, sorted into kinds.
 
-    Calls are of one kind when their arguments are nested alike, with tensors of the same types and
+    Calls are of one kind if their arguments are nested alike, with tensors of the same types and
     ranks and the same Python constants: a decoder's first call, without a cache, is of another kind
     than the following ones. ``kwargs`` and ``dynamic_shapes`` are those of the kind with the most
     calls; ``kinds`` has all of them.
@@ -81,18 +81,18 @@ class Observed:
 
     @property
     def kinds(self) -> tuple[CallsAlike, ...]:
-        """Every kind of calls, that with the most calls first."""
+        """All kinds of calls, the one with the most calls first."""
         found = (kind.alike() for kind in self._kinds.values())
         return tuple(sorted(found, key=lambda alike: alike.count, reverse=True))
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """Example inputs by parameter; raises InvalidOptionError where there was no call."""
+        """Example inputs by parameter; raises InvalidOptionError if there was no call."""
         return self._most().kwargs
 
     @property
     def dynamic_shapes(self) -> dict[str, Any] | None:
-        """What differed between calls; raises InvalidOptionError where there was no call."""
+        """Dimensions that differed; raises InvalidOptionError if there was no call."""
         return self._most().dynamic_shapes
 
     def __str__(self) -> str:
@@ -124,16 +124,15 @@ def observe(model: torch.nn.Module) -> Iterator[Observed]:
         ... )
 
     Args:
-        model: The module, which is called as always, also by what is around it. Of modules whose
-            ``forward`` is called directly nothing is seen.
+        model: The module, which is called as usual, also by modules around it. Direct calls of
+            its ``forward`` are not seen.
 
     Yields:
-        What was seen so far, also after the context. Tensors are copied when the call begins, so
-        that caches, which grow in place, are as the call got them.
+        The calls seen so far, also available after the context. Tensors are copied when a call
+        begins, so that caches, which grow in place, are as the call got them.
 
     Raises:
-        InvalidOptionError: ``model`` is no module, or an argument is of a class that is not
-            understood.
+        InvalidOptionError: ``model`` is not a module, or an argument is of an unsupported class.
     """
     if not isinstance(model, torch.nn.Module):
         raise InvalidOptionError(f"observe takes an nn.Module, not {type(model).__name__}")
@@ -153,7 +152,7 @@ def observe(model: torch.nn.Module) -> Iterator[Observed]:
 def _by_parameter(
     signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of a call; what is None is as if it were not given."""
+    """The arguments of a call by parameter, without those that are None."""
     values: dict[str, Any] = {}
     for name, value in signature.bind(*args, **kwargs).arguments.items():
         kind = signature.parameters[name].kind
@@ -179,21 +178,21 @@ def _is_number(leaf: Any) -> bool:
 
 
 def _fixed(leaf: Any) -> Any:
-    """What has to be the same for two calls to be of one kind. Numbers may differ; flags not."""
+    """The part of a leaf that is the same in all calls of one kind; numbers may differ."""
     if isinstance(leaf, torch.Tensor):
         return leaf.dtype, leaf.dim()
     return type(leaf) if _is_number(leaf) else repr(leaf)
 
 
 def _size(leaf: Any) -> Any:
-    """What may differ: sizes, and numbers."""
+    """The part of a leaf that may differ between calls: the sizes, or a number."""
     if isinstance(leaf, torch.Tensor):
         return tuple(leaf.shape)
     return leaf if _is_number(leaf) else None
 
 
 def _hint(seen: tuple[Any, ...]) -> Any:
-    """What varies of one input, in the form of ``dynamic_shapes``."""
+    """The varying dimensions of one input, in the form of ``dynamic_shapes``."""
     if not isinstance(seen[0], tuple):
         return None if len(set(seen)) == 1 else Dim.DYNAMIC
     sizes = zip(*seen, strict=True)

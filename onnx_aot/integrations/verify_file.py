@@ -1,4 +1,4 @@
-"""``verify``: a program or file beside the model that it came from."""
+"""Implements ``verify``, which compares a program or file with the model that it came from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def verify(
     sizes: bool = True,
     runtime: Literal["onnxruntime", "reference"] = "onnxruntime",
 ) -> Verification:
-    """Runs an ONNX model beside the PyTorch model that it came from, and compares.
+    """Runs an ONNX model and the PyTorch model that it came from, and compares the outputs.
 
     Example::
 
@@ -32,21 +32,21 @@ def verify(
         assert result.ok, result
 
     Args:
-        program: What ``export`` returned, or the path of an ONNX file. Of a file, inputs are taken
-            in the order of its graph's inputs, and the names of their dimensions, with the ranges
-            in the file's metadata, say which sizes are tried.
-        model: The module or function, whose buffers are as before afterwards, or an
+        program: What ``export`` returned, or the path of an ONNX file. For a file, inputs are
+            matched in the order of its graph's inputs, and the names of their dimensions, with the
+            ranges in the file's metadata, determine which sizes are tried.
+        model: The module or function, whose buffers are restored afterwards, or an
             ``ExportedProgram``.
         args: Inputs.
         kwargs: Keyword inputs.
-        sizes: Whether up to five other sizes of the dynamic dimensions are tried too: the minimum,
+        sizes: Whether to try up to five other sizes of the dynamic dimensions too: the minimum,
             1, odd and larger ones.
         runtime: ``"onnxruntime"``, or ``"reference"`` for ONNX's reference implementation, which is
             slow and written in Python.
 
     Returns:
-        ``ok``, and per set of sizes each output with its largest absolute and relative difference,
-        where it is, and a histogram; printed, it is a table.
+        ``ok``, and for each set of sizes every output with its largest absolute and relative
+        difference, their position, and a histogram; it prints as a table.
 
     Raises:
         InvalidOptionError: There is no such file, the inputs do not fit ``forward``, the runtime is

@@ -1,8 +1,8 @@
-"""Model to model: passes, one per file, each linear in the number of nodes, and rules.
+"""Optimizes ONNX models: passes, one per file, each linear in the number of nodes, and rules.
 
-A rule rewrites what is around one node (``rules.py`` says how to add one); ``apply_rules`` tries
-all of them, after the passes. ``IR_PASSES`` is the order; each entry says why it stands where it
-does.
+A rule rewrites the nodes around one node (``rules.py`` explains how to add one); ``apply_rules``
+tries all rules after the passes. ``IR_PASSES`` defines the order of the passes; a comment on each
+entry gives the reason for its place.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from onnx_aot.ir_passes.snapshot import Snapshot
 __all__ = ["CONTRIB_RULES", "IR_PASSES", "RULES", "Outcome", "names_of_passes", "run_passes"]
 
 IR_PASSES: tuple[Callable[[ir.Model], int], ...] = (
-    remove_unused,  # first: less for the others to look at
+    remove_unused,  # first: fewer nodes for the others to visit
     share_initializers,  # before CSE, which then sees equal inputs as one value
-    eliminate_common_subexpressions,  # before the rules, to which equal values are then one
+    eliminate_common_subexpressions,  # before the rules, which then see equal values as one
 )
 
 
 def names_of_passes() -> list[str]:
-    """What ``optimize={...}`` takes: passes, then rules, in the order in which they run."""
+    """Names that ``optimize={...}`` accepts: passes, then rules, in the order in which they run."""
     return [
         *(ir_pass.__name__ for ir_pass in IR_PASSES),
         *(rule.name for rule in (*RULES, *CONTRIB_RULES)),
@@ -40,17 +40,17 @@ def run_passes(
 ) -> Outcome:
     """Runs passes and rules on the model in place.
 
-    One that raises is undone: a rule at the node where it did; a pass, by making the model what it
-    was and running the others again.
+    A pass or rule that raises is undone: a rule at the node where it raised; a pass by restoring
+    the model and running the others again.
 
     Args:
-        model: Is changed.
-        optimize: True: all; ``"safe"``: those that keep every value as it is; names: these.
-            False: none.
-        contrib_ops: Whether rules that emit operators of ONNX Runtime run too.
+        model: Changed in place.
+        optimize: True: all; ``"safe"``: those that keep every value as it is; a collection of
+            names: only these; False: none.
+        contrib_ops: Whether rules that emit operators specific to ONNX Runtime run too.
 
     Returns:
-        How often each changed something, and what was undone.
+        How often each one changed something, and which ones were undone.
     """
     undone: dict[str, str] = {}
     if not optimize:
@@ -68,7 +68,7 @@ def run_passes(
 def _run_all(
     model: ir.Model, optimize: bool | str | Collection[str], contrib_ops: bool, done: Outcome
 ) -> str | None:
-    """Runs what is wanted and has not failed yet; the name of what fails half-way."""
+    """Runs the wanted passes and rules that have not failed; returns the one that fails midway."""
     wanted = [ir_pass for ir_pass in IR_PASSES if _wants(optimize, ir_pass.__name__, exact=True)]
     known = (*CONTRIB_RULES, *RULES) if contrib_ops else RULES
     rules = [rule for rule in known if _wants(optimize, rule.name, rule.exact)]
@@ -85,7 +85,7 @@ def _run_all(
             done.counts[name] += count
     failed = apply_rules(model, rules, done) if rules else None
     if failed is None and done.counts and eliminate_common_subexpressions in wanted:
-        # what a rule made for every layer anew, such as a mask or a cosine, is one value again
+        # merge values that a rule emitted once per layer, such as a mask or a cosine
         eliminate_common_subexpressions(model)
     return failed
 

@@ -1,4 +1,4 @@
-"""The driver: every node is looked at once, and again only where something changed around it."""
+"""Drives the rules: visits every node once, and again only if something around it changed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from onnx_aot.ir_passes.rewriter import RefusedError, Rewriter, Rule
 __all__ = ["Outcome", "apply_rules"]
 
 VISITS_PER_NODE = 10
-"""Rules that undo each other's work would go on forever; they are stopped here."""
+"""Limit for rules that undo each other's work and would otherwise run forever."""
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What passes and rules did to a model.
+    """The effect of passes and rules on a model.
 
     Attributes:
-        counts: How often each changed something, by name.
-        undone: Those that failed and were taken back, with the reason.
-        visits: How many nodes the rules were tried at, again or for the first time.
+        counts: How often each one changed something, by name.
+        undone: Those that failed and were undone, with the reason.
+        visits: Number of visits to nodes at which rules were tried, including repeated visits.
     """
 
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -35,19 +35,19 @@ class Outcome:
 def apply_rules(model: ir.Model, rules: Sequence[Rule], outcome: Outcome) -> str | None:
     """Tries rules at every node of the graph, its subgraphs and the local functions, in order.
 
-    Functions with attributes are left out: what their nodes do depends on the call.
+    Functions with attributes are skipped, because the effect of their nodes depends on the call.
 
     At a node only the rules of its operator are tried, in the order of ``rules``, until one
-    applies. Then what it made, and what lost a reader by it, is looked at again. A rule that
-    raises is left out from there on; what it was about to change stays as it was.
+    applies. Then the nodes that it made, and those around the change, are visited again. A rule
+    that raises is not tried again; the model stays as it was before that rule.
 
     Args:
-        model: Is changed in place.
-        rules: In order of precedence.
-        outcome: Is added to. Rules in its ``undone`` are left out.
+        model: Changed in place.
+        rules: The rules in order of precedence.
+        outcome: Updated in place. Rules in its ``undone`` are skipped.
 
     Returns:
-        The name of a rule whose change failed half-way, so that the model is of no use; else None.
+        The name of a rule whose change failed midway, which leaves the model unusable; else None.
     """
     rewriter = Rewriter(model)
     roots: list[tuple[ir.Graph, ir.Function | None]] = [(model.graph, None)]
@@ -67,7 +67,7 @@ def apply_rules(model: ir.Model, rules: Sequence[Rule], outcome: Outcome) -> str
 
 
 class _Driver:
-    """Of one graph and its subgraphs."""
+    """Applies rules to one graph and its subgraphs."""
 
     def __init__(
         self, rewriter: Rewriter, rules: Sequence[Rule], outcome: Outcome, graph: ir.Graph
@@ -120,7 +120,7 @@ class _Driver:
                 return False
         except RefusedError:
             return False
-        except Exception as error:  # the model is as it was: nothing has been changed yet
+        except Exception as error:  # nothing has been changed yet, so the model is intact
             outcome.undone[rule.name] = f"{type(error).__name__}: {error}"
             for root in rule.roots:
                 self._by_operator[root] = [r for r in self._by_operator[root] if r is not rule]

@@ -11,7 +11,7 @@ from onnx_aot.metadata.keys import APART
 
 __all__ = ["eliminate_common_subexpressions"]
 
-# Equal inputs do not give equal outputs.
+# Operators whose outputs differ even for equal inputs.
 RANDOM = frozenset(
     {
         "Bernoulli",
@@ -28,7 +28,7 @@ UNCOMPARED = frozenset({ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS, ir.Attr
 
 
 def eliminate_common_subexpressions(model: ir.Model) -> int:
-    """Nodes of the same operator, attributes and inputs become the first of them.
+    """Replaces nodes with equal operator, attributes and inputs by the first of them.
 
     Before::
 
@@ -41,12 +41,12 @@ def eliminate_common_subexpressions(model: ir.Model) -> int:
         a = Shape(x)
         c = Concat(a, a)
 
-    Nodes with subgraphs, of other domains than ONNX's, with random results, or with attributes
-    that are a function's, stay, and so do nodes that produce a graph output. Nodes are visited
-    once, in order.
+    Kept are nodes with subgraphs, tensor attributes or references to a function's attributes,
+    nodes of domains other than ONNX's, nodes with random results, and nodes that produce a graph
+    output. Nodes are visited once, in order.
 
     Returns:
-        How many nodes were removed.
+        The number of removed nodes.
     """
     removed = 0
     for graph in all_graphs(model):
@@ -82,7 +82,7 @@ def _key(node: ir.Node) -> Any:
         attributes.append((attribute.name, tuple(value) if isinstance(value, list) else value))
     if len(attributes) > 1:
         attributes.sort()
-    # by id, which inputs that are left out have too: hashing a value calls Python
+    # by id, which omitted inputs (None) have too; hashing a value would call Python code
     inputs = tuple(map(id, node.inputs))
     apart = node.meta.data.get(APART)
     return (node.op_type, inputs, tuple(attributes), len(node.outputs), apart)

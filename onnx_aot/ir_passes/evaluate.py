@@ -1,4 +1,4 @@
-"""Operators of ONNX on constants, computed with torch."""
+"""Evaluates ONNX operators on constants with torch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["EXACT", "ROUNDED", "Evaluation"]
 Attributes = Mapping[str, Any]
 Tensors = Sequence[torch.Tensor]
 Evaluation = Callable[[Attributes, Tensors], torch.Tensor]
-"""Attributes by name, and inputs, of which none is left out; gives the one output."""
+"""Function of attributes by name and inputs, none of them omitted, that returns the one output."""
 
 _FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 _INTEGERS = frozenset({torch.bool, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64})
 
 
 def _cast(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
-    """Where every number has one image: not from floating point to integers."""
+    """Casts with a defined result for every number; floating point to integers is refused."""
     to = ir.DataType(attributes["to"])
     wanted, source = dtypes.held_in(to), inputs[0].dtype
     if wanted not in _FLOATS and wanted != torch.bool and not {wanted, source} <= _INTEGERS:
@@ -31,7 +31,7 @@ def _cast(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
 
 
 def _lowest_bits(tensor: torch.Tensor, dtype: ir.DataType) -> torch.Tensor:
-    """Integers of four bits, one to a byte; what they cannot hold is cut off, as in wider ones."""
+    """Returns 4-bit integers, one per byte; higher bits are dropped, as for wider integers."""
     low = tensor.to(torch.uint8) & 0xF
     return ((low ^ 8).to(torch.int8) - 8) if dtype == ir.DataType.INT4 else low
 
@@ -141,7 +141,7 @@ def _gemm(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
 
 
 def _plain(function: Callable[..., torch.Tensor]) -> Evaluation:
-    """A function of the inputs alone."""
+    """Wraps a function of the inputs alone."""
     return lambda attributes, inputs: function(*inputs)
 
 
@@ -191,7 +191,7 @@ EXACT: dict[str, Evaluation] = {
     "Where": _where,
     "Xor": _plain(torch.logical_xor),
 }
-"""Operators whose result IEEE 754 and the standard fix bit by bit."""
+"""Operators whose result is defined bit by bit by IEEE 754 and the ONNX standard."""
 
 ROUNDED: dict[str, Evaluation] = {
     "Cos": _plain(torch.cos),

@@ -1,4 +1,4 @@
-"""Nodes of a graph as the body of a function: what it reads, what it gives, what it is equal to."""
+"""Turns nodes of a graph into the body of a function: finds inputs and outputs, compares bodies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 LARGEST_CONSTANT = 1024
-"""Bytes. Larger constants are inputs of a function, as weights are, so that calls can share it."""
+"""Bytes. Larger constants become inputs of a function, like weights, so that calls can share it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Region:
     """Nodes that one call of a function can stand for.
 
     Attributes:
-        nodes: In the graph's order.
-        inputs: What they read of the graph around them, in the order in which they first do.
-        constants: Small constants that they read, likewise.
-        outputs: What is read of them outside.
-        readers: Nodes outside that stand between them and read what they give, directly or not.
+        nodes: The nodes in the graph's order.
+        inputs: Values of the graph around them that they read, in the order of the first read.
+        constants: Small constants that they read, in the same order.
+        outputs: Their values that are read outside.
+        readers: Outside nodes between them that depend on their values, directly or indirectly.
     """
 
     nodes: tuple[ir.Node, ...]
@@ -52,14 +52,14 @@ class Region:
 
 
 def find_region(span: Sequence[ir.Node], members: set[ir.Node]) -> Region | None:
-    """The region of members, without sizes that others read too and that do not need the members.
+    """Returns the region of members, without sizes used elsewhere that do not depend on members.
 
     Args:
         span: The graph's nodes from the first member to the last.
-        members: Nodes.
+        members: The nodes of one module call.
 
     Returns:
-        None where a node outside reads a member and a member reads it again, or nothing is left.
+        None if an outside node reads a member and is read by a member, or if nothing is left.
     """
     members = set(with_inner(members - _hoisted(span, members)))
     nodes = tuple(node for node in span if node in members)
@@ -81,7 +81,7 @@ def find_region(span: Sequence[ir.Node], members: set[ir.Node]) -> Region | None
 
 
 def _hoisted(span: Sequence[ir.Node], members: set[ir.Node]) -> set[ir.Node]:
-    """Integers of rank 0 and 1 that are worked out from outside and that are read outside."""
+    """Nodes for INT64 sizes of rank 0 or 1, computed from outside values and read outside."""
     free: dict[ir.Node, None] = {}
     for node in span:
         if node in members and all(map(_is_size, node.outputs)):
@@ -107,7 +107,7 @@ def _is_read_outside(value: ir.Value, members: set[ir.Node]) -> bool:
 
 
 def with_inner(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
-    """Nodes, and the nodes of their subgraphs."""
+    """Yields the nodes and the nodes of their subgraphs."""
     for node in nodes:
         yield node
         for graph in subgraphs(node):
@@ -128,7 +128,7 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
 
 
 def read_values(node: ir.Node) -> Iterator[ir.Value]:
-    """What a node reads, its subgraphs included, without values of the subgraphs."""
+    """Yields the values that a node and its subgraphs read, except values of the subgraphs."""
     for value in node.inputs:
         if value is not None:
             yield value
@@ -143,7 +143,7 @@ def read_values(node: ir.Node) -> Iterator[ir.Value]:
 
 
 def key_of(region: Region) -> Any:
-    """Equal for regions that do the same with their inputs, and give the same of their values."""
+    """Returns a key that is equal for regions with the same computation and the same outputs."""
     names: dict[ir.Value | None, Any] = {None: None}
     names.update((value, ("input", i)) for i, value in enumerate(region.inputs))
     names.update((value, _tensor_key(value.const_value)) for value in region.constants)
@@ -186,7 +186,7 @@ def make_function(
 ) -> ir.Function:
     """Moves a region's nodes out of the graph into a function.
 
-    Values keep their names, without the path of the module where they begin with it.
+    Values keep their names; those of inputs lose the module's path if they begin with it.
     """
     taken = {value.name for node in region.nodes for value in node.outputs}
     inner: dict[ir.Value, ir.Value] = {}
@@ -216,7 +216,7 @@ def make_function(
 
 
 def _within(properties: dict[str, str], path: str) -> None:
-    """Says of a node where it is in the module alone: the function serves all calls."""
+    """Makes a node's module path relative to the module, because the function serves all calls."""
     if NAME_SCOPES not in properties:
         return
     paths = ast.literal_eval(properties[NAME_SCOPES])
@@ -228,7 +228,7 @@ def _within(properties: dict[str, str], path: str) -> None:
 
 
 def modules_written(paths: Sequence[str], classes: Sequence[str]) -> dict[str, str]:
-    """The metadata of a node in these modules, whose last entry is the node itself."""
+    """Returns the metadata of a node in these modules; the last entry is the node itself."""
     named = zip(paths, classes, strict=True)
     return {
         NAMESPACE: "/".join(f"{path}: {class_name}" for path, class_name in named),
@@ -247,7 +247,7 @@ def _read_instead(node: ir.Node, values: dict[ir.Value, ir.Value]) -> None:
 
 
 def detach(node: ir.Node) -> None:
-    """Lets go of what a node reads, the nodes of its subgraphs included."""
+    """Disconnects the inputs of a node and of the nodes in its subgraphs."""
     for index in range(len(node.inputs)):
         node.replace_input_with(index, None)
     for graph in subgraphs(node):

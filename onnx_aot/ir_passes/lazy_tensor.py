@@ -1,4 +1,4 @@
-"""Weights that are worked out of other weights, when they are written and not before."""
+"""Weights that are computed from other weights only when they are written."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["FoldedTensor", "contents_of", "set_sources", "sources_of"]
 Tensor = torch.Tensor  # within the class the name `torch` is a method's
 
 PART = 4 * 1024 * 1024
-"""Bytes of a transposed weight that are copied at once while it is written."""
+"""Bytes of a transposed weight that are copied at a time while it is written."""
 
 BLOCK = 64
-"""Columns that are copied at once of a transposed matrix; more do not stay in the cache."""
+"""Columns of a transposed matrix that are copied at a time; more would not fit in the cache."""
 
 
 class FoldedTensor(ir.LazyTensor):
-    """A tensor that stands for nodes on weights: computed each time that its content is read.
+    """A tensor that replaces nodes on weights; computed each time its content is read.
 
-    So nothing is held twice, and weights that are replaced later are folded again.
+    So nothing is held in memory twice, and weights that are replaced later are folded again.
 
     Attributes:
-        sources: Initializers that it is computed from, which need not be in a graph any more.
+        sources: Initializers that it is computed from; they need not be in a graph any more.
     """
 
     def __init__(
@@ -39,18 +39,21 @@ class FoldedTensor(ir.LazyTensor):
         dtype: ir.DataType,
         shape: Sequence[int],
     ) -> None:
-        """``compute`` gets torch tensors in the order of ``sources``, which it must not change."""
+        """Stores ``compute``, which gets the ``sources`` as torch tensors and must not change them.
+
+        The tensors are passed in the order of ``sources``.
+        """
         super().__init__(self._written, dtype, ir.Shape(tuple(shape)))
         self._compute = compute
         self.sources = tuple(sources)
 
     def torch(self) -> torch.Tensor:
-        """What it is now, as torch's; of its own memory or a view of a source."""
+        """Returns the current contents: a tensor with its own memory, or a view of a source."""
         with torch.no_grad():
             return self._compute(*map(contents_of, self.sources))
 
     def tofile(self, file: Any) -> None:
-        """Writes the bytes to a binary file object; a view is copied part by part, never whole."""
+        """Writes the bytes to a binary file object; a view is copied in parts, never as a whole."""
         packs = self.dtype in dtypes.FOUR_BITS
         for part in _parts(self._computed(), packs):
             file_part = _contiguous(part)
@@ -72,13 +75,13 @@ class FoldedTensor(ir.LazyTensor):
 
 
 def contents_of(value: ir.Value) -> torch.Tensor:
-    """What an initializer holds now.
+    """Returns the current contents of an initializer.
 
     Raises:
         ValueError: It is not in memory.
     """
     tensor = value.const_value
-    compute = getattr(tensor, "torch", None)  # of folded ones, and of those that are cast
+    compute = getattr(tensor, "torch", None)  # folded and cast tensors have it
     found = in_memory(tensor) if compute is None else compute()
     if found is None:
         raise ValueError(f"the weight {value.name} has no contents that are in memory")
@@ -86,7 +89,7 @@ def contents_of(value: ir.Value) -> torch.Tensor:
 
 
 def _parts(tensor: torch.Tensor, packs: bool) -> Sequence[torch.Tensor]:
-    """Rows that are written one after the other; all of them where nothing has to be copied.
+    """Splits a tensor into rows to write one part at a time; one part if nothing is copied.
 
     Packed elements are copied; two share a byte, so each part has an even number of them.
     """
@@ -98,7 +101,7 @@ def _parts(tensor: torch.Tensor, packs: bool) -> Sequence[torch.Tensor]:
 
 
 def _contiguous(tensor: torch.Tensor) -> torch.Tensor:
-    """The same as ``contiguous()``; of a transposed matrix faster, block by block."""
+    """Like ``contiguous()``, but faster for a transposed matrix, which is copied in blocks."""
     if tensor.ndim != 2 or tensor.is_contiguous() or not tensor.t().is_contiguous():
         return tensor.contiguous()
     copied = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
@@ -108,7 +111,7 @@ def _contiguous(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def sources_of(values: Iterable[ir.Value]) -> Iterator[ir.Value]:
-    """Initializers that others are worked out of, each once."""
+    """Yields the initializers that the given ones are computed from, each once."""
     seen: set[ir.Value] = set()
     pending = list(values)
     while pending:
@@ -122,9 +125,9 @@ def sources_of(values: Iterable[ir.Value]) -> Iterator[ir.Value]:
 
 
 def set_sources(values: Mapping[str, ir.Value]) -> dict[str, ir.Value]:
-    """The initializers of a graph by name, those instead of which folded ones stand included.
+    """Initializers of a graph by name, including those that folded ones were computed from.
 
-    Folded ones themselves are left out: they hold no weight of the module.
+    Folded initializers themselves are left out: they do not hold a weight of the module.
     """
     found = {
         name: value

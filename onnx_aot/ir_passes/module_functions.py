@@ -1,4 +1,4 @@
-"""Makes modules local functions of the model, one call for each time that a module is called."""
+"""Turns modules into local functions of the model, with one call per call of a module."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Calls = Mapping[str, tuple[ModuleCall, ...]]
 
 
 def keep_calls_apart(model: ir.Model, calls: Calls, wanted: frozenset[str]) -> None:
-    """Marks nodes of different calls, so that passes before do not make two of them one."""
+    """Marks the nodes of different calls, so that earlier passes do not merge them."""
     for node in model.graph:
         around = _around(node, calls, wanted)
         if around:
@@ -44,10 +44,10 @@ def modules_as_functions(
     calls: Calls,
     wanted: frozenset[str],
 ) -> list[str]:
-    """Replaces the nodes of each call of a wanted module by a call of a function.
+    """Replaces the nodes of each call of a wanted module by a function call.
 
-    Calls that consist of the same nodes share a function: weights are its inputs. Functions of
-    modules inside a module stand inside its function.
+    Calls that consist of the same nodes share a function: weights are its inputs. The function of
+    a module calls the functions of the modules inside it.
 
     Before::
 
@@ -62,13 +62,13 @@ def modules_as_functions(
         d = my_model.Block(b, blocks.1.weight)
 
     Args:
-        model: Is changed in place.
+        model: Changed in place.
         calls: The module calls around each FX node, outermost first, by the node's name.
         wanted: Names of classes.
 
     Returns:
-        The calls that stay as they are: something outside of the module is worked out from one of
-        its values and read by it again.
+        The calls that stay as they are: an outside node depends on one of the module's values and
+        is read by the module again, or no node of the module is left.
     """
     around = {node: _around(node, calls, wanted) for node in model.graph}
     functions: dict[Any, ir.Function] = {}
@@ -87,7 +87,7 @@ def _replace_at(
     depth: int,
     functions: dict[Any, ir.Function],
 ) -> list[str]:
-    """Replaces calls that are ``depth`` wanted modules deep; says which it leaves."""
+    """Replaces calls that are ``depth`` wanted modules deep; returns those that it leaves."""
     members: dict[ModuleCall, list[ir.Node]] = collections.defaultdict(list)
     for node in graph:
         if len(around[node]) > depth:
@@ -106,7 +106,7 @@ def _replace_at(
 
 
 class _Places:
-    """The graph's nodes in order, as long as calls take the places of nodes."""
+    """The graph's nodes in order, kept up to date while calls replace nodes."""
 
     def __init__(self, graph: ir.Graph) -> None:
         self._graph = graph
@@ -130,7 +130,7 @@ class _Places:
 def _replace(
     graph: ir.Graph, region: Region, scope: ModuleCall, functions: dict[Any, ir.Function]
 ) -> ir.Node:
-    """Puts a call in the place of a region's nodes, and makes the function if there is none yet."""
+    """Replaces a region's nodes by a call, and creates the function if it does not exist yet."""
     key = (scope.class_name, key_of(region))
     domain, _, name = scope.class_name.rpartition(".")
     known = functions.get(key)
@@ -165,7 +165,7 @@ def _replace(
 
 
 def _hand_over(graph: ir.Graph, inner: ir.Value, outer: ir.Value, members: set[ir.Node]) -> None:
-    """Lets everything outside read the call's output."""
+    """Makes all outside readers use the call's output."""
     for user, index in list(inner.uses()):
         if user not in members:
             user.replace_input_with(index, outer)
@@ -175,7 +175,7 @@ def _hand_over(graph: ir.Graph, inner: ir.Value, outer: ir.Value, members: set[i
 
 
 def _of_module(properties: Mapping[str, str], scope: ModuleCall) -> dict[str, str]:
-    """What is written on a node of the module, for the module as a whole."""
+    """Returns the metadata of a node of the module, reduced to the module as a whole."""
     if NAME_SCOPES not in properties:
         return {}
     paths = ast.literal_eval(properties[NAME_SCOPES])

@@ -1,4 +1,4 @@
-"""Removes nodes, initializers and inputs that are weights, where no output depends on them."""
+"""Removes nodes, initializers and weight inputs that no output depends on."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["remove_unused"]
 
 
 def remove_unused(model: ir.Model) -> int:
-    """Removes, from the last node to the first, nodes whose outputs nobody reads.
+    """Removes nodes whose outputs are not read, from the last node to the first.
 
-    Subgraphs come before the graphs around them, whose values they read.
+    Subgraphs are visited before the graphs around them, whose values they read.
 
     Before::
 
@@ -27,7 +27,7 @@ def remove_unused(model: ir.Model) -> int:
         output a
 
     Returns:
-        How many nodes were removed.
+        The number of removed nodes.
     """
     removed = 0
     for graph in reversed(all_graphs(model)):
@@ -51,7 +51,7 @@ def remove_unused(model: ir.Model) -> int:
 
 
 def _remove_unread_weights(graph: ir.Graph) -> None:
-    """Inputs of the user stay, and state, whose new value an output is."""
+    """Removes unread weight inputs; keeps user inputs, and state whose new value is an output."""
     state = {value.metadata_props.get(STATE) for value in graph.outputs}
     for value in list(graph.inputs):
         is_weight = value.metadata_props.get(INPUT_KIND) in ("PARAMETER", "BUFFER")
@@ -60,7 +60,7 @@ def _remove_unread_weights(graph: ir.Graph) -> None:
 
 
 def _release(node: ir.Node) -> None:
-    """Lets go of what a node reads, the nodes of its subgraphs included."""
+    """Disconnects the inputs of a node and of the nodes in its subgraphs."""
     for index in range(len(node.inputs)):
         node.replace_input_with(index, None)
     for attribute in node.attributes.values():

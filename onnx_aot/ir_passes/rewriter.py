@@ -1,4 +1,4 @@
-"""What a rule is, and what it may do with a graph: all at once, or nothing."""
+"""Defines rules, and the rewriter that applies all changes of one rule at once, or none."""
 
 from __future__ import annotations
 
@@ -26,25 +26,24 @@ _SIZE_ARITHMETIC = (
     "Unsqueeze"
 )
 SIZE_ARITHMETIC = frozenset(_SIZE_ARITHMETIC.split())
-"""What sizes are worked out with."""
+"""Operators that compute sizes."""
 
 Shape = ir.Shape | Sequence[int | ir.SymbolicDim | None] | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One rewriting of a graph around one node.
+    """A rewrite of a graph around one node.
 
     Attributes:
-        name: What ``optimize={"name", ...}`` takes; the report shows it with a count.
-        roots: Operators of ONNX's own domain at whose nodes it is tried.
-        apply: Says through the rewriter what takes the place of values of the node and returns
-            True, or returns False. It changes nothing by itself. Its docstring says what becomes
-            what.
-        exact: Whether values stay equal bit by bit, or provably; ``optimize="safe"`` runs these.
-        since: The lowest opset in which it applies.
-        behind: Operators of which one must give an input of the node; a rule that says so is not
-            called in vain. None: whatever gives them.
+        name: Name for ``optimize={"name", ...}``; the report shows it with a count.
+        roots: Operators of ONNX's own domain at whose nodes the rule is tried.
+        apply: Tells the rewriter which values replace those of the node and returns True, or
+            returns False. It changes nothing by itself. Its docstring shows before -> after.
+        exact: Whether values stay equal, bit by bit or provably; ``optimize="safe"`` runs these.
+        since: The lowest opset in which the rule applies.
+        behind: Operators, one of which must produce an input of the node; saves calls that cannot
+            match. None: any producer.
     """
 
     name: str
@@ -56,12 +55,12 @@ class Rule:
 
 
 class RefusedError(Exception):
-    """What a rule asked for cannot be done; the graph is as it was."""
+    """A rule requested a change that cannot be made; the graph is unchanged."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Emitted:
-    """A node that is to be made."""
+    """A node that will be created."""
 
     op_type: str
     domain: str
@@ -73,7 +72,7 @@ class Emitted:
 
 @dataclasses.dataclass
 class Change:
-    """What one application of a rule asked for."""
+    """The changes that one application of a rule requested."""
 
     emitted: list[Emitted] = dataclasses.field(default_factory=list)
     replaced: list[tuple[ir.Value, ir.Value]] = dataclasses.field(default_factory=list)
@@ -83,13 +82,13 @@ class Change:
 
 
 class Rewriter:
-    """Looks at a graph for rules, and collects what they want changed.
+    """Answers queries of rules on a graph, and collects the changes that they request.
 
     Nothing changes before a rule returns True: neither uses nor producers of values. So a rule may
-    emit first and give up later, and an exception in a rule leaves the model as it was.
+    emit first and give up later, and an exception in a rule leaves the model unchanged.
 
     Attributes:
-        opset: ONNX's version in the graph at hand.
+        opset: Version of ONNX's own domain in the current graph.
     """
 
     def __init__(self, model: ir.Model) -> None:
@@ -98,7 +97,7 @@ class Rewriter:
         self._attributes = Attributes()
         self._constants: dict[Any, ir.Value] | None = None
         self._function: ir.Graph | None = None
-        self._stands_for: dict[ir.Node, list[str]] = {}  # what FUSED says, of nodes of this run
+        self._stands_for: dict[ir.Node, list[str]] = {}  # FUSED of nodes made in this run
         self._function_constants: dict[Any, ir.Value] = {}
         self._change = Change()
         self._of_shapes: dict[ir.Value, bool] = {}
@@ -107,7 +106,7 @@ class Rewriter:
         self.enter(model.graph, None)
 
     def enter(self, graph: ir.Graph, function: ir.Function | None) -> None:
-        """From here on rules see the main graph, or that of a function, and their subgraphs."""
+        """Makes the main graph, or that of a function, with its subgraphs, the current one."""
         imports = graph.opset_imports
         self.opset = imports.get("", self._model.opset_imports.get("", 1))
         self._function = None if function is None else graph
@@ -116,15 +115,15 @@ class Rewriter:
     # --- looking ---------------------------------------------------------------------------------
 
     def constant(self, value: ir.Value | None, limit: int | None = SMALL) -> torch.Tensor | None:
-        """The contents of an initializer, or of a Constant, that is in memory; None for others.
+        """Contents of an initializer, or of a Constant, that is in memory; None for other values.
 
-        None also for parameters and buffers, which may be replaced after the export: a rule that
-        depends on what they hold would be wrong then. ``folded`` computes with them.
+        Also None for parameters and buffers, which may be replaced after the export: a rule that
+        depended on their contents would then be wrong. ``folded`` computes with them.
 
         Args:
             value: Any value, or None.
             limit: Largest number of elements; larger ones give None. None: no limit; the tensor
-                is not copied where torch holds it.
+                is not copied if torch holds it.
         """
         if value is None:
             return None
@@ -139,9 +138,9 @@ class Rewriter:
         return in_memory(tensor, limit)
 
     def foldable(self, value: ir.Value | None) -> bool:
-        """Whether ``folded`` may compute with a value.
+        """Returns True if ``folded`` may compute with a value.
 
-        Initializers that are in memory, but for weights to which the user gave names.
+        True for initializers in memory, except weights to which the user gave names.
         """
         if value is None or not value.is_initializer() or value.is_graph_input():
             return False
@@ -151,12 +150,12 @@ class Rewriter:
         return isinstance(tensor, FoldedTensor) or in_memory(tensor) is not None
 
     def producer(self, value: ir.Value | None, op_type: str) -> ir.Node | None:
-        """The node that gives a value, where it is of that operator of ONNX's own domain."""
+        """The node that produces a value, if it has that operator of ONNX's own domain."""
         node = None if value is None else value.producer()
         return node if node is not None and node.op_type == op_type and not node.domain else None
 
     def only_use(self, value: ir.Value) -> bool:
-        """Whether a value is read once, in its own graph, and is no output of it."""
+        """Returns True if a value is read once, in its own graph, and is not a graph output."""
         if value.is_graph_output():
             return False
         uses = value.uses()
@@ -167,13 +166,13 @@ class Rewriter:
         return node is None or use[0].graph is node.graph
 
     def of_shapes(self, value: ir.Value | None) -> bool:
-        """Whether a value is worked out of shapes and constants alone.
+        """Returns True if a value is computed from shapes and constants alone.
 
-        Then a node that takes it for a shape is there for its result. Others may be there to fail,
-        as runtime checks are, which shapes that were recorded would hide.
+        A node that takes such a value as its shape exists for its result. Other shapes may exist in
+        order to fail, as in runtime checks, which a rewrite based on recorded shapes would hide.
         """
         known, pending = self._of_shapes, [value]
-        while pending:  # each value once: its inputs before it
+        while pending:  # visits each value once, after its inputs
             found = pending[-1]
             if found is None or found in known or found.const_value is not None:
                 pending.pop()
@@ -204,17 +203,17 @@ class Rewriter:
         domain: str = "",
         version: int = 1,
     ) -> ir.Value:
-        """Makes a node with one output, right before the node that the rule was called for.
+        """Creates a node with one output, right before the node that the rule was called for.
 
         Args:
             op_type: The operator.
-            inputs: Values that are known there; None for one that is left out.
-            attributes: Python values, or ``ir.Attr`` of another node; None values are left out.
-            like: The first of the nodes that it stands for, whose metadata it gets.
+            inputs: Values that are available there; None for an omitted input.
+            attributes: Python values, or ``ir.Attr`` of another node; None values are omitted.
+            like: The first of the nodes that the new one stands for; provides the metadata.
             dtype: Element type of the result; by default that of the first input.
-            shape: The result's shape. A result that replaces a value gets that value's.
-            domain: The operator's domain, ONNX's own when empty.
-            version: The version of that domain.
+            shape: Shape of the result. A result that replaces a value gets that value's shape.
+            domain: The operator's domain; empty for ONNX's own.
+            version: Version of that domain.
         """
         (value,) = self.emit_many(
             op_type, inputs, attributes, like=like, dtypes=[dtype], domain=domain, version=version
@@ -234,7 +233,7 @@ class Rewriter:
         domain: str = "",
         version: int = 1,
     ) -> tuple[ir.Value, ...]:
-        """The same with one output per entry of ``dtypes``."""
+        """Like ``emit``, with one output per entry of ``dtypes``."""
         given = [value for value in inputs if value is not None]
         first = given[0].dtype if given else None
         outputs = []
@@ -253,9 +252,9 @@ class Rewriter:
         return entry.outputs
 
     def replace(self, old: ir.Value, new: ir.Value) -> None:
-        """Lets everything that reads ``old`` read ``new``, graph outputs included.
+        """Replaces all uses of ``old`` by ``new``, including graph outputs.
 
-        The nodes that gave ``old``, and that are read by nothing else then, go away.
+        Nodes that produced ``old`` and that nothing reads any more are removed.
 
         Raises:
             RefusedError: ``old`` is an output of the graph, and ``new`` cannot be one.
@@ -273,10 +272,11 @@ class Rewriter:
         return not new.is_graph_output() and old.type == new.type
 
     def initializer(self, tensor: torch.Tensor) -> ir.Value:
-        """A constant: an initializer of the main graph, or a node in a function.
+        """Returns a constant: an initializer of the main graph, or a node in a function.
 
         Args:
-            tensor: Its contents, which no weight has a part in. Equal small ones are one value.
+            tensor: The contents, which must not depend on weights. Equal small tensors share one
+                value.
         """
         tensor = tensor.detach()
         key = content_key(tensor) if tensor.numel() <= SMALL else None
@@ -302,15 +302,15 @@ class Rewriter:
         shape: Sequence[int],
         key: Hashable = None,
     ) -> ir.Value:
-        """An initializer that is computed from others, now or when it is written.
+        """Returns an initializer that is computed from others, now or when it is written.
 
         Args:
-            compute: Gets the sources as torch tensors. It is called later, and again when the
-                weights have been replaced; it must not change what it gets.
-            sources: Values that are ``foldable``. The result is called after the first weight.
+            compute: Gets the sources as torch tensors, which it must not change. It is called
+                later, and again after the weights have been replaced.
+            sources: Values that are ``foldable``. The result is named after the first weight.
             dtype: Element type of the result.
-            shape: Its shape.
-            key: Equal where the same is computed of the same sources, which is one value then.
+            shape: Shape of the result.
+            key: Identifies the computation; equal keys with equal sources share one value.
         """
         known = None if key is None else self._folded.get((key, tuple(sources)))
         if known is not None and known.is_initializer():
@@ -348,19 +348,19 @@ class Rewriter:
     # --- for the driver --------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Forgets what was asked for."""
+        """Discards the requested changes."""
         if self._change.emitted or self._change.replaced or self._change.initializers:
             self._change = Change()
 
     def commit(self, root: ir.Node) -> tuple[list[ir.Node], Iterable[ir.Node]]:
-        """Does what was asked for.
+        """Applies the requested changes.
 
         Returns:
-            The nodes that were made, and others whose neighbours have changed, so that they may
-            now be something for a rule.
+            The new nodes, and other nodes whose neighbors have changed, so that a rule may now
+            apply to them.
 
         Raises:
-            RefusedError: Nodes of different modules that are to become functions would be one.
+            RefusedError: Nodes of different modules that will become functions would be merged.
         """
         change = self._change
         dead = dead_after(root, change)
@@ -388,7 +388,7 @@ class Rewriter:
             take_place(old, new, is_new=is_new, frees_name=old.producer() in dead)
         graph.remove([node for node in dead if node.graph is graph])
         for node in dead:
-            if isinstance(node.graph, ir.Graph):  # around the subgraph of the root
+            if isinstance(node.graph, ir.Graph):  # in a graph that encloses the root's
                 node.graph.remove(node)
         self._name(made, name)
         for value in left:
@@ -402,7 +402,7 @@ class Rewriter:
         return made, around
 
     def _name(self, made: Sequence[ir.Node], name: str) -> None:
-        """Results have taken the names of what they replace; the others are named after it."""
+        """Names new values after ``name``, except those that have taken over a name; then nodes."""
         for node in made:
             for value in node.outputs:
                 if not value.name:
@@ -420,12 +420,12 @@ class Rewriter:
         )
         node.metadata_props.pop(FUSED, None)
         for value in entry.outputs:
-            value.name = ""  # so that the graph gives it no name of its own
+            value.name = ""  # prevents the graph from naming it
         node.name = ""
         return node
 
     def _say_what_it_stands_for(self, change: Change, dead: Mapping[ir.Node, None]) -> None:
-        """On the nodes whose results replace others: the names of all that goes away."""
+        """Records the names of all removed nodes on the nodes whose results replace theirs."""
         fused: dict[str, None] = {}
         for other in reversed(list(dead)):
             fused.update(dict.fromkeys(self._stands_for.get(other) or _fused_before(other)))
@@ -445,20 +445,20 @@ class Rewriter:
             self._known_constants()[content_key(tensor)] = value
 
     def _unique(self, wanted: str) -> str:
-        """A name that nothing in the model has."""
+        """Returns a name that is not used in the model."""
         if self._names is None:
             self._names = Names(names_in(self._model))
         return self._names.unique(wanted)
 
 
 def _is_there(constant: ir.Value) -> bool:
-    """Whether a constant that was known once has not been removed since."""
+    """Returns True if a known constant has not been removed in the meantime."""
     node = constant.producer()
     return constant.is_initializer() if node is None else node.graph is not None
 
 
 def dead_after(root: ir.Node, change: Change) -> dict[ir.Node, None]:
-    """Nodes that nothing reads any more after a change, in the order from root backward."""
+    """Nodes that are unused after a change, from the root backward."""
     replaced = {old for old, _ in change.replaced}
     kept = {value for entry in change.emitted for value in entry.inputs}
     kept.update(new for _, new in change.replaced)
@@ -480,7 +480,7 @@ def _dies(
     dead: Mapping[ir.Node, None],
 ) -> bool:
     if any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values()):
-        return False  # what its graphs read goes with it; the last pass removes it
+        return False  # its subgraphs read values too, which are not released here
     for value in node.outputs:
         if value in kept:
             return False
@@ -496,7 +496,7 @@ def _is_interface(value: ir.Value) -> bool:
 
 
 def _is_size(node: ir.Node) -> bool:
-    """Whether a node works out a size, which calls of modules get from outside if need be."""
+    """True if a node computes a size, which module functions can take as an input if necessary."""
     return all(
         value.dtype == ir.DataType.INT64 and value.shape is not None and len(value.shape) <= 1
         for value in node.outputs
@@ -508,7 +508,7 @@ def _size(value: ir.Value) -> int:
 
 
 def _fused_before(node: ir.Node) -> list[str]:
-    """The node's name, or those that an earlier run has left on it."""
+    """Names of the nodes that an earlier run recorded on the node, or else its own name."""
     earlier = node.metadata_props.get(FUSED)
     names: list[str] = [str(node.name)] if earlier is None else ast.literal_eval(earlier)
     return names

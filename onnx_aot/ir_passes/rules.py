@@ -1,19 +1,22 @@
-"""``RULES``: what is rewritten around single nodes, in the order in which it is tried.
+"""Lists the rules that rewrite the graph around one node, in the order in which they are tried.
 
 A rule is a function in a file of its own, or of its family, and an entry below. To add one:
 
 1. In ``cleanups/`` or ``fusions/`` write ``def my_rule(node, rewriter) -> bool`` with a docstring
-   that shows before -> after. ``node`` is of an operator in ``roots``, best the last of the
-   pattern: everything it reads stands before it.
-2. Look first, and return False early: ``rewriter.producer(value, "Mul")``, ``rewriter.constant``,
-   ``rewriter.only_use``, ``value.shape``, where two dimensions of one name are equal sizes.
-3. ``new = rewriter.emit("Gelu", [x], {...}, like=first_node)``; give results in between a shape.
-4. ``rewriter.replace(node.outputs[0], new)``; return True. Nodes that nothing reads any more go.
-5. ``MY_RULE = Rule("my_rule", ("Add",), my_rule, exact=False, behind=frozenset({"Mul"}))``, where
-   a Mul gives an input of each Add that it is for; and a line with a reason below.
-6. Test it: it fires, the result is eager's; with another reader, axis or constant it does not.
+   that shows before -> after. ``node`` is of an operator in ``roots``, preferably the last one of
+   the pattern, so that everything it reads precedes it.
+2. Check the pattern first and return False early: ``rewriter.producer(value, "Mul")``,
+   ``rewriter.constant``, ``rewriter.only_use``, ``value.shape`` (dimensions with the same name are
+   equal sizes).
+3. ``new = rewriter.emit("Gelu", [x], {...}, like=first_node)``; give intermediate results a shape.
+4. ``rewriter.replace(node.outputs[0], new)``; return True. Nodes that became unused are removed.
+5. ``MY_RULE = Rule("my_rule", ("Add",), my_rule, exact=False, behind=frozenset({"Mul"}))`` if
+   one input of every matching Add comes from a Mul; then add a line below, with the reason for
+   its place.
+6. Test it: it applies and the result matches eager; with another reader, axis or constant it does
+   not apply.
 
-Nothing is changed until the function returns True, so a rule may emit and then give up.
+Nothing is changed until the function returns True, so a rule may emit nodes and then give up.
 """
 
 from __future__ import annotations
@@ -67,16 +70,16 @@ from onnx_aot.ir_passes.rewriter import Rule
 __all__ = ["CONTRIB_RULES", "RULES"]
 
 RULES: tuple[Rule, ...] = (
-    REMOVE_NO_OPS,  # first: what is not there needs no other rule
+    REMOVE_NO_OPS,  # first: removed nodes need no other rule
     DROP_ZEROS,
-    FOLD_CONSTANTS,  # likewise of constants
+    FOLD_CONSTANTS,  # early too: folded nodes need no other rule
     FOLD_ROUNDED_CONSTANTS,
-    FOLD_SHAPES,  # sizes before what takes them
+    FOLD_SHAPES,  # sizes before the nodes that read them
     JOIN_SHAPES,
     SHORTEN_FLOOR_DIVISION,
     JOIN_FLOOR_DIVISION,
-    UNSQUEEZED_SIZES,  # after what makes these shorter
-    CONSTANT_RESHAPE,  # before reshapes are joined, which then see constants
+    UNSQUEEZED_SIZES,  # after the rules that shorten size arithmetic
+    CONSTANT_RESHAPE,  # before reshapes are merged, which then see constants
     MERGE_CASTS,
     MERGE_RESHAPES,
     MERGE_SQUEEZES,
@@ -84,36 +87,36 @@ RULES: tuple[Rule, ...] = (
     MERGE_SLICES,
     GATHER_UNSQUEEZED,
     DROP_EXPAND,
-    JOIN_TRANSPOSES,  # after two in a row have become one
+    JOIN_TRANSPOSES,  # after adjacent transposes are merged
     TRANSPOSE_DEQUANTIZED,
-    GEMM_OF_DEQUANTIZED,  # before products become Gemm, which reads weights as they are
+    GEMM_OF_DEQUANTIZED,  # before products become Gemm, which reads weights as stored
     SCALED_PRODUCT,
     PAD_INTO_WINDOWS,
-    ADD_TO_CONV_BIAS,  # before batch normalization, which takes the bias along
+    ADD_TO_CONV_BIAS,  # before batch normalization, which folds the bias too
     FOLD_BATCH_NORM,
     FOLD_FACTOR,
     LAYER_NORMALIZATION,
-    RMS_NORMALIZATION,  # before the next, which would write it in five nodes
+    RMS_NORMALIZATION,  # before the next, which would write it as five nodes
     ROOT_MEAN_SQUARE,
-    ROTARY_EMBEDDING,  # before the next, whose result it does not know
+    ROTARY_EMBEDDING,  # before the next, whose result it does not recognize
     ROTATED_HALVES,
     GELU,
     HARD_SWISH,
     MISH,
     WHOLE_INDEX,
     TRUE_MASK,
-    ADMITTED_ROWS,  # before attention is recognized, which has no such selection
-    ATTENTION,  # before the next, which is for opsets without it
+    ADMITTED_ROWS,  # before attention, whose pattern has no such selection of rows
+    ATTENTION,  # before the next, which is for opsets without the operator
     GROUPED_ATTENTION,
     ATTENTION_OF_HEADS,
     ATTENTION_CACHE,  # after attention is one node
     GEMM_OF_TRANSPOSED,
-    MATMUL_ADD_TO_GEMM,  # late: other patterns have the two apart
-    BIAS_OF_DEQUANTIZED,  # last: where they have to be apart after all
+    MATMUL_ADD_TO_GEMM,  # late: other patterns match MatMul and Add separately
+    BIAS_OF_DEQUANTIZED,  # last: splits them again where ONNX Runtime needs it
 )
 
 CONTRIB_RULES: tuple[Rule, ...] = (  # with contrib_ops=True, before those above
     MICROSOFT_ROTARY_EMBEDDING,
-    GROUP_QUERY_ATTENTION,  # before the next, which computes what causal masks leave out
+    GROUP_QUERY_ATTENTION,  # before the next, which also computes what causal masks exclude
     MULTI_HEAD_ATTENTION,
 )

@@ -1,4 +1,4 @@
-"""What the recorded shapes of values prove."""
+"""Queries on the recorded shapes of values."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ Dim = int | str | None
 
 
 def dims(value: ir.Value | None) -> list[Dim] | None:
-    """The sizes of a value: numbers, texts, of which equal ones are equal sizes, or None."""
+    """Sizes of a value: numbers, names (equal names are equal sizes), or None if unknown."""
     if value is None or value.shape is None:
         return None
     return [size if isinstance(size, int) else size.value for size in value.shape.dims]
 
 
 def rank(value: ir.Value | None) -> int | None:
-    """Number of dimensions, where it is known."""
+    """Number of dimensions, or None if it is unknown."""
     return None if value is None or value.shape is None else len(value.shape)
 
 
 def same_sizes(left: Sequence[Dim] | None, right: Sequence[Dim] | None) -> bool:
-    """Whether all sizes are known and equal."""
+    """Returns True if all sizes are known and equal."""
     if left is None or right is None or len(left) != len(right):
         return False
     return all(a is not None and a == b for a, b in zip(left, right, strict=True))
 
 
 def same_shape(left: ir.Value | None, right: ir.Value | None) -> bool:
-    """Whether two values have the same shape for every input."""
+    """Returns True if two values have the same shape for every input."""
     if left is None or right is None or left.shape is None or right.shape is None:
         return False
     return len(left.shape) == len(right.shape) and same_sizes(dims(left), dims(right))
 
 
 def lasts(small: ir.Value | None, large: ir.Value | None) -> bool:
-    """Whether a value is broadcast to the shape of another, which does not change by it."""
+    """Returns True if ``small`` is broadcast to ``large`` without changing the latter's shape."""
     inner, outer = dims(small), dims(large)
     if inner is None or outer is None or len(inner) > len(outer):
         return False

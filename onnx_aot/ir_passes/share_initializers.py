@@ -1,4 +1,4 @@
-"""Makes initializers that hold one tensor one initializer."""
+"""Merges initializers that hold the same tensor."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["share_initializers"]
 
 
 def share_initializers(model: ir.Model) -> int:
-    """Tied weights, which torch holds in one storage, become one initializer.
+    """Merges tied weights, which share one torch storage, into one initializer.
 
-    Nothing is compared element by element: two tensors are one when they have the same memory,
+    Nothing is compared element by element: two tensors are the same if they have the same memory,
     type, shape and strides.
 
     Before::
@@ -27,7 +27,7 @@ def share_initializers(model: ir.Model) -> int:
         embed.weight                   read in both places
 
     Returns:
-        How many initializers were dropped.
+        The number of dropped initializers.
     """
     initializers = model.graph.initializers
     kept: dict[Any, ir.Value] = {}

@@ -1,4 +1,4 @@
-"""What a model was, so that it can be made that again when a pass fails half-way."""
+"""Records the state of a model, so that it can be restored when a pass fails midway."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class _GraphState:
 
 
 class Snapshot:
-    """Nodes, what they read and their attributes, and the interfaces of all graphs.
+    """Nodes with their inputs, attributes and output names, and the interfaces of all graphs.
 
-    Tensors are not copied, and neither are nodes: taking one costs about a microsecond a node.
+    Neither tensors nor nodes are copied: a snapshot takes about a microsecond per node.
     """
 
     def __init__(self, model: ir.Model) -> None:
@@ -42,14 +42,14 @@ class Snapshot:
         interface = (tuple(graph.inputs), tuple(graph.outputs), dict(graph.initializers))
         self._graphs.append(_GraphState(graph, nodes, *interface, dict(graph.opset_imports)))
         for node in nodes:
-            attributes = dict(node.attributes.data)  # of a UserDict, whose items() are slow
+            attributes = dict(node.attributes.data)  # .data: items() of a UserDict is slow
             names = [value.name for value in node.outputs]
             self._nodes.append((node, node.inputs, attributes, names))
             for inner in subgraphs(node):
                 self._take(inner)
 
     def restore(self) -> None:
-        """Makes the model what it was. Types, shapes and metadata of values are not concerned."""
+        """Restores the model, except types, shapes and metadata of values."""
         known = {node for node, *_ in self._nodes}
         for node in _present(self._model):
             if node not in known:

@@ -1,4 +1,4 @@
-"""Tensors of a model as torch's, where they are in memory."""
+"""Reads the tensors of a model as torch tensors, if they are in memory."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from onnx_aot.torch_compat import FakeTensor
 __all__ = ["SMALL", "content_key", "in_memory", "is_weight"]
 
 SMALL = 4096
-"""Elements. Larger tensors are weights: they are not compared by content."""
+"""Number of elements. Larger tensors are treated as weights and not compared by content."""
 
 
 def in_memory(tensor: Any, limit: int | None = None) -> torch.Tensor | None:
-    """The tensor as torch's, sharing memory where torch holds it.
+    """Returns the tensor as a torch tensor, which shares memory if torch holds the data.
 
     Args:
         tensor: Any tensor of ``onnx_ir``.
-        limit: None for one of more elements.
+        limit: Largest number of elements; larger tensors give None.
 
     Returns:
-        None where it is not in memory (files, lazy tensors, torch's fake and meta tensors), or
-        torch has no such type.
+        None if the data is not in memory (files, lazy tensors, fake and meta tensors), or if torch
+        has no such type.
     """
     raw = getattr(tensor, "raw", None)
     if isinstance(raw, torch.Tensor):
@@ -52,17 +52,17 @@ def in_memory(tensor: Any, limit: int | None = None) -> torch.Tensor | None:
 
 
 def is_weight(value: ir.Value) -> bool:
-    """Whether a value holds a parameter or buffer of the module, which may be replaced later."""
+    """Returns True if a value holds a parameter or buffer, which may be replaced later."""
     return value.metadata_props.get(INPUT_KIND) in ("PARAMETER", "BUFFER")
 
 
 def content_key(tensor: torch.Tensor) -> Any:
-    """Equal for tensors of one type, shape and content."""
+    """Returns a key that is equal for tensors of the same type, shape and content."""
     return (tensor.dtype, tuple(tensor.shape), _bytes(tensor))
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:
     flat = tensor.detach().cpu().reshape(-1)
-    if flat.stride(0) != 1:  # contiguous() leaves the stride 0 of an expanded single element
+    if flat.stride(0) != 1:  # contiguous() keeps the stride 0 of an expanded single element
         flat = flat.clone(memory_format=torch.contiguous_format)
     return bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b""

@@ -1,8 +1,8 @@
-"""An FX node as FX prints it, in a third of the time.
+"""Prints FX nodes as FX does, in a third of the time.
 
-``torch.fx.Node.format_node`` works out the name of what is called, and looks at every argument for
-a method that prints it, anew at each call. Most nodes call what others call, with nodes and plain
-numbers.
+``torch.fx.Node.format_node`` recomputes the name of the target, and searches every argument for a
+method that prints it, at each call. Most nodes share their target with others, and have nodes and
+plain numbers as arguments.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = ["FxText"]
 
 _PRINTED = frozenset(
     {int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout}
-)  # as str does
+)  # printed as str does
 
 
 class FxText:
-    """Prints nodes; what is called is found in the text that FX itself prints of a first one."""
+    """Prints nodes; takes the text of a target from FX's own output for its first node."""
 
     def __init__(self) -> None:
         self._called: dict[Any, str | None] = {}
 
     def of(self, node: torch.fx.Node) -> str:
-        """What ``node.format_node()`` gives."""
+        """Returns the same text as ``node.format_node()``."""
         if node.op != "call_function" or node.type is not None:
             return str(node.format_node())
         called = self._called.get(node.target)
@@ -38,7 +38,7 @@ class FxText:
         if node.target not in self._called:
             start, end = text.find("[target=") + len("[target="), text.find("](args = ")
             called = text[start:end]
-            # None where FX prints in another way than is written down here
+            # None if FX prints the node differently from _text
             self._called[node.target] = called if _text(node, called) == text else None
         return text
 

@@ -1,4 +1,4 @@
-"""Keys of the metadata on graphs, nodes and values, as torch.onnx 2.13 writes them."""
+"""Defines keys of the metadata on graphs, nodes and values, as torch.onnx 2.13 writes them."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ __all__ = [
 ]
 
 CHECK = "check: "
-"""What the names of nodes begin with that ``runtime_checks=True`` makes; the condition follows."""
+"""Prefix of the names of nodes that ``runtime_checks=True`` adds; the condition follows."""
 
 PLACEHOLDER_DOMAIN = "onnx_aot.placeholder"
 """The domain of the node in a local function that stands for an operator without a translation."""
 
 FX_NODE = "fx_node"
-"""In ``Node.meta``, which is not saved: which FX node an ONNX node comes from."""
+"""In ``Node.meta``, which is not saved: the FX node that an ONNX node comes from."""
 
 APART = "apart"
-"""In ``Node.meta`` likewise: nodes that differ in it are not made one, however equal they are."""
+"""Also in ``Node.meta``: nodes that differ in it are not merged, even if otherwise equal."""
 
 NAMED = "named"
-"""In ``Value.meta`` of weights that the user gave names, under which they stay in the graph."""
+"""In ``Value.meta`` of weights that the user named, which keep these names in the graph."""
 
 DROPPED_STATE = "onnx_aot.dropped_state"
-"""In ``GraphModule.meta`` of a captured program: what ``state="drop"`` took from its signature."""
+"""In ``GraphModule.meta`` of a captured program: state that ``state="drop"`` removed."""
 
 CAPTURED_NODE = "pkg.torch.onnx.fx_node"
 NAME_SCOPES = "pkg.torch.onnx.name_scopes"
@@ -57,18 +57,18 @@ OUTPUT_KIND = "pkg.torch.export.graph_signature.OutputSpec.kind"
 ORIGINAL_NAME = "pkg.torch.onnx.original_node_name"
 SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
 ARGUMENTS = "pkg.onnx_aot.arguments"
-"""On nodes of operators without a translation, as JSON: which argument of the operator each input
-is, such as ``["x", "tensors[0]", "tensors[1]"]``."""
+"""On nodes of operators without a translation, as JSON: the operator's argument for each input,
+such as ``["x", "tensors[0]", "tensors[1]"]``."""
 COMPLEX = "pkg.onnx_aot.complex"
-"""On inputs and outputs that are complex in PyTorch: real and imaginary part are the last dimension
-of two; the value is PyTorch's type, ``complex64``."""
+"""On inputs and outputs that are complex in PyTorch: the last dimension, of size 2, holds the real
+and imaginary parts; the value is PyTorch's type, such as ``complex64``."""
 STATE = "pkg.onnx_aot.state"
-"""On outputs that are new values of state: the name of the input that holds the present value. A
+"""On outputs that are new values of state: the name of the input that holds the current value. A
 caller that loops feeds such outputs to these inputs of the next call."""
 DIMENSIONS = "pkg.onnx_aot.dimensions"
-"""On the graph, as JSON: ``dimensions``: per name its ``min`` and ``max`` where it has them;
+"""On the graph, as JSON. ``dimensions``: ``min`` and ``max`` by name, if the dimension has them;
 ``relations``: how sizes of inputs depend on others, such as ``y.shape[0] == 2 * x.shape[0]``;
-``conditions``: under which the model was captured, such as ``x.shape[1] % 2 == 0``."""
+``conditions``: guards of the capture, such as ``x.shape[1] % 2 == 0``."""
 CONSTRAINTS = "pkg.torch.export.ExportedProgram.range_constraints"
 FUSED = "pkg.onnx_aot.fused_nodes"
-"""On nodes that stand for several: the names of these, as a list."""
+"""On nodes that replace several nodes: the names of these, as a list."""

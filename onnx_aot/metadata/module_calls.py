@@ -1,4 +1,4 @@
-"""Which modules were called around each node of a captured graph."""
+"""Finds the module calls around each node of a captured graph."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ModuleCall:
 
     Attributes:
         path: The module's name in the model.
-        class_name: Its class, with the Python module that it is of.
-        number: How many calls of the same module began before.
+        class_name: Its class, qualified with the Python module.
+        number: Number of earlier calls of the same module.
     """
 
     path: str
@@ -36,9 +36,8 @@ class ModuleCall:
 def module_calls(graph: torch.fx.Graph) -> dict[str, tuple[ModuleCall, ...]]:
     """The calls of modules around each node, outermost first and without the model itself.
 
-    The capture records which modules a node is in, not in which of a module's calls. A new one
-    begins where a node outside of the module comes between; calls that follow each other directly
-    count as one.
+    The capture records which modules a node is in, but not in which call of a module. A node
+    outside the module separates two calls; calls that follow each other directly count as one.
     """
     calls: dict[str, tuple[ModuleCall, ...]] = {}
     begun: dict[str, int] = {}
@@ -60,14 +59,14 @@ def module_calls(graph: torch.fx.Graph) -> dict[str, tuple[ModuleCall, ...]]:
 
 
 def class_name(module_class: type[Any] | str) -> str:
-    """As the capture records it: ``"torch.nn.modules.linear.Linear"``."""
+    """Name of a class as the capture records it: ``"torch.nn.modules.linear.Linear"``."""
     if isinstance(module_class, str):
         return module_class
     return f"{module_class.__module__}.{module_class.__qualname__}"
 
 
 def _stack(node: torch.fx.Node) -> dict[str, str] | None:
-    """Classes by path; None for what torch adds itself, such as look-ups of sizes."""
+    """Classes by path; None for nodes that torch adds itself, such as look-ups of sizes."""
     recorded: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
     named = {path: class_name(kind) for path, kind in recorded.values()}
     if not named or any(path == kind for path, kind in named.items()):
@@ -84,8 +83,8 @@ def wanted_classes(
 ) -> frozenset[str]:
     """The classes of ``export_modules_as_functions``, by name.
 
-    ``True`` stands for blocks that repeat: of the classes with modules inside, of which at least
-    two modules are called, those that are in no other of them.
+    ``True`` selects repeated blocks: classes with modules inside and with at least two called
+    modules, except those that occur inside another such class.
 
     Raises:
         InvalidOptionError: No module that is called has one of the classes.

@@ -1,4 +1,4 @@
-"""Where in the user's code an FX node comes from."""
+"""Finds the line of the user's code that an FX node comes from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnx_aot.torch_compat import TORCH_FOLDER, OpOverload
 
 __all__ = ["location", "place", "stack_trace", "target_name"]
 
-# The line of code is missing where Python had no source.
+# The line of code is missing if Python had no source.
 _FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)'
     r'(?:\n(?!\s*File ")\s*(?P<code>[^\n]*))?'
@@ -27,9 +27,9 @@ _USER, _PROMPT, _TORCH, _GENERATED = "user", "prompt", "torch", "generated"
 
 
 def target_name(target: Any) -> str:
-    """What a node calls, as torch.onnx writes it; a Python function by its name.
+    """Name of a node's target, as torch.onnx writes it; a Python function by its qualified name.
 
-    Its text has its address in it, which is another one in every run.
+    ``str(function)`` contains an address, which differs between runs.
     """
     if isinstance(target, types.FunctionType):
         return f"{target.__module__}.{target.__qualname__}"
@@ -47,9 +47,9 @@ def stack_trace(node: torch.fx.Node) -> str:
 def location(node: torch.fx.Node) -> SourceLocation | None:
     """The user's line that a node comes from, or None.
 
-    That is the innermost recorded line of a file outside torch; else one without a file, typed at
-    a prompt; else, for what torch adds, such as the look-up of a size, the line of the first node
-    that reads it; else, for a module of torch that is exported alone, torch's line.
+    This is the innermost recorded line of a file outside torch; else one without a file, typed at
+    a prompt; else, for nodes that torch adds, such as the look-up of a size, the line of the first
+    reader; else, for a module of torch that is exported alone, torch's line.
     """
     own = _frames(node)
     readers = [frame for user in reversed(node.users) for frame in _frames(user)]
@@ -61,7 +61,7 @@ def location(node: torch.fx.Node) -> SourceLocation | None:
 
 
 def place(node: torch.fx.Node) -> SourceLocation | None:
-    """The same with the module and the node, or None."""
+    """The user's line that a node comes from, with the module and the node, or None."""
     found = location(node)
     if found is None:
         return None

@@ -1,6 +1,6 @@
-"""The only place that writes metadata on ONNX nodes and values.
+"""Writes metadata on ONNX nodes and values, as the only module that does.
 
-Formats are torch.onnx's (2.13), so that tools that read its models read ours.
+The formats are those of torch.onnx 2.13, so that tools that read its models also read ours.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Metadata:
     """
 
     def __init__(self, level: MetadataLevel, relative_to: str | None) -> None:
-        """``relative_to`` is a folder that stack traces name files relative to.
+        """Files in stack traces are named relative to the folder ``relative_to``.
 
-        None: each file is named as it was imported, so that paths do not depend on the machine.
+        With None, files are named as they were imported, independently of the machine.
         """
         self._level = level
         self._root = None if relative_to is None else os.path.abspath(relative_to) + os.sep
         self._files: dict[str, str] = {}
-        self._traces: dict[str, str] = {}  # of lines that run many times there is one text
+        self._traces: dict[str, str] = {}  # lines that run many times share one text
         self._class_names: dict[Any, str] = {}
         self._modules: dict[Any, tuple[str, str, str]] = {}
         self._text = FxText()
@@ -68,7 +68,7 @@ class Metadata:
         """Writes the same properties on every ONNX node that an FX node became."""
         properties: dict[str, str] | None = None
         for node in nodes:
-            if FX_NODE in node.meta:  # of a body, stamped with the body's own nodes
+            if FX_NODE in node.meta:  # from a body, stamped with the body's own nodes
                 continue
             node.meta[FX_NODE] = fx_node.name
             if properties is None:
@@ -79,7 +79,7 @@ class Metadata:
 
     @contextlib.contextmanager
     def inside(self, caller: torch.fx.Node | None) -> Iterator[None]:
-        """Nodes are those of a body that is given to ``caller``, which is a scope around them."""
+        """Treats nodes as those of a body passed to ``caller``, which is a scope around them."""
         before = self._around
         self._around = before if caller is None else (*before, caller)
         try:
@@ -106,7 +106,7 @@ class Metadata:
         return properties
 
     def _scopes_around(self, fx_node: torch.fx.Node, stack: Sequence[Any]) -> tuple[str, str, str]:
-        """The modules around a node as its namespace, classes and scopes begin."""
+        """Prefixes of a node's namespace, classes and scopes, from the modules around it."""
         scopes = []
         classes = []
         if self._around:
@@ -125,7 +125,7 @@ class Metadata:
         return namespace, "".join(f"{c!r}, " for c in classes), "".join(f"{s!r}, " for s in scopes)
 
     def _add_inner(self, fx_node: torch.fx.Node, scopes: list[str], classes: list[str]) -> None:
-        """Modules that a body calls; their recorded names begin with where it was traced."""
+        """Adds modules that a body calls; a prefix of the trace is cut off their names."""
         for scope, class_ in (fx_node.meta.get("nn_module_stack") or {}).values():
             name = TRACED_ROOT.sub("", scope)
             if name and name not in scopes:
@@ -133,7 +133,7 @@ class Metadata:
                 classes.append(self._class_name(class_))
 
     def _class_name(self, class_: Any) -> str:
-        """``nn_module_stack`` holds a class, or its qualified name."""
+        """Qualified name of an entry of ``nn_module_stack``, which holds a class or its name."""
         if isinstance(class_, str):
             return class_
         name = self._class_names.get(class_)
@@ -168,7 +168,7 @@ class Metadata:
         relations: Sequence[str],
         conditions: Sequence[str],
     ) -> None:
-        """Writes what sizes of inputs have to fulfil, in the user's names, on the graph."""
+        """Writes the constraints on input sizes, in the user's names, on the graph."""
         if self._level != "none" and (ranges or relations or conditions):
             written = {"dimensions": ranges, "relations": relations, "conditions": conditions}
             graph.metadata_props[DIMENSIONS] = json.dumps(written)
@@ -183,14 +183,14 @@ class Metadata:
         value.metadata_props[OUTPUT_KIND] = kind.name
 
     def describe_state(self, value: ir.Value, source: str) -> None:
-        """Writes which input an output is the new value of."""
+        """Writes the input that an output is the new value of."""
         value.metadata_props[STATE] = source
 
     def describe_complex(self, value: ir.Value, dtype: torch.dtype) -> None:
-        """Says that a value's last dimension holds the parts of complex numbers."""
+        """Records that a value's last dimension holds the parts of complex numbers."""
         value.metadata_props[COMPLEX] = str(dtype).removeprefix("torch.")
 
     def describe_renamed(self, value: ir.Value, original: str) -> None:
-        """Writes the name that the capture gave a value which now has another."""
+        """Writes the name that the capture gave a value, if it has another one now."""
         if value.name != original:
             value.metadata_props[ORIGINAL_NAME] = original

@@ -1,4 +1,4 @@
-"""Names of files in stack traces that are the same on every machine."""
+"""Makes the names of files in stack traces the same on every machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _GENERATED = "<eval_with_key>"
 
 
 def as_imported(trace: str, known: dict[str, str]) -> str:
-    """A stack trace whose files are named relative to where Python looks for modules.
+    """Names the files of a stack trace relative to where Python looks for modules.
 
-    ``/home/ann/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py`` is
-    ``torch/nn/modules/linear.py``. A file that is in no such folder, nor in the current one, has
-    its name alone. ``known`` collects the names of files.
+    ``/home/ann/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py`` becomes
+    ``torch/nn/modules/linear.py``. A file outside these folders and the current one keeps only
+    its base name. ``known`` caches the names of files.
     """
     before, *frames = trace.split(_FILE)
     named = [before]
@@ -29,9 +29,9 @@ def as_imported(trace: str, known: dict[str, str]) -> str:
 
 
 def _short(path: str) -> str:
-    if path.startswith(_GENERATED):  # with a number that counts all that was generated
+    if path.startswith(_GENERATED):  # a counter of generated code follows
         return _GENERATED
-    if not os.path.isabs(path):  # typed at a prompt, or named so already
+    if not os.path.isabs(path):  # typed at a prompt, or relative already
         return path
     folders = {os.path.abspath(entry) for entry in (*sys.path, os.curdir)}
     around = [f for f in folders if path.startswith(f.rstrip(os.sep) + os.sep) and f != os.sep]

@@ -1,7 +1,7 @@
-"""The operator table: what each ATen, Python or custom operator becomes in ONNX.
+"""The operator table: the ONNX form of each ATen, Python or custom operator.
 
-``registry`` is the only way in. Translations stand in families: ``core``, ``nn``, ``linalg``,
-``complex``, ``special``, ``random``, ``quantized``, ``control``, and ``libraries`` for operators of
-other packages. ``user`` takes translations that users bring. ``not_translated`` gives reasons, and
-``operator_table`` lists everything for the documentation.
+Every entry goes through ``registry``. Translations are grouped in families: ``core``, ``nn``,
+``linalg``, ``complex``, ``special``, ``random``, ``quantized``, ``control``, and ``libraries`` for
+operators of other packages. ``user`` takes translations that users provide. ``not_translated`` says
+why an operator has no translation, and ``operator_table`` lists everything for the documentation.
 """

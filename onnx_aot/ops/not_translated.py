@@ -1,4 +1,4 @@
-"""Operators that have neither a translation nor a decomposition that helps, and why."""
+"""Lists operators without a translation or a useful decomposition, with the reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in the operator table, where, and since which opset: for documentation and commands."""
+"""Lists the operator table with files and opsets, for documentation and commands."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Entry:
     """One translation of one operator.
 
     Attributes:
-        target: The operator, and ``name`` it as text, such as ``aten.roll.default``.
-        path: The file of the translation, and ``line`` in it.
-        since: Lowest, and ``until`` highest opset for which it is used.
+        target: The operator; ``name`` is its text, such as ``aten.roll.default``.
+        path: The file of the translation; ``line`` is its line there.
+        since: Lowest opset for which it is used; ``until`` is the highest.
         is_complex: Whether it is the translation for complex numbers.
-        limits: Where the answer differs from PyTorch's, or "".
+        limits: Differences from PyTorch's results, or "".
     """
 
     target: Any
@@ -46,11 +46,11 @@ class Entry:
 
 
 def entries(load: dict[str, Callable[[], Any]] | None = None) -> list[Entry]:
-    """Everything in both tables, of real and of complex numbers.
+    """Returns all entries of both tables, for real and for complex numbers.
 
     Args:
-        load: How to import the packages that bring operators of their own, by namespace; of the
-            others only what is imported already is listed.
+        load: Functions that import packages with their own operators, by namespace. Of other
+            packages, only operators that are already imported are listed.
 
     Raises:
         ModuleNotFoundError: A package of ``load`` is not installed.
@@ -62,7 +62,7 @@ def entries(load: dict[str, Callable[[], Any]] | None = None) -> list[Entry]:
     found = []
     for target, translations in registry.translations().items():
         until = MAX_OPSET
-        for translation in translations:  # the newest first
+        for translation in translations:  # newest first
             found.append(_entry(target, translation, until, is_complex=False))
             until = translation.since - 1
     found += [_entry(target, t, MAX_OPSET, is_complex=True) for target, t in COMPLEX.items()]
@@ -70,7 +70,7 @@ def entries(load: dict[str, Callable[[], Any]] | None = None) -> list[Entry]:
 
 
 def operator_name(target: Any) -> str:
-    """``aten.roll.default``, ``operator.add``."""
+    """Returns the name of an operator: ``aten.roll.default``, ``operator.add``."""
     if isinstance(target, OpOverload):
         return str(target)
     module = getattr(target, "__module__", "").removeprefix("_")
@@ -85,7 +85,7 @@ def _entry(target: Any, translation: Any, until: int, is_complex: bool) -> Entry
 
 
 def _source(target: Any, function: Any) -> tuple[Path, int]:
-    """File and line of a translation; one-to-one operators are rows of their family's file."""
+    """Returns file and line of a translation; one-to-one operators are rows of a family's file."""
     code = inspect.unwrap(function)
     if code.__module__ != registry.__name__:
         return Path(inspect.getfile(code)), code.__code__.co_firstlineno

@@ -1,7 +1,7 @@
-"""The one table: what each ATen operator, Python operator or custom operator becomes in ONNX.
+"""The operator table: the ONNX form of each ATen, Python or custom operator.
 
-``register`` is the only way in. It refuses duplicates, packets (``aten.add`` instead of
-``aten.add.Tensor``) and functions whose parameters differ from the operator's schema.
+Every entry is checked when it is registered: duplicates, packets (``aten.add`` instead of
+``aten.add.Tensor``) and functions whose parameters differ from the operator's schema are rejected.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ __all__ = [
 Function = Callable[..., Any]
 _F = TypeVar("_F", bound=Function)
 
-# Arguments that say where and how a tensor lies in memory. They have no meaning in ONNX, are never
-# handed to a translation, and need not be among its parameters.
+# Arguments about where and how a tensor lies in memory. They have no meaning in ONNX, are never
+# passed to a translation, and need not be among its parameters.
 MEMORY_ARGUMENTS = frozenset(
     {"layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "generator"}
 )
@@ -110,7 +110,7 @@ FAMILIES = (
     "not_translated",
 )
 
-# Families of operators that exist only once their package is imported, by their namespace.
+# Families of operators that exist only once their package is imported, by namespace.
 LATE_FAMILIES = {
     "onnx": "libraries.torch_onnx_ops",
     "onnx_symbolic": "libraries.torch_onnx_ops",
@@ -125,12 +125,12 @@ NOT_TRANSLATED: dict[Any, str] = {}
 """Operators known to have no ONNX form, with the reason that an error gives."""
 
 LIMITS: dict[Any, str] = {}
-"""Where a translated operator answers otherwise than PyTorch: types, values, sizes."""
+"""Differences between a translated operator and PyTorch: types, values, sizes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """One argument that a translation takes: its name and the schema's default."""
+    """One argument of a translation: its name and the schema's default."""
 
     name: str
     position: int | None
@@ -146,8 +146,8 @@ class Translation:
         target: The operator.
         function: ``function(op, *arguments)`` emits nodes through ``op`` and returns the value(s).
         since: Lowest opset in which it can be used.
-        arguments: In the order of the function's parameters; None for targets without a schema,
-            whose arguments are handed over by position.
+        arguments: Arguments in the order of the function's parameters; None for targets without a
+            schema, whose arguments are passed by position.
         may_decline: Whether the function may leave a call to the next entry of the table.
     """
 
@@ -159,11 +159,11 @@ class Translation:
 
 
 TRANSLATIONS: dict[Any, tuple[Translation, ...]] = {}
-"""By target; where several opsets have a translation of their own, the highest ``since`` first."""
+"""Translations by target; if there are several, the one with the highest ``since`` is first."""
 
 
 def register(*targets: Any, since: int = MIN_OPSET) -> Callable[[_F], _F]:
-    """Decorator that enters a translation for each target.
+    """Returns a decorator that enters a translation for each target.
 
     Args:
         targets: Operator overloads (``aten.roll.default``), Python functions that FX records for
@@ -173,7 +173,7 @@ def register(*targets: Any, since: int = MIN_OPSET) -> Callable[[_F], _F]:
 
     Raises:
         TypeError: A target is a packet, or the parameters differ from the schema's arguments.
-        ValueError: The target has a translation for this opset already.
+        ValueError: The target already has a translation for this opset.
     """
 
     def enter(function: _F) -> _F:
@@ -186,7 +186,7 @@ def register(*targets: Any, since: int = MIN_OPSET) -> Callable[[_F], _F]:
 
 
 def register_names(rows: Mapping[Any, str]) -> None:
-    """Enters operators that are one ONNX node taking the same tensors in the same order.
+    """Enters operators that map to one ONNX node with the same tensors in the same order.
 
     >>> register_names({aten.neg.default: "Neg"})
     """
@@ -214,10 +214,10 @@ def _one_to_one(target: OpOverload, name: str) -> Function:
 
 
 def make_translation(target: Any, function: Function, since: int = MIN_OPSET) -> Translation:
-    """Checks a function against its target's schema.
+    """Makes an entry of the table after checking the function against its target's schema.
 
     Raises:
-        TypeError: The target is a packet or no callable, or the parameters differ from the schema.
+        TypeError: The target is a packet or not callable, or the parameters differ from the schema.
     """
     check_target(target)
     if not isinstance(target, OpOverload):
@@ -226,10 +226,10 @@ def make_translation(target: Any, function: Function, since: int = MIN_OPSET) ->
 
 
 def check_target(target: Any) -> None:
-    """Refuses what cannot be the target of a node.
+    """Checks that a node can have this target.
 
     Raises:
-        TypeError: It is a packet, or nothing that is called.
+        TypeError: It is a packet, or not callable.
     """
     if isinstance(target, OpOverloadPacket):
         names = ", ".join(map(str, overloads(target)))
@@ -239,7 +239,7 @@ def check_target(target: Any) -> None:
 
 
 def overloads(packet: Any) -> list[Any]:
-    """The operators that a packet stands for."""
+    """Returns the operators that a packet stands for."""
     return [getattr(packet, name) for name in packet.overloads()]
 
 
@@ -287,7 +287,7 @@ def _enter(translation: Translation) -> None:
 def find_translation(
     table: Mapping[Any, tuple[Translation, ...]], target: Any, opset: int
 ) -> Translation | None:
-    """The translation to use for an operator in an opset, or None when the table has none."""
+    """Returns the translation of an operator in an opset, or None if the table has none."""
     for translation in table.get(target, ()):
         if translation.since <= opset:
             return translation
@@ -297,7 +297,7 @@ def find_translation(
 def find_candidates(
     table: Mapping[Any, tuple[Translation, ...]], target: Any, opset: int
 ) -> list[Translation]:
-    """The translations to try in order: those that may decline, then one that does not."""
+    """Returns the translations to try in order: those that may decline, then one that does not."""
     found = []
     for translation in table.get(target, ()):
         if translation.since <= opset:
@@ -309,9 +309,9 @@ def find_candidates(
 
 @functools.cache
 def translations() -> Mapping[Any, tuple[Translation, ...]]:
-    """The whole table; the families are imported the first time.
+    """Returns the whole table; imports the families the first time.
 
-    What ``import_late_families`` imports afterwards is entered in the same table.
+    Families that ``import_late_families`` imports afterwards are entered in the same table.
     """
     for family in FAMILIES:
         importlib.import_module(f"onnx_aot.ops.{family}")
@@ -319,7 +319,7 @@ def translations() -> Mapping[Any, tuple[Translation, ...]]:
 
 
 def import_late_families(targets: Iterable[Any]) -> None:
-    """Imports the families of operators of other packages, where a graph has such operators."""
+    """Imports the families for operators of other packages that occur among the targets."""
     for namespace in {getattr(target, "namespace", None) for target in set(targets)}:
         if namespace in LATE_FAMILIES:
             importlib.import_module(f"onnx_aot.ops.{LATE_FAMILIES[namespace]}")

@@ -1,5 +1,5 @@
-"""Around the stages of an export.
+"""Records the stages of an export and checks their result.
 
-``recording`` times the stages and holds notes, ``notes`` compares what was asked with what came
-out, and ``blame`` looks for the cause where the model answers differently from PyTorch.
+``recording`` times the stages and collects notes, ``notes`` compares what was asked for with what
+was delivered, and ``blame`` looks for the cause if the model's results differ from PyTorch's.
 """

@@ -1,4 +1,4 @@
-"""What makes an exported model answer differently from PyTorch, said for who has to mend it."""
+"""Finds the cause when an exported model differs from PyTorch, and says how to fix it."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 def blame(
     program: ONNXProgram, inputs: Inputs, results: Sequence[SizeResult], options: Options
 ) -> Blame | None:
-    """Finds out what is wrong with a program.
+    """Finds the cause of a failed verification.
 
-    In this order: a kernel that the runtime does not have; an optimization without which the value
-    is right; the translation of the first operator that is wrong by itself; a model that computes
-    something else while it is captured.
+    The candidates, in this order: a kernel that the runtime lacks; an optimization without which
+    the value is right; the translation of the first operator that is wrong by itself; a model that
+    computes something else while it is captured.
 
     Args:
-        program: It failed.
-        inputs: The example's, positional and by keyword.
-        results: At which sizes, and how.
-        options: With which it was made.
+        program: The program that failed.
+        inputs: Example inputs, positional and by keyword.
+        results: Results of the verification, per set of sizes.
+        options: Options that the program was made with.
 
     Returns:
-        None where nothing of these is to blame.
+        The cause, or None if it is none of these.
     """
     failed = next(result for result in results if result.failed)
     if failed.runtime_refuses:
@@ -57,7 +57,7 @@ def blame(
     args, kwargs = sizes[0] if sizes else inputs
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # said already
+            warnings.simplefilter("ignore")  # they were issued before
             comparison = program.compare(args, kwargs)
             if comparison.first is not None:
                 return _first_wrong(program, comparison, options)
@@ -86,7 +86,7 @@ def _missing_kernels(program: ONNXProgram) -> Blame | None:
 
 
 def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options) -> Blame | None:
-    """The optimization or translation that the first wrong value comes from."""
+    """Blames the optimization or translation that the first wrong value comes from."""
     row = comparison.first
     assert row is not None
     places = _places(program, [row.fx_node])
@@ -121,7 +121,7 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
 
 
 def _captured_otherwise(program: ONNXProgram, args: Any, kwargs: Any) -> Blame | None:
-    """The capture, where the ONNX model answers as that does."""
+    """Blames the capture if the ONNX model agrees with the captured graph; else None."""
     from onnx_aot.inspection.verify import verify_against
 
     assert program.exported_program is not None
@@ -143,7 +143,7 @@ def _set_of(names: Iterable[str] | None) -> str:
 
 
 def _places(program: ONNXProgram, names: Iterable[Any]) -> tuple[SourceLocation, ...]:
-    """The user's lines that captured nodes come from."""
+    """Lines of the user's code that captured nodes come from."""
     assert program.exported_program is not None
     wanted = set(names)
     found = [place(n) for n in program.exported_program.graph.nodes if n.name in wanted]
@@ -151,7 +151,7 @@ def _places(program: ONNXProgram, names: Iterable[Any]) -> tuple[SourceLocation,
 
 
 def _target(program: ONNXProgram, name: str) -> Any:
-    """What a captured node calls; of an item of several results, what gives them."""
+    """Operator that a captured node calls; for an item of several results, their operator."""
     assert program.exported_program is not None
     nodes = {node.name: node for node in program.exported_program.graph.nodes}
     node = nodes.get(name, nodes.get(name.rpartition("__")[0]))
@@ -161,7 +161,7 @@ def _target(program: ONNXProgram, name: str) -> Any:
 
 
 def _function_of_user(target: Any, options: Options) -> Any:
-    """The user's translation of an operator; None: there is none."""
+    """The user's translation of an operator, or None."""
     custom = options.custom_translation_table or {}
     table = {overload_of(key): value for key, value in custom.items()}
     given = table.get(target, table.get(getattr(target, "overloadpacket", None)))
@@ -174,7 +174,7 @@ def _function_of_user(target: Any, options: Options) -> Any:
 
 
 def _definition(function: Any) -> tuple[SourceLocation, ...]:
-    """The line that begins a function; nothing for what has no code of its own."""
+    """First line of a function; empty for callables without Python code."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return ()

@@ -1,4 +1,4 @@
-"""At the end of every export: what was asked, compared with what came out."""
+"""Compares what was asked for with what was delivered, and notes the differences."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def note_dimensions(
     record: ExportRecord,
     captured: Captured | None = None,
 ) -> None:
-    """Says which dimensions are otherwise than asked, right after the capture.
+    """Notes dimensions that differ from what was asked for, right after the capture.
 
     Args:
         program: The captured program.
-        requested: What was asked, less what was given up.
-        options: What was asked otherwise.
+        requested: Dimensions that were asked for, less those that were given up.
+        options: The other options.
         record: Gets the notes.
-        captured: How it was captured, with the user's lines; None: by the user.
+        captured: Result of the capture, with the user's lines; None if the user did the capture.
     """
     from onnx_aot.capture.sizes.captured_dimensions import dimension_names
     from onnx_aot.capture.sizes.size_branches import branches
@@ -101,7 +101,7 @@ def check_dimensions(
     options: Options,
     record: ExportRecord,
 ) -> None:
-    """Compares the sizes of a program with what was asked.
+    """Compares the dimensions of a program with what was asked for.
 
     Raises:
         DynamicShapeError: A dimension is static, or bound to the example's size, and
@@ -128,7 +128,7 @@ def _note_given_up(sentences: Sequence[str], options: Options, record: ExportRec
 
 
 def _check_output_axes(program: ONNXProgram, options: Options) -> None:
-    """The outputs' part of ``dynamic_axes`` changes nothing, but may be mistaken."""
+    """Checks the entries of ``dynamic_axes`` for outputs, which have no other effect."""
     from onnx_aot.capture.sizes.dynamic_shapes import axes_of_dynamic_axes
 
     shapes = {value.name: value.shape for value in program.model.graph.outputs}
@@ -148,7 +148,7 @@ def _check_output_axes(program: ONNXProgram, options: Options) -> None:
 def check_delivered(
     program: ONNXProgram, requested: DynamicShapes, options: Options, record: ExportRecord
 ) -> None:
-    """Compares what was asked with what came out.
+    """Compares what was asked for with what was delivered.
 
     Raises:
         DynamicShapeError: A dimension became static after the capture, or ``dynamic_axes`` names
@@ -171,7 +171,7 @@ def check_delivered(
 
 
 def _note_state(program: ONNXProgram, options: Options, record: ExportRecord) -> None:
-    """Says which outputs are new values of what the model writes to."""
+    """Notes which outputs are new values of state that the model writes to."""
     state = [
         str(value.name)
         for value in program.model.graph.outputs
@@ -196,7 +196,7 @@ def _note_state(program: ONNXProgram, options: Options, record: ExportRecord) ->
 
 
 def _note_weights(program: ONNXProgram, options: Options, record: ExportRecord) -> None:
-    """Says which names for weights as inputs gave none, as the graph does not use the weight."""
+    """Notes entries of ``weights_as_inputs`` whose weights the graph does not use."""
     if isinstance(options.weights_as_inputs, bool):
         return
     from onnx_aot.serialization.weights import weights_by_target
@@ -214,7 +214,7 @@ def _note_weights(program: ONNXProgram, options: Options, record: ExportRecord) 
 
 
 def note_dropped(record: ExportRecord, dropped: Sequence[str]) -> None:
-    """Lists what ``state="drop"`` left out."""
+    """Notes the outputs that ``state="drop"`` left out."""
     if dropped:
         record.notes.append(
             f"the model writes to {', '.join(dropped)}; the new values were left out, as asked "
@@ -225,7 +225,7 @@ def note_dropped(record: ExportRecord, dropped: Sequence[str]) -> None:
 def note_separated(
     record: ExportRecord, captured: torch.export.ExportedProgram, separated: Sequence[str]
 ) -> None:
-    """Says that a write to one input is not seen in another, where the example shared memory."""
+    """Notes that a write to an input is not seen in others that shared memory in the example."""
     written = [
         str(spec.target)
         for spec in captured.graph_signature.output_specs
@@ -241,7 +241,7 @@ def note_separated(
 
 
 def note_optimized(record: ExportRecord, outcome: Outcome) -> None:
-    """Says what passes and rules did, and which of them failed, in the report."""
+    """Records what passes and rules did, and notes which of them failed."""
     record.optimizations = outcome.counts
     for name, reason in outcome.undone.items():
         note(
@@ -252,7 +252,7 @@ def note_optimized(record: ExportRecord, outcome: Outcome) -> None:
 
 
 def note_lossy(record: ExportRecord, target: str) -> None:
-    """Says which types the target has only a less precise kernel for."""
+    """Notes types for which the target has only a less precise kernel."""
     lossy = [
         f"{a.op_type} of {a.dtype} as {a.surrogate} ({a.count}x)"
         for a in record.adaptations
@@ -269,8 +269,8 @@ def note_lossy(record: ExportRecord, target: str) -> None:
 def note_wide_integers(
     record: ExportRecord, captured: torch.export.ExportedProgram, options: Options
 ) -> None:
-    """Says that quantized weights would be smaller, or faster, in a later opset."""
-    from onnx_aot.dtypes import FOUR_BITS_SINCE  # onnx_ir takes its time
+    """Notes that quantized weights would be smaller, or faster, in a later opset."""
+    from onnx_aot.dtypes import FOUR_BITS_SINCE  # onnx_ir is slow to import
 
     if options.opset >= FOUR_BITS_SINCE:
         return
@@ -287,7 +287,7 @@ def note_wide_integers(
 
 
 def _is_small_weight(node: torch.fx.Node, user: Sequence[object]) -> bool:
-    """Whether a captured node makes numbers of a weight whose integers fit into four bits."""
+    """True if a captured node dequantizes a weight whose integers fit into four bits."""
     import torch.fx
 
     from onnx_aot.torch_compat import OpOverload, schema_of
@@ -307,7 +307,7 @@ def _is_small_weight(node: torch.fx.Node, user: Sequence[object]) -> bool:
 
 
 def note_unsupported(record: ExportRecord, model: ir.Model, options: Options) -> None:
-    """Says which operators are nodes of their own names, and which domains nothing is of."""
+    """Notes operators that are nodes of their own names, and unused ``custom_opsets``."""
     if record.unsupported:
         shown = ", ".join(f"{target} ({n}x)" for target, n in record.unsupported.most_common())
         stands = "calls of local functions without a body" * (options.unsupported == "function")
@@ -326,7 +326,7 @@ def note_unsupported(record: ExportRecord, model: ir.Model, options: Options) ->
 
 
 def note_not_verified(record: ExportRecord, program: ONNXProgram) -> bool:
-    """Whether it cannot run: operators that ONNX Runtime lacks, weights without values; says so."""
+    """Returns True, with a note, if the model lacks weight values or ONNX Runtime an operator."""
     from onnx_aot.program.custom_op_domains import foreign_operators
 
     if not program.has_values:
@@ -347,7 +347,7 @@ def note_not_verified(record: ExportRecord, program: ONNXProgram) -> bool:
 
 
 def note_inline(record: ExportRecord, calls: Sequence[str]) -> None:
-    """Says which calls of modules that were to be functions are not."""
+    """Notes calls of modules that were to become functions but stay inline."""
     if calls:
         note(
             record,

@@ -1,4 +1,4 @@
-"""Around the stages of an export: timing, progress, notes to the user, profile and report."""
+"""Records an export: timing of stages, progress, notes to the user, profile and report."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ logger = logging.getLogger("onnx_aot.export")
 def new_record(
     model: Any, args: Any, kwargs: Mapping[str, Any] | None, asked: Mapping[str, Any]
 ) -> ExportRecord:
-    """An empty record of the export of ``model``.
+    """Creates the record of an export of ``model``.
 
     Args:
-        model: What is exported; it is not kept.
+        model: The model; it is not kept.
         args: Example inputs; they are not kept either.
         kwargs: Example keyword inputs.
         asked: The other arguments of ``export`` that are not the defaults.
@@ -61,7 +61,7 @@ def new_record(
 
 
 def note(record: ExportRecord, message: str) -> None:
-    """Something that the user should know: a warning, and a line in the report."""
+    """Tells the user something, in a warning and in a line of the report."""
     record.notes.append(message)
     warn(message)
 
@@ -77,7 +77,7 @@ def stage(record: ExportRecord, key: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress(verbose: bool | None) -> Iterator[None]:
-    """With ``verbose=True``, what the package logs goes to stderr as plain lines."""
+    """With ``verbose=True``, prints the package's log to stderr as plain lines."""
     if not verbose:
         yield
         return
@@ -89,7 +89,7 @@ def progress(verbose: bool | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def logged_to(handler: logging.Handler) -> Iterator[None]:
-    """Hands the stages that the package logs to a handler, whatever its level was before."""
+    """Sends the package's log, from level INFO on, to a handler."""
     package = logging.getLogger("onnx_aot")
     level = package.level
     package.addHandler(handler)
@@ -103,7 +103,7 @@ def logged_to(handler: logging.Handler) -> Iterator[None]:
 
 @contextlib.contextmanager
 def collection_paused() -> Iterator[None]:
-    """The pipeline makes many objects that live to its end; collecting them finds nothing."""
+    """Pauses garbage collection: objects of the pipeline live to its end, so it finds nothing."""
     if not gc.isenabled():
         yield
         return
@@ -136,7 +136,7 @@ def profiled(profile: bool, record: ExportRecord) -> Iterator[None]:
 def dump_program(
     program: ONNXProgram, folder: str | os.PathLike[str], record: ExportRecord
 ) -> None:
-    """Saves the captured program; that it cannot be saved is a note."""
+    """Saves the captured program; a failure to do so becomes a note."""
     assert program.exported_program is not None
     from onnx_aot.serialization.atomic import written_beside
 
@@ -145,7 +145,7 @@ def dump_program(
         os.makedirs(folder, exist_ok=True)
         with written_beside(path) as file:
             torch.export.save(program.exported_program, file)
-    except Exception as error:  # the model itself is not concerned
+    except Exception as error:  # the model itself is not affected
         message = f"the captured program could not be saved: {type(error).__name__}: {error}"
         note(record, message)
     else:
@@ -155,9 +155,9 @@ def dump_program(
 def write_report(
     record: ExportRecord, program: ONNXProgram | None, folder: str | os.PathLike[str]
 ) -> None:
-    """Writes the report into a folder, and adds where it is to the error that it is about.
+    """Writes the report into a folder, and appends its path to the message of the export's error.
 
-    That it cannot be written is a warning.
+    A failure to write it is a warning.
     """
     from onnx_aot.reporting.report import build_report
 

@@ -1,6 +1,6 @@
-"""``ONNXProgram``: a model that is saved, called, edited and inspected.
+"""Implements ``ONNXProgram``, a model that is saved, called, edited and inspected.
 
-``program`` is the class; ``arguments`` binds calls, ``session`` runs ONNX Runtime, ``fed_inputs``
-holds state. ``examining``, ``editing`` and ``viewing`` are its other methods, ``loading`` reads
-files.
+``program`` has the class; ``editing``, ``examining`` and ``viewing`` add methods to it.
+``arguments`` binds the arguments of a call, ``fed_inputs`` supplies state and weights, ``session``
+runs ONNX Runtime, and ``loading`` reads files.
 """

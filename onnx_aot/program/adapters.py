@@ -1,4 +1,4 @@
-"""Files of adapters: weights that are inputs of a model, for ONNX Runtime to feed by itself."""
+"""Writes adapter files: weights that are inputs of a model, which ONNX Runtime feeds by itself."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["write_adapter"]
 def write_adapter(
     path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], version: int
 ) -> None:
-    """Writes tensors by the names of inputs, in the format of ``onnxruntime.LoraAdapter``.
+    """Writes tensors, keyed by input name, in the format of ``onnxruntime.LoraAdapter``.
 
     Raises:
-        InvalidOptionError: There are none.
-        SaveError: The file cannot be written; what was there before is untouched.
+        InvalidOptionError: ``tensors`` is empty.
+        SaveError: The file cannot be written; an existing file is untouched.
     """
     import tempfile
 

@@ -1,4 +1,4 @@
-"""From the arguments of a call to the inputs of the graph, as the capture flattened them."""
+"""Binds the arguments of a call to the inputs of the graph, flattened as in the capture."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def graph_inputs(
     kwargs: Mapping[str, Any],
     forward: inspect.Signature | None = None,
 ) -> list[Any]:
-    """The tensors and numbers among the arguments, in the order of the graph's inputs.
+    """Returns the tensors and numbers among the arguments, in the order of the graph's inputs.
 
-    Arguments may be positional or named regardless of how the example inputs were passed; the
-    entries of dicts are found by their keys.
+    Arguments may be positional or named regardless of how the example inputs were passed; entries
+    of dicts are matched by key.
 
     Args:
-        program: What was captured; None takes the leaves as they come.
+        program: The captured program; None takes the leaves in their own order.
         args: Positional arguments.
         kwargs: Keyword arguments.
-        forward: The signature of the model, by which defaults stand in for what is left out; None
-            where it is not known.
+        forward: The signature of the model, which supplies defaults for omitted arguments; None if
+            it is not known.
 
     Raises:
-        InferenceError: An argument is missing or unknown, is built otherwise than the captured
+        InferenceError: An argument is missing or unknown, has another structure than the captured
             one, or is a Python constant with another value.
     """
     if program is None or program.call_spec.in_spec is None:
@@ -60,7 +60,7 @@ def graph_inputs(
 
 
 def argument_names(program: torch.export.ExportedProgram) -> tuple[list[str], list[str]]:
-    """Names of the arguments that were captured by position, and of those by keyword."""
+    """Returns the names of the arguments captured by position, and of those captured by keyword."""
     if program.call_spec.in_spec is None:
         return [], []
     args_spec, kwargs_spec = program.call_spec.in_spec.children()
@@ -72,10 +72,10 @@ def argument_names(program: torch.export.ExportedProgram) -> tuple[list[str], li
 
 
 def example_arguments(program: torch.export.ExportedProgram) -> tuple[Any, Any]:
-    """The example inputs that a program was captured with, positional and named ones.
+    """Returns the example inputs of a captured program, as args and kwargs.
 
     Raises:
-        InvalidOptionError: It has none, or their elements are not known.
+        InvalidOptionError: The program has none, or their values are not known.
     """
     args, kwargs = program.example_inputs or (None, None)
     leaves = pytree.tree_leaves((args, kwargs))
@@ -119,10 +119,10 @@ def _values_by_signature(
     names: Sequence[str],
     keywords: Sequence[str],
 ) -> list[Any] | None:
-    """The captured arguments in their order as Python binds them; None where they do not fit.
+    """Binds arguments as Python does, in the captured order; None if they do not fit.
 
     Raises:
-        InferenceError: An argument that was left at its default has another value.
+        InferenceError: An argument that the capture left at its default has another value.
     """
     if forward is None:
         return None
@@ -140,7 +140,7 @@ def _values_by_signature(
         return None
     for name in [name for name in values if name not in labels]:
         if name not in by_name or name not in forward.parameters:
-            return None  # more than what was captured for *args or **kwargs
+            return None  # more than the capture had in *args or **kwargs
         default = forward.parameters[name].default
         if name in given and not same_constant(values[name], default):
             raise InferenceError(
@@ -154,7 +154,7 @@ def _values_by_signature(
 def _spread(
     forward: inspect.Signature, arguments: Mapping[str, Any]
 ) -> tuple[dict[Any, Any], tuple[Any, ...]]:
-    """Arguments by name, those of ``**kwargs`` among them, and what ``*args`` took."""
+    """Splits arguments into those with names, including ``**kwargs``, and those of ``*args``."""
     by_name: dict[Any, Any] = {}
     collected: tuple[Any, ...] = ()
     for name, value in arguments.items():
@@ -176,7 +176,7 @@ def _positional(forward: inspect.Signature) -> list[str]:
 def _values_by_name(
     args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], keywords: Sequence[str]
 ) -> list[Any] | None:
-    """The same by the names that the capture recorded."""
+    """Binds arguments by the names that the capture recorded; None if they do not fit."""
     values = dict(zip(names, args, strict=False))
     surplus = list(args[len(names) :])
     if len(surplus) == 1 and len(keywords) == 1 and keywords[0] not in kwargs:
@@ -212,7 +212,7 @@ def _check_variable(path: str, leaf: Any, captured: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    """A value in a message; of tensors and objects only what they are."""
+    """Text of a value for a message: for a tensor its shape, for a long repr the class."""
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {list(value.shape)}"
     shown = repr(value)
@@ -220,9 +220,9 @@ def _shown(value: Any) -> str:
 
 
 def _leaves(value: Any, spec: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Path and value of each leaf of a value that has the structure of ``spec``.
+    """Yields path and value of each leaf of a value that has the structure of ``spec``.
 
-    Dicts come in its order of keys.
+    Entries of dicts come in the key order of ``spec``.
     """
     if spec.is_leaf():
         yield path, value
@@ -246,7 +246,7 @@ def _leaves(value: Any, spec: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _children(value: Any, spec: Any, keys: list[Any] | None, path: str) -> list[Any] | None:
-    """What a container holds, in the order of ``spec``; None where it is another container."""
+    """Children of a container in the order of ``spec``; None if its type or keys differ."""
     if keys is not None and isinstance(value, Mapping):
         return [value[key] for key in keys] if set(keys) == set(value) else None
     if isinstance(value, tuple) and spec.type is collections.namedtuple:
@@ -277,13 +277,13 @@ def _check_rest(path: str, value: Any, given: Rest, captured: Rest) -> None:
 
 
 def _keys(spec: Any) -> list[Any] | None:
-    """The keys of a captured dict, None for what is none."""
+    """Keys of a captured dict, or None if the spec is not a dict."""
     if not isinstance(spec.type, type) or not issubclass(spec.type, (dict, collections.UserDict)):
         return None
     context = spec.context
     if isinstance(context, Rest):
         return list(context.names)
-    if len(context) == 2 and isinstance(context[1], list):  # a defaultdict, after its factory
+    if len(context) == 2 and isinstance(context[1], list):  # a defaultdict: factory, keys
         context = context[1]
     return list(context)
 

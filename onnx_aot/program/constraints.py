@@ -1,4 +1,4 @@
-"""Refuses inputs of sizes that a model was not captured for, before it runs."""
+"""Rejects input sizes that a model was not captured for, before it runs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from onnx_aot.metadata.keys import DIMENSIONS
 
 __all__ = ["refuse_other_sizes"]
 
-# The capture asks whether a size is 0 or 1 wherever sizes are broadcast, and ONNX's operators ask
-# it again when they run, so a range from 2 on is not enforced here; runtime_checks=True does.
+# Every broadcast makes the capture guard on a size being 0 or 1. ONNX operators test that again
+# when they run, so a minimum of 2 is not enforced here; runtime_checks=True enforces it.
 HARMLESS_MINIMUM = 2
 
 
 def refuse_other_sizes(graph: ir.Graph, inputs: Mapping[str, torch.Tensor]) -> None:
-    """Compares the sizes of inputs with the ranges and relations in the graph's metadata.
+    """Checks the sizes of inputs against the ranges and relations in the graph's metadata.
 
-    The conditions there are those under which the capture took its decisions. Many do not matter to
-    the ONNX model, which is right where they do not hold; they are not enforced here.
+    The metadata also has the conditions of the capture. They are not enforced here: many do not
+    affect the ONNX model, which is correct even where they do not hold.
 
     Args:
         graph: The main graph.
         inputs: A tensor for each of its inputs, by name.
 
     Raises:
-        InferenceError: A dimension is outside of its range, or sizes do not have the relation to
-            each other that was asked for.
+        InferenceError: A dimension is outside its range, or sizes violate a relation that was
+            asked for.
     """
     written = graph.metadata_props.get(DIMENSIONS)
     if written is None:

@@ -1,4 +1,4 @@
-"""Operators that ONNX Runtime does not have by itself."""
+"""Finds operators of a model that ONNX Runtime does not provide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RUNTIME_DOMAINS = frozenset(
 
 
 def foreign_operators(model: ir.Model) -> list[str]:
-    """The operators of other domains that are no functions of the model, as ``domain::name``."""
+    """Operators of foreign domains without an implementation in the model, as ``domain::name``."""
     if len(model.opset_imports) == 1:
         return []
     found = {

@@ -1,4 +1,4 @@
-"""What changes a program in place."""
+"""Methods of ``ONNXProgram`` that change it in place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Editable"]
 
 
 class Editable:
-    """The part of ``ONNXProgram`` by which its model, weights and state are changed."""
+    """Methods of ``ONNXProgram`` that change its model, weights and state."""
 
     model: ir.Model
     exported_program: torch.export.ExportedProgram | None
@@ -38,7 +38,7 @@ class Editable:
     if TYPE_CHECKING:
 
         def release(self) -> None:
-            """``ONNXProgram``'s, which frees the session."""
+            """Frees the session; ``ONNXProgram`` defines it."""
 
     def optimize(
         self,
@@ -49,14 +49,16 @@ class Editable:
         """Runs optimization passes and rules on the model in place, as ``export`` does.
 
         Args:
-            optimize: True: all; ``"safe"``: those that keep every value as it is; names: these.
-            contrib_ops: Whether operators that only ONNX Runtime has are used where faster.
+            optimize: True: all; ``"safe"``: those that keep every value bit for bit; a collection
+                of names: only these; False: none.
+            contrib_ops: Whether to use operators that only ONNX Runtime has, where they are faster.
 
         Returns:
-            How often each changed the model, by name. One that fails is undone, with a warning.
+            How often each pass and rule changed the model, by name. One that fails is undone, with
+            a warning.
 
         Raises:
-            InvalidOptionError: There is no pass or rule of a name.
+            InvalidOptionError: ``optimize`` is not one of these, or a name is unknown.
         """
         from onnx_aot.errors import warn
         from onnx_aot.ir_passes import run_passes
@@ -72,10 +74,10 @@ class Editable:
         return dict(outcome.counts)
 
     def inline(self) -> None:
-        """Puts the bodies of all local functions in the places of their calls, in place.
+        """Replaces every call of a local function by the function's body, in place.
 
-        What the nodes of a module's function say about where they come from is relative to the
-        module.
+        The metadata that says where the nodes of a module's function come from stays relative to
+        the module.
         """
         from onnx_ir.passes.common import InlinePass
 
@@ -86,13 +88,13 @@ class Editable:
         self.release()
 
     def rename_axes(self, names: Mapping[str, str]) -> None:
-        """Gives dynamic dimensions other names, in place.
+        """Renames dynamic dimensions, in place.
 
         Args:
-            names: New names by those in the model, as ``program.inputs`` shows them.
+            names: New names, keyed by the present ones, which ``program.inputs`` shows.
 
         Raises:
-            InvalidOptionError: A dimension is not there, or a name cannot be used.
+            InvalidOptionError: The model has no such dimension, or a new name cannot be used.
         """
         rename_axes(self.model, names)
         self.release()
@@ -104,22 +106,24 @@ class Editable:
         cast: bool = False,
         partial: bool = False,
     ) -> None:
-        """Replaces weights by their names in the PyTorch module, state and inputs among them.
+        """Replaces weights, given by their names in the PyTorch module.
 
-        What lies in a file stays there until it is needed; saving copies it from file to file.
+        Weights that are state or inputs of the graph are replaced too. Tensors in a file stay there
+        until they are needed; saving copies them from file to file.
 
         Args:
-            state_dict: Tensors of the shapes and types that the model's weights have; or a path:
-                of a ``.safetensors`` file, of one that ``torch.save`` wrote, or of a folder with
-                ``model.safetensors.index.json``. Weights of the module that the model does not
-                use are passed over; names that the module does not have are a warning.
-            cast: Whether tensors of another type are cast to the model's.
-            partial: Whether a model without weights may get some of them, and others later.
+            state_dict: Tensors with the shapes and types of the model's weights; or the path of a
+                ``.safetensors`` file, of a file that ``torch.save`` wrote, of an ``.index.json``,
+                or of a folder with ``model.safetensors``, ``pytorch_model.bin`` or the index of
+                either. Weights of the module that the model does not use are ignored; names that
+                the module does not have cause a warning.
+            cast: Whether to cast tensors of other types to the types of the model's weights.
+            partial: Whether a model without weights may get some of them now and others later.
 
         Raises:
             InvalidOptionError: Shapes or types differ, tied weights get different values, weights
-                that have no values yet are missing, or the path holds no weights; nothing has
-                been replaced.
+                that have no values yet are missing, or the path holds no weights. Nothing is
+                replaced then.
         """
         fed = {**self.weights, **self.state}
         given = read_checkpoint(state_dict)

@@ -1,4 +1,4 @@
-"""What is found out about a program."""
+"""Methods of ``ONNXProgram`` that report on its export and verify it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Examinable"]
 
 
 class Examinable:
-    """The part of ``ONNXProgram`` that says what was done, and whether it is right."""
+    """Methods of ``ONNXProgram`` that report on its export and verify it."""
 
     exported_program: torch.export.ExportedProgram | None
     _record: ExportRecord | None
 
     @property
     def report(self) -> ExportReport | None:
-        """What the export did; None of a program that was loaded from a file.
+        """Report of the export, or None if the program was loaded from a file.
 
-        It is made anew each time: what it says about the model is as the model is now.
+        It is built on each access and describes the model as it is now.
         """
         if self._record is None:
             return None
@@ -45,23 +45,25 @@ class Examinable:
         sizes: bool = True,
         runtime: Literal["onnxruntime", "reference"] = "onnxruntime",
     ) -> Verification:
-        """Runs the model beside PyTorch, and compares outputs and what is written to state.
+        """Runs the model and PyTorch on the same inputs, and compares outputs and new state.
 
         Args:
-            model: The module or function that was exported, whose buffers are as before
-                afterwards; None: the captured program.
-            args: Inputs; None: the example inputs of the capture.
+            model: The module or function that was exported; its buffers are restored afterwards.
+                None: the captured program.
+            args: Inputs. None, if ``kwargs`` is None too: the example inputs of the capture.
             kwargs: Keyword inputs.
-            sizes: Whether up to five other sizes of the dynamic dimensions are tried too.
+            sizes: Whether to try up to five other sizes of the dynamic dimensions too.
             runtime: ``"onnxruntime"``, or ``"reference"`` for ONNX's reference implementation,
                 which is slow and written in Python.
 
         Returns:
-            ``ok``, and per set of sizes each output with its difference; printed, it is a table.
+            A ``Verification``: ``ok``, and the difference of each output at each set of sizes. It
+            prints as a table.
 
         Raises:
-            InvalidOptionError: There is neither a model nor a captured program, or no inputs; the
-                inputs do not fit; the runtime is unknown, or lacks operators.
+            InvalidOptionError: There is neither a model nor a captured program, or there are no
+                inputs; the inputs do not fit; weights have no values; the runtime is unknown, or
+                lacks operators.
             InferenceError: The inputs do not fit the ONNX model.
             Exception: Whatever PyTorch raises on the inputs.
         """

@@ -1,4 +1,4 @@
-"""What a program feeds by itself: state and weights that are inputs of the graph."""
+"""Values that a program feeds by itself: state and weights that are inputs of the graph."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["fed_values", "new_state"]
 def fed_values(
     inputs: Sequence[ir.Value], held: Mapping[str, torch.Tensor], given: Mapping[str, Any]
 ) -> list[Any]:
-    """A value for every input that a program holds one for.
+    """Returns values for the inputs that a program holds values for.
 
     Args:
         inputs: These inputs.
-        held: The values by name.
-        given: Values that the caller gives instead, by name.
+        held: The program's values, by input name.
+        given: Values that the caller gives instead, by input name.
 
     Raises:
-        InferenceError: A value is to be fed whose elements are not known.
+        InferenceError: A value to be fed has no elements (a fake or meta tensor).
     """
     values = []
     for value in inputs:
@@ -44,12 +44,12 @@ def fed_values(
 def new_state(
     outputs: Sequence[ir.Value], tensors: Sequence[torch.Tensor], names: set[str]
 ) -> dict[str, torch.Tensor]:
-    """What a call returned for state, by the names of the inputs that it is for.
+    """Returns the new state from the outputs of a call, by the names of the inputs it is for.
 
     Args:
         outputs: The graph's outputs.
-        tensors: Their values. What is returned has memory of its own.
-        names: Inputs that are wanted.
+        tensors: Their values, which are copied.
+        names: Inputs to return state for.
     """
     sources = [value.metadata_props.get(STATE) for value in outputs]
     return {

@@ -1,4 +1,4 @@
-"""Reads models back from files; their data files are mapped, not read."""
+"""Loads models from files; their data files are mapped, not read."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from onnx_aot.serialization.mapped_tensor import MappedFile, StoredTensor
 __all__ = ["load_model"]
 
 PACKED = (2, 4, 6)
-"""Bits of elements that share bytes, which torch has no tensors of."""
+"""Bit widths of elements that share a byte; torch has no tensors of them."""
 
 
 def load_model(path: str | os.PathLike[str]) -> ir.Model:
-    """The model of a file.
+    """Loads the model of a file.
 
     Raises:
-        InvalidOptionError: There is none, it is no model, or a file that it refers to is missing
-            or too short.
+        InvalidOptionError: There is no such file, it is not a model, or a data file that it refers
+            to is missing, too short or outside its folder.
     """
     given = os.fspath(path)
     if not os.path.isfile(given):
@@ -42,9 +42,9 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
 
 
 def _mapped(tensor: ir.ExternalTensor, model: str, files: dict[str, MappedFile]) -> Any:
-    """The same, mapped: as a tensor of ours where torch has its type.
+    """Maps the data of a tensor, as a ``StoredTensor`` if torch has its type.
 
-    ``files`` are those opened so far.
+    ``files`` holds the files opened so far, by path.
     """
     location = os.path.normpath(tensor.location)
     if os.path.isabs(location) or location.split(os.sep)[0] == os.pardir:

@@ -1,4 +1,4 @@
-"""How the model of a program was made, so that it can be made again in another way."""
+"""Record of how a program's model was made, to make it again with other options."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["Origin"]
 
 @dataclasses.dataclass
 class Origin:
-    """What is known of a model that was translated in this process.
+    """Origin of a model that was translated in this process.
 
     Attributes:
-        translate: Translates the captured program again, with some options of ``export`` changed,
-            and returns an ``ONNXProgram``. Takes ``optimize`` and ``target`` by name.
-        target: What the model was made for.
-        passes: How often each optimization pass and rule has changed the model since, by name.
+        translate: Translates the captured program again and returns an ``ONNXProgram``. Takes
+            changed options of ``export`` by name, such as ``optimize`` and ``target``.
+        target: The ``target`` option that the model was made with.
+        passes: How often each optimization pass and rule has changed the model, by name.
     """
 
     translate: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""``ONNXProgram``: what an export returns."""
+"""``ONNXProgram``, the result of an export."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ __all__ = ["ONNXProgram"]
 
 
 class ONNXProgram(Editable, Examinable, Viewable):
-    """An ONNX model with what is needed to save, run and inspect it.
+    """An ONNX model with everything needed to save, run and inspect it.
 
     Calling it runs the model in ONNX Runtime with torch tensors.
 
     Attributes:
         model: The ``onnx_ir.Model``. It may be edited; call ``release`` before running it again.
         exported_program: The captured program that the model was translated from, or None.
-        state: With ``state="io"``, what the next call feeds to inputs that are state (buffers that
-            the module writes to), by input name. A call replaces it by the new values, as a call
-            of the module does with its buffers; ``reset_state`` makes it what it was first. Set
-            an entry to go on from another value.
-        weights: With ``weights_as_inputs``, what calls feed to inputs that are parameters and
-            buffers of the module, by input name; the module's own tensors, until
-            ``apply_weights`` or an assignment replaces them.
+        state: With ``state="io"``, the values that the next call feeds to inputs that are state
+            (buffers that the module writes to), by input name. A call replaces them by the new
+            values, as a call of the module updates its buffers; ``reset_state`` restores the
+            first ones. Assign an entry to continue from another value.
+        weights: With ``weights_as_inputs``, the values that calls feed to inputs that are
+            parameters and buffers of the module, by input name. They are the module's own tensors
+            until ``apply_weights`` or an assignment replaces them.
 
-    Either can be given in a call instead, as a keyword argument of the input's name
-    (``program(x, **{"linear.weight": weight})``), for this call alone: state that was given is
-    not replaced in ``state``; its new value is among the outputs. A saved model has neither; who
-    runs it feeds these inputs by name.
+    A keyword argument with the input's name overrides an entry of either for one call
+    (``program(x, **{"linear.weight": weight})``). State given this way is not updated in
+    ``state``; its new value is among the outputs. A saved model has neither: whoever runs it feeds
+    these inputs by name, except weights saved with ``default_weights=True``.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class ONNXProgram(Editable, Examinable, Viewable):
         origin: Origin | None = None,
         record: ExportRecord | None = None,
     ) -> None:
-        """``forward`` is the signature of the model, by which calls get their defaults.
+        """``forward`` is the signature of the model, which supplies the defaults of calls.
 
         ``state`` and ``weights`` are the first values of the attributes; state is copied.
-        ``origin`` is how the model was made, where it was exported in this process; ``record`` is
-        what ``report`` is made of.
+        ``origin`` says how the model was made, if it was exported in this process; ``report`` is
+        built from ``record``.
         """
         self.model = model
         self.exported_program = exported_program
@@ -91,7 +91,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
         self._first_state = _copies(state or {})
         self.state = _copies(self._first_state)
         self._session: onnxruntime.InferenceSession | None = None
-        self._device: torch.device | None = None  # that it was made for; None: it is the user's own
+        self._device: torch.device | None = None  # of the session; None: the user made it
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __repr__(self) -> str:
@@ -113,18 +113,18 @@ class ONNXProgram(Editable, Examinable, Viewable):
 
         Args:
             *args: Positional arguments.
-            **kwargs: Keyword arguments. ``structured=True`` among them, where the captured model
-                has no argument of that name, gives what ``unflatten`` makes of the outputs.
+            **kwargs: Keyword arguments. With ``structured=True``, unless the captured model has an
+                argument of that name, the call returns ``unflatten`` of the outputs.
 
         Returns:
-            Its outputs, flat, as a tuple of torch tensors; mutated buffers and inputs come last.
-            Complex tensors are taken and given as such, though the model holds their parts. They
-            are on the device of the inputs, where the model runs if ONNX Runtime has a provider
-            for it.
+            The outputs as a flat tuple of torch tensors; mutated buffers and inputs come last.
+            Complex tensors are accepted and returned as such, although the model holds their real
+            and imaginary parts. Outputs are on the device of the inputs; the model runs there if
+            ONNX Runtime has a provider for it.
 
         Raises:
-            InferenceError: The arguments are not those that were captured, an input's type or
-                shape does not fit the model, or a Python constant differs from the captured one.
+            InferenceError: The arguments do not match the captured ones, an input's type or shape
+                does not fit the model, or a Python constant differs from the captured one.
             InvalidOptionError: ``structured=True`` without an exported program.
         """
         structured = self._takes_structured() and kwargs.pop("structured", False)
@@ -147,14 +147,15 @@ class ONNXProgram(Editable, Examinable, Viewable):
         """Gives outputs the structure that the captured module returns.
 
         Args:
-            outputs: What a call of the program returned.
+            outputs: The outputs of a call of the program.
 
         Returns:
-            What the module returns, with None, strings and Python numbers in their places; the new
-            values of mutated buffers and inputs are left out.
+            The module's return value, with None, strings and Python numbers in their places and
+            without the new values of mutated buffers and inputs.
 
         Raises:
-            InvalidOptionError: The program has no exported program, or other outputs.
+            InvalidOptionError: The program has no exported program, or the number of outputs is
+                wrong.
         """
         from onnx_aot.pytrees.outputs import structured
 
@@ -166,12 +167,12 @@ class ONNXProgram(Editable, Examinable, Viewable):
         return structured(self.exported_program, outputs)
 
     def reset_state(self) -> None:
-        """Makes ``state`` what it was when the model was exported, or last in ``apply_weights``."""
+        """Resets ``state`` to its values at the export or, if later, of ``apply_weights``."""
         self.state = _copies(self._first_state)
 
     @contextlib.contextmanager
     def state_kept(self) -> Iterator[None]:
-        """A context after which ``state`` is what it was before, whatever was called."""
+        """Context manager that restores ``state`` at its end."""
         before = dict(self.state)
         try:
             yield
@@ -179,7 +180,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
             self.state = before
 
     def call_reference(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
-        """The same with ONNX's reference implementation, which is slow and written in Python."""
+        """Like a call, in ONNX's reference implementation, which is slow and written in Python."""
         import onnx.reference
 
         from onnx_aot.program.session import from_numpy, joined_parts, to_numpy
@@ -197,12 +198,12 @@ class ONNXProgram(Editable, Examinable, Viewable):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> tuple[torch.Tensor, ...]:
-        """Runs the model and returns inner values by name, in the order asked for.
+        """Runs the model and returns the named inner values, in the given order.
 
-        ``state`` stays as it is.
+        ``state`` does not change.
 
         Raises:
-            InvalidOptionError: The main graph has no value of a name.
+            InvalidOptionError: The main graph has no value with such a name.
         """
         return self._inner_values(value_names, self._inputs(args, kwargs or {}))
 
@@ -217,7 +218,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
             raise InvalidOptionError(
                 f"the model has no value {unknown[0]!r}; program.model lists all of them"
             )
-        # ONNX Runtime would hand out inputs and weights in memory that is not ours to keep
+        # ONNX Runtime would return inputs and weights in memory that callers must not keep
         known = {name: tensor.clone() for name, tensor in inputs.items()}
         known |= {n: _weight(graph.initializers[n]) for n in value_names if n in graph.initializers}
         wanted = [name for name in dict.fromkeys(value_names) if name in inner]
@@ -234,12 +235,12 @@ class ONNXProgram(Editable, Examinable, Viewable):
     def compare(
         self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
     ) -> Comparison:
-        """Compares every value of the captured graph with the one of the model that holds it.
+        """Compares every value of the captured graph with its counterpart in the model.
 
-        Both run on the same inputs, PyTorch node by node. ``first`` of what is returned says which
-        value goes wrong by itself, with its captured node and the user's line; ``isolate`` and
-        ``bisect`` go on from there. ``state`` stays as it is. docs/debugging-a-mismatch.md shows
-        how.
+        Both run on the same inputs, PyTorch node by node. ``first`` of the result is the first
+        value that goes wrong by itself, with its captured node and the user's line; ``isolate`` and
+        ``bisect`` continue from there. ``state`` does not change. See
+        docs/debugging-a-mismatch.md.
 
         Args:
             args: Positional arguments, as in a call; by default, with ``kwargs``, the example
@@ -247,11 +248,11 @@ class ONNXProgram(Editable, Examinable, Viewable):
             kwargs: Keyword arguments.
 
         Returns:
-            A row per value, in execution order; it prints as a table.
+            A ``Comparison`` with a row per value, in execution order. It prints as a table.
 
         Raises:
-            InvalidOptionError: The program has no exported program, or that has no values for
-                weights or no example inputs.
+            InvalidOptionError: The program has no exported program, its weights have no values, or
+                there are no example inputs.
             InferenceError: The arguments do not fit the model.
         """
         from onnx_aot.inspection.compare import compare_values
@@ -265,16 +266,16 @@ class ONNXProgram(Editable, Examinable, Viewable):
         self,
         initializer: Callable[[str | bytes], onnxruntime.InferenceSession] | None = None,
     ) -> None:
-        """Makes the session that calls use.
+        """Creates the session that calls use.
 
         Args:
-            initializer: Called with the serialized model, or with the path of a temporary file
-                where it has more than 1.5 GB of weights; by default ONNX Runtime on the CPU.
+            initializer: Called with the serialized model, or with the path of a temporary file if
+                its weights exceed 1.5 GB; by default ONNX Runtime on the CPU.
 
         Raises:
-            InferenceError: The model has operators that ONNX Runtime does not have, and no
-                ``initializer`` was given that registers them.
-            Exception: Whatever ONNX Runtime raises when it refuses the model otherwise.
+            InferenceError: The model has operators that ONNX Runtime lacks, and there is no
+                ``initializer`` to register them.
+            Exception: Whatever ONNX Runtime raises if it rejects the model otherwise.
         """
         from onnx_aot.program.session import create_session
 
@@ -287,7 +288,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
     def _initialize(
         self, make: Callable[[str | bytes], onnxruntime.InferenceSession], own: bool = False
     ) -> None:
-        """``own``: the user makes the session, and knows all operators."""
+        """Creates the session; ``own``: by a function of the user, who provides all operators."""
         from onnx_aot.program.custom_op_domains import foreign_operators
 
         self.release()
@@ -307,20 +308,20 @@ class ONNXProgram(Editable, Examinable, Viewable):
         self._session = make(path)
 
     def release(self) -> None:
-        """Frees the session; the next call makes a new one from the model as it is then."""
+        """Frees the session; the next call creates one from the model as it is then."""
         self._session = self._device = None
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
 
     def _takes_structured(self) -> bool:
-        """Whether ``structured`` in a call is meant for the program, not for the model."""
+        """True if ``structured`` in a call is meant for the program, not for the model."""
         if self.exported_program is None:
             return True
         return not any("structured" in names for names in argument_names(self.exported_program))
 
     def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-        """The graph's inputs by name: the arguments, and what the program holds."""
+        """Tensors for the graph's inputs by name: arguments, and values that the program holds."""
         from onnx_aot.program.constraints import refuse_other_sizes
         from onnx_aot.program.session import checked_inputs
 
@@ -336,7 +337,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
         return inputs
 
     def _given(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Keyword arguments that are state or weights; an argument of the model goes first."""
+        """Keyword arguments that are state or weights; arguments of the model take precedence."""
         if not kwargs or not (self.state or self.weights):
             return {}
         held = {*self.weights, *self.state}
@@ -371,27 +372,28 @@ class ONNXProgram(Editable, Examinable, Viewable):
         max_shard_size: int | str | None = None,
         default_weights: bool = False,
     ) -> None:
-        """Saves the model; a failed or interrupted save leaves the old file whole.
+        """Saves the model; a failed or interrupted save leaves an existing file intact.
 
-        Weights go to the disk in one pass, from where they are: memory, or files that
-        ``apply_weights`` was given. What takes over a second shows a bar on a terminal.
+        Weights are written in one pass from where they are: memory, or files that
+        ``apply_weights`` was given. A save of over a second shows a progress bar on a terminal.
 
         Args:
             destination: A path, or a binary file object.
             include_initializers: False leaves parameters and buffers out.
             keep_initializers_as_inputs: True lists parameters and buffers as inputs too.
-            external_data: ``"auto"`` or None: one file up to 1.5 GB of weights, else two; True:
-                ``<name>.data`` beside the file; ``"safetensors"``: ``<name>.safetensors``, which
-                is also a checkpoint; False: one file, at most 2 GB.
-            max_shard_size: With ``"safetensors"``: bytes, or a text such as ``"5GB"``, that none
-                of several files exceeds, unless one tensor does.
-            default_weights: True writes the values in ``weights``, of inputs, so that who runs
-                the model need not feed them. Python sessions of ONNX Runtime ask for that where
-                adapters do.
+            external_data: ``"auto"`` or None: one file up to 1.5 GB of weights, else two. True:
+                weights in ``model.onnx.data`` beside ``model.onnx``. ``"safetensors"``: weights in
+                ``model.safetensors``, which is also a checkpoint. False: one file, at most 2 GB.
+            max_shard_size: With ``"safetensors"``: limit for the tensors of one file, in bytes or
+                as a text such as ``"5GB"``. A larger tensor gets a file of its own.
+            default_weights: True writes the values in ``weights`` as defaults of these inputs, so
+                that the model runs without feeding them. ONNX Runtime's Python sessions need such
+                defaults if an adapter feeds the inputs.
 
         Raises:
             InvalidOptionError: External data with a file object, or an option that is not accepted.
-            SaveError: The model does not fit, weights have no values, or the disk refuses.
+            SaveError: The model does not fit into one file or on the disk, weights have no values,
+                or writing fails.
         """
         save_model(
             self.model,
@@ -416,14 +418,15 @@ class ONNXProgram(Editable, Examinable, Viewable):
         that one model serves many adapters.
 
         Args:
-            path: Where.
-            state_dict: Other values than ``weights``, as in ``apply_weights``, which is not done.
-            version: What the file says of itself.
+            path: Path of the file.
+            state_dict: Values to write instead of those in ``weights``, in the forms that
+                ``apply_weights`` takes; ``weights`` does not change.
+            version: Adapter and model version to store in the file.
 
         Raises:
             InvalidOptionError: No weights are inputs, or ``state_dict`` does not fit them.
             InferenceError: A weight has no values yet.
-            SaveError: The file cannot be written; what was there before is untouched.
+            SaveError: The file cannot be written; an existing file is untouched.
         """
         from onnx_aot.program.adapters import write_adapter
 
@@ -441,16 +444,17 @@ class ONNXProgram(Editable, Examinable, Viewable):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ONNXProgram:
-        """A program for a saved model, to run, compare, optimize and save.
+        """Loads a saved model, to run, verify, optimize and save it.
 
-        What ``exported_program`` is for, it does not have: arguments of calls are taken in the
-        order of the graph's inputs, state and weights that are inputs have no values.
+        There is no ``exported_program``: calls take arguments in the order of the graph's inputs,
+        including inputs that are state or weights, for which the program holds no values.
 
         Args:
-            path: Of the ``.onnx`` file; data files beside it are mapped, not read.
+            path: Path of the ``.onnx`` file; data files beside it are mapped, not read.
 
         Raises:
-            InvalidOptionError: There is no model, or a file that it refers to is missing.
+            InvalidOptionError: There is no such file, it is not a model, or a data file that it
+                refers to is missing or too short.
         """
         from onnx_aot.program.loading import load_model
 
@@ -471,22 +475,22 @@ class ONNXProgram(Editable, Examinable, Viewable):
 
     @property
     def hash(self) -> str:
-        """SHA-256 of what ``save(..., external_data=False)`` writes, computed each time.
+        """SHA-256 of the file that ``save(..., external_data=False)`` writes, computed each time.
 
-        It is also there for models that are too large for one file. Of a model whose weights have
-        no values it is that of the file without them.
+        Models that are too large for one file have a hash too. If a weight has no values, it is the
+        hash of the file without parameters and buffers.
         """
         return model_hash(self.model)
 
     @property
     def has_values(self) -> bool:
-        """Whether all weights have values, which a model without weights gets later."""
+        """True if all weights have values; ``apply_weights`` supplies missing ones."""
         fed = (*self.weights.values(), *self.state.values())
         held = (value.const_value for value in self.model.graph.initializers.values())
         return not any(map(is_absent, (*fed, *held)))
 
     def names(self) -> NameTable:
-        """What parameters and values of the PyTorch module are called in the graph, and back."""
+        """Returns the table of names: PyTorch parameters and values to ONNX names, and back."""
         fed = {**self.weights, **self.state}
         weights = weights_by_target(self.model.graph, self.exported_program, fed)
         return name_table(self.model.graph, self.exported_program, weights)

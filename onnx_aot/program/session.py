@@ -1,4 +1,4 @@
-"""Runs models in ONNX Runtime with torch tensors in and out."""
+"""Runs models in ONNX Runtime, with torch tensors as inputs and outputs."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ PACKED = ("tensor(int4)", "tensor(uint4)")
 
 
 PROVIDERS = {"cuda": "CUDAExecutionProvider"}
-"""What ONNX Runtime calls its kernels for a device of torch."""
+"""ONNX Runtime's execution providers by device type of torch."""
 
 ACCURACY = ("session.qdq_matmulnbits_accuracy_level", "1")
-"""Products with dequantized weights in float32. By default ONNX Runtime rounds what is multiplied
-with them to int8, so that answers would differ from PyTorch's by that."""
+"""Session option that computes products with dequantized weights in float32. By default ONNX
+Runtime rounds the other operand to int8, which would make results differ from PyTorch's."""
 
 
 def create_session(
     model: str | bytes, device: torch.device | None = None
 ) -> onnxruntime.InferenceSession:
-    """A session for a path or a serialized model, quiet but for errors.
+    """Creates a session for a path or a serialized model; it logs only errors.
 
-    It runs on the device where ONNX Runtime has a provider for it, else on the CPU.
+    It runs on ``device`` if ONNX Runtime has a provider for it, else on the CPU.
 
     Raises:
-        Exception: Whatever ONNX Runtime raises when it refuses the model.
+        Exception: Whatever ONNX Runtime raises if it rejects the model.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = LOG_ERRORS
@@ -58,7 +58,7 @@ def create_session(
 
 
 def providers(device: torch.device | None) -> list[Any]:
-    """ONNX Runtime's providers for a device, the preferred one first; the CPU's is the last."""
+    """ONNX Runtime's providers for a device, in order of preference; the CPU's comes last."""
     name = None if device is None else PROVIDERS.get(device.type)
     if device is None or name not in onnxruntime.get_available_providers():
         return ["CPUExecutionProvider"]
@@ -67,20 +67,21 @@ def providers(device: torch.device | None) -> list[Any]:
 
 
 def device_of(tensors: Iterable[torch.Tensor]) -> torch.device:
-    """Where most of a call's work is meant to be: the first device that is not the CPU."""
+    """Device that a call is meant to run on: the first that is not the CPU, else the CPU."""
     found = (tensor.device for tensor in tensors if tensor.device.type != "cpu")
     return next(found, torch.device("cpu"))
 
 
 def checked_inputs(inputs: Sequence[ir.Value], values: Sequence[Any]) -> dict[str, torch.Tensor]:
-    """A tensor for every input of a graph, by name.
+    """Converts values to tensors for the inputs of a graph, by name, and checks them.
 
     Args:
         inputs: The graph's inputs.
         values: A tensor or number for each.
 
     Raises:
-        InferenceError: Number, type, rank or a fixed dimension of an input differs.
+        InferenceError: The number of inputs is wrong, an input has another type, rank or fixed
+            dimension, or dimensions of one name differ in size.
     """
     if len(values) != len(inputs):
         names = ", ".join(str(value.name) for value in inputs)
@@ -99,7 +100,7 @@ def checked_inputs(inputs: Sequence[ir.Value], values: Sequence[Any]) -> dict[st
 
 
 def _parts(declared: ir.Value, tensor: torch.Tensor) -> torch.Tensor:
-    """A complex tensor as the model takes it, its parts in a last dimension of two."""
+    """Converts a complex tensor to the model's form: its parts in a last dimension of size 2."""
     if COMPLEX not in declared.metadata_props or not tensor.is_complex():
         return tensor
     wanted = declared.metadata_props[COMPLEX]
@@ -113,7 +114,7 @@ def _parts(declared: ir.Value, tensor: torch.Tensor) -> torch.Tensor:
 def joined_parts(
     outputs: Sequence[ir.Value], tensors: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
-    """Outputs with complex numbers, of which the model gives the parts, as complex tensors."""
+    """Joins outputs that are real and imaginary parts into complex tensors; keeps the others."""
     return tuple(
         torch.complex(tensor[..., 0], tensor[..., 1]) if COMPLEX in value.metadata_props else tensor
         for value, tensor in zip(outputs, tensors, strict=True)
@@ -123,7 +124,7 @@ def joined_parts(
 def run_session(
     session: onnxruntime.InferenceSession, inputs: Mapping[str, torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
-    """Runs a session on tensors by input name; its outputs are torch tensors on the CPU."""
+    """Runs a session on tensors by input name; returns its outputs as tensors on the CPU."""
     packed = {value.name for value in session.get_inputs() if value.type in PACKED}
     feeds = {n: (_pack(t) if n in packed else to_ort(t)) for n, t in inputs.items()}
     options = onnxruntime.RunOptions()
@@ -133,7 +134,7 @@ def run_session(
 
 
 def _pack(tensor: torch.Tensor) -> onnxruntime.OrtValue:
-    """Integers of four bits, two to a byte.
+    """Packs integers of four bits, two to a byte.
 
     ONNX Runtime takes an array of the tensor's shape and reads as many of its bytes as it needs.
     """
@@ -201,7 +202,7 @@ def _check_four_bits(declared: ir.Value, dtype: ir.DataType, tensor: torch.Tenso
 def _check_named_sizes(
     declared: ir.Value, tensor: torch.Tensor, sizes: dict[str, tuple[str, int]]
 ) -> None:
-    """Dimensions of one name have one size; ``sizes`` collects those that were seen."""
+    """Checks that dimensions of one name have one size; ``sizes`` collects those seen so far."""
     for axis, dimension in enumerate(declared.shape or ()):
         name = None if isinstance(dimension, int) else dimension.value
         if name is None:
@@ -216,7 +217,7 @@ def _check_named_sizes(
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """A tensor's elements in NumPy, types that NumPy lacks through ``ml_dtypes``."""
+    """Converts a tensor to NumPy; types that NumPy lacks become those of ``ml_dtypes``."""
     return ir.tensor_adapters.TorchTensor(tensor.detach().cpu().contiguous()).numpy()
 
 
@@ -231,14 +232,14 @@ def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def _bits(dtype: torch.dtype) -> torch.dtype | None:
-    """The unsigned type of the same width for types that NumPy lacks, None for the others."""
+    """Unsigned type of the same width for types that NumPy lacks; None for the others."""
     if dtype == torch.bfloat16:
         return torch.uint16
     return torch.uint8 if str(dtype).startswith("torch.float8") else None
 
 
 def to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
-    """A tensor as ONNX Runtime takes it, sharing memory where it is on the CPU."""
+    """Converts a tensor for ONNX Runtime, sharing its memory if it is on the CPU."""
     tensor = tensor.detach().cpu().contiguous()
     bits = _bits(tensor.dtype)
     if bits is None:
@@ -249,7 +250,7 @@ def to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
 
 
 def from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
-    """What ONNX Runtime computed as a tensor on the CPU."""
+    """Converts a value that ONNX Runtime computed to a tensor on the CPU."""
     kind = ir.DataType(value.element_type())
     if kind in dtypes.FOUR_BITS:
         return _unpack(value, kind)

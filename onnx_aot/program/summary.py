@@ -1,4 +1,4 @@
-"""What a model takes and gives, and what its values are called in the PyTorch module."""
+"""Describes a model's inputs and outputs, and relates its names to those of the PyTorch module."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ValueSummary:
 
     Attributes:
         name: Its name in the graph.
-        dtype: Type of its elements; None where torch has none for it. Complex numbers have their
-            own type here, though the model holds their parts.
-        shape: Its sizes, numbers and names; None where the rank is not known.
-        role: ``"input"`` or ``"output"``, of the model; ``"state"`` and ``"weight"``: an input that
-            the program feeds by itself.
+        dtype: Type of its elements; None if torch does not have it. Complex values have their
+            complex type here, although the model holds their parts.
+        shape: Its sizes, as numbers and names; None if the rank is not known.
+        role: ``"input"`` or ``"output"`` of the model; ``"state"`` or ``"weight"`` for an input
+            that the program feeds by itself.
     """
 
     name: str
@@ -42,22 +42,22 @@ class ValueSummary:
 
 @dataclasses.dataclass(frozen=True)
 class NameTable:
-    """Names in the PyTorch module and its captured graph, and those in the ONNX graph.
+    """Names in the PyTorch module and its captured graph, with their names in the ONNX graph.
 
     Attributes:
-        parameters: Names of parameters and buffers in the module to those of initializers and
-            inputs; tied weights have one.
-        values: Names of nodes of the captured graph to those of values.
+        parameters: Names of initializers and inputs, keyed by names of the module's parameters and
+            buffers; tied weights share one.
+        values: Names of values, keyed by names of nodes of the captured graph.
     """
 
     parameters: Mapping[str, str]
     values: Mapping[str, str]
 
     def to_onnx(self, name: str) -> str:
-        """The ONNX name of a parameter, or else of a captured node.
+        """Returns the ONNX name of a parameter, or else of a captured node.
 
         Raises:
-            InvalidOptionError: The model has none; it may have been folded or removed.
+            InvalidOptionError: The model has no value for it; it may have been folded or removed.
         """
         found = self.parameters.get(name) or self.values.get(name)
         if found is None:
@@ -65,10 +65,10 @@ class NameTable:
         return found
 
     def to_torch(self, name: str) -> list[str]:
-        """What an ONNX name is called in PyTorch; several names where weights are tied.
+        """Returns the PyTorch names of an ONNX name; several if weights are tied.
 
         Raises:
-            InvalidOptionError: Nothing there corresponds to it, as to steps within an operator.
+            InvalidOptionError: PyTorch has no name for it, as for steps within an operator.
         """
         found = [n for n, onnx_name in self.parameters.items() if onnx_name == name]
         found = found or [n for n, onnx_name in self.values.items() if onnx_name == name]
@@ -97,11 +97,11 @@ def name_table(
     program: torch.export.ExportedProgram | None,
     weights: Mapping[str, ir.Value],
 ) -> NameTable:
-    """The names of everything in a graph.
+    """Builds the table of the names in a graph.
 
     Args:
         graph: The main graph.
-        program: What it was translated from; None when it was loaded from a file.
+        program: The captured program; None if the model was loaded from a file.
         weights: Parameters and buffers by their names in the module.
     """
     captured = None if program is None else {node.name for node in program.graph.nodes}
@@ -118,10 +118,11 @@ def name_table(
 
 
 def rename_axes(model: ir.Model, names: Mapping[str, str]) -> None:
-    """Gives dimensions other names everywhere, also within expressions such as ``2*seq + 1``.
+    """Renames dimensions everywhere, also within expressions such as ``2*seq + 1``.
 
     Raises:
-        InvalidOptionError: A name is no identifier, is in use, or names no dimension.
+        InvalidOptionError: A new name is not an identifier or is in use, or the model has no
+            dimension of an old name.
     """
     graphs: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
     values = [

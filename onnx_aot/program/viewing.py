@@ -1,4 +1,4 @@
-"""Pictures of a program: what ``ONNXProgram`` offers to look at it."""
+"""Methods of ``ONNXProgram`` that draw its model."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ __all__ = ["Viewable"]
 
 
 class Viewable:
-    """The methods of ``ONNXProgram`` that show its model."""
+    """Methods of ``ONNXProgram`` that draw its model."""
 
     model: ir.Model
 
     def view(
         self, path: str | os.PathLike[str] = "graph.html", comparison: Any = None
     ) -> str | os.PathLike[str]:
-        """Writes the model as one HTML file that any browser shows, without network.
+        """Writes the model as a single HTML file that any browser shows offline.
 
-        Modules, bodies of control flow and local functions are boxes that open by a click; a node
-        shows its attributes, types, metadata, source lines and its weights' statistics.
+        Modules, bodies of control flow and local functions are boxes that open on a click; a node
+        shows its attributes, types, metadata, source lines and the statistics of its weights.
 
         Args:
-            path: Where; an existing file is replaced when the new one is whole.
-            comparison: What ``compare`` returned: its differences become colours.
+            path: Path of the file; an existing file is replaced once the new one is complete.
+            comparison: A result of ``compare``, whose differences are shown as colours.
 
         Returns:
             The path.
 
         Raises:
-            InvalidOptionError: It is not a path.
-            SaveError: The folder does not exist, the path is one, or the disk refuses. What was
-                there before is untouched.
+            InvalidOptionError: ``path`` is not a path.
+            SaveError: The folder does not exist, the path is a folder, or writing fails. An
+                existing file is untouched.
         """
         from onnx_aot.inspection.view.collect import collect
         from onnx_aot.inspection.view.page import render_page
@@ -56,7 +56,7 @@ class Viewable:
         return path
 
     def to_mermaid(self, depth: int = 1) -> str:
-        """The model as a mermaid flowchart, which Markdown renderers draw.
+        """Returns the model as a Mermaid flowchart, which Markdown renderers draw.
 
         Args:
             depth: 1 draws the model's own modules as boxes, 2 opens these, and so on.
@@ -65,7 +65,7 @@ class Viewable:
             The text, without the fence around it.
 
         Raises:
-            InvalidOptionError: ``depth`` is no positive number.
+            InvalidOptionError: ``depth`` is not a positive number.
         """
         from onnx_aot.inspection.view.collect import collect
         from onnx_aot.inspection.view.mermaid import mermaid_text
@@ -73,7 +73,7 @@ class Viewable:
         return mermaid_text(collect(self.model, absent=lambda tensor: True), depth)
 
     def _repr_html_(self) -> str:
-        """What notebooks show: a table of inputs and outputs, and the view."""
+        """HTML for notebooks: a table of inputs and outputs, and the view."""
         from onnx_aot.inspection.view.collect import collect
         from onnx_aot.inspection.view.notebook import notebook_html
 

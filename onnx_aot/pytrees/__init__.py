@@ -1,5 +1,5 @@
-"""Nested containers of inputs and outputs.
+"""Handles nested containers of inputs and outputs.
 
 ``containers`` registers classes that torch's pytree does not know, ``paths`` names the leaves of an
-input, and ``outputs`` builds what the model returns from the outputs of the graph.
+input, and ``outputs`` builds the model's return value from the outputs of the graph.
 """

@@ -1,18 +1,18 @@
-"""Classes that hold tensors, made known to torch's pytree on the user's behalf.
+"""Registers classes that hold tensors with torch's pytree, on the user's behalf.
 
 ``torch.export`` takes inputs and outputs apart with ``torch.utils._pytree``, which knows tuples,
-lists, dicts and named tuples, and refuses every other class that was not registered. ``registered``
-looks through a value and registers, once per process:
+lists, dicts and named tuples, and rejects other classes unless registered. ``registered`` looks
+through a value and registers, once per process:
 
 * dataclasses and ``SimpleNamespace``: the fields that hold data, in their order;
 * subclasses of dict, ``UserDict``, list and tuple: their entries;
-* key-value caches, recognized by what they have: ``layers`` with ``keys`` and ``values``, a pair of
+* key-value caches, recognized by attributes: ``layers`` with ``keys`` and ``values``, a pair of
   such caches, or lists ``key_cache`` and ``value_cache``. The tensors of every layer are data.
 
-Objects are rebuilt attribute by attribute, without calling ``__init__``: what it worked out when
-the user made the object stands in the attributes already. What is no data (a type, a flag of a
-cache) is kept beside the structure, and compared when a program is called. Classes that are
-registered, by the user or a library, stay as they are.
+Objects are rebuilt attribute by attribute, without calling ``__init__``: its results are in the
+attributes already. Attributes that are not data (a type, a flag of a cache) are kept beside the
+structure, and compared when a program is called. Classes that the user or a library registered
+keep their registration.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ INPUTS = "example inputs"
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 PLAIN = (torch.Tensor, int, float, bool, str, type(None), *SYMBOLIC)
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
-BY_TORCH = (torch.nn.Module, torch.ScriptObject)  # torch.export says itself what it makes of them
+BY_TORCH = (torch.nn.Module, torch.ScriptObject)  # left to torch.export
 
 
 class Constant:
-    """A value that ``torch.export`` takes no note of, such as a dtype or an enum, as a container.
+    """Wraps a value that ``torch.export`` ignores, such as a dtype or an enum, as a container.
 
-    It has no leaves; the value stands in its place in the structure.
+    It has no leaves; the value is part of the structure.
     """
 
     def __init__(self, value: Any) -> None:
@@ -64,7 +64,7 @@ class Constant:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rest:
-    """What an object has besides its data.
+    """Structure and attributes of an object, without its data.
 
     Attributes:
         names: Attributes or keys that hold the data, in order.
@@ -86,10 +86,10 @@ class Rest:
 
 
 def same_constant(left: Any, right: Any) -> bool:
-    """Whether two Python values are the same to a model: 1 is neither True nor 1.0, NaN is NaN."""
+    """True if two values are the same to a model: 1 is neither True nor 1.0, NaN equals NaN."""
     if left is right:
         return True
-    for kind in (bool, int, float, complex, str):  # subclasses of these are as good
+    for kind in (bool, int, float, complex, str):  # subclasses count as these
         if isinstance(left, kind) or isinstance(right, kind):
             if not (isinstance(left, kind) and isinstance(right, kind)):
                 return False
@@ -118,11 +118,11 @@ def registered(value: Any, path: str, what: str) -> None:
 
     Args:
         value: An input or output.
-        path: How the user would write it, such as ``batch`` or ``args[0]``.
+        path: The value as the user would write it, such as ``batch`` or ``args[0]``.
         what: ``INPUTS`` or ``"outputs"``, for messages.
 
     Raises:
-        InvalidOptionError: An object of a class that is not understood, a NumPy array or a sparse
+        InvalidOptionError: There is an object of an unsupported class, a NumPy array or a sparse
             tensor.
     """
     node = pytree.SUPPORTED_NODES.get(type(value))
@@ -156,14 +156,14 @@ def _children(value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def constants_held(value: Any) -> Any:
-    """The value with a ``Constant`` around each leaf that ``torch.export`` does not take."""
+    """Wraps each leaf that ``torch.export`` does not accept in a ``Constant``."""
     if all(map(_is_plain, pytree.tree_leaves(value))):
         return value
     return pytree.tree_map(lambda leaf: leaf if _is_plain(leaf) else Constant(leaf), value)
 
 
 def unwrapped(value: Any) -> Any:
-    """The inverse of ``constants_held``."""
+    """Inverse of ``constants_held``."""
     is_constant = _is_kind(Constant)
     if not any(map(is_constant, pytree.tree_leaves(value, is_leaf=is_constant))):
         return value
@@ -181,7 +181,7 @@ def _is_kind(kind: type) -> Callable[[Any], bool]:
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether a value that is no container cannot change: it compares by what it is."""
+    """True if a value that is not a container is immutable and compares by value."""
     if type(value).__module__ == "numpy":
         return _hashable(value)  # a dtype or a number; arrays can change
     known = (enum.Enum, type, torch.dtype, torch.device, torch.layout, slice, *FUNCTIONS)
@@ -200,7 +200,7 @@ def _hashable(value: Any) -> bool:
 
 
 def _has_tensors(value: Any) -> bool:
-    """Whether an object has tensors in its attributes or elements."""
+    """True if an object has tensors in its attributes or elements."""
     held = list(getattr(value, "__dict__", {}).values())
     if isinstance(value, (set, frozenset)):
         held += value
@@ -208,7 +208,7 @@ def _has_tensors(value: Any) -> bool:
 
 
 def _refuse_kind(tensor: torch.Tensor, path: str) -> None:
-    """ONNX has dense tensors of plain types."""
+    """Checks that a tensor is dense and of a plain type, as ONNX requires."""
     if tensor.is_nested:
         found, cure = "is a nested tensor", "to_padded_tensor(0.0) of it and a mask"
     elif hasattr(type(tensor), "__tensor_flatten__"):
@@ -256,11 +256,11 @@ def _full_name(cls: type) -> str:
 # --- registering ---------------------------------------------------------------------------------
 
 _caches: dict[type, bool] = {}
-"""Classes of caches, and of their layers, that were registered here, and whether they still are."""
+"""Classes of caches and their layers that were registered here; True if they still are."""
 
 
 def forget_caches() -> None:
-    """Takes the registrations of caches back, so that a library can make its own."""
+    """Withdraws the registrations of caches, so that a library can make its own."""
     for cls, held in _caches.items():
         if held:
             deregister_pytree_node(cls)
@@ -268,7 +268,7 @@ def forget_caches() -> None:
 
 
 def recall_caches() -> None:
-    """Registers what ``forget_caches`` forgot again, but for what a library registered since."""
+    """Restores what ``forget_caches`` withdrew, except classes that a library registered since."""
     for cls, held in _caches.items():
         if not held and cls not in pytree.SUPPORTED_NODES:
             _register_cache(cls)
@@ -276,10 +276,10 @@ def recall_caches() -> None:
 
 @contextlib.contextmanager
 def own_caches(value: Any) -> Iterator[None]:
-    """Takes caches apart as this package does meanwhile, where a library has its own way.
+    """Context that flattens caches as this package does, even if a library registered its own way.
 
     Args:
-        value: A cache, or what holds some.
+        value: A cache, or a container of caches.
     """
     again = {
         cls: deregister_pytree_node(cls)
@@ -313,7 +313,7 @@ def _register_cache(cls: type) -> None:
 
 
 def _register(value: Any) -> bool:
-    """Registers the class of a value; whether it is one of those that are understood."""
+    """Registers the class of a value; returns False if the class is not supported."""
     cls = type(value)
     if isinstance(value, (dict, collections.UserDict)):
         _register_class(cls, _mapping_parts, _rebuilt_mapping, pytree.MappingKey)
@@ -329,7 +329,7 @@ def _register(value: Any) -> bool:
 
 
 def has_parts(value: Any) -> bool:
-    """Whether a value is an object whose attributes are understood: a record or a cache."""
+    """True if a value is an object whose attributes are understood: a record or a cache."""
     return _is_record(value) or _is_cache(value) or _is_cache_layer(value)
 
 
@@ -353,7 +353,7 @@ def _is_cache(value: Any) -> bool:
 
 
 def _is_cache_layer(value: Any) -> bool:
-    """One layer of attention, or of recurrent states, of a cache."""
+    """True if a value is a layer of a cache, of attention or of recurrent states."""
     if isinstance(value, (type, *BY_TORCH)) or not hasattr(value, "__dict__"):
         return False
     attributes = value.__dict__
@@ -385,7 +385,7 @@ def _register_class(
 
 
 def _dumpable(rest: Rest) -> Any:
-    """For ``torch.export.save``; JSON refuses constants that it cannot hold."""
+    """Context for ``torch.export.save``; JSON rejects constants that it cannot hold."""
     return [list(rest.names), rest.constants]
 
 
@@ -426,7 +426,7 @@ def _rebuilt_sequence(cls: type, children: list[Any], rest: Rest) -> Any:
 
 
 def _object_parts(value: Any) -> Parts:
-    """Fields that hold data or plain values; any other is a constant."""
+    """Splits an object into fields that hold data or plain values, and constants."""
     attributes = _attributes(value)
     names = tuple(name for name, held in attributes.items() if _is_field(held))
     others = {name: held for name, held in attributes.items() if name not in names}
@@ -443,7 +443,7 @@ def _is_field(held: Any) -> bool:
 
 
 def _cache_parts(value: Any) -> Parts:
-    """Tensors, what holds tensors, and lengths; flags, sizes and types are constants."""
+    """Splits a cache into tensors, their containers and lengths, and constants (all others)."""
     attributes = _attributes(value)
     names = tuple(name for name, held in attributes.items() if _is_state(name, held))
     others = {name: held for name, held in attributes.items() if name not in names}
@@ -467,7 +467,7 @@ def _holds_tensors(held: Any) -> bool:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """Fields in their order, then what else has been set."""
+    """Dataclass fields in their order, then other attributes that have been set."""
     fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
     held = {
         field.name: getattr(value, field.name) for field in fields if hasattr(value, field.name)
@@ -496,7 +496,7 @@ def _restore(made: Any, rest: Rest) -> None:
 
 
 def _copied(held: Any) -> Any:
-    """Containers that a model may write to are not shared by two objects."""
+    """Copies dicts and lists, so that two objects do not share one that a model may write to."""
     if type(held) is dict:
         return {key: _copied(value) for key, value in held.items()}
     return [_copied(item) for item in held] if type(held) is list else held

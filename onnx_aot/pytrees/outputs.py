@@ -1,4 +1,4 @@
-"""From the outputs of the graph to what the model returns."""
+"""Rebuilds the model's return value from the outputs of the graph."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["structured"]
 
 
 def structured(program: torch.export.ExportedProgram, outputs: Sequence[Any]) -> Any:
-    """Puts outputs into the containers that the captured model returns them in.
+    """Puts outputs into the containers in which the captured model returns them.
 
     Args:
-        program: What was captured.
-        outputs: The outputs of the graph, in order; the new values of mutated state behind those
-            that the model returns may be there, and are left out.
+        program: The captured program.
+        outputs: The outputs of the graph, in order. New values of mutated state may follow those
+            that the model returns, and are left out.
 
     Returns:
-        What the model returns: None, strings and other constants in their places, numbers as
+        The model's return value: None, strings and other constants in their places, numbers as
         Python numbers.
 
     Raises:
@@ -44,7 +44,7 @@ def structured(program: torch.export.ExportedProgram, outputs: Sequence[Any]) ->
 
 
 def _is_output(argument: Any) -> bool:
-    """Whether a returned value is an output of the graph; None and strings are none."""
+    """True if a returned value is an output of the graph; None and strings are not."""
     return not isinstance(argument, ConstantArgument) or isinstance(argument.value, (int, float))
 
 
@@ -65,5 +65,5 @@ def _rebuilt(spec: Any, leaves: Iterator[Any]) -> Any:
         return spec.context
     children = [_rebuilt(child, leaves) for child in spec.children()]
     if spec.type is torch.Size:
-        return torch.Size(children)  # torch makes a tuple of it
+        return torch.Size(children)  # torch would make it a tuple
     return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)

@@ -1,4 +1,4 @@
-"""Containers of inputs: their leaves, the leaves' names, and their structure."""
+"""Finds the pytree leaves of inputs, the leaves' names, and the structure of the containers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Leaf:
 
 
 def leaves_of(bound: Mapping[str, Any]) -> Iterator[Leaf]:
-    """The leaves of the arguments by name, in the order in which torch flattens them."""
+    """Yields the leaves of the named arguments, in the order in which torch flattens them."""
     found, _ = pytree.tree_flatten_with_path(dict(bound))
     for path, value in found:
         parts = [str(plain_key(entry)) for entry in path]
@@ -37,7 +37,7 @@ def leaves_of(bound: Mapping[str, Any]) -> Iterator[Leaf]:
 
 
 def mirrored(value: Any, remaining: Iterator[Any]) -> Any:
-    """The leaves' specifications in containers of the inputs' structure."""
+    """Arranges the specifications of leaves in containers with the inputs' structure."""
     children = children_of(value)
     if children is None:
         return next(remaining)
@@ -45,7 +45,7 @@ def mirrored(value: Any, remaining: Iterator[Any]) -> Any:
     if is_named_tuple(value):
         return type(value)(*parts)
     if is_registered(value):
-        return parts  # what a registered class flattens to
+        return parts  # a registered class is given as the list it flattens to
     node = pytree.SUPPORTED_NODES[type(value)]
     return node.unflatten_fn(parts, node.flatten_fn(value)[1])
 
@@ -66,22 +66,22 @@ def children_of(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def plain_key(entry: Any) -> Any:
-    """``0`` of ``SequenceKey(0)``, ``"keys"`` of ``GetAttrKey("keys")``."""
+    """Returns ``0`` for ``SequenceKey(0)``, ``"keys"`` for ``GetAttrKey("keys")``."""
     found = [getattr(entry, name) for name in ("key", "idx", "name") if hasattr(entry, name)]
     return found[0] if found else entry
 
 
 def is_named_tuple(value: Any) -> bool:
-    """Whether a value is a tuple with named fields, which torch knows without registration."""
+    """True if a value is a tuple with named fields, which torch knows without registration."""
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
 def is_registered(value: Any) -> bool:
-    """Whether a container is of a class that was registered with torch's pytree."""
+    """True if a container is of a class that was registered with torch's pytree."""
     return not is_named_tuple(value) and type(value) not in pytree.BUILTIN_TYPES
 
 
 def count_leaves(value: Any) -> int:
-    """How many leaves a value has."""
+    """Number of leaves of a value."""
     children = children_of(value)
     return 1 if children is None else sum(count_leaves(child) for _, child in children)

@@ -1,6 +1,6 @@
-"""The report of an export.
+"""Builds and writes the report of an export.
 
-``record`` collects what happens, ``report_fields`` is what a report holds, ``report`` builds one
-and ``markdown`` writes it; ``failures`` describes an error, and ``repro_script`` repeats the
-export.
+``record`` collects what happens, ``report_fields`` defines the data of a report, ``report`` builds
+it and ``markdown`` renders it; ``failures`` describes an error, and ``repro_script`` writes a
+script that repeats the export.
 """

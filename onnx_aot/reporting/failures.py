@@ -1,4 +1,4 @@
-"""Why an export failed, in parts: the cause, where in the user's code, and the cure."""
+"""Describes why an export failed: the cause, its place in the user's code, and the fix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnx_aot.errors import (
 
 __all__ = ["Failure", "FailureDetail", "failure_of"]
 
-# Where an error does not say better.
+# Used where an error has no advice of its own.
 CURES: tuple[tuple[type[BaseException], str], ...] = (
     (InvalidOptionError, "call export as the message says"),
     (CaptureError, "see docs/troubleshooting.md"),
@@ -38,13 +38,13 @@ BUG = "this may be a bug of onnx_aot: report it with this file"
 
 @dataclasses.dataclass(frozen=True)
 class FailureDetail:
-    """One of several things that an export failed by.
+    """One of several problems that made an export fail.
 
     Attributes:
         what: The operator, with how often it occurs.
         places: Every line of the user's code that it comes from.
         reason: What is missing.
-        stub: Code to begin with, or an empty string.
+        stub: Code to start a translation from, or an empty string.
     """
 
     what: str
@@ -59,12 +59,12 @@ class Failure:
 
     Attributes:
         error: Name of the exception's class.
-        stage: The stage that it ended, or an empty string.
+        stage: Name of the stage that failed, or an empty string.
         cause: What was found, in a few sentences.
-        places: Where in the user's code, the line that matters most first.
+        places: Lines of the user's code, the one that matters most first.
         cure: What to do.
         message: The whole message.
-        details: Entries where there are several things at once.
+        details: One entry per problem, if there can be several; else empty.
         traceback: Python's traceback.
     """
 
@@ -79,7 +79,7 @@ class Failure:
 
 
 def failure_of(error: BaseException, stage: str, traceback: str) -> Failure:
-    """Takes an exception apart."""
+    """Describes an exception, given the stage that it ended and its traceback as text."""
     name, message = type(error).__name__, str(error)
     ours = error if isinstance(error, OnnxExporterError) else OnnxExporterError()
     cause, places, cure = ours.cause, ours.places, ours.cure

@@ -1,4 +1,4 @@
-"""The report of an export as markdown that reads as plain text too."""
+"""Renders the report of an export as Markdown that is readable as plain text too."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from onnx_aot.reporting.report_fields import DYNAMIC, ReportFields
 __all__ = ["FIRST_SCREEN", "render"]
 
 FIRST_SCREEN = 25
-"""Lines in which the cause and the cure of a failure are."""
+"""Lines within which the cause and the fix of a failure are shown."""
 
 COLUMNS = 100
 PLACES = 2
 PARAGRAPH = 6
-"""Lines of the cause and of the cure on the first screen; the whole message is below."""
+"""Lines of the cause and of the fix on the first screen; the whole message is below."""
 
 
 def render(report: ReportFields) -> str:
-    """The whole text."""
+    """Renders the whole report."""
     verdict = "succeeded" if report.succeeded else "failed"
     failure = report.failure
     parts = [
@@ -75,7 +75,7 @@ def _cell(value: Any) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A block of code, fenced with more backticks than the text has."""
+    """A code block, fenced with more backticks than the text has."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
@@ -101,7 +101,7 @@ def _coded(entries: Mapping[str, str]) -> dict[str, str]:
 
 
 def _first_screen(failure: Failure) -> str:
-    """Cause, place and cure within a screen."""
+    """Cause, place and fix of a failure, within one screen."""
     lines = [f"stage  {failure.stage}"] if failure.stage else []
     lines += _labelled("cause", f"{failure.error}: {_without_name(failure)}")
     for number, place in enumerate(failure.places[:PLACES]):
@@ -124,7 +124,7 @@ def _labelled(label: str, text: str) -> list[str]:
 
 
 def _wrapped(line: str) -> list[str]:
-    """Without breaks in paths, names and options."""
+    """Wraps a line without breaks in paths, names and options."""
     return textwrap.wrap(line, COLUMNS - 7, break_long_words=False, break_on_hyphens=False) or [""]
 
 
@@ -133,7 +133,7 @@ def _indented(label: str, lines: Sequence[str]) -> list[str]:
 
 
 def _placed(place: SourceLocation) -> list[str]:
-    """A line of the user's code, with what of the model it is."""
+    """Text for a line of the user's code, with its module and captured node."""
     of = [f"module {place.module}"] if place.module else []
     of += [f"captured node {place.node}"] if place.node else []
     code = [f"    {place.code[: COLUMNS - 11]}"] if place.code else []
@@ -142,13 +142,13 @@ def _placed(place: SourceLocation) -> list[str]:
 
 
 def _near(file: str) -> str:
-    """A path from the working directory on, for files that are in it."""
+    """Path of a file, relative to the working directory if the file is in it."""
     here = os.getcwd() + os.sep
     return file.removeprefix(here)
 
 
 def _success(report: ReportFields) -> str:
-    """What came out, in a few lines."""
+    """Summary of a successful export, in a few lines."""
     lines, found = [], report.contents
     if found is not None:
         lines.append(
@@ -181,7 +181,7 @@ def _message(failure: Failure) -> str:
 
 
 def _details(failure: Failure) -> str:
-    """All that failed at once."""
+    """Section with all problems of a failure that has several."""
     if not failure.details:
         return ""
     parts = ["## All that is missing"]
@@ -220,7 +220,7 @@ def _delivered(report: ReportFields) -> str:
 
 
 def _sizes(report: ReportFields) -> str:
-    """Ranges, relations and conditions of the dynamic dimensions."""
+    """Sections with ranges, relations and conditions of the dynamic dimensions."""
     parts = []
     if report.dimensions:
         rows = [
@@ -277,12 +277,12 @@ INT8_BY_DEFAULT = (
 
 
 def _bytes(rows: Sequence[Storage]) -> tuple[int, int]:
-    """What weights take, and what they would take as float32."""
+    """Bytes that the weights take, and bytes that they would take as float32."""
     return sum(row.bytes for row in rows), sum(row.in_float32 for row in rows)
 
 
 def _storage(found: Contents) -> list[str]:
-    """Weights by type, where some are narrower than float32."""
+    """Tables of the weights by type, if they take less than in float32."""
     rows, (held, wide) = found.storage, _bytes(found.storage)
     if held >= wide:
         return []
@@ -318,7 +318,7 @@ def _operators(report: ReportFields) -> str:
 
 
 def _adaptations(report: ReportFields) -> str:
-    """What was written differently for the target."""
+    """Section with the nodes that were written differently for the target."""
     rows = [
         (
             a.op_type,

@@ -1,4 +1,4 @@
-"""What happened during one export, collected as it goes on."""
+"""Collects what happens during one export."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["ExportRecord", "Stage"]
 
 @dataclasses.dataclass
 class Stage:
-    """One stage: its name, how long it took, and whether it succeeded (None: not reached).
+    """One stage: its name, its duration, and whether it succeeded (None: not reached).
 
-    ``memory`` is how many bytes of memory the process has more after it; None where the system
-    does not say.
+    ``memory`` is the growth of the process's memory in bytes, or None if the system does not
+    report it.
     """
 
     name: str
@@ -46,7 +46,7 @@ def _stages() -> dict[str, Stage]:
 
 
 def resident_memory() -> int | None:
-    """Bytes of memory that the process has; None where the system does not say."""
+    """Resident memory of the process in bytes; None if the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -56,27 +56,28 @@ def resident_memory() -> int | None:
 
 @dataclasses.dataclass
 class ExportRecord:
-    """Everything that a report tells.
+    """Everything that a report is built from.
 
     Attributes:
         model: Qualified class name of the model.
         started: When the export began, as ``YYYY-MM-DD_HH-MM-SS-ffffff``.
         stages: By key, in order.
         source: The class or function that the model is, for the script that repeats the export.
-        training: Whether it was in training mode.
-        inputs: Python that makes inputs like the example's.
+        training: Whether the model was in training mode.
+        inputs: Python code that makes inputs like the example's.
         asked: Arguments of ``export`` that are not the defaults, by name.
         strategy: How the model was captured.
-        direct: Operators translated from the table, with counts; ``custom`` those that functions
-            of the user translated; ``decomposed`` those expanded; ``unsupported`` those that have
-            neither and are nodes of their own names.
-        conditions: On the inputs' sizes, under which the model was captured.
+        direct: Operators translated from the table, with counts.
+        custom: Operators translated by functions of the user, with counts.
+        decomposed: Operators that were expanded, with counts.
+        unsupported: Operators with neither, which are nodes of their own names, with counts.
+        conditions: Conditions on input sizes under which the model was captured.
         optimizations: How often each pass and rule changed the model, by name.
-        adaptations: What the target needed: entries with ``op_type``, ``dtype``, ``surrogate``,
-            ``lossy`` and ``count``.
+        adaptations: Changes that the target needed: entries with ``op_type``, ``dtype``,
+            ``surrogate``, ``lossy`` and ``count``.
         notes: What the user should know, such as a fallback that was taken.
-        verification: What came of comparing with PyTorch, per set of sizes, when asked for.
-        profile: Call profile as text, when asked for.
+        verification: Results of the comparison with PyTorch, per set of sizes, if asked for.
+        profile: Call profile as text, if asked for.
         error: The exception that ended the export.
         traceback: Its traceback as text.
     """

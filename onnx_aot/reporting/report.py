@@ -1,4 +1,4 @@
-"""What an export did, as a result that does not change any more; ``markdown.py`` is its text."""
+"""Builds the report of an export, an immutable result; ``markdown.py`` renders it as text."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ from onnx_aot.torch_compat import without_locals
 __all__ = ["ExportReport", "build_report"]
 
 SCHEMA = 1
-"""Version of what ``to_json`` writes: a field that goes away or changes its meaning raises it."""
+"""Version of what ``to_json`` writes; it rises if a field is removed or changes its meaning."""
 
 PACKAGES = ("onnx-aot", "torch", "onnx", "onnx_ir", "onnxscript", "onnxruntime")
 LARGEST = 5
 HASHED = 256 * 10**6
-"""Bytes of weights up to which the report has the model's hash."""
+"""Bytes of weights up to which the report includes the model's hash."""
 
 STATUS = {True: "ok", False: "failed", None: "not reached"}
 
 
 class ExportReport(ReportFields):
-    """What happened during an export, as data, text and JSON.
+    """Report of an export, as data, text and JSON.
 
-    What is about the model is empty where the export did not come so far.
+    Fields about the model are empty if the export failed before there was one.
     """
 
     def to_markdown(self) -> str:
-        """The report as text, for terminals and code hosts; the first screen says what matters."""
+        """Returns the report as text, for terminals and code hosts; what matters comes first."""
         return render(self)
 
     def to_json(self) -> str:
-        """All fields for programs; ``schema`` is the version of their meaning."""
+        """Returns all fields as JSON; ``schema`` is the version of their meaning."""
         return json.dumps(as_json(self), indent=2)
 
     @property
@@ -64,13 +64,13 @@ class ExportReport(ReportFields):
         return f"onnx_export_{self.started}_{self.file_suffix}.md"
 
     def save(self, folder: str | os.PathLike[str]) -> str:
-        """Writes the text into a folder, which is made where it is missing.
+        """Writes the text into a folder, which is created if it is missing.
 
         Returns:
             The path of the file.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, self.file_name)
@@ -80,11 +80,11 @@ class ExportReport(ReportFields):
 
 
 def build_report(record: ExportRecord, program: Any = None) -> ExportReport:
-    """The report of an export that has ended.
+    """Builds the report of an export that has ended.
 
     Args:
-        record: What happened.
-        program: The ``ONNXProgram``, when it came so far.
+        record: Record of the export.
+        program: The ``ONNXProgram``, or None if the export failed before there was one.
     """
     failed = [stage for stage in record.stages.values() if stage.succeeded is False]
     verification = Verification(tuple(record.verification)) if record.verification else None
@@ -122,7 +122,7 @@ def build_report(record: ExportRecord, program: Any = None) -> ExportReport:
 
 
 def _of_program(record: ExportRecord, program: Any) -> dict[str, Any]:
-    """The fields that are about the model."""
+    """Fields of the report that are about the model."""
     if program is None:
         names = ("delivered", "relations", "inputs", "outputs", "largest", "fusions")
         return {**dict.fromkeys(names, ()), "contents": None, "dimensions": {}, "hash": ""}

@@ -1,4 +1,4 @@
-"""What a report of an export holds."""
+"""Data of the report of an export."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 DYNAMIC = "dynamic dimensions"
-"""What an entry of ``delivered`` is about."""
+"""``Delivery.what`` of the entry on dynamic dimensions."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +33,8 @@ class StageReport:
         status: ``"ok"``, ``"failed"`` or ``"not reached"``; a stage that was not asked for is not
             reached either.
         seconds: How long it took.
-        memory: How many bytes of memory the process has more after it, which can be negative; None
-            where the system does not say.
+        memory: Growth of the process's memory in bytes, which can be negative; None if the system
+            does not report it.
     """
 
     name: str
@@ -50,9 +50,9 @@ class OperatorUse:
     Attributes:
         target: Its name.
         count: How many nodes call it.
-        how: ``"direct"``: by a translation of its own; ``"custom"``: by a function of the user's;
-            ``"decomposed"``: expanded with torch's rules; ``"own name"``: it has no translation,
-            and is a node of its own name.
+        how: ``"direct"``: translated from onnx_aot's table; ``"custom"``: translated by a function
+            of the user; ``"decomposed"``: expanded with torch's rules; ``"own name"``: not
+            translated, but a node of its own name.
     """
 
     target: str
@@ -62,7 +62,7 @@ class OperatorUse:
 
 @dataclasses.dataclass(frozen=True)
 class ValueReport:
-    """An input or output of the model: its name, ONNX type and shape, names for dynamic sizes."""
+    """An input or output of the model: its role, name, ONNX type, and shape with named sizes."""
 
     role: str
     name: str
@@ -72,7 +72,7 @@ class ValueReport:
 
 @dataclasses.dataclass(frozen=True)
 class Fusion:
-    """Nodes of one operator that stand for several: how many, and for how many."""
+    """Fused nodes of one operator: how many there are, and how many nodes they replace."""
 
     op_type: str
     count: int
@@ -81,15 +81,15 @@ class Fusion:
 
 @dataclasses.dataclass(frozen=True)
 class AdaptationReport:
-    """What the target needed for nodes of one operator and type.
+    """Change that the target needed for nodes of one operator and type.
 
     Attributes:
         op_type: The operator.
         dtype: The type that the target has no kernel for.
-        surrogate: The type that they run in, between casts; empty where they were written with
+        surrogate: The type that the nodes run in, between casts; empty if they were rewritten with
             other operators.
         lossy: Whether values can differ because of it.
-        count: For how many nodes.
+        count: Number of nodes.
     """
 
     op_type: str
@@ -101,7 +101,7 @@ class AdaptationReport:
 
 @dataclasses.dataclass(frozen=True)
 class Delivery:
-    """What was asked and what came out."""
+    """One request: what was asked for, and what was delivered."""
 
     what: str
     asked: str
@@ -112,35 +112,36 @@ class Delivery:
 class ReportFields:
     """The data of a report.
 
-    What is about the model is empty where the export did not come so far.
+    Fields about the model are empty if the export failed before there was one.
 
     Attributes:
         schema: Version of the fields.
         model: Qualified name of the model's class or function.
-        started: When, as ``YYYY-MM-DD_HH-MM-SS-ffffff``.
-        succeeded: Whether there is a program.
-        failure: Why not.
-        stages: In order.
-        strategy: Which call of torch captured the model.
+        started: When the export began, as ``YYYY-MM-DD_HH-MM-SS-ffffff``.
+        succeeded: Whether the export ended without an error.
+        failure: Why it failed, or None.
+        stages: The stages, in order.
+        strategy: The call of torch that captured the model.
         asked: Arguments of ``export`` that are not the defaults, as text.
-        delivered: What was asked beside what came out.
+        delivered: What was asked for, next to what was delivered.
         notes: What the user should know; most were warnings.
-        conditions: On sizes of inputs, under which the captured graph is the model's.
+        conditions: Conditions on input sizes under which the captured graph matches the model.
         dimensions: Ranges of the dynamic dimensions by name, with ``min`` and ``max``.
-        relations: Between sizes of inputs.
+        relations: Relations between sizes of inputs.
         contents: What the model consists of: opset, nodes by operator, weights, bytes.
-        inputs: Of the graph, and ``outputs``.
+        inputs: Inputs of the graph.
+        outputs: Outputs of the graph.
         largest: The largest weights: name, type with shape, bytes.
-        hash: SHA-256 of the model as one file; empty above 256 MB, which take long to read.
-        operators: Of the captured graph, and how each was translated.
-        fusions: Nodes that stand for several.
-        optimizations: How often each pass and rule changed the model.
-        adaptations: What the target needed.
-        verification: What came of comparing with PyTorch, if it was asked for.
-        versions: Of Python and packages.
-        script: Python that repeats the export with random inputs.
-        profile: Call profile, if it was asked for.
-        file_suffix: How the name of the file ends: the stage that failed, or ``"success"``.
+        hash: SHA-256 of the model as one file; empty above 256 MB, which would take too long.
+        operators: Operators of the captured graph, and how each was translated.
+        fusions: Nodes that replace several.
+        optimizations: How often each pass and rule changed the model, by name.
+        adaptations: Changes that the target needed.
+        verification: Result of the comparison with PyTorch, if asked for.
+        versions: Versions of Python and packages.
+        script: Python script that repeats the export with random inputs.
+        profile: Call profile as text, if asked for.
+        file_suffix: End of the report file's name: the stage that failed, or ``"success"``.
     """
 
     schema: int

@@ -1,4 +1,4 @@
-"""The script in a report that repeats an export with random inputs of the same shapes and types."""
+"""Writes the script that repeats an export, with random inputs of the same shapes and types."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ __all__ = ["inputs_as_python", "script", "source_of"]
 NOT_REPEATED = frozenset(
     {"f", "report", "artifacts_dir", "profile", "dump_exported_program", "verbose"}
 )
-"""Arguments of ``export`` that are about files and texts of the first export."""
+"""Arguments of ``export`` that concern files and messages of the first export only."""
 
 READ_LIMIT = 1 << 16
-"""Of integer tensors with more elements the range is not looked at; they are 0 and 1."""
+"""Elements up to which the range of integer tensors is read; larger ones get 0 and 1."""
 
 NOT_MADE_ANEW = (torch.jit.ScriptModule, torch.fx.GraphModule)
-"""Classes whose modules are not made by calling them."""
+"""Classes whose modules cannot be made by calling the class."""
 
 NATIVE_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 LIBRARY = tuple(sysconfig.get_paths()[key] + os.sep for key in ("stdlib", "purelib", "platlib"))
 
 
 class _UnknownError(Exception):
-    """A value that cannot be written as Python; the text says which."""
+    """A value that cannot be written as Python; the message describes it."""
 
 
 # --- what is noted while the export begins -------------------------------------------------------
 
 
 def source_of(model: Any) -> Any:
-    """What is kept of a model: a class or function; the code of a layer of torch.nn, as text."""
+    """Returns the class or function of a model, or code as text for a layer of torch.nn."""
     if not isinstance(model, torch.nn.Module):
         return model if inspect.isfunction(model) else type(model)
     kind = type(model)
@@ -53,7 +53,7 @@ def source_of(model: Any) -> Any:
 
 
 def _is_call(code: str) -> bool:
-    """Whether a text is a call with literals, as what layers print mostly is."""
+    """True if a text is a call with literal arguments, as the repr of most layers is."""
     try:
         call = ast.parse(code, mode="eval").body
         if not isinstance(call, ast.Call):
@@ -66,7 +66,7 @@ def _is_call(code: str) -> bool:
 
 
 def inputs_as_python(args: Any, kwargs: Mapping[str, Any] | None) -> str:
-    """Python that makes inputs of the shapes and types of the example's, as lines.
+    """Returns Python lines that make inputs with the shapes and types of the example's.
 
     Integers are in the range of the example's, so that indices stay valid.
     """
@@ -75,7 +75,7 @@ def inputs_as_python(args: Any, kwargs: Mapping[str, Any] | None) -> str:
     for name, value in (("args", given), ("kwargs", dict(kwargs or {}))):
         try:
             lines.append(f"{name} = {_code(value)}")
-        except Exception as error:  # whatever a class of tensors refuses; the export goes on
+        except Exception as error:  # tensor subclasses may raise anything; the export goes on
             text = f"write here how {name} are made: there is {error}"
             lines.append(f"raise SystemExit({text!r})")
     return "\n".join(lines)
@@ -112,14 +112,14 @@ def _range(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _code(value: Any, imports: dict[str, None] | None = None) -> str:
-    """A value as Python.
+    """Returns a value as Python code.
 
     Args:
-        value: Of the inputs or options.
-        imports: Gets the lines that the code needs before it; None: nothing may be imported.
+        value: A value of the inputs or options.
+        imports: Collects the lines that the code needs before it; None: nothing may be imported.
 
     Raises:
-        _UnknownError: It cannot be written.
+        _UnknownError: The value cannot be written as Python.
     """
     if isinstance(value, torch.Tensor):
         return _tensor(value)
@@ -160,7 +160,7 @@ def _container(value: Any, imports: dict[str, None] | None) -> str:
 
 
 def _dimension(dim: Any, imports: dict[str, None] | None) -> str:
-    """A ``Dim`` by its name, which a line before defines; a derived one by its expression."""
+    """Name of a ``Dim``, which an earlier line defines; for a derived one its expression."""
     root = getattr(dim, "root", dim)
     limits = [
         f", {side}={limit}"
@@ -175,7 +175,7 @@ def _dimension(dim: Any, imports: dict[str, None] | None) -> str:
 
 
 def _imported(value: Any, imports: dict[str, None]) -> str:
-    """A class or function by its name; the import of it is among the lines before."""
+    """Name of a class or function, whose import is added to the lines before."""
     if value.__module__ == "builtins":
         return str(value.__name__)
     module = sys.modules.get(value.__module__)
@@ -196,7 +196,7 @@ def _imported(value: Any, imports: dict[str, None]) -> str:
 
 
 def _defined(value: Any) -> str:
-    """Where a class or function is, that cannot be imported."""
+    """Says where a class or function that cannot be imported is defined."""
     try:
         file, line = inspect.getsourcefile(value), inspect.getsourcelines(value)[1]
     except (OSError, TypeError):
@@ -210,18 +210,18 @@ def _defined(value: Any) -> str:
 def script(
     source: Any, training: bool, inputs: str, asked: Mapping[str, Any], save: bool = False
 ) -> str:
-    """Python that repeats an export. It runs by itself where the model can be made by it.
+    """Returns Python code that repeats an export.
 
-    That is the case for functions, for classes without required arguments that can be imported,
-    and for layers of torch.nn. Otherwise the script ends at the line that is to be filled in, and
-    says so.
+    It is complete if the code can make the model: for functions, for classes without required
+    arguments that can be imported, and for layers of torch.nn. Otherwise the script stops at the
+    line that is to be filled in, and says so.
 
     Args:
-        source: What ``source_of`` gave.
+        source: Result of ``source_of``.
         training: Whether the model was in training mode.
-        inputs: What ``inputs_as_python`` gave.
+        inputs: Result of ``inputs_as_python``.
         asked: Arguments of ``export`` other than inputs, by name.
-        save: Whether the model is saved too.
+        save: Whether the script saves the model too.
     """
     imports: dict[str, None] = {}
     model = _model(source, training, imports)
@@ -259,7 +259,7 @@ def script(
 
 
 def _model(source: Any, training: bool, imports: dict[str, None]) -> Sequence[str]:
-    """The lines that make the model."""
+    """Lines that make the model."""
     mode = "train" if training else "eval"
     if isinstance(source, str):
         return [f"model = {source}.{mode}()"]
@@ -280,7 +280,7 @@ def _model(source: Any, training: bool, imports: dict[str, None]) -> Sequence[st
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
-    if required or source.__module__.startswith("torch."):  # containers need no arguments
+    if required or source.__module__.startswith("torch."):  # containers would be empty
         text = f"{how}: {name}{signature}"
         return [f"raise SystemExit({text!r})", f"model = {name}(...).{mode}()"]
     return [f"model = {name}().{mode}()"]

@@ -1,6 +1,6 @@
-"""Weights on their way to files, in one pass.
+"""Reads checkpoints and writes models, with weights in one pass.
 
-``weights`` says where each comes from, ``checkpoints`` and ``mapped_tensor`` read files,
-``serialize`` writes the model and ``data_files`` the weights beside it, ``atomic`` puts finished
-files in their places, and ``progress`` shows a bar.
+``weights`` matches tensors to the model's weights, ``checkpoints`` and ``mapped_tensor`` read
+files, ``serialize`` writes the model and ``data_files`` the weights beside it, ``atomic`` moves
+finished files into place, and ``progress`` shows a bar.
 """

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Writes files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["check_destination", "refuse_full_disk", "written_beside", "written_t
 
 
 def check_destination(destination: Any) -> None:
-    """What can be known to be wrong before anything is computed or written.
+    """Checks a destination before anything is computed or written.
 
     Raises:
         InvalidOptionError: It is neither a path nor a file object.
-        SaveError: The folder does not exist, or the path is one.
+        SaveError: The folder does not exist, or the path is a folder.
     """
     if hasattr(destination, "write"):
         return
@@ -36,18 +36,18 @@ def check_destination(destination: Any) -> None:
 
 
 def refuse_full_disk(path: str, size: int) -> None:
-    """What does not fit is refused before anything is written.
+    """Checks the free space on the disk before anything is written.
 
     Args:
-        path: Where a file is to be.
-        size: Bytes that are to be written beside it.
+        path: Path of a file to be written.
+        size: Bytes to be written to its folder.
 
     Raises:
         SaveError: The disk has less free space.
     """
     try:
         free = shutil.disk_usage(os.path.dirname(path)).free
-    except OSError:  # some file systems do not say; writing will tell
+    except OSError:  # not every file system reports it; a full disk is noticed later
         return
     if size > free:
         raise SaveError(
@@ -58,20 +58,20 @@ def refuse_full_disk(path: str, size: int) -> None:
 
 @contextlib.contextmanager
 def written_beside(path: str) -> Iterator[BinaryIO]:
-    """One file of ``written_together``."""
+    """Like ``written_together``, for a single file."""
     with written_together([path]) as (file,):
         yield file
 
 
 @contextlib.contextmanager
 def written_together(paths: Sequence[str]) -> Iterator[list[BinaryIO]]:
-    """Opens a new file for each path; these take their places when the block ends without an error.
+    """Opens a new file for each path; they take their places if the block ends without an error.
 
-    They do so in order, the one that refers to the others last. After an error there is nothing
-    new and every path is as it was; so it is when the process is killed, and where the file system
-    has files without names, as on Linux most have, nothing else is left either. Links are followed,
-    permissions of existing files are kept. The disk is not waited for, which takes as long as all
-    the rest; journaling file systems write what a file is replaced by before they replace it.
+    They do so in order, so the file that refers to the others comes last. After an error in the
+    block, or if the process is killed in it, every path is as it was. No temporary file stays
+    behind, except after a kill on file systems without unnamed files (most on Linux have them).
+    Links are followed, and permissions of existing files are kept. There is no fsync, which would
+    take as long as all the rest; journaling file systems write new contents before the rename.
     """
     pending: list[_Pending] = []
     try:
@@ -92,7 +92,7 @@ def written_together(paths: Sequence[str]) -> Iterator[list[BinaryIO]]:
 
 
 class _Pending:
-    """A file that is being written and not yet at its path."""
+    """A file that is being written and is not at its path yet."""
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -114,32 +114,32 @@ class _Pending:
         if self.replaces:
             with contextlib.suppress(FileNotFoundError):
                 os.chmod(self._temporary, os.stat(self.target).st_mode & 0o7777)
-        if os.name == "nt":  # an open file cannot be renamed there
+        if os.name == "nt":  # Windows cannot rename an open file
             self.file.close()
         os.replace(self._temporary, self.target)
         self._in_place = True
 
     def undo(self) -> None:
-        """Removes what was written, unless something else was there that it has replaced."""
+        """Removes the new file, unless it has already replaced an existing one."""
         self.close()
         leftover = self.target if self._in_place and not self.replaces else self._temporary
         with contextlib.suppress(FileNotFoundError):
             os.unlink(leftover)
 
     def close(self) -> None:
-        """What the buffer holds after an error is not wanted any more, so it may fail to go out."""
+        """Closes the file; after an error its buffer is not needed, so flushing may fail."""
         with contextlib.suppress(OSError):
             self.file.close()
 
 
 def _without_name(folder: str) -> int | None:
-    """A file that no folder lists, which is gone when it is closed; None where there are none."""
+    """Opens an unnamed file, which vanishes when it is closed; None if that is not supported."""
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None or not os.path.isdir("/proc/self/fd"):
         return None
     try:
         return os.open(folder, flag | os.O_WRONLY, 0o666)
-    except OSError:  # the file system has none
+    except OSError:  # the file system does not support it
         return None
 
 

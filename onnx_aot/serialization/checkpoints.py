@@ -1,4 +1,4 @@
-"""Tensors of checkpoints by name: in memory, in safetensors files, in files of ``torch.save``."""
+"""Reads checkpoints by tensor name: dicts, safetensors files and files of ``torch.save``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 Given = torch.Tensor | StoredTensor
 
 HEADER_LIMIT = 100_000_000
-"""Bytes of JSON that the format allows."""
+"""Largest header, in bytes of JSON, that the format allows."""
 
 INDEXES = (
     "model.safetensors.index.json",
@@ -34,7 +34,7 @@ INDEXES = (
     "pytorch_model.bin.index.json",
     "pytorch_model.bin",
 )
-"""What is looked for in a folder, in this order."""
+"""Files to look for in a folder, in this order."""
 
 PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 
@@ -59,18 +59,18 @@ _NAMES = {
     "F8_E8M0": "float8_e8m0fnu",
     "C64": "complex64",
 }
-"""Element types of https://github.com/huggingface/safetensors by torch's names."""
+"""Element types of https://github.com/huggingface/safetensors, and their torch names."""
 
 _DTYPES = {name: getattr(torch, of_torch) for name, of_torch in _NAMES.items()}
 _BY_DTYPE = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 def read_checkpoint(source: Mapping[str, Any] | str | os.PathLike[str]) -> dict[str, Given]:
-    """Tensors by name. Those in safetensors files, and in newer ones of torch, stay on the disk.
+    """Returns tensors by name; those in safetensors and newer torch files stay on the disk.
 
     Args:
         source: Tensors by name; or a file: ``.safetensors``, one of ``torch.save``, or an index
-            (``.index.json``) of several; or a folder that holds one of those in ``INDEXES``.
+            (``.index.json``) of several; or a folder that has one of the files in ``INDEXES``.
 
     Raises:
         InvalidOptionError: There is no such file, or it holds something else.
@@ -105,12 +105,12 @@ def read_checkpoint(source: Mapping[str, Any] | str | os.PathLike[str]) -> dict[
 
 
 def read_safetensors(path: str) -> dict[str, StoredTensor]:
-    """The tensors of one file, whose data is not read.
+    """Returns the tensors of one file without reading their data.
 
-    The format is the length of a header in 8 bytes, the header in JSON, and the data.
+    The format is the length of a header in 8 bytes (little-endian), the header in JSON, the data.
 
     Raises:
-        InvalidOptionError: It is no such file, is cut off, or has a type that torch does not have.
+        InvalidOptionError: It is not such a file, is cut off, or has a type that torch lacks.
     """
     with _whole(path):
         file = MappedFile(path)
@@ -123,10 +123,10 @@ def read_safetensors(path: str) -> dict[str, StoredTensor]:
 
 
 def read_safetensors_header(path: str) -> dict[str, Any]:
-    """What one file says of its tensors, and under ``__metadata__`` of itself.
+    """Returns a file's header: its tensors by name, and ``__metadata__`` on the file itself.
 
     Raises:
-        InvalidOptionError: It is no such file.
+        InvalidOptionError: It is not a safetensors file.
     """
     with _whole(path):
         return _header(MappedFile(path))[1]
@@ -152,7 +152,7 @@ def _header(file: MappedFile) -> tuple[int, dict[str, Any]]:
 
 
 def safetensors_name(dtype: torch.dtype) -> str | None:
-    """What the format calls an element type; None where it has no name for it."""
+    """Name of an element type in the format, or None if the format lacks it."""
     return _BY_DTYPE.get(dtype)
 
 
@@ -167,7 +167,7 @@ def _stored(file: MappedFile, name: str, entry: Mapping[str, Any], start: int) -
 
 
 def _read_index(path: str) -> dict[str, Given]:
-    """The tensors of several files, of each those that the index says it has."""
+    """Returns the tensors that an index lists, each from the file that it names."""
     try:
         with open(path, encoding="utf-8") as file:
             index: dict[str, str] = json.load(file)["weight_map"]
@@ -217,7 +217,7 @@ def _tensors(given: Mapping[str, Any], where: str) -> dict[str, Given]:
 
 
 def _parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-    """A tensor by its name; of a tensor of a subclass what it consists of, by longer names."""
+    """Yields a tensor by name; for a tensor subclass its components, by longer names."""
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None:
         yield name, tensor

@@ -1,4 +1,4 @@
-"""Files that hold a model's weights beside it: which tensor stands where, under which names."""
+"""Plans and writes the files with a model's weights: which tensor goes where, and its name."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 ALIGNMENT = 4096
-"""Tensors begin at multiples of a page, so that runtimes can map them."""
+"""Bytes of a page: tensors begin at multiples of it, so that runtimes can map them."""
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 PRODUCER = "onnx_aot"
-"""In the header of safetensors files; only what says so is removed with the model."""
+"""Marks the headers of our safetensors files; no others are removed with the model."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +43,10 @@ class DataFile:
     """A file to be written.
 
     Attributes:
-        path: Where; no file is there.
+        path: Path of the file, which does not exist yet.
         head: Bytes before the tensors.
-        places: Tensors with the offsets at which they begin, in order, under the names of their
-            initializers. What is between them is zeros.
+        places: Offsets and tensors, keyed by initializer name, in order of offset. Gaps between
+            them are filled with zeros.
         size: Bytes of the whole file.
     """
 
@@ -56,7 +56,7 @@ class DataFile:
     size: int
 
     def write(self, file: Any) -> None:
-        """Writes all of it to a binary file object."""
+        """Writes the whole file to a binary file object."""
         file.write(self.head)
         end = len(self.head)
         for offset, tensor in self.places.values():
@@ -67,7 +67,7 @@ class DataFile:
 
 
 def plan_data(weights: Sequence[ir.Value], path: str) -> list[DataFile]:
-    """One file ``<path>.data``, or with the first number that no file has."""
+    """Plans one file ``<path>.data``, or ``<path>.data<n>`` with the first unused n from 2."""
     names = itertools.chain([f"{path}.data"], (f"{path}.data{n}" for n in itertools.count(2)))
     places: dict[str, tuple[int, ir.TensorProtocol]] = {}
     end = 0
@@ -80,10 +80,10 @@ def plan_data(weights: Sequence[ir.Value], path: str) -> list[DataFile]:
 
 
 def plan_safetensors(weights: Sequence[ir.Value], path: str, limit: int | None) -> list[DataFile]:
-    """Files in the format of safetensors, of at most ``limit`` bytes where tensors are no larger.
+    """Plans safetensors files with at most ``limit`` bytes of tensors each, or one larger tensor.
 
-    The format has no gaps between tensors. Those with the largest elements come first in each
-    file, and their bytes begin at a page, so that each begins at a multiple of its element.
+    The format has no gaps between tensors. In each file the tensors with the widest elements come
+    first and their bytes begin at a page, so that each tensor is aligned to its element size.
     """
     groups: list[list[tuple[ir.Value, ir.TensorProtocol]]] = []
     size = 0
@@ -100,12 +100,12 @@ def plan_safetensors(weights: Sequence[ir.Value], path: str, limit: int | None) 
 
 
 def index_of(path: str) -> str:
-    """Where the index of several files in the format of safetensors is, by the path of one."""
+    """Path of the index of several safetensors files, from the path of one of them."""
     return re.sub(r"(-\d{5}-of-\d{5})?\.safetensors$", ".safetensors.index.json", path)
 
 
 def old_data_files(path: str) -> list[str]:
-    """The data files that the model at a path refers to, of those that a save made."""
+    """Data files and indexes that a save made and the model at a path refers to."""
     folder, name = os.path.split(path)
     stem = re.escape(_stem(name))
     made = re.compile(
@@ -116,7 +116,7 @@ def old_data_files(path: str) -> list[str]:
         return []
     try:
         old = onnx.load_model(path, load_external_data=False)
-    except DecodeError:  # what is replaced is no model
+    except DecodeError:  # the file to be replaced is not a model
         return []
     referred = {
         entry.value
@@ -131,10 +131,10 @@ def old_data_files(path: str) -> list[str]:
 
 
 def shard_size(given: int | str | None) -> int | None:
-    """Bytes from a number or a text such as ``"5GB"``.
+    """Converts a number of bytes, or a text such as ``"5GB"``, to bytes; None stays None.
 
     Raises:
-        InvalidOptionError: It is none of these.
+        InvalidOptionError: It is none of these, or less than one byte.
     """
     if given is None:
         return None
@@ -160,7 +160,7 @@ def _stem(name: str) -> str:
 
 
 def _safetensors_names(path: str, count: int) -> Iterator[list[str]]:
-    """Paths of the files, then others for the case that some are taken."""
+    """Yields paths for the files, then others in case some of them are taken."""
     folder, name = os.path.split(path)
     for number in itertools.count(1):
         stem = os.path.join(folder, _stem(name)) + (f"_{number}" if number > 1 else "")
@@ -195,7 +195,7 @@ def _element_bytes(tensor: ir.TensorProtocol) -> int:
 
 
 def _described(tensor: ir.TensorProtocol) -> tuple[str, list[int]]:
-    """Element type and shape in the format; types that it does not have, as bytes."""
+    """Element type and shape in the format; types that it lacks are bytes (``U8``)."""
     try:
         name = safetensors_name(dtypes.to_torch(tensor.dtype))
     except TypeError:
@@ -214,7 +214,7 @@ def _is_ours(path: str) -> bool:
 
 
 def write_index(file: Any, files: Sequence[DataFile]) -> None:
-    """Writes the index of several files in the format of safetensors."""
+    """Writes the index of several safetensors files."""
     total = sum(tensor.nbytes for one in files for _, tensor in one.places.values())
     named = {name: os.path.basename(one.path) for one in files for name in one.places}
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(named.items()))}

@@ -1,4 +1,4 @@
-"""Tensors that lie in files: mapped where they are read, copied by the system when saved."""
+"""Tensors in files: mapped when they are read, copied by the system when they are saved."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from onnx_aot import dtypes
 __all__ = ["CastTensor", "MappedFile", "Sink", "StoredTensor", "flat_bytes"]
 
 CHUNK = 64 * 1024 * 1024
-"""Bytes that are written at once, between which progress is shown."""
+"""Bytes that are written at once; progress is shown after each chunk."""
 
 BUFFER = 4 * 1024 * 1024
 UNSUPPORTED = frozenset(
     {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSOCK, errno.EXDEV, errno.EPERM}
 )
-"""Errors by which systems say that they do not copy from file to file."""
+"""Errors of systems that cannot copy from file to file."""
 
 
 class MappedFile:
-    """A file whose bytes are read where tensors on it are used, and nowhere held."""
+    """A file whose bytes are read when tensors on it are used, and never kept in memory."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError when the file cannot be read."""
+        """Raises OSError if the file cannot be read."""
         self.path = path
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (for as long as this)
         weakref.finalize(self, self._file.close)
@@ -42,15 +42,15 @@ class MappedFile:
         self._mapping: mmap.mmap | None = None
 
     def read(self, offset: int, count: int) -> bytes:
-        """Bytes of the file, fewer at its end."""
+        """Returns bytes of the file, fewer at its end."""
         self._file.seek(offset)
         return self._file.read(count) or b""
 
     def tensor(self, dtype: torch.dtype, shape: Sequence[int], offset: int) -> torch.Tensor:
-        """A tensor on the file's bytes, which must not be written to.
+        """Returns a tensor on the file's bytes, which must not be written to.
 
         Raises:
-            ValueError: It goes beyond the end of the file.
+            ValueError: The tensor extends beyond the end of the file.
         """
         count = math.prod(shape)
         if offset < 0 or offset + count * dtype.itemsize > self.size:
@@ -65,7 +65,7 @@ class MappedFile:
         return flat.reshape(tuple(shape))
 
     def copy_to(self, file: Any, offset: int, count: int) -> None:
-        """Copies bytes into another file; those that are mapped are not touched."""
+        """Copies bytes into another file without touching the mapping."""
         if isinstance(file, Sink):
             copied = file.take_from(self._file.fileno(), offset, count)
             offset, count = offset + copied, count - copied
@@ -78,7 +78,7 @@ class MappedFile:
 
 
 class StoredTensor(tensor_adapters.TorchTensor):
-    """A tensor whose bytes lie in a file in the order in which ONNX has them."""
+    """A tensor whose bytes are in a file, in the order that ONNX uses."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class StoredTensor(tensor_adapters.TorchTensor):
         offset: int,
         name: str | None = None,
     ) -> None:
-        """Raises ValueError when it goes beyond the end of the file."""
+        """Raises ValueError if the tensor extends beyond the end of the file."""
         super().__init__(file.tensor(dtype, shape, offset), name=name)
         self._place = file, dtype, shape, offset
 
     def named(self, name: str) -> StoredTensor:
-        """The same under another name."""
+        """Returns the same tensor under another name."""
         return StoredTensor(*self._place, name=name)
 
     def tofile(self, file: Any) -> None:
@@ -103,15 +103,15 @@ class StoredTensor(tensor_adapters.TorchTensor):
 
 
 class CastTensor(ir.LazyTensor):
-    """A tensor that is given in another type than the model has: cast each time it is read."""
+    """A tensor given in another type than the model's, which is cast each time it is read."""
 
     def __init__(self, given: torch.Tensor, dtype: ir.DataType, name: str | None = None) -> None:
-        """``given`` is on the CPU or a device; the cast is torch's."""
+        """``given`` may be on any device; torch does the cast."""
         super().__init__(self._cast, dtype, ir.Shape(tuple(given.shape)), name=name)
         self._given = given
 
     def torch(self) -> torch.Tensor:
-        """What it holds, as a tensor of its own memory."""
+        """Returns the cast tensor, in memory of its own."""
         return self._given.to(dtypes.to_torch(self.dtype))
 
     def _cast(self) -> tensor_adapters.TorchTensor:
@@ -119,15 +119,15 @@ class CastTensor(ir.LazyTensor):
 
 
 def flat_bytes(data: Any) -> memoryview:
-    """The bytes of a buffer, not copied; ``memoryview.cast`` refuses those of ctypes."""
+    """Returns the bytes of a buffer without a copy; ``memoryview.cast`` rejects those of ctypes."""
     return np.frombuffer(data, np.uint8).data if memoryview(data).nbytes else memoryview(b"")
 
 
 class Sink:
-    """A binary file that is written in pieces, and told of each of them.
+    """A binary file that is written in pieces, and reports each of them.
 
-    Files that are ours get what lies in other files from the kernel, without going through memory
-    of this process.
+    For files of ours, the operating system copies bytes from other files without going through the
+    memory of this process.
     """
 
     def __init__(self, file: BinaryIO | Any, seen: Callable[[int], None], *, ours: bool) -> None:
@@ -137,7 +137,7 @@ class Sink:
         self._copies = ours and hasattr(os, "sendfile")
 
     def write(self, data: Any) -> int:
-        """Writes bytes, or what gives a buffer of them."""
+        """Writes bytes or another buffer, and returns the number of bytes."""
         view = flat_bytes(data)
         for start in range(0, len(view), CHUNK):
             part = view[start : start + CHUNK]
@@ -146,11 +146,11 @@ class Sink:
         return len(view)
 
     def flush(self) -> None:
-        """Hands what is buffered to the system."""
+        """Hands buffered bytes to the system."""
         self._file.flush()
 
     def take_from(self, descriptor: int, offset: int, count: int) -> int:
-        """Copies bytes of another file as far as the system can: how many these were."""
+        """Copies bytes of another file as far as the system can, and returns their number."""
         copied = 0
         if not self._copies:
             return copied

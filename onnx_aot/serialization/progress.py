@@ -1,4 +1,4 @@
-"""A bar on the terminal while a large model is written."""
+"""Shows a progress bar on the terminal while a large model is written."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 __all__ = ["Progress"]
 
 QUIET = 1.0
-"""Seconds after which there is a bar."""
+"""Seconds before the bar appears."""
 
 INTERVAL = 0.1
 WIDTH = 30
 
 
 class Progress:
-    """How much of a known number of bytes is written, on stderr where that is a terminal.
+    """A bar for the share of a known number of bytes that is written, if stderr is a terminal.
 
-    Nothing is shown of what takes less than a second.
+    Nothing is shown if writing takes less than a second.
     """
 
     def __init__(self, what: str, total: int, stream: Any = None) -> None:
@@ -42,7 +42,7 @@ class Progress:
             self._stream.flush()
 
     def add(self, count: int) -> None:
-        """Says that so many bytes more are written."""
+        """Reports that ``count`` more bytes are written."""
         self._done += count
         if not self._listens:
             return

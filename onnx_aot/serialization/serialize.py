@@ -2,8 +2,8 @@
 
 ``onnx_ir`` serializes everything but the weights. Their bytes are then written straight from
 memory: into the same file, as the ``raw_data`` of their ``TensorProto``, or into a file beside it.
-The protobuf encoding of a message is its fields' in any order, each field its tag, length and
-bytes (https://protobuf.dev/programming-guides/encoding/), so weights need never be in a message.
+Protobuf encodes a message as its fields in any order, each as tag, length and bytes
+(https://protobuf.dev/programming-guides/encoding/), so weights need never be in a message object.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 ExternalData = bool | None | Literal["auto", "safetensors"]
 
 EXTERNAL_THRESHOLD = 1536 * 1024 * 1024
-"""Weights above this many bytes go to a file of their own when nothing else is asked for."""
+"""Weights of more bytes than this go to a file of their own by default."""
 
 PROTOBUF_LIMIT = 2**31 - 1
 STREAMED_FROM = 1024  # smaller tensors are serialized with the graph
@@ -71,21 +71,21 @@ def save_model(
     """Writes a model to a path, or to a binary file object.
 
     Args:
-        model: It is the same afterwards.
+        model: The model, which is unchanged afterwards.
         destination: A path, or an object with a ``write`` method that takes bytes.
-        external_data: True puts weights into ``<name>.data`` beside the file, ``"safetensors"``
-            into files of that format, False into the file; ``"auto"`` or None decides by their
-            size.
-        max_shard_size: Of files in the format of safetensors; None: there is one.
+        external_data: True puts weights into ``<destination>.data``, ``"safetensors"`` into files
+            of that format beside the model, False into the model's file; ``"auto"`` or None decides
+            by their size.
+        max_shard_size: Limit for the tensors of one safetensors file; None: there is one file.
         include_initializers: False leaves out parameters and buffers, to be supplied later.
         keep_initializers_as_inputs: True lists parameters and buffers as inputs too.
-        defaults: Values of inputs, by name, for those who run the model without giving them.
+        defaults: Default values of inputs, by name, for runs that do not feed them.
 
     Raises:
-        InvalidOptionError: External data with a file object, neither a path nor a file object, or
-            an option that is not understood.
+        InvalidOptionError: External data with a file object, a destination that is neither a path
+            nor a file object, or an option that is not accepted.
         SaveError: The model does not fit into one file or on the disk, weights have no values, the
-            folder does not exist, or the disk refuses. Files that were there before are untouched.
+            folder does not exist, or writing fails. Existing files are untouched.
     """
     check_external_data(external_data, max_shard_size)
     limit = shard_size(max_shard_size)
@@ -126,10 +126,10 @@ def save_model(
 
 
 def check_external_data(external_data: Any, max_shard_size: Any) -> None:
-    """Refuses what ``save`` does not take.
+    """Checks the options of ``save`` on external data.
 
     Raises:
-        InvalidOptionError: It is not accepted.
+        InvalidOptionError: One is not accepted.
     """
     if external_data not in ("auto", True, False, None, "safetensors"):
         raise InvalidOptionError(
@@ -143,10 +143,10 @@ def check_external_data(external_data: Any, max_shard_size: Any) -> None:
 
 
 def model_bytes(model: ir.Model) -> bytes:
-    """The model as one serialized ``ModelProto``.
+    """Serializes the model as one ``ModelProto``.
 
     Raises:
-        SaveError: It has more than 2 GB, or weights without values.
+        SaveError: The model exceeds 2 GB, or weights have no values.
     """
     import io
 
@@ -156,9 +156,9 @@ def model_bytes(model: ir.Model) -> bytes:
 
 
 def model_hash(model: ir.Model) -> str:
-    """SHA-256, in hexadecimal, of the model as one file, also where it is too large for one.
+    """SHA-256, in hexadecimal, of the model as one file, even if it is too large for one.
 
-    Parameters and buffers without values are left out.
+    If a weight has no values, all parameters and buffers are left out.
     """
 
     class Digest:
@@ -176,21 +176,21 @@ def model_hash(model: ir.Model) -> str:
 
 
 def weights_of(model: ir.Model) -> list[ir.Value]:
-    """Initializers large enough to be written apart from the graph, and those computed of them."""
+    """Initializers that are written apart from the graph: large or computed from others."""
     return [
         value
         for value in model.graph.initializers.values()
         if value.const_value is not None
         and (
             value.const_value.nbytes >= STREAMED_FROM
-            or isinstance(value.const_value, FoldedTensor)  # reads others, which are absent then
+            or isinstance(value.const_value, FoldedTensor)  # its sources may be _Absent then
         )
         and value.const_value.dtype != ir.DataType.STRING
     ]
 
 
 def is_weight(value: ir.Value) -> bool:
-    """Whether an initializer is a parameter or buffer of the user's module."""
+    """True if an initializer is a parameter or buffer of the user's module."""
     kind = value.metadata_props.get(INPUT_KIND)
     return kind in ("PARAMETER", "BUFFER")
 
@@ -221,7 +221,7 @@ def _refuse_missing_values(initializers: Iterable[ir.Value]) -> None:
 
 
 class _Absent:
-    """Stands for a weight while the graph is serialized: everything but its bytes."""
+    """Stands for a weight while the graph is serialized, with everything but its bytes."""
 
     def __init__(self, tensor: ir.TensorProtocol) -> None:
         self.name = tensor.name
@@ -243,7 +243,7 @@ class _Absent:
 def _prepared(
     model: ir.Model, include: bool, as_inputs: bool, defaults: Mapping[str, torch.Tensor]
 ) -> Iterator[None]:
-    """The model as it is to be written; as it was afterwards."""
+    """Context in which the model is as it is to be written; restores it at the end."""
     graph = model.graph
     initializers = dict(graph.initializers)
     inputs = list(graph.inputs)
@@ -272,7 +272,7 @@ def _prepared(
 
 
 def _graph_without_weights(model: ir.Model, weights: Sequence[ir.Value]) -> onnx.ModelProto:
-    """The whole model; the weights' ``TensorProto`` have no data."""
+    """Serializes the whole model; the weights' ``TensorProto`` have no data."""
     held = [(value, value.const_value) for value in weights]
     try:
         for value, tensor in held:
@@ -317,7 +317,7 @@ def _write_single(
 
 
 def _field(tag: int, length: int) -> bytes:
-    """A length-delimited field's tag and length, as base-128 varints."""
+    """Tag and length of a length-delimited field, as base-128 varints."""
     return _varint(tag) + _varint(length)
 
 
@@ -350,9 +350,9 @@ def _write_files(
     files: Sequence[DataFile],
     progress: Progress,
 ) -> None:
-    """Data files are complete under their names before the model that refers to them appears.
+    """Writes the model and its data files, which are in place before the model refers to them.
 
-    While a model is replaced its old data stays; the new files have names of their own.
+    Data files of a model that is being replaced stay; the new ones have other names.
     """
     paths = [file.path for file in files]
     if len(files) > 1:

@@ -1,4 +1,4 @@
-"""Weights of a model by the names that they have in the PyTorch module."""
+"""Matches tensors to the weights of a model, by their names in the PyTorch module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 LINES = 8
-"""How many weights an error lists of each kind."""
+"""Number of weights of each kind that an error lists."""
 
 
 def weights_by_target(
@@ -37,11 +37,11 @@ def weights_by_target(
 ) -> dict[str, ir.Value]:
     """Initializers and inputs by the names that their weights, also tied ones, have in the module.
 
-    Weights that were folded into others are among them, though the graph has them no more.
+    They include weights that were folded into others and are no longer in the graph.
 
     Args:
         graph: The main graph.
-        program: What was captured; None takes the graph's own names.
+        program: The captured program; None takes the graph's own names.
         held: Names of the inputs that are weights or state.
     """
     values = set_sources(graph.initializers)
@@ -74,18 +74,18 @@ def fitting_weights(
     *,
     cast: bool,
 ) -> list[tuple[ir.Value, Given]]:
-    """The model's weights that a checkpoint has tensors for, with these.
+    """Pairs weights of the model with the tensors that a checkpoint has for them.
 
     Args:
         values: Weights by their names in the module.
         given: Tensors by such names.
         needed: Those of ``values`` that have to be given.
-        unknown: Names in ``given`` that the module does not have.
+        unknown: Names in ``given`` that the module does not have, for the message.
         cast: Whether other types are accepted.
 
     Raises:
         InvalidOptionError: Shapes or types differ, weights are missing, or tied ones get different
-            values: all of it in one message.
+            values; one message lists all of it.
     """
     wrong: list[str] = []
     replaced: dict[str, tuple[ir.Value, str, Given]] = {}
@@ -113,12 +113,12 @@ def absent_weights(
 ) -> dict[str, ir.Value]:
     """Weights that have to be given, by their names in the module, tied ones once.
 
-    These are all that a state dict has, where any is without elements: what the others hold is
-    what the module was made with.
+    If any weight has no values, these are all parameters and persistent buffers, and whatever else
+    has none: values that the others have are only those that the module was created with.
 
     Args:
         values: Weights by their names in the module.
-        fed: What is held for those that are inputs, by the inputs' names.
+        fed: Values held for weights that are inputs, by input name.
     """
 
     def empty(value: ir.Value) -> bool:
@@ -136,7 +136,7 @@ def absent_weights(
 
 
 def is_absent(tensor: Any) -> bool:
-    """Whether a tensor, of torch or of a model, has no elements, only a type and a shape."""
+    """True if a tensor, of torch or of a model, has only a type and a shape and no elements."""
     raw = tensor if isinstance(tensor, torch.Tensor) else getattr(tensor, "raw", None)
     return isinstance(raw, torch.Tensor) and (raw.is_meta or isinstance(raw, FakeTensor))
 
@@ -173,7 +173,7 @@ def _listed(names: list[str]) -> str:
 
 
 def as_held(value: ir.Value, given: Given) -> ir.TensorProtocol:
-    """What an initializer of the model holds of a tensor that was given for it."""
+    """Converts a tensor given for an initializer to one that the model can hold."""
     name, dtype = str(value.name), value.dtype
     if isinstance(given, StoredTensor) and given.dtype == dtype:
         return given.named(name)
@@ -184,7 +184,7 @@ def as_held(value: ir.Value, given: Given) -> ir.TensorProtocol:
 
 
 def as_fed(value: ir.Value, given: Given) -> torch.Tensor:
-    """What a call feeds to an input of the graph; in memory, which may be written to."""
+    """Converts a tensor given for an input to one that calls feed, in memory that is writable."""
     tensor = _as_torch(given).detach()
     if value.dtype is not None and dtypes.to_onnx(real_parts(tensor).dtype) != value.dtype:
         return tensor.to(dtypes.to_torch(value.dtype))
@@ -199,7 +199,7 @@ def _as_torch(given: Given) -> torch.Tensor:
 
 
 def real_parts(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, of complex numbers the parts, which is what the model holds."""
+    """Returns a tensor as the model holds it: the parts of complex numbers, else unchanged."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
@@ -208,7 +208,7 @@ def _type_of(value: ir.Value) -> str:
 
 
 def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
-    empty = tensor.is_meta or isinstance(tensor, FakeTensor)  # these share a storage, if anything
+    empty = tensor.is_meta or isinstance(tensor, FakeTensor)  # these have a storage at most
     place = storage_key(tensor) if empty else tensor.data_ptr()
     return (place, tensor.shape, tensor.stride())
 

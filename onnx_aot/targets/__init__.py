@@ -1,4 +1,4 @@
-"""What a runtime can run, as data, and the pass that makes a model fit it."""
+"""Describes, as data, the kernels of a runtime, and adapts models to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts nodes into a graph beside the node that they serve."""
+"""Emits nodes into a graph next to the node that they adapt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onnx_aot.metadata.keys import INPUT_KIND
 __all__ = ["Emitter"]
 
 SMALL = 4096
-"""Largest number of elements of a constant that is cast when the model is made."""
+"""Largest number of elements of a constant that is cast during the export."""
 
 
 _BOOL, _INT64 = ir.DataType.BOOL, ir.DataType.INT64
@@ -35,7 +35,7 @@ _POINTWISE = frozenset(
 
 
 class Emitter:
-    """Emits nodes before or after a node, with its metadata, and with names of their own."""
+    """Emits nodes before or after a node, with its metadata and with unique names."""
 
     def __init__(self, model: ir.Model) -> None:
         self._model = model
@@ -46,11 +46,11 @@ class Emitter:
         self._made: list[ir.Node] = []
         self._constants: dict[Any, ir.Value] = {}
         self._function: ir.Function | None = None
-        self._nodes: list[ir.Node] | None = None  # of the subgraph that is being made
+        self._nodes: list[ir.Node] | None = None  # of the subgraph under construction
         self.opset = 0
 
     def enter(self, root: ir.Graph | ir.Function) -> None:
-        """Nodes go into this graph or function from now on; a function has its own constants."""
+        """Starts emitting into this graph or function; a function has its own constants."""
         self._function = root if isinstance(root, ir.Function) else None
         self._constants = {}
 
@@ -58,19 +58,19 @@ class Emitter:
 
     @contextlib.contextmanager
     def before(self, node: ir.Node, opset: int) -> Iterator[None]:
-        """Nodes that are emitted inside go before this one."""
+        """Places nodes that are emitted inside the context before this one."""
         self._node, self._after, self.opset, self._made = node, False, opset, []
         yield
 
     @contextlib.contextmanager
     def after(self, node: ir.Node) -> Iterator[None]:
-        """A node that is emitted inside goes after this one."""
+        """Places a node that is emitted inside the context after this one."""
         self._node, self._after, self._made = node, True, []
         yield
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[list[ir.Node]]:
-        """Nodes that are emitted inside are collected, for a subgraph."""
+        """Collects the nodes that are emitted inside the context, for a subgraph."""
         outer, self._nodes = self._nodes, []
         try:
             yield self._nodes
@@ -78,7 +78,7 @@ class Emitter:
             self._nodes = outer
 
     def take(self) -> list[ir.Node]:
-        """What was emitted since the place was set."""
+        """Returns the nodes that were emitted since the place was set or since the last call."""
         made, self._made = self._made, []
         return made
 
@@ -104,8 +104,8 @@ class Emitter:
             dtype: Type of its outputs; that of the first input by default.
             shape: Shape of its first output, where known.
             like: A value that its output is named after; by default the first output of the node
-                that is served.
-            outputs: How many outputs it has.
+                that is adapted.
+            outputs: Number of outputs.
 
         Returns:
             Its output, or a list of them.
@@ -145,9 +145,10 @@ class Emitter:
         return values[0] if outputs == 1 else values
 
     def __getattr__(self, name: str) -> Any:
-        """``e.CamelCase(...)`` emits a node with one output, named as in translations.
+        """Returns a function for ``e.CamelCase(...)``, which emits a node with one output.
 
-        Numbers become constants of the type of the first value, lists become INT64.
+        Numbers become constants of the type of the first value, lists become INT64. The syntax is
+        that of translations.
         """
         if not name[:1].isupper():
             raise AttributeError(name)
@@ -175,11 +176,11 @@ class Emitter:
         return self.constant(value, ir.DataType.DOUBLE if dtype == ir.DataType.BOOL else dtype)
 
     def ints(self, values: Sequence[int]) -> ir.Value:
-        """A list of INT64."""
+        """Returns a list as an INT64 constant."""
         return self.constant(list(values), ir.DataType.INT64)
 
     def dimension(self, value: ir.Value | None, axis: int) -> ir.Value:
-        """One size, as a list with one element."""
+        """Returns one size as a vector with one element."""
         assert value is not None
         size = None if value.shape is None else value.shape[axis]
         if isinstance(size, int):
@@ -188,32 +189,35 @@ class Emitter:
         return found
 
     def reshaped(self, value: ir.Value | None, sizes: Sequence[ir.Value]) -> ir.Value:
-        """A value in a shape that is given by lists with one element."""
+        """Reshapes a value to sizes that are given as vectors with one element."""
         assert value is not None
         shape = self.Concat(*sizes, axis=0)
         reshaped: ir.Value = self.Reshape(value, shape, allowzero=1)
         return reshaped
 
     def reduced(self, op_type: str, value: ir.Value | None, axes: Sequence[int]) -> ir.Value:
-        """Along axes, which stay with size 1 and are an attribute before opset 18."""
+        """Reduces along axes, which stay with size 1 and are an attribute before opset 18.
+
+        ReduceSum has taken them as an input since opset 13.
+        """
         if self.opset >= 18 or op_type == "ReduceSum":
             return self.op(op_type, [value, self.ints(axes)], {"keepdims": 1})
         return self.op(op_type, [value], {"axes": list(axes), "keepdims": 1})
 
     def with_sign(self, sign: ir.Value, size: ir.Value) -> ir.Value:
-        """A number that is not negative, with the sign of another."""
+        """Gives a nonnegative number the sign of another."""
         signed: ir.Value = self.Where(self.Less(sign, 0.0), self.Neg(size), size)
         return signed
 
     def value(self, name: str, dtype: ir.DataType, shape: ir.Shape | None) -> ir.Value:
-        """An input of a subgraph."""
+        """Creates an input of a subgraph."""
         type_ = ir.TensorType(dtype)
         return ir.Value(
             name=self.unique(name), type=type_, shape=None if shape is None else shape.copy()
         )
 
     def constant(self, value: Any, dtype: ir.DataType) -> ir.Value:
-        """A constant of the main graph, or of the function; equal ones are one value."""
+        """Returns a constant of the main graph or the function; equal constants share a value."""
         tensor = torch.tensor(value, dtype=dtypes.to_torch(dtype), device="cpu")
         key = (dtype, tuple(tensor.shape), tensor_adapters.TorchTensor(tensor).tobytes())
         known = self._constants.get(key)
@@ -222,7 +226,7 @@ class Emitter:
         return known
 
     def cast_constant(self, value: ir.Value, dtype: ir.DataType) -> ir.Value | None:
-        """A small constant in another type, where the value is one and no weight."""
+        """Casts a small constant; None if the value is not one, or is a weight."""
         data = value.const_value
         if data is None or not value.is_initializer() or INPUT_KIND in value.metadata_props:
             return None
@@ -242,13 +246,13 @@ class Emitter:
     # --- names -----------------------------------------------------------------------------------
 
     def unique(self, name: str) -> str:
-        """A name that no value and no node of the model has."""
+        """Returns a name that no value and no node of the model has."""
         if self._names is None:
             self._names = Names(names_in(self._model))
         return self._names.unique(name)
 
     def hand_over_name(self, old: ir.Value, new: ir.Value, dtype: ir.DataType) -> None:
-        """A new value gets name, shape and metadata; the old one a name after its new type."""
+        """Moves name, shape and metadata to a new value; names the old one after its new type."""
         name = str(old.name)
         old.name = self.unique(f"{name}_{dtype.short_name()}")
         new.name = name
@@ -260,7 +264,7 @@ class Emitter:
 def _shape(
     op_type: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]
 ) -> ir.Shape | None:
-    """The shape of what expansions are written with, sizes that do not follow at once unknown."""
+    """Infers the shape of a node in an expansion; sizes that are not obvious are unknown."""
     shapes = [None if value is None else value.shape for value in inputs]
     first = shapes[0] if shapes else None
     if op_type in _POINTWISE:
@@ -280,7 +284,7 @@ def _shape(
 
 
 def _reshaped(sizes: ir.Value | None) -> ir.Shape | None:
-    """As many dimensions as there are sizes, and numbers where these are constant."""
+    """The shape after a Reshape: as many dimensions as sizes, with numbers for constant ones."""
     if sizes is None or sizes.shape is None or not isinstance(sizes.shape[0], int):
         return None
     known = None if sizes.const_value is None else sizes.const_value.numpy().tolist()
@@ -288,7 +292,7 @@ def _reshaped(sizes: ir.Value | None) -> ir.Shape | None:
 
 
 def _broadcast(shapes: Sequence[ir.Shape | None]) -> ir.Shape | None:
-    """The common shape; sizes that differ, and are not 1, are unknown."""
+    """The broadcast shape; differing sizes other than 1 are unknown."""
     if any(shape is None for shape in shapes):
         return None
     known = [shape.dims for shape in shapes if shape is not None]

@@ -1,7 +1,7 @@
-"""Operators written exactly with others, for types that a target has no kernel for.
+"""Expresses operators exactly by others, for types that a target has no kernel for.
 
 Pointwise functions of DOUBLE are in ``expansions_pointwise``, recurrent layers in
-``expansions_recurrent``; here is what moves, counts or normalizes.
+``expansions_recurrent``; this file has operators that count, move, calculate, pool or normalize.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Expansion = Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]
 _T = ir.DataType
 
 EXPANSIONS: dict[tuple[str, ir.DataType], Expansion] = {}
-"""By operator and type; one that returns None cannot express the node, which is cast instead."""
+"""Expansions by operator and type; one that returns None leaves the node to be cast instead."""
 
 _INTEGERS = (_T.INT32, _T.INT64, _T.UINT32, _T.UINT64)
 _ANY = (
@@ -57,13 +57,13 @@ for _op_type, _layer in RECURRENT.items():
 
 @_expands("Size", _ANY)
 def _size(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
-    """The product of the sizes; no element is read."""
+    """Multiplies the sizes, without reading elements."""
     return [e.ReduceProd(e.Shape(node.inputs[0]), keepdims=0)]
 
 
 @_expands("NonZero", _ANY)
 def _nonzero(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
-    """BOOL keeps what matters of every number, NaN included."""
+    """Casts to BOOL, which keeps whether a number is nonzero, including NaN."""
     return [e.op("NonZero", [e.Cast(node.inputs[0], to=_T.BOOL)], dtype=_T.INT64)]
 
 
@@ -121,7 +121,7 @@ def _mean(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
 
 @_expands("Gemm", _INTEGERS)
 def _gemm(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
-    """Without factors, which are fractions, it is a product and a sum."""
+    """Emits a product and a sum; None if there are factors, which may be fractions."""
     if (
         node.attributes.get_float("alpha", 1.0) != 1.0
         or node.attributes.get_float("beta", 1.0) != 1.0
@@ -158,7 +158,7 @@ def _global_largest(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
 
 @_expands("InstanceNormalization", [_T.DOUBLE])
 def _instance_normalization(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
-    """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` over the spatial axes."""
+    """Emits ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` over the spatial axes."""
     value, scale, bias = node.inputs
     axes = _spatial_axes(value)
     if axes is None:

@@ -1,8 +1,8 @@
-"""Pointwise functions of DOUBLE, written with those that ONNX Runtime has a kernel for.
+"""Expresses pointwise functions of DOUBLE by those that ONNX Runtime has kernels for.
 
-They are Abs, Neg, Exp, Log, Sqrt, Sin, Cos, Tanh, Sigmoid and arithmetic. Every formula is
-accurate to a few units in the last place, also near zero, and gives what torch gives for
-infinities and NaN.
+It has kernels for Abs, Neg, Exp, Log, Sqrt, Sin, Cos, Tanh, Sigmoid and arithmetic. Every formula
+is accurate to a few units in the last place, also near zero, and agrees with torch for infinities
+and NaN.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Value = ir.Value
 
 LN2 = math.log(2.0)
 LARGE = 1e100
-"""Beyond it, 1 is nothing beside a square, which may be infinite."""
+"""Above this, 1 is negligible next to a square, which may overflow to infinity."""
 
 
 def _argument(node: ir.Node) -> Value:
@@ -31,7 +31,7 @@ def _argument(node: ir.Node) -> Value:
 
 
 def _polynomial(e: Emitter, x: Value, coefficients: Sequence[float]) -> Value:
-    """By Horner's rule, the highest power first."""
+    """Evaluates a polynomial by Horner's rule; the coefficient of the highest power comes first."""
     value: Value = e.Mul(x, coefficients[0])
     for coefficient in coefficients[1:-1]:
         value = e.Mul(e.Add(value, coefficient), x)
@@ -39,7 +39,7 @@ def _polynomial(e: Emitter, x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def _log1p(e: Emitter, x: Value) -> Value:
-    """``log(1 + x)`` with W. Kahan's correction of what 1 + x rounds away."""
+    """Emits ``log(1 + x)`` with W. Kahan's correction of the rounding error of 1 + x."""
     total = e.Add(x, 1.0)
     rounded = e.Sub(total, 1.0)
     log = e.Log(total)
@@ -49,9 +49,10 @@ def _log1p(e: Emitter, x: Value) -> Value:
 
 
 def _atan(e: Emitter, x: Value) -> Value:
-    """Of 1 / x beyond 1; halved twice, and then a series in which 0.2 ** 23 / 23 is left out.
+    """Emits ``atan(x)``: reduces to 1 / x above 1, halves the angle twice, and sums a series.
 
-    ``atan(x) = 2 atan(x / (1 + sqrt(1 + x * x)))``.
+    Halving uses ``atan(x) = 2 atan(x / (1 + sqrt(1 + x * x)))``. The first omitted term of the
+    series is at most 0.2 ** 23 / 23.
     """
     size = e.Abs(x)
     beyond = e.Greater(size, 1.0)
@@ -73,7 +74,7 @@ def _asin(e: Emitter, node: ir.Node) -> Value:
 
 
 def _acos(e: Emitter, node: ir.Node) -> Value:
-    """``2 atan(sqrt((1 - x) / (1 + x)))``, which does not cancel near 1."""
+    """Emits ``2 atan(sqrt((1 - x) / (1 + x)))``, which does not cancel near 1."""
     x = _argument(node)
     return e.Mul(_atan(e, e.Sqrt(e.Div(e.Sub(1.0, x), e.Add(x, 1.0)))), 2.0)
 
@@ -84,7 +85,7 @@ def _tan(e: Emitter, node: ir.Node) -> Value:
 
 
 def _half_cosh(e: Emitter, x: Value) -> Value:
-    """``cosh(x)``, whose halves do not overflow before it does."""
+    """Emits ``cosh(x)`` as a sum of two halves, which do not overflow before the result does."""
     return e.Add(e.Exp(e.Sub(x, LN2)), e.Exp(e.Sub(e.Neg(x), LN2)))
 
 
@@ -93,13 +94,13 @@ def _cosh(e: Emitter, node: ir.Node) -> Value:
 
 
 def _sinh(e: Emitter, node: ir.Node) -> Value:
-    """``tanh(x) cosh(x)``, which does not cancel near 0."""
+    """Emits ``tanh(x) cosh(x)``, which does not cancel near 0."""
     x = _argument(node)
     return e.Mul(e.Tanh(x), _half_cosh(e, x))
 
 
 def _asinh(e: Emitter, node: ir.Node) -> Value:
-    """``log(|x| + sqrt(x * x + 1))`` with the sign of x."""
+    """Emits ``log(|x| + sqrt(x * x + 1))`` with the sign of x."""
     x = _argument(node)
     size = e.Abs(x)
     square = e.Mul(size, size)
@@ -110,7 +111,7 @@ def _asinh(e: Emitter, node: ir.Node) -> Value:
 
 
 def _acosh(e: Emitter, node: ir.Node) -> Value:
-    """``log(x + sqrt(x * x - 1))`` from ``x - 1``; NaN below 1."""
+    """Emits ``log(x + sqrt(x * x - 1))``, computed from ``x - 1``; NaN below 1."""
     x = _argument(node)
     t = e.Sub(x, 1.0)
     near = _log1p(e, e.Add(t, e.Mul(e.Sqrt(t), e.Sqrt(e.Add(t, 2.0)))))
@@ -119,7 +120,7 @@ def _acosh(e: Emitter, node: ir.Node) -> Value:
 
 
 def _atanh(e: Emitter, node: ir.Node) -> Value:
-    """``log((1 + x) / (1 - x)) / 2`` with the sign of x."""
+    """Emits ``log((1 + |x|) / (1 - |x|)) / 2`` with the sign of x."""
     x = _argument(node)
     size = e.Abs(x)
     ratio = e.Div(e.Mul(size, 2.0), e.Sub(1.0, size))
@@ -169,15 +170,15 @@ ERFC_FAR = (
 )
 ERF_SPLIT = 0.46875
 ERF_ONE = 6.0
-"""From here on, 1 is the nearest number."""
+"""From here on, the nearest double to erf is 1."""
 
 
 def _erf(e: Emitter, x: Value) -> Value:
-    """Cody's two quotients: of x * x near 0, and for ``erfc(|x|) exp(x * x)`` beyond."""
+    """Emits Cody's two quotients: in x * x near 0, and for ``erfc(|x|) exp(x * x)`` elsewhere."""
     size = e.Abs(x)
     near = e.Less(size, ERF_SPLIT)
     square = e.Mul(x, x)
-    inner = e.Min(square, ERF_SPLIT * ERF_SPLIT)  # no polynomial of what is not wanted overflows
+    inner = e.Min(square, ERF_SPLIT * ERF_SPLIT)  # keeps the unused branch from overflowing
     quotient = e.Div(_polynomial(e, inner, ERF_NEAR[0]), _polynomial(e, inner, ERF_NEAR[1]))
     outer = e.Min(size, ERF_ONE)
     tail = e.Div(_polynomial(e, outer, ERFC_FAR[0]), _polynomial(e, outer, ERFC_FAR[1]))
@@ -190,7 +191,7 @@ def _erf_formula(e: Emitter, node: ir.Node) -> Value:
 
 
 def _gelu(e: Emitter, node: ir.Node) -> Value:
-    """``x (1 + erf(x / sqrt(2))) / 2``, or the approximation with tanh."""
+    """Emits ``x (1 + erf(x / sqrt(2))) / 2``, or the approximation with tanh."""
     x = _argument(node)
     if node.attributes.get_string("approximate") == "tanh":
         cube = e.Mul(e.Mul(x, x), x)
@@ -203,7 +204,7 @@ def _gelu(e: Emitter, node: ir.Node) -> Value:
 
 
 def _softplus(e: Emitter, x: Value) -> Value:
-    """``log(1 + exp(x))`` as ``max(x, 0) + log1p(exp(-|x|))``, which does not overflow."""
+    """Emits ``log(1 + exp(x))`` as ``max(x, 0) + log1p(exp(-|x|))``, which does not overflow."""
     return e.Add(e.Max(x, 0.0), _log1p(e, e.Exp(e.Neg(e.Abs(x)))))
 
 
@@ -217,7 +218,7 @@ def _mish(e: Emitter, node: ir.Node) -> Value:
 
 
 def _exponential(e: Emitter, x: Value, alpha: float) -> Value:
-    """``x`` above 0, ``alpha (exp(x) - 1)`` below."""
+    """Emits ``x`` above 0 and ``alpha (exp(x) - 1)`` below."""
     below = e.Mul(e.Sub(e.Exp(e.Min(x, 0.0)), 1.0), alpha)
     return e.Where(e.Less(x, 0.0), below, x)
 
@@ -289,4 +290,4 @@ FORMULAS: dict[str, Formula] = {
     "Tan": _tan,
     "ThresholdedRelu": _thresholded_relu,
 }
-"""By operator: what gives its result for DOUBLE."""
+"""Formulas for DOUBLE, by operator."""

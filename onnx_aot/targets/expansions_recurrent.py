@@ -1,4 +1,4 @@
-"""Recurrent layers of DOUBLE, which ONNX Runtime's kernels do not compute, as Scan over time."""
+"""Expands recurrent layers of DOUBLE, which ONNX Runtime has no kernels for, to Scan over time."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ DEFAULT_ACTIVATIONS = {
 
 
 def _layer(e: Emitter, node: ir.Node) -> Sequence[Value] | None:
-    """All directions of a layer; None for what no capture asks for.
+    """Emits all directions of a layer; returns None for features that no capture needs.
 
-    Sequence lengths, peepholes, clipping, the batch in front and coupled gates stay with the
-    runtime's own kernel.
+    Sequence lengths, peepholes, clipping, batch-first layout, coupled gates and parameters of
+    activations stay with the runtime's own kernel.
     """
     inputs = [*node.inputs, *[None] * (8 - len(node.inputs))]
     x, w, r, bias, lengths, first, cell, peepholes = inputs
@@ -59,7 +59,7 @@ def _layer(e: Emitter, node: ir.Node) -> Sequence[Value] | None:
         outputs = _direction(
             e, node.op_type, x, parts, starts, hidden, activations, after_reset, backwards
         )
-        # final states are [batch, hidden], what is collected [time, batch, hidden]
+        # final states are [batch, hidden], collected outputs [time, batch, hidden]
         for collected, value in zip(results, (outputs[-1], *outputs[:-1]), strict=True):
             collected.append(value)
     every, *finals = results
@@ -79,7 +79,7 @@ def _direction(
     after_reset: bool,
     backwards: bool,
 ) -> list[Value]:
-    """What does not depend on the state is one product before the scan."""
+    """Emits one direction; the part that does not depend on the state is computed before Scan."""
     w, r, bias = parts
     assert w is not None
     assert r is not None
@@ -126,7 +126,7 @@ def _activation(e: Emitter, name: str, value: Value) -> Value:
 
 
 def _gate(e: Emitter, value: Value, index: int, hidden: int, count: int = 1) -> Value:
-    """One of the pieces of the last axis, or consecutive ones."""
+    """Slices one gate, or ``count`` consecutive ones, from axis 1."""
     start, end = e.ints([index * hidden]), e.ints([(index + count) * hidden])
     return e.Slice(value, start, end, e.ints([1]))
 
@@ -140,7 +140,7 @@ def _lstm_step(
     hidden: int,
     names: Sequence[str],
 ) -> list[Value]:
-    """Gates are input, output, forget and cell, as ONNX orders them."""
+    """Emits one LSTM step; gates are input, output, forget and cell, in ONNX's order."""
     total = e.Add(step, _linear(e, states[0], recurrent, bias))
     i, o, f = (_activation(e, names[0], _gate(e, total, k, hidden)) for k in range(3))
     new = _activation(e, names[1], _gate(e, total, 3, hidden))
@@ -158,7 +158,11 @@ def _gru_step(
     names: Sequence[str],
     after_reset: bool,
 ) -> list[Value]:
-    """Gates are update, reset and hidden; torch resets what the state's product gives."""
+    """Emits one GRU step; gates are update, reset and hidden.
+
+    With ``after_reset``, as in torch, the reset gate scales the state's product instead of the
+    state.
+    """
     pushed = _linear(e, state, recurrent, bias)
     early = e.Add(_gate(e, step, 0, hidden, 2), _gate(e, pushed, 0, hidden, 2))
     early = _activation(e, names[0], early)
@@ -175,4 +179,4 @@ def _gru_step(
 
 
 RECURRENT = {"LSTM": _layer, "GRU": _layer, "RNN": _layer}
-"""By operator: what gives its outputs for DOUBLE."""
+"""Expansions for DOUBLE, by operator."""

@@ -1,8 +1,8 @@
-"""What keeps ONNX Runtime from fusions that change the result.
+"""Keeps ONNX Runtime from fusions that change the result.
 
-A transposed matrix times a vector becomes one operator that reads the matrix as it was (1.31 and
-1.32). Zeros that are padded before a maximum become padding of the pooling, which is minus infinity
-(1.31).
+It fuses a transposed matrix times a vector into one operator that reads the matrix without the
+transpose (1.31 and 1.32). It merges zero padding before max pooling into the pooling, which pads
+with minus infinity (1.31).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAD_TAKES_AXES = 18
 
 
 def _producer(value: ir.Value | None) -> ir.Node | None:
-    """The node that worked a value out, through casts."""
+    """The node that computes a value, through Cast and Identity."""
     node = None if value is None else value.producer()
     while node is not None and node.op_type in HANDED_ON:
         source = node.inputs[0]
@@ -30,7 +30,7 @@ def _producer(value: ir.Value | None) -> ir.Node | None:
 
 
 def _matrix_times_vector(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
-    """The vector is a matrix of one column."""
+    """Turns the vector into a matrix with one column."""
     matrix, vector = node.inputs
     producer = _producer(matrix)
     if producer is None or producer.op_type != "Transpose":
@@ -46,7 +46,10 @@ def _matrix_times_vector(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None
 
 
 def _pooling_of_padded(e: Emitter, node: ir.Node) -> None:
-    """A padding that names its axes stays apart; where none does yet, so does a node between."""
+    """Keeps a Pad separate by naming its axes, or by a node in between before opset 18.
+
+    The node in between also serves if the shape is unknown.
+    """
     pad = _producer(node.inputs[0])
     if pad is None or pad.op_type != "Pad" or len(pad.inputs) > AXES or not _pads_zeros(pad):
         return
@@ -70,4 +73,4 @@ KEPT_APART: dict[str, Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]] =
     "MatMul": _matrix_times_vector,
     "MaxPool": _pooling_of_padded,
 }
-"""By operator what changes a node's inputs, or gives what takes the place of its outputs."""
+"""Functions, by operator, that change a node's inputs or return replacements for its outputs."""

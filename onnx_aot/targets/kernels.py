@@ -1,11 +1,11 @@
-"""The kernels of a target: which operators it runs, and for which element types.
+"""Loads the kernels of a target: the operators that it runs, with their element types.
 
 The table is a JSON file beside this one, made by ``python -m onnx_aot.targets.regenerate`` from
-what ONNX Runtime says of itself. It holds, per operator and the version of the standard in which
-the operator last changed, the kernels that ONNX Runtime would consider, each with the types of its
-type variables; a variable that a kernel does not mention may be any type. Operators that the
-standard defines by other operators and that ONNX Runtime replaces by these while loading are
-listed by opset, with the types for which a model with that one node does load.
+the information that ONNX Runtime gives about itself. For each operator and the opset in which it
+last changed, the table holds the kernels that ONNX Runtime would consider, each with the types of
+its type variables; a variable that a kernel does not mention may be any type. Operators that the
+standard defines by other operators, and that ONNX Runtime replaces by these while loading, are
+listed by opset, with the types for which a model with only that node loads.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Signature:
     Attributes:
         version: Opset in which the operator last changed.
         inputs: Type variable of each formal input; the last one repeats if there are more inputs.
-            None where inputs of several types may stand.
-        outputs: Likewise for outputs.
-        accepted: By variable, the element types that the standard allows.
+            None for a variadic input whose values may differ in type.
+        outputs: The same for outputs.
+        accepted: Element types that the standard allows, by variable.
     """
 
     version: int
@@ -70,7 +70,7 @@ def _variable(parameter: Any) -> str | None:
 
 
 def tensor_types(types: Any) -> frozenset[ir.DataType]:
-    """``["tensor(int64)"]`` gives INT64; sequences and optional values are left out."""
+    """Element types of texts such as ``tensor(int64)``, without sequences and optional values."""
     names = ir.DataType.__members__
     found = (text[len("tensor(") : -1].upper() for text in types if text.startswith("tensor("))
     return frozenset(names[name] for name in found if name in names)
@@ -78,13 +78,13 @@ def tensor_types(types: Any) -> frozenset[ir.DataType]:
 
 @dataclasses.dataclass(frozen=True)
 class Kernels:
-    """What one version of a runtime runs.
+    """The kernels of one version of a runtime.
 
     Attributes:
-        version: Of the runtime.
-        by_operator: Kernels by operator and the version in which the operator last changed.
-        inlined: By operator and opset, the element types for which the runtime puts the
-            operator's definition in its place.
+        version: Version of the runtime.
+        by_operator: Kernels by operator and the opset in which the operator last changed.
+        inlined: Element types for which the runtime replaces the operator by its definition, by
+            operator and opset.
     """
 
     version: str
@@ -94,13 +94,13 @@ class Kernels:
 
 @functools.cache
 def kernels(file: str) -> Kernels:
-    """Reads a table; once per process."""
+    """Reads a table, once per process."""
     text = importlib.resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
     return decoded(json.loads(text))
 
 
 def decoded(data: dict[str, Any]) -> Kernels:
-    """Kernels from a table as it is stored."""
+    """Decodes a table as it is stored."""
     members = ir.DataType.__members__
     sets = [frozenset(members[name] for name in names.split()) for names in data["types"]]
     by_operator = {

@@ -1,4 +1,4 @@
-"""Makes a model that is valid ONNX one that a target runs."""
+"""Adapts a valid ONNX model to the kernels of a target."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from onnx_aot.targets.unsigned_activations import unsigned_activations
 __all__ = ["TARGETS", "Adaptation", "legalize", "unsupported_nodes"]
 
 TARGETS = {"onnxruntime": "onnxruntime_cpu.json"}
-"""Targets by name, each with its table."""
+"""Targets by name, with the file of their table."""
 
 WRITTEN_FOR_IT = {**KEPT_APART, "QuantizeLinear": unsigned_activations}
-"""By operator what makes a node fit the target where that has a kernel for it."""
+"""Functions, by operator, that adapt nodes even though the target has a kernel for them."""
 
-# Nothing but their types says what they do, or they hold types apart on purpose.
+# Operators that are defined by their types alone, or that separate types on purpose.
 AS_THEY_ARE = frozenset(
     {
         "BitCast",
@@ -47,20 +47,20 @@ AS_THEY_ARE = frozenset(
 
 _HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
-# Kernels that load, and refuse these types when they run with a reduction.
+# Kernels that load, but refuse these types at run time with a reduction.
 REFUSED_WHEN_REDUCING = {"ScatterElements": _HALVES, "ScatterND": _HALVES}
 
 
 @dataclasses.dataclass(frozen=True)
 class Adaptation:
-    """What was done for nodes of one operator and type.
+    """An adaptation of nodes of one operator and type.
 
     Attributes:
         op_type: The operator.
         dtype: The type that the target has no kernel for.
-        surrogate: The type that stands in for it; None when the operator was written with others.
+        surrogate: The type that replaces it; None if the operator was expressed by others.
         lossy: Whether values can differ because of it.
-        count: For how many nodes.
+        count: Number of nodes that were adapted.
     """
 
     op_type: str
@@ -70,20 +70,20 @@ class Adaptation:
     count: int
 
 
-# A type variable, the type that it has, and the one that it gets.
+# A type variable, its type, and its new type.
 _Change = tuple[str, ir.DataType, ir.DataType]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """What a node needs: other types for some of its variables; without any, an expansion."""
+    """New types for some variables of a node; without any, the node needs an expansion."""
 
     missing: ir.DataType
     changes: tuple[_Change, ...]
 
 
 def legalize(model: ir.Model, target: str) -> tuple[Adaptation, ...]:
-    """Replaces, in place, what the target has no kernel for.
+    """Replaces, in place, the nodes that the target has no kernel for.
 
     Before::
 
@@ -95,36 +95,36 @@ def legalize(model: ir.Model, target: str) -> tuple[Adaptation, ...]:
         y = Where(x < 0, Exp(x) - 1, x)
         z = Cast(Add(Cast(a, to=FLOAT), Cast(b, to=FLOAT)), to=BFLOAT16)
 
-    An operator with an expansion is written with operators that the target has for the type.
+    An operator with an expansion is expressed by operators that the target has for the type.
     Others run in the first type of ``SURROGATES`` that they have a kernel for, between casts.
     Integers keep their own arithmetic: a narrow integer is cast back after every operator, which
     wraps around as the narrow operator does.
 
-    A value that was cast back and is wanted in the surrogate by the next node is taken from before
-    the cast back (a cast that nobody reads is removed) in two cases: when nothing was rounded,
-    because the operator only moves elements that came from the narrow type; and, for floating
-    point, when both nodes come from one operator of the captured graph, whose kernel in torch
-    rounds once, at its end. Between operators of the captured graph the rounding stays, as torch
-    does it. Integers are never taken from before a cast that may wrap around.
+    If the next node needs the surrogate of a value that was cast back, it reads the value before
+    the cast (unread casts are removed) in two cases: if nothing was rounded, because the operator
+    only moves elements that came from the narrow type; and, for floating point, if both nodes come
+    from one operator of the captured graph, whose kernel in torch rounds once, at its end. Between
+    operators of the captured graph the rounding stays, as in torch. Integers are never read from
+    before a cast that may wrap around.
 
-    Constants that are no weights are cast now; weights are cast by the model, which keeps the file
-    as small as it was.
+    Small constants that are not weights are cast now; weights are cast by the model, so that the
+    file does not grow.
 
-    Every node is visited once. Subgraphs and functions are part of it; a value of an outer graph is
-    cast where it lives, outside of loops.
+    Every node is visited once, including those of subgraphs and functions; a value of an outer
+    graph is cast in that graph, outside of loops.
 
     Args:
         model: Changed in place.
         target: A key of ``TARGETS``.
 
     Returns:
-        What was done, most frequent first.
+        The adaptations, most frequent first.
     """
     return _Legalizer(model, kernels(TARGETS[target])).run()
 
 
 def unsupported_nodes(model: ir.Model, target: str) -> list[ir.Node]:
-    """The nodes, subgraphs and functions included, that the target has no kernel for."""
+    """Nodes, including those of subgraphs and functions, that the target has no kernel for."""
     planner = _Planner(kernels(TARGETS[target]))
     return [
         node
@@ -141,18 +141,18 @@ def _roots(model: ir.Model) -> Iterator[tuple[ir.Graph | ir.Function, int]]:
 
 
 class _Planner:
-    """Says what a node needs; once per operator, opset and types."""
+    """Plans the adaptation of nodes, once per operator, opset and types."""
 
     def __init__(self, table: Kernels) -> None:
         self._table = table
         self._plans: dict[object, _Plan | None] = {}
 
     def plan(self, node: ir.Node, opset: int) -> _Plan | None:
-        """None when the target runs the node as it is."""
+        """Returns the plan for a node, or None if the target runs it as it is."""
         if node.domain:
             return None
         inputs, op_type = node.inputs, node.op_type
-        # members of an enumeration are told apart by identity faster than by their hash
+        # comparing members of an enumeration by identity is faster than hashing them
         key: tuple[object, ...] = (
             op_type,
             opset,
@@ -219,7 +219,7 @@ def _bound(
 def _changes(
     op_type: str, kernel: dict[str, frozenset[ir.DataType]], bound: dict[str, ir.DataType]
 ) -> tuple[tuple[int, int, int], tuple[_Change, ...]] | None:
-    """Which variables need another type for a kernel, with the cost: losses, changes, rank."""
+    """The cost (losses, changes, rank) and the type changes for a kernel; None if impossible."""
     changes: list[_Change] = []
     losses = ranks = 0
     for variable, dtype in bound.items():
@@ -238,7 +238,7 @@ def _changes(
 
 @dataclasses.dataclass
 class _Wide:
-    """The value that a cast back was made from, and whether the cast changes nothing."""
+    """The value before a cast back, and whether the cast changes nothing."""
 
     value: ir.Value
     exact: bool
@@ -253,7 +253,7 @@ class _Legalizer:
         self.counts: collections.Counter[tuple[str, ir.DataType, ir.DataType | None, bool]] = (
             collections.Counter()
         )
-        # (value, type): the cast that was made of it, which may be a value from before a cast
+        # (value, type): its cast, or the constant that was cast
         self.casts: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
         self.wide: dict[ir.Value, _Wide] = {}
         self.inserted: list[ir.Node] = []
@@ -266,7 +266,7 @@ class _Legalizer:
         return tuple(Adaptation(*what, count=count) for what, count in self.counts.most_common())
 
     def _remove_unread(self) -> None:
-        """What was put in and nobody reads: casts back, outputs of expansions."""
+        """Removes inserted nodes that are not read: casts back, outputs of expansions."""
         inserted, pending = set(self.inserted), list(self.inserted)
         while pending:
             node = pending.pop()
@@ -279,7 +279,7 @@ class _Legalizer:
             pending += [other for other in producers if other in inserted]
 
     def _visit(self, graph: ir.Graph | ir.Function, opset: int, around: list[ir.Node]) -> None:
-        """``around`` are the nodes that the graph is inside of, outermost first."""
+        """Adapts all nodes of a graph; ``around`` are the enclosing nodes, outermost first."""
         for node in graph:
             self._adapt(node, opset, around)
 
@@ -324,7 +324,7 @@ class _Legalizer:
         self._adapt_made(made, opset, around)
 
     def _adapt_made(self, made: Sequence[ir.Node], opset: int, around: list[ir.Node]) -> None:
-        """What an expansion is written with may need casts itself."""
+        """Adapts the nodes of an expansion, which may need casts themselves."""
         self.inserted += made
         for inner in made:
             self._adapt(inner, opset, around)
@@ -358,7 +358,7 @@ class _Legalizer:
     def _cast(
         self, value: ir.Value, dtype: ir.DataType, node: ir.Node, around: list[ir.Node]
     ) -> tuple[ir.Value, bool]:
-        """A value in a type for a node, and whether it holds what the value does."""
+        """Returns a value in another type for a node, and whether its contents are unchanged."""
         wide = self.wide.get(value)
         if wide is not None and wide.value.dtype == dtype:
             floating = value.dtype is not None and value.dtype.is_floating_point()
@@ -408,13 +408,13 @@ def _at(variables: Sequence[str | None], index: int) -> str | None:
 
 
 def _origin(node: ir.Node) -> str | None:
-    """Which operator of the captured graph a node comes from."""
+    """Name of the operator of the captured graph that a node comes from."""
     origin = node.meta.get(FX_NODE)
     return None if origin is None else str(origin)
 
 
 def _change_attributes(node: ir.Node, plan: _Plan) -> None:
-    """What an attribute says of a type that is changed."""
+    """Changes the type in the attributes ``dtype`` and ``value``."""
     for _, dtype, surrogate in plan.changes:
         declared = node.attributes.get("dtype")
         if declared is not None and declared.as_int() == dtype.value:

@@ -1,4 +1,4 @@
-"""``python -m onnx_aot.targets.regenerate`` writes the table of ONNX Runtime's CPU kernels."""
+"""Writes the table of ONNX Runtime's CPU kernels: ``python -m onnx_aot.targets.regenerate``."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ OPSETS = range(17, 26)
 UNBOUNDED = 2**31 - 1
 FILE = Path(__file__).with_name("onnxruntime_cpu.json")
 
-# Registered, but refused when the kernel is made or run: operator, variable and type.
+# Kernels that are registered, but fail when created or run: operator, variable and type.
 REFUSED: dict[str, tuple[str, str]] = {
     "LSTM": ("T", "DOUBLE"),
     "GRU": ("T", "DOUBLE"),
 }
 
-# Operators defined by other operators, with the inputs that tell whether the definition is run:
-# None stands for the type that is tried. FLOAT16 and BFLOAT16 are not tried, because ONNX Runtime
-# wraps the parts in casts of its own where it can, and not everywhere.
+# Operators defined by other operators, with inputs and attributes to test whether the definition
+# runs: None stands for the type that is tried. FLOAT16 and BFLOAT16 are not tried, because ONNX
+# Runtime wraps the parts in casts of its own in some places, but not in all.
 TRIED = ("FLOAT", "DOUBLE", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "BOOL")
 _X = ("x", None, [2, 4, 3])
 _Q = [(name, None, [2, 4, 3, 8]) for name in "qkv"]
@@ -60,7 +60,7 @@ DEFINED: dict[str, tuple[list[Any], dict[str, Any]]] = {
 
 
 def make_table() -> dict[str, Any]:
-    """The table, from the ONNX Runtime that is installed."""
+    """Makes the table from the installed ONNX Runtime."""
     import onnxruntime
 
     sets: dict[str, int] = {}
@@ -91,11 +91,11 @@ def make_table() -> dict[str, Any]:
 
 
 def _kernels() -> Iterator[tuple[str, int, list[dict[str, set[str]]]]]:
-    """Operators as they stand in one of the opsets, each with the kernels that match it.
+    """Yields each version of an operator in one of the opsets, with the kernels that match it.
 
-    A kernel matches when it begins at the version in which the operator last changed, or when it
-    begins earlier and has an end that is not before that version: a kernel without an end is for
-    the version that was the last when it was written.
+    A kernel matches if it begins at the version in which the operator last changed, or if it begins
+    earlier and has an end that is not before that version: a kernel without an end is for the
+    version that was the latest when the kernel was written.
     """
     from onnxruntime.capi import _pybind_state
 
@@ -142,7 +142,7 @@ def _without_refused(name: str, kernel: dict[str, set[str]]) -> dict[str, set[st
 
 
 def _merged(kernels: list[dict[str, set[str]]]) -> list[dict[str, set[str]]]:
-    """Kernels that differ in the types of one variable become one."""
+    """Merges kernels that differ in the types of one variable."""
     merged: list[dict[str, set[str]]] = []
     for kernel in kernels:
         for other in merged:
@@ -158,7 +158,7 @@ def _merged(kernels: list[dict[str, set[str]]]) -> list[dict[str, set[str]]]:
 
 
 def _inlined(name: str, opset: int) -> list[str]:
-    """The types for which a model with this operator alone loads."""
+    """Types for which a model with only this operator loads."""
     try:
         schema = onnx.defs.get_schema(name, opset)
     except onnx.defs.SchemaError:
@@ -195,7 +195,7 @@ def _loads(
         onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
-    except Exception:  # whatever the reason, it does not load
+    except Exception:  # the reason does not matter
         return False
     return True
 

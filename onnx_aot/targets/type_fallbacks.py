@@ -1,4 +1,4 @@
-"""Types that stand in for those that a target has no kernel for, and what they lose."""
+"""Surrogates for types that a target has no kernel for, and the accuracy that they lose."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SURROGATES: dict[ir.DataType, tuple[ir.DataType, ...]] = {
     _T.UINT64: (_T.INT64, _T.DOUBLE, _T.FLOAT),
     _T.DOUBLE: (_T.FLOAT,),
 }
-"""By type, in the order in which they are tried."""
+"""Surrogates by type, in the order in which they are tried."""
 
 PRESERVING = frozenset(
     {
@@ -65,7 +65,7 @@ PRESERVING = frozenset(
 )
 """Operators whose results are elements of their inputs."""
 
-# Wrap around in 64 bits as they do in any width, signed or not.
+# Operators that wrap around in 64 bits as in any other width, signed or not.
 _WRAPPING = PRESERVING - {"Max", "Min", "MaxPool", "ReduceMax", "ReduceMin", "Relu", "TopK"} | {
     "Add",
     "BitwiseAnd",
@@ -86,7 +86,7 @@ _EXACT_IN_FLOAT = frozenset({_T.BOOL, _T.UINT8, _T.INT8, _T.INT16, _T.UINT16})
 
 
 def is_lossy(op_type: str, dtype: ir.DataType, surrogate: ir.DataType) -> bool:
-    """Whether an operator can give another value in the surrogate than in its own type."""
+    """Returns True if the result of an operator may differ in the surrogate type."""
     if dtype in (_T.FLOAT16, _T.BFLOAT16) or dtype.name.startswith("FLOAT8"):
         return False
     if dtype == _T.DOUBLE:

@@ -1,8 +1,8 @@
-"""Activations as unsigned integers of a byte, which ONNX Runtime (1.31) computes with.
+"""Quantizes activations to unsigned 8-bit integers, which ONNX Runtime (1.31) computes with.
 
-On x86 it makes unsigned ones of signed ones itself, where they are dequantized once. Where they
-are dequantized twice, as before a residual connection, they stay signed, and what reads one of each
-kind is computed with floats.
+On x86 it converts signed activations to unsigned ones itself, if they are dequantized once. If they
+are dequantized twice, as before a residual connection, they stay signed, and nodes that read one of
+each kind are computed in floating point.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ ZERO_POINT = 2
 
 
 def unsigned_activations(e: Emitter, node: ir.Node) -> None:
-    """Integers that are dequantized again are moved up by 128, with their zero point.
+    """Shifts integers that are dequantized again by 128, together with their zero point.
 
-    ``DequantizeLinear(QuantizeLinear(x, s, int8 z), s, z)`` -> with ``uint8 z + 128``. Numbers that
-    come out are the same, bit by bit.
+    ``DequantizeLinear(QuantizeLinear(x, s, int8 z), s, z)`` -> with ``uint8 z + 128``. The
+    dequantized numbers are the same, bit by bit.
     """
     zero = _number(node)
     result = node.outputs[0]
@@ -38,11 +38,11 @@ def unsigned_activations(e: Emitter, node: ir.Node) -> None:
     for each in (node, *users):
         each.replace_input_with(ZERO_POINT, moved)
     result.type = ir.TensorType(ir.DataType.UINT8)
-    result.name = e.unique(f"{result.name}_unsigned")  # not what PyTorch has under its name
+    result.name = e.unique(f"{result.name}_unsigned")  # differs from PyTorch's value
 
 
 def _number(node: ir.Node) -> int | None:
-    """The zero point of a node, where it is one integer of int8, and a constant."""
+    """The zero point of a node, if it is a constant with one INT8 number; else None."""
     value = node.inputs[ZERO_POINT] if len(node.inputs) > ZERO_POINT else None
     if value is None or value.dtype != ir.DataType.INT8 or not value.is_initializer():
         return None

@@ -1,8 +1,8 @@
-"""Everything that depends on the release of torch; no other package touches its private APIs.
+"""Contains all code that depends on the release of torch or on its private APIs.
 
-Private names are looked up guarded (``names.py``) or are rows of the table of patches
-(``patching.py``). Each says what is lost when a release no longer has it. Public APIs are used
-directly where they are needed.
+A private name is either looked up with a fallback (``lookup.py``) or a row of the table of patches
+(``patching.py``). Each states what is lost on a release without it. Public APIs are used directly
+where they are needed.
 """
 
 from __future__ import annotations

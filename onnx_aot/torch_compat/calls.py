@@ -1,4 +1,4 @@
-"""Arguments of torch's higher-order operators, which have no schema: which stands where."""
+"""Positions of the arguments of torch's higher-order operators, which have no schema."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ WRAPPERS = frozenset(
         higher_order.wrap_with_set_grad_enabled,
     }
 )
-"""Operators that call their first body once, as it is, with the arguments that follow it."""
+"""Operators that call their first body once, unchanged, with the arguments that follow it."""
 
 ARGUMENTS_IN_A_TUPLE = frozenset({higher_order.hints_wrapper, higher_order.strict_mode})
-"""Those of which one argument holds all those of the body."""
+"""Those among them that pass all arguments of the body in one tuple."""
 
 AUTOCAST_ENABLED = 2
-"""The argument of ``wrap_with_autocast``, and of its mark, that switches it on."""
+"""Position of the argument of ``wrap_with_autocast`` and ``AUTOCAST_BEGINS`` that enables it."""
 
 AUTOCAST_BEGINS, AUTOCAST_ENDS = "_enter_autocast", "_exit_autocast"
-"""Functions that mark a region without a wrapper; the second takes the node of the first."""
+"""Names of functions that mark a region without a wrapper; the end takes the node of the begin."""
 
 OPERANDS = {
     higher_order.cond: (3,),
@@ -44,4 +44,4 @@ OPERANDS = {
     higher_order.switch: (2,),
     higher_order.while_loop: (2, 3),
 }
-"""Positions of the arguments that bodies are called with, in the order of their parameters."""
+"""Positions of the arguments passed to the bodies, in the order of the bodies' parameters."""

@@ -1,4 +1,4 @@
-"""Changes to torch that hold while ``torch.export`` runs: how it traces, and what it writes."""
+"""Patches of torch for the duration of a capture: how it traces, and what it logs and prints."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-# --- how it traces -------------------------------------------------------------------------------
+# --- tracing -------------------------------------------------------------------------------------
 
 
 def _lazily(original: Callable[[], Any], settings: Settings) -> Callable[[], Any]:
@@ -39,7 +39,7 @@ def _lazily(original: Callable[[], Any], settings: Settings) -> Callable[[], Any
 
 
 def _anchors(settings: Settings) -> Iterable[Place]:
-    """The first frame of the user's in a trace: a function that is not called ``forward``."""
+    """Adds the user's outermost function as a trace anchor if it is not called ``forward``."""
     place = find_place("torch.fx.proxy:_STACK_TRACE_ANCHORS")
     forward = getattr(settings.module, "forward", None)
     code = getattr(inspect.unwrap(forward), "__code__", None) if callable(forward) else None
@@ -48,7 +48,7 @@ def _anchors(settings: Settings) -> Iterable[Place]:
 
 
 def _solved(original: Callable[[Any], None], settings: Settings) -> Callable[[Any], None]:
-    """Torch only solves to find dimensions that conditions fix, which this package finds itself."""
+    """Suppresses sympy's NotImplementedError: this package finds static dimensions itself."""
 
     def solve(self: Any) -> None:
         with contextlib.suppress(NotImplementedError):
@@ -58,7 +58,7 @@ def _solved(original: Callable[[Any], None], settings: Settings) -> Callable[[An
 
 
 def _unbacked_from_zero(original: Any, settings: Settings) -> Callable[..., Any]:
-    """Older fake kernels, such as that of ``torchvision.nms``, make sizes of data with it."""
+    """Lets unbacked sizes start at 0 in older fake kernels, such as that of ``torchvision.nms``."""
 
     def create_unbacked_symint(self: Any, *, min: int = 0, max: int | None = None) -> Any:
         return self.new_dynamic_size(min=min, max=max)
@@ -66,7 +66,7 @@ def _unbacked_from_zero(original: Any, settings: Settings) -> Callable[..., Any]
     return create_unbacked_symint
 
 
-# --- what it writes ------------------------------------------------------------------------------
+# --- output of torch -----------------------------------------------------------------------------
 
 _LOGGERS = (
     "torch._dynamo.utils",
@@ -79,7 +79,7 @@ _LOGGERS = (
 
 
 def _quiet_loggers(settings: Settings) -> Iterator[Place]:
-    """Those that the user has not turned on, for example with ``TORCH_LOGS``."""
+    """Loggers that the user has not turned on, for example with ``TORCH_LOGS``."""
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         if not logger.isEnabledFor(logging.INFO):
@@ -93,7 +93,7 @@ def _print(settings: Settings) -> Iterator[Place]:
 
 
 class _Nowhere(io.StringIO):
-    """A stream with a name, as a log file has."""
+    """A stream with a name, like a log file."""
 
     name = ""
 
@@ -129,7 +129,7 @@ _GLOBAL_HOOKS = (
 
 
 def _global_hooks(settings: Settings) -> Iterator[Place]:
-    """A capture of torch 2.12 that fails leaves a hook that refuses buffers from then on."""
+    """Global module hooks: a failed capture of torch 2.12 leaves one that refuses all buffers."""
     for name in _GLOBAL_HOOKS:
         place = find_place(f"torch.nn.modules.module:{name}")
         if place is not None:
@@ -137,10 +137,10 @@ def _global_hooks(settings: Settings) -> Iterator[Place]:
 
 
 class _DispatchKeys:
-    """The dispatch keys that are switched on and off for this thread."""
+    """The dispatch keys that are included and excluded in this thread."""
 
     def own(self) -> Any:
-        """The sets of both."""
+        """The sets of included and of excluded keys."""
         return (
             torch._C._dispatch_tls_local_include_set(),
             torch._C._dispatch_tls_local_exclude_set(),
@@ -149,7 +149,7 @@ class _DispatchKeys:
     value = own
 
     def put(self, value: Any) -> None:
-        """Switches those that differ."""
+        """Switches the keys that differ."""
         setters = (
             torch._C._dispatch_tls_set_dispatch_key_included,
             torch._C._dispatch_tls_set_dispatch_key_excluded,
@@ -182,7 +182,7 @@ DISPATCH_KEYS = Patch(
     exists=lambda: bool(list(_dispatch_keys(Settings()))),
 )
 
-# By stack of modes its length, and what takes the innermost one off.
+# For each stack of modes: the function for its length, and the one that pops the innermost mode.
 _STACKS = (
     ("torch:_C._len_torch_dispatch_stack", "torch.utils._python_dispatch:_pop_mode"),
     ("torch:_C._len_torch_function_stack", "torch:_C._pop_torch_function_stack"),
@@ -195,19 +195,19 @@ _STACKS = (
 
 @dataclasses.dataclass(frozen=True)
 class _Modes:
-    """A stack of the modes that this thread is in."""
+    """A stack of the modes that are active in this thread."""
 
     length: Callable[[], int]
     pop: Callable[[], Any]
 
     def own(self) -> int:
-        """How many there are."""
+        """The number of modes."""
         return self.length()
 
     value = own
 
     def put(self, value: int) -> None:
-        """Takes off those that were left there."""
+        """Pops the modes that were left on the stack."""
         while self.length() > value:
             self.pop()
 
@@ -261,7 +261,7 @@ SILENT = (
         exists=lambda: bool(list(_print(Settings()))),
     ),
 )
-"""Rows that only keep torch from writing about failures."""
+"""Rows that only keep torch from logging and printing failures."""
 
 CAPTURE: tuple[Patch, ...] = (
     Patch(
@@ -315,10 +315,10 @@ _KEYS = ("CompositeImplicitAutograd", "Autograd")
 def kernel_patches(
     kernels: Mapping[Any, tuple[Callable[..., Any], str]],
 ) -> tuple[Patch, ...]:
-    """Rows that replace the Python kernels by which composite operators are expanded.
+    """Makes rows that replace the Python kernels by which composite operators are expanded.
 
     Args:
-        kernels: By operator the kernel, and what happens where it cannot be replaced.
+        kernels: By operator, the kernel and what happens if it cannot be replaced.
     """
 
     def patch(operator: Any, kernel: Callable[..., Any], without: str) -> Patch:
@@ -342,7 +342,7 @@ def _kernel_entries(operator: Any) -> Iterator[Place]:
     for name in _KEYS:
         key = getattr(keys, name, None)
         if key is not None:
-            # Where there is no Python kernel, other threads get the one that is written in C++.
+            # If there is no Python kernel, other threads get the C++ one.
             yield Entry(table, key, _native_kernel(operator, key), cache.clear)
 
 
@@ -358,7 +358,7 @@ def _native_kernel(operator: Any, key: Any) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def without_gradients() -> Iterator[None]:
-    """Traces without gradients, and without a trace of switching them off."""
+    """Disables gradients without recording that in the trace."""
     disabled = private("torch._C:DisableTorchFunction") or contextlib.nullcontext
     before = torch.is_grad_enabled()
     try:
@@ -371,7 +371,7 @@ def without_gradients() -> Iterator[None]:
 
 
 def dynamo_stack() -> list[Any]:
-    """The user's frames while bytecode is analysed, the innermost last."""
+    """Returns the user's frames while Dynamo analyses bytecode, the innermost last."""
     extract = private("torch._guards:TracingContext.extract_stack")
     with contextlib.suppress(Exception):
         return list(extract())

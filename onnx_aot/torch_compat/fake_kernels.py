@@ -1,4 +1,4 @@
-"""What torch runs on fake tensors while it traces: kernels that only work out shapes."""
+"""Replaces kernels that torch runs on fake tensors, which only compute shapes, by faster rules."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from onnx_aot.torch_compat.symbolic_sizes import expression_key
 __all__ = ["META_TENSORS", "Results", "ShapeRule", "shape_rule_patches"]
 
 ShapeRule = Callable[..., Any]
-"""``rule(new, *args, **kwargs)`` gives an operator's results, or None for torch to work them out.
+"""``rule(new, *args, **kwargs)`` returns an operator's results, or None to let torch compute them.
 
 ``new`` is a ``Results``.
 """
 
 
 class Results:
-    """Makes the results of operators, and tells what is known of operands."""
+    """Makes results of operators, and remembers which tensors are contiguous."""
 
     def __init__(self) -> None:
         self.mode: Any = None
-        self._layouts: Any = WeakIdKeyDictionary()  # and whether they are contiguous, by tensor
+        self._layouts: Any = WeakIdKeyDictionary()  # tensor -> (layout, is contiguous)
         self._in_kernel = private("torch._subclasses.fake_tensor:in_kernel_invocation_manager")
         self._test = private("torch._prims_common:is_contiguous_for_memory_format_or_false")
 
     def __call__(self, shape: Sequence[Any], like: torch.Tensor) -> torch.Tensor:
-        """A contiguous tensor of its own, of another's dtype and device."""
+        """Returns a new contiguous tensor with the dtype and device of ``like``."""
         meta = torch.empty(shape, dtype=like.dtype, device="meta")
         made: torch.Tensor = FakeTensor(self.mode, meta, device=like.device)
         self._layouts[made] = layout_of(made), True
@@ -46,13 +46,13 @@ class Results:
         offset: Any = None,
         contiguous: bool = False,
     ) -> torch.Tensor | None:
-        """Other sizes and strides of a tensor's memory; None where torch has to make it.
+        """Returns a view of a tensor's memory; None if torch has to make it.
 
         Args:
-            tensor: What it is a view of.
-            sizes: Of the view.
-            strides: Of the view.
-            offset: Of its first element in the memory; by default the tensor's own.
+            tensor: The viewed tensor.
+            sizes: Sizes of the view.
+            strides: Strides of the view.
+            offset: Storage offset of its first element; by default the tensor's own.
             contiguous: Whether these strides are those of a contiguous tensor.
         """
         if self._in_kernel is None or tensor.layout != torch.strided or tensor.dtype.is_complex:
@@ -65,7 +65,7 @@ class Results:
         return made
 
     def is_contiguous(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is known to be contiguous for all sizes."""
+        """Returns True if a tensor is known to be contiguous for all sizes."""
         layout = layout_of(tensor)
         if all(type(size) is int for size in layout):
             return tensor.is_contiguous()
@@ -79,15 +79,15 @@ class Results:
 
 
 def layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Equal for equal sizes and strides; cheaper than to compare them, which is to decide."""
+    """Key that is equal for equal sizes and strides; comparing these would cost time and guards."""
     return tuple(
         size if type(size) is int else expression_key(size)
         for size in (*tensor.shape, *tensor.stride())
     )
 
 
-# Worked out a second time, for a decomposition, these read sizes as numbers, which fixes them; the
-# first time, while the model is traced, they do not.
+# When these are computed a second time, for a decomposition, they read sizes as numbers, which
+# makes the dimensions static; the first time, while the model is traced, they do not.
 _CACHED = (
     "aten._fft",
     "aten.fft_",
@@ -99,10 +99,10 @@ _CACHED = (
 
 
 def shape_rule_patches(rules: Mapping[Any, ShapeRule]) -> tuple[Patch, ...]:
-    """Rows that apply shape rules where sizes are symbolic, and keep no cache of other shapes.
+    """Makes rows that apply shape rules and disable torch's cache if sizes are symbolic.
 
-    The cache makes each result a second time to see whether it can be kept, and hits rarely where
-    sizes are symbolic: without it captures took 54 to 97 % of the time, over a dozen models.
+    The cache computes each result twice to see whether it can be kept, and rarely hits with
+    symbolic sizes: without it captures took 54 to 97 % of the time, over a dozen models.
     """
 
     def with_rules(original: Callable[[], Any], settings: Settings) -> Callable[[], Any]:
@@ -159,7 +159,7 @@ def _uncached(original: Callable[..., Any], settings: Settings) -> Callable[...,
 
 
 def _on_device(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    """Tensors without elements are traced as if they were where those are that have elements."""
+    """Traces meta tensors as if they were on the device of the tensors that have elements."""
     tensors = [*_held(settings), *pytree.tree_leaves(settings.inputs)]
     devices = (t.device for t in tensors if isinstance(t, torch.Tensor) and not t.is_meta)
     device = next(devices, torch.device("cpu"))

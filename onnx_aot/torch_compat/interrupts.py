@@ -1,9 +1,9 @@
-"""Ctrl-C while torch traces.
+"""Defers Ctrl-C while torch traces to a moment at which it is safe.
 
-Python raises KeyboardInterrupt between any two instructions. Where that is inside of a context
-manager that torch is entering or leaving, or below C++ code that no exception may leave, torch is
-left in a state in which the next call ends the process. So an interrupt waits for a moment in which
-neither is the case, which comes within milliseconds.
+Python raises KeyboardInterrupt between any two instructions. If torch is just entering or leaving a
+context manager, or runs below C++ code that no exception may leave, this leaves torch in a state in
+which the next call crashes. So an interrupt waits until neither is the case, which takes
+milliseconds.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from typing import Any
 __all__ = ["interrupts_deferred", "may_interrupt"]
 
 PATIENCE = 2.0
-"""Seconds for which an interrupt waits at most; so long does it take where sympy goes on and on."""
+"""Longest wait of an interrupt in seconds, reached only during long sympy computations."""
 
 AGAIN = 0.002
-"""Seconds after which it looks again."""
+"""Interval in seconds at which a waiting interrupt checks again."""
 
 _TRANSITIONS = ("__enter__", "__exit__", "__del__")
-# C++ code of torch calls the first where an operator is traced or a tensor asked for its device,
-# and the methods of these two files where sizes are compared. Some of that code no exception may
-# leave. What is called because an object is gone, in the other two, swallows exceptions.
+# C++ code of torch calls __torch_dispatch__ when an operator is traced or a tensor is asked for its
+# device, and methods of sym_node.py and recording.py when sizes are compared. No exception may
+# leave some of that code. Callbacks for deleted objects, in the other two, swallow exceptions.
 _BELOW_CPP = ("__torch_dispatch__",)
 _BELOW_CPP_IN = ("sym_node.py", "recording.py", "weak.py", "weakref.py")
 
 
 def may_interrupt(frame: FrameType | None) -> bool:
-    """Whether KeyboardInterrupt may be raised in a frame.
+    """True if KeyboardInterrupt may be raised in a frame.
 
-    Not where it, or one around it, enters or leaves a context or is called by C++ code of torch.
+    False if it, or a frame around it, enters or leaves a context or is called by torch's C++ code.
     """
     while frame is not None:
         code = frame.f_code
@@ -50,7 +50,7 @@ def may_interrupt(frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Lets KeyboardInterrupt be raised only where ``may_interrupt``, or at a second Ctrl-C.
+    """Raises KeyboardInterrupt only if ``may_interrupt``, at a second Ctrl-C or after ``PATIENCE``.
 
     Other threads get no signals, and a handler that the user has installed is left alone.
     """
@@ -65,16 +65,16 @@ def interrupts_deferred() -> Iterator[None]:
     finally:
         waiting.end()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if waiting.since is not None:  # the work was done meanwhile
+    if waiting.since is not None:  # the work ended before a safe moment came
         raise KeyboardInterrupt
 
 
 class _Waiting:
-    """The handler of the signal."""
+    """The signal handler, which holds a pending interrupt."""
 
     def __init__(self) -> None:
         self.since: float | None = None
-        self._thread: threading.Thread | None = None  # the one that looks again
+        self._thread: threading.Thread | None = None  # checks again after a while
         self._looks_again = False
         self._ended = False
 
@@ -98,7 +98,7 @@ class _Waiting:
             _thread.interrupt_main()
 
     def end(self) -> None:
-        """From here on a signal is only noted."""
+        """Lets further signals only be recorded."""
         self._ended = True
         if self._thread is not None:
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Questions about sizes that depend on data, answered as for sizes from 2 on."""
+"""Answers guards on data-dependent sizes as for sizes from 2 on."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SHAPES = "torch.fx.experimental.symbolic_shapes"
 
 
 def _answering(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    """Lets a capture go on where it asks about the number of elements that data selects.
+    """Lets a capture continue if it asks about the number of elements that data selects.
 
     ``n > 0`` is true and ``n == 1`` false for every number from 2 on; ``n > 4`` has no such answer,
-    and the capture fails. What was answered becomes an assertion of the captured program, unless
-    nobody is told what was decided: then the question is of no consequence.
+    and the capture fails. Each answer becomes an assertion in the captured program, unless
+    ``Settings.decided`` is None: then the question has no consequence.
     """
     error = private(f"{_SHAPES}:GuardOnDataDependentSymNode")
     asked = getattr(original, "asks_torch", original)
@@ -50,7 +50,7 @@ def _answering(original: Callable[..., Any], settings: Settings) -> Callable[...
 
 
 def _for_larger_sizes(env: Any, expression: Any) -> Any:
-    """``sympy.true`` or ``sympy.false``, or None where that depends."""
+    """Returns ``sympy.true`` or ``sympy.false``, or None if the answer depends on the size."""
     import sympy
 
     bound = private("torch.utils._sympy.value_ranges:bound_sympy")

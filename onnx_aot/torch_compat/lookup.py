@@ -1,4 +1,4 @@
-"""Private names of torch that are looked up, each with what is lost on a release without it."""
+"""Looks up private names of torch; lists for each what is lost on a release without it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
-"""Paths of torch's own files begin with it."""
+"""Prefix of the paths of torch's own files."""
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _NODE = "torch.fx.experimental.sym_node:SymNode"
@@ -119,14 +119,14 @@ PRIVATE: dict[str, str] = {
         "A library that registers a cache class in its own way does not get that way."
     ),
 }
-"""By place what happens without it. ``tests/torch_compat`` has a case for each."""
+"""Maps each place to what happens without it. ``tests/torch_compat`` has a case for each."""
 
 _hidden: set[str] = set()
 _found: dict[str, Any] = {}
 
 
 def private(path: str) -> Any:
-    """The object in a place of ``PRIVATE``, or None where this torch does not have it."""
+    """Returns the object at a place of ``PRIVATE``, or None if this torch does not have it."""
     if path not in _found:
         assert path in PRIVATE, path
         place = None if path in _hidden else find_place(path)
@@ -135,20 +135,20 @@ def private(path: str) -> Any:
 
 
 def private_attribute(value: Any, path: str, default: Any = None) -> Any:
-    """What an object has for the attribute at the end of a path of ``PRIVATE``."""
+    """Returns the attribute of an object that the last part of a path of ``PRIVATE`` names."""
     if _hidden and path in _hidden:
         return default
     return getattr(value, path.rpartition(".")[2], default)
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a place is to be treated as absent."""
+    """True if a place is to be treated as absent."""
     return path in _hidden
 
 
 @contextlib.contextmanager
 def hidden(*paths: str) -> Iterator[None]:
-    """Treats places as if this release of torch did not have them, to see what is lost."""
+    """Treats places as absent from this release of torch, to see what is lost."""
     added = set(paths) - _hidden
     _hidden.update(added)
     _found.clear()
@@ -160,12 +160,12 @@ def hidden(*paths: str) -> Iterator[None]:
 
 
 def overload_of(target: Any) -> Any:
-    """The operator that a function of ``torch.library.custom_op`` calls; else the target itself."""
+    """Returns the overload that a ``torch.library.custom_op`` function calls; else the target."""
     return private_attribute(target, "torch._library.custom_ops:CustomOpDef._opoverload", target)
 
 
 def deregister_pytree_node(cls: type) -> Callable[[], None]:
-    """Takes back ``pytree.register_pytree_node(cls, ...)``; what it returns does that again."""
+    """Undoes ``pytree.register_pytree_node(cls, ...)``; returns a function that registers again."""
     forget = private("torch.utils._pytree:_deregister_pytree_node")
     serialized = private("torch.utils._pytree:SUPPORTED_SERIALIZED_TYPES") or {}
     node, names = pytree.SUPPORTED_NODES.get(cls), serialized.get(cls)

@@ -1,4 +1,4 @@
-"""``nn.Module``: where it keeps what it registers, which no public method replaces."""
+"""Access to the registries of an ``nn.Module``, whose entries no public method replaces."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ REGISTRIES = frozenset({"_parameters", "_buffers", "_modules"})
 
 
 def registered_in(module: torch.nn.Module, kind: str) -> MutableMapping[str, Any]:
-    """The ``"parameters"``, ``"buffers"`` or ``"modules"`` of a module itself, by name."""
+    """Returns a module's own ``"parameters"``, ``"buffers"`` or ``"modules"``, by name."""
     held: MutableMapping[str, Any] = vars(module)[f"_{kind}"]
     return held

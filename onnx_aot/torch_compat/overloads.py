@@ -1,4 +1,4 @@
-"""Operators by name, on releases of torch that have them and on those that do not."""
+"""Looks up operators by name, on releases of torch with and without them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 class Missing:
     """An operator that this release of torch does not have.
 
-    It can be a key of a table and be registered, and is never the target of a node. Attributes of
+    It can be registered and be a key of a table, but is never the target of a node. Attributes of
     an absent packet are markers too, so ``aten.cholesky.default`` is one whether the packet or the
     overload is absent.
     """
@@ -45,12 +45,12 @@ class Missing:
         return f"Missing({self._name!r})"
 
     def overloads(self) -> list[str]:
-        """No overloads, as a packet would list them."""
+        """An empty list, in place of a packet's overloads."""
         return []
 
 
 class _Packet:
-    """A packet of overloads that may lack some of those asked for."""
+    """A packet whose absent overloads are ``Missing`` instead of an error."""
 
     def __init__(self, packet: OpOverloadPacket) -> None:
         self._packet = packet
@@ -74,7 +74,7 @@ class _Packet:
 
 
 class Namespace:
-    """``torch.ops.<name>``, except that what a release lacks is ``Missing``, not an error.
+    """``torch.ops.<name>``, except that an operator which the release lacks is ``Missing``.
 
     ``aten.roll.default`` is torch's own ``OpOverload``, and an operator of ``higher_order`` is
     torch's own object.
@@ -101,7 +101,7 @@ prims = Namespace("prims")
 
 
 def missing_operators() -> list[str]:
-    """Names of the operators that were asked for so far and that this release lacks."""
+    """Names of the operators that were looked up so far and that this release lacks."""
     found = set()
     for namespace in (aten, exported, higher_order, prims):
         below = list(vars(namespace).values())
@@ -123,5 +123,5 @@ def schema_of(target: OpOverload) -> Any:
 
 
 def overload_name(target: OpOverload) -> str:
-    """The part of its name behind the operator's, ``"default"`` where there is none."""
+    """The overload part of an operator's name; ``"default"`` if there is none."""
     return str(target._overloadname)

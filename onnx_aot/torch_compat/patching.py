@@ -1,14 +1,14 @@
-"""Changes to torch, to other packages and to a model that last as long as a capture.
+"""Patches torch, other packages and a model for the duration of a capture.
 
-Each change is a row, a ``Patch``. ``applied`` makes the changes of a table in its order and takes
-them back in the opposite order. Three things hold whatever a row does:
+Each change is a row, a ``Patch``. ``applied`` makes the changes of a table in order and undoes them
+in reverse order. Three things hold for every row:
 
-* One thread captures at a time. ``exclusively`` takes the lock for a whole export; others wait.
-* A function that replaces another only acts in the thread that captures. In every other thread,
-  and after the capture, calling it is calling the original, so code that runs, compiles or compares
-  sizes meanwhile sees torch as it is. Flags and other plain values cannot tell who reads them.
-* What was changed is noted before it is changed, and taken back by ``exclusively`` if an interrupt
-  (Ctrl-C between any two instructions) kept ``applied`` from doing so.
+* One thread captures at a time. ``exclusively`` holds the lock for a whole export; others wait.
+* A replacement function only acts in the capturing thread. In every other thread, and after the
+  capture, it calls the original, so code that runs, compiles or compares sizes at the same time
+  sees torch unchanged. Flags and other plain values are seen by all threads.
+* Each change is recorded before it is made, and undone by ``exclusively`` if an interrupt (Ctrl-C
+  between any two instructions) kept ``applied`` from doing so.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ Function = Callable[..., Any]
 
 @dataclasses.dataclass
 class Settings:
-    """What a capture is made like; rows decide by it whether and how they apply.
+    """Settings of a capture, by which rows decide whether and how they apply.
 
     Attributes:
-        module: The model; None where torch is changed for something else than its capture.
+        module: The model; None if torch is patched for another purpose than its capture.
         inputs: Its example inputs, ``(args, kwargs)``.
         strict: Whether Dynamo analyses the model's bytecode.
-        lazy: Whether FX may leave the source of graph modules to be generated when it is run.
+        lazy: Whether FX may delay generating the source of a graph module until it is run.
         dynamic: Whether sizes are symbolic.
-        small_sizes: Whether dimensions stay dynamic whose example size is 0 or 1.
+        small_sizes: Whether dimensions whose example size is 0 or 1 stay dynamic.
         from_zero: Whether the capture has to hold for empty tensors too; it takes a tenth longer.
-        zero_ignored: Called with whether a size was fixed, where the capture asks something that it
-            answers for sizes above zero only.
-        decided: Called with kind, ShapeEnv and expression of what is decided about sizes.
-        larger_sizes: Whether questions about sizes of data are answered as for sizes from 2 on.
+        zero_ignored: Called if the capture uses an answer that holds for sizes above zero only;
+            with True if that fixed a size, with False if it matters only for computed sizes.
+        decided: Called with the kind, ShapeEnv and expression of each decision about sizes.
+        larger_sizes: Whether guards on data-dependent sizes are answered as for sizes from 2 on.
         keeps_log: Whether draft export may write its log file.
-        off: Rows that were wanted and that this release of torch has no place for, with the reason;
-            ``applied`` fills it in.
-        plain: Whether rows that a capture can do without are left out.
-        model_rows: What rows for the model itself need to know; see ``model_calls.py``.
+        off: Wanted rows whose place this release of torch does not have, with the reason; filled
+            in by ``applied``.
+        plain: Whether optional rows are left out.
+        model_rows: Data for rows that change the model itself; see ``model_calls.py``.
     """
 
     module: Any = None
@@ -86,7 +86,7 @@ def _always(settings: Settings) -> bool:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Patch:
-    """One change: what is replaced, by what, when, and what is lost where it cannot be.
+    """One change: the place, its replacement, when it applies, and what is lost without it.
 
     ``tests/torch_compat`` has a case for every row, under its ``name``, that shows what happens
     without it.
@@ -94,20 +94,20 @@ class Patch:
     Attributes:
         name: The place, ``"module:Class.attribute"``, or a few words for places that depend on the
             model.
-        make: ``make(original, settings)`` gives what takes the original's place; ``ABSENT`` empties
-            it. A function gets the original's arguments; where these do not fit its parameters,
+        make: ``make(original, settings)`` returns the replacement; ``ABSENT`` empties the place. A
+            replacement function gets the original's arguments; if these do not fit its parameters,
             the original is called instead.
-        without: What happens on a release of torch that lacks the place, in a sentence.
-        when: Which captures it is for.
-        places: Finds the places where ``name`` is not one.
+        without: One sentence on what happens on a release of torch that lacks the place.
+        when: Tells which captures the row is for.
+        places: Finds the places if ``name`` is not one.
         parameters: Names of the original's parameters that ``make`` relies on, in order. The row is
-            off where they differ. More parameters behind them are accepted.
-        behaves: A probe of what the original does; the row is off where it returns False or raises.
-        exists: Whether this torch has what ``places`` looks for.
+            off if they differ. Further parameters after them are accepted.
+        behaves: Probes the original; the row is off if this returns False or raises.
+        exists: Tests whether this torch has the places that ``places`` finds.
         imports: Whether the place's module is imported. If not, the row is for models that have
             imported it.
-        optional: Whether a capture can do without it. Such rows are left out of a second attempt
-            when the first fails in the code of this package.
+        optional: Whether a capture can do without it. Optional rows are left out of a second
+            attempt when the first fails in the code of this package.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Patch:
     optional: bool = True
 
     def found(self, settings: Settings) -> Sequence[Place]:
-        """The places that it changes, none where this torch does not have them."""
+        """Returns the places that the row changes; none if this torch does not have them."""
         if is_hidden(self.name):
             return []
         if self.places is not None:
@@ -131,18 +131,18 @@ class Patch:
         return [] if place is None else [place]
 
     def is_wanted(self) -> bool:
-        """Whether something is lost if no place is found."""
+        """True if something is lost when no place is found."""
         if self.places is not None:
             return is_hidden(self.name) or not (self.exists is None or self.exists())
         return self.imports or self.name.partition(":")[0] in sys.modules
 
 
 def why_off(patch: Patch, place: Place | None) -> str:
-    """The reason why a row cannot be applied to a place, or an empty string.
+    """Returns the reason why a row cannot be applied to a place, or an empty string.
 
     Args:
         patch: The row.
-        place: The place, or None where it was not found.
+        place: The place, or None if it was not found.
     """
     if place is None:
         return "it does not exist"
@@ -164,27 +164,27 @@ def why_off(patch: Patch, place: Place | None) -> str:
     return ""
 
 
-# --- who captures --------------------------------------------------------------------------------
+# --- the capturing thread ------------------------------------------------------------------------
 
 _LOCK = threading.RLock()
-_thread: int | None = None  # the one that captures
-_undo: list[tuple[object, Callable[[], Any]]] = []  # by application, the last change last
+_thread: int | None = None  # the capturing thread
+_undo: list[tuple[object, Callable[[], Any]]] = []  # (application, undo), the last change last
 
 
 def in_capturing_thread() -> bool:
-    """Whether the calling code runs in the thread that captures at this moment."""
+    """True if the calling code runs in the thread that is capturing."""
     return _thread == threading.get_ident()
 
 
-# Dynamo calls the function where it meets it, and takes the answer for a constant. This is what
-# torch.compiler.assume_constant_result sets, which would import Dynamo with this package.
+# Makes Dynamo call the function and take its result for a constant, as does
+# torch.compiler.assume_constant_result, which would import Dynamo with this package.
 in_capturing_thread._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def exclusively(work: Callable[[], _T]) -> _T:
     """Runs a function while no other thread captures.
 
-    Whatever ends it, torch and the model are as they were before.
+    However it ends, torch and the model are restored.
     """
     global _thread  # noqa: PLW0603
     with _LOCK:
@@ -201,10 +201,10 @@ def exclusively(work: Callable[[], _T]) -> _T:
 
 @contextlib.contextmanager
 def applied(patches: Iterable[Patch], settings: Settings) -> Iterator[None]:
-    """Makes the changes of a table, in its order, for the duration.
+    """Makes the changes of a table, in order, for the duration of the context.
 
-    Rows that are not for these settings, or that this release of torch has no place for, are
-    skipped; ``capabilities`` lists the latter.
+    Rows that are not for these settings, or whose place this release of torch does not have, are
+    skipped; ``find_capabilities`` lists the latter.
     """
     with _turn(), _one_application() as application:
         for patch in patches:
@@ -215,10 +215,10 @@ def applied(patches: Iterable[Patch], settings: Settings) -> Iterator[None]:
 
 @contextlib.contextmanager
 def restored(undo: Callable[[], Any]) -> Iterator[None]:
-    """Calls a function afterwards, in its turn among the changes that are taken back.
+    """Calls a function at the end of the context, in order among the changes that are undone.
 
     Args:
-        undo: It may be called again after it was interrupted.
+        undo: The function; it may be called again after an interrupt.
     """
     with _turn(), _one_application() as application:
         _undo.append((application, undo))
@@ -227,7 +227,7 @@ def restored(undo: Callable[[], Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _turn() -> Iterator[None]:
-    """Waits for its turn to capture, unless this thread has it already."""
+    """Waits until this thread may capture, unless it is capturing already."""
     global _thread  # noqa: PLW0603
     if in_capturing_thread():
         yield
@@ -246,15 +246,15 @@ def _one_application() -> Iterator[object]:
     try:
         yield application
     finally:
-        # An interrupt may have ended this context before it came here. Then the changes are taken
-        # back already, when Python at last closes the generator, and others may have been made.
+        # An interrupt may have left this generator suspended. By the time Python closes it, its
+        # changes have been undone, and others may have been made.
         mine = [index for index, (other, _) in enumerate(_undo) if other is application]
         if mine:
             _take_back(len(_undo) - mine[0])
 
 
 def _take_back(count: int) -> None:
-    """Undoes the last changes. What interrupts this, or fails, is raised when all is done."""
+    """Undoes the last changes. Raises an interrupt or a failure only when all are undone."""
     raised: BaseException | None = None
     remaining = len(_undo) - count
     while len(_undo) > remaining:
@@ -262,7 +262,7 @@ def _take_back(count: int) -> None:
             while len(_undo) > remaining:
                 _undo[-1][1]()
                 _undo.pop()
-        except Exception as error:  # this one cannot be undone; the others can
+        except Exception as error:  # this change cannot be undone; the others can
             raised = raised or error
             _undo.pop()
         except BaseException as interrupt:
@@ -275,7 +275,7 @@ _REASONS: dict[Patch, tuple[Any, str]] = {}
 
 
 def _reason(patch: Patch, place: Place) -> str:
-    """``why_off``, worked out once per original."""
+    """``why_off``, computed once per original."""
     if not patch.parameters and patch.behaves is None:
         return ""
     original = place.value()
@@ -316,11 +316,11 @@ def _is_static(place: Attribute) -> bool:
 
 
 def _in_this_thread(original: Function, replacement: Function, checked: bool) -> Function:
-    """A function that is the replacement in the capturing thread and the original elsewhere.
+    """Makes a function that calls the replacement in the capturing thread, else the original.
 
     Args:
-        original: What is replaced.
-        replacement: What replaces it.
+        original: The function that is replaced.
+        replacement: Its replacement.
         checked: Whether arguments that do not fit the replacement go to the original. Dynamo cannot
             analyse that.
     """
@@ -341,7 +341,7 @@ def _in_this_thread(original: Function, replacement: Function, checked: bool) ->
 
 
 def _limited(function: Function) -> inspect.Signature | None:
-    """The signature of a function that does not take every argument."""
+    """Returns the signature of a function; None if it takes arbitrary arguments."""
     signature = inspect.signature(function, follow_wrapped=False)
     kinds = {parameter.kind for parameter in signature.parameters.values()}
     takes_all = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds

@@ -1,4 +1,4 @@
-"""Places whose contents change while a capture runs: attributes, entries, members, hooks."""
+"""Places that patches change during a capture: attributes, dict entries, set members, hooks."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ ABSENT: Any = _Absent()
 
 
 class Place(Protocol):
-    """Something that can be read, replaced, and put back as it was."""
+    """Something that can be read, replaced and restored."""
 
     def own(self) -> Any:
-        """The stored object itself, or ``ABSENT``; what ``put`` takes to restore the place."""
+        """The stored object itself, or ``ABSENT``; ``put`` takes it to restore the place."""
 
     def value(self) -> Any:
-        """What a reader gets, which may be inherited; ``ABSENT`` where there is nothing."""
+        """The value that a reader gets, perhaps inherited; ``ABSENT`` if there is none."""
 
     def put(self, value: Any) -> None:
         """Replaces the contents; ``ABSENT`` empties the place."""
@@ -56,15 +56,15 @@ class Attribute:
     name: str
 
     def own(self) -> Any:
-        """What the owner itself holds, descriptors such as ``staticmethod`` included."""
+        """The object in the owner's ``__dict__``, perhaps a descriptor such as ``staticmethod``."""
         return vars(self.owner).get(self.name, ABSENT)
 
     def value(self) -> Any:
-        """What ``getattr`` gives."""
+        """The value that ``getattr`` returns."""
         return getattr(self.owner, self.name, ABSENT)
 
     def put(self, value: Any) -> None:
-        """Sets or deletes it."""
+        """Sets or deletes the attribute."""
         if value is not ABSENT:
             setattr(self.owner, self.name, value)
         elif self.name in vars(self.owner):
@@ -75,20 +75,20 @@ class Attribute:
 class Option:
     """An attribute that is computed and never absent.
 
-    Options of torch's configuration modules are such, and the code of a function.
+    Examples are options of torch's configuration modules and the code of a function.
     """
 
     owner: Any
     name: str
 
     def own(self) -> Any:
-        """Its value."""
+        """The value of the attribute."""
         return getattr(self.owner, self.name)
 
     value = own
 
     def put(self, value: Any) -> None:
-        """Sets it."""
+        """Sets the attribute."""
         setattr(self.owner, self.name, value)
 
 
@@ -99,9 +99,9 @@ class Entry:
     table: MutableMapping[Any, Any]
     key: Any
     default: Any = ABSENT
-    """What readers get where there is no entry."""
+    """The value that readers get if there is no entry."""
     changed: Callable[[], None] | None = None
-    """Called after every change, for tables that others have derived from."""
+    """Called after every change, for tables from which caches are derived."""
 
     def own(self) -> Any:
         """The entry."""
@@ -112,7 +112,7 @@ class Entry:
         return self.table.get(self.key, self.default)
 
     def put(self, value: Any) -> None:
-        """Sets or removes it."""
+        """Sets or removes the entry."""
         if value is ABSENT:
             self.table.pop(self.key, None)
         else:
@@ -123,19 +123,19 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """Whether a set has an element; its contents are the element or ``ABSENT``."""
+    """Membership of an element in a set; the contents are the element or ``ABSENT``."""
 
     members: set[Any]
     element: Any
 
     def own(self) -> Any:
-        """The element, if it is there."""
+        """The element if the set has it, else ``ABSENT``."""
         return self.element if self.element in self.members else ABSENT
 
     value = own
 
     def put(self, value: Any) -> None:
-        """Adds or removes it."""
+        """Adds or removes the element."""
         if value is ABSENT:
             self.members.discard(self.element)
         else:
@@ -144,18 +144,18 @@ class Member:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """All that a dict holds."""
+    """All entries of a dict."""
 
     table: MutableMapping[Any, Any]
 
     def own(self) -> Any:
-        """A copy."""
+        """A copy of the entries."""
         return dict(self.table)
 
     value = own
 
     def put(self, value: Any) -> None:
-        """Replaces the contents, and keeps the dict."""
+        """Replaces the entries of the same dict."""
         if dict(self.table) != value:
             self.table.clear()
             self.table.update(value)
@@ -163,12 +163,12 @@ class Contents:
 
 @dataclasses.dataclass
 class Added:
-    """Something that is added to others of its kind, which stay as they are.
+    """An object that is added to others of its kind, which stay unchanged.
 
     Attributes:
-        add: Adds it.
-        remove: Removes it, if it is there.
-        added: What was added.
+        add: Adds an object.
+        remove: Removes it, if present.
+        added: The object that was added.
     """
 
     add: Callable[[Any], Any]
@@ -176,7 +176,7 @@ class Added:
     added: Any = ABSENT
 
     def own(self) -> Any:
-        """``ABSENT``."""
+        """``ABSENT``, since the other objects stay unchanged."""
         return ABSENT
 
     value = own
@@ -186,7 +186,7 @@ class Added:
         if value is ABSENT:
             self.remove(self.added)
         else:
-            self.added = value  # first, so that an interrupt behind it finds what to remove
+            self.added = value  # first, so that after an interrupt it can be removed
             self.add(value)
 
 
@@ -198,7 +198,7 @@ class Hook:
     handle: Any = None
 
     def own(self) -> Any:
-        """``ABSENT``, since hooks of others stay as they are."""
+        """``ABSENT``, since other hooks stay unchanged."""
         return ABSENT
 
     value = own
@@ -212,11 +212,11 @@ class Hook:
 
 
 def find_place(path: str, imports: bool = True) -> Place | None:
-    """The place that ``"module:Class.attribute"`` names, or None where it does not exist.
+    """Returns the place that ``"module:Class.attribute"`` names, or None if it does not exist.
 
     Args:
         path: A module, a colon, and attributes from there.
-        imports: Whether a module that has not been imported is imported, or left alone.
+        imports: Whether to import the module. If not, it must have been imported already.
     """
     module, _, names = path.partition(":")
     *outer, name = names.split(".")
@@ -226,7 +226,7 @@ def find_place(path: str, imports: bool = True) -> Place | None:
             owner = getattr(owner, part)
         if owner is None or not hasattr(owner, name):
             return None
-    except Exception:  # of a package that cannot be imported, whatever that raises
+    except Exception:  # importing a broken package may raise anything
         return None
     is_stored = name in vars(owner) or isinstance(owner, type)
     is_computed = hasattr(owner, "get_config_copy") or hasattr(type(owner), name)

@@ -1,4 +1,4 @@
-"""``ExportedProgram`` and its graph."""
+"""Copies, edits and reads ``ExportedProgram`` and its graph."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _PROGRAM = "torch.export:ExportedProgram"
 
 
 def copy_program(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """A program with its own graph and signature that shares weights with the given one."""
+    """Copies a program; the copy has its own graph and signature and shares the weights."""
     duplicate = copy.copy(program)
     _replace(duplicate, program.graph_module, _copy_graph_module(program.graph_module))
     return duplicate
 
 
 def _replace(program: torch.export.ExportedProgram, held: Any, replacement: Any) -> None:
-    """Replaces what a program holds; it has properties that give these, and none that set them.
+    """Replaces an object that a program holds; its public properties are read-only.
 
     Raises:
-        CaptureError: The program does not hold it as an attribute.
+        CaptureError: The program does not hold the object as an attribute.
     """
     names = [name for name, value in vars(program).items() if value is held]
     if not names:
@@ -66,7 +66,7 @@ def _copy_graph_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
 
 
 def _graph_module(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.fx.GraphModule:
-    """A module with another graph, whose Python source is generated when it is first run."""
+    """Makes a module with another graph, whose Python source is generated when it is first run."""
     lazy = private("torch.fx._lazy_graph_module:_LazyGraphModule")
     made: torch.fx.GraphModule = (lazy or torch.fx.GraphModule)(module, graph)
     made.meta = dict(module.meta)
@@ -76,10 +76,10 @@ def _graph_module(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.
 def copy_node(
     graph: torch.fx.Graph, node: torch.fx.Node, mapping: Callable[[torch.fx.Node], Any]
 ) -> torch.fx.Node:
-    """A node in another graph. Placeholders keep their names, also such as ``input``.
+    """Copies a node to another graph. Placeholders keep their names, also such as ``input``.
 
-    ``Graph.node_copy`` renames what is called like a Python builtin, and the graph signature goes
-    by names.
+    ``Graph.node_copy`` renames nodes with the name of a Python builtin, but the graph signature
+    refers to placeholders by name.
     """
     copied = graph.node_copy(node, mapping)
     if node.op == "placeholder":
@@ -90,7 +90,7 @@ def copy_node(
 def functionalized_by_torch(
     program: torch.export.ExportedProgram,
 ) -> torch.export.ExportedProgram:
-    """The program traced anew without in-place operators, composite operators taken apart.
+    """Retraces a program without in-place operators, with composite operators decomposed.
 
     ``run_decompositions`` is public; it warns about torch's own use of a deprecated pytree form.
     """
@@ -103,7 +103,7 @@ def functionalized_by_torch(
 def size_conditions(program: torch.export.ExportedProgram) -> list[str]:
     """Conditions on the inputs' sizes under which the program was captured, as Python.
 
-    ``L`` in them holds the arguments by name.
+    ``L`` in a condition stands for the arguments by name.
     """
     return list(private_attribute(program, f"{_PROGRAM}._guards_code", ()))
 
@@ -125,24 +125,20 @@ def set_graph_signature(program: torch.export.ExportedProgram, signature: Any) -
 
 
 def access_of_subclasses() -> Any:
-    """The operator that takes a part out of a tensor of a subclass in a captured graph.
-
-    ``torch.export`` records it.
-    """
+    """Returns the operator that reads a part of a subclass tensor in an exported graph."""
     return exported.access_subclass_inner_tensor.default
 
 
 def open_weight(program: torch.export.ExportedProgram, name: str, parts: Mapping[str, str]) -> None:
-    """Lets a program that the caller owns hold parts of a weight in place of the weight.
+    """Replaces a weight, in a program that the caller owns, by its parts.
 
-    ``ExportedProgram`` has no public way to replace what it holds, and a copy shares it with the
-    program that it is a copy of. Without the attributes, weights of tensor subclasses could not be
-    exported.
+    ``ExportedProgram`` has no public way to replace its weights, and a copy shares their dicts with
+    the original. Without this, weights of tensor subclasses could not be exported.
 
     Args:
         program: The program.
         name: Name of the parameter, buffer or constant.
-        parts: New names by attributes of its tensor. Tensors that it has besides are held too.
+        parts: New names by attribute of its tensor. Its other inner tensors are kept too.
     """
     for held in (program.state_dict, program.constants):
         tensors = dict(held)
@@ -157,7 +153,7 @@ def open_weight(program: torch.export.ExportedProgram, name: str, parts: Mapping
 
 
 def missing_fake_kernels(program: torch.export.ExportedProgram) -> list[str]:
-    """Custom operators without a fake kernel, of which draft export made do with the real one."""
+    """Names of custom operators without a fake kernel, for which draft export ran the real one."""
     report = private_attribute(program, f"{_PROGRAM}._report")
     failures = getattr(report, "failures", ())
     missing = [f for f in failures if str(f.failure_type) == "MISSING_FAKE_KERNEL"]

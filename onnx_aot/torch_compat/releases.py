@@ -1,4 +1,4 @@
-"""Releases of torch: which are tested, and what of this one cannot be used."""
+"""Lists the tested releases of torch, and what this package cannot use of the installed one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TESTED = ("2.12", "2.13", "2.14", "2.15")
 
 @dataclasses.dataclass(frozen=True)
 class SwitchedOff:
-    """Something of torch that this package uses where it can, and cannot use here.
+    """A private part of torch that this package uses if possible, but not on this release.
 
     Attributes:
         name: Its place, ``"module:Class.attribute"``, or a few words.
@@ -45,12 +45,12 @@ class SwitchedOff:
 
 @dataclasses.dataclass(frozen=True)
 class Capabilities:
-    """What this package can use of the torch that is installed.
+    """Tells what this package can use of the installed torch.
 
     Attributes:
-        torch: Its version.
+        torch: The version of torch.
         tested: Whether the test suite of this package runs on the release.
-        off: What is switched off.
+        off: The parts of torch that are not used.
         operators: Names of operators with a translation that the release does not have.
     """
 
@@ -61,12 +61,12 @@ class Capabilities:
 
 
 def is_tested(version: str = torch.__version__) -> bool:
-    """Whether the test suite runs on a release."""
+    """True if the test suite runs on a release."""
     return ".".join(version.split(".")[:2]) in TESTED
 
 
 def describe_untested() -> str:
-    """A sentence about a release that is not among the tested ones."""
+    """Returns a message about a release that is not among the tested ones."""
     return (
         f"torch {torch.__version__} is not among the releases that this version of onnx_aot is "
         f"tested with ({', '.join(TESTED)}). onnx-aot doctor says what of it cannot be used"
@@ -74,7 +74,7 @@ def describe_untested() -> str:
 
 
 def find_capabilities(patches: Iterable[Patch]) -> Capabilities:
-    """Looks for everything that this package uses of torch's private parts.
+    """Checks which private parts of torch this package can use.
 
     Args:
         patches: The table of patches.
@@ -93,19 +93,19 @@ def _switched_off(patch: Patch) -> SwitchedOff | None:
         return SwitchedOff(patch.name, "it is hidden", patch.without)
     if patch.exists is not None:
         reason = "" if patch.exists() else "it does not exist"
-    elif patch.places is not None:  # of the model, which is there
+    elif patch.places is not None:  # places in the model, which exist
         return None
     else:
         module = patch.name.partition(":")[0]
         place = find_place(patch.name)
         if place is None and not patch.imports and not module.startswith("torch."):
-            return None  # of a package that is not installed
+            return None  # its package is not installed
         reason = why_off(patch, place)
     return SwitchedOff(patch.name, reason, patch.without) if reason else None
 
 
 def _exists(path: str) -> bool:
-    """Whether a place is there; of attributes that only instances have, whether one has it."""
+    """True if a place exists; an attribute that only instances have is looked up in a sample."""
     return find_place(path) is not None or path.rpartition(".")[2] in _instance_attributes(path)
 
 
@@ -131,7 +131,7 @@ def _attributes_of_samples() -> dict[str, set[str]]:
     program = torch.export.export(Identity(), (torch.ones(3),), dynamic_shapes={"x": {0: Dim("n")}})
     size = next(n for n in program.graph.nodes if n.op == "placeholder").meta["val"].shape[0]
     operator = torch.library.custom_op("onnx_aot::capability", mutates_args=())(_identity)
-    draft = {"_report"}  # only a program of draft export has it
+    draft = {"_report"}  # only programs from draft export have it
     return {
         "SymNode": set(dir(size.node)),
         "ExportedProgram": set(dir(program)) | draft,

@@ -1,4 +1,4 @@
-"""Symbolic sizes and numbers, and what a capture decides about them."""
+"""Reads symbolic sizes and numbers, and observes what a capture decides about them."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _NODE = "torch.fx.experimental.sym_node:SymNode"
 
 
 def symbolic_expression(value: Any) -> Any:
-    """The sympy expression of a SymInt, SymFloat or SymBool, with known equalities applied.
+    """Returns the sympy expression of a SymInt, SymFloat or SymBool, with known equalities applied.
 
     Raises:
-        CaptureError: This torch does not tell it.
+        CaptureError: This torch does not expose it.
     """
-    for name in ("expr", "_expr"):  # the latter without what was learned since
+    for name in ("expr", "_expr"):  # the latter lacks equalities found later
         expression = private_attribute(value.node, f"{_NODE}.{name}")
         if expression is not None:
             return expression
@@ -56,13 +56,13 @@ def symbolic_expression(value: Any) -> Any:
 
 
 def expression_key(value: torch.SymInt) -> Any:
-    """Equal for sizes of one program that are one expression; found without working it out."""
+    """Key that is equal for sizes with the same expression; cheaper than simplifying that."""
     key = private_attribute(value.node, f"{_NODE}._expr")
     return symbolic_expression(value) if key is None else key
 
 
 def example_size(size: Any) -> int | None:
-    """What a size measured in the example; None where that is not recorded."""
+    """Returns the value of a size in the example; None if it is not recorded."""
     if not isinstance(size, torch.SymInt):
         return int(size)
     hint = private_attribute(size.node, f"{_NODE}.hint")
@@ -77,10 +77,10 @@ _EXAMPLES = "onnx_aot_examples"
 
 
 def fresh_size(size: Any) -> Any:
-    """A size of at least 1 as a symbol of its own, of whose origin the capture knows nothing more.
+    """Replaces a size of at least 1 by a new symbol that is unrelated to it for the capture.
 
-    Captures take minutes where all sizes follow from one long expression. The symbol is recorded as
-    the content of a tensor, and its value in the example is kept for ``example_size``.
+    Captures take minutes if all sizes are computed from one long expression. The symbol is recorded
+    as the value of a tensor, and its value in the example is kept for ``example_size``.
     """
     example = example_size(size)
     fresh: Any = torch.scalar_tensor(size, dtype=torch.int64).item()
@@ -92,7 +92,7 @@ def fresh_size(size: Any) -> Any:
 
 
 def known_number(size: Any) -> int | None:
-    """The number that a size is whatever the inputs are; None where it depends on these."""
+    """Returns a size as a number if it is the same for all inputs; None if it depends on them."""
     if not isinstance(size, torch.SymInt):
         return int(size)
     expression = symbolic_expression(size)
@@ -100,7 +100,7 @@ def known_number(size: Any) -> int | None:
 
 
 def is_symbol(size: torch.SymInt) -> bool:
-    """Whether a symbolic size is a symbol alone, not an expression such as ``2*s0``."""
+    """True if a symbolic size is a single symbol, not an expression such as ``2*s0``."""
     return bool(getattr(symbolic_expression(size), "is_Symbol", False))
 
 
@@ -116,9 +116,9 @@ _SIZE_FUNCTIONS = {"max": "Max", "min": "Min", "floordiv": "FloorDiv", "mod": "M
 
 
 def size_function(name: str) -> Callable[[Any, Any], Any] | None:
-    """Arithmetic on the sympy expressions of sizes: ``add``, ``sub``, ``mul``, ``max``, ...
+    """Returns a function on sympy expressions of sizes: ``add``, ``sub``, ``mul``, ``max``, ...
 
-    None where there is no such function.
+    None if there is no such function.
     """
     torch_name = _SIZE_FUNCTIONS.get(name)
     if torch_name is None:
@@ -126,7 +126,7 @@ def size_function(name: str) -> Callable[[Any, Any], Any] | None:
     return private(f"torch.utils._sympy.functions:{torch_name}")  # type: ignore[no-any-return]
 
 
-# By method: what it says of the condition among its arguments, and where that stands.
+# By method: the kind of decision, the position of the condition, and the method's parameters.
 _DECISIONS = {
     "_log_guard": ("guard", 1, "self, prefix, g, forcing_spec"),
     "_log_real_tensor_propagation": ("assumed", 0, "self, orig_expr, unsound_result"),
@@ -145,7 +145,7 @@ def _decision_observed(method: str) -> Callable[[Any, Settings], Any]:
             held = args[position]
             if kind == "assumed" and str(args[1]) == "False":
                 held = ~held
-            if "suppressed" not in str(args[0]):  # such a guard is not relied on
+            if "suppressed" not in str(args[0]):  # the capture does not rely on such a guard
                 seen(kind, self, held)
             return original(self, *args, **kwargs)
 
@@ -164,19 +164,19 @@ DECISIONS: tuple[Patch, ...] = tuple(
     )
     for method, (_, _, parameters) in _DECISIONS.items()
 )
-"""Rows that tell ``Settings.decided`` what a capture decides on symbolic values.
+"""Rows that report the decisions of a capture on symbolic values to ``Settings.decided``.
 
-Kinds are ``"guard"`` (it holds for the example and is relied on), ``"assumed"`` (it depends on
-data, and draft export takes what the example gives), ``"undecided"`` (it depends on data, and the
-capture fails) and, with ``Settings.larger_sizes``, ``"larger"`` behind an undecided one (it holds
-for sizes from 2 on, and is relied on).
+Kinds are ``"guard"`` (it holds for the example and the capture relies on it), ``"assumed"`` (it
+depends on data, and draft export uses the example's answer), ``"undecided"`` (it depends on data,
+and the capture fails) and, with ``Settings.larger_sizes``, ``"larger"`` after an undecided one (it
+holds for sizes from 2 on, and the capture relies on it).
 """
 
 
 def decision_symbols(env: Any, expression: Any) -> dict[str, tuple[tuple[str, ...], int | None]]:
-    """Per symbol of an expression where it comes from, and its value in the example.
+    """Returns the sources of each symbol of an expression and its value in the example.
 
-    Sources look like ``L['x'].size()[0]``.
+    A source is, for example, ``L['x'].size()[0]``.
     """
     hints = private_attribute(env, f"{_SHAPES}:ShapeEnv.backed_var_to_val")
     if hints is None:  # the name before torch 2.12
@@ -194,17 +194,17 @@ def decision_symbols(env: Any, expression: Any) -> dict[str, tuple[tuple[str, ..
 
 
 def creation_stack(env: Any, symbol: str) -> list[Any]:
-    """Frames in which a data-dependent symbol was made, the innermost last."""
+    """Returns the frames in which a data-dependent symbol was made, the innermost last."""
     stacks = private_attribute(env, f"{_SHAPES}:ShapeEnv.var_to_stack", {})
     for known, stack in stacks.items():
         if str(known) == symbol:
-            with contextlib.suppress(Exception):  # a stack that was cleaned up
+            with contextlib.suppress(Exception):  # the stack was cleaned up
                 return list(stack.summary())
     return []
 
 
 def python_expression(expression: Any, names: Mapping[str, str]) -> str:
-    """An expression as Python, with the given names for its symbols."""
+    """Prints an expression as Python, with the given names for its symbols."""
     import sympy
 
     symbols = getattr(expression, "free_symbols", ())
@@ -218,7 +218,7 @@ def python_expression(expression: Any, names: Mapping[str, str]) -> str:
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """A number that tensors which share memory have in common, fake ones too."""
+    """Key that is equal for tensors that share memory, including fake tensors."""
     storage = tensor.untyped_storage()
     key = private_attribute(storage, "torch:UntypedStorage._cdata")
     if key is None:
@@ -234,7 +234,7 @@ _NO_SMALL_SIZES = Patch(
 
 
 def symbolic_truth(value: Any) -> bool | None:
-    """Whether a symbolic bool is known to hold, or not to, for all sizes; None where it depends."""
+    """True or False if a symbolic bool is known to be so for all sizes; None if it depends."""
     test = private(f"{_SHAPES}:statically_known_true")
     if test is None:
         return None
@@ -246,7 +246,7 @@ def symbolic_truth(value: Any) -> bool | None:
 
 
 def new_symbol(mode: FakeTensorMode, kind: type) -> Any:
-    """A symbolic int, float or bool of which nothing is known."""
+    """Makes an unbacked symbolic int, float or bool."""
     env: Any = mode.shape_env
     makers: dict[type, Callable[[], Any]] = {
         int: env.create_unbacked_symint,
@@ -257,7 +257,7 @@ def new_symbol(mode: FakeTensorMode, kind: type) -> Any:
 
 
 def symbols_of_its_own(mode: FakeTensorMode) -> contextlib.AbstractContextManager[Any]:
-    """Lets sizes that depend on data be made which no result of the traced operator has."""
+    """Allows new unbacked symbols that do not occur in the traced operator's results."""
     path = f"{_SHAPES}:ShapeEnv.ignore_fresh_unbacked_symbols"
     ignore = private_attribute(mode.shape_env, path)
     return ignore() if ignore is not None else contextlib.nullcontext()

@@ -1,7 +1,7 @@
-"""Texts that torch writes and this package reads: messages, names of sizes, names of modules.
+"""Parses texts that torch writes: messages, names of sizes, names of modules.
 
-A release may word them otherwise. Then an error is shown in torch's own words, without a line or a
-fix; ``tests/torch_compat/test_texts.py`` holds each of them against the torch that is installed.
+If a release words them differently, an error is shown with torch's own message, without a line or a
+fix. ``tests/torch_compat/test_texts.py`` checks each text against the installed torch.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ SIZE_TERM = re.compile(
 """One dimension of an input, or a number, in conditions and messages: ``L['x'].size()[0]``."""
 
 CONTENT_SIZE = re.compile(r"(u|zuf)\d+")
-"""The name of a symbol for something that depends on data."""
+"""The name of an unbacked symbol."""
 
 _INFINITY = "IntInfinity()"
 
 
 def without_locals(condition: str) -> str:
-    """A condition with ``x`` in the place of ``L['x']``."""
+    """Replaces ``L['x']`` by ``x`` in a condition."""
     return re.sub(r"L\['(\w+)'\]", r"\1", condition)
 
 
-# Files of the arithmetic of symbols, between a line that asks and the answer.
+# Files that implement the arithmetic of symbols, between the line that asks and the answer.
 _ARITHMETIC = (
     "symbolic_shapes.py",
     "recording.py",
@@ -63,7 +63,7 @@ _ARITHMETIC = (
 
 
 def is_arithmetic(file: str) -> bool:
-    """Whether a file of torch only hands on what is asked about a symbol."""
+    """True if a file of torch only passes on questions about symbols."""
     return file.endswith(_ARITHMETIC)
 
 
@@ -75,39 +75,39 @@ _FIXES = "Suggested fixes:\n"
 
 
 def violates_constraints(error: BaseException) -> bool:
-    """Whether torch refuses the dynamic dimensions that were asked for."""
+    """True if an error says that torch refuses the requested dynamic dimensions."""
     return str(error).startswith("Constraints violated")
 
 
 def constraint_sentences(error: BaseException) -> list[str]:
-    """What such an error says about dimensions, a sentence each."""
+    """Returns the sentences about dimensions in the message of violated constraints."""
     return _SENTENCE.findall(str(error).partition(_FIXES)[0])
 
 
 def suggested_fixes(error: BaseException) -> list[str]:
-    """Definitions that such an error suggests, ``n = 2*m``."""
+    """Returns the definitions that such a message suggests, for example ``n = 2*m``."""
     return [line.strip() for line in str(error).partition(_FIXES)[2].splitlines() if "=" in line]
 
 
 def generated_guard(sentence: str) -> str | None:
-    """The condition that a sentence is about, if it is about one."""
+    """Returns the condition that a sentence is about, or None."""
     found = _GUARD.search(sentence)
     return found[1].replace(_INFINITY, "math.inf") if found else None
 
 
 def is_relation(sentence: str) -> bool:
-    """Whether a sentence says that sizes depend on each other."""
+    """True if a sentence says that sizes depend on each other."""
     return "must always be equal" in sentence or "was inferred to be equal to" in sentence
 
 
 def without_infinity(sentence: str) -> str:
-    """A sentence without ``n <= IntInfinity()``."""
+    """Removes ``n <= IntInfinity()`` from a sentence."""
     return re.sub(r" and [^ ]+ <= " + re.escape(_INFINITY), "", sentence)
 
 
 # --- other failures ------------------------------------------------------------------------------
 
-# By kind a pattern over ``Type: text`` of an error.
+# By kind, a pattern for ``Type: text`` of an error.
 _KINDS: dict[str, str] = {
     "numpy": r"\.numpy\(\) is not supported|numpy function unsupported|__array__",
     "memory": r"data pointer of Tensor|Cannot access storage",
@@ -123,7 +123,7 @@ _KINDS: dict[str, str] = {
 
 
 def failure_kind(error: BaseException) -> tuple[str, str] | None:
-    """Why torch refused a model and what it names, ``("fake-kernel", "mylib.gadget")``.
+    """Returns why torch refused a model and what it names: ``("fake-kernel", "mylib.gadget")``.
 
     None for other failures.
     """
@@ -136,19 +136,19 @@ def failure_kind(error: BaseException) -> tuple[str, str] | None:
 
 
 def needs_data(error: BaseException) -> bool:
-    """Whether a capture failed because it needs the value of data, or a fake kernel."""
+    """True if a capture failed because it needs the value of data, or a fake kernel."""
     names = ("GuardOnDataDependentSymNode", "UnsupportedOperatorException")
     return any(type(link).__name__ in names or "fake impl" in str(link) for link in _chain(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it came from, outermost first."""
+    """Yields an error and its causes, outermost first."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
-# Advice that this package gives better, and traces.
+# Traces, and advice that this package replaces by its own.
 _NOISE = (
     "\n\nThe error above occurred when calling torch.export.export",
     "\nFor more information, run with TORCH_LOGS",
@@ -161,7 +161,7 @@ _NOISE = (
 
 
 def only_says(error: BaseException) -> str:
-    """The message of an error without torch's advice and traces."""
+    """Returns the message of an error without torch's advice and traces."""
     text = str(error)
     for noise in _NOISE:
         text = text.partition(noise)[0]
@@ -169,16 +169,16 @@ def only_says(error: BaseException) -> str:
 
 
 EXPECTED_WARNINGS = (
-    # Recurrent layers reassign their list of weights in forward; nothing is lost by it.
+    # Recurrent layers reassign their list of weights in forward; this loses nothing.
     "The tensor attributes? .*_flat_weights",
-    # Torch looks at what functions of higher-order operators are given; no gradient is meant.
+    # Torch inspects the arguments of higher-order operators' functions; no gradient is needed.
     "The .grad attribute of a Tensor that is not",
 )
-"""Beginnings, as patterns, of warnings that say nothing to the user of an export."""
+"""Patterns for the beginnings of warnings that do not concern the user of an export."""
 
 
 def printed_in_graphs(argument: object) -> str:
-    """An argument of a node as FX prints it, which some classes do in their own way."""
+    """Returns an argument of a node as FX prints it; some classes customize this."""
     own = getattr(argument, "_custom_fx_repr_fn", None)
     return str(own() if own is not None else argument)
 
@@ -186,24 +186,24 @@ def printed_in_graphs(argument: object) -> str:
 # --- modules -------------------------------------------------------------------------------------
 
 NO_MODULE = "_empty_nn_module_stack"
-"""Begins the path of nodes that ``torch.export`` adds itself, such as sizes."""
+"""Prefix of the module path of nodes that ``torch.export`` adds itself, such as sizes."""
 
 TRACED_ROOT = re.compile(r"^.*(\]|cell_contents)\.?|^_export_root\.?")
-"""What a path in a body has before the names of modules: closures, and roots of strict captures."""
+"""Prefix of a body's module paths before the module names: closures, roots of strict captures."""
 
 
 def is_transform(target: object) -> bool:
-    """Whether a node is a part of ``torch.vmap`` or another transform of functions."""
+    """True if a node is part of ``torch.vmap`` or another function transform."""
     return _module(target).startswith("torch._functorch")
 
 
 def is_vmap_value(target: object) -> bool:
-    """Whether a node gives a tensor to a function under ``vmap``, or takes one from it."""
+    """True if a node passes a tensor into a function under ``vmap``, or out of it."""
     return getattr(target, "__name__", "") in ("_add_batch_dim", "_remove_batch_dim")
 
 
 def is_vmap_mark(target: object) -> bool:
-    """Whether a node says where a function under ``vmap`` begins, ends, or gets its tensors."""
+    """True if a node marks where a function under ``vmap`` begins, ends, or gets its tensors."""
     return _module(target) == "torch._functorch.predispatch"
 
 

@@ -1,4 +1,4 @@
-"""Fake tensors, tracing with them, decompositions."""
+"""Traces functions with fake tensors, and finds torch's decompositions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def fake_mode_of(values: Any) -> FakeTensorMode | None:
-    """The fake mode of the first FakeTensor in a nested structure."""
+    """Returns the fake mode of the first FakeTensor in a nested structure."""
     for leaf in pytree.tree_leaves(values):
         if isinstance(leaf, FakeTensor):
             return leaf.fake_mode
@@ -60,7 +60,7 @@ def trace_fake(
 
 
 def writes_to(tensor: torch.Tensor) -> int:
-    """How often the memory of a tensor was written to."""
+    """Number of writes to the memory of a tensor."""
     return 0 if tensor.is_inference() else int(private_attribute(tensor, _VERSION, 0))
 
 
@@ -68,15 +68,15 @@ _VERSION = "torch:Tensor._version"
 
 
 def without_recording() -> contextlib.AbstractContextManager[Any]:
-    """Runs on the fake tensors of a trace without adding to it."""
+    """Runs operators on the fake tensors of a trace without recording them."""
     disable = private("torch.fx.experimental.proxy_tensor:disable_proxy_modes_tracing")
     return disable() if disable is not None else contextlib.nullcontext()
 
 
 def map_slices(function: Callable[..., Any], slices: Any, *others: Any) -> Any:
-    """``function(slice, *others)`` for each slice along the first axis, stacked, as one operator.
+    """Stacks ``function(slice, *others)`` over the slices along the first axis, as one operator.
 
-    Torch asks whether there are slices, and refuses none; the translation takes none.
+    Torch tests whether there are any slices, and refuses zero; the translation accepts zero.
 
     Raises:
         NotImplementedError: This torch has no such operator.
@@ -84,7 +84,7 @@ def map_slices(function: Callable[..., Any], slices: Any, *others: Any) -> Any:
     operator = private("torch._higher_order_ops.map:map")
     if operator is None:
         raise NotImplementedError("this release of torch has no operator map")
-    # The question is of no consequence here, and may be elsewhere.
+    # The answer has no consequence here but may elsewhere, so it is not kept.
     with restored(_forget_answers), applied((LARGER_SIZES,), Settings(larger_sizes=True)):
         return operator(function, slices, *others)
 
@@ -96,7 +96,7 @@ def _forget_answers() -> None:
 
 
 def decompositions(target: OpOverload) -> list[Callable[..., Any]]:
-    """Torch's own rules that expand an operator into simpler ones, the preferred one first.
+    """Returns torch's own decompositions of an operator, the preferred one first.
 
     Sources: ``torch._decomp.decomposition_table``, then the operator's CompositeImplicitAutograd
     kernel.
@@ -104,7 +104,7 @@ def decompositions(target: OpOverload) -> list[Callable[..., Any]]:
     table = private("torch._decomp:decomposition_table") or {}
     rules = [table[target]] if target in table else []
     can_decompose = private_attribute(target, "torch._ops:OpOverload._can_decompose")
-    with contextlib.suppress(RuntimeError):  # operators of TorchScript have no dispatch table
+    with contextlib.suppress(RuntimeError):  # TorchScript operators have no dispatch table
         if can_decompose is not None and can_decompose():
             rules.append(target.decompose)
     return rules
@@ -132,6 +132,6 @@ FIXED_SIZES: tuple[Patch, ...] = tuple(
 
 @contextlib.contextmanager
 def refuse_fixed_sizes() -> Iterator[None]:
-    """Raises ``ValueError`` where code reads a symbolic size as a number, which would fix it."""
-    with applied((*FIXED_SIZES, QUIET), Settings()):  # torch prints what a kernel refuses
+    """Raises ``ValueError`` if code reads a symbolic size as a number, a specialization."""
+    with applied((*FIXED_SIZES, QUIET), Settings()):  # torch logs the errors of a kernel
         yield

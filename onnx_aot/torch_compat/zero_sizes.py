@@ -1,7 +1,7 @@
-"""Captures that hold for empty tensors too.
+"""Makes captures hold for empty tensors too, and detects those that do not.
 
-Torch's symbols for sizes are positive numbers, whatever their range says. So ``max(n, 1)`` is
-``n`` for a capture, ``n == 0`` is false, and the size of ``x[1:]`` is ``n - 1``.
+Torch assumes that symbols for sizes are positive, whatever their range says. So in a capture
+``max(n, 1)`` is ``n``, ``n == 0`` is false, and the size of ``x[1:]`` is ``n - 1``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SMALL_SIZES = Patch(
 
 
 class _NextSymbol:
-    """Whether the symbol that torch makes next may be zero, as the dimension's ``Dim`` says."""
+    """Flag: the symbol that torch makes next may be zero, according to the dimension's ``Dim``."""
 
     may_be_zero = False
 
@@ -51,7 +51,7 @@ def _from_zero(original: Callable[..., Any], settings: Settings) -> Callable[...
 
     def create_symbol(self: Any, val: int, source: Any, *args: Any, **kwargs: Any) -> Any:
         is_root = root is not None and isinstance(source, root)
-        if is_root:  # of ``n + 1``, where no input has ``n``: as torch does it for inputs
+        if is_root:  # the root of ``n + 1`` if no input has size ``n``; as torch does for inputs
             kwargs["do_not_specialize_zero_one"] = True
         limits = getattr(kwargs.get("constraint_dim"), "vr", None)
         _NextSymbol.may_be_zero = limits is None or limits.lower < 1
@@ -96,7 +96,7 @@ _COMPARED = {
     "__ge__": "Ge",
 }
 
-# Between a line of the user's that asks for the larger of two sizes and the answer lie only these.
+# Modules of the frames between a user's line that asks for a maximum of sizes and the answer.
 _BETWEEN = (
     "torch",
     "torch.overrides",
@@ -108,7 +108,10 @@ _BETWEEN = (
 
 
 def _larger_observed(name: str) -> Callable[[Any, Settings], Any]:
-    """Torch's operators ask for the larger of a size and 0; there the answer is another size."""
+    """Reports a maximum or minimum of sizes whose answer differs if a size is 0.
+
+    Torch's own operators ask for the maximum of a size and 0.
+    """
 
     def make(original: Callable[[Any, Any], Any], settings: Settings) -> Callable[..., Any]:
         seen = settings.zero_ignored
@@ -120,7 +123,7 @@ def _larger_observed(name: str) -> Callable[[Any, Settings], Any]:
                 if _is_asked_by_user(sys._getframe(1)):
                     seen(True)
                 elif name == "__sym_max__" and other == 1:
-                    pass  # strides are full of max(n, 1), and do not matter
+                    pass  # max(n, 1) is common in strides, where it does not matter
                 elif _is_answered_above_zero(_LARGER[name], self, other):
                     seen(_is_number(result))  # min(n, 1), the size of a diagonal, is 1
             return result
@@ -131,7 +134,7 @@ def _larger_observed(name: str) -> Callable[[Any, Settings], Any]:
 
 
 def _comparison_observed(name: str) -> Callable[[Any, Settings], Any]:
-    """A model compares, as in ``n == 0``, which comes out the same for all sizes above zero."""
+    """Reports a comparison by a model, such as ``n == 0``, that is decided for sizes above zero."""
 
     def make(original: Callable[[Any, Any], Any], settings: Settings) -> Callable[..., Any]:
         seen = settings.zero_ignored
@@ -154,7 +157,7 @@ def _comparison_observed(name: str) -> Callable[[Any, Settings], Any]:
 
 
 def _asking(frame: FrameType) -> FrameType:
-    """The frame that compares, behind this package's and the conversion to bool."""
+    """Returns the frame that compares, outside of this package's and ``__bool__``."""
     while frame.f_back is not None and (
         frame.f_globals.get("__name__") in (__name__, Patch.__module__)
         or frame.f_code.co_name == "__bool__"
@@ -200,7 +203,7 @@ def _is_decided(result: Any) -> bool:
 
 
 def _is_answered_above_zero(function: str, *sizes: Any) -> bool:
-    """Whether a comparison or maximum is simplified, and would not be if symbols could be zero.
+    """True if a comparison, maximum or minimum is simplified only because symbols are positive.
 
     ``n > 0`` and ``max(n - 1, 0)`` are; ``n > n``, ``max(n, 0)`` and ``n > 5`` are not.
     """
@@ -221,7 +224,7 @@ def _is_answered_above_zero(function: str, *sizes: Any) -> bool:
 
 
 def _may_be_zero(*sizes: Any) -> bool:
-    """Whether a size among these has a symbol that is positive for the capture, and may be zero."""
+    """True if one of the sizes has a symbol that the capture assumes positive but may be zero."""
     for size in sizes:
         if isinstance(size, torch.SymInt):
             ranges = private_attribute(size.node.shape_env, f"{_SHAPES}:ShapeEnv.var_to_range", {})
@@ -233,14 +236,14 @@ def _may_be_zero(*sizes: Any) -> bool:
 
 
 def holds_when_empty(whole: Any, part: Any, start: Any, end: Any, step: int) -> bool:
-    """Whether the recorded size of a slice is right where a symbol is 0 and the others as given.
+    """True if the recorded size of a slice is right with one symbol 0, others as in the example.
 
     Args:
         whole: The size of the operand along the sliced axis.
         part: The size of the slice.
-        start: Where it starts, an int, a SymInt or None, as in Python; ``end`` likewise.
-        end: Where it ends.
-        step: Every which element is taken.
+        start: Start of the slice as in Python: an int, a SymInt or None.
+        end: End of the slice, also an int, a SymInt or None.
+        step: Step of the slice.
     """
     sizes = (whole, part, start, end)
     if not _may_be_zero(*sizes):
@@ -252,10 +255,10 @@ def holds_when_empty(whole: Any, part: Any, start: Any, end: Any, step: int) -> 
 
 
 def holds_for_example(whole: Any, part: Any, start: Any, end: Any, step: int) -> bool:
-    """Whether the recorded size of a slice is that which the example has; as above.
+    """True if the recorded size of a slice is right for the example; arguments as above.
 
-    Where torch does not know whether ``n - 2`` is negative it makes a new symbol for the size, and
-    takes it for ``n`` when the slice meets something of that size, as if 1 were no size for it.
+    If torch does not know whether ``n - 2`` is negative, it makes a new symbol for the size. It
+    equates that with ``n`` when the slice meets a tensor of size ``n``, ignoring that it may be 1.
     """
     sizes = (whole, part, start, end)
     return _holds(sizes, step, _example(sizes))
@@ -267,13 +270,13 @@ def _symbols(sizes: tuple[Any, ...]) -> set[Any]:
 
 
 def _example(sizes: tuple[Any, ...]) -> dict[Any, Any]:
-    """What the example has for symbols, but for those of which that is not known."""
+    """Returns the values of symbols in the example, as far as known."""
     env = next((size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)), None)
     return dict(private_attribute(env, f"{_SHAPES}:ShapeEnv.backed_var_to_val", {}))
 
 
 def _holds(sizes: tuple[Any, ...], step: int, values: dict[Any, Any]) -> bool:
-    """Whether the size of a slice is right for some sizes; True where they are not known."""
+    """True if the size of a slice is right for some values of symbols, or if these are unknown."""
     if not _symbols(sizes) <= set(values):
         return True
     numbers = []
@@ -282,7 +285,7 @@ def _holds(sizes: tuple[Any, ...], step: int, values: dict[Any, Any]) -> bool:
         expression: Any = symbolic_expression(size) if symbolic else size
         try:
             numbers.append(int(expression.xreplace(values)) if symbolic else size)
-        except ZeroDivisionError:  # such a size is refused
+        except ZeroDivisionError:  # the model refuses such a size
             return True
     length, recorded, first, last = numbers
     return bool(length >= 0 and recorded == len(range(length)[slice(first, last, step)]))

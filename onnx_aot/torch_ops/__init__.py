@@ -1,1 +1,1 @@
-"""Operators that this package defines in torch, for calls that ATen has no name for."""
+"""Defines operators in torch for calls that ATen has no operator for."""

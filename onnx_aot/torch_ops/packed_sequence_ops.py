@@ -1,8 +1,8 @@
-"""Operators that stand for packing and padding of sequences while a model is captured.
+"""Defines operators that stand for packing and padding sequences while a model is captured.
 
-Torch's own read the lengths as numbers, which a capture does not have, and have no shape function.
-These have one: how many elements there are, and how long the longest sequence is, depends on data.
-How many sequences there are is handed on, so that it stays the dimension that it was.
+Torch's own operators read the lengths as numbers, which a capture does not have, and have no shape
+function. These have one, with unbacked symbols for the number of elements and the length of the
+longest sequence. The number of sequences is passed on, so that its dimension stays the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Tensor = torch.Tensor
 
 @torch.library.custom_op("onnx_aot::pack_padded_sequence", mutates_args=())
 def pack(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """``aten::_pack_padded_sequence``.
+    """Packs sequences as ``aten::_pack_padded_sequence`` does.
 
     Args:
         input: ``[time, batch, *]``, or ``[batch, time, *]`` with ``batch_first``.
@@ -24,8 +24,8 @@ def pack(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Ten
         batch_first: See ``input``.
 
     Returns:
-        The steps of all sequences, ``[sum of lengths, *]``, ordered by time; and how many sequences
-        have each step, int64 ``[longest length]``.
+        The steps of all sequences, ``[sum of lengths, *]``, ordered by time; and the number of
+        sequences that have each step, int64 ``[longest length]``.
     """
     packed: tuple[Tensor, Tensor] = torch.ops.aten._pack_padded_sequence(
         input, lengths, batch_first
@@ -49,14 +49,14 @@ def pad(
     padding_value: float,
     total_length: int,
 ) -> tuple[Tensor, Tensor]:
-    """``aten::_pad_packed_sequence``.
+    """Pads sequences as ``aten::_pad_packed_sequence`` does.
 
     Args:
-        data: ``[sum of lengths, *]``, as ``pack`` gives it.
-        batch_sizes: int64 ``[longest length]``, likewise.
-        batch: How many sequences there are.
+        data: ``[sum of lengths, *]``, as ``pack`` returns it.
+        batch_sizes: int64 ``[longest length]``, also from ``pack``.
+        batch: Number of sequences.
         batch_first: Whether the result is ``[batch, time, *]``, not ``[time, batch, *]``.
-        padding_value: What follows the last step of a sequence.
+        padding_value: Value that follows the last step of a sequence.
         total_length: The size of the time dimension of the result, at least the longest length.
 
     Returns:

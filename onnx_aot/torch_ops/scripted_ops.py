@@ -1,10 +1,10 @@
-"""Targets of the FX nodes that scripted models become and ATen has no operators for.
+"""Defines targets of FX nodes for the parts of scripted models that ATen has no operators for.
 
-``scripted`` stands for a whole model while ``torch.export`` runs. Its graph, which the shape
-function of the operator records, takes its place afterwards; there ``branch`` and ``repeat`` have
-graph modules for bodies, and the others work on lists of tensors whose length is not known.
+``scripted`` stands for a whole model while ``torch.export`` runs. Afterwards the model's graph,
+which the operator's shape function records, replaces it; in this graph ``branch`` and ``repeat``
+have graph modules as bodies, and the others work on lists of tensors of unknown length.
 
-The functions are names only; calls of them are translated in ``onnx_aot/ops/control``.
+The functions are only names; calls of them are translated in ``onnx_aot/ops/control``.
 """
 
 from __future__ import annotations
@@ -42,90 +42,91 @@ A_NAME = "a name in a graph, which is translated and not run"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SequenceVal:
-    """What is recorded for a list of tensors: an element of it, with the sizes that all have."""
+    """Recorded value of a list of tensors: one element, with the sizes that all have."""
 
     element: Tensor
 
 
 def branch(condition: Any, then: Any, otherwise: Any, inputs: Any, others: Any) -> Any:
-    """The outputs of ``then(*inputs)`` or of ``otherwise(*others)``."""
+    """Returns the outputs of ``then(*inputs)`` or of ``otherwise(*others)``."""
     raise AssertionError(A_NAME)
 
 
 def repeat(count: Any, condition: Any, body: Any, carried: Any, inputs: Any) -> Any:
-    """``proceed, *carried = body(step, *carried, *inputs)``, ``count`` times while it proceeds.
+    """Runs ``proceed, *carried = body(step, *carried, *inputs)`` up to ``count`` times.
 
-    ``count`` and ``condition`` may be None: no limit, and no condition.
+    It stops when ``proceed`` is false. ``count`` and ``condition`` may be None: no limit, and no
+    condition.
     """
     raise AssertionError(A_NAME)
 
 
 def sequence_construct(items: Sequence[Any], element: torch.dtype) -> Any:
-    """A list of tensors."""
+    """Returns a list of tensors."""
     raise AssertionError(A_NAME)
 
 
 def sequence_append(sequence: Any, item: Any) -> Any:
-    """The list with one more at its end."""
+    """Returns the list with a tensor appended."""
     raise AssertionError(A_NAME)
 
 
 def sequence_insert(sequence: Any, index: Any, item: Any) -> Any:
-    """The list with one more at a place."""
+    """Returns the list with a tensor inserted at an index."""
     raise AssertionError(A_NAME)
 
 
 def sequence_erase(sequence: Any, index: Any) -> Any:
-    """The list without what is at a place."""
+    """Returns the list without the tensor at an index."""
     raise AssertionError(A_NAME)
 
 
 def sequence_at(sequence: Any, index: Any) -> Any:
-    """One tensor of the list; an index below 0 counts from its end."""
+    """Returns one tensor of the list; a negative index counts from its end."""
     raise AssertionError(A_NAME)
 
 
 def sequence_length(sequence: Any) -> Any:
-    """How many there are."""
+    """Returns the number of tensors in the list."""
     raise AssertionError(A_NAME)
 
 
 def sequence_cat(sequence: Any, dim: int) -> Any:
-    """``torch.cat``."""
+    """Concatenates the list as ``torch.cat`` does."""
     raise AssertionError(A_NAME)
 
 
 def sequence_stack(sequence: Any, dim: int) -> Any:
-    """``torch.stack``."""
+    """Stacks the list as ``torch.stack`` does."""
     raise AssertionError(A_NAME)
 
 
 def sequence_split(tensor: Any, size: Any, dim: int, keep: bool) -> Any:
-    """``torch.split``, or ``torch.unbind`` when ``keep`` is false and the size 1."""
+    """Splits as ``torch.split``, or as ``torch.unbind`` if ``keep`` is false and the size is 1."""
     raise AssertionError(A_NAME)
 
 
 RECORDED: dict[int, torch.fx.GraphModule] = {}
-"""What calls of ``scripted`` stand for, by their numbers."""
+"""Graphs that calls of ``scripted`` stand for, by their numbers."""
 
 KEPT = 1024
-"""Of captures that failed after they recorded a graph the oldest are dropped."""
+"""Maximum number of recorded graphs; the oldest, left by failed captures, are dropped."""
 
 _RUNNING: dict[int, Callable[..., list[Tensor]]] = {}
 
 
 def keep_recorded(number: int, module: torch.fx.GraphModule) -> None:
-    """Keeps a graph until it is put in the place of the call."""
+    """Keeps a graph until it replaces the call."""
     RECORDED[number] = module
     if len(RECORDED) > KEPT:
         del RECORDED[next(iter(RECORDED))]
 
 
 class During:
-    """Says what the operator with a number stands for, as a context."""
+    """Context that defines what the ``scripted`` call with a number stands for."""
 
     def __init__(self, number: int, record: Callable[..., list[Tensor]]) -> None:
-        """``record(tensors, sizes, symbol)`` gives fake results; ``symbol()`` makes a size."""
+        """``record(tensors, sizes, symbol)`` returns fake results; ``symbol()`` makes a size."""
         self.number = number
         self.record = record
 
@@ -138,7 +139,7 @@ class During:
 
 @torch.library.custom_op("onnx_aot::scripted", mutates_args=())
 def scripted(tensors: list[Tensor], sizes: list[int], number: int) -> list[Tensor]:
-    """A scripted model: its weights and inputs, and sizes among its inputs."""
+    """Stands for a scripted model: its weights and inputs, and sizes among its inputs."""
     raise AssertionError(A_NAME)
 
 

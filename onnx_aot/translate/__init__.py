@@ -1,6 +1,6 @@
-"""ExportedProgram to ``onnx_ir.Model``: look up, bind, promote, emit, stamp.
+"""Translates an ExportedProgram to an ``onnx_ir.Model``: look up, bind, promote, emit, stamp.
 
-``translate`` is the stage; the other modules are its parts.
+``translate`` runs the stage; the other modules are its parts.
 """
 
 from __future__ import annotations

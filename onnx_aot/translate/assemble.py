@@ -1,4 +1,4 @@
-"""Assembles the model: its interface, the walked graph, metadata."""
+"""Assembles the ONNX model from its interface, the walked graph and metadata."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["Translated", "translate"]
 
 @dataclasses.dataclass(frozen=True)
 class Translated:
-    """The model and how it came about.
+    """The translated model and how it was made.
 
     Attributes:
         model: The model.
         statistics: How operators were translated.
-        state: Present values of state that is an input, by the inputs' names.
-        weights: Values of parameters and buffers that are inputs, likewise.
+        state: Current values of state that is an input, by input name.
+        weights: Values of parameters and buffers that are inputs, also by input name.
     """
 
     model: ir.Model
@@ -38,7 +38,7 @@ class Translated:
 
 
 def translate(program: torch.export.ExportedProgram, request: Request) -> Translated:
-    """Translates a functional program, which is left as it is.
+    """Translates a functional program without changing it.
 
     Raises:
         UnsupportedOperatorError: Operators that cannot be translated, all of them.

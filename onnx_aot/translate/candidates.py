@@ -1,4 +1,4 @@
-"""Several translations of one operator: the first that takes a call is used."""
+"""Tries the translations of an operator in order and uses the first that accepts a call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["NoCandidateError", "Plan", "first_that_fits", "plan_of"]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How to translate one operator in this opset."""
+    """One way to translate an operator in this opset."""
 
     translation: Translation
     names: tuple[str, ...]
@@ -25,7 +25,7 @@ class Plan:
 
 
 def plan_of(translation: Translation) -> Plan:
-    """The plan of an entry of the table."""
+    """Returns the plan for an entry of the table."""
     names = tuple(argument.name for argument in translation.arguments or ())
     return Plan(translation, names, promotes(translation.target))
 
@@ -37,12 +37,12 @@ class NoCandidateError(TranslationError):
 def first_that_fits(
     op: Builder, plans: Sequence[Plan], call: Callable[[Plan], Any]
 ) -> tuple[Any, Plan]:
-    """What the first translation that takes a call returns, and which it was.
+    """Returns the result of the first translation that accepts a call, and its plan.
 
-    One gives way to the next when it returns ``NotImplemented``, when its annotations exclude the
-    types of the arguments, and when it raises a ``ConversionError``, such as that the opset lacks
-    an operator; the error is passed over only where another of the user's takes the call. What it
-    emitted is taken back.
+    The next translation is tried when one returns ``NotImplemented``, when its annotations exclude
+    the types of the arguments, or when it raises a ``ConversionError``, for example because the
+    opset lacks an operator. Such an error is ignored only if another of the user's translations
+    accepts the call. Nodes that a declining translation emitted are removed.
 
     Args:
         op: The builder.
@@ -50,8 +50,8 @@ def first_that_fits(
         call: Calls one of them.
 
     Raises:
-        NoCandidateError: None takes the call.
-        ConversionError: What one of the user's raised.
+        NoCandidateError: No translation accepts the call.
+        ConversionError: The error that one of the user's translations raised.
     """
     if len(plans) == 1 and not plans[0].translation.may_decline:
         return call(plans[0]), plans[0]

@@ -1,4 +1,4 @@
-"""Refuses what a translation must not return, before a later node stumbles over it."""
+"""Checks the results of translations, before an invalid one breaks a later node."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 def refuse_other_results(
     returned: Any, recorded: Any, target: Any, node: torch.fx.Node | None = None
 ) -> None:
-    """Compares the structure of what a translation returned with what the capture recorded.
+    """Compares the structure of a translation's results with that of the recorded ones.
 
     Args:
         returned: A value, a number, None, or a list of these.
         recorded: A FakeTensor, a number or symbolic number, None, or a list or tuple of these.
         target: The operator that was translated.
-        node: Its node; results that no other node reads may be None. None: every result is read.
+        node: Its node; results that no other node reads may be None. Without a node, every result
+            counts as read.
 
     Raises:
         TranslationError: They differ.
@@ -61,7 +62,7 @@ def _fits(returned: Any, recorded: Any, node: torch.fx.Node | None = None) -> bo
                 for index, (item, expected) in enumerate(zip(returned, recorded, strict=True))
             )
         )
-    return True  # nothing was recorded, or something that is no part of ONNX
+    return True  # nothing was recorded, or a value that ONNX does not have
 
 
 def _is_read(node: torch.fx.Node, index: int) -> bool:

@@ -1,4 +1,4 @@
-"""Nodes that take or give complex tensors: which translation they get, and how it is called."""
+"""Selects and calls the translations of nodes that take or return complex tensors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Call = Callable[[list[Any]], Any]
 
 
 def is_complex(node: torch.fx.Node, known: dict[torch.fx.Node, bool]) -> bool:
-    """Whether a node takes or gives a complex tensor; ``known`` keeps what nodes give."""
+    """True if a node takes or returns a complex tensor; ``known`` caches this for results."""
     for one in (node, *node.all_input_nodes):
         holds = known.get(one)
         if holds is None:
@@ -53,7 +53,7 @@ def _holds_complex(recorded: Any) -> bool:
 
 
 def complex_translation(target: Any, real: Translation | None) -> Translation | None:
-    """The translation to use for complex numbers, given the one for real numbers; None: neither."""
+    """Returns the translation for complex numbers, given the one for real numbers, or None."""
     if real is not None and _is_custom(target, real):
         return real
     entry = COMPLEX.get(target)
@@ -64,12 +64,12 @@ def complex_translation(target: Any, real: Translation | None) -> Translation | 
 
 
 def _is_custom(target: Any, translation: Translation) -> bool:
-    """Whether a translation is the user's, who then gets and returns ``Complex``."""
+    """True if a translation is the user's, which takes and returns ``Complex``."""
     return translation not in TRANSLATIONS.get(target, ())
 
 
 def joined(op: Builder, value: Any) -> Any:
-    """Complex values, also in lists, in the form of ``torch.view_as_real``; others as they are."""
+    """Converts complex values, also in lists, to the form of ``torch.view_as_real``."""
     if isinstance(value, list):
         return [joined(op, item) for item in value]
     return join(op, value) if isinstance(value, Complex) else value
@@ -78,9 +78,9 @@ def joined(op: Builder, value: Any) -> Any:
 def parted(
     op: Builder, value: Any, recorded: Any, describe: Callable[[ir.Value, torch.Tensor], None]
 ) -> Any:
-    """The inverse, where the capture recorded a complex tensor.
+    """Inverse of ``joined``, for values that the capture recorded as complex tensors.
 
-    ``describe`` gives a value the type and the shape of a recorded tensor.
+    ``describe`` sets the type and the shape of a recorded tensor on a value.
     """
     if isinstance(value, (list, tuple)) and isinstance(recorded, (list, tuple)):
         pairs = zip(value, recorded, strict=False)
@@ -97,9 +97,10 @@ def call_complex(
     """Calls a translation that ``complex_translation`` chose.
 
     Args:
-        op: Its ``result`` is what the capture recorded for the node.
+        op: The builder; its ``result`` is the value that the capture recorded for the node.
         node: The FX node.
-        translation: For complex numbers, or the real one of an operator in one of the sets.
+        translation: One for complex numbers, or the one for real numbers if the operator is in
+            ``PARTWISE``, ``BILINEAR``, ``REAL_PART`` or ``TRUTH``.
         arguments: In the translation's order, complex tensors as ``Complex``.
     """
     target, bound = node.target, translation.arguments or ()
@@ -139,7 +140,7 @@ def call_complex(
 def _promote(
     op: Builder, node: torch.fx.Node, bound: Sequence[Argument], values: list[Any]
 ) -> None:
-    """The walker's rule for pointwise operators, for the type of the parts."""
+    """Applies the promotion rule for pointwise operators to the type of the parts."""
     recorded = node.meta["val"]
     dtype = common_dtype(node) if recorded.dtype == torch.bool else recorded.dtype
     if dtype is None:
@@ -191,7 +192,7 @@ def _part_of(op: Builder, value: Any, number: bool, imaginary: bool) -> Any:
     if isinstance(value, torch.dtype) and value.is_complex:
         return value.to_real()
     if isinstance(value, ir.Value):
-        # an operand among complex ones; indices and masks are no floating-point numbers
+        # a real operand among complex ones; indices and masks are not of a floating type
         real_operand = imaginary and dtypes.is_floating(value.dtype)
         return zeros_like(op, value) if real_operand else value
     if number and isinstance(value, (complex, float, int)):
@@ -201,7 +202,7 @@ def _part_of(op: Builder, value: Any, number: bool, imaginary: bool) -> Any:
 
 
 def _bilinear(op: Builder, call: Call, arguments: list[Any], recorded: torch.Tensor) -> Any:
-    """``(a + bi)(c + di)`` over the first two tensors; a third one is added to the product."""
+    """Computes ``(a + bi)(c + di)`` of the first two tensors, and adds a third one."""
     positions = [
         index for index, value in enumerate(arguments) if isinstance(value, (Complex, ir.Value))
     ]

@@ -23,15 +23,15 @@ __all__ = ["Decomposer", "Pieces", "distinct", "has_decomposition"]
 
 @dataclasses.dataclass(frozen=True)
 class Pieces:
-    """What one node expands into.
+    """The expansion of one node.
 
     Attributes:
         graph: A graph whose placeholders stand for the FX nodes among the node's arguments, in
             ``inputs`` order, and whose output has the structure of the node's result.
         owner: Holds the tensors that the graph's ``get_attr`` nodes name.
         inputs: Positions of those arguments among the flattened arguments.
-        measured: Whether the graph has sizes that depend on contents, each with a symbol of its
-            own: two nodes must not share it.
+        measured: Whether the graph has unbacked symbols of its own, in which case two nodes must
+            not share it.
     """
 
     graph: torch.fx.Graph
@@ -52,7 +52,7 @@ class Decomposer:
         self._cache: dict[Any, Pieces | None] = {}
 
     def expand(self, node: torch.fx.Node) -> Pieces | None:
-        """The pieces of a node; None when torch has no rule, or its rule fails on fake tensors."""
+        """Returns the pieces of a node, or None if torch has no rule that works on fake tensors."""
         if not isinstance(node.target, OpOverload):
             return None
         rules = torch_compat.decompositions(node.target)
@@ -70,7 +70,7 @@ class Decomposer:
 
 
 def has_decomposition(target: OpOverload) -> bool:
-    """Whether torch has a rule for an operator; it may still fail on given arguments."""
+    """True if torch has a rule for an operator; the rule may still fail on given arguments."""
     return bool(torch_compat.decompositions(target))
 
 
@@ -92,7 +92,7 @@ def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pi
             module = torch_compat.trace_fake(run, examples, mode)
         # torch's own kernels of some composite operators write in place
         graph = functionalize_graph(module.graph)
-    except Exception:  # a rule may refuse anything; the operator then counts as unsupported
+    except Exception:  # a rule may raise anything; the operator then counts as unsupported
         return None
     calls = [n.target for n in graph.nodes if n.op == "call_function"]
     if target in calls:
@@ -102,9 +102,9 @@ def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pi
 
 
 def distinct(examples: list[Any], mode: torch_compat.FakeTensorMode | None) -> list[Any]:
-    """Another tensor for each that is given twice; the trace knows them by their identity.
+    """Replaces repeated tensors by new ones, because a trace tells tensors apart by identity.
 
-    The expansion of ``op(x, x)`` is used for ``op(x, y)`` too.
+    The expansion of ``op(x, x)`` is also used for ``op(x, y)``.
     """
     seen: set[int] = set()
     distinct = []
@@ -131,7 +131,7 @@ def _symbols(values: Any) -> set[str]:
 
 
 def _identity(argument: Any) -> Any:
-    """What of an argument the expansion depends on."""
+    """The properties of an argument that the expansion depends on."""
     value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
     if isinstance(value, torch.Tensor):
         sizes = tuple(map(str, value.shape))

@@ -1,4 +1,4 @@
-"""Which parameters and buffers become inputs, and which of them are one tensor."""
+"""Selects the parameters and buffers that become inputs, and finds tied ones."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ STATE_KINDS = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
 
 
 def tensor_of(program: torch.export.ExportedProgram, target: str) -> torch.Tensor:
-    """The parameter, buffer or constant of a name, without its gradient."""
+    """Returns the parameter, buffer or constant with a name, without its gradient."""
     held = program.state_dict.get(target)
     tensor: torch.Tensor = program.constants[target] if held is None else held
     return tensor.detach()
 
 
 def memory_of(tensor: torch.Tensor) -> Any:
-    """Equal for tensors that are one: the same elements in the same memory, as tied weights are."""
+    """Key that is equal for tensors with the same elements in the same memory (tied weights)."""
     if tensor.layout != torch.strided or tensor.numel() == 0:
         return id(tensor)
     place = (storage_key(tensor), tensor.storage_offset())
@@ -44,14 +44,14 @@ def mutated_targets(program: torch.export.ExportedProgram) -> set[str]:
 def weights_asked(
     program: torch.export.ExportedProgram, patterns: bool | Sequence[str]
 ) -> set[str]:
-    """Names of the parameters and buffers that are meant, and of those tied to them.
+    """Names of the parameters and buffers that patterns select, and of those tied to them.
 
     Args:
-        program: What was captured.
-        patterns: Names as in the module, which may hold ``*``; True for all, False for none.
+        program: The captured program.
+        patterns: Names as in the module, which may contain ``*``; True for all, False for none.
 
     Raises:
-        InvalidOptionError: A pattern fits none of the program's parameters and buffers.
+        InvalidOptionError: A pattern matches none of the program's parameters and buffers.
     """
     if patterns is False:
         return set()
@@ -68,7 +68,7 @@ def weights_asked(
 
 
 def _named(program: torch.export.ExportedProgram) -> list[str]:
-    """Parameters and buffers; those that are not persistent are in the signature only."""
+    """Names of the parameters and buffers; non-persistent ones are in the signature only."""
     specs = program.graph_signature.input_specs
     kinds = (InputKind.PARAMETER, InputKind.BUFFER)
     found = dict.fromkeys(str(spec.target) for spec in specs if spec.kind in kinds)

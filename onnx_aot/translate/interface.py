@@ -1,4 +1,4 @@
-"""Inputs, weights, state and outputs of the main graph, from the program's signature."""
+"""Creates inputs, weights, state and outputs of the main graph from the program's signature."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ TENSOR_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR
 
 
 class Interface:
-    """What the main graph takes and gives.
+    """Inputs, weights, state and outputs of the main graph.
 
-    ``enter`` comes before the nodes are translated, ``finish`` after.
+    Call ``enter`` before the nodes are translated and ``finish`` after.
 
     Attributes:
         inputs: The user's inputs, then state, then weights that are inputs.
-        outputs: What the model returns, then new values of mutated state.
+        outputs: Values that the model returns, then new values of mutated state.
         weights: Parameters, buffers and constants that are initializers.
-        state: With ``state="io"`` the present values of mutated parameters and buffers, by the
-            names of the inputs that they are.
-        weight_inputs: The values of other parameters and buffers that are inputs, likewise.
+        state: With ``state="io"`` the current values of mutated parameters and buffers, by input
+            name.
+        weight_inputs: Values of other parameters and buffers that are inputs, also by input name.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Interface:
     def _enter_weight(
         self, node: torch.fx.Node, spec: Any, looped: set[str], asked: set[str]
     ) -> None:
-        """An input where its name is in one of the sets, else an initializer."""
+        """Makes a weight an input if its name is in one of the sets, else an initializer."""
         if spec.kind not in TENSOR_KINDS:
             _refuse_generator(self.program, spec.target, node)
             raise ConversionError(
@@ -170,7 +170,7 @@ class Interface:
     # --- outputs, and names that are known only now ----------------------------------------------
 
     def finish(self) -> None:
-        """Collects outputs and gives the names that go beyond the user's inputs and outputs.
+        """Collects outputs, and assigns names given beyond the user's inputs and outputs.
 
         Raises:
             InvalidOptionError: There are more names than values to name.
@@ -198,13 +198,13 @@ class Interface:
             self._pair(spec, output)
 
     def _is_output(self, returned: Any) -> bool:
-        """Whether a returned value becomes an output: None and strings stay in Python."""
+        """True if a returned value becomes an output; None and strings stay in Python."""
         if isinstance(returned, torch.fx.Node):
             returned = self.walker.values[returned]
         return returned is not None and not isinstance(returned, str)
 
     def _finish_inputs(self) -> None:
-        """Leaves out weights that nothing reads; names the others as far as names were given."""
+        """Drops weights that nothing reads, and names the others as far as names were given."""
         state = list(self._state)
         fed = [value for value in self._fed if value.uses()]
         self.weights = [value for value in self.weights if value.uses()]
@@ -224,7 +224,7 @@ class Interface:
         self.weight_inputs = {str(value.name): self._fed[value] for value in fed}
 
     def _pair(self, spec: Any, output: ir.Value) -> None:
-        """Records which input holds what a state output is the new value of, if there is one."""
+        """Records the input that a state output is the new value of, if there is one."""
         source = self._by_target.get((not _is_weight(spec), spec.target))
         if source is None or source not in self.inputs:
             return
@@ -256,7 +256,7 @@ class Interface:
         )
 
     def _add_output(self, argument: Any, spec: Any, name: str | None) -> None:
-        """``name`` is reserved; None: the capture's, or one like it."""
+        """Adds an output under the reserved ``name``, or for None under the capture's name."""
         node = argument if isinstance(argument, torch.fx.Node) else None
         value = self.walker.values[node] if node is not None else argument
         if isinstance(value, Complex):
@@ -296,7 +296,7 @@ class Interface:
         return joined
 
     def _hand_on(self, source: ir.Value, name: str, node: torch.fx.Node | None) -> ir.Value:
-        """An output that is an input, a constant or another output needs a node of its own."""
+        """Adds an Identity for an output that is an input, a constant or another output."""
         output = ir.Value(name=name)
         output.type = source.type
         output.shape = None if source.shape is None else source.shape.copy()
@@ -310,7 +310,7 @@ class Interface:
 
 
 def _joined(recorded: torch.Tensor) -> torch.Tensor:
-    """Stands for what ``torch.view_as_real`` gives of a recorded complex tensor."""
+    """Stand-in for ``torch.view_as_real`` of a recorded complex tensor."""
     return recorded.new_empty((*recorded.shape, 2), dtype=recorded.dtype.to_real())
 
 
@@ -370,7 +370,7 @@ def _is_weight(spec: Any) -> bool:
 
 
 def _is_named(value: ir.Value) -> bool:
-    """Whether names may be for an initializer: parameters and buffers have names in the module."""
+    """True if the user may name an initializer: a parameter or buffer, which the module names."""
     kinds = (InputKind.PARAMETER.name, InputKind.BUFFER.name)
     return value.metadata_props[INPUT_KIND] in kinds
 

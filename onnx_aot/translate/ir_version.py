@@ -1,7 +1,7 @@
-"""The version of the file format that a model needs: the lowest, so that older runtimes load it.
+"""Chooses the lowest IR version that a model needs, so that older runtimes load it.
 
-Parsers skip fields that they do not know. The metadata of nodes and values, which appeared in
-version 10, is written to older versions too and is not read there.
+Parsers skip fields that they do not know. The metadata of nodes and values, which was added in
+version 10, is also written to older versions and is not read there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 __all__ = ["ELEMENT_TYPES_SINCE", "ir_version"]
 
-# Element types that a file of version 8, which is opset 17's, cannot hold.
+# Element types that version 8, the version of opset 17, cannot hold, and the first that can.
 ELEMENT_TYPES_SINCE: dict[ir.DataType, int] = {
     ir.DataType.FLOAT8E4M3FN: 9,
     ir.DataType.FLOAT8E4M3FNUZ: 9,
@@ -29,13 +29,13 @@ ELEMENT_TYPES_SINCE: dict[ir.DataType, int] = {
 
 
 def ir_version(graph: ir.Graph, functions: Iterable[ir.Function]) -> int:
-    """The lowest IR version that has the opsets and the element types of a model.
+    """Returns the lowest IR version that has the opsets and the element types of a model.
 
-    Values inside of the graph have types that the opset's operators take; only inputs, outputs,
-    weights and what operators of other domains give can be of a type that came later.
+    Values inside the graph have types that the opset's operators accept; only inputs, outputs,
+    weights and results of operators of other domains can have a later type.
     """
     opsets = dict(graph.opset_imports)
-    for function in functions:  # one that is written for another opset keeps it
+    for function in functions:  # a function written for another opset keeps it
         for domain, version in function.opset_imports.items():
             opsets[domain] = max(version, opsets.get(domain, version))
     ids = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]

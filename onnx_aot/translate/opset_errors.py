@@ -1,4 +1,4 @@
-"""Collects what the opset asked for does not have, so that one error says all of it."""
+"""Collects everything that the requested opset lacks, so that one error lists all of it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SHOWN = 5  # lines of the user's code per entry
 
 
 class MissingForms:
-    """What is missing, with the nodes that need it.
+    """Operators and forms that the opset lacks, with the nodes that need them.
 
-    A node that cannot be emitted in the opset is translated in the lowest one that it can be
-    emitted in, and the walk goes on to find the others. The model is not used.
+    A node that cannot be emitted in the opset is translated in the lowest opset that supports it,
+    so that the walk goes on and finds the others. The resulting model is not used.
     """
 
     def __init__(self, op: Builder) -> None:
@@ -30,10 +30,10 @@ class MissingForms:
     def collect(
         self, error: OpsetError, node: torch.fx.Node, translate: Callable[[torch.fx.Node], None]
     ) -> None:
-        """Notes what a node needs, and translates it in a later opset.
+        """Records what a node needs, and translates it in a later opset.
 
         Raises:
-            OpsetError: No opset has it; the error has what was collected before too.
+            OpsetError: No opset has it; the error also lists what was collected before.
         """
         asked = self._op.opset
         refused: OpsetError | None = error
@@ -60,10 +60,10 @@ class MissingForms:
         return None
 
     def check(self) -> None:
-        """Nothing is missing.
+        """Checks that nothing is missing.
 
         Raises:
-            OpsetError: Something is.
+            OpsetError: Something is missing.
         """
         if self._nodes:
             raise self._error()

@@ -1,4 +1,4 @@
-"""What the caller of the stage wants of the model."""
+"""Options of the translation stage."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ __all__ = ["Request"]
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What the caller wants of the model.
+    """Options of one translation.
 
     Attributes:
         opset: Operator set version of the model.
         table: Translations by operator.
-        custom_opsets: Versions of domains by name, for nodes that ask for none.
-        unsupported: What becomes of operators without a translation: an error, nodes, or calls of
+        custom_opsets: Domain versions by name, for nodes that do not specify one.
+        unsupported: How to handle operators without a translation: an error, nodes, or calls of
             local functions without a meaning.
-        decompose: Whether torch's rules expand them first.
+        decompose: Whether torch's decompositions expand them first.
         input_names: Names for the first inputs, in order; the others keep the capture's. Names
             beyond the user's inputs are for weights: state and others that are inputs, then
             parameters and buffers that the graph uses.
-        output_names: Likewise for outputs; names beyond them are for new values of state.
-        state: What becomes of written buffers and parameters: with ``"io"`` they are inputs.
+        output_names: Names for the first outputs; names beyond them are for new values of state.
+        state: How to handle written buffers and parameters: with ``"io"`` they are inputs.
         weights_as_inputs: Names of parameters and buffers that are inputs, with ``*``, or True.
         dimension_names: The user's names by the capture's symbols.
         runtime_checks: Whether nodes check the sizes of inputs and the model's assertions.
         metadata: How much metadata nodes get.
         relative_to: Folder that stack traces are made relative to, or None.
         producer_version: Version of this package, recorded in the model.
-        seed: What the seeds of random nodes are derived from; None: they have no seed.
+        seed: Number that the seeds of random nodes are derived from; with None they have no seed.
     """
 
     opset: int

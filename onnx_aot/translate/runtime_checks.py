@@ -1,4 +1,4 @@
-"""What the sizes of inputs have to fulfil, as metadata and as nodes that fail otherwise."""
+"""Collects the constraints on input sizes, and emits nodes that fail if one is violated."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from onnx_aot.torch_compat import SIZE_TERM, size_conditions, symbolic_expressio
 
 __all__ = ["Constraints", "constraints", "emit_checks"]
 
-# What reads a value as it is; ONNX Runtime and others may join it with a reshape before it.
+# Operators that only reshape; ONNX Runtime and others may merge them with a reshape before them.
 RESHAPING = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 
 
 @dataclasses.dataclass(frozen=True)
 class Constraints:
-    """What the sizes of a model's inputs have to fulfil.
+    """Constraints on the sizes of a model's inputs.
 
     Terms are ``<input>.shape[<axis>]``, and names of inputs that are numbers.
 
     Attributes:
         terms: Every term whose value is not fixed.
-        ranges: By name of a dimension its ``min`` and ``max``, where it has one.
-        bounds: The same as conditions on the first input that has the dimension, and its name.
+        ranges: ``min`` and ``max`` of dimensions that have them, by dimension name.
+        bounds: The ranges as ``(condition, name)``, on the first input that has the dimension.
         equal: ``(condition, name)`` of inputs that share a dimension.
         relations: How sizes depend on others, such as ``2*n``, and ranges of numbers.
-        conditions: What else the model was captured under. Many do not matter to an ONNX model.
-        unknown: Conditions on something that is no size of an input, as torch writes them.
+        conditions: Other guards of the capture. Many do not matter to an ONNX model.
+        unknown: Guards on something other than an input size, as torch writes them.
     """
 
     terms: tuple[str, ...]
@@ -57,7 +57,7 @@ class Constraints:
 def constraints(
     program: torch.export.ExportedProgram, inputs: Sequence[ir.Value], dimensions: Dimensions
 ) -> Constraints:
-    """Collects them.
+    """Collects the constraints of a captured program.
 
     Args:
         program: The captured program.
@@ -119,13 +119,13 @@ class _Collector:
         )
 
     def _ranges(self) -> dict[str, dict[str, int]]:
-        """Ranges of dimensions by name; which term has which is kept in ``limits``."""
+        """Ranges of dimensions by name; the range of each term is stored in ``limits``."""
         ranges = {}
         roots = {str(expression): term for term, expression in self.derived}
         for expression, interval in self.program.range_constraints.items():
             term = self.first.get(str(expression))
             if term is None and not {str(s) for s in expression.free_symbols} <= self.first.keys():
-                term = roots.get(str(expression))  # n itself is no size of an input, 2*n is
+                term = roots.get(str(expression))  # n itself is not an input size, 2*n is
             if term is not None:
                 name, limits = self.dimensions.text(expression), range_of(interval)
                 self.limits[term] = name, limits
@@ -148,7 +148,7 @@ class _Collector:
             self.equal.append((f"{term} == {first}", self.dimensions.text(expression)))
 
     def _relations(self) -> list[str]:
-        """What dimensions are that the user derived from others."""
+        """Relations for dimensions that the user derived from others."""
         relations = []
         texts = Texts(lambda symbol: self._placeholder(self.first[symbol]))
         for term, expression in self.derived:
@@ -159,7 +159,7 @@ class _Collector:
         return relations
 
     def _conditions(self, relations: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The capture's conditions, but for those that say the same as something else."""
+        """Guards of the capture that nothing else implies, and those that cannot be expressed."""
         found: dict[str, None] = {}
         unknown = []
         for code in size_conditions(self.program):
@@ -172,7 +172,7 @@ class _Collector:
         return tuple(found), tuple(unknown)
 
     def _implied(self, text: str) -> bool:
-        """Whether a condition compares a size with a number, and its range says the same."""
+        """True if a condition compares a size with a number and the size's range implies it."""
         match = re.fullmatch(r"(.+) (>=|>|!=|<=|<) (\d+)", text)
         if match is None or match[1] not in self.limits:
             return False
@@ -182,7 +182,7 @@ class _Collector:
         return implied.get(match[2], most < number or (match[2] == "<=" and most == number))
 
     def _shared(self, text: str) -> bool:
-        """Whether a condition says that two inputs share a dimension, which their shapes say."""
+        """True if a condition says that two inputs share a dimension, as their shapes do."""
         left, _, right = text.partition(" == ")
         same = {condition for condition, _ in self.equal}
         return text in same or f"{right} == {left}" in same
@@ -194,7 +194,7 @@ class _Collector:
         return conditions.written(conditions.parse(text, []), self.terms)
 
     def _replaced(self, match: re.Match[str]) -> str:
-        """The term for ``L['x'][0].size()[1]``; torch joins the keys for the input's name."""
+        """The term for ``L['x'][0].size()[1]``; torch joins the keys to form the input's name."""
         keys = "_".join(key for key in re.split(r"[\W]+", match[1] + match[2].lower()) if key)
         name = self.names[keys if keys in self.names else match[1]]
         term = name if match[3] is None else f"{name}.shape[{match[3]}]"
@@ -204,7 +204,7 @@ class _Collector:
 
 
 def _user_inputs(program: torch.export.ExportedProgram) -> dict[str, Any]:
-    """What was recorded of each input that is no constant, by the capture's name."""
+    """Recorded values of the inputs that are not constants, by the capture's names."""
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     return {
         spec.arg.name: nodes[spec.arg.name].meta["val"]
@@ -223,16 +223,16 @@ def emit_checks(
     outputs: Sequence[ir.Value],
     names: Names,
 ) -> list[ir.Value]:
-    """Makes a model fail whose inputs, or whose own assertions, are not what they have to be.
+    """Emits nodes that make the model fail if an input constraint or an assertion is violated.
 
-    Checks of inputs stand before all other nodes, which get the inputs only when these have passed.
-    Outputs wait for the assertions that the model made on the way (``op.check``).
+    Checks of inputs precede all other nodes, which get the inputs only after the checks passed.
+    Outputs wait for the assertions inside the model (``op.check``).
 
     Args:
         op: Holds the nodes of the model.
-        wanted: What the inputs have to fulfil.
+        wanted: The constraints on the inputs.
         inputs: The graph's inputs.
-        outputs: Its outputs; the result has others in the place of those that wait for checks.
+        outputs: Its outputs; the returned list replaces those that have to wait for checks.
         names: Names of the graph's values.
 
     Before::
@@ -287,7 +287,7 @@ def emit_checks(
 def _guarded(
     op: Builder, outputs: Sequence[ir.Value], names: Names, waiting: Collection[ir.Value] = ()
 ) -> list[ir.Value]:
-    """Outputs that are there only when the checks have passed; some wait for them already."""
+    """Makes outputs wait until the checks have passed; those in ``waiting`` do so already."""
     start = len(op.nodes)
     guarded = []
     for output in outputs:
@@ -324,7 +324,7 @@ class _Sizes(conditions.Interpreter):
         self._known: dict[int, ir.Value] = {}
 
     def emit(self, text: str) -> Any:
-        """The condition, a 0-d BOOL value."""
+        """Emits a condition and returns it, a 0-d BOOL value."""
         return self.value(conditions.parse(text, self._terms))
 
     def _size(self, index: int) -> ir.Value:

@@ -1,4 +1,4 @@
-"""The code that an error proposes for an operator without a translation; it runs as it is."""
+"""Generates the code that an error suggests for an unsupported operator; it runs as it is."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["parameters", "stub"]
 
 
 def parameters(target: OpOverload) -> tuple[str, ...]:
-    """What a translation of an operator takes after ``op``."""
+    """Parameter names of an operator's translation after ``op``."""
     names = [argument.name for argument in schema_of(target).arguments]
     return tuple(_safe(name) for name in names if name not in MEMORY_ARGUMENTS)
 
 
 def stub(target: OpOverload) -> str:
-    """A translation that emits a node of a domain of the operator's own."""
+    """Code of a translation that emits a node in the operator's own domain."""
     schema = schema_of(target)
     tensors, attributes = [], []
     for argument in schema.arguments:
@@ -52,13 +52,13 @@ def _safe(name: str) -> str:
 
 
 def _camel(name: str) -> str:
-    """``my_gadget`` gives ``MyGadget``, as ``op`` wants the names of operators."""
+    """Turns ``my_gadget`` into ``MyGadget``, the form in which ``op`` takes operator names."""
     camel = "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", name))
     return camel if camel[:1].isupper() else f"Op{camel}"
 
 
 def _written(target: OpOverload) -> Sequence[str]:
-    """The arguments that an operator writes: a translation returns their new values too."""
+    """Arguments that an operator writes; a translation also returns their new values."""
     return [
         argument.name
         for argument in schema_of(target).arguments
@@ -67,7 +67,7 @@ def _written(target: OpOverload) -> Sequence[str]:
 
 
 def _results(target: OpOverload) -> list[str]:
-    """The types of the results that are no arguments written and returned."""
+    """Types of the results that are not written arguments."""
     returns = schema_of(target).returns
     return [
         str(r.type) for r in returns if not (r.alias_info is not None and r.alias_info.is_write)
@@ -83,7 +83,7 @@ def _outputs(target: OpOverload) -> list[str]:
 
 
 def _meaning(target: OpOverload) -> str:
-    """What is to be returned: an operator that writes has its results, then the new values."""
+    """Describes what to return: the results, then the new values of written arguments."""
     written = _written(target)
     parts = ["the ONNX value(s)"] * bool(_results(target))
     parts += [f"the new value of {', '.join(written)}"] * bool(written)

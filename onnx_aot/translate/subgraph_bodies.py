@@ -27,9 +27,9 @@ FLEX = torch.ops.higher_order.flex_attention
 
 
 def nodes_and_bodies(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
-    """The nodes of a graph, and those of the bodies in it, each body once.
+    """Yields the nodes of a graph and of the bodies in it, each body once.
 
-    What ``flex_attention`` is given is not translated as it is, and left out.
+    Bodies that only ``flex_attention`` uses are left out: they are not translated as they are.
     """
     seen: set[int] = set()
 
@@ -46,7 +46,7 @@ def nodes_and_bodies(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
 
 
 class NodeVisitor(Protocol):
-    """What bodies need of the walker that translates the nodes around them."""
+    """The part of the walker that bodies need."""
 
     op: Builder
     values: dict[torch.fx.Node, Any]
@@ -55,13 +55,13 @@ class NodeVisitor(Protocol):
     current: torch.fx.Node | None
 
     def check_supported(self, graph: torch.fx.Graph) -> None:
-        """Raises ``UnsupportedOperatorError`` where a node cannot be translated."""
+        """Raises ``UnsupportedOperatorError`` if a node cannot be translated."""
 
     def visit(self, node: torch.fx.Node) -> None:
-        """Translates a node where the builder is now, and enters its value."""
+        """Translates a node at the builder's current position, and stores its value."""
 
     def argument(self, argument: Any) -> Any:
-        """An FX argument with its nodes replaced by what they became."""
+        """An FX argument with its nodes replaced by their results."""
 
 
 class Bodies:
@@ -71,7 +71,7 @@ class Bodies:
         self._walker = walker
 
     def function(self, module: torch.fx.GraphModule) -> Body:
-        """The function that a translation gets."""
+        """Returns the function that a translation gets for a body."""
         return Body(module, self._emit, self._trace)
 
     def _trace(
@@ -82,15 +82,15 @@ class Bodies:
             with torch_compat.refuse_fixed_sizes():
                 module = torch_compat.trace_fake(function, distinct(list(examples), mode), mode)
             module.graph = functionalize_graph(module.graph)
-        except Exception:  # of torch's rules for vmap, which may refuse anything
+        except Exception:  # torch's rules for vmap may raise anything
             return None
         self._walker.check_supported(module.graph)
         return module
 
     def _emit(self, module: torch.fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
-        """Translates a body where the builder is now.
+        """Translates a body at the builder's current position.
 
-        Its own symbols, of sizes and numbers that depend on contents, are others in every call.
+        The body's own unbacked symbols stand for different sizes in every call.
         """
         walker, op = self._walker, self._walker.op
         caller = walker.current
@@ -115,7 +115,7 @@ class Bodies:
         parameters: Sequence[torch.fx.Node],
         operands: Sequence[Any],
     ) -> dict[Any, Dimension | None]:
-        """The body's own symbols, with the sizes that they stand for where these are known."""
+        """The body's own symbols, with the sizes that they stand for, if known."""
         outside = (
             _symbols_of(node.meta.get("val") for node in caller.all_input_nodes) if caller else {}
         )
@@ -135,7 +135,7 @@ class Bodies:
         return own
 
     def _enter(self, node: torch.fx.Node, operand: Any) -> None:
-        """Gives a parameter its value, of which more may be known than the value says."""
+        """Binds a parameter to its value, and adds the sizes recorded for the parameter."""
         walker, recorded = self._walker, node.meta.get("val")
         walker.values[node] = operand
         for value in (operand.real, operand.imag) if isinstance(operand, Complex) else (operand,):
@@ -154,7 +154,7 @@ class Bodies:
 
 
 def _sizes(recorded: Any, operand: Any) -> Iterator[tuple[torch.SymInt, Dimension]]:
-    """Recorded symbolic sizes of a parameter, with those of the value that it is bound to."""
+    """Recorded symbolic sizes of a parameter, paired with those of the value bound to it."""
     pairs: list[tuple[Any, Any]] = []
     if isinstance(recorded, torch.Tensor):
         shape = operand.shape if isinstance(operand, (ir.Value, Complex)) else None

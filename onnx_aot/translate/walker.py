@@ -57,13 +57,13 @@ __all__ = ["Statistics", "Walker"]
 
 Table = Mapping[Any, tuple[Translation, ...]]
 
-# What run_decompositions makes of a custom operator that writes: views are among its arguments.
+# run_decompositions replaces a custom operator that writes by this; its arguments include views.
 FUNCTIONALIZED_BY_TORCH = higher_order.auto_functionalized_v2
 
 
 @dataclasses.dataclass
 class Statistics:
-    """How each operator of the captured graph was translated, counted by target."""
+    """Ways in which operators of the captured graph were translated, counted by target."""
 
     direct: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     custom: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -74,7 +74,7 @@ class Statistics:
 class Walker:
     """Translates the nodes of a graph into nodes of a ``Builder``.
 
-    ``values`` maps FX nodes to what they became: an ``ir.Value``, a list of them, or a Python
+    ``values`` maps FX nodes to their results: an ``ir.Value``, a list of them, or a Python
     constant. The caller enters the placeholders' values before ``translate_nodes``.
     """
 
@@ -149,16 +149,16 @@ class Walker:
         found = []
         for piece in pieces.graph.nodes:
             found += self._missing_targets(piece, above | {node.target})
-        # A rule that needs what we lack is no help: the user's operator is what is missing.
+        # A rule that needs an unsupported operator does not help: report the user's operator.
         return [node.target] if found else []
 
     def _keeps(self, node: torch.fx.Node) -> bool:
-        """Whether a node without a translation becomes a node of the operator's own name."""
+        """True if a node without a translation becomes a node with the operator's own name."""
         wanted = self._unsupported != "error" or not self._decompose
         return wanted and (node.target == FUNCTIONALIZED or isinstance(node.target, OpOverload))
 
     def _plans_of(self, target: Any) -> tuple[Plan, ...]:
-        """The translations of an operator in the order in which they are tried."""
+        """Translations of an operator, in the order in which they are tried."""
         plans = self._plans.get(target)
         if plans is None:
             candidates = find_candidates(self._table, target, self.op.opset)
@@ -166,11 +166,11 @@ class Walker:
         return plans
 
     def _is_complex(self, node: torch.fx.Node) -> bool:
-        """Whether a node needs a translation for complex numbers; functions it is given do not."""
+        """True if a node needs a translation for complex numbers; higher-order ones do not."""
         return is_complex(node, self._complex) and not isinstance(node.target, HigherOrderOperator)
 
     def _plans_for(self, node: torch.fx.Node, complex_: bool) -> tuple[Plan, ...]:
-        """The table's entries for a node: of complex numbers where it takes or gives one."""
+        """The table's entries for a node, or those for complex numbers."""
         plans = self._plans_of(node.target)
         if not complex_:
             return plans
@@ -185,7 +185,7 @@ class Walker:
         """Translates every ``call_function`` node in order.
 
         Raises:
-            OpsetError: The opset lacks what nodes need; the error lists all of it.
+            OpsetError: The opset lacks operators that nodes need; the error lists all of them.
             TranslationError: A translation failed on a node.
         """
         self._missing = MissingForms(self.op)
@@ -194,7 +194,7 @@ class Walker:
         self._missing.check()
 
     def visit(self, node: torch.fx.Node) -> None:
-        """Translates one node of a graph or body, and names and stamps what it became."""
+        """Translates one node of a graph or body, and names and stamps the ONNX nodes."""
         if node.op == "get_attr" and node.users:
             self.values[node] = self._attribute(node)
         if node.op != "call_function":
@@ -216,7 +216,7 @@ class Walker:
             self._stamped = len(self.op.functions)
 
     def _attribute(self, node: torch.fx.Node) -> Any:
-        """A body as a function that emits it, a tensor as a constant."""
+        """Returns a function that emits the body, or a constant for a tensor."""
         body = body_of(node)
         if body is not None:
             return self._bodies.function(body)
@@ -229,14 +229,14 @@ class Walker:
         self._record(node)
 
     def enter_complex(self, node: torch.fx.Node, joined: ir.Value) -> None:
-        """Splits an input or weight that holds complex numbers as ``torch.view_as_real`` does."""
+        """Splits a complex input or weight, given in the form of ``torch.view_as_real``."""
         start = len(self.op.nodes)
         self.values[node] = split(self.op, joined)
         self._name(node, start)
         self.metadata.stamp(self.op.nodes[start:], node)
 
     def leave_complex(self, node: torch.fx.Node, value: Complex) -> ir.Value:
-        """The inverse, for an output."""
+        """Joins the parts of an output; the inverse of ``enter_complex``."""
         start = len(self.op.nodes)
         joined = join(self.op, value)
         for onnx_node in self.op.nodes[start:-1]:
@@ -266,7 +266,7 @@ class Walker:
         return result
 
     def _remember_sizes(self, results: Sequence[Any], recorded: Any) -> None:
-        """Numbers among the results of a call with bodies may be sizes of others."""
+        """Records numbers among the results of a call with bodies, which may be sizes of others."""
         for result, example in zip(results, recorded, strict=True):
             name = self.dimensions.name(example)
             if name is not None and isinstance(result, ir.Value):
@@ -306,7 +306,7 @@ class Walker:
         counter[target] += 1
 
     def _emit_custom_write(self, node: torch.fx.Node) -> list[Any]:
-        """A custom operator that writes: its translation returns the new values as results."""
+        """Emits a custom operator that writes; its translation returns the new values."""
         call = original_call(node)
         plans = self._plans_of(call.target)
         recorded = node.meta["val"]
@@ -327,7 +327,7 @@ class Walker:
         return results
 
     def _emit_kept(self, target: Any, args: Any, kwargs: Any, recorded: Any) -> Any:
-        """An operator without a translation, as a node of its own name."""
+        """Emits an operator without a translation as a node with the operator's own name."""
         self.statistics.unsupported[target_name(target)] += 1
         given = {}
         for position, argument in enumerate(schema_of(target).arguments):
@@ -394,7 +394,7 @@ class Walker:
         return bound
 
     def argument(self, argument: Any) -> Any:
-        """An FX argument with its nodes replaced by what they became."""
+        """An FX argument with its nodes replaced by their results."""
         if isinstance(argument, torch.fx.Node):
             return self.values[argument]
         if isinstance(argument, (list, tuple)):
@@ -404,7 +404,7 @@ class Walker:
     # --- after a node has been translated --------------------------------------------------------
 
     def _record(self, node: torch.fx.Node) -> None:
-        """Gives the node's values their recorded types and shapes; a different type is our bug."""
+        """Sets recorded types and shapes on a node's values; a different type is our bug."""
         result, recorded = self.values[node], node.meta.get("val")
         if isinstance(result, (ir.Value, Complex)):
             self._describe(result, recorded, node)
@@ -438,7 +438,7 @@ class Walker:
         self.op.state.sizes.learn(made, value.shape)
 
     def _name(self, node: torch.fx.Node, start: int) -> None:
-        """Results are named after their FX node, inner values after it and their operator."""
+        """Names results after their FX node, and inner values after it and their operator."""
         result = self.values[node]
         if isinstance(result, list):
             for index, value in enumerate(result):
@@ -468,11 +468,11 @@ class Walker:
             self._name_body(graph, prefix)
 
     def _name_body(self, graph: ir.Graph, prefix: str) -> None:
-        """Names everything in a subgraph anew: what onnx_ir called it is unique in it alone."""
+        """Renames everything in a subgraph, because onnx_ir's names are unique only within it."""
         for value in graph.inputs:
             value.name = self._names.unique(f"{prefix}.{graph.name}.input")
         for onnx_node in graph:
-            if FX_NODE in onnx_node.meta:  # of a body, which has been walked
+            if FX_NODE in onnx_node.meta:  # from a body, which has been walked
                 continue
             for value in onnx_node.outputs:
                 value.name = self._names.unique(f"{prefix}.{onnx_node.op_type}")
@@ -482,12 +482,12 @@ class Walker:
 
 
 def _recorded(argument: Any) -> Any:
-    """What the capture recorded for an argument; a list of nodes stays as it is."""
+    """Recorded value of an argument; a list of nodes stays as it is."""
     return argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
 
 
 def _item_name(node: torch.fx.Node, index: int) -> str:
-    """``split__0``, unless the graph gives the item a name of its own."""
+    """Returns ``split__0``, unless the graph has a name of its own for the item."""
     for user in node.users:
         if user.target is operator.getitem and user.args[1] == index:
             if not user.name.startswith("getitem"):
@@ -511,7 +511,7 @@ def _unsupported(target: Any, nodes: Sequence[torch.fx.Node]) -> UnsupportedOper
 
 
 def _reason(target: Any, node: torch.fx.Node) -> str:
-    """Why an operator is known not to be translated, and what can be done."""
+    """Known reason why an operator is not translated, and a workaround."""
     if node.target == FUNCTIONALIZED_BY_TORCH:
         return (
             "writes in place, and run_decompositions wrapped the call in a way that cannot be "
@@ -535,7 +535,7 @@ def _locations(nodes: Sequence[torch.fx.Node], limit: int = 5) -> tuple[str, ...
 
 
 def _located(error: Exception, node: torch.fx.Node) -> OnnxExporterError:
-    """An error of ours with the FX node, the module and the user's line, added once."""
+    """Returns an error of ours with the FX node, the module and the user's line, added once."""
     if not isinstance(error, OnnxExporterError):
         reason = f"{type(error).__name__}: {error}"
         error = TranslationError(f"the translation of {node.target} failed: {reason}")

@@ -1,8 +1,8 @@
-"""The table of everything that is changed while a capture runs.
+"""Lists everything that is changed while a capture runs.
 
 A row says what is replaced, by what, for which captures, and what is lost on a release of torch
 that does not have it (``torch_compat/patching.py``). Rows about torch's symbolic sizes and fake
-tensors stand in ``torch_compat``; here are those for operators, functions, packages and the model.
+tensors are in ``torch_compat``; those for operators, functions, packages and the model are here.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ PATCHES: tuple[Patch, ...] = (
     *BUILTINS,
     *MODEL,
 )
-"""In the order in which they are made for a capture; those that it does not need are skipped."""
+"""Rows in order of application; those that a capture does not need are skipped."""
 
 ALL_PATCHES: tuple[Patch, ...] = (*PATCHES, *WHILE_TRACED, *FIXED_SIZES)
-"""With those that are made for a moment only, while one function is traced."""
+"""Includes rows that are applied only briefly, while one function is traced."""
 
 
 def capabilities() -> Capabilities:
-    """What of the torch that is installed can be used; it takes a second."""
+    """Reports what of the installed torch can be used; takes a second."""
     return find_capabilities(ALL_PATCHES)

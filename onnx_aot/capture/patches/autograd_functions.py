@@ -1,9 +1,9 @@
-"""``torch.autograd.Function`` with a static method ``symbolic``: kept whole in the captured graph.
+"""Keeps each ``torch.autograd.Function`` that has ``symbolic`` whole in the captured graph.
 
-A capture looks into ``forward``, so that nothing is left of the function. While a model is traced,
-``forward`` of such a function calls an operator instead, which is made for its class the first
-time, and whose kernel is the ``forward`` that the user wrote. Strict capture has its own way with
-autograd functions.
+A capture traces through ``forward``, so the function itself disappears. While a model is traced,
+``forward`` of a function with a static method ``symbolic`` therefore calls an operator instead. It
+is created at the first call for the class, and its kernel is the user's ``forward``. Strict capture
+handles autograd functions in its own way.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _SCHEMA = "(Tensor[] tensors, SymInt[] sizes, int call) -> Tensor[]"
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """What a call of a function has besides tensors and sizes.
+    """Arguments of a call of a function, other than tensors and sizes.
 
     Attributes:
-        leaves: The flattened arguments, with markers in the place of tensors and sizes.
-        structure: By which they become the arguments again.
+        leaves: The flattened arguments, with markers in place of tensors and sizes.
+        structure: The pytree structure that restores the arguments.
     """
 
     leaves: tuple[Any, ...]
     structure: Any
 
     def arguments(self, tensors: Sequence[Any], sizes: Sequence[Any]) -> list[Any]:
-        """The arguments, with these in the places of the tensors and sizes."""
+        """The arguments, with the given tensors and sizes in place of the markers."""
         rest = {_TENSOR: iter(tensors), _SIZE: iter(sizes)}
         leaves = [next(rest[leaf]) if leaf in (_TENSOR, _SIZE) else leaf for leaf in self.leaves]
         return list(pytree.tree_unflatten(leaves, self.structure))
 
 
 class _Marker:
-    """Stands for an argument that the graph has."""
+    """Stands for an argument that is a value of the graph."""
 
 
 _TENSOR, _SIZE = _Marker(), _Marker()
@@ -63,9 +63,9 @@ class FunctionOperator:
     Attributes:
         function: The class.
         target: The operator.
-        function_kernel: Computes what ``forward`` returns.
-        calls: What its calls have besides tensors and sizes; the argument ``call`` is an index.
-        returned: What ``forward`` returned last, flattened, with its structure.
+        function_kernel: Computes the results of ``forward``.
+        calls: Other arguments of its calls; the operator's argument ``call`` is an index into it.
+        returned: The latest results of ``forward``, flattened, with their structure.
     """
 
     function: type[torch.autograd.Function]
@@ -81,10 +81,10 @@ class FunctionOperator:
         results = [leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor)]
         if not results:
             raise _NotKeptError
-        return [result.clone() for result in results]  # an operator's results are its own
+        return [result.clone() for result in results]  # results must not alias the inputs
 
     def number(self, call: Call) -> int:
-        """The index of a call, a new one where there is none like it."""
+        """The index of an equal call, or a new index if there is none."""
         for index, known in enumerate(self.calls):
             with contextlib.suppress(Exception):  # arguments that cannot be compared
                 if known == call and list(map(type, known.leaves)) == list(map(type, call.leaves)):
@@ -94,11 +94,11 @@ class FunctionOperator:
 
 
 _OPERATORS: dict[type, FunctionOperator] = {}
-_LIBRARIES: list[Any] = []  # operators live as long as theirs
+_LIBRARIES: list[Any] = []  # operators live as long as their library
 
 
 def kept_functions() -> list[FunctionOperator]:
-    """Every operator that was made for a function."""
+    """Every operator that was created for a function."""
     return list(_OPERATORS.values())
 
 
@@ -122,7 +122,7 @@ class _StaticMethod(Attribute):
 
 
 def _functions(base: type = torch.autograd.Function) -> Iterator[type]:
-    """Classes with ``symbolic``, subclasses before what they inherit from."""
+    """Classes with ``symbolic``, subclasses before their base classes."""
     cls: type
     for cls in base.__subclasses__():
         yield from _functions(cls)
@@ -135,7 +135,7 @@ def _forwards(settings: Settings) -> Iterator[Place]:
 
 
 def _is_old_form(cls: Any) -> bool:
-    """Whether ``forward`` takes the context too, and there is no ``setup_context``."""
+    """True if ``forward`` also takes the context and there is no ``setup_context``."""
     return bool(cls.setup_context is torch.autograd.Function.setup_context)
 
 
@@ -164,7 +164,7 @@ FUNCTIONS_KEPT: tuple[Patch, ...] = (
 
 
 class _NotKeptError(Exception):
-    """A call that no operator can stand for; the capture looks into it."""
+    """No operator can stand for a call; the capture traces through it instead."""
 
 
 def _kept(cls: Any, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -186,7 +186,7 @@ def _kept(cls: Any, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any])
     operator = _OPERATORS.get(cls) or _make(cls)
     operator.function_kernel = kernel
     number = operator.number(Call(marked, structure))
-    with torch_compat.without_recording():  # whether an operator can stand for it
+    with torch_compat.without_recording():  # raises if no operator can stand for the call
         operator.kernel(tensors, sizes, number)
     results = operator.target(tensors, sizes, number)
     returned, shape = operator.returned
@@ -205,14 +205,14 @@ def _make(cls: Any) -> FunctionOperator:
     library.define(name + _SCHEMA)
     target = getattr(getattr(torch.ops, NAMESPACE), name).default
     operator = _OPERATORS[cls] = FunctionOperator(cls, target)
-    # of this kind is what a capture records whole and what can be taken apart afterwards
+    # captures record operators of this kind whole, and they can be decomposed afterwards
     library.impl(name, operator.kernel, "CompositeImplicitAutograd")
     _LIBRARIES.append(library)
     return operator
 
 
 def _kernel_function(cls: Any, forward: Callable[..., Any], old_form: bool) -> Kernel:
-    """``forward`` as the user wrote it, or ``fake``, as a function of the arguments alone."""
+    """The user's ``forward``, or ``fake`` if there is one, as a function without the context."""
 
     def kernel(*arguments: Any) -> Any:
         fake = getattr(cls, "fake", None)
@@ -229,7 +229,7 @@ def _kernel_function(cls: Any, forward: Callable[..., Any], old_form: bool) -> K
 
 
 class _Context:
-    """What ``forward`` gets as ``ctx``; nothing is remembered for a backward pass."""
+    """The ``ctx`` that ``forward`` gets; it keeps nothing for a backward pass."""
 
     needs_input_grad = ()
     saved_tensors = ()

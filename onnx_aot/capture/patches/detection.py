@@ -1,7 +1,7 @@
-"""Python code of torchvision's detection models, replaced while a model is traced.
+"""Replaces Python code of torchvision's detection models while a model is traced.
 
-Torchvision's code reads sizes as numbers and loops over what was found. These functions give the
-same for every size and for any number of boxes, none included.
+Torchvision's code reads sizes as numbers and loops over the detections. These functions give the
+same results for every size and for any number of boxes, including none.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _MODELS = "torchvision.models.detection"
 
 
 def _batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
-    """Torchvision's chooses by the number of boxes, which depends on what the model finds.
+    """``batched_nms`` with one algorithm for every number of boxes.
 
-    Here each class is moved to where no other is, whatever the number: one of the two ways.
+    Torchvision chooses between two algorithms by the number of boxes, which depends on data. This
+    is one of them: the boxes of each class are moved to where no other class has any.
     """
     ends = torch.cat([boxes.flatten(), boxes.new_zeros(1)])
     moved = boxes + (idxs.to(boxes) * (ends.max() + 1))[:, None]
@@ -36,12 +37,12 @@ def _batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: flo
 
 
 def _decode(self: Any, rel_codes: Tensor, boxes: list[Tensor]) -> Tensor:
-    """``BoxCoder.decode``, which asks whether there are boxes: none are ``[0, classes, 4]`` here.
+    """``BoxCoder.decode`` without the test for boxes; none give ``[0, classes, 4]``.
 
     Args:
         self: The ``BoxCoder``.
         rel_codes: Offsets, ``[N, 4 * classes]``.
-        boxes: What they are offset from, ``[N_i, 4]`` per image.
+        boxes: The boxes that the offsets refer to, ``[N_i, 4]`` per image.
 
     Returns:
         ``[N, classes, 4]``.
@@ -51,12 +52,12 @@ def _decode(self: Any, rel_codes: Tensor, boxes: list[Tensor]) -> Tensor:
 
 
 def _batch_images(self: Any, images: list[Tensor], size_divisible: int = 32) -> Tensor:
-    """``GeneralizedRCNNTransform.batch_images``, which makes numbers of the sizes.
+    """``GeneralizedRCNNTransform.batch_images``, without turning the sizes into numbers.
 
     Args:
         self: The transform.
         images: ``[C, H_i, W_i]`` each.
-        size_divisible: What height and width of the result are multiples of.
+        size_divisible: Height and width of the result are multiples of this.
 
     Returns:
         ``[N, C, H, W]``, with zeros below and to the right of each image.
@@ -83,10 +84,10 @@ def _extended(image: Tensor, axis: int, more: Any) -> Tensor:
 def _infer_scale(feature: Tensor, original_size: Sequence[int]) -> float:
     """The scale of a feature map, a power of 2, for the sizes of the example.
 
-    Torchvision's ``MultiScaleRoIAlign`` keeps what it worked out for the first images that it got.
+    Torchvision's ``MultiScaleRoIAlign`` keeps the scales that it computed for its first images.
 
     Raises:
-        CaptureError: A size depends on data, so that there is no example of it.
+        CaptureError: A size depends on data, so the example does not tell it.
     """
     size, original = (torch_compat.example_size(n) for n in (feature.shape[-2], original_size[0]))
     if size is None or original is None:
@@ -104,7 +105,7 @@ def _infer_scale(feature: Tensor, original_size: Sequence[int]) -> float:
 def _paste_masks(
     masks: Tensor, boxes: Tensor, img_shape: Sequence[int], padding: int = 1
 ) -> Tensor:
-    """``paste_masks_in_image``, which resizes one mask after the other to its box.
+    """``paste_masks_in_image`` without the loop that resizes each mask to its box.
 
     Resizing is linear along each axis: a matrix of weights for the rows and one for the columns.
 
@@ -112,10 +113,10 @@ def _paste_masks(
         masks: Probabilities, ``[N, 1, M, M]``.
         boxes: ``[N, 4]``, in pixels of the image.
         img_shape: Height and width of the image.
-        padding: Pixels around a mask, which go beyond the box.
+        padding: Pixels around a mask that extend beyond the box.
 
     Returns:
-        ``[N, 1, height, width]``, 0 outside of the boxes.
+        ``[N, 1, height, width]``, 0 outside the boxes.
     """
     functions = vars(sys.modules[f"{_MODELS}.roi_heads"])
     masks, scale = functions["expand_masks"](masks, padding=padding)
@@ -142,10 +143,10 @@ def _linear_weights(first: Tensor, last: Tensor, size: int, like: Tensor) -> Ten
 
 
 def _keypoints(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
-    """``heatmaps_to_keypoints``, which loops over the regions in Python.
+    """``heatmaps_to_keypoints`` as a loop of the graph instead of a Python loop over regions.
 
-    Here it is a loop of the graph. Each map is resized to its region, by weights for the rows and
-    the columns up to the largest region, and searched for its maximum.
+    Each map is resized to its region, by weights for the rows and the columns up to the largest
+    region, and searched for its maximum.
 
     Args:
         maps: Heat maps, ``[N, K, H, W]``.
@@ -166,7 +167,7 @@ def _keypoints(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _up_to(sizes: Tensor) -> Tensor:
-    """0, 1, ... below the largest of the sizes; one of none."""
+    """The integers from 0 to the largest size, exclusive; ``[0]`` if there are no sizes."""
     largest = torch.cat([sizes, sizes.new_ones(1)]).max().to(torch.int64).item()
     torch._check(largest >= 1)  # type: ignore[no-untyped-call]
     return torch.arange(largest, device=sizes.device)
@@ -190,8 +191,8 @@ def _strongest(
 def _cubic_weights(pixels: Tensor, extent: Tensor, count: int, dtype: torch.dtype) -> Tensor:
     """Weights of ``interpolate(mode="bicubic")`` of ``count`` points, ``[len(pixels), count]``.
 
-    The cubic has the coefficient -0.75 (R. Keys, Cubic convolution interpolation, 1981), and points
-    beyond a border are the one at the border.
+    The cubic has the coefficient -0.75 (R. Keys, Cubic convolution interpolation, 1981). Points
+    beyond a border repeat the one at the border.
     """
     source = (pixels.to(dtype) + 0.5) * (count / extent.to(dtype)) - 0.5
     before = source.floor()

@@ -1,6 +1,7 @@
-"""Block masks of ``flex_attention``: torch counts blocks, which limits the lengths.
+"""Keeps lengths dynamic that the block masks of ``flex_attention`` would limit.
 
-``flex_attention`` is translated with the mask's function, not with its blocks.
+Torch counts the blocks of a mask, which limits the lengths. The translation of ``flex_attention``
+uses the mask's function, not its blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Tensor = torch.Tensor
 
 @functools.cache
 def _blocks_operator() -> Any:
-    """An operator of the right shape; a model that reads the blocks themselves is refused."""
+    """Operator with a result of the right shape; models that read the blocks are refused."""
 
     @torch.library.custom_op("onnx_aot::blocks_of_mask", mutates_args=())
     def blocks_of_mask(mask: Tensor, rows: int, columns: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Functions of torch that fix sizes, or choose by values, where a capture must not."""
+"""Replaces functions of torch that fix sizes or branch on values, which a capture must not do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 
 def _as_tensor(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    """Torch's makes plain numbers of sizes, which fixes them; ``torch.tensor`` does not."""
+    """Uses ``torch.tensor`` for sizes: ``torch.as_tensor`` turns them into constants."""
 
     def as_tensor(*args: Any, **kwargs: Any) -> Any:
         data, *rest = args or (kwargs.get("data"),)
@@ -32,9 +32,9 @@ def _as_tensor(original: Callable[..., Any], settings: Settings) -> Callable[...
 
 
 def _extreme(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    """Torch's ``min`` and ``max`` choose among symbolic ints without asking which is less.
+    """Takes ``min`` and ``max`` of symbolic floats without asking which is less.
 
-    Here they do so among symbolic floats too.
+    Torch itself does so for symbolic ints only.
     """
 
     def tensor_min_max(*args: Any, **kwargs: Any) -> Any:
@@ -49,9 +49,9 @@ def _extreme(original: Callable[..., Any], settings: Settings) -> Callable[..., 
 
 
 def _causal_hint(original: Callable[..., Any], settings: Settings) -> Callable[..., bool]:
-    """``nn.Transformer*`` compares its mask with a causal one, which a capture cannot branch on.
+    """Skips the comparison of a mask with a causal one, which a capture cannot branch on.
 
-    The comparison only looks for a shortcut: with False the mask itself is used.
+    ``nn.Transformer*`` compares them only to find a shortcut; with False it uses the mask itself.
     """
 
     def detect(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""Functions of higher-order operators: what ``cond``, ``scan`` and their like trace."""
+"""Changes how torch traces functions of higher-order operators such as ``cond`` and ``scan``."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _ANY_FUNCTION = Patch(
     "associative_scan refuses functions that a GPU kernel cannot be made of.",
 )
 WHILE_TRACED = (_ANY_FUNCTION,)
-"""Rows that others apply while a function of a higher-order operator is traced."""
+"""Rows that other rows apply while a function of a higher-order operator is traced."""
 
 
 def _without_gradients(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    """Torch's own traces backward graphs too, which some carried values and nestings refuse.
+    """Leaves out backward graphs, which torch cannot trace for some carried values and nestings.
 
-    Nothing of gradients is exported, and without them functions may write to what is around them.
-    Nodes of the functions keep the user's lines.
+    Gradients are not exported, and without them functions may write to tensors outside. Nodes of
+    the functions keep the user's lines.
     """
 
     def hop_compile_and_call(*args: Any, **kwargs: Any) -> Any:
@@ -43,16 +43,16 @@ def _without_gradients(original: Callable[..., Any], settings: Settings) -> Call
 
 
 def _associative_scan(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    """Torch's generic form unrolls while it is traced; here the scan stays one operator.
+    """Keeps the scan as one operator; torch's generic form unrolls while it is traced.
 
-    ``operator`` is a partial function around the user's function under ``vmap``. The operator is
-    for functions that a GPU kernel can be made of, which is no concern here.
+    ``operator`` is a partial function around the user's function under ``vmap``. Torch restricts
+    the operator to functions that can become a GPU kernel, which does not matter here.
     """
 
     def generic_associative_scan(
         operator: Any, leaves: Sequence[torch.Tensor], dim: int = 0, additional_inputs: Any = ()
     ) -> Any:
-        if torch.compiler.is_dynamo_compiling():  # closures cannot be looked into
+        if torch.compiler.is_dynamo_compiling():  # Dynamo cannot inspect closures
             return original(operator, leaves, dim, additional_inputs)
         under_vmap = inspect.getclosurevars(operator.keywords["combine_fn"]).nonlocals
         if "func" not in under_vmap:
@@ -71,12 +71,12 @@ def _associative_scan(original: Callable[..., Any], settings: Settings) -> Calla
 
 
 def _no_cache(original: Callable[..., Any], settings: Settings) -> Callable[[], None]:
-    """Torch's knows regions by names that repeat: another function's graph would be captured."""
+    """Disables a cache whose keys repeat, so that it may return another function's graph."""
     return lambda: None
 
 
 def _with_context(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    """Torch asks every checkpoint in a function for the context that only some have."""
+    """Gives each checkpoint a context: torch reads one from all, but only some have one."""
 
     def reenter_make_fx(run: Any, *args: Any, **kwargs: Any) -> Any:
         module = getattr(getattr(run, "__self__", None), "module", None)

@@ -1,6 +1,6 @@
-"""Kernels that replace those of composite operators while a model is traced.
+"""Replaces kernels of composite operators while a model is traced.
 
-Each gives the shapes of the results and leaves the operator in the graph as it is.
+Each replacement gives the shapes of the results and leaves the operator in the graph as it is.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ def _recurrent_shapes(
     states: Sequence[Tensor],
     bidirectional: bool,
 ) -> tuple[Tensor, ...]:
-    """Outputs of the right shape; torch's kernels unroll over time, which fixes its length."""
-    width = states[0].shape[2] * (2 if bidirectional else 1)  # of the projection, if there is one
+    """Outputs of the right shape; torch's kernels unroll over time, which fixes the length."""
+    # the size of the projection, if there is one
+    width = states[0].shape[2] * (2 if bidirectional else 1)
     output = input.new_empty([input.shape[0], input.shape[1], width])
     return (output, *(torch.empty_like(state) for state in states))
 
@@ -95,18 +96,18 @@ def _max_pool1d(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> Tensor:
-    """Torch's kernel asks for the length as a number, which fixes it; this one does not."""
+    """Keeps the length dynamic; torch's kernel reads it as a number, which fixes it."""
     arguments = (self, kernel_size, stride, padding, dilation, ceil_mode)
     return aten.max_pool1d_with_indices.default(*arguments)[0]  # type: ignore[no-any-return]
 
 
 def _fake_quantized(self: Tensor, *parameters: Any) -> Tensor:
-    """Torch's kernel has no form for fake tensors, which refuses dynamic dimensions."""
+    """Replaces a kernel without support for fake tensors, which refuses dynamic dimensions."""
     return torch.empty_like(self)
 
 
 def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
-    """Torch's kernel asks whether there are more than 25 rows, which limits how many there are."""
+    """Avoids torch's test for more than 25 rows, a guard that limits the number of rows."""
     torch._check(x1.shape[-1] == x2.shape[-1])  # type: ignore[no-untyped-call]
     batch: Any = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])  # type: ignore[no-untyped-call]
     return x1.new_empty([*batch, x1.shape[-2], x2.shape[-2]])

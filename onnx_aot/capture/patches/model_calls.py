@@ -1,6 +1,6 @@
-"""Changes to the model itself: its ``forward``, hooks, submodules and switches.
+"""Changes the model itself for a capture: its ``forward``, hooks, submodules and switches.
 
-What tracing does to the model besides, such as counting calls, is undone by ``preserved_state``.
+Side effects of tracing on the model, such as counted calls, are undone by ``preserved_state``.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["MODEL", "ModelRows"]
 
 @dataclasses.dataclass(frozen=True)
 class ModelRows:
-    """What these rows have to know of a capture, ``Settings.model_rows``.
+    """Facts about a capture that these rows need, ``Settings.model_rows``.
 
     Attributes:
         inputs: The example inputs.
-        requested: What is to be dynamic.
+        requested: The requested dynamic shapes.
         collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
-        constants: Buffers that are numbers, ``size_tensors.constants_of``.
-        boundary: Hooks for what goes in and comes out.
+        constants: Buffers treated as numbers, from ``scalar_tensor_values.constants_of``.
+        boundary: Hooks for inputs and results.
     """
 
     inputs: Inputs
@@ -60,7 +60,7 @@ def _forward(settings: Settings) -> Iterator[Place]:
 
 
 def _is_python(settings: Settings) -> bool:
-    """Whether ``forward`` runs as it is; strict capture analyses its bytecode."""
+    """True if ``forward`` runs in Python; strict capture analyses its bytecode instead."""
     return settings.model_rows is not None and not settings.strict
 
 
@@ -179,4 +179,4 @@ MODEL: tuple[Patch, ...] = (
         places=_forward,
     ),
 )
-"""In the order in which they are made; the last ``forward`` is the outermost."""
+"""Rows in order of application; the last ``forward`` is the outermost."""

@@ -1,6 +1,6 @@
-"""Torch's Python code for packed sequences, replaced while a model is traced.
+"""Replaces torch's Python code for packed sequences while a model is traced.
 
-Torch's code asks for lengths as numbers. This code asks for none that is not known as the size of a
+Torch's code reads lengths as numbers. This code only needs lengths that are known as the size of a
 dimension.
 """
 
@@ -22,15 +22,15 @@ Tensor = torch.Tensor
 _LAYERS: tuple[type[torch.nn.RNNBase], ...] = (torch.nn.RNN, torch.nn.LSTM, torch.nn.GRU)
 
 BATCH = "onnx_aot_batch"
-"""The attribute of a ``batch_sizes`` that says how many sequences there are."""
+"""Attribute of a ``batch_sizes`` tensor that holds the number of sequences."""
 
 
 class _Functions:
-    """What ``torch.nn.utils.rnn`` calls for packing and padding, ``_VF``."""
+    """Replaces ``_VF``, which ``torch.nn.utils.rnn`` calls for packing and padding."""
 
     def __init__(self, original: Any) -> None:
         self._original = original
-        # As it was written, for other threads.
+        # A copy of the original function, for other threads.
         padding = torch.nn.utils.rnn.pad_packed_sequence
         names = {**padding.__globals__, "_VF": original}
         self._pad = types.FunctionType(padding.__code__, names, argdefs=padding.__defaults__)
@@ -81,8 +81,8 @@ class _Functions:
         return result.index_select(0 if batch_first else 1, inverse), lengths[inverse]
 
 
-# Its code stands in for that of torch's function, of which models hold references of their own;
-# ``_VF`` is what torch's module calls so.
+# Its code replaces that of torch's function, to which models hold their own references. ``_VF`` is
+# the global of torch's module.
 def _pad_packed_sequence(  # type: ignore[no-untyped-def]
     sequence, batch_first=False, padding_value=0.0, total_length=None
 ):
@@ -90,7 +90,7 @@ def _pad_packed_sequence(  # type: ignore[no-untyped-def]
 
 
 def _batch(batch_sizes: Tensor) -> Any:
-    """How many sequences there are: all of them have a first step."""
+    """The number of sequences; ``batch_sizes[0]``, since all of them have a first step."""
     known = getattr(batch_sizes, BATCH, None)
     return batch_sizes[0].item() if known is None else known
 

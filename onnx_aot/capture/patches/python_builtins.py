@@ -1,4 +1,4 @@
-"""``len`` and ``range`` in the code of a model: sizes of dimensions stay dynamic."""
+"""Replaces ``len`` and ``range`` in the code of a model so that sizes stay dynamic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_THE_MODELS = ("torch", __name__.partition(".")[0])
 
 
 def _len(value: Any) -> Any:
-    """Python makes a number of what ``__len__`` returns, which fixes the size."""
+    """Keeps the size of a tensor symbolic; Python turns the result of ``__len__`` into an int."""
     if isinstance(value, torch.Tensor) and value.dim():
         return value.shape[0]
     return builtins.len(value)
@@ -32,10 +32,10 @@ class _IsRange(type):
 
 
 class _Range(metaclass=_IsRange):
-    """Python makes numbers of what ``range`` is given.
+    """Keeps symbolic bounds, which Python's ``range`` turns into ints.
 
-    ``range(0, n, n)`` gives 0 alone, whatever ``n`` is. Where the size decides how many there are,
-    it is fixed all the same: the loop is unrolled.
+    ``range(0, n, n)`` gives only 0, whatever ``n`` is. If the size determines the number of steps,
+    it is fixed all the same, because the loop is unrolled.
     """
 
     def __new__(cls, *bounds: Any) -> Iterable[Any]:  # type: ignore[misc]
@@ -51,10 +51,10 @@ _BUILTINS = {"len": _len, "range": _Range}
 
 
 def _shadowed(name: str) -> Callable[[Settings], Iterator[Place]]:
-    """Namespaces of the model's packages in which a name is looked up among the builtins."""
+    """Finds namespaces of the model's packages where a name refers to the builtin."""
 
     def places(settings: Settings) -> Iterator[Place]:
-        # Some modules are loaded under two names.
+        # By id, since some modules are loaded under two names.
         namespaces = {id(names): names for names in map(vars, _modules(settings.module))}
         for names in namespaces.values():
             if name not in names:
@@ -76,7 +76,7 @@ BUILTINS: tuple[Patch, ...] = tuple(
 
 
 def _modules(model: torch.nn.Module) -> list[ModuleType]:
-    """The loaded modules of these packages, and the one that ``forward`` was written in."""
+    """Loaded modules of the packages that define the model's classes and its ``forward``."""
     written_in = {type(part).__module__ for part in model.modules()}
     forward = inspect.unwrap(model.forward)
     written_in.add(getattr(forward, "__module__", None) or "")

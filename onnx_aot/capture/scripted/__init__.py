@@ -1,7 +1,7 @@
-"""TorchScript: modules and functions that were scripted or traced, as programs of ATen operators.
+"""Converts scripted or traced modules and functions to programs of ATen operators.
 
-``torch.export`` takes none of them, and torch's own converter no loops. So the TorchScript graph is
-interpreted (``interpreter.py``) on the fake tensors of an export, node by node, and what it does is
-recorded as FX graphs (``recorder.py``): loops and branches that depend on inputs are nodes with
-graphs of their own (``control.py``), everything else that is known is carried out.
+``torch.export`` does not accept TorchScript, and torch's own converter does not support loops. So
+the TorchScript graph is interpreted (``interpreter.py``) node by node on the fake tensors of an
+export, and its operations are recorded as FX graphs (``recorder.py``). Loops and branches that
+depend on inputs become nodes with their own graphs (``control.py``); all that is known is executed.
 """

@@ -1,7 +1,7 @@
-"""What TorchScript does with numbers, strings, lists and dicts, by the name of the operator.
+"""Implements TorchScript operators on numbers, strings, lists and dicts, by operator name.
 
-Functions get the recorder and the arguments. What is known is computed; what depends on inputs is
-recorded. Operators on tensors are not here: the interpreter calls them.
+Functions get the recorder and the arguments. Known values are computed; values that depend on
+inputs are recorded. Operators on tensors are not here: the interpreter calls them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _kind(value: Any) -> type:
 
 
 def to_int(recorder: Recorder, value: Any) -> Any:
-    """A number as an int: floats are cut off."""
+    """Converts a number to an int; floats are truncated."""
     if not isinstance(value, Leaf):
         return int(value)
     if _kind(value) is bool:
@@ -52,7 +52,7 @@ def to_int(recorder: Recorder, value: Any) -> Any:
 
 
 def to_float(recorder: Recorder, value: Any) -> Any:
-    """A number as a float."""
+    """Converts a number to a float."""
     if not isinstance(value, Leaf):
         return float(value)
     if _kind(value) is bool:
@@ -61,14 +61,14 @@ def to_float(recorder: Recorder, value: Any) -> Any:
 
 
 def to_bool(recorder: Recorder, value: Any) -> Any:
-    """Whether a number is not 0."""
+    """Converts a number to a bool: True if it is not 0."""
     if not isinstance(value, Leaf):
         return bool(value)
     return value if _kind(value) is bool else recorder.call(operator.ne, value, 0)
 
 
 def as_number(recorder: Recorder, value: Any) -> Any:
-    """A bool among operands of arithmetic as an int."""
+    """Converts a recorded bool among operands of arithmetic to an int; others are unchanged."""
     return to_int(recorder, value) if isinstance(value, Leaf) and _kind(value) is bool else value
 
 
@@ -83,7 +83,7 @@ def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(recorder: Recorder, left: Any, right: Any) -> Any:
         if _kind(left) is bool and _kind(right) is bool:
             for one, other in ((left, right), (right, left)):
-                if not isinstance(one, Leaf):  # one of them decides, or has no part in it
+                if not isinstance(one, Leaf):  # a constant decides the result or is neutral
                     decided = one if function is operator.or_ else not one
                     return one if decided else other
         return recorder.call(function, left, right)
@@ -167,7 +167,7 @@ def _round(recorder: Recorder, value: Any, digits: int | None = None) -> Any:
 
 
 def _of_float(name: str) -> Callable[..., Any]:
-    """A function of ``math``; of a float that depends on inputs, the operator on tensors."""
+    """A function of ``math``; floats that depend on inputs use the operator on tensors."""
 
     def run(recorder: Recorder, *operands: Any) -> Any:
         if known(operands):
@@ -193,7 +193,7 @@ def _rounded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _range_length(recorder: Recorder, low: Any, high: Any, step: Any) -> Any:
-    """How many numbers ``range(low, high, step)`` has."""
+    """The length of ``range(low, high, step)``."""
     if known((low, high, step)):
         return len(range(low, high, step))
     if isinstance(step, Leaf):
@@ -252,7 +252,7 @@ NUMBERS: dict[str, Callable[..., Any]] = {
     "round": _round,
     "truediv": _divide,
 }
-"""What the first operand is no list for: ints, floats, bools and strings."""
+"""Operators whose first operand is not a list: on ints, floats, bools and strings."""
 
 
 # --- lists and dicts -----------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def _append(recorder: Recorder, cell: Cell, item: Any) -> Cell:
 
 
 def _with(recorder: Recorder, sequence: Leaf, item: Leaf) -> SequenceVal:
-    """What is recorded for a list with one element more."""
+    """The recorded value for a list after an element is added."""
     from onnx_aot.capture.scripted.specs import Sequence, vals
 
     element = describe(sequence)
@@ -305,7 +305,7 @@ def _item(recorder: Recorder, cell: Any, index: Any) -> Any:
 
 
 def _as_leaf(recorder: Recorder, cell: Cell) -> Leaf:
-    """A list of known length as one that can be indexed with what depends on inputs."""
+    """Converts a list of known length so that an index that depends on inputs can be used."""
     if isinstance(cell.content, list) and cell.element in _DTYPES:
         return as_tensor(cell, _DTYPES[cell.element], recorder)
     return as_sequence(cell, recorder)
@@ -334,7 +334,7 @@ def _set_item(recorder: Recorder, cell: Cell, index: Any, item: Any) -> Cell:
             val = _with(recorder, leaf, item)
             rest = recorder.record(sequence_erase, leaf.val, leaf, index)
             place = index
-            if isinstance(index, Leaf) or index < 0:  # where it was, counted from the front
+            if isinstance(index, Leaf) or index < 0:  # the same place, counted from the front
                 length = _length(recorder, Cell(leaf))
                 place = recorder.call(operator.mod, index, length)
             cell.content = recorder.record(sequence_insert, val, rest, place, item)
@@ -559,4 +559,4 @@ LISTS: dict[str, Callable[..., Any]] = {
     **{name: _of_text(name) for name in ("startswith", "endswith", "split", "lower", "upper")},
     **{name: _of_text(name) for name in ("strip", "replace", "find", "join", "count")},
 }
-"""What the first operand is a list, a dict or a string for."""
+"""Operators whose first operand is a list, a tuple, a dict or a string."""

@@ -1,4 +1,4 @@
-"""Scripted modules."""
+"""Recognizes scripted modules without importing their interpreter."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["is_scripted"]
 
 
 def is_scripted(module: torch.nn.Module) -> bool:
-    """Whether a module is a ``ScriptedModel``, which is imported when there is one."""
+    """True if a module is a ``ScriptedModel``, a class that is imported only when needed."""
     return type(module).__name__ == "ScriptedModel" and hasattr(module, "_script")

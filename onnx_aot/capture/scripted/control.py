@@ -1,8 +1,8 @@
-"""Branches and loops of a TorchScript graph.
+"""Runs or records the branches and loops of a TorchScript graph.
 
-What does not depend on inputs is carried out. A branch that does is traced both ways, and what the
-two ways give, and write, become the outputs of one node. The body of a loop is traced once it is
-known what differs from step to step: it starts from the assumption that nothing does.
+Branches and loops that do not depend on inputs are executed. Otherwise both ways of a branch are
+traced, and their results and writes become the outputs of one node. The body of a loop is traced
+again until it is known which values differ between steps, starting from the assumption of none.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["Control", "RaisesError", "State", "same_content"]
 
 
 UNROLLED = 32
-"""Loops of at most so many steps, when that is known, are unrolled."""
+"""Loops are unrolled if their number of steps is known and at most this."""
 
 UNROLLED_NODES = 2000
-"""Unless they become more nodes than this."""
+"""Loops are not unrolled if that creates more nodes than this."""
 
 ENDLESS = 2**63 - 1
 """The trip count of ``while``."""
@@ -42,24 +42,24 @@ class RaisesError(CaptureError):
 
 @dataclasses.dataclass
 class State:
-    """What nodes can write besides their outputs: lists and dicts, and attributes of modules."""
+    """State that nodes can write besides their outputs: lists, dicts, attributes of modules."""
 
     cells: list[Cell]
     attributes: dict[tuple[str, str], Any]
 
     def snapshot(self) -> tuple[list[tuple[Cell, Any]], dict[tuple[str, str], Any]]:
-        """Everything as it is now."""
+        """A copy of the current state."""
         return [(c, c.copy_content()) for c in self.cells], dict(self.attributes)
 
     def restore(self, saved: Any) -> None:
-        """Everything as it was."""
+        """Restores the state from a snapshot."""
         for cell, content in saved[0]:
             cell.content = content.copy() if isinstance(content, (list, dict)) else content
         self.attributes.clear()
         self.attributes.update(saved[1])
 
     def changes(self, saved: Any) -> dict[Any, Any]:
-        """The new values of what differs: by cell, or by path and name of an attribute."""
+        """The new values that differ from a snapshot, by cell or by path and name of attribute."""
         changed: dict[Any, Any] = {
             cell: Cell(cell.copy_content(), cell.element)
             for cell, before in saved[0]
@@ -73,7 +73,7 @@ class State:
 
 
 def same_content(left: Any, right: Any) -> bool:
-    """Whether two contents of lists or dicts are the same values."""
+    """True if two contents of lists or dicts are the same values."""
     if isinstance(left, dict) and isinstance(right, dict):
         return list(left) == list(right) and all(map(specs.same, left.values(), right.values()))
     if isinstance(left, list) and isinstance(right, list):
@@ -83,7 +83,7 @@ def same_content(left: Any, right: Any) -> bool:
 
 @dataclasses.dataclass
 class Traced:
-    """One pass through a block: its graph, what it gives and what it changes."""
+    """One pass through a block: its graph, its outputs and the changes it makes."""
 
     scope: Scope
     outputs: list[Any]
@@ -115,14 +115,14 @@ class Control:
         if ways[0] is None and ways[1] is None:
             raise RaisesError("the model raises an exception on both ways of a condition")
         for taken, way in enumerate(ways):
-            if way is None:  # it raises: only the other way leads on
+            if way is None:  # it raises, so only the other way continues
                 self._assert(condition, holds=taken == 1)
                 self._bind(node, self.run_block(blocks[1 - taken], []))
                 return
         self._bind(node, self._merge(condition, ways))  # type: ignore[arg-type]
 
     def _assert(self, condition: Leaf, holds: bool) -> None:
-        """A check, which is dropped unless checks are asked for; bodies have none."""
+        """Records a check, which is dropped unless checks are requested; bodies have none."""
         if self.recorder.scope.parent is None:
             asserted = condition if holds else self.recorder.call(torch.sym_not, condition)
             target = aten._assert_scalar.default
@@ -151,7 +151,7 @@ class Control:
             self.recorder.scope = outer
 
     def _merge(self, condition: Leaf, ways: list[Traced]) -> list[Any]:
-        """The node of a branch; returns what the block's outputs are after it."""
+        """Records the node of a branch; returns the values of the block's outputs."""
         slots: list[Any] = list(range(len(ways[0].outputs)))
         slots += [key for way in ways for key in way.changes]
         slots = list(dict.fromkeys(slots))
@@ -183,7 +183,7 @@ class Control:
     def _note_alike(
         self, joined: list[Spec], given: Sequence[Sequence[Any]], vals: list[Any]
     ) -> None:
-        """Tensors that come out may be those that one of several values was."""
+        """Notes that a result tensor may be the same tensor as one of several given values."""
         results = iter(vals)
         for spec, values in zip(joined, given, strict=True):
             own = [next(results) for _ in range(specs.width(spec))]
@@ -203,7 +203,7 @@ class Control:
     def _settle(
         self, slots: list[Any], joined: list[Spec], results: list[Any], written: list[Leaf]
     ) -> list[Any]:
-        """Gives everything that was changed its value after the node."""
+        """Assigns the results of a node to everything it changed; returns the block's outputs."""
         leaves = iter(results)
         outputs = []
         for slot, spec in zip(slots, joined, strict=True):
@@ -220,7 +220,7 @@ class Control:
         return outputs
 
     def _keep_cells(self, value: Any) -> None:
-        """Watches lists and dicts that came out of a node."""
+        """Adds lists and dicts in a value to the state, so that writes to them are noticed."""
         if isinstance(value, (list, tuple)):
             for item in value:
                 self._keep_cells(item)
@@ -230,7 +230,7 @@ class Control:
                 self._keep_cells(list(value.content))
 
     def _body(self, scope: Scope) -> torch.fx.Node:
-        """A graph module of the present scope, as a node."""
+        """Attaches the graph of a body to the current scope; returns the node for it."""
         module = torch.fx.GraphModule(scope.modules, scope.graph)
         return self.recorder.scope.attach(module)
 
@@ -265,7 +265,7 @@ class Control:
     def _unroll(
         self, node: Any, block: Any, count: int, carried: list[Any], most: int = UNROLLED
     ) -> bool:
-        """Runs the steps one by one; False, and nothing is done, where that is not possible."""
+        """Runs the steps one by one; returns False, with nothing changed, if that fails."""
         saved = self.state.snapshot()
         stale = set(self.recorder.stale)
         graph = self.recorder.scope.graph
@@ -293,7 +293,7 @@ class Control:
         return False
 
     def _loop(self, block: Any, count: Any, proceed: Any, carried: list[Any]) -> list[Any]:
-        """The node of a loop; returns what the block's outputs are after it."""
+        """Records the node of a loop; returns the values of the block's outputs."""
         slots: list[Any] = list(range(len(carried)))
         before: dict[Any, Any] = dict(enumerate(carried))
         found: dict[Any, Spec] = {slot: specs.Same(before[slot]) for slot in slots}
@@ -322,7 +322,7 @@ class Control:
     def _joined(
         self, slot: Any, traced: Traced, before: dict[Any, Any], found: dict[Any, Spec]
     ) -> Spec:
-        """The spec of a slot, the same object when the step fits what it was traced with."""
+        """The spec of a slot after a step; the same object if the traced spec still fits."""
         spec = found[slot]
         after = traced.outputs[slot + 1] if isinstance(slot, int) else traced.changes.get(slot)
         if not isinstance(slot, int) and slot not in traced.changes:
@@ -422,7 +422,7 @@ class Control:
 
 
 def _outer(value: Any, scopes: list[Scope]) -> Any:
-    """A value that is the same on both ways, as it is called around them."""
+    """A value that is the same on both ways, as leaves of the enclosing scope."""
     if isinstance(value, tuple):
         return tuple(_outer(item, scopes) for item in value)
     if isinstance(value, Leaf) and value.scope in scopes:
@@ -442,7 +442,7 @@ def _joined_ways(one: Any, other: Any) -> Spec:
 
 
 def _written(scopes: list[Scope]) -> list[Leaf]:
-    """The tensors of the scopes around that are written in one of these."""
+    """Tensors of enclosing scopes that are written in one of these scopes."""
     found: dict[int, Leaf] = {}
     for scope in scopes:
         for leaf in scope.inputs:
@@ -458,7 +458,7 @@ def _written(scopes: list[Scope]) -> list[Leaf]:
 
 
 def _inputs(scope: Scope, skipped: int = 0) -> list[Leaf]:
-    """The leaves around that the placeholders stand for, after the first ones."""
+    """Outer leaves that the placeholders stand for, without the first ``skipped`` ones."""
     by_node = {node: leaf for leaf, node in reversed(scope.inputs.items())}
     placeholders = [node for node in scope.graph.nodes if node.op == "placeholder"]
     return [by_node[node] for node in placeholders[skipped:]]

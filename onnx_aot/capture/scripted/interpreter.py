@@ -1,4 +1,4 @@
-"""Interprets a TorchScript graph, one node after the other."""
+"""Interprets a TorchScript graph node by node."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _SCHEMA = re.compile(r"^([\w:]+)::(\w+)(?:\.(\w+))?\(")
 
 
 def location_of(node: Any) -> str | None:
-    """``file:line`` of the user's code."""
+    """``file:line`` of the user's code for a node, or None if it is not known."""
     found = _FILE.search(node.sourceRange())
     return None if found is None else f"{found[1]}:{found[2]}"
 
 
 def schema_name(node: Any) -> tuple[str, str, str] | None:
-    """Namespace, name and overload of the operator that a node calls."""
+    """Namespace, name and overload of the operator that a node calls, or None without a schema."""
     if node.kind().startswith("prim::") and node.schema() == "(no schema)":
         return None
     found = _SCHEMA.match(node.schema())
@@ -54,8 +54,8 @@ class Interpreter(Control):
     """Runs a graph with recorded inputs.
 
     Attributes:
-        env: The values of the graph by their names.
-        state: Lists, dicts and attributes as they are now.
+        env: The values of the graph by name.
+        state: The current lists, dicts and attributes.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Interpreter(Control):
         tensors: Mapping[str, Leaf],
         attributes: Mapping[tuple[str, str], Any],
     ) -> None:
-        """Takes the model's tensors by their paths, and attributes that inputs decide about."""
+        """Takes the model's tensors by path, and attributes whose values depend on inputs."""
         self.recorder = recorder
         self.env: dict[str, Any] = {}
         self.state = State([], dict(attributes))
@@ -76,7 +76,7 @@ class Interpreter(Control):
         """The values of the graph's outputs.
 
         Raises:
-            CaptureError: The graph does something that has no form in ONNX.
+            CaptureError: The graph does something that ONNX cannot express.
         """
         for parameter, value in zip(graph.inputs(), inputs, strict=True):
             self.env[parameter.debugName()] = value
@@ -85,7 +85,7 @@ class Interpreter(Control):
         return [self.env[output.debugName()] for output in graph.outputs()]
 
     def run_block(self, block: Any, inputs: Sequence[Any]) -> list[Any]:
-        """The values that a block gives."""
+        """Runs a block; returns the values of its outputs."""
         for parameter, value in zip(block.inputs(), inputs, strict=True):
             self.env[parameter.debugName()] = value
         self._run_nodes(block)
@@ -129,7 +129,7 @@ class Interpreter(Control):
     # --- attributes ------------------------------------------------------------------------------
 
     def attribute(self, key: tuple[str, str]) -> Any:
-        """An attribute of a module as it is now, by the module's path and its name."""
+        """The current value of an attribute, by the module's path and the attribute's name."""
         return self.get_attribute(self._owners[key[0]], key[1], "")
 
     def get_attribute(self, module: Any, name: str, kind: str) -> Any:
@@ -153,7 +153,7 @@ class Interpreter(Control):
         self.state.attributes[module.path, name] = value
 
     def was_written(self, cell: Cell) -> bool:
-        """Whether a list or dict of a module is another one now than it was at first."""
+        """True if a list or dict of a module has changed since it was first read."""
         return cell not in self._lasting or not same_content(cell.content, self._lasting[cell])
 
     def _wrapped(self, path: str, value: Any, kind: str) -> Any:
@@ -194,7 +194,7 @@ class Interpreter(Control):
         return self._call(found, args)
 
     def _chosen(self, value: Any) -> Any:
-        """An optional value that is used is there."""
+        """Unwraps an optional value: one that is used is not None."""
         return value.value if isinstance(value, Maybe) else value
 
     def _call(self, found: tuple[str, str, str], args: list[Any]) -> Any:
@@ -230,7 +230,7 @@ class Interpreter(Control):
 
 
 def _located(error: Exception, node: Any, where: str | None) -> Exception:
-    """The error with the line of the innermost node that it comes from."""
+    """The error with the line of the innermost node that raised it."""
     if not isinstance(error, CaptureError):
         described = CaptureError(f"{node.kind()}: {type(error).__name__}: {error}")
     else:
@@ -269,7 +269,7 @@ _SEQUENCES: dict[str, Callable[..., Any]] = {
 
 
 def _split_of(target: OpOverload, args: list[Any]) -> Callable[[Recorder], Any] | None:
-    """How many pieces a split gives depends on a size that is not known: they are a list."""
+    """A function that records a split into an unknown number of pieces as a list, or None."""
     defaults = {aten.split.Tensor: 0, aten.unbind.int: 0}
     if target not in defaults:
         return None
@@ -294,7 +294,7 @@ def _split_of(target: OpOverload, args: list[Any]) -> Callable[[Recorder], Any] 
     return split
 
 
-# --- what TorchScript asks of tensors ------------------------------------------------------------
+# --- queries on tensors --------------------------------------------------------------------------
 
 
 def _size(recorder: Recorder, tensor: Leaf, dim: int | None = None) -> Any:
@@ -483,7 +483,7 @@ def _tensor_of(recorder: Recorder, value: Any, dtype: Any, double: bool) -> Leaf
 
 
 def _dtype(code: int) -> torch.dtype:
-    """TorchScript has numbers for dtypes."""
+    """The dtype for TorchScript's number of it."""
     return DTYPES[code]
 
 

@@ -1,4 +1,4 @@
-"""A scripted module or function as a module that ``torch.export`` takes."""
+"""Wraps a scripted module or function in a module that ``torch.export`` accepts."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PLAIN = (bool, int, float)
 
 
 class ScriptedModel(torch.nn.Module):
-    """Has the weights of a scripted model under their names, and calls it.
+    """Module that has the weights of a scripted model under their names and calls it.
 
-    While ``torch.export`` traces it, its graph is recorded instead. Numbers among the attributes
-    that the model writes to are buffers.
+    While ``torch.export`` traces it, the model's graph is recorded instead. Number attributes that
+    the model writes to become buffers.
     """
 
     def __init__(self, script: Any) -> None:
@@ -61,7 +61,7 @@ class ScriptedModel(torch.nn.Module):
         return self._name
 
     def _enter(self, key: str, path: str, tensor: torch.Tensor) -> None:
-        """Registers a tensor; ``key`` is what the interpreter knows it by."""
+        """Registers a tensor; ``key`` identifies it for the interpreter."""
         if key in self._paths:
             return
         *parents, name = path.split(".")
@@ -79,7 +79,7 @@ class ScriptedModel(torch.nn.Module):
         self._paths[key] = ".".join([*parents, name])
 
     def _find_attributes(self) -> None:
-        """Tensors among attributes and constants; numbers that are written."""
+        """Registers tensors among attributes and constants, and number attributes written to."""
         refs: dict[str, Any] = {}
         if self._is_module:
             refs[next(self._graph.inputs()).debugName()] = ModuleRef("", self._script)
@@ -121,7 +121,7 @@ class ScriptedModel(torch.nn.Module):
     # --- called by the user ----------------------------------------------------------------------
 
     def _eager(self, values: list[Any]) -> Any:
-        """Numbers that the model counts in are what the buffers say, before and after."""
+        """Calls the script; buffers for its counters are read before and updated after the call."""
         script: Any = self.__dict__["_script"]
         for (path, name), (full, kind) in self._counted.items():
             owner = script.get_submodule(path) if path else script
@@ -172,7 +172,7 @@ class _Recording:
         self.module: Any = None
 
     def run(self, tensors: list[torch.Tensor], sizes: list[Any], symbol: Any) -> list[Any]:
-        """Records the model's graph; its results, for the operator that stands for it."""
+        """Records the model's graph; returns the results of the operator that stands for it."""
         mode = torch_compat.fake_mode_of(tensors)
         if mode is None:
             raise CaptureError("a scripted model without tensors among its inputs and weights")
@@ -206,7 +206,7 @@ class _Recording:
         return [_result(leaf.val, known, symbol, mode) for leaf in outputs]
 
     def _keep_state(self, interpreter: Interpreter, given: Mapping[str, Leaf]) -> None:
-        """Attributes that were set become writes to the tensors that they were."""
+        """Records attributes that were set as writes to the tensors that they held before."""
         recorder = interpreter.recorder
         for (path, name), value in interpreter.state.attributes.items():
             full = f"{path}.{name}" if path else name
@@ -243,7 +243,7 @@ def _dtype_of(number: Any) -> torch.dtype:
 def _result(
     val: torch.Tensor, known: set[str], symbol: Any, mode: torch_compat.FakeTensorMode
 ) -> torch.Tensor:
-    """Its type and sizes; those that only the recorded graph knows are new ones."""
+    """A tensor of the same dtype and shape, with new symbols for sizes unknown outside."""
     sizes = [
         size if type(size) is int or _symbols([size]) <= known else symbol() for size in val.shape
     ]
@@ -265,7 +265,7 @@ def _symbols(values: list[Any]) -> set[str]:
 
 
 class _Place:
-    """Where an input is among the tensors or sizes; a float is in a tensor."""
+    """The position of an input among the tensors or sizes; a float is in a tensor."""
 
     def __init__(self, kind: str, index: int) -> None:
         self.kind = kind
@@ -273,7 +273,7 @@ class _Place:
 
 
 def _taken(value: Any, type_name: str, tensors: list[Any], sizes: list[Any]) -> Any:
-    """An input with places instead of tensors and symbolic numbers."""
+    """Replaces tensors and symbolic numbers in an input by their places."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
         return _Place("tensor", len(tensors) - 1)
@@ -299,7 +299,7 @@ def _element(value: list[Any]) -> str:
 
 
 def _entered(value: Any, tensors: list[Leaf], sizes: list[Leaf], recorder: Recorder) -> Any:
-    """The inverse, with what the interpreter knows them as."""
+    """Inverse of ``_taken``: replaces places by the interpreter's values."""
     if isinstance(value, _Place):
         if value.kind == "float":
             return recorder.item(tensors[value.index])
@@ -319,7 +319,7 @@ def _entered(value: Any, tensors: list[Leaf], sizes: list[Leaf], recorder: Recor
 
 
 def _left(value: Any, outputs: list[Leaf], recording: _Recording) -> Callable[[list[Any]], Any]:
-    """Collects the leaves of a result; the function that puts others in their places."""
+    """Collects the leaves of a result; returns a function that rebuilds it from other leaves."""
     if isinstance(value, Leaf):
         outputs.append(value)
         recording.numbers.append(not isinstance(value.val, torch.Tensor))

@@ -1,4 +1,4 @@
-"""Records FX graphs, one inside the other, from calls on fake tensors and symbolic numbers."""
+"""Records nested FX graphs from calls on fake tensors and symbolic numbers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Scope:
-    """One graph: of the whole model, or of a body.
+    """One graph, of the whole model or of a body.
 
     Attributes:
-        graph: It is written here.
-        parent: The scope around it.
-        inputs: What it reads of the scopes around it, as placeholders.
-        modules: The bodies of its branches and loops, by the names that its nodes have for them.
-        written: The storages that it writes to.
+        graph: The graph, to which nodes are added.
+        parent: The enclosing scope.
+        inputs: Placeholders for the leaves that it reads from enclosing scopes.
+        modules: The bodies of its branches and loops, by the names that its nodes use.
+        written: Keys of the storages that it writes to.
     """
 
     def __init__(self, parent: Scope | None) -> None:
@@ -48,7 +48,7 @@ class Scope:
         self._by_tensor: dict[int, torch.fx.Node] = {}
 
     def placeholder(self, name: str, val: Any) -> Leaf:
-        """A new input of the graph, after those that there are."""
+        """Adds an input to the graph, after the existing ones."""
         there = [node for node in self.graph.nodes if node.op == "placeholder"]
         last = there[-1:]
         first = next(iter(self.graph.nodes), None)
@@ -64,12 +64,12 @@ class Scope:
         return Leaf(val, node, self)
 
     def carry(self, leaf: Leaf, placeholder: Leaf) -> None:
-        """Makes an input stand for a leaf of the scopes around, also for others of its tensor."""
+        """Makes an input stand for a leaf of an enclosing scope and for others of its tensor."""
         self.inputs[leaf] = placeholder.node
         self._by_tensor[id(leaf.val)] = placeholder.node
 
     def node_of(self, leaf: Leaf) -> torch.fx.Node:
-        """The node that a leaf is in this graph."""
+        """The node of a leaf in this graph; leaves of enclosing scopes become inputs."""
         if leaf.scope is self:
             return leaf.node
         node = self.inputs.get(leaf)
@@ -85,14 +85,14 @@ class Scope:
         return node
 
     def attach(self, module: torch.fx.GraphModule) -> torch.fx.Node:
-        """A node for a body."""
+        """Adds a node for a body."""
         name = f"body_{len(self.modules)}"
         self.modules[name] = module
         return self.graph.create_node("get_attr", name)
 
 
 def constant_number(value: Any) -> Any:
-    """A symbolic number as a Python one where it is the same for all inputs."""
+    """Converts a symbolic number to a Python one if it is the same for all inputs."""
     if isinstance(value, SYMBOLIC):
         expression = torch_compat.symbolic_expression(value)
         kinds = {torch.SymInt: "is_Integer", torch.SymFloat: "is_Float"}
@@ -108,10 +108,10 @@ class Recorder:
     """Runs operators on recorded values and writes a node for each.
 
     Attributes:
-        scope: The graph that is written to.
-        stack_trace: Where in the user's code the next nodes come from.
-        stale: The storages of tensors that may have been written under another name: which one a
-            branch or loop gives back is known only when the model runs.
+        scope: The current graph.
+        stack_trace: The user's line that the next nodes come from.
+        stale: Keys of storages of tensors that may have been written under another name: which
+            tensor a branch or loop returns is known only when the model runs.
     """
 
     def __init__(self, mode: FakeTensorMode) -> None:
@@ -120,12 +120,12 @@ class Recorder:
         self.stack_trace = ""
         self.stale: set[int] = set()
         self._alike: dict[int, set[int]] = {}
-        self._alive: list[torch.Tensor] = []  # whose storages have numbers that are in use
+        self._alive: list[torch.Tensor] = []  # because their storages' keys are in use
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> Any:
-        """The result of a call: leaves, in a tuple or a list where there are several."""
+        """Calls an operator and records it; several results are a tuple or list of leaves."""
         values = _map((args, kwargs), lambda leaf: leaf.val)
-        kernel = KERNELS.get(target, target)  # below where torch.export looks for them
+        kernel = KERNELS.get(target, target)  # this call is below torch.export's lookup
         with torch.no_grad():
             val = constant_number(kernel(*values[0], **values[1]))
         if not isinstance(val, (torch.Tensor, *SYMBOLIC, tuple, list)):
@@ -137,7 +137,7 @@ class Recorder:
         return self.call(aten._local_scalar_dense.default, tensor)
 
     def record(self, target: Any, val: Any, *args: Any, **kwargs: Any) -> Any:
-        """A node whose recorded result is given."""
+        """Adds a node with the given recorded result."""
         if self.stale:
             _map((args, kwargs), self._refuse_stale)
         scope = self.scope
@@ -172,13 +172,13 @@ class Recorder:
                     self.mark_written(leaf)
 
     def mark_written(self, leaf: Leaf) -> None:
-        """Says that the memory of a tensor is written in the present scope."""
+        """Notes that the memory of a tensor is written in the current scope."""
         key = storage(leaf.val)
         self.scope.written.add(key)
         self.stale |= self._alike.get(key, set())
 
     def may_be(self, val: Any, others: Iterable[Any]) -> None:
-        """Says that a tensor may be one of others, depending on what the model is given."""
+        """Notes that a tensor may be one of others, depending on the model's inputs."""
         for other in others:
             if isinstance(val, torch.Tensor) and isinstance(other, torch.Tensor):
                 one, two = storage(val), storage(other)
@@ -195,27 +195,27 @@ class Recorder:
             )
 
     def empty(self, shape: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
-        """A fake tensor, which is not recorded."""
+        """Makes a fake tensor without recording a node."""
         with self.mode, torch.no_grad():
             return torch.empty(list(shape), dtype=dtype)
 
     def new_size(self) -> Any:
-        """A symbolic int that is at least 0."""
+        """Makes an unbacked symbolic int for a size."""
         return new_symbol(self.mode, int)
 
     def new_symbol(self, kind: type) -> Any:
-        """A symbolic int, float or bool of which nothing is known."""
+        """Makes an unbacked symbolic int, float or bool."""
         return new_symbol(self.mode, kind)
 
     def fresh(self, val: Any) -> Any:
-        """Another recorded value of the same type and sizes, with memory of its own."""
+        """Another recorded value of the same type and sizes, with its own memory."""
         if isinstance(val, torch.Tensor):
             return self.empty(val.shape, val.dtype)
         return val
 
 
 def storage(tensor: torch.Tensor) -> int:
-    """What tensors that share memory have in common."""
+    """Key that tensors with the same memory share."""
     return storage_key(tensor)
 
 

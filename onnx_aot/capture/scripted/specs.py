@@ -1,8 +1,8 @@
-"""What values of two paths have in common, and how they pass from one graph to another.
+"""Finds what values of two paths have in common, and passes them from one graph to another.
 
-A spec says of a value which parts of it are leaves that a branch or a loop has to hand on, and of
-which type. ``join`` finds the one that fits two values, ``flatten`` takes a value apart by it, and
-``build`` puts one together again.
+A spec tells which parts of a value are leaves that a branch or loop must pass on, and their types.
+``join`` finds the spec that fits two values, ``flatten`` takes a value apart by it, and ``build``
+puts one together again.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ __all__ = [
 
 
 class IncompatibleError(CaptureError):
-    """Two paths give values that no one value can stand for."""
+    """Two paths give values that no single value can represent."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """The base of the kinds below."""
+    """Base class of the specs below."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Same(Spec):
-    """One value on all paths, which is not handed on."""
+    """One value on all paths, which is not passed on."""
 
     value: Any
 
@@ -84,7 +84,7 @@ class Number(Spec):
 
 @dataclasses.dataclass(frozen=True)
 class Sequence(Spec):
-    """A list of tensors of any length; None where there was no element."""
+    """A list of tensors of any length; ``element`` is None if there was no element."""
 
     element: Spec | None
 
@@ -98,7 +98,7 @@ class Numbers(Spec):
 
 @dataclasses.dataclass(frozen=True)
 class Group(Spec):
-    """A tuple, list or dict, whose parts are handed on one by one."""
+    """A tuple, list or dict, whose parts are passed on one by one."""
 
     kind: type
     items: tuple[Spec, ...]
@@ -115,7 +115,7 @@ class Optional(Spec):
 
 @dataclasses.dataclass(frozen=True)
 class Nothing(Spec):
-    """A value that no one reads."""
+    """A value that nobody reads."""
 
 
 _KINDS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
@@ -123,11 +123,11 @@ _DTYPES: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64, bool
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are one, or equal constants."""
+    """True if two values are the same object or equal constants."""
     if left is right:
         return True
     if isinstance(left, Leaf) and isinstance(right, Leaf):
-        # what an operator that writes in place returns is what it was given
+        # an operator that writes in place returns the tensor that it was given
         return isinstance(left.val, torch.Tensor) and left.val is right.val
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(map(same, left, right))
@@ -215,7 +215,7 @@ def join(left: Spec, right: Spec) -> Spec:
 
 
 def _with_any_size(spec: Spec) -> Spec:
-    """What stands for nothing has no element where a size is not a number."""
+    """Replaces sizes that are not numbers by None; they are 0 in a stand-in for a missing value."""
     if isinstance(spec, Tensor):
         return Tensor(spec.dtype, tuple(s if type(s) is int else None for s in spec.shape))
     if isinstance(spec, Group):
@@ -285,11 +285,11 @@ def _show(spec: Spec) -> str:
     )
 
 
-# --- handing values on ---------------------------------------------------------------------------
+# --- passing values on ---------------------------------------------------------------------------
 
 
 def flatten(spec: Spec, value: Any, recorder: Recorder) -> list[Any]:
-    """The leaves and numbers that a value is handed on as, in the present scope."""
+    """The leaves and numbers by which a value is passed on, in the current scope."""
     if isinstance(spec, (Same, Nothing)):
         return []
     missing = isinstance(value, Uninitialized)
@@ -322,7 +322,7 @@ def flatten(spec: Spec, value: Any, recorder: Recorder) -> list[Any]:
 
 
 def as_sequence(cell: Any, recorder: Recorder, element: Any = None) -> Leaf:
-    """A list of tensors as a leaf."""
+    """Converts a list of tensors to a leaf."""
     content = cell.content if isinstance(cell, Cell) else cell
     if isinstance(content, Leaf):
         return content
@@ -338,7 +338,7 @@ def as_sequence(cell: Any, recorder: Recorder, element: Any = None) -> Leaf:
 
 
 def as_tensor(cell: Any, dtype: torch.dtype, recorder: Recorder) -> Leaf:
-    """A list of numbers as a 1-D tensor."""
+    """Converts a list of numbers to a 1-D tensor."""
     content = cell.content if isinstance(cell, Cell) else cell
     if isinstance(content, Leaf):
         return content
@@ -351,7 +351,7 @@ def as_tensor(cell: Any, dtype: torch.dtype, recorder: Recorder) -> Leaf:
 
 
 def width(spec: Spec) -> int:
-    """How many leaves a value of the spec is handed on as."""
+    """Number of leaves by which a value of the spec is passed on."""
     if isinstance(spec, (Same, Nothing)):
         return 0
     if isinstance(spec, Group):
@@ -360,7 +360,7 @@ def width(spec: Spec) -> int:
 
 
 def vals(spec: Spec, recorder: Recorder) -> list[Any]:
-    """What is recorded for each leaf: sizes that differ are symbols of their own."""
+    """Recorded values for the leaves, with a new symbol for each size that differs."""
     if isinstance(spec, (Same, Nothing)):
         return []
     if isinstance(spec, Optional):
@@ -381,7 +381,7 @@ def vals(spec: Spec, recorder: Recorder) -> list[Any]:
 
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:
-    """What is recorded for the tensors in a value."""
+    """Recorded values of the tensors in a value."""
     if isinstance(value, Leaf):
         if isinstance(value.val, torch.Tensor):
             yield value.val
@@ -397,7 +397,7 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def build(spec: Spec, leaves: Iterator[Any]) -> Any:
-    """The value with leaves in the places that ``flatten`` took them from."""
+    """Rebuilds a value from leaves; the inverse of ``flatten``."""
     if isinstance(spec, Same):
         return spec.value
     if isinstance(spec, Nothing):

@@ -1,7 +1,7 @@
-"""What the values of a TorchScript graph are while it is interpreted.
+"""Represents the values of a TorchScript graph while it is interpreted.
 
-Numbers, strings, None, devices and dtypes that are known are Python's own. What depends on inputs
-is a ``Leaf``. Lists and dicts have an identity, since the model writes to them.
+Known numbers, strings, None, devices and dtypes are plain Python objects. Values that depend on
+inputs are of class ``Leaf``. Lists and dicts have an identity, since the model writes to them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = [
 
 @dataclasses.dataclass(eq=False)
 class Leaf:
-    """A value of the graph that is recorded.
+    """A value of the recorded graph.
 
     Attributes:
         val: A FakeTensor, a symbolic number, or a ``SequenceVal``.
-        node: The node that it is in ``scope``.
+        node: Its node in ``scope``.
         scope: The graph that it belongs to.
     """
 
@@ -47,22 +47,22 @@ class Cell:
     """A list, or a dict.
 
     Attributes:
-        content: A Python list or dict; a ``Leaf`` for a list whose length is not known: a sequence
-            of tensors, or a 1-D tensor of numbers.
-        element: What TorchScript calls the type of the elements of a list, such as ``Tensor``.
+        content: A Python list or dict; for a list of unknown length, a ``Leaf``: a sequence of
+            tensors, or a 1-D tensor of numbers.
+        element: TorchScript's name for the type of a list's elements, such as ``Tensor``.
     """
 
     content: Any
     element: str = "Tensor"
 
     def copy_content(self) -> Any:
-        """The content now, which later writes leave alone."""
+        """A copy of the content, which later writes do not change."""
         return self.content.copy() if isinstance(self.content, (list, dict)) else self.content
 
 
 @dataclasses.dataclass(eq=False)
 class Maybe:
-    """An optional value of which the inputs decide whether it is there."""
+    """An optional value that is None or not depending on the inputs."""
 
     present: Any
     value: Any
@@ -70,27 +70,27 @@ class Maybe:
 
 @dataclasses.dataclass(frozen=True)
 class ModuleRef:
-    """A module or an object with attributes: where it stands in the model, and itself."""
+    """A module or an object with attributes, and its path in the model."""
 
     path: str
     owner: Any
 
 
 class Uninitialized:
-    """What no one reads: TorchScript's value of a variable on a path that does not set it."""
+    """TorchScript's value of a variable on a path that does not set it; nobody reads it."""
 
 
 class GivenInt(int):
-    """An int among the inputs: a loop over it stays a loop."""
+    """An int among the inputs; a loop over it is kept as a loop."""
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value is a tensor."""
+    """True if a value is a tensor."""
     return isinstance(value, Leaf) and isinstance(value.val, torch.Tensor)
 
 
 def known(value: Any) -> bool:
-    """Whether a value is the same for all inputs."""
+    """True if a value is the same for all inputs."""
     if isinstance(value, (tuple, list)):
         return all(map(known, value))
     if isinstance(value, Cell):

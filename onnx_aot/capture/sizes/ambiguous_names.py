@@ -1,4 +1,4 @@
-"""Names of dimensions that would be read as something else in the ONNX model."""
+"""Refuses dimension names that the ONNX model would read as a number or an expression."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from onnx_aot.errors import DynamicShapeError
 
 __all__ = ["refuse_ambiguous_names"]
 
-# Words, which may be joined by single spaces, dots, hyphens or colons; not a number.
+# Words, optionally joined by single spaces, dots, hyphens or colons; not a number.
 NAME = re.compile(r"(?!\d+$)\w+(?:[ .:-]\w+)*")
 WORDS = frozenset({"and", "else", "if", "not", "or"})
 
 
 def refuse_ambiguous_names(requested: Iterable[RequestedDim]) -> None:
-    """A name must not look like a number or an expression, which stand for sizes themselves.
+    """Checks that no name looks like a number or an expression, which stand for sizes themselves.
 
     ``batch``, ``batch size``, ``seq-len`` and ``1d`` are names; ``n + 1`` and ``3`` are not. But
-    ``past + seq`` is taken at its word where ``past`` and ``seq`` are dimensions of the inputs.
+    ``past + seq`` is accepted as an expression if ``past`` and ``seq`` are dimensions of the
+    inputs.
 
     Raises:
-        DynamicShapeError: A name does.
+        DynamicShapeError: A name looks like a number or an expression.
     """
     requested = tuple(requested)
     names = sorted(plain_names(requested))

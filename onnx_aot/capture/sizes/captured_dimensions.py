@@ -1,4 +1,4 @@
-"""Which dimensions came out dynamic, and under which names."""
+"""Tells which dimensions of a capture are dynamic, under which names and which conditions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 
 Size = int | torch.SymInt
 
-# The end of a condition that compares a size, or what was computed from it, with one number.
+# The end of a condition that compares a size, or a value computed from it, with one number.
 NUMBER_COMPUTED = re.compile(r" == \(?-?\d+\)?$")
 
 
@@ -52,20 +52,20 @@ def dimension_names(
     requested: DynamicShapes,
     input_names: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Names for the capture's symbols: the user's, else ``<input>_dim_<axis>``.
+    """Returns a name per symbol of the capture: the user's, else ``<input>_dim_<axis>``.
 
     Args:
         program: The captured program.
         requested: What the user asked for.
-        input_names: Names that the tensors among the inputs get, in order.
+        input_names: Names of the tensors among the inputs, in order.
     """
     given: dict[str, str] = {}
     plain = sorted(plain_names(requested.requested))
     for dim, size in sizes_of(program, requested):
         symbol = root_symbol(size)
         if dim.name is not None and same_expression(dim.name, dim.name, plain):
-            continue  # ``past + seq``: the capture has it so, or it is a size of its own
-        # A derived dimension has its root in it, unless its relation was given up.
+            continue  # ``past + seq``: the capture has this relation, or the size is independent
+        # The size of a derived dimension contains its root, unless the relation was given up.
         named = dim.name is not None and dim.derived != (symbol is not None and _is_symbol(size))
         if symbol is not None and named:
             given.setdefault(symbol, str(dim.name))
@@ -86,16 +86,17 @@ def dimension_names(
 
 @dataclasses.dataclass(frozen=True)
 class Binding:
-    """Conditions that only sizes around the example's fulfil, on one requested dimension.
+    """Conditions on one requested dimension that only sizes near the example's fulfil.
 
-    The capture holds the dimension to be dynamic under such a condition, but answers with what it
-    worked out from the example, such as half of the size in Python numbers, or a branch.
+    The capture keeps the dimension dynamic under such a condition, but contains a result computed
+    for the example, such as half of the size as a Python number, or one side of a branch.
 
     Attributes:
         dim: The dimension.
-        smallest: The smallest size that fulfils them; ``largest`` the largest.
-        condition: The first of them, as the user would write it.
-        others: Dimensions that it binds together with this one.
+        smallest: The smallest size that fulfils the conditions.
+        largest: The largest size that fulfils them.
+        condition: The first condition, as the user would write it.
+        others: Dimensions that the condition binds together with this one.
     """
 
     dim: RequestedDim
@@ -106,7 +107,7 @@ class Binding:
 
     @property
     def fixes(self) -> bool:
-        """Whether the example's size is the only one."""
+        """True if no size but the example's fulfils the conditions."""
         return self.smallest == self.largest
 
     def __str__(self) -> str:
@@ -121,9 +122,9 @@ def bindings(
     conditions: Sequence[str],
     auto: bool = False,
 ) -> list[Binding]:
-    """The dimensions that conditions bind to sizes around the example's.
+    """Finds the dimensions that conditions bind to sizes near the example's.
 
-    ``auto``: also those that may be static, and came out dynamic.
+    With ``auto``, dimensions that may be static but came out dynamic are included.
     """
     found = []
     for dim, entries in conditions_by_dimension(requested, conditions).items():
@@ -143,9 +144,9 @@ def bindings(
 def _bound_together(
     program: torch.export.ExportedProgram, requested: DynamicShapes, condition: str
 ) -> Iterator[Binding]:
-    """The dimensions of a condition such as ``(h - 2)*(w - 2) == 36``, which few sizes fulfil.
+    """Yields the dimensions of a condition that few sizes fulfil: ``(h - 2)*(w - 2) == 36``.
 
-    ``h == 2*w + 1`` is none of these: every ``w`` has an ``h``.
+    ``h == 2*w + 1`` is not such a condition: every ``w`` has an ``h``.
     """
     terms = sorted({match[0] for match in SIZE_TERM.finditer(condition)})
     if len(terms) < 2:
@@ -162,7 +163,7 @@ def _bound_together(
         examples[f"n{index}"] = size
         dims.append(dim)
     if any(side.strip("() ") in examples for side in on_n.split(" == ")):
-        return  # it follows from the others
+        return  # this size follows from the others
     pairs = itertools.permutations(examples, 2)
     if _holds_nearby(on_n, examples) or any(_has_far_solution(on_n, examples, *p) for p in pairs):
         return
@@ -172,7 +173,7 @@ def _bound_together(
 
 
 def _holds_nearby(condition: str, examples: dict[str, int]) -> bool:
-    """Whether other sizes, of one dimension or of all, fulfil a condition on several."""
+    """True if changing the size of one dimension, or of all, can still fulfil the condition."""
     changes = ((1, 1), (1, 2), (1, -1), (2, 0), (1, 32))
     tried = [
         {n: factor * size + more if n in changed else size for n, size in examples.items()}
@@ -183,9 +184,9 @@ def _holds_nearby(condition: str, examples: dict[str, int]) -> bool:
 
 
 def _has_far_solution(condition: str, examples: dict[str, int], first: str, second: str) -> bool:
-    """Whether a size far above the example's goes with some other size of a second dimension.
+    """True if a size far above the example's fulfils a condition with some second size.
 
-    Several are tried, because multiples have a second size for few.
+    Several far sizes are tried: if one size is a multiple of the other, few have a second size.
     """
     far = max(map(_limit, examples.values()))
     return any(
@@ -196,7 +197,7 @@ def _has_far_solution(condition: str, examples: dict[str, int], first: str, seco
 
 
 class Condition(NamedTuple):
-    """A condition on one dimension: on ``n``, and as the user would write it."""
+    """A condition on one dimension, written in terms of ``n`` and as the user would write it."""
 
     on_n: str
     shown: str
@@ -205,7 +206,7 @@ class Condition(NamedTuple):
 def conditions_by_dimension(
     requested: DynamicShapes, conditions: Sequence[str]
 ) -> dict[RequestedDim, list[Condition]]:
-    """The conditions on one requested dimension alone."""
+    """Groups the conditions that involve only one requested dimension by that dimension."""
     found: dict[RequestedDim, list[Condition]] = {}
     for condition in conditions:
         terms = {match[0] for match in SIZE_TERM.finditer(condition)}
@@ -231,17 +232,17 @@ def _is_dynamic(program: torch.export.ExportedProgram, dim: RequestedDim) -> boo
 
 
 def _only_near(condition: str, example: int) -> bool:
-    """Whether sizes far above the example and some below it do not fulfil a condition on ``n``.
+    """True if sizes far above the example and some size below it violate a condition on ``n``.
 
-    That all below fulfil it tells a bound, such as ``n <= 50``, from the rest, but not where the
-    model computed a number: ``trunc(0.1*n) == 0`` binds as ``trunc(0.1*n) == 1`` does.
+    If all sizes below fulfil it, it is a bound such as ``n <= 50``. This does not apply if the
+    model computed a number: ``trunc(0.1*n) == 0`` binds just as ``trunc(0.1*n) == 1`` does.
     """
     if NUMBER_COMPUTED.search(condition):
         limit = _limit(example)
         return not any(_holds(condition, n) for n in range(limit, 2 * limit + 512))
     for far in (2 * example + 1, 3 * example + 2, _limit(example)):
         if _holds(condition, far):
-            return False  # nearly always, without looking at every size
+            return False  # the usual case, found without testing every size
     above = range(2 * example + 1, _limit(example))
     return not any(_holds(condition, n) for n in above) and (
         example == 0 or not all(_holds(condition, n) for n in range(example))
@@ -253,14 +254,14 @@ def _holds(condition: str, size: int) -> bool:
 
 
 def _limit(example: int) -> int:
-    """Sizes are looked at up to here."""
+    """Upper end of the sizes that are tested."""
     return 4 * example + 64
 
 
 def keeps_dimensions(
     before: torch.export.ExportedProgram, after: torch.export.ExportedProgram
 ) -> bool:
-    """Whether inputs and outputs that had dynamic dimensions still have as many."""
+    """True if each input and output has as many dynamic dimensions as before."""
     return _count_dynamic(before) == _count_dynamic(after)
 
 
@@ -278,7 +279,7 @@ def _count_dynamic(program: torch.export.ExportedProgram) -> list[int]:
 def renamed(
     program: torch.export.ExportedProgram, requested: DynamicShapes
 ) -> Iterator[tuple[RequestedDim, str]]:
-    """Every dimension whose name is another than the one asked for, with a sentence."""
+    """Yields every dimension whose name differs from the requested one, with a sentence on it."""
     names = dimension_names(program, requested)
     plain = sorted(plain_names(requested.requested))
     for dim, size in sizes_of(program, requested):
@@ -298,7 +299,7 @@ def renamed(
 def static_dimensions(
     program: torch.export.ExportedProgram, requested: DynamicShapes
 ) -> list[tuple[RequestedDim, int]]:
-    """The dimensions that were asked to be dynamic and are not, with their sizes."""
+    """Returns the dimensions that were requested as dynamic but are static, with their sizes."""
     return [
         (dim, example_size(size) or 0)
         for dim, size in sizes_of(program, requested)
@@ -309,7 +310,7 @@ def static_dimensions(
 def sizes_of(
     program: torch.export.ExportedProgram, requested: DynamicShapes
 ) -> Iterator[tuple[RequestedDim, Size]]:
-    """Each requested dimension with the size that the capture recorded."""
+    """Yields each requested dimension with the size that the capture recorded."""
     leaves = list(_user_inputs(program))
     for dim in requested.requested:
         leaf = leaves[dim.leaf]
@@ -332,7 +333,7 @@ class _Input(NamedTuple):
 
 
 def _user_inputs(program: torch.export.ExportedProgram) -> Iterator[_Input | None]:
-    """Per leaf of the inputs what the capture recorded; constants are None."""
+    """Yields what the capture recorded for each leaf of the inputs; None for a non-int constant."""
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     for spec in program.graph_signature.input_specs:
         if spec.kind != InputKind.USER_INPUT:
@@ -349,7 +350,7 @@ def _user_inputs(program: torch.export.ExportedProgram) -> Iterator[_Input | Non
 
 
 def _unique(name: str, taken: set[str]) -> str:
-    """The name, with the first number behind it that makes it another than those taken."""
+    """Returns the name, with the first numeric suffix that makes it unique if it is taken."""
     unique = next(
         candidate
         for number in itertools.count()
@@ -360,7 +361,7 @@ def _unique(name: str, taken: set[str]) -> str:
 
 
 def _is_expression(size: Size) -> bool:
-    """Whether a size has symbols in it; a SymInt may have none left."""
+    """True if a size contains symbols; a SymInt may have none left."""
     return isinstance(size, torch.SymInt) and not getattr(
         symbolic_expression(size), "is_number", False
     )

@@ -1,7 +1,7 @@
-"""Captures that fail because the model asks for the value of its data: all places, and the edits.
+"""Explains captures that fail because the model needs values of its data: places and fixes.
 
 A graph has no values while it is captured, so ``if x.sum() > 0`` cannot be followed. Draft export
-goes on with the values that the example gives, and so comes to every such place.
+continues with the values of the example, and so reaches every such place.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["NeedsData", "describe_data_dependent", "describe_larger"]
 
 @dataclasses.dataclass(frozen=True)
 class NeedsData:
-    """What a model asks of its data.
+    """Explanation of a capture that failed because the model needs values of its data.
 
     Attributes:
-        message: Every place with its edit.
-        cause: In a sentence.
+        message: Every place with its fix.
+        cause: The cause in one sentence.
         locations: The places.
-        cure: The edit at the first of them.
+        cure: The fix for the first place.
     """
 
     message: str
@@ -36,19 +36,19 @@ class NeedsData:
 def describe_data_dependent(
     decisions: Sequence[Decision], missing: Sequence[str], complete: bool
 ) -> NeedsData | None:
-    """Every place with its edit, or None where no place is known.
+    """Describes every place with its fix; None if no place is known.
 
     Args:
-        decisions: What the captures decided.
+        decisions: The decisions of the capture.
         missing: Custom operators without a fake kernel.
-        complete: Whether draft export came to the end of the model.
+        complete: Whether draft export reached the end of the model.
     """
     wanted = "assumed" if complete else "undecided"
     places: dict[Location, Decision] = {}
     for decision in decisions:
         if decision.kind == wanted and decision.location is not None:
             places.setdefault(decision.location, decision)
-    if not complete:  # the last is the one that the capture failed at
+    if not complete:  # the capture failed at the last one
         places = dict(list(places.items())[-1:])
     if not places and not missing:
         return None
@@ -78,7 +78,7 @@ def describe_data_dependent(
 
 
 def describe_larger(decisions: Sequence[Decision]) -> str | None:
-    """The warning about what holds for sizes from 2 on only, or None where there is nothing."""
+    """Returns the warning about decisions that hold only for sizes from 2 on; None without any."""
     places = {str(d.location): d for d in decisions if d.kind == "larger"}
     if not places:
         return None
@@ -107,7 +107,7 @@ WHERE = (
 
 
 def _cure(decision: Decision) -> str:
-    """The edit that helps at one line, judged by what it is and what is asked."""
+    """Suggests a fix for one line, based on its text and on the kind of decision."""
     text = "" if decision.location is None else decision.location.text
     asks = is_question(decision.expression)
     if _WHILE.search(text):
@@ -153,7 +153,7 @@ def _cure(decision: Decision) -> str:
 
 
 def _anchor(decision: Decision) -> str:
-    """The section of the page about places like one."""
+    """Anchor of the documentation section on this kind of place."""
     text = "" if decision.location is None else decision.location.text
     asks = is_question(decision.expression)
     if _WHILE.search(text) or (_LOOP.search(text) and not asks):
@@ -164,7 +164,7 @@ def _anchor(decision: Decision) -> str:
 
 
 def _check(decision: Decision) -> str | None:
-    """``torch._check`` of what the example showed, where the line has names for all values."""
+    """Suggests a ``torch._check`` of the decision; None if a symbol has no name in the function."""
     if not set(decision.symbols) <= set(decision.names):
         return None
     if decision.kind == "undecided":

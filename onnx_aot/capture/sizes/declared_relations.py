@@ -1,4 +1,4 @@
-"""Sizes that the user says follow from others, by a name such as ``past + seq``."""
+"""Tells the capture about sizes that follow from others, as a name such as ``past + seq`` says."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["with_promised_sizes"]
 def with_promised_sizes(
     forward: Callable[..., Any], requested: DynamicShapes
 ) -> Callable[..., Any]:
-    """``forward`` that knows what names say of sizes before it asks about them.
+    """Wraps ``forward`` so that relations between sizes are asserted before it runs.
 
-    ``attention_mask.shape[1] > past + seq`` has an answer then, and is no branch of the model.
+    ``attention_mask.shape[1] > past + seq`` then has a known answer and adds no guard.
 
     Args:
-        forward: What is traced.
-        requested: Which dimensions have which names.
+        forward: The function that is traced.
+        requested: The requested dimensions with their names.
     """
     plain = plain_names(requested.requested)
     ones = dict.fromkeys(plain, 1)

@@ -1,4 +1,4 @@
-"""What was asked to be dynamic, in one form, and whether the example contradicts it."""
+"""The requested dynamic dimensions in one uniform form, and checks against the example."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class RequestedDim:
-    """One dimension, or one number among the inputs, that was asked to be dynamic.
+    """One dimension, or one number among the inputs, that was requested as dynamic.
 
     Attributes:
-        leaf: Which leaf of the flattened inputs.
+        leaf: Index of the leaf in the flattened inputs.
         path: The leaf as the user would write it, such as ``inputs[0]['x']``.
-        axis: Which of its dimensions, not negative; None for a number.
+        axis: Its dimension, not negative; None for a number.
         name: The user's name for it, or None. A derived ``Dim`` such as ``2*n`` has its root's.
-        derived: Whether it is such a ``Dim``.
+        derived: Whether it is a derived ``Dim``.
         may_be_static: Whether the user left the decision to the capture (``Dim.AUTO``).
         given: What the user wrote.
     """
@@ -55,12 +55,12 @@ class RequestedDim:
 
     @property
     def place(self) -> str:
-        """It in words, such as ``x, axis 0``."""
+        """The dimension in words, such as ``x, axis 0``."""
         return self.path if self.axis is None else f"{self.path}, axis {self.axis}"
 
     @property
     def size(self) -> str:
-        """It in Python, such as ``x.shape[0]``."""
+        """The size as Python, such as ``x.shape[0]``."""
         return self.path if self.axis is None else f"{self.path}.shape[{self.axis}]"
 
     @property
@@ -72,7 +72,7 @@ class RequestedDim:
         """
         try:
             limits: list[Any] = [getattr(self.given, name, None) for name in ("min", "max")]
-        except AssertionError as error:  # ``n - 1`` with an ``n`` from 0 on
+        except AssertionError as error:  # ``n - 1`` where ``n`` may be 0
             raise DynamicShapeError(f"dynamic_shapes, {self.place}: {error}") from error
         smallest, largest = limits
         return int(smallest or 0), math.inf if is_unlimited(largest) else int(largest)
@@ -83,11 +83,11 @@ class DynamicShapes:
     """The request in the form that ``torch.export`` takes, and dimension by dimension.
 
     Attributes:
-        values: The example inputs by name, whose structure ``spec`` has.
-        dimensions: Per leaf what ``torch.export`` is told: ``{axis: dimension}``, a hint for a
-            number, or None.
-        requested: What was asked to be dynamic.
-        floats: Leaves that are Python floats and become inputs of the model.
+        values: The example inputs by name; ``spec`` has their structure.
+        dimensions: The specification for ``torch.export`` per leaf: ``{axis: dimension}``, a hint
+            for a number, or None.
+        requested: The dimensions and numbers requested as dynamic.
+        floats: Indices of leaves that are Python floats and become inputs of the model.
     """
 
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -97,27 +97,27 @@ class DynamicShapes:
 
     @property
     def spec(self) -> dict[str, Any] | None:
-        """By parameter name, nested as the inputs are; None where nothing is dynamic."""
+        """The specification by parameter name, nested like the inputs; None if all is static."""
         if not any(self.dimensions):
             return None
         remaining = iter(self.dimensions)
         return {name: mirrored(value, remaining) for name, value in self.values.items()}
 
     def at(self, source: str) -> RequestedDim | None:
-        """The dimension that torch calls ``L['x'].size()[0]``."""
+        """Returns the dimension that torch calls, for example, ``L['x'].size()[0]``."""
         match = SIZE_TERM.fullmatch(source)
         if match is None:
             return None
         axis = None if match[3] is None else int(match[3])
         path = match[1] + match[2]
         for dim in self.requested:
-            # strict captures number the leaves
+            # strict captures refer to leaves by number
             if dim.axis == axis and path in (dim.path, f"flat_args[{dim.leaf}]"):
                 return dim
         return None
 
     def replaced(self, others: Mapping[RequestedDim, Any]) -> DynamicShapes:
-        """The same request with another hint for some dimensions."""
+        """Returns the request with other hints for some dimensions."""
         dimensions = list(self.dimensions)
         requested = list(self.requested)
         for dim, hint in others.items():
@@ -130,18 +130,18 @@ class DynamicShapes:
 
 
 def is_unlimited(largest: Any) -> bool:
-    """Torch has an infinity of its own, which does not become an int."""
+    """True if a limit is None or infinite; torch's own infinity cannot be converted to an int."""
     return largest is None or not -1 < largest < 2**62
 
 
 def refuse_contradictions(sizes: Iterable[tuple[RequestedDim, int | None]]) -> None:
-    """A name stands for one size, a ``Dim`` for a range: the example must not contradict them.
+    """Checks the example against the request: a name stands for one size, a ``Dim`` for a range.
 
     Args:
-        sizes: The requested dimensions with their sizes in the example, where these are known.
+        sizes: The requested dimensions with their sizes in the example, or None if unknown.
 
     Raises:
-        DynamicShapeError: It does.
+        DynamicShapeError: The example contradicts a name or a ``Dim``.
     """
     known = [(dim, size) for dim, size in sizes if size is not None]
     for dim, size in known:
@@ -169,7 +169,7 @@ def refuse_contradictions(sizes: Iterable[tuple[RequestedDim, int | None]]) -> N
 
 
 def _refuse_expression(dim: RequestedDim, size: int, names: Mapping[str, int]) -> None:
-    """``2*n``, as a ``Dim`` or a name, where the example's sizes say otherwise."""
+    """Raises if the example contradicts an expression such as ``2*n``, given as ``Dim`` or name."""
     written = str(getattr(dim.given, "__name__", dim.given)) if dim.given is not None else ""
     expected = evaluate(written, names)
     if expected is not None and expected != size:
@@ -188,21 +188,21 @@ def _refuse_expression(dim: RequestedDim, size: int, names: Mapping[str, int]) -
 
 
 def same_expression(left: str, right: str, names: Sequence[str]) -> bool:
-    """Whether two sums or products over the names are the same at one assignment of odd sizes."""
+    """True if two sums or products over the names agree when the names stand for odd sizes."""
     sizes = {name: 1009 + 106 * index for index, name in enumerate(sorted(names))}
     found = evaluate(left, sizes)
     return found is not None and found == evaluate(right, sizes)
 
 
 def plain_names(requested: Iterable[RequestedDim]) -> set[str]:
-    """The names of dimensions that stand for a size of their own, not for an expression."""
+    """Names of dimensions that stand for a size of their own, not for an expression."""
     return {dim.name for dim in requested if dim.name is not None and dim.name.isidentifier()}
 
 
 def evaluate(written: str, names: Mapping[str, int]) -> float | None:
-    """Sums and products over names; None where it is another expression, or a name alone.
+    """Value of a sum or product over names; None for other expressions and for a name alone.
 
-    Where the sizes of ``names`` are symbols, so is the value.
+    If the sizes in ``names`` are symbolic, so is the value.
     """
     try:
         tree = ast.parse(written, mode="eval").body

@@ -1,7 +1,7 @@
-"""Which dimensions the user wants dynamic, in every form that users write it.
+"""Reads the user's dynamic dimensions from ``dynamic_shapes`` or ``dynamic_axes``.
 
-All forms become one: per leaf of the inputs, ``{axis: dimension}``. From it come the nested
-specification that ``torch.export`` takes and the names that the ONNX model gets.
+All accepted forms are converted to one: ``{axis: dimension}`` per leaf of the inputs. The nested
+specification for ``torch.export`` and the names in the ONNX model are derived from it.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ def resolve_dynamic_shapes(
     input_names: Sequence[str],
     output_names: Sequence[str],
 ) -> DynamicShapes:
-    """Reads ``dynamic_shapes`` or, where that is None, ``dynamic_axes``.
+    """Reads ``dynamic_shapes`` or, if that is None, ``dynamic_axes``.
 
     Args:
         arguments: The example inputs by parameter.
         dynamic_shapes: A dict by parameter name, by name in ``input_names`` or by flattened input
-            name; or a tuple or list in the order of the arguments; nested as the inputs are. A
+            name; or a tuple or list in the order of the arguments; nested like the inputs. A
             dimension is a string, a ``Dim``, ``Dim.AUTO``, ``Dim.DYNAMIC``, an int or None. One
             string for a whole argument is the name of the first dimension of each of its tensors.
-        dynamic_axes: ``{name: {axis: dimension name}}`` or ``{name: [axes]}``, names being those of
+        dynamic_axes: ``{name: {axis: dimension name}}`` or ``{name: [axes]}``, with names from
             ``input_names`` or flattened input names; names of outputs are ignored.
-        input_names: Names that the tensors among the inputs get, in order.
-        output_names: Names that the outputs get.
+        input_names: Names for the tensors among the inputs, in order.
+        output_names: Names for the outputs.
 
     Raises:
         DynamicShapeError: The request does not fit the inputs.
     """
     leaves = list(leaves_of(arguments.values))
     numbers: set[int] = set()
-    while True:  # numbers that become inputs take names of input_names too
+    while True:  # numbers that become inputs also take names from input_names
         names = _input_names(leaves, input_names, numbers)
         if dynamic_shapes is not None:
             given = dict(_by_leaf(arguments, leaves, names, dynamic_shapes))
@@ -96,7 +96,7 @@ def resolve_dynamic_shapes(
 
 
 def _hints(leaf: Leaf, axes: Mapping[int, Any], given: Any) -> Any:
-    """What ``torch.export`` is told about one leaf; it has no names, and no Dims for numbers."""
+    """Specification of a leaf for ``torch.export``, which takes no names, nor Dims for numbers."""
     if isinstance(leaf.value, torch.Tensor):
         return {a: Dim.DYNAMIC if isinstance(d, str) else d for a, d in axes.items()} or None
     if type(leaf.value) is not int or not _is_dynamic_number(leaf, given):
@@ -107,16 +107,16 @@ def _hints(leaf: Leaf, axes: Mapping[int, Any], given: Any) -> Any:
 
 
 def _is_dynamic_number(leaf: Leaf, given: Any) -> bool:
-    """Whether a leaf is a number that was asked to be an input of the model.
+    """True if a leaf is a number that was requested as an input of the model.
 
     Raises:
-        DynamicShapeError: It is a bool, or another value that no model has for an input.
+        DynamicShapeError: The leaf is a bool.
     """
     value = leaf.value
     if given is None or isinstance(value, torch.Tensor) or not _is_dynamic(given):
         return False
     if not isinstance(given, (str, Dim, *_HINTS)):
-        return False  # refused with the dimensions
+        return False  # refused later, with the dimensions
     if type(value) in (int, float) and not hasattr(given, "root"):
         return True
     if type(value) is bool:
@@ -138,7 +138,7 @@ def _by_name(
     if len(given) > len(order):
         only = values[order[0]] if len(order) == 1 else None
         if isinstance(only, tuple) and len(only) == len(given):
-            return {order[0]: given}  # what *args takes, one by one
+            return {order[0]: given}  # one entry per value of *args
         raise DynamicShapeError(
             f"dynamic_shapes has {len(given)} entries, the model got {len(order)} arguments: "
             f"{', '.join(order)}"
@@ -152,7 +152,7 @@ def _by_name(
 def _input_names(
     leaves: Sequence[Leaf], input_names: Sequence[str], numbers: set[int]
 ) -> dict[str, int]:
-    """Every name by which a user may mean a leaf: torch's, the path, and the one in the model."""
+    """Maps every name of a leaf to its index: torch's name, the path, and the name in the model."""
     names: dict[str, int] = {}
     for index, leaf in enumerate(leaves):
         if isinstance(leaf.value, (torch.Tensor, int, float)):
@@ -170,7 +170,7 @@ def _input_names(
 def _by_leaf(
     arguments: Arguments, leaves: Sequence[Leaf], names: Mapping[str, int], given: Any
 ) -> Iterator[tuple[int, Any]]:
-    """Which leaves get which specification."""
+    """Yields leaf indices with their specifications."""
     bound = arguments.values
     if isinstance(given, (list, tuple)):
         given = _by_name(arguments.signature_order, given, bound)
@@ -205,7 +205,7 @@ def _by_leaf(
 def _named_collected(
     arguments: Arguments, names: Mapping[str, int], given: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
-    """The entries; one for ``**kwargs`` as a whole, as ``torch.export`` has it, is taken apart."""
+    """Yields the entries; one for ``**kwargs`` as a whole, ``torch.export``'s form, is split up."""
     for name, specification in given.items():
         known = name in arguments.values or name in names
         if known or not isinstance(specification, Mapping) or not arguments.collected:
@@ -229,12 +229,13 @@ def _descend(value: Any, given: Any, position: int, path: str) -> Iterator[tuple
         yield position, given
         return
     leaves = pytree.tree_leaves(value)
-    if isinstance(given, str):  # the name of the first dimension of every tensor in it
+    if isinstance(given, str):  # names the first dimension of every tensor below
         yield from (
             (position + order, given) for order, leaf in enumerate(leaves) if _has_dimensions(leaf)
         )
         return
-    by_layer = _by_layer(children, given, len(leaves))  # of one layer, it has two entries too
+    # First, because a cache of one layer has two leaves, as many as the two lists given here.
+    by_layer = _by_layer(children, given, len(leaves))
     if by_layer is not None:
         yield from enumerate(by_layer, position)
         return
@@ -252,9 +253,10 @@ def _descend(value: Any, given: Any, position: int, path: str) -> Iterator[tuple
 
 
 def _by_layer(children: list[tuple[Any, Any]], given: Any, count: int) -> list[Any] | None:
-    """What a key-value cache is given as keys and values, layer by layer; else None.
+    """Reorders entries given as the keys and the values of a key-value cache layer by layer.
 
-    So transformers itself takes caches apart for ``torch.export``, which other exporters go by.
+    None if they are not. Transformers itself takes caches apart into keys and values for
+    ``torch.export``, and other exporters follow it.
     """
     if [key for key, _ in children] != ["layers"]:
         return None
@@ -296,7 +298,7 @@ def _refuse_unknown_keys(given: Any, keys: list[Any], path: str) -> None:
 
 
 def _axes(leaf: Leaf, given: Any) -> dict[int, Any]:
-    """``{axis: dimension}`` of one leaf, with axes that are not negative and without None."""
+    """Returns ``{axis: dimension}`` of one leaf, without negative axes and None dimensions."""
     if given is None:
         return {}
     if not isinstance(leaf.value, torch.Tensor):
@@ -345,7 +347,7 @@ def _axes(leaf: Leaf, given: Any) -> dict[int, Any]:
 def _by_axes(
     dynamic_axes: Mapping[str, Any], names: Mapping[str, int], output_names: Sequence[str]
 ) -> Iterator[tuple[int, Any]]:
-    """The inputs' part of ``dynamic_axes``; that of outputs is checked when the model is there."""
+    """Yields the entries of inputs in ``dynamic_axes``; those of outputs are checked later."""
     for name, given in dynamic_axes.items():
         axes = axes_of_dynamic_axes(name, given)
         if name in names:
@@ -359,7 +361,7 @@ def _by_axes(
 
 
 def axes_of_dynamic_axes(name: str, given: Any) -> dict[Any, Any]:
-    """``{axis: dimension}`` of one entry.
+    """Returns ``{axis: dimension}`` of one entry of ``dynamic_axes``.
 
     Raises:
         DynamicShapeError: The entry is neither a dict nor a list.

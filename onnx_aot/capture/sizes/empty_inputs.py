@@ -1,6 +1,6 @@
-"""Whether a capture has the right sizes, for which it may have to be made otherwise.
+"""Detects captures whose sizes are wrong for empty tensors or for the example.
 
-That is those of empty tensors, and those of the example.
+Such a model is captured again with other settings.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ __all__ = ["contradicts_example", "is_derived_from_zero", "may_be_wrong"]
 
 
 def is_derived_from_zero(requested: DynamicShapes) -> bool:
-    """Whether a dimension such as ``n + 1`` was asked for, with an ``n`` that may be zero.
+    """True if a dimension such as ``n + 1`` was requested, with an ``n`` that may be zero.
 
-    Torch puts it into what it knew before, and what was right of ``m`` is not of ``n + 1``.
+    Torch substitutes it in earlier results, and a fact about ``m`` need not hold for ``n + 1``.
     """
     roots = (getattr(dim.given, "root", None) for dim in requested.requested if dim.derived)
     return any(getattr(root, "min", 0) < 1 for root in roots)
 
 
 def may_be_wrong(program: torch.export.ExportedProgram, folded: bool) -> bool:
-    """Whether sizes are computed, and some operator's is not right for an empty operand.
+    """True if sizes are computed, and the size of some result is wrong for an empty operand.
 
-    That of ``x[1:]`` is ``n - 1``.
+    An example is ``x[1:]``, whose size is ``n - 1``.
 
     Args:
         program: The capture.
-        folded: Whether an operator asked for the larger of a size and 0, and got the size.
+        folded: Whether an operator asked for the maximum of a size and 0 and got the size.
     """
     nodes = program.graph.nodes
     if not any(isinstance(node.meta.get("val"), torch.SymInt) and node.users for node in nodes):
@@ -42,7 +42,7 @@ def may_be_wrong(program: torch.export.ExportedProgram, folded: bool) -> bool:
 
 
 def contradicts_example(program: torch.export.ExportedProgram) -> bool:
-    """Whether the size of a slice is another one than the example has."""
+    """True if the recorded size of a slice differs from its size in the example."""
     bounded = (
         node
         for node in _slices(program)
@@ -56,7 +56,7 @@ def _slices(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
 
 
 def _sizes(node: torch.fx.Node) -> tuple[Any, Any, Any, Any, int]:
-    """Of the operand and of the result, along the axis; start, end and step."""
+    """Sizes of the operand and the result along the sliced axis; then start, end and step."""
     defaults = (None, 0, None, None, 1)
     arguments: list[Any] = [*node.args, *defaults[len(node.args) :]]
     operand, axis, start, end, step = (

@@ -1,4 +1,4 @@
-"""Where in the user's code the capture decided about a size: the lines that errors name."""
+"""Records the lines of the user's code at which a capture decided about a size, for errors."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
 
 @dataclasses.dataclass(frozen=True)
 class Location(SourceLocation):
-    """A line of code that is neither torch's nor this package's.
+    """A line of code that belongs neither to torch nor to this package.
 
     Attributes:
-        caller: The nearest line around it that is not in an installed package, where it is in one.
-        owner: The object whose method the function is; None where it is not known.
+        caller: If the line is in an installed package, the nearest calling line that is not.
+        owner: The object whose method the function is; None if unknown.
     """
 
     caller: Location | None = None
@@ -52,23 +52,25 @@ class Location(SourceLocation):
 
     @property
     def text(self) -> str:
-        """The line itself, or an empty string where its source is not at hand."""
+        """The source of the line, or an empty string if it is not available."""
         return linecache.getline(self.file, self.line).strip()
 
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """One thing that the capture assumes about symbolic sizes or values.
+    """One assumption of the capture about symbolic sizes or values.
 
     Attributes:
-        kind: ``"guard"``, ``"assumed"``, ``"undecided"`` or ``"larger"``: ``observe_decisions``.
-        expression: What holds, over symbols; or the number that is needed.
-        symbols: Per symbol the sources that it comes from (``L['x'].size()[0]``) and its value in
-            the example, which data-dependent symbols do not have.
+        kind: ``"guard"``, ``"assumed"``, ``"undecided"`` or ``"larger"``, explained at
+            ``torch_compat.DECISIONS``.
+        expression: The condition that holds, over symbols; or the number that is needed.
+        symbols: Per symbol its sources (``L['x'].size()[0]``) and its value in the example, or
+            None for a data-dependent symbol.
         location: The user's line.
-        direct: Whether that line asks, as ``if x.shape[0] == 1`` does, and not an operator in it.
-        names: What that line's function calls the symbols, where it has names for them.
-        made_at: Where data-dependent symbols were made.
+        direct: True if the user's line itself tests the size, as ``if x.shape[0] == 1`` does;
+            False if an operator called there does.
+        names: Names of the symbols in that line's function, if it has any.
+        made_at: The lines at which data-dependent symbols were made.
     """
 
     kind: str
@@ -80,26 +82,26 @@ class Decision:
     made_at: Mapping[str, Location]
 
     def holds(self, values: Mapping[str, int]) -> bool | None:
-        """Whether it holds when some symbols have other values and the rest those of the example.
+        """True if it holds for these values, with the example's values for all other symbols.
 
-        None: that cannot be told.
+        None if that is unknown.
         """
         examples = {s: hint for s, (_, hint) in self.symbols.items() if hint is not None}
         return decided_at(self.expression, {**examples, **values})
 
     @property
     def text(self) -> str:
-        """The expression as Python in the names of the user's function."""
+        """The expression as Python, with the names of the user's function."""
         shown = torch_compat.python_expression(self.expression, self.names)
         return re.sub(r"(\.\d+?)0+\b", r"\1", shown)  # 0.50000 is 0.5
 
 
 class DecisionLog(list[Decision]):
-    """What a capture decides about sizes, in its order; ``seen`` adds to it.
+    """Decisions of a capture about sizes, in order; ``seen`` adds one.
 
     Args:
-        boundary: The code of the function that captures: frames outside of it are the user's call
-            of this package.
+        boundary: The code of the function that captures. Frames outside of it belong to the user's
+            call of this package.
     """
 
     def __init__(self, boundary: CodeType) -> None:
@@ -107,15 +109,15 @@ class DecisionLog(list[Decision]):
         self._boundary = boundary
 
     def seen(self, kind: str, env: Any, expression: Any) -> None:
-        """Notes one decision, with the user's line; for ``Settings.decided``.
+        """Records one decision with the user's line; the callback for ``Settings.decided``.
 
         Args:
             kind: One of ``Decision.kind``.
             env: Torch's ShapeEnv.
-            expression: What holds, or the number that is needed.
+            expression: The condition that holds, or the number that is needed.
         """
         if kind == "larger" and self and self[-1].kind == "undecided":
-            self.pop()  # which it was until now
+            self.pop()  # the same decision, recorded before it was answered
         asking = sys._getframe(1)
         frame, location = _user_frame(asking, self._boundary)
         symbols = torch_compat.decision_symbols(env, expression)
@@ -132,7 +134,7 @@ class DecisionLog(list[Decision]):
 
 
 def location_of_error(error: BaseException) -> Location | None:
-    """The user's innermost line in the traceback of an error, above the call of this package."""
+    """Returns the user's innermost line in the traceback of an error."""
     places = []
     traceback = error.__traceback__
     while traceback is not None:
@@ -145,7 +147,7 @@ def location_of_error(error: BaseException) -> Location | None:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether an error was raised by the code of this package itself, not by what it called."""
+    """True if an error was raised by the code of this package itself, not by what it called."""
     traceback, file = error.__traceback__, ""
     while traceback is not None:
         file, traceback = traceback.tb_frame.f_code.co_filename, traceback.tb_next
@@ -155,7 +157,7 @@ def is_ours(error: BaseException) -> bool:
 def as_places(
     locations: Iterable[Location | None], model: torch.nn.Module | None = None
 ) -> tuple[SourceLocation, ...]:
-    """Lines as errors keep them: without the objects, with the paths of the modules."""
+    """Converts locations for errors: module paths replace the objects."""
     paths = {} if model is None else {id(part): path for path, part in model.named_modules()}
     places = []
     for location in locations:
@@ -167,7 +169,7 @@ def as_places(
 
 
 def with_line(location: Location | None, indent: str = "      ") -> list[str]:
-    """The line and where it stands, as lines of a message."""
+    """The source line and its location, as lines of a message."""
     if location is None:
         return []
     shown = [f"{indent}{location.text}"] if location.text else []
@@ -177,7 +179,7 @@ def with_line(location: Location | None, indent: str = "      ") -> list[str]:
 def _user_frame(
     frame: FrameType | None, boundary: CodeType
 ) -> tuple[FrameType | None, Location | None]:
-    """The innermost frame of the user's between here and the capture, and where it is."""
+    """Returns the user's innermost frame between ``frame`` and the capture, with its location."""
     places: list[Location] = []
     innermost = None
     while frame is not None and frame.f_code is not boundary:
@@ -187,13 +189,13 @@ def _user_frame(
             innermost = innermost or frame
             places.append(Location(file, frame.f_lineno, frame.f_code.co_name, owner=owner))
         frame = frame.f_back
-    if innermost is None:  # the user's code is not running while its bytecode is analysed
+    if innermost is None:  # Dynamo analyses the bytecode of the user's code without running it
         return None, _innermost(torch_compat.dynamo_stack())
     return innermost, _with_caller(places)
 
 
 def _asks(frame: FrameType | None, users: FrameType | None) -> bool:
-    """Whether nothing but the arithmetic of symbols lies between a line and the decision."""
+    """True if only the arithmetic of symbols lies between the user's line and the decision."""
     while frame is not None and frame is not users:
         file = frame.f_code.co_filename
         if not file.startswith(_COMPAT) and not torch_compat.is_arithmetic(file):
@@ -208,7 +210,7 @@ def _innermost(stack: list[Any]) -> Location | None:
 
 
 def _with_caller(places: list[Location]) -> Location | None:
-    """The innermost of the user's lines, with the first outside of installed packages."""
+    """Returns the innermost place; its caller is the first outside of installed packages."""
     if not places:
         return None
     own = next((place for place in places if not _is_installed(place.file)), None)
@@ -226,7 +228,7 @@ def _is_installed(file: str) -> bool:
 
 
 def _names_of_symbols(frame: FrameType) -> dict[str, str]:
-    """What a function's variables call the symbols that they hold."""
+    """Maps symbols to the expressions by which the local variables of a function hold them."""
     names: dict[str, str] = {}
     for variable, value in frame.f_locals.items():
         with contextlib.suppress(Exception):  # containers that cannot be flattened
@@ -244,14 +246,14 @@ def _names_of_symbols(frame: FrameType) -> dict[str, str]:
 
 
 def is_question(expression: Any) -> bool:
-    """Whether an expression is true or false, not a number."""
+    """True if an expression is a condition, not a number."""
     from sympy.logic.boolalg import Boolean
 
     return isinstance(expression, Boolean) and not expression.is_Symbol
 
 
 def decided_at(expression: Any, values: Mapping[str, int]) -> bool | None:
-    """Whether a decision holds for other values of its symbols; None where that is not known."""
+    """True if an expression holds for these values of its symbols; None if that is unknown."""
     import sympy
 
     symbols = getattr(expression, "free_symbols", ())
@@ -259,5 +261,5 @@ def decided_at(expression: Any, values: Mapping[str, int]) -> bool | None:
     try:
         decided = expression.xreplace(known)
         return bool(decided) if getattr(decided, "is_Boolean", decided in (True, False)) else None
-    except Exception:  # whatever sympy cannot evaluate
+    except Exception:  # sympy cannot evaluate it
         return None

@@ -1,8 +1,8 @@
-"""Sizes that a model works out with tensors of no dimension, which the capture then knows.
+"""Keeps sizes symbolic that a model computes with zero-dimensional tensors.
 
-Audio codecs pad by ``torch.ceil((length - self.kernel_size) / self.stride)``, where the size of the
-kernel and the stride are buffers that are not saved with the weights. A number taken from a tensor
-is data to a capture; here it is what it was worked out from, sizes and such buffers.
+Audio codecs pad by ``torch.ceil((length - self.kernel_size) / self.stride)``, where the kernel size
+and the stride are buffers that are not saved with the weights. For torch, a number read from a
+tensor depends on data; here it stays an expression of the sizes and buffers it was computed from.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ Size = int | torch.SymInt
 
 
 class ConstantWritten(BaseException):
-    """A capture is of no use: what it took for a constant is none. No code handles this one."""
+    """The model wrote to a buffer that the capture takes for a constant.
+
+    A BaseException, so that no ``except Exception`` in the model handles it.
+    """
 
 
 def constants_of(module: torch.nn.Module) -> dict[str, int]:
-    """Buffers that hold one integer and are not saved: by name, what they hold."""
+    """Returns the values, by name, of the buffers that hold one integer and are not saved."""
     whole = {
         name: buffer
         for name, buffer in module.named_buffers()
@@ -46,12 +49,14 @@ def _has_value(tensor: torch.Tensor) -> bool:
 def with_followed_sizes(
     forward: Callable[..., Any], module: torch.nn.Module, constants: Mapping[str, int]
 ) -> Callable[..., Any]:
-    """``forward`` of which a capture knows the numbers that it works out with tensors from sizes.
+    """Wraps ``forward`` so that numbers computed from sizes with tensors stay symbolic.
+
+    The result raises ``ConstantWritten`` if ``forward`` wrote to a constant.
 
     Args:
-        forward: What is traced. It raises ``ConstantWritten`` where it has written to a constant.
+        forward: The function that is traced.
         module: Its module.
-        constants: Buffers that are numbers.
+        constants: Values of the buffers that count as constants, by name.
     """
 
     @functools.wraps(forward)
@@ -72,10 +77,10 @@ def with_followed_sizes(
 
 @dataclasses.dataclass(frozen=True)
 class _Ratio:
-    """An exact number, of what PyTorch rounds to float32.
+    """The exact value of a number that PyTorch rounds to float32.
 
-    A quotient of sizes, and one with a whole number added, round to the same integers up to about
-    2**24. Products and sums of quotients need not, and are not known: None.
+    A quotient of sizes, also with an integer added, rounds to the same integers as PyTorch's up to
+    about 2**24. Products and sums of quotients need not; for these the operators return None.
     """
 
     numerator: Size
@@ -96,7 +101,7 @@ class _Ratio:
         return _Ratio(self.numerator * other.numerator)
 
     def __truediv__(self, other: _Ratio) -> _Ratio | None:
-        """By a whole number that is known to be positive."""
+        """Divides by an integer that is known to be positive; None for other divisors."""
         by = other.numerator
         if other.denominator != 1 or not isinstance(by, int) or by <= 0:
             return None
@@ -115,7 +120,7 @@ def _floor_divided(left: _Ratio, right: _Ratio) -> _Ratio | None:
 
 
 def _chosen(choose: Callable[[Size, Size], Any]) -> Callable[[_Ratio, _Ratio], _Ratio | None]:
-    """The larger or smaller one; None where one is a fraction."""
+    """Makes a rule for the maximum or minimum of two numbers; None if one is a fraction."""
 
     def of_two(left: _Ratio, right: _Ratio) -> _Ratio | None:
         if left.denominator != 1 or right.denominator != 1:
@@ -139,7 +144,7 @@ def _compared(compare: Rule) -> Rule:
     return of_two
 
 
-# What functions and methods of these names make of one or two numbers.
+# By name of a function or method: computes its result from one or two numbers.
 ARITHMETIC: dict[str, Rule] = {
     **dict.fromkeys(("add", "__add__", "__radd__"), operator.add),
     **dict.fromkeys(("sub", "__sub__"), operator.sub),
@@ -163,14 +168,14 @@ DTYPES = frozenset({torch.int64, torch.float32, torch.float64})
 
 
 class _Followed(TorchFunctionMode):
-    """Keeps what tensors of no dimension are, and gives it where a number is taken from one.
+    """Tracks the values of zero-dimensional tensors and returns them where a number is read.
 
-    The tensors are worked out all the same; what nothing reads is no part of the graph.
+    The tensors are still computed; those that nothing reads do not remain in the graph.
     """
 
     def __init__(self, known: list[tuple[torch.Tensor, int]]) -> None:
         super().__init__()
-        # By identity, which holds as long as the tensor is there: what it is, after so many writes.
+        # By id, valid because the tensor is kept: the tensor, its value, and its count of writes.
         self._known: dict[int, tuple[torch.Tensor, Any, int]] = {}
         for tensor, number in known:
             self._keep(tensor, _Ratio(number))
@@ -203,7 +208,7 @@ class _Followed(TorchFunctionMode):
     def _result(
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], dtype: torch.dtype
     ) -> Any:
-        """What the result is, as a number or an answer; None where that is not known."""
+        """Returns the result as a number or the answer of a comparison; None if unknown."""
         if name in CONVERSIONS:
             number = self._number(args[0])
             fraction = number is not None and number.denominator != 1
@@ -226,7 +231,7 @@ class _Followed(TorchFunctionMode):
         return held if isinstance(held, _Ratio) else None
 
     def _plain(self, value: Any) -> Any:
-        """Lists and tuples as lists, with numbers in the place of tensors."""
+        """Converts a list or tuple to a list with numbers in place of known tensors."""
         return list(map(self._size, value)) if isinstance(value, (list, tuple)) else value
 
     def _sliced(self, index: Any) -> Any:

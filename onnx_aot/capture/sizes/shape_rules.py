@@ -1,9 +1,9 @@
-"""Shapes of common operators, worked out at once while a model is traced.
+"""Computes shapes of common operators directly while a model is traced.
 
-Torch finds the shape of such a result by running the operator's decomposition: ``hardtanh`` is
-eight operators, and each compares all sizes and strides. Each rule here is for the plain case, in
-which the result's shape follows from an operand's alone; for any other it returns None, and torch
-works it out, or raises.
+Torch finds such a shape by running the operator's decomposition: ``hardtanh`` is eight operators,
+and each compares all sizes and strides. Each rule here covers the plain case, in which the shape
+of the result follows from the operands' shapes alone. For other cases it returns None, and torch
+computes the shape or raises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Tensor = torch.Tensor
 
 
 def _pointwise(new: Results, self: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
-    """``gelu``, ``silu`` and their like: of a float tensor one of the same shape and dtype."""
+    """``gelu``, ``silu`` and similar: a float tensor gives one of the same shape and dtype."""
     plain = self.is_floating_point() and new.is_contiguous(self)
     return new(self.shape, self) if plain else None
 
@@ -32,7 +32,7 @@ def _in_place(new: Results, self: Tensor, *args: Any, **kwargs: Any) -> Tensor |
 
 
 def _arranged(new: Results, self: Tensor) -> Tensor | None:
-    """Of the same shape, with dimensions in memory in the order in which the operand has them."""
+    """Returns a result of the operand's shape, with the operand's order of dimensions in memory."""
     if new.is_contiguous(self):
         return new(self.shape, self)
     order = _order_in_memory(tuple(self.stride()))
@@ -64,7 +64,7 @@ def _negative(new: Results, self: Tensor) -> Tensor | None:
 
 
 def _binary(new: Results, self: Any, other: Any, *, alpha: Any = 1) -> Tensor | None:
-    """``add``, ``mul`` and their like, of contiguous tensors of one dtype, or with a number."""
+    """``add``, ``mul`` and similar, for tensors of one dtype, or a tensor and a number."""
     if not isinstance(self, Tensor):
         return None
     if type(other) in (int, float):
@@ -72,7 +72,7 @@ def _binary(new: Results, self: Any, other: Any, *, alpha: Any = 1) -> Tensor | 
     if not isinstance(other, Tensor) or other.dtype != self.dtype or other.device != self.device:
         return None
     sizes = _broadcast(self.shape, other.shape)
-    # the strides of a dimension of size 1 depend on the operands'
+    # the strides of a dimension of size 1 depend on those of the operands
     if sizes is None or not self.is_floating_point() or any(_is_one(size) for size in sizes):
         return None
     if new.is_contiguous(self) and new.is_contiguous(other):
@@ -82,7 +82,7 @@ def _binary(new: Results, self: Any, other: Any, *, alpha: Any = 1) -> Tensor | 
 
 
 def _broadcast(one: Sequence[Any], other: Sequence[Any]) -> list[Any] | None:
-    """Of shapes whose sizes are equal, or the number 1; None for others."""
+    """Broadcasts shapes whose sizes are equal or the number 1; None for others."""
     longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
     sizes = list(longer)
     for axis in range(-len(shorter), 0):
@@ -173,7 +173,7 @@ def _addmm(
 
 
 def _are_like(others: Sequence[Tensor | None], tensor: Tensor, shape: list[Any]) -> bool:
-    """Whether tensors have this shape, of known numbers, and the dtype and device of another."""
+    """True if all tensors have this static shape, and the dtype and device of another tensor."""
     if not tensor.is_floating_point() or any(type(size) is not int for size in shape):
         return False
     return all(

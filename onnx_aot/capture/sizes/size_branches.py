@@ -1,4 +1,4 @@
-"""Where the user's code chooses by sizes; a capture has what it chose for the example."""
+"""Finds lines of the user's code that branch on sizes; a capture has the example's branch."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from onnx_aot.capture.sizes.guards import Decision, Location
 
 __all__ = ["branches"]
 
-# Not 0 and 1, of which many models ask to save work, with the same answers.
+# Without 0 and 1: many models test for these only to save work, with the same results.
 SAMPLES = (*range(2, 66), 127, 128, 255, 256, 511, 512, 1023, 1024, 4095, 4096, 65537)
 
-# Methods of tensors ask too, as if the line did: their kernels are no Python.
+# Tensor methods seem to ask directly too, because their kernels have no Python frame.
 _CHOICE = re.compile(r"\bif\b|\belif\b|\bwhile\b|[<>]|[!=]=|\b(and|or|not)\b|\b(max|min)\(")
 
 
@@ -26,19 +26,19 @@ def branches(
     decisions: Sequence[Decision],
     said: str,
 ) -> list[str]:
-    """Lines of the user's that ask about a dynamic dimension, and get another answer at some size.
+    """Finds the user's lines that test a dynamic dimension, with another answer at some size.
 
-    ``if x.shape[0] > 4:`` is one; ``if x.shape[0] >= 0:`` is none, and neither are what raises an
-    error otherwise, and the conditions of operators, which fail where these do not hold.
+    ``if x.shape[0] > 4:`` is one. ``if x.shape[0] >= 0:`` is not, nor are lines that otherwise
+    raise an error, nor conditions of operators, which fail if these do not hold.
 
     Args:
         program: The capture; dimensions that it has fixed are left out.
-        requested: Which dimensions are to be dynamic, and in which ranges.
-        decisions: Of the capture.
-        said: What was said already; so are dimensions that it names.
+        requested: The requested dynamic dimensions with their ranges.
+        decisions: The decisions of the capture.
+        said: Text of earlier warnings; dimensions that it names are left out.
 
     Returns:
-        ``"`if x.shape[0] > 4:` at model.py:7 in forward"``, each once.
+        Entries such as ``"`if x.shape[0] > 4:` at model.py:7 in forward"``, each once.
     """
     found: dict[str, None] = {}
     ranges = program.range_constraints.items()
@@ -55,13 +55,13 @@ def branches(
 
 
 def _refuses(place: Location) -> bool:
-    """Whether the line is an assertion, or an error is raised behind it."""
+    """True if the line is an assertion, or the next line raises an error."""
     following = linecache.getline(place.file, place.line + 1).strip()
     return place.text.startswith(("assert ", "torch._check(")) or following.startswith("raise ")
 
 
 def _named(dim: RequestedDim, said: str) -> bool:
-    """Whether a text names the dimension. Numbers have names too short to look for."""
+    """True if a text names the dimension. Names of numbers are too short to search for."""
     if dim.axis is None:
         return False
     return re.search(rf"(?<!\w){re.escape(dim.place)}(?!\d)", said) is not None
@@ -82,7 +82,7 @@ def _differs(decision: Decision, symbol: str, requested: DynamicShapes, said: st
 def _of_one_name(
     decision: Decision, requested: DynamicShapes, names: Collection[str | None]
 ) -> Iterator[str]:
-    """Symbols of dimensions that the user gave one of the names, and which are one size."""
+    """Yields the symbols of dimensions that have one of the names and so are the same size."""
     for symbol, (sources, _) in decision.symbols.items():
         dims = (dim for dim in map(requested.at, sources) if dim is not None and not dim.derived)
         if any(dim.name is not None and dim.name in names for dim in dims):

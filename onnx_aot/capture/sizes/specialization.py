@@ -1,6 +1,6 @@
-"""Dimensions that the model fixes or limits against what was asked: which, by which line, what now.
+"""Explains which requested dimensions the model fixes or limits, by which line, and the fix.
 
-Everything here runs when a capture did not deliver what was asked, and may take its time.
+This runs only if a capture did not deliver the request, so it need not be fast.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One requested dimension that is not as free as it was asked to be.
+    """One requested dimension that is less free than requested.
 
     Attributes:
         dim: The dimension.
-        what: What is the matter with it, such as ``fixed at 4``.
-        lines: The user's lines that made it so, where they are known.
-        cure: The edit to make, or an empty string for what helps in general.
-        static: Whether only the example's size is right.
+        what: The restriction, such as ``fixed at 4``.
+        lines: The user's lines that caused it, if known.
+        cure: The edit that fixes it, or an empty string if only the general advice applies.
+        static: Whether the example's size is the only correct one.
     """
 
     dim: RequestedDim
@@ -71,7 +71,7 @@ class Finding:
     static: bool = True
 
     def __str__(self) -> str:
-        """In one line, for a warning."""
+        """The finding in one line, for a warning."""
         by = "; ".join(f"`{line.text}` at {line}" for line in self.lines)
         return f"{self.dim} is {self.what}" + (f" by {by}" if by else "")
 
@@ -82,13 +82,13 @@ def findings(
     decisions: Sequence[Decision],
     refused: bool = False,
 ) -> list[Finding]:
-    """What the model takes from the requested dimensions.
+    """Finds the requested dimensions that the model fixes or limits.
 
     Args:
-        program: The capture; where torch refused the request, the one with ``Dim.AUTO``.
-        requested: What was asked.
-        decisions: What the capture decided.
-        refused: Whether torch refused the request. Where it did not, every ``Dim`` has its range.
+        program: The capture; if torch refused the request, the one with ``Dim.AUTO``.
+        requested: The request.
+        decisions: The decisions of the capture.
+        refused: Whether torch refused the request. If not, every ``Dim`` has its range.
     """
     conditions = size_conditions(program)
     found = []
@@ -121,7 +121,10 @@ def _limited(
     decisions: Sequence[Decision],
     static: set[RequestedDim],
 ) -> Iterator[Finding]:
-    """Dimensions whose ``Dim`` promises more than the model takes; a name promises nothing."""
+    """Yields dimensions whose ``Dim`` promises a wider range than the model accepts.
+
+    A name promises no range.
+    """
     found = conditions_by_dimension(requested, size_conditions(program))
     for dim, size in sizes_of(program, requested):
         if dim in static or not hasattr(dim.given, "__name__"):
@@ -142,7 +145,7 @@ def _limited(
 def _ranges(
     program: torch.export.ExportedProgram, requested: DynamicShapes, size: Size, dim: RequestedDim
 ) -> Iterator[Condition]:
-    """What the capture knows of a dimension that is a symbol, beyond what was asked of it."""
+    """Yields limits that the capture found for a dimension beyond the requested ones."""
     ranges = {str(symbol): limits for symbol, limits in program.range_constraints.items()}
     if not isinstance(size, torch.SymInt) or str(size) not in ranges:
         return
@@ -158,11 +161,11 @@ NOT_FREE = "the model is not free in dimensions that were asked to be dynamic"
 
 
 def refusal(found: Sequence[Finding], model: torch.nn.Module | None = None) -> DynamicShapeError:
-    """The error that tells all findings, each with the user's line and the edit to make.
+    """Makes the error that lists all findings, each with the user's line and the fix.
 
     Args:
-        found: There is at least one.
-        model: What was captured, for the paths of modules.
+        found: The findings, at least one.
+        model: The captured model, for the paths of modules.
     """
     whole = "; ".join(f"{finding.dim} is {finding.what}" for finding in found)
     cures = [finding.cure for finding in found if finding.cure]
@@ -195,7 +198,7 @@ def _describe(found: Sequence[Finding]) -> str:
 def describe_torch(
     error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> str:
-    """Torch's own words on violated constraints, in the user's names, with the lines at hand."""
+    """Torch's message on violated constraints, with the user's names and the known lines."""
     lines = [f"{NOT_FREE}:"]
     for sentence in constraint_sentences(error):
         terms = {match[0] for match in SIZE_TERM.finditer(sentence)}
@@ -218,10 +221,10 @@ def describe_torch(
 
 
 def is_delivered(error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]) -> bool:
-    """Whether torch complains only of what is as good as asked.
+    """True if torch complains only about deviations that are as good as the request.
 
-    These are sizes that depend on each other and stay dynamic, with the bounds that the other one
-    has, and sizes 0 and 1, which operators treat as special where ONNX's do not.
+    These are sizes that depend on each other and stay dynamic, with the bounds of the other one,
+    and sizes 0 and 1, which torch's operators treat specially and ONNX's do not.
     """
     sentences = [sentence.rstrip(".") for sentence in constraint_sentences(error)]
     relations = list(filter(is_relation, sentences))
@@ -250,13 +253,13 @@ def _is_harmless(
 def relaxed(
     requested: DynamicShapes, found: Sequence[Finding] | None = None, error: Exception | None = None
 ) -> DynamicShapes:
-    """The request as the model can deliver it.
+    """Returns the request weakened to what the model can deliver.
 
     Args:
-        requested: What was asked.
-        found: What the model takes from it: fixed dimensions become static, limited ones are left
-            to the capture. None: all are left to it.
-        error: Torch's complaint; the dimensions that it names are left to the capture.
+        requested: The request.
+        found: The findings: fixed dimensions become static, limited ones are left to the capture.
+            None leaves all dimensions to it.
+        error: Torch's error; the dimensions that it names are left to the capture.
     """
     hints: dict[RequestedDim, Any] = {}
     named = {match[0] for match in SIZE_TERM.finditer(str(error))} if error else set()
@@ -277,7 +280,7 @@ def relaxed(
 def relations(
     program: torch.export.ExportedProgram, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> list[str]:
-    """Sentences on dimensions that turned out to depend on others, with the line that says so."""
+    """Sentences on dimensions that turned out to depend on others, with the responsible line."""
     found = []
     for dim, sentence in renamed(program, requested):
         symbol = _symbol(dim, requested, decisions)
@@ -297,7 +300,7 @@ def relations(
 def limits(
     program: torch.export.ExportedProgram, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> list[str]:
-    """Sentences on dimensions that are right only for sizes around the example's."""
+    """Sentences on dimensions that are correct only for sizes near the example's."""
     found = []
     for binding in bindings(program, requested, size_conditions(program), auto=True):
         if binding.fixes and not binding.dim.may_be_static:  # an error
@@ -316,7 +319,7 @@ def limits(
 def _symbol(
     dim: RequestedDim, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> str | None:
-    """What the decisions call a dimension."""
+    """Returns the symbol of a dimension in the decisions."""
     for decision in decisions:
         for symbol, (sources, _) in decision.symbols.items():
             if any(requested.at(source) == dim for source in sources):
@@ -330,7 +333,7 @@ def _lines_on(
     decisions: Sequence[Decision],
     condition: str | None = None,
 ) -> tuple[Location, ...]:
-    """The lines that decided something about a dimension: where they can be told, a condition."""
+    """Up to 3 lines that decided about a dimension; with a condition, one, if possible its own."""
     symbol = _symbol(dim, requested, decisions)
     about = [d for d in decisions if d.kind == "guard" and symbol in d.symbols]
     if condition is not None and symbol is not None:
@@ -352,9 +355,9 @@ def _says_the_same(decision: Decision, symbol: str, condition: str) -> bool:
 def _lines_fixing(
     symbol: str | None, decisions: Sequence[Decision], seen: frozenset[str] = frozenset()
 ) -> tuple[Location, ...]:
-    """The line after which a symbol can only be the example's size.
+    """Returns the line after which a symbol can only be the example's size.
 
-    Where it equals another symbol by one line, and that one is fixed by a second, both.
+    If one line equates it with another symbol, and a second line fixes that one, returns both.
     """
     if symbol is None or symbol in seen:
         return ()
@@ -372,7 +375,7 @@ def _lines_fixing(
 
 
 def _fixes(decision: Decision, symbol: str) -> bool:
-    """Whether no other size than the example's is accepted, for the other examples' sizes."""
+    """True if only the example's size is accepted, with other symbols as in the example."""
     example = decision.symbols[symbol][1]
     if example is None:
         return False
@@ -381,7 +384,7 @@ def _fixes(decision: Decision, symbol: str) -> bool:
     return all(decision.holds({symbol: n}) is False for n in tried)
 
 
-# --- cures ---------------------------------------------------------------------------------------
+# --- fixes ---------------------------------------------------------------------------------------
 
 _CURES = (
     (
@@ -437,9 +440,10 @@ def _cure_by_line(lines: Sequence[Location], dim: RequestedDim, size: int | None
 def _promised(
     condition: str, dim: RequestedDim, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> bool:
-    """Whether a condition on ``n`` holds in the range that a ``Dim`` gives, as far as samples tell.
+    """True if a condition on ``n`` holds in the range of a ``Dim``, as far as samples tell.
 
-    Sizes 0 and 1 are looked at where the user's code asks for them; torch's operators do as well.
+    Sizes 0 and 1 are tested only if the user's code asks about them, since torch's operators do
+    so as well.
     """
     symbol = _symbol(dim, requested, decisions)
     asked = symbol is not None and any(
@@ -457,7 +461,7 @@ def _steps(sizes: Sequence[int]) -> set[int]:
 
 
 def _narrower(dim: RequestedDim, conditions: Sequence[str], example: int) -> str:
-    """The ``Dim`` that the model has, where one can say it."""
+    """Suggests the ``Dim`` that the model accepts, or an empty string if there is none."""
     smallest, largest = dim.limits
     far = 4 * example + 256
     inside = [
@@ -466,7 +470,7 @@ def _narrower(dim: RequestedDim, conditions: Sequence[str], example: int) -> str
         if all(holds(condition, {"n": n}) is not False for condition in conditions)
     ]
     steps = _steps(inside)
-    if len(steps) != 1:  # a hole at 0 or 1
+    if len(steps) != 1:  # perhaps a gap at 0 or 1
         inside = [n for n in inside if n >= 2]
         steps = _steps(inside)
     if len(steps) != 1 or dim.derived:
@@ -480,7 +484,7 @@ def _narrower(dim: RequestedDim, conditions: Sequence[str], example: int) -> str
     limits = []
     if inside[0] > 0:
         limits.append(f"min={inside[0]}")
-    if inside[-1] < min(largest, far):  # else it was not looked at further
+    if inside[-1] < min(largest, far):  # otherwise larger sizes were not tested
         limits.append(f"max={inside[-1]}")
     elif largest != math.inf:
         limits.append(f"max={int(largest)}")

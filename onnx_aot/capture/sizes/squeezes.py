@@ -1,4 +1,4 @@
-"""Squeezes of dynamic dimensions, which change a tensor's rank where the size is 1."""
+"""Finds squeezes of dynamic dimensions, which change a tensor's rank if the size is 1."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OVERLOADS = {
 
 
 def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, str]) -> list[str]:
-    """Which dimensions are squeezed that may be 1 when the model runs, or not, and where.
+    """Describes the squeezed dimensions that may or may not be 1 at run time, with their lines.
 
-    An ONNX model's values have fixed ranks. The capture holds a dynamic dimension to be other than
-    1, without a condition that says so.
+    The values of an ONNX model have fixed ranks. The capture assumes that a dynamic dimension is
+    not 1, without a condition that says so.
 
     Args:
         program: The captured program.
-        names: What its symbols are called.
+        names: Names of its symbols.
     """
     found: dict[str, None] = {}
     for node in program.graph.nodes:

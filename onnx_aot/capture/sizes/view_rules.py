@@ -1,8 +1,8 @@
-"""Shapes and strides of views, worked out at once while a model is traced.
+"""Computes shapes and strides of views directly while a model is traced.
 
-To view ``[b, s, 768]`` as ``[b, s, 12, 64]`` torch compares sums and products of symbolic sizes for
-a millisecond. Each rule here is for the plain case; for any other it returns None, and torch works
-the view out, or raises.
+To view ``[b, s, 768]`` as ``[b, s, 12, 64]``, torch compares sums and products of symbolic sizes
+for a millisecond. Each rule here covers the plain case. For other cases it returns None, and torch
+computes the view or raises.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _is_last(end: Any) -> bool:
 def _expand(
     new: Results, self: Tensor, size: Sequence[Any], *, implicit: bool = False
 ) -> Tensor | None:
-    """To numbers only: what a symbolic size makes of 1 depends on whether it is 1."""
+    """Expands a 1 only to a number: for a symbolic size the stride depends on whether that is 1."""
     if len(size) != self.dim():
         return None
     sizes, strides = [*self.shape], [*self.stride()]
@@ -118,7 +118,7 @@ def _expand(
 
 
 def same_size(size: Any, other: Any) -> bool:
-    """Whether sizes are one number or one expression; no decision is taken."""
+    """True if sizes are the same number or the same expression. Adds no guard."""
     if type(size) is int or type(other) is int:
         return type(size) is type(other) and size == other
     return bool(symbolic_expression(size) == symbolic_expression(other))
@@ -128,7 +128,7 @@ def same_size(size: Any, other: Any) -> bool:
 
 
 def _view(new: Results, self: Tensor, size: Sequence[Any]) -> Tensor | None:
-    """Where the elements are as many as the view's at every size."""
+    """Views a tensor if the number of elements agrees for all values of the symbols."""
     sizes = _whole(self.shape, list(size)) if self.dim() and size else None
     if sizes is None:
         return None
@@ -142,7 +142,7 @@ def _view(new: Results, self: Tensor, size: Sequence[Any]) -> Tensor | None:
 
 
 def _split(self: Tensor, sizes: Sequence[Any]) -> list[Any] | None:
-    """Strides where each dimension becomes one or several; None where dimensions are joined."""
+    """Strides if each dimension becomes one or several; None if dimensions are merged."""
     strides: list[Any] = []
     axis = len(sizes) - 1
     for size, stride in zip(reversed(self.shape), reversed(self.stride()), strict=True):
@@ -157,7 +157,7 @@ def _split(self: Tensor, sizes: Sequence[Any]) -> list[Any] | None:
 
 
 def _whole(shape: Sequence[Any], sizes: list[Any]) -> list[Any] | None:
-    """The sizes of a view with -1 filled in; None where that takes a decision."""
+    """Returns the sizes of a view with -1 filled in; None if that would need a guard."""
     unknown = [axis for axis, one in enumerate(sizes) if type(one) is int and one == -1]
     if len(unknown) > 1:
         return None
@@ -178,7 +178,7 @@ def _whole(shape: Sequence[Any], sizes: list[Any]) -> list[Any] | None:
 
 
 def _product(sizes: Sequence[Any]) -> Any:
-    """Of sizes that are none of them zero, or depend on contents; None otherwise."""
+    """Product of sizes that are all positive; None if one may be zero or depends on data."""
     import sympy
 
     total: Any = sympy.Integer(1)

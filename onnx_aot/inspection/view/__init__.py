@@ -1,1 +1,1 @@
-"""A model as a picture: one HTML file, a notebook's output, or mermaid text."""
+"""Draws a model as an HTML file, as a notebook's output, or as mermaid text."""

@@ -1,4 +1,4 @@
-"""What a view shows of a model: boxes, values between them, weights, differences."""
+"""Collects what a view shows of a model: boxes, values between them, weights, differences."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from onnx_aot.inspection.view.weight_charts import Budget, constant_of, weight_s
 __all__ = ["GraphData", "collect"]
 
 MOST_ITEMS = 50_000
-"""Calls of local functions are opened while there are fewer boxes: functions that call others
-twice each would double with every level."""
+"""Calls of local functions are opened while there are fewer boxes: if each function calls another
+twice, every level doubles their number."""
 
 MOST_INPUTS = 10
-"""More inputs, or outputs, of a model than these make a group."""
+"""More inputs, or outputs, of a model than this are put into a group."""
 
 MOVES = {
     "Cast",
@@ -52,7 +52,7 @@ MOVES = {
     "Transpose",
     "Unsqueeze",
 }
-"""Operators that move elements, or are about shapes, and compute nothing."""
+"""Operators that move or cast elements or work on shapes, and compute nothing else."""
 
 Absent = Callable[[Any], bool]
 _Environment = dict[int, int]
@@ -64,11 +64,11 @@ class GraphData:
 
     Attributes:
         items: Every box, parents before children; the first is the model.
-        edges: Which values go from which boxes to which.
-        values: Per value its ``name``, ``type``, ``shape``; ``producer``: an item's number, and
-            ``difference`` where it was compared; ``weight`` with a weight's statistics.
-        summary: Of the whole model: operator sets, counts, metadata.
-        first: The item that makes the first deviating value; None where none does.
+        edges: The values that go from one box to another.
+        values: For each value ``name``, ``type`` and ``shape``; ``producer``, the number of an
+            item; ``difference`` if it was compared; ``weight`` with a weight's statistics.
+        summary: Operator sets, counts and metadata of the whole model.
+        first: The item that computes the first deviating value; None if no value deviates.
     """
 
     items: list[Item]
@@ -85,9 +85,9 @@ def collect(
 
     Args:
         model: The model, which is not changed.
-        absent: Whether a weight has no values, only a type and a shape.
-        comparison: What ``compare`` returned, or None. Of its rows ``onnx_value``, ``within``,
-            ``origin``, ``max_absolute``, ``max_relative`` and ``remark`` are used.
+        absent: Returns True for a weight without values, which has only a type and a shape.
+        comparison: The result of ``compare``, or None. The attributes ``onnx_value``, ``within``,
+            ``origin``, ``max_absolute``, ``max_relative`` and ``remark`` of its rows are used.
     """
     differences = Differences(comparison)
     collector = _Collector(model, absent, differences)
@@ -118,7 +118,7 @@ def _summary(model: ir.Model, differences: Differences) -> dict[str, Any]:
 
 
 class _Collector:
-    """Walks a model once; bodies and functions where they are used."""
+    """Walks a model once, and bodies and functions wherever they are used."""
 
     def __init__(self, model: ir.Model, absent: Absent, differences: Differences) -> None:
         self.values: list[dict[str, Any]] = []
@@ -130,9 +130,9 @@ class _Collector:
         self._model = model
         self._absent = absent
         self._budget = Budget()
-        self._weights: dict[int, int] = {}  # also of constants, which functions have in common
+        self._weights: dict[int, int] = {}  # and of constants, which calls of a function share
         self._count = 0
-        self._calls = 0  # around what is walked; names in functions are not those of the model
+        self._calls = 0  # depth of function calls; names in functions are not the model's
 
     def walk_model(self) -> Item:
         graph = self._model.graph
@@ -174,7 +174,7 @@ class _Collector:
     def _walk(
         self, group: Item, nodes: Iterable[ir.Node], known: _Environment, outer: Sequence[Scope]
     ) -> None:
-        """Adds nodes to a group, each within the modules that are not ``outer``, around it."""
+        """Adds nodes to a group, each in its modules except ``outer``, those around the group."""
         for node in nodes:
             if node.op_type == "Constant" and constant_of(node.outputs[0]) is not None:
                 continue
@@ -192,7 +192,7 @@ class _Collector:
     def _fill(
         self, item: Item, node: ir.Node, known: _Environment, scopes: Sequence[Scope]
     ) -> None:
-        """Describes a node, and adds what is within it."""
+        """Describes a node, and adds the contents of its function or bodies."""
         self._count += 1
         function = self._model.functions.get(node.op_identifier())
         opened = function is not None and self._count < MOST_ITEMS
@@ -218,7 +218,7 @@ class _Collector:
         taken: Sequence[int | None],
         known: _Environment,
     ) -> None:
-        """The function's own values are those of the call: edges lead into it and out of it."""
+        """Walks a function with the values of its call, so that edges lead into and out of it."""
         inner: _Environment = {
             id(formal): number
             for formal, number in zip(function.inputs, taken, strict=False)
@@ -263,9 +263,9 @@ class _Collector:
         return found
 
     def _take(self, value: ir.Value, item: Item | None, known: _Environment) -> int:
-        """The number of a value that a node takes, a weight's among them.
+        """Returns the number of a value or weight that a node takes.
 
-        ``item`` is None for calls of functions that are opened: the nodes in these take it.
+        ``item`` is None for calls of opened functions: the nodes in these take the value.
         """
         if id(value) not in known:
             tensor = constant_of(value)
@@ -296,7 +296,7 @@ class _Collector:
     def _describe(
         self, item: Item, node: ir.Node, taken: Sequence[int | None], made: Sequence[int]
     ) -> None:
-        """Writes what the panel tells of a node, and what decides its colour."""
+        """Sets the details that the panel shows of a node, and the family that sets its color."""
         names = formal_names(node, self._model.opset_imports.get(node.domain))
         weights = [n for n in taken if n is not None and "weight" in self.values[n]]
         large = [n for n in weights if self.values[n]["weight"].get("text") is None]
@@ -313,7 +313,7 @@ class _Collector:
             "family": kind,
         }
         if item.kind == "function":
-            return  # the nodes in it have the verdicts
+            return  # its inner nodes have the verdicts
         rows = [self.values[n]["difference"] for n in made if "difference" in self.values[n]]
         item.difference = worst(row["verdict"] for row in rows)
         if self.first is None and any(row["first"] for row in rows):

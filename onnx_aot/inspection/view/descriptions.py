@@ -1,4 +1,4 @@
-"""Types, attributes and formal names as text."""
+"""Describes types, attributes and formal parameter names as text."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = [
 ]
 
 LONGEST = 400
-"""How many characters of an attribute are shown."""
+"""Number of characters of an attribute that are shown."""
 
 SMALL = 8
-"""Weights of up to so many elements are shown as they are."""
+"""Weights of up to this many elements are shown in full."""
 
 
 def dtype_text(dtype: ir.DataType | None) -> str:
-    """An element type as torch calls it where torch has it; empty where it is not known."""
+    """Name of an element type, torch's if torch has it; empty if the type is unknown."""
     if dtype is None:
         return ""
     try:
@@ -38,21 +38,21 @@ def dtype_text(dtype: ir.DataType | None) -> str:
 
 
 def shape_of(shape: ir.Shape | None) -> list[int | str] | None:
-    """Sizes, numbers and names, ``"?"`` where there is neither; None where the rank is unknown."""
+    """Sizes as numbers, names, or ``"?"`` if unknown; None if the rank is unknown."""
     if shape is None:
         return None
     return [size if isinstance(size, int) else size.value or "?" for size in shape]
 
 
 def type_text(value: Mapping[str, Any]) -> str:
-    """The type of a value, as in ``float32[batch, 3]``."""
+    """Describes the type of a value, as in ``float32[batch, 3]``."""
     shape = value["shape"]
     sizes = "?" if shape is None else ", ".join(map(str, shape))
     return f"{value['type'] or '?'}[{sizes}]"
 
 
 def small_text(tensor: ir.TensorProtocol) -> str | None:
-    """The elements of a tensor of few; None of a larger one."""
+    """Describes the elements of a small tensor; None for a larger one."""
     if tensor.size > SMALL:
         return None
     values = tensor.numpy()
@@ -60,7 +60,7 @@ def small_text(tensor: ir.TensorProtocol) -> str | None:
 
 
 def attribute_text(attribute: ir.Attr) -> str:
-    """The value of an attribute."""
+    """Describes the value of an attribute."""
     if attribute.is_ref():
         return f"of the call: {attribute.ref_attr_name}"
     value = attribute.value
@@ -107,11 +107,11 @@ def _schema(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | Non
 
 
 def formal_names(node: ir.Node, opset: int | None) -> tuple[list[str], list[str]]:
-    """What the standard calls a node's inputs and outputs: ``X``, ``W``, ``B``; else numbers.
+    """Names of a node's inputs and outputs in the standard, ``X``, ``W``, ``B``; else numbers.
 
     Args:
-        node: Of any domain.
-        opset: The version of its domain that the model uses.
+        node: A node of any domain.
+        opset: The version of its domain that the model uses; None if the model does not import it.
     """
     schema = None if opset is None else _schema(node.domain, node.op_type, opset)
     inputs = [] if schema is None else list(schema.inputs)
@@ -120,7 +120,7 @@ def formal_names(node: ir.Node, opset: int | None) -> tuple[list[str], list[str]
 
 
 def _numbered(formal: Sequence[onnx.defs.OpSchema.FormalParameter], count: int) -> list[str]:
-    """The last of the formal names stands for all that follow where it may."""
+    """Names of ``count`` parameters; a variadic last one is numbered, as in ``inputs[0]``."""
     names = []
     for place in range(count):
         last = formal[-1] if formal else None

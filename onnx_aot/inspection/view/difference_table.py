@@ -1,4 +1,4 @@
-"""What a comparison with PyTorch says of values, by their names."""
+"""Looks up the results of a comparison with PyTorch by the names of values."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 __all__ = ["VERDICTS", "Differences", "worst"]
 
 VERDICTS = ("deviates", "follows", "within")
-"""The worst first. ``follows``: out of the tolerance where a value before it is to blame."""
+"""The worst first. ``follows``: beyond the tolerance because of an earlier value."""
 
 TO_BLAME = ("own", "runtime")
-"""Origins of values that are wrong by themselves; later ones that deviate may only inherit it."""
+"""Origins of values that are wrong by themselves; later values may only inherit the error."""
 
 
 class Differences:
-    """The rows of a comparison, as ``compare`` returns them; none without one."""
+    """The rows of a comparison, as ``compare`` returns them; empty without a comparison."""
 
     def __init__(self, comparison: Any) -> None:
         self._rows: dict[str, Any] = {}
@@ -28,7 +28,7 @@ class Differences:
         self._first = None if comparison is None else comparison.first
 
     def of(self, name: str) -> dict[str, Any] | None:
-        """What is told of a value; None where it was not compared."""
+        """Information on a value that the view shows; None if it was not compared."""
         row = self._rows.get(name)
         if row is None:
             return None
@@ -52,11 +52,11 @@ class Differences:
 
 
 def worst(verdicts: Iterable[str | None]) -> str | None:
-    """The worst of some verdicts; None where there is none."""
+    """Returns the worst of some verdicts; None if there are none."""
     found = set(verdicts)
     return next((verdict for verdict in VERDICTS if verdict in found), None)
 
 
 def _number_text(number: float | None) -> str:
-    """JSON has no infinity."""
+    """Formats a number as text, because JSON has no infinity."""
     return "" if number is None else f"{number:.3g}"

@@ -1,4 +1,4 @@
-"""A model as mermaid text."""
+"""Draws a model as mermaid text."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from onnx_aot.inspection.view.tree import Item
 __all__ = ["mermaid_text"]
 
 MOST_LINES = 6
-"""A value that goes to more boxes has one line, which says to how many others it goes."""
+"""A value that goes to more boxes gets one line, which says how many others it goes to."""
 
 _SPECIAL = re.compile(r"[^A-Za-z0-9_ .,:/()\[\]=-]")
 
 
 def mermaid_text(data: GraphData, depth: int) -> str:
-    """A flowchart of the modules down to a depth.
+    """Draws a flowchart of the modules down to a depth.
 
     Args:
-        data: What ``collect`` returned.
+        data: The result of ``collect``.
         depth: 1 draws the model's own modules as boxes; 2 opens these, and so on.
 
     Raises:
-        InvalidOptionError: The depth is no positive number.
+        InvalidOptionError: The depth is not a positive integer.
     """
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
         raise InvalidOptionError(
             f"depth={depth!r}: give 1, which draws the model's modules as boxes, or more"
         )
-    drawn: dict[int, int] = {}  # of every item: the box that it is drawn in, or as
+    drawn: dict[int, int] = {}  # number of the box that shows each item
     lines = ["flowchart TD", *_boxes(data.items[0], depth, 0, drawn, "    ")]
     lines += [f"    {line}" for line in _lines(data, drawn)]
     return "\n".join(lines) + "\n"
@@ -43,7 +43,7 @@ def _boxes(
 ) -> Iterator[str]:
     for child in group.children:
         drawn[child.number] = child.number
-        if child.kind == "part":  # some of many siblings: no level of its own
+        if child.kind == "part":  # some of many siblings: not a level of its own
             yield from _boxes(child, depth, level, drawn, indent)
         elif child.children and level + 1 < depth:
             yield f'{indent}subgraph n{child.number}["{_escaped(_name(child))}"]'
@@ -74,7 +74,7 @@ def _box(item: Item) -> str:
 
 
 def _lines(data: GraphData, drawn: dict[int, int]) -> Iterator[str]:
-    takers: dict[tuple[int, int], list[int]] = {}  # of a value: the boxes that it goes to
+    takers: dict[tuple[int, int], list[int]] = {}  # by source and value: the target boxes
     for edge in data.edges:
         source, target = drawn[edge.source.number], drawn[edge.target.number]
         boxes = takers.setdefault((source, edge.value), [])
@@ -93,5 +93,5 @@ def _lines(data: GraphData, drawn: dict[int, int]) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Text within quotes: what could end or start anything is written by its number, in ASCII."""
+    """Escapes text within quotes: special and non-ASCII characters become their code points."""
     return _SPECIAL.sub(lambda found: f"#{ord(found[0])};", text)

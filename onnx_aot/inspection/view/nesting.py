@@ -1,4 +1,4 @@
-"""Puts nodes into the modules that they were called in, one box for each call."""
+"""Groups nodes into the modules that they were called in, one box for each call."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["Nesting"]
 
 
 class Nesting:
-    """Knows which groups hold an item, and which groups it depends on.
+    """Tracks the groups around each item, and the groups that it depends on.
 
-    A module that is called twice, as one ReLU often is, has two boxes: in one box, it would take
-    what is made from its own results. Nodes do not say which call they are of; a new box begins
-    where a node takes something that depends on the present one.
+    A module that is called twice, as one ReLU often is, gets two boxes: a single box would take
+    values computed from its own results. Nodes do not record which call they belong to; a new box
+    begins at a node that takes a value that depends on the current box.
     """
 
     def __init__(self) -> None:
         self._above: dict[Item, Item] = {}
         self._bits: dict[Item, int] = {}
-        self._inside: dict[Item, int] = {}  # bits of the groups around an item, and its own
+        self._inside: dict[Item, int] = {}  # bits of an item and the groups around it
         self._needs: dict[Item, int] = {}  # bits of the groups that it depends on
         self._modules: dict[tuple[Item, str], Item] = {}
 
@@ -29,9 +29,9 @@ class Nesting:
         """Appends an item to a group.
 
         Args:
-            group: Where.
-            item: What.
-            sources: The items that make what it takes.
+            group: The group.
+            item: The item.
+            sources: The items that compute its inputs.
         """
         group.children.append(item)
         self._above[item] = group
@@ -45,12 +45,12 @@ class Nesting:
             at = self._above.get(at)
 
     def module(self, group: Item, scopes: Sequence[Scope], sources: Sequence[Item]) -> Item:
-        """The box for a node in calls of modules within a group, made where there is none.
+        """Returns the innermost box for a node in nested modules, creating boxes as needed.
 
         Args:
-            group: Where the outermost of them is.
+            group: The group that holds the box of the outermost module.
             scopes: The modules, outermost first.
-            sources: The items that make what the node takes.
+            sources: The items that compute the node's inputs.
         """
         around: list[str] = []
         for scope in scopes:
@@ -71,7 +71,7 @@ class Nesting:
         return call
 
     def _would_loop(self, group: Item, sources: Sequence[Item]) -> bool:
-        """Whether a box beside the group, from which it would take, depends on it."""
+        """True if a box beside the group that has one of the sources depends on the group."""
         bit = self._bits[group]
         for source in sources:
             if self._inside.get(source, 0) & bit:
@@ -82,7 +82,7 @@ class Nesting:
         return False
 
     def _beside(self, group: Item, item: Item) -> Item | None:
-        """The box next to a group that is, or holds, an item; None where that is further out."""
+        """The sibling of a group that is or holds an item; None if the item is further out."""
         parent = self._above[group]
         at: Item | None = item
         while at is not None and self._above.get(at) is not parent:

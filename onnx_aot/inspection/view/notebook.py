@@ -1,4 +1,4 @@
-"""What a notebook shows of a program."""
+"""Renders a program for a notebook."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from onnx_aot.inspection.view.tree import Item
 __all__ = ["notebook_html"]
 
 LARGE = 2000
-"""The view of a model with more nodes is closed until it is asked for."""
+"""The view of a model with more nodes is closed until the user opens it."""
 
 
 def notebook_html(data: GraphData) -> str:
-    """A table of inputs and outputs, and the page in a frame that cannot reach the notebook."""
+    """Renders a table of inputs and outputs, and the page in a frame isolated from the notebook."""
     rows = [
         (item.kind, item.title, _type(data, item))
         for item in _ends(data.items[0])
@@ -32,7 +32,7 @@ def notebook_html(data: GraphData) -> str:
 
 
 def _ends(root: Item) -> list[Item]:
-    """Inputs and outputs of the model, also where there are so many that they make groups."""
+    """Top-level boxes of the model, with grouped ones, such as many inputs, taken out of groups."""
     found: list[Item] = []
     for child in root.children:
         found += _ends(child) if child.kind == "part" else [child]

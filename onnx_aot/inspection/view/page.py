@@ -1,4 +1,4 @@
-"""The page: one HTML file that loads nothing."""
+"""Renders the view as a single HTML page that loads nothing else."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SCRIPTS = (
     "search.js",
     "main.js",
 )
-"""In the order in which they need each other."""
+"""Scripts in the order of their dependencies."""
 
 
 def render_page(data: GraphData) -> str:
-    """The view of a model as the text of an HTML page.
+    """Renders the view of a model as the text of an HTML page.
 
-    Names and texts of the model are data in it, never markup: a script writes them as text.
+    Names and texts of the model are embedded as data, never as markup; a script shows them as text.
     """
     assets = {name: _asset(name) for name in ("view.css", "dagre/LICENSE", *SCRIPTS)}
     return template("page.html").render(
@@ -44,7 +44,7 @@ def render_page(data: GraphData) -> str:
 
 
 def to_json(data: GraphData) -> dict[str, Any]:
-    """What the page's scripts read; texts that repeat, as stack traces do, are there once."""
+    """Data for the page's scripts; texts that repeat, such as stack traces, are stored once."""
     texts: dict[str, int] = {}
     return {
         "items": [_item(item, texts) for item in data.items],
@@ -77,7 +77,7 @@ def _pooled(properties: Mapping[str, str], texts: dict[str, int]) -> dict[str, i
 
 
 def _inert(text: str) -> str:
-    """JSON in which nothing can end the script element that holds it."""
+    """Escapes JSON so that nothing in it can end the script element that holds it."""
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
@@ -90,7 +90,7 @@ def _environment() -> jinja2.Environment:
 
 
 def template(name: str) -> jinja2.Template:
-    """A template among the assets, which escapes what it is given."""
+    """Loads a template from the assets; it escapes its arguments."""
     return _environment().get_template(name)
 
 

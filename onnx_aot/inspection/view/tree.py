@@ -1,4 +1,4 @@
-"""The boxes of a view: nodes in the modules, bodies and functions that they belong to."""
+"""Boxes of a view: nodes within the modules, bodies and functions that they belong to."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onnx_aot.inspection.view.difference_table import worst
 __all__ = ["Edge", "Item", "arrange"]
 
 MOST_CHILDREN = 100
-"""Of a group with more, consecutive children make groups of their own: the time that a layout takes
-grows faster than what it lays out."""
+"""Larger groups are split into groups of consecutive children: the time for a layout grows faster
+than the number of boxes."""
 
 Kind = Literal["module", "node", "function", "body", "part", "input", "output"]
 
@@ -25,14 +25,14 @@ class Item:
     Attributes:
         kind: ``module``: a call of a PyTorch module; ``node``: an operator; ``function``: a call of
             a local function; ``body``: a graph within a node; ``part``: some of many children;
-            ``input`` and ``output``: of a graph.
-        title: What the box is called; ``subtitle`` a second line.
-        path: Names of the modules around it and itself.
-        details: What is told of it when it is selected.
+            ``input`` and ``output``: an input or output of a graph.
+        title: First line of the box; ``subtitle`` the second line.
+        path: Path of the module that it is, or that it belongs to.
+        details: Information that is shown when it is selected.
         children: Boxes within it, in execution order.
-        difference: The worst of ``VERDICTS`` on its outputs, and those of what is within it, where
+        difference: The worst of ``VERDICTS`` on its outputs, and those of the boxes within it, if
             these were compared with PyTorch's.
-        number: Its place in the list that ``arrange`` returns; ``parent`` that of its group.
+        number: Its index in the list that ``arrange`` returns; ``parent`` the index of its group.
     """
 
     kind: Kind
@@ -48,7 +48,7 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class Edge:
-    """A value on its way from the item that makes it to one that takes it."""
+    """A value, by number, that goes from the item that computes it to one that takes it."""
 
     source: Item
     target: Item
@@ -56,10 +56,10 @@ class Edge:
 
 
 def arrange(root: Item) -> list[Item]:
-    """Makes the tree one that is good to look at, and numbers it.
+    """Simplifies the tree for display, and numbers its items.
 
-    Modules around a single box are left out, whose subtitle names them then; of groups with too
-    many children, consecutive ones make a group.
+    Modules around a single box are left out; the subtitle of the box names them. Groups with too
+    many children are split into groups of consecutive ones.
 
     Returns:
         Every item, parents before children, the root first.
@@ -96,7 +96,7 @@ def _in_parts(item: Item) -> None:
 
 
 def _part(item: Item, start: int, children: list[Item]) -> Item:
-    """Consecutive children, called by their places; parts of parts by the places in these."""
+    """Groups consecutive children, titled by their places; nested parts pass their places on."""
     first = children[0].details.get("first", start + 1)
     last = children[-1].details.get("last", start + len(children))
     details = {"first": first, "last": last}

@@ -1,4 +1,4 @@
-"""What a weight holds, in a few numbers."""
+"""Computes statistics of a weight, such as its range and mean."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import onnx_ir as ir
 __all__ = ["Budget", "WeightStatistics", "constant_of", "weight_statistics"]
 
 EXACT_BYTES = 128_000_000
-"""Up to how many bytes of a model are looked at in full; weights after that are sampled."""
+"""Bytes of a model that are read in full; weights beyond that are sampled."""
 
 EXACT_ELEMENTS = 4_000_000
-"""Larger weights are sampled in any case: numbers are made double to be counted."""
+"""Larger weights are always sampled: elements are converted to double."""
 
 BLOCKS = 64
 BLOCK = 1024
@@ -25,12 +25,12 @@ pages, so single elements would cost as much as all of them."""
 
 @dataclasses.dataclass
 class Budget:
-    """How many bytes may still be looked at in full."""
+    """Number of bytes that may still be read in full."""
 
     left: int = EXACT_BYTES
 
     def takes(self, size: int) -> bool:
-        """Whether a weight of this size fits, which is then taken off."""
+        """Returns True, and subtracts the size, if a weight of this size fits."""
         if size > self.left:
             return False
         self.left -= size
@@ -42,10 +42,11 @@ class WeightStatistics:
     """Statistics of the finite elements of a weight.
 
     Attributes:
-        elements: How many elements it has; ``seen`` how many of them were looked at.
-        minimum: Smallest of the finite ones, and so on; None where there are none, and for a mean
-            and a standard deviation that overflow.
-        zeros: How many are 0; ``nan`` not a number, ``infinite`` infinite.
+        elements: Number of elements of the weight; ``seen`` how many of them were read.
+        minimum: Smallest finite element; ``maximum``, ``mean`` and ``deviation`` (standard
+            deviation) also count finite ones only. None if there are none, and for a mean or
+            deviation that overflows.
+        zeros: Number of elements read that are 0; ``nan`` NaN, ``infinite`` infinite.
     """
 
     elements: int
@@ -59,15 +60,15 @@ class WeightStatistics:
     infinite: int
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Returns the fields as a dict of plain values."""
         return dataclasses.asdict(self)
 
 
 def constant_of(value: ir.Value) -> ir.TensorProtocol | None:
-    """What an initializer or the output of a ``Constant`` holds; None for any other value.
+    """Tensor of an initializer or of the output of a ``Constant``; None for other values.
 
-    Neither is shown as a box: the nodes that take it tell of it. Constants that are sparse, or an
-    attribute of the function that they are in, have no tensor and are nodes as others are.
+    Neither is shown as a box: the nodes that take it describe it. Constants that are sparse, or
+    refer to an attribute of the enclosing function, have no tensor and are shown as nodes.
     """
     producer = value.producer()
     if producer is not None and producer.op_identifier() != ("", "Constant", ""):
@@ -79,14 +80,14 @@ def constant_of(value: ir.Value) -> ir.TensorProtocol | None:
 
 
 def weight_statistics(tensor: ir.TensorProtocol, budget: Budget) -> WeightStatistics | None:
-    """Statistics of a weight that has values.
+    """Computes statistics of a weight that has values.
 
     Args:
-        tensor: Of numbers or booleans, of any size.
+        tensor: A tensor of any type and size.
         budget: Decides whether it is read in full or sampled.
 
     Returns:
-        The statistics; None for strings, complex numbers and what has no elements.
+        The statistics; None for strings, complex numbers and empty tensors.
     """
     dtype = tensor.dtype
     if dtype in (ir.DataType.STRING, ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
@@ -110,7 +111,7 @@ def _statistics(elements: int, seen: np.ndarray[Any, Any]) -> WeightStatistics:
     finite = wide[np.isfinite(wide)]
     nan = int(np.isnan(wide).sum())
     some = finite.size > 0
-    with np.errstate(over="ignore", invalid="ignore"):  # of doubles near their limit
+    with np.errstate(over="ignore", invalid="ignore"):  # sums of large doubles may overflow
         mean, deviation = (finite.mean(), finite.std()) if some else (np.nan, np.nan)
     return WeightStatistics(
         elements=elements,

@@ -1,1 +1,1 @@
-"""Rules that leave nodes out, or put several into one, whatever the model computes."""
+"""Rules that remove nodes, or merge several into one, independent of the kind of model."""

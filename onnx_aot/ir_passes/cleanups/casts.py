@@ -1,4 +1,4 @@
-"""Casts in a row."""
+"""Merges consecutive casts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ HOLDS: dict[ir.DataType, frozenset[ir.DataType]] = {
     _T.BFLOAT16: frozenset({_T.FLOAT, _T.DOUBLE}),
     _T.FLOAT: frozenset({_T.DOUBLE}),
 }
-"""Types that hold every value of a type, so that a cast there and on is the cast alone."""
+"""Types that hold every value of a type, so that a cast through them can be skipped."""
 
 
 def merge_casts(node: ir.Node, rewriter: Rewriter) -> bool:
-    """``Cast<T>(Cast<U>(x))`` -> ``Cast<T>(x)`` where ``U`` holds all values of ``x``.
+    """``Cast<T>(Cast<U>(x))`` -> ``Cast<T>(x)`` if ``U`` holds all values of the type of ``x``.
 
-    ``x`` alone where it is of type ``T``.
+    Becomes ``x`` alone if that is of type ``T``.
     """
     inner = rewriter.producer(node.inputs[0], "Cast")
     source = None if inner is None else inner.inputs[0]

@@ -1,4 +1,4 @@
-"""What stands around convolutions and poolings becomes part of them."""
+"""Merges additions and paddings around convolutions and poolings into them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ADD_TO_CONV_BIAS", "PAD_INTO_WINDOWS"]
 def add_to_conv_bias(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Add(Conv(x, w), c)`` -> ``Conv(x, w, c)`` for one term per channel, also ConvTranspose.
 
-    A bias that is there already is added to the term.
+    An existing bias is added to the term.
     """
     for place in (0, 1):
         conv = rewriter.producer(node.inputs[place], "Conv")
@@ -43,7 +43,7 @@ def add_to_conv_bias(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _takes(conv: ir.Node, term: ir.Value | None, rewriter: Rewriter) -> bool:
-    """Whether a constant is one number per channel of a convolution that nothing else reads."""
+    """Returns True if a constant has one number per channel and nothing else reads the result."""
     sizes, result = dims(term), dims(conv.outputs[0])
     if sizes is None or result is None or len(sizes) > len(result):
         return False
@@ -66,7 +66,7 @@ def _per_channel(channels: int) -> Callable[..., torch.Tensor]:
 def pad_into_windows(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Conv(Pad(x, p))`` -> ``Conv(x, pads + p)`` for zeros around the spatial axes.
 
-    Also of AveragePool where it counts what is padded.
+    Also for AveragePool if it counts the padding.
     """
     pad = rewriter.producer(node.inputs[0], "Pad")
     if pad is None or node.attributes.get_string("auto_pad", "NOTSET") != "NOTSET":
@@ -93,13 +93,13 @@ def pad_into_windows(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _fits(pool: ir.Node, pads: Sequence[int]) -> bool:
-    """Runtimes want padding to be smaller than the window."""
+    """Returns True if the padding is smaller than the window, as runtimes require."""
     kernel = pool.attributes.get_ints("kernel_shape") or []
     return all(pad < size for pad, size in zip(pads, [*kernel, *kernel], strict=True))
 
 
 def _zeros_added(pad: ir.Node, known: int, rewriter: Rewriter) -> list[int] | None:
-    """Begins and ends of the spatial axes, where only zeros are added, and only there."""
+    """Begins and ends of a Pad's spatial axes; None if it pads other axes, or not with zeros."""
     if pad.attributes.get_string("mode", "constant") != "constant" or len(pad.inputs) > 3:
         return None
     if len(pad.inputs) > 2 and pad.inputs[2] is not None:

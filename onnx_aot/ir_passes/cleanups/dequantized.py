@@ -1,7 +1,7 @@
-"""Weights that are stored as integers, laid out as runtimes multiply with them.
+"""Lays out weights that are stored as integers in the form that runtimes multiply with.
 
-ONNX Runtime computes a product with a dequantized weight on the integers (MatMulNBits) where the
-weight stands as MatMul reads it, which is transposed to how PyTorch holds it. Otherwise it would
+ONNX Runtime computes a product with a dequantized weight on the integers (MatMulNBits) if the
+weight has the layout that MatMul reads, which is the transpose of PyTorch's. Otherwise it would
 dequantize the weight in every run.
 """
 
@@ -25,11 +25,11 @@ INTEGERS = BYTES | {ir.DataType.INT4, ir.DataType.UINT4}
 
 _ACTIVATIONS = "Elu HardSigmoid LeakyRelu Relu Selu Sigmoid Softplus Softsign Tanh ThresholdedRelu"
 FUSED_WITH_GEMM = frozenset(_ACTIVATIONS.split())
-"""Activations that ONNX Runtime computes in the kernel of a Gemm of floats."""
+"""Activations that ONNX Runtime fuses into the kernel of a floating-point Gemm."""
 
 
 def dequantized_weight(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
-    """The DequantizeLinear that gives a value, where all that it reads is stored in the model."""
+    """The DequantizeLinear that produces a value, if all its inputs are stored in the model."""
     node = rewriter.producer(value, "DequantizeLinear")
     if node is None or not all(x is None or x.const_value is not None for x in node.inputs):
         return None
@@ -41,7 +41,7 @@ def dequantized_weight(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | 
 def transpose_dequantized(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Transpose(DequantizeLinear(w, s))`` -> ``DequantizeLinear(Transpose(w), s)``.
 
-    The transposed integers are folded; scales and zero points of blocks are transposed likewise.
+    The transposed integers are folded; scales and zero points of blocks are transposed too.
     """
     inner = dequantized_weight(node.inputs[0], rewriter)
     if inner is None or not rewriter.only_use(inner.outputs[0]):
@@ -67,7 +67,7 @@ def gemm_of_dequantized(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _transposed(inner: ir.Node, order: list[int], rewriter: Rewriter) -> ir.Value:
-    """A DequantizeLinear of what is transposed."""
+    """Emits the DequantizeLinear of the transposed weight."""
     attributes = dict(inner.attributes)
     axis = inner.attributes.get_int("axis", 1)
     first = inner.inputs[0]
@@ -76,7 +76,7 @@ def _transposed(inner: ir.Node, order: list[int], rewriter: Rewriter) -> ir.Valu
     inputs = []
     for value in inner.inputs:
         if value is None or rank(value) != len(order) or len(order) < 2:
-            inputs.append(value)  # parameters per channel, or of all
+            inputs.append(value)  # parameters per channel, or per tensor
             continue
         moved = None if (known := dims(value)) is None else [known[i] for i in order]
         inputs.append(
@@ -102,8 +102,8 @@ def _shape(sizes: list[int | str | None] | None) -> ir.Shape | None:
 def bias_of_dequantized(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Gemm(x, DequantizeLinear(w), b)`` -> ``Add(Gemm(x, DequantizeLinear(w)), b)``.
 
-    With a bias ONNX Runtime computes it with dequantized weights where an activation follows, and,
-    where ``x`` is dequantized too, unless the result is quantized; and dequantizes in every run.
+    With a bias, ONNX Runtime would dequantize the weights in every run in two cases: if an
+    activation follows, or, when ``x`` is dequantized too, if the result is not quantized.
     """
     if len(node.inputs) < 3 or dequantized_weight(node.inputs[1], rewriter) is None:
         return False
@@ -126,7 +126,7 @@ def _is_activated(value: ir.Value) -> bool:
 
 
 def _is_quantized(value: ir.Value) -> bool:
-    """Whether all that reads a value, or what ReLU makes of it, quantizes it."""
+    """Returns True if all readers of a value, or of its ReLU, quantize it."""
     users = list(value.consumers())
     if len(users) == 1 and users[0].op_type == "Relu":
         users = list(users[0].outputs[0].consumers())
@@ -136,7 +136,7 @@ def _is_quantized(value: ir.Value) -> bool:
 def scaled_product(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Mul(MatMul(x, Cast(w)), s)`` -> ``MatMul(x, DequantizeLinear(w, s))``.
 
-    Where ``w`` holds integers of a byte, and ``s`` one number per column.
+    Applies if ``w`` holds 8-bit integers, and ``s`` one number per column.
     """
     for place in (0, 1):
         product = rewriter.producer(node.inputs[place], "MatMul")

@@ -1,4 +1,4 @@
-"""Batch normalization, in inference, becomes part of the weights before it."""
+"""Folds batch normalization in inference mode into the weights of the preceding layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_EPSILON = 1e-5
 
 
 def fold_batch_norm(node: ir.Node, rewriter: Rewriter) -> bool:
-    """A factor and a term per channel.
+    """Folds the factor and the term per channel into the preceding layer.
 
     Before::
 
@@ -29,8 +29,8 @@ def fold_batch_norm(node: ir.Node, rewriter: Rewriter) -> bool:
 
         z = Conv(x, weight * s, (bias - mean) * s + shift)      s = scale / sqrt(var + epsilon)
 
-    Where nothing else reads ``y`` and ``weight``, and all weights are in memory. A product may be
-    reshaped to a matrix in between; its term is an Add.
+    Applies if nothing else reads ``y`` and ``weight``, and all weights are in memory. A product may
+    be reshaped to a matrix in between; its term becomes an Add.
     """
     source, parameters = node.inputs[0], node.inputs[1:]
     view = _as_matrix(source, rewriter)
@@ -71,7 +71,7 @@ def fold_batch_norm(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _as_matrix(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
-    """The node that makes a matrix of several axes, the last of which stays as it is."""
+    """The node that reshapes a tensor to a matrix and keeps the last axis, or None."""
     node = None if value is None else value.producer()
     if value is None or node is None or node.domain or node.op_type not in ("Flatten", "Reshape"):
         return None
@@ -87,7 +87,7 @@ def _weights(
     dtype: ir.DataType | None,
     rewriter: Rewriter,
 ) -> tuple[ir.Value, list[ir.Value], ir.Value | None] | None:
-    """The layer's weight, what normalizes, and the layer's bias; all of one type, to fold with."""
+    """The layer's weight, the normalization's parameters and the layer's bias, if foldable."""
     weight = layer.inputs[1]
     bias = layer.inputs[2] if len(layer.inputs) > 2 else None
     known = [value for value in parameters if value is not None]
@@ -106,7 +106,11 @@ def _weights(
 
 
 def _is_plain(layer: ir.Node, reshaped: bool) -> bool:
-    """Of Gemm: what ``nn.Linear`` is; of a product: by a matrix, with channels along axis 1."""
+    """Returns True for a foldable layer.
+
+    Gemm must have the form of ``nn.Linear``; MatMul must multiply by a matrix, with channels along
+    axis 1 of its result, which may be reshaped to a matrix.
+    """
     if layer.op_type == "MatMul":
         return rank(layer.inputs[1]) == 2 and (reshaped or rank(layer.outputs[0]) == 2)
     if layer.op_type != "Gemm" or reshaped:
@@ -123,7 +127,7 @@ def _factor(epsilon: float, scale: torch.Tensor, var: torch.Tensor) -> torch.Ten
 def _scale_outputs(
     group: int, epsilon: float, weight: torch.Tensor, scale: torch.Tensor, var: torch.Tensor
 ) -> torch.Tensor:
-    """Weights of a convolution, or of Gemm: [outputs, ...]."""
+    """Scales the weight of a convolution or Gemm: [outputs, ...]."""
     factor = _factor(epsilon, scale, var).reshape(-1, *[1] * (weight.ndim - 1))
     return (weight.double() * factor).to(weight.dtype)  # rounded once
 
@@ -131,14 +135,14 @@ def _scale_outputs(
 def _scale_columns(
     group: int, epsilon: float, weight: torch.Tensor, scale: torch.Tensor, var: torch.Tensor
 ) -> torch.Tensor:
-    """A matrix on the right of a product: [inputs, outputs]."""
+    """Scales the right matrix of a product: [inputs, outputs]."""
     return (weight.double() * _factor(epsilon, scale, var)).to(weight.dtype)
 
 
 def _scale_transposed(
     group: int, epsilon: float, weight: torch.Tensor, scale: torch.Tensor, var: torch.Tensor
 ) -> torch.Tensor:
-    """Weights of a transposed convolution: [inputs, outputs / groups, ...]."""
+    """Scales the weight of a transposed convolution: [inputs, outputs / groups, ...]."""
     by_group = weight.double().reshape(group, -1, *weight.shape[1:])
     factor = _factor(epsilon, scale, var).reshape(group, 1, -1, *[1] * (weight.ndim - 2))
     return (by_group * factor).reshape(weight.shape).to(weight.dtype)

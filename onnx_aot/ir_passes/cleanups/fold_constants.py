@@ -1,4 +1,4 @@
-"""Nodes that read constants and weights only become constants and weights."""
+"""Folds nodes that read only constants and weights."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from onnx_aot.ir_passes.tensors import SMALL
 __all__ = ["FOLD_CONSTANTS", "FOLD_ROUNDED_CONSTANTS"]
 
 SMALL_RESULT = 1 << 16
-"""Elements. What is made of weights and is no larger may add to the file."""
+"""Number of elements up to which results computed from weights may make the file larger."""
 
 LARGEST = 64 * 1024 * 1024
-"""Bytes. What is larger stays a node: one such result at a time is in memory while saving."""
+"""Bytes. Larger results stay nodes: one result at a time is in memory while saving."""
 
 
 BYTE = 8
@@ -31,7 +31,7 @@ BYTE = 8
 
 
 class _Plan(NamedTuple):
-    """How a node's result is computed: from which values, and what tells it from others."""
+    """The computation of a node's result: the function, its inputs, and a key for it."""
 
     evaluate: Callable[..., torch.Tensor]
     given: tuple[ir.Value, ...]
@@ -40,12 +40,12 @@ class _Plan(NamedTuple):
 
 def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], bool]:
     def fold(node: ir.Node, rewriter: Rewriter) -> bool:
-        """What weights give is computed while saving.
+        """Folds a node; results computed from weights are evaluated while saving.
 
         ``Transpose(weight)`` -> ``weight_folded``; ``Add([1, 2], [3, 4])`` -> ``[4, 6]``. Large
-        results only where they stand for weights of that size that nothing else reads, and
-        never from tensors that are not in memory. What is stored in bytes or less, as quantized
-        weights are, stays so.
+        results are folded only if they replace weights of that size that nothing else reads;
+        tensors that are not in memory are never folded. Values stored in a byte or less, such as
+        quantized weights, are not widened.
         """
         plan = _planned(node, operators, rewriter)
         if plan is None or len(node.outputs) != 1 or not plan.given:
@@ -68,7 +68,7 @@ def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], 
         sizes = [int(size) for size in shape.numpy()]
         if not _pays(given, math.prod(sizes), dtype) or not all(map(rewriter.foldable, given)):
             return False
-        # tried, so that saving cannot fail: on shapes alone, unless contents decide
+        # a trial, so that saving cannot fail: on shapes alone, unless it needs the contents
         tried = _result(evaluate, [_stand_in(value, rewriter) for value in given])
         if tried is None:
             tried = _result(evaluate, list(map(contents_of, given)))
@@ -84,10 +84,10 @@ def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], 
 def _planned(
     node: ir.Node, operators: Mapping[str, Evaluation], rewriter: Rewriter, inner: bool = True
 ) -> _Plan | None:
-    """None where it reads what is not constant.
+    """Returns the plan for a node, or None if it reads values that are not constant.
 
-    ``inner`` admits operands that one node more gives, which stayed because its result is large:
-    the square of a weight whose mean is small.
+    ``inner`` also admits operands from one more node, which was kept because its result is large,
+    such as the square of a weight whose mean is small.
     """
     given: list[ir.Value] = []
     plans: list[_Plan | None] = []
@@ -118,12 +118,12 @@ def _result(
     try:
         tensor: torch.Tensor = evaluate(*contents)
     except (NotImplementedError, IndexError, RuntimeError, ValueError, ZeroDivisionError):
-        return None  # what torch does not do; or the runtime says what is wrong when it runs
+        return None  # torch cannot do it, or the runtime will report the error when it runs
     return tensor
 
 
 def _stand_in(value: ir.Value, rewriter: Rewriter) -> torch.Tensor:
-    """A small constant itself, and of weights a tensor without contents."""
+    """Returns a small constant itself; for weights, a tensor without contents."""
     constant = rewriter.constant(value)
     if constant is not None:
         return constant
@@ -135,7 +135,7 @@ def _stand_in(value: ir.Value, rewriter: Rewriter) -> torch.Tensor:
 
 
 def _widens(value: ir.Value, result: ir.Value) -> bool:
-    """Whether a result would hold the numbers of a narrow tensor in a type that takes more."""
+    """Returns True if a result would store the elements of a narrow tensor in a wider type."""
     narrow, wide, held = value.dtype, result.dtype, value.const_value
     if narrow is None or wide is None or held is None or narrow == ir.DataType.BOOL:
         return False
@@ -146,7 +146,7 @@ def _widens(value: ir.Value, result: ir.Value) -> bool:
 
 
 def _pays(given: Sequence[ir.Value], size: int, dtype: ir.DataType) -> bool:
-    """Whether the result is small, or no larger than what goes away for it."""
+    """Returns True if the result is small, or not larger than the inputs that it frees."""
     if size <= SMALL_RESULT:
         return True
     nbytes = size * dtype.itemsize

@@ -1,4 +1,4 @@
-"""A factor per channel becomes part of the weights before it."""
+"""Folds a factor per channel into the weights of the preceding layer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["FOLD_FACTOR"]
 
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 SMALLEST, LARGEST = 1e-6, 1e6
-"""Of a factor that is known: weights times it neither overflow nor lose digits."""
+"""Bounds of a known factor, within which scaled weights neither overflow nor lose digits."""
 
 
 def fold_factor(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Mul(Conv(x, weight, bias), c)`` -> ``Conv(x, weight * c, bias * c)``.
 
-    Also of a product with a matrix, and of that with a bias: ``Mul(Add(MatMul(x, weight), bias),
-    c)``. ``c`` is one number, or one per channel; nothing else reads what is in between, or the
+    Also for a product with a matrix, with or without a bias: ``Mul(Add(MatMul(x, weight), bias),
+    c)``. ``c`` is one number, or one per channel; nothing else reads the values in between, or the
     weight.
     """
     for place in (0, 1):
@@ -60,7 +60,7 @@ def fold_factor(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _layer(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
-    """The node with the weight, whose result is nothing but the value, or a term less."""
+    """The node with the weight, whose result is the value itself or the value minus a bias."""
     if value is None or value.dtype not in FLOATS or not rewriter.only_use(value):
         return None
     conv = rewriter.producer(value, "Conv")
@@ -90,7 +90,7 @@ def _static(value: ir.Value) -> list[int]:
 
 
 def _fits(factor: ir.Value | None, value: ir.Value, layer: ir.Node, rewriter: Rewriter) -> bool:
-    """Whether a constant is one number, or one along the axis of channels."""
+    """Returns True if a constant is one number, or one number per channel."""
     sizes, known = dims(factor), rank(value)
     if sizes is None or known is None or len(sizes) > known or not rewriter.foldable(factor):
         return False
@@ -110,7 +110,7 @@ def _fits(factor: ir.Value | None, value: ir.Value, layer: ir.Node, rewriter: Re
 
 
 def _is_own(value: ir.Value, factor: ir.Value, rewriter: Rewriter) -> bool:
-    """Whether nothing else reads a weight, and it can be folded."""
+    """Returns True if a weight can be folded and nothing else reads it."""
     return len(value.uses()) == 1 and value.dtype == factor.dtype and rewriter.foldable(value)
 
 
@@ -122,7 +122,7 @@ def _folded(weight: ir.Value, factor: ir.Value, layer: ir.Node, rewriter: Rewrit
 
 
 def _times(weight: torch.Tensor, factor: torch.Tensor, behind: int = 0) -> torch.Tensor:
-    """``behind`` axes stand behind that of the channels."""
+    """Scales a weight in which ``behind`` axes follow the channel axis."""
     return weight * factor.reshape(-1, *[1] * behind)
 
 

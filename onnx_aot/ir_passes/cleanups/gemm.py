@@ -1,4 +1,4 @@
-"""Products of matrices with what ONNX's Gemm can do besides."""
+"""Merges additions and transposes around matrix products into ONNX's Gemm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16})
 def matmul_add_to_gemm(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Add(MatMul(x, w), c)`` -> ``Gemm(x, w, c)``.
 
-    Of matrices, where ``w`` is a weight and ``c`` one number, one row, or one row of one column.
+    For matrices, if ``w`` is a weight and ``c`` has at most two dimensions, each of which is 1 or
+    a constant equal to that of the product.
     """
     for place in (0, 1):
         product = rewriter.producer(node.inputs[place], "MatMul")
@@ -43,7 +44,7 @@ def matmul_add_to_gemm(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def gemm_of_transposed(node: ir.Node, rewriter: Rewriter) -> bool:
-    """``Gemm(x, Transpose(w))`` -> ``Gemm(x, w, transB=1)``; of ``x`` likewise ``transA``."""
+    """``Gemm(x, Transpose(w))`` -> ``Gemm(x, w, transB=1)``; also ``transA`` for ``x``."""
     inputs = list(node.inputs)
     attributes = dict(node.attributes)
     changed: ir.Node | None = None

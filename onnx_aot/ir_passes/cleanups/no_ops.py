@@ -1,4 +1,4 @@
-"""Nodes that give what they read."""
+"""Removes nodes whose result equals their operand."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["DROP_ZEROS", "REMOVE_NO_OPS"]
 
 
 def remove_no_ops(node: ir.Node, rewriter: Rewriter) -> bool:
-    """Whoever reads the result reads the operand.
+    """Replaces the result by the operand.
 
-    ``Identity``, ``Cast`` to the type it has, ``Reshape``, ``Expand`` and ``Flatten`` to the shape
-    it has, ``Transpose`` that moves nothing, ``Slice`` of everything, ``Pad`` by nothing,
+    ``Identity``, ``Cast`` to the same type, ``Reshape``, ``Expand`` and ``Flatten`` to the same
+    shape, ``Transpose`` that moves nothing, ``Slice`` of everything, ``Pad`` by nothing,
     ``Concat`` of one, ``x * 1``, ``x / 1``, ``x - 0``, ``x ** 1``, integers ``x + 0``,
     ``x and True``, ``x or False`` -> ``x``.
     """
@@ -73,12 +73,12 @@ def _concatenated(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
 def _with(
     neutral: float, commutative: bool = False, integers: bool = False
 ) -> Callable[[ir.Node, Rewriter], ir.Value | None]:
-    """The operand whose counterpart is neutral, and does not widen it.
+    """Returns a function for the operand whose counterpart is neutral and does not widen it.
 
     Args:
-        neutral: What changes nothing.
-        commutative: It may stand on either side.
-        integers: Of floating point -0.0 would change.
+        neutral: The neutral element.
+        commutative: Whether it may be on either side.
+        integers: Whether only integers qualify, because a floating-point -0.0 would change.
     """
 
     def kept(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
@@ -99,8 +99,8 @@ def _with(
 def drop_zeros(node: ir.Node, rewriter: Rewriter) -> bool:
     """``y + (x + 0.0)`` -> ``y + x``, as Python's ``sum`` starts with 0.
 
-    Of floating point ``x + 0.0`` gives 0.0 for -0.0. So only sums may read it: their results
-    differ in nothing but the sign of a zero all of whose terms are zeros.
+    In floating point, ``x + 0.0`` turns -0.0 into 0.0. So only sums may read it: their results
+    can differ only in the sign of a zero, if all terms are zeros.
     """
     result = node.outputs[0]
     kept = _WITHOUT_ZERO(node, rewriter)
@@ -137,7 +137,7 @@ _WITHOUT_ZERO = _with(0, commutative=True)
 _KEPT: dict[str, Callable[[ir.Node, Rewriter], ir.Value | None]] = {
     "Add": _with(0, commutative=True, integers=True),
     "And": _with_true(True),
-    "Cast": _first,  # to the type that it has
+    "Cast": _first,  # to the same type
     "Concat": _concatenated,
     "Div": _with(1),
     "Expand": _of_same_shape,

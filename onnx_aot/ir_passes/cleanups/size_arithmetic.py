@@ -1,4 +1,4 @@
-"""Arithmetic on shapes that recorded sizes, or a shorter way, make unnecessary."""
+"""Simplifies shape arithmetic that recorded sizes or shorter formulas make unnecessary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 def fold_shapes(node: ir.Node, rewriter: Rewriter) -> bool:
-    """``Shape``, and Gather or Slice of one, of sizes that are known -> a constant.
+    """``Shape``, or Gather or Slice of one, with known sizes -> a constant.
 
     ``Shape(x: [b, 3, h], start=1, end=2)`` -> ``[3]``; ``Gather(Shape(x), 1)`` -> ``3``;
     ``Gather(Shape(x), [2])`` and ``Slice`` of one size -> ``Shape(x, start=2, end=3)``.
@@ -65,7 +65,7 @@ def _slice_of(shape: ir.Node) -> list[int | str | None] | None:
 
 
 def _taken(node: ir.Node, shape: ir.Node, rewriter: Rewriter) -> torch.Tensor | None:
-    """Which entries of the shape a Gather, or a Slice with step 1, takes."""
+    """Indices of the shape's entries that a Gather, or a Slice with step 1, takes."""
     sizes = _slice_of(shape)
     given = [rewriter.constant(value) for value in node.inputs[1:]]
     if sizes is None or any(tensor is None for tensor in given):
@@ -105,10 +105,10 @@ def join_shapes(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def drop_expand(node: ir.Node, rewriter: Rewriter) -> bool:
-    """``Add(Expand(x, s), y)`` -> ``Add(x, y)`` where ``y`` has the shape of the result.
+    """``Add(Expand(x, s), y)`` -> ``Add(x, y)`` if ``y`` has the shape of the result.
 
-    Of every operator that broadcasts. An integer 0 that nothing is divided by stays expanded to
-    nothing, because ONNX Runtime refuses to divide by it.
+    For every operator that broadcasts, except Div and Mod of integers: a divisor 0 may be expanded
+    to an empty tensor, and ONNX Runtime refuses to divide by the 0 itself.
     """
     inputs = list(node.inputs)
     result = node.outputs[0]
@@ -148,7 +148,7 @@ def shorten_floor_division(node: ir.Node, rewriter: Rewriter) -> bool:
 def join_floor_division(node: ir.Node, rewriter: Rewriter) -> bool:
     """``(x + k) // n + c`` -> ``Div(x + k + c * n, n)`` for a size ``x``, with ``k + c * n >= 0``.
 
-    The number of windows, ``(height - 1) // 2 + 1``, whose quotient may be of -1.
+    Covers the number of windows, ``(height - 1) // 2 + 1``, where the dividend may be -1.
     """
     for place in (0, 1):
         quotient = rewriter.producer(node.inputs[place], "Div")
@@ -181,7 +181,7 @@ def join_floor_division(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _number(value: ir.Value | None, rewriter: Rewriter) -> int | None:
-    """A 0-d INT64 constant."""
+    """The number in a 0-d INT64 constant; None for other values."""
     constant = rewriter.constant(value, limit=1)
     if constant is None or constant.ndim or constant.dtype != torch.int64:
         return None
@@ -189,7 +189,7 @@ def _number(value: ir.Value | None, rewriter: Rewriter) -> int | None:
 
 
 def _floored(quotient: ir.Node, rewriter: Rewriter) -> ir.Value | None:
-    """``x`` of ``Div(Sub(x, Mod(x, n)), n)``."""
+    """Returns ``x`` of ``Div(Sub(x, Mod(x, n)), n)``; None for other quotients."""
     difference = rewriter.producer(quotient.inputs[0], "Sub")
     rest = None if difference is None else rewriter.producer(difference.inputs[1], "Mod")
     if difference is None or rest is None or rest.inputs[0] is not difference.inputs[0]:
@@ -202,7 +202,7 @@ def _floored(quotient: ir.Node, rewriter: Rewriter) -> ir.Value | None:
 def unsqueezed_sizes(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Unsqueeze(Add(Squeeze(s), 1))`` -> ``Add(s, 1)``, arithmetic on sizes with one element.
 
-    Where nothing else reads what is in between.
+    Applies if nothing else reads the values in between.
     """
     value = node.inputs[0]
     axes = rewriter.constant(node.inputs[1]) if len(node.inputs) > 1 else None
@@ -218,7 +218,7 @@ def unsqueezed_sizes(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _with_one_axis(value: ir.Value | None, rewriter: Rewriter, depth: int) -> ir.Value | None:
-    """The number as a vector of one, made of vectors of one and of 0-d constants."""
+    """Emits the number as a vector of one element, from such vectors and 0-d constants."""
     if value is None or depth == 0:
         return None
     node = value.producer()
@@ -244,11 +244,11 @@ def _with_one_axis(value: ir.Value | None, rewriter: Rewriter, depth: int) -> ir
 ARITHMETIC = frozenset({"Add", "Div", "Max", "Min", "Mod", "Mul", "Sub"})
 
 DEPTH = 24
-"""Nodes that are looked at for one value."""
+"""Largest number of nodes that are examined for one value."""
 
 
 def _is_not_negative(value: ir.Value | None, rewriter: Rewriter) -> bool:
-    """Whether a size is a sum, product, quotient or remainder of sizes and positive numbers."""
+    """True if a value is a sum, product, quotient or remainder of sizes and numbers >= 0."""
     pending = [value]
     for _ in range(DEPTH):
         if not pending:
@@ -263,7 +263,7 @@ def _is_not_negative(value: ir.Value | None, rewriter: Rewriter) -> bool:
         if node is None or node.domain:
             return False
         if node.op_type == "Mod" and not node.attributes.get_int("fmod", 0):
-            pending.append(node.inputs[1])  # of the sign of the divisor
+            pending.append(node.inputs[1])  # has the sign of the divisor
         elif node.op_type in ("Add", "Mul", "Div"):
             pending.extend(node.inputs)
         elif node.op_type in ("Squeeze", "Unsqueeze"):

@@ -1,4 +1,4 @@
-"""Two transposes with pointwise operators between them."""
+"""Merges two transposes that have only pointwise operators between them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _POINTWISE = (
 )
 POINTWISE = frozenset(_POINTWISE.split())
 LONGEST = 8
-"""Pointwise nodes between two transposes."""
+"""Largest number of pointwise nodes between two transposes."""
 
 
 def join_transposes(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Transpose(Relu(Transpose(x, p)), q)`` -> ``Transpose(Relu(x), p[q])``.
 
-    Through a chain of pointwise operators whose other operands are single numbers, and whose
-    results nothing else reads; so one transpose goes, or both.
+    Works through a chain of pointwise operators whose other operands are single numbers and whose
+    results nothing else reads. Removes one transpose, or both.
     """
     outer = node.attributes.get_ints("perm")
     chain: list[ir.Node] = []
@@ -76,13 +76,13 @@ def _emit(
 
 
 def _place(node: ir.Node) -> int:
-    """Which operand is no single number."""
+    """Index of the operand that is not a single number."""
     sizes = [dims(value) for value in node.inputs]
     return next((i for i, size in enumerate(sizes) if size is None or set(size) - {1}), 0)
 
 
 def _of_one(node: ir.Node) -> bool:
-    """Whether all operands but one are single numbers, of no higher rank than it."""
+    """Returns True if all operands but one are single numbers of rank 0 or 1."""
     place = _place(node)
     known = rank(node.inputs[place])
     if known is None or len(node.outputs) != 1:

@@ -1,4 +1,4 @@
-"""Several nodes in a row that only rename positions of elements become one."""
+"""Merges consecutive nodes that only rearrange or select elements."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 def merge_reshapes(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Reshape(Reshape(x, _), s)`` -> ``Reshape(x, s)``, also of Squeeze, Unsqueeze and Flatten.
 
-    Sizes that ``s`` copies of what is left out are copied of ``x`` or worked out, where the
-    recorded shapes prove them.
+    Sizes that ``s`` copies from the removed node are copied from ``x`` or computed, if the recorded
+    shapes prove them.
     """
     inner = _view(node.inputs[0], rewriter)
     if inner is None or not all(map(rewriter.of_shapes, inner.inputs[1:])):
@@ -57,10 +57,10 @@ def _copies_nothing(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def constant_reshape(node: ir.Node, rewriter: Rewriter) -> bool:
-    """A shape that is worked out -> a constant, where the recorded shapes prove it.
+    """A computed shape -> a constant, if the recorded shapes prove it.
 
     ``Reshape(x: [b, 6], Concat(Shape(x)[0:1], [2, 3]))`` -> ``Reshape(x, [0, 2, 3])``. A size that
-    is no copy of the operand's size in its place is -1, where all others are known and not 0.
+    is not a copy of the operand's size in its place becomes -1 if all others are known and not 0.
     """
     if rewriter.constant(node.inputs[1]) is not None:
         return False
@@ -74,7 +74,7 @@ def constant_reshape(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _sizes(before: Sequence[Dim] | None, after: Sequence[Dim] | None) -> list[int] | None:
-    """The constant that reshapes one to the other at every size; None where there is none."""
+    """The constant that reshapes ``before`` to ``after`` at every size; None if there is none."""
     if before is None or after is None:
         return None
     sizes = []
@@ -88,15 +88,15 @@ def _sizes(before: Sequence[Dim] | None, after: Sequence[Dim] | None) -> list[in
         else:
             return None
     if sizes.count(-1) > 1 or (-1 in sizes and 0 in sizes):
-        return None  # nothing can be inferred of a value without elements
+        return None  # for a value without elements, -1 cannot be inferred
     return sizes
 
 
 def merge_squeezes(node: ir.Node, rewriter: Rewriter) -> bool:
-    """Axes of several Unsqueeze, or of several Squeeze, and of a Reshape before them.
+    """Merges the axes of consecutive Unsqueeze or Squeeze nodes, or merges them into a Reshape.
 
-    ``Unsqueeze(Unsqueeze(x, a), b)`` -> ``Unsqueeze(x, both)``, Squeeze likewise;
-    ``Squeeze(Reshape(x, s), a)`` -> ``Reshape(x, s without a)``, Unsqueeze likewise.
+    ``Unsqueeze(Unsqueeze(x, a), b)`` -> ``Unsqueeze(x, both)``, also for Squeeze;
+    ``Squeeze(Reshape(x, s), a)`` -> ``Reshape(x, s without a)``, also for Unsqueeze.
     """
     inner = _view(node.inputs[0], rewriter)
     axes = rewriter.constant(node.inputs[1]) if len(node.inputs) > 1 else None
@@ -119,7 +119,7 @@ def _merge_axes(node: ir.Node, inner: ir.Node, outer: Sequence[int], rewriter: R
     if first is None or before is None or between is None:
         return False
     if node.op_type == "Unsqueeze":
-        # places of the result; those of the inner node are counted without the outer's
+        # axes of the result; those of the inner node are counted without the outer's
         left = [place for place in range(between + len(outer)) if place not in outer]
         axes = sorted([*outer, *(left[int(axis) % between] for axis in first)])
     else:
@@ -138,7 +138,7 @@ def _merge_into_reshape(
     if constant is None or inner.attributes.get_int("allowzero"):
         return False
     sizes = [int(size) for size in constant]
-    if 0 in sizes[min(axes) :]:  # a copy of a size would be that of another place
+    if 0 in sizes[min(axes) :]:  # a 0 would copy the size of another axis
         return False
     if node.op_type == "Unsqueeze":
         for axis in axes:
@@ -185,7 +185,7 @@ def gather_unsqueezed(node: ir.Node, rewriter: Rewriter) -> bool:
 def merge_slices(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Slice(Slice(x, ..., axes=[a]), ..., axes=[b])`` -> ``Slice(x, ..., axes=[a, b])``.
 
-    Where bounds are constants, nothing else reads what is between, and the axes differ.
+    Applies if bounds are constants, nothing else reads the inner result, and the axes differ.
     """
     inner = rewriter.producer(node.inputs[0], "Slice")
     if inner is None or not rewriter.only_use(inner.outputs[0]):

@@ -1,1 +1,1 @@
-"""Several nodes become one of a larger operator, or the form that runtimes know; one per file."""
+"""Fuses nodes into one larger operator, or the form that runtimes recognize; one per file."""

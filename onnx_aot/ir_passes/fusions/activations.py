@@ -1,7 +1,7 @@
-"""Activations that ONNX has an operator for, written out.
+"""Fuses activations that are written out, but for which ONNX has an operator.
 
-``Swish`` (opset 24) is not among them: ONNX Runtime computes its definition, in twice the time that
-``Mul(x, Sigmoid(x))`` takes, which it recognizes.
+``Swish`` (opset 24) is not included: ONNX Runtime computes its definition, which takes twice as
+long as ``Mul(x, Sigmoid(x))``, which it recognizes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["HARD_SWISH", "MISH"]
 
 
 def hard_swish(node: ir.Node, rewriter: Rewriter) -> bool:
-    """One node.
+    """Fuses the hard swish function into one node.
 
     Before::
 
@@ -25,7 +25,7 @@ def hard_swish(node: ir.Node, rewriter: Rewriter) -> bool:
 
         y = HardSwish(x)
 
-    However the product is associated.
+    Matches every association of the product.
     """
     found = product(rewriter, node)
     if found is None or len(found.factors) != 2 or not close(found.number, 1.0 / 6.0):
@@ -44,7 +44,7 @@ def hard_swish(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def mish(node: ir.Node, rewriter: Rewriter) -> bool:
-    """One node.
+    """Fuses the mish function into one node.
 
     Before::
 

@@ -1,4 +1,4 @@
-"""Key-value caches as inputs and outputs of attention, from opset 23 on."""
+"""Makes key-value caches inputs and outputs of attention, from opset 23 on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS = (2, -2)
 
 
 def attention_cache(node: ir.Node, rewriter: Rewriter) -> bool:
-    """Keys and values of before are given to the operator, which hands on all of them.
+    """Passes past keys and values to the operator, which returns the concatenated ones.
 
     Before::
 
@@ -23,8 +23,8 @@ def attention_cache(node: ir.Node, rewriter: Rewriter) -> bool:
 
         y, keys, values = Attention(q, k, v, mask, past_keys, past_values)
 
-    Runtimes can keep such a cache in place; ONNX Runtime 1.31 takes as long either way. Only
-    without ``is_causal``, which counts rows from another one where there is a past.
+    Runtimes can keep such a cache in place; ONNX Runtime 1.31 takes the same time either way.
+    Applies only without ``is_causal``, which counts rows from a different start if there is a past.
     """
     inputs = node.inputs  # queries, keys, values and a mask, as long as both parts of the keys
     if len(inputs) not in (3, 4) or len(node.outputs) != 1:
@@ -50,7 +50,7 @@ def attention_cache(node: ir.Node, rewriter: Rewriter) -> bool:
 def _appended(
     rewriter: Rewriter, node: ir.Node, value: ir.Value | None
 ) -> tuple[ir.Value, ir.Value] | None:
-    """What came before and what is new, of heads that this node alone reads."""
+    """The past and the new part of keys or values that only this node reads, or None."""
     joined = rewriter.producer(value, "Concat")
     if joined is None or value is None or len(joined.inputs) != 2:
         return None

@@ -1,4 +1,4 @@
-"""Recognizes ``softmax(q k^T * scale + bias) v``, and what it is made of."""
+"""Recognizes ``softmax(q k^T * scale + bias) v`` and its parts."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ SCORES_OF_ROWS = [0, 2, 3, 1]
 
 @dataclasses.dataclass(frozen=True)
 class Attention:
-    """All values are ``[batch, heads, rows, width]``, or can be broadcast to that.
+    """An attention whose values are, or broadcast to, ``[batch, heads, rows, width]``.
 
     Attributes:
-        query: Not scaled.
-        key: Not transposed; ``[batch, rows, heads, width]`` if ``rows_first``.
-        value: What the weights are multiplied with.
-        bias: What is added to the scores.
-        scale: What the scores are multiplied by.
+        query: The queries before scaling.
+        key: The keys, not transposed; ``[batch, rows, heads, width]`` if ``rows_first``.
+        rows_first: Whether the rows of ``key`` come before the heads.
+        value: The values that the attention weights are multiplied with.
+        bias: The bias that is added to the scores.
+        scale: The factor of the scores.
         first: The first of the nodes.
     """
 
@@ -49,7 +50,7 @@ class Attention:
 
 
 def attention(rewriter: Rewriter, node: ir.Node | None) -> Attention | None:
-    """The attention whose last product a MatMul is, if it is one of four dimensions."""
+    """The attention whose last node is the given MatMul, if it has four dimensions."""
     if node is None or node.op_type != "MatMul" or node.domain:
         return None
     value = node.inputs[1]
@@ -85,7 +86,7 @@ def _of_scores(rewriter: Rewriter, scores: ir.Value | None, value: ir.Value) -> 
 
 
 def _fits(bias: ir.Value, scores: list[int | str]) -> bool:
-    """Whether a bias is broadcast to the scores, and not the scores to it."""
+    """Returns True if a bias is broadcast to the scores, and not the scores to it."""
     sizes = dimensions(bias)
     if sizes is None or len(sizes) > 4:
         return False
@@ -95,7 +96,7 @@ def _fits(bias: ir.Value, scores: list[int | str]) -> bool:
 
 
 def _scaled(rewriter: Rewriter, value: ir.Value | None) -> tuple[ir.Node | None, float]:
-    """The MatMul whose result, times a number, is the value."""
+    """The MatMul whose result times a number is the value, and that number."""
     product = single_use(rewriter, value, "MatMul")
     if product is not None:
         return product, 1.0
@@ -127,7 +128,7 @@ def _unscaled(
 def _untransposed(
     rewriter: Rewriter, value: ir.Value | None
 ) -> tuple[ir.Value | None, bool, float]:
-    """The key, whether it is ``[batch, rows, heads, width]``, and a number that it is scaled by."""
+    """The key, whether it is ``[batch, rows, heads, width]``, and the number that scales it."""
     factor = 1.0
     for inner, other in either(single_use(rewriter, value, "Mul")):
         found = number(rewriter, other)
@@ -143,12 +144,12 @@ def _untransposed(
 
 @dataclasses.dataclass(frozen=True)
 class Masked:
-    """Attention whose rows without keys are made zero, or as it is.
+    """Attention, with or without a mask that sets rows without keys to zero.
 
     Attributes:
-        attention: What is masked.
-        rows: ``[..., rows, 1]``; None: nothing is masked.
-        zero: With it, rows where ``rows`` is false become it; otherwise rows are a factor.
+        attention: The attention that is masked.
+        rows: The mask, ``[..., rows, 1]``; None: no mask.
+        zero: The value for rows where ``rows`` is false; None: ``rows`` is a factor.
     """
 
     attention: Attention
@@ -158,7 +159,7 @@ class Masked:
     def emitted(
         self, rewriter: Rewriter, attended: ir.Value, rows: ir.Value, shape: ir.Shape
     ) -> ir.Value:
-        """The same for a result and a mask of other dimensions."""
+        """Emits the same masking for a result and a mask of other dimensions."""
         like = self.attention.first
         if self.zero is None:
             return rewriter.emit("Mul", [attended, rows], like=like, shape=shape)
@@ -167,7 +168,7 @@ class Masked:
 
 
 def masked_attention(rewriter: Rewriter, value: ir.Value | None) -> Masked | None:
-    """Attention that a value is the result of, with its mask of rows."""
+    """The attention that produces a value, with its mask of rows, or None."""
     value = same_shape(rewriter, value)
     found = None if value is None else attention(rewriter, value.producer())
     if found is not None:
@@ -187,7 +188,13 @@ def masked_attention(rewriter: Rewriter, value: ir.Value | None) -> Masked | Non
 
 @dataclasses.dataclass(frozen=True)
 class Grouped:
-    """``[batch, groups, rows, width]``, of which each head of a group of queries reads one."""
+    """Keys or values ``[batch, groups, rows, width]``, each shared by a group of query heads.
+
+    Attributes:
+        value: The keys or values before they are repeated.
+        groups: Number of groups.
+        times: Number of query heads per group.
+    """
 
     value: ir.Value
     groups: int
@@ -195,7 +202,7 @@ class Grouped:
 
 
 def grouped(rewriter: Rewriter, value: ir.Value) -> Grouped | None:
-    """What is repeated along the heads: ``Reshape(Expand(Unsqueeze(x, [2])))``."""
+    """The value that is repeated along the heads by ``Reshape(Expand(Unsqueeze(x, [2])))``."""
     reshape = rewriter.producer(value, "Reshape")
     expand = None if reshape is None else rewriter.producer(reshape.inputs[0], "Expand")
     if reshape is None or expand is None:
@@ -220,7 +227,7 @@ def grouped(rewriter: Rewriter, value: ir.Value) -> Grouped | None:
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """``[batch, heads, rows, width]`` of ``source [batch, rows, heads * width]``."""
+    """A value ``[batch, heads, rows, width]`` of ``source [batch, rows, heads * width]``."""
 
     source: ir.Value
     heads: int
@@ -230,9 +237,9 @@ class Split:
 def split_heads(
     rewriter: Rewriter, value: ir.Value | None, rows_first: bool = False
 ) -> Split | None:
-    """What ``Transpose(Reshape(source))`` takes apart; only ``Reshape(source)`` if rows come first.
+    """The source of ``Transpose(Reshape(source))``, or ``Reshape(source)`` if rows come first.
 
-    The value may be read by others too.
+    The value may have other readers too.
     """
     if not rows_first:
         transpose = rewriter.producer(value, "Transpose")
@@ -252,7 +259,7 @@ def split_heads(
 
 
 def same_shape(rewriter: Rewriter, value: ir.Value | None) -> ir.Value | None:
-    """What a Reshape that changes nothing reads; otherwise the value."""
+    """The operand of a Reshape that changes nothing; otherwise the value itself."""
     reshape = single_use(rewriter, value, "Reshape")
     sizes = dimensions(value)
     if reshape is None or sizes is None or dimensions(reshape.inputs[0]) != sizes:

@@ -1,4 +1,4 @@
-"""What is known of the elements of a value from how it is made."""
+"""Derives bounds on the elements of a value from the nodes that compute it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["always_true", "counts_up", "largest"]
 DEPTH = 12
 LARGEST_TABLE = 1 << 16
 MOVES = {"Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
-"""Operators whose result has elements of the first input only."""
+"""Operators whose result consists only of elements of the first input."""
 
 
 def largest(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) -> float | None:
-    """No element is larger in magnitude, nor NaN; None: not known."""
+    """An upper bound on the magnitude of all elements, none of which is NaN; None if unknown."""
     if value is None or depth == 0 or value.dtype is None:
         return None
     if value.dtype == ir.DataType.BOOL:
@@ -45,9 +45,9 @@ def largest(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) -> f
 
 
 def _table(rewriter: Rewriter, value: ir.Value) -> torch.Tensor | None:
-    """The contents of a constant; of a parameter too, which other weights replace by finite ones.
+    """Contents of a constant or a parameter; None for a buffer, which may be a mask.
 
-    Not of a buffer, which may be a mask.
+    Weights that replace a parameter later are assumed to be finite too.
     """
     if value.metadata_props.get(INPUT_KIND) != "PARAMETER" or value.is_graph_input():
         return rewriter.constant(value, LARGEST_TABLE)
@@ -56,7 +56,7 @@ def _table(rewriter: Rewriter, value: ir.Value) -> torch.Tensor | None:
 
 
 def always_true(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) -> bool:
-    """Whether every element of a boolean value is true."""
+    """Returns True if every element of a boolean value is known to be true."""
     if value is None or depth == 0:
         return False
     tensor = rewriter.constant(value)
@@ -79,7 +79,7 @@ def always_true(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) 
 
 
 def _lowest(rewriter: Rewriter, value: ir.Value | None, depth: int) -> float | None:
-    """No element is less: of constants, and of what ``counts_up`` has."""
+    """A lower bound on the elements of constants and of values that ``counts_up``, moved or not."""
     for _ in range(depth):
         tensor = rewriter.constant(value)
         if tensor is not None:
@@ -96,7 +96,7 @@ def _lowest(rewriter: Rewriter, value: ir.Value | None, depth: int) -> float | N
 
 
 def counts_up(rewriter: Rewriter, value: ir.Value | None) -> bool:
-    """Whether a vector is 0, 1, 2, ..."""
+    """Returns True if a vector is 0, 1, 2, ..."""
     tensor = rewriter.constant(value)
     if tensor is not None:
         return tensor.ndim == 1 and torch.equal(tensor, torch.arange(tensor.numel()))

@@ -1,8 +1,8 @@
-"""Operators that only ONNX Runtime has: ``contrib_ops=True``.
+"""Fuses nodes into operators that only ONNX Runtime has, for ``contrib_ops=True``.
 
-What it fuses by itself when it loads a model is not among them, as ``SkipLayerNormalization``,
-``BiasGelu``, ``QuickGelu`` and ``FusedMatMul``; nor what is slower than ONNX's own operators, as
-``SkipSimplifiedLayerNormalization``.
+Not included are operators that it fuses by itself when it loads a model, such as
+``SkipLayerNormalization``, ``BiasGelu``, ``QuickGelu`` and ``FusedMatMul``, and those that are
+slower than ONNX's own operators, such as ``SkipSimplifiedLayerNormalization``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROWS, KEYS = -2, -1
 
 
 def microsoft_rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
-    """One node, before opset 23, which has an operator of ONNX for it.
+    """Fuses a rotation into one node before opset 23, which has an ONNX operator for it.
 
     Before::
 
@@ -55,7 +55,7 @@ def microsoft_rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def group_query_attention(node: ir.Node, rewriter: Rewriter) -> bool:
-    """One node, which computes nothing for keys behind a query.
+    """Fuses causal attention into one node, which skips the keys after each query.
 
     Before::
 
@@ -70,8 +70,8 @@ def group_query_attention(node: ir.Node, rewriter: Rewriter) -> bool:
         a = com.microsoft.GroupQueryAttention(xq, xk, xv, lengths, rows, attention_bias=bias)
         y = Reshape(a, [0, 0, heads, width])
 
-    Without ``some`` there is no bias. Groups of heads may share keys and values, which are
-    repeated before.
+    Without ``some`` there is no bias. Groups of heads may share keys and values that were repeated
+    before.
     """
     return flat_attention(node, rewriter, _grouped)
 
@@ -102,7 +102,7 @@ def _grouped(
 
 
 def _lengths(rewriter: Rewriter, query: ir.Value, like: ir.Node) -> tuple[ir.Value, ir.Value]:
-    """INT32: per batch the index of the last key, and how many keys there are."""
+    """Emits, as INT32, the index of the last key per batch element, and the number of keys."""
     rows, batch = (extent(rewriter, query, axis, like) for axis in (1, 0))
     count = rewriter.emit("Cast", [rows], {"to": 6}, like=like, dtype=ir.DataType.INT32, shape=[1])
     one = rewriter.initializer(torch.ones(1, dtype=torch.int32))
@@ -114,7 +114,7 @@ def _lengths(rewriter: Rewriter, query: ir.Value, like: ir.Node) -> tuple[ir.Val
 
 
 def _mask(rewriter: Rewriter, bias: ir.Value | None) -> ir.Value | None:
-    """What a bias is zero for."""
+    """The mask that is true where a bias is zero; None if the bias is of another form."""
     where = rewriter.producer(bias, "Where")
     if where is None or number(rewriter, where.inputs[1]) != 0.0:
         return None
@@ -123,7 +123,7 @@ def _mask(rewriter: Rewriter, bias: ir.Value | None) -> ir.Value | None:
 
 
 def _conjunction(rewriter: Rewriter, mask: ir.Value) -> list[ir.Value]:
-    """What has to be true for all of it to be."""
+    """The operands of nested And nodes, which make up a mask."""
     parts: list[ir.Value] = []
     pending = [mask]
     while pending and len(parts) < 8:
@@ -137,7 +137,7 @@ def _conjunction(rewriter: Rewriter, mask: ir.Value) -> list[ir.Value]:
 
 
 def _is_causal(rewriter: Rewriter, mask: ir.Value, size: int | str) -> bool:
-    """Whether a mask is true where the index of the key is not above that of the query."""
+    """Returns True if a mask is true where the key's index does not exceed the query's."""
     node = mask.producer()
     if node is None or node.domain or node.op_type not in ("LessOrEqual", "GreaterOrEqual"):
         return False
@@ -146,7 +146,7 @@ def _is_causal(rewriter: Rewriter, mask: ir.Value, size: int | str) -> bool:
 
 
 def _counts(rewriter: Rewriter, value: ir.Value | None, axis: int, size: int | str) -> bool:
-    """Whether a value is 0, 1, 2, ... along an axis, and has no other."""
+    """Returns True if a value is 0, 1, 2, ... along an axis, and all other axes have size 1."""
     sizes = dimensions(value)
     if sizes is None or len(sizes) < -axis or sizes[axis] != size:
         return False
@@ -160,7 +160,7 @@ def _counts(rewriter: Rewriter, value: ir.Value | None, axis: int, size: int | s
 
 
 def multi_head_attention(node: ir.Node, rewriter: Rewriter) -> bool:
-    """One node, before opset 23, whose own is faster.
+    """Fuses attention into one node before opset 23, whose own operator is faster.
 
     Before::
 

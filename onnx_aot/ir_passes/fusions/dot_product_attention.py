@@ -1,4 +1,4 @@
-"""Attention as one node, from opset 23 on."""
+"""Fuses attention into one node, from opset 23 on."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Build = Callable[[Rewriter, Attention, "Flat", "Flat", "Flat"], ir.Value | None]
 
 @dataclasses.dataclass(frozen=True)
 class Flat:
-    """``[batch, rows, heads * width]``."""
+    """A value ``[batch, rows, heads * width]`` and its number of heads."""
 
     value: ir.Value
     heads: int
 
 
 def attention_node(node: ir.Node, rewriter: Rewriter) -> bool:
-    """One node, that takes heads apart and puts them together by itself.
+    """Fuses attention into one node, which splits and merges heads by itself.
 
     Before::
 
@@ -46,9 +46,9 @@ def attention_node(node: ir.Node, rewriter: Rewriter) -> bool:
         a = Attention(xq, xk, xv, bias, q_num_heads=heads, kv_num_heads=groups, scale=scale)
         y = Reshape(a, [0, 0, heads, width])
 
-    Keys and values that are repeated for groups of heads are so by the operator. Queries and keys
-    may be rotated by ``RotaryEmbedding``, which takes heads apart likewise. A mask that rows
-    without keys are multiplied with loses a dimension.
+    The operator itself repeats keys and values for groups of heads. Queries and keys may be rotated
+    by ``RotaryEmbedding``, which then splits heads by itself too. A mask that zeroes rows without
+    keys loses a dimension.
     """
     return flat_attention(node, rewriter, _one_node)
 
@@ -62,13 +62,16 @@ def _one_node(
 
 
 def flat_attention(node: ir.Node, rewriter: Rewriter, build: Build) -> bool:
-    """Attention by one operator that takes heads apart, where a Transpose is the last node of one.
+    """Replaces an attention that ends at a Transpose by one operator that splits heads itself.
 
     Args:
-        node: The Transpose that puts heads behind rows.
-        rewriter: Emits.
-        build: Emits the operator for queries, keys and values of three dimensions, and gives
+        node: The Transpose that moves heads behind rows.
+        rewriter: Emits the nodes.
+        build: Emits the operator for queries, keys and values of three dimensions, and returns
             ``[batch, rows, heads * width]``, or None.
+
+    Returns:
+        True if the attention was replaced.
     """
     if permutation(node) != HEADS_LAST:
         return False
@@ -96,7 +99,7 @@ def flat_attention(node: ir.Node, rewriter: Rewriter, build: Build) -> bool:
 
 
 def attention_of_heads(node: ir.Node, rewriter: Rewriter) -> bool:
-    """One node, where heads are apart already.
+    """Fuses attention on values that are already split into heads into one node.
 
     Before::
 
@@ -106,7 +109,7 @@ def attention_of_heads(node: ir.Node, rewriter: Rewriter) -> bool:
 
         a = Attention(q, k, v, bias, scale=scale)
 
-    Keys and values may be ``Reshape(Expand(Unsqueeze(k, [2])))``, which goes away.
+    Keys and values may be ``Reshape(Expand(Unsqueeze(k, [2])))``, which is removed.
     """
     found = attention(rewriter, node)
     if found is None or found.rows_first or not _takes(rewriter, found):
@@ -123,7 +126,7 @@ def attention_of_heads(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _takes(rewriter: Rewriter, found: Attention) -> bool:
-    """Types and batches are one, and heads fit: the operator broadcasts nothing else."""
+    """Returns True if types and batches are equal and heads fit, as the operator requires."""
     types = {v.dtype for v in (found.query, found.key, found.value, found.bias) if v is not None}
     if len(types) != 1 or found.query.dtype != ir.DataType.FLOAT:
         return False
@@ -146,7 +149,7 @@ def _takes(rewriter: Rewriter, found: Attention) -> bool:
 
 
 def every_row(rewriter: Rewriter, found: Attention) -> ir.Value | None:
-    """For every row, which ONNX Runtime wants; the expansion is one for all layers."""
+    """The bias with every row, as ONNX Runtime requires; all layers share the expansion."""
     bias, sizes = found.bias, dimensions(found.bias)
     rows = (dimensions(found.query) or [1, 1, 1])[2]
     if bias is None or bias.shape is None or sizes is None or sizes[-2] == rows:
@@ -161,7 +164,7 @@ def every_row(rewriter: Rewriter, found: Attention) -> ir.Value | None:
 
 
 def _shared_heads(rewriter: Rewriter, found: Attention) -> tuple[ir.Value, ir.Value]:
-    """Keys and values before they are repeated, where both are."""
+    """Keys and values before they are repeated, if both are; otherwise as they are."""
     key, value = grouped(rewriter, found.key), grouped(rewriter, found.value)
     if key is None or value is None or key.groups != value.groups or key.times != value.times:
         return found.key, found.value
@@ -206,7 +209,7 @@ def _flat(rewriter: Rewriter, value: ir.Value, rows_first: bool = False) -> Flat
 
 
 def _rotary(rewriter: Rewriter, value: ir.Value) -> ir.Node | None:
-    """A RotaryEmbedding, ONNX's or ONNX Runtime's, that only the attention reads."""
+    """The RotaryEmbedding, of ONNX or ONNX Runtime, that only the attention reads, or None."""
     rotary = value.producer()
     if rotary is None or rotary.op_type != "RotaryEmbedding":
         return None
@@ -214,7 +217,7 @@ def _rotary(rewriter: Rewriter, value: ir.Value) -> ir.Node | None:
 
 
 def _whole(value: ir.Value) -> ir.Shape | None:
-    """``[batch, rows, heads * width]`` of ``[batch, rows, heads, width]``."""
+    """The shape ``[batch, rows, heads * width]`` for a value ``[batch, rows, heads, width]``."""
     sizes = dimensions(value)
     if sizes is None or value.shape is None:
         return None
@@ -225,7 +228,7 @@ def _whole(value: ir.Value) -> ir.Shape | None:
 
 
 def _ends_flat(rewriter: Rewriter, value: ir.Value, found: Attention) -> bool:
-    """Whether ``attention_node`` will take it, at the Transpose behind it."""
+    """Returns True if ``attention_node`` will match at the Transpose that follows."""
     for _ in range(3):
         if not rewriter.only_use(value):
             return False

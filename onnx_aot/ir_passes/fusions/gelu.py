@@ -1,4 +1,4 @@
-"""``x Phi(x)``, written out."""
+"""Fuses ``x Phi(x)`` into Gelu."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
 __all__ = ["GELU"]
 
-# Elsewhere ONNX Runtime has no kernel: a double would be computed in single precision.
+# For other types ONNX Runtime has no kernel: a double would be computed in single precision.
 TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 CUBIC = 0.044715
 
 
 def gelu(node: ir.Node, rewriter: Rewriter) -> bool:
-    """One node.
+    """Fuses the GELU function into one node.
 
     Before::
 
@@ -29,7 +29,7 @@ def gelu(node: ir.Node, rewriter: Rewriter) -> bool:
         y = Gelu(x)
         y = Gelu(x, approximate="tanh")
 
-    However the products are associated, and with ``x (1 + 0.044715 x^2)`` for the cubic.
+    Matches every association of the products, and also ``x (1 + 0.044715 x^2)`` for the cubic.
     """
     found = product(rewriter, node)
     if found is None or len(found.factors) != 2 or not close(found.number, 0.5):
@@ -47,7 +47,7 @@ def gelu(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _approximation(rewriter: Rewriter, x: ir.Value, factor: ir.Value) -> str | None:
-    """Which function of ``x`` is one plus the factor's rest."""
+    """Value of ``approximate`` for a factor ``1 + f(x)``, or None if ``f`` does not match."""
     for inner, one in either(single_use(rewriter, factor, "Add")):
         if number(rewriter, one) != 1.0:
             continue
@@ -70,7 +70,7 @@ def _product(rewriter: Rewriter, value: ir.Value | None) -> Product | None:
 
 
 def _cubic(rewriter: Rewriter, x: ir.Value, found: Product | None) -> bool:
-    """``sqrt(2 / pi) (x + 0.044715 x^3)``, or with ``x`` taken out of the sum."""
+    """True for ``sqrt(2 / pi) (x + 0.044715 x^3)``, also with ``x`` taken out of the sum."""
     if found is None or not close(found.number, math.sqrt(2.0 / math.pi)):
         return False
     rest = list(found.factors)

@@ -1,4 +1,4 @@
-"""Attention in which several heads of queries share a head of keys and values, before opset 23."""
+"""Rewrites attention whose query heads share heads of keys and values, before opset 23."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIFTED = ("Mul", "Add", "Concat", "Split", "Neg", "Sub")
 
 
 def grouped_attention(node: ir.Node, rewriter: Rewriter) -> bool:
-    """Keys and values are broadcast by the products instead of being repeated before them.
+    """Lets the products broadcast keys and values instead of repeating them before.
 
     Before::
 
@@ -40,8 +40,8 @@ def grouped_attention(node: ir.Node, rewriter: Rewriter) -> bool:
         a = MatMul(Softmax(Add(MatMul(Mul(q, scale), Transpose(k)), Unsqueeze(bias, [1]))), v)
         y = Reshape(Transpose(a, perm=[0, 3, 1, 2, 4]), [0, 0, groups * times, width])
 
-    What is in between, such as a rotation or a mask that rows without keys are multiplied with,
-    gets a dimension too.
+    Nodes in between, such as a rotation or a mask that zeroes rows without keys, get a dimension
+    too.
     """
     if permutation(node) != HEADS_LAST:
         return False
@@ -106,12 +106,12 @@ def _emitted(
 
 
 class _Lift:
-    """Values of ``[batch, heads, ...]`` as ``[batch, groups, times, ...]``.
+    """Turns values ``[batch, heads, ...]`` into ``[batch, groups, times, ...]``.
 
     Args:
-        rewriter: Emits them.
-        keys: How many groups there are, and how many heads each has.
-        like: The node whose metadata new ones get.
+        rewriter: Emits the nodes.
+        keys: Provides the number of groups and of heads per group.
+        like: The node whose metadata new nodes get.
     """
 
     def __init__(self, rewriter: Rewriter, keys: Grouped, like: ir.Node) -> None:
@@ -125,15 +125,15 @@ class _Lift:
         return self._rewriter.initializer(tensor.to(dtypes.to_torch(like.dtype)))
 
     def heads(self, value: ir.Value) -> ir.Value | None:
-        """Of queries: the heads are taken apart."""
+        """Lifts queries: splits the heads into groups."""
         return self._of(value, self._groups, self._times)
 
     def group(self, value: ir.Value) -> ir.Value | None:
-        """Of keys and values: each group has one."""
+        """Lifts keys and values: each group has one head."""
         return self._of(value, self._groups, 1)
 
     def shared(self, value: ir.Value) -> ir.Value | None:
-        """Of what is the same for all heads, or one for all."""
+        """Lifts a value that is the same for all heads; None if it is not."""
         sizes = dimensions(value)
         if sizes is None:
             return None
@@ -157,7 +157,7 @@ class _Lift:
         return self._lifted(value, groups, times)
 
     def _read_elsewhere(self, root: ir.Value, heads: int) -> bool:
-        """Whether what would be repeated is needed as it is, too."""
+        """Returns True if a node that would be emitted again is needed as it is, too."""
         nodes: dict[ir.Node, None] = {}
         values: dict[ir.Value, None] = {}
         pending = [root]
@@ -205,7 +205,7 @@ class _Lift:
         return self._apart(value, groups, times, shape)
 
     def _apart(self, value: ir.Value, groups: int, times: int, shape: ir.Shape) -> ir.Value | None:
-        """By a node more. No size is left to be inferred, which fails for an empty tensor."""
+        """Lifts a value with an extra node; infers no size, which fails for an empty tensor."""
         rewriter, like = self._rewriter, self._like
         if times == 1:
             axes = rewriter.initializer(torch.tensor([2], dtype=torch.int64))
@@ -219,7 +219,7 @@ class _Lift:
         return rewriter.emit("Reshape", inputs, {"allowzero": 1}, like=like, shape=shape)
 
     def _repeat(self, node: ir.Node, groups: int, times: int) -> tuple[ir.Value, ...] | None:
-        """The same node with a dimension more, where its axis is the last."""
+        """Emits the same node with one dimension more; None if its axis is not the last."""
         inputs: list[ir.Value | None] = []
         for index, operand in enumerate(node.inputs):
             sizes = dimensions(operand)

@@ -1,4 +1,4 @@
-"""``(x - mean) / sqrt(variance + eps) * weight + bias``."""
+"""Fuses ``(x - mean) / sqrt(variance + eps) * weight + bias``."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class _Norm:
 
     @property
     def sizes(self) -> list[int | str]:
-        """What a weight and a bias have."""
+        """The sizes that a weight and a bias must have."""
         return (dimensions(self.x) or [])[self.axis :]
 
 
 def layer_normalization(node: ir.Node, rewriter: Rewriter) -> bool:
-    """One node.
+    """Fuses layer normalization into one node.
 
     Before::
 
@@ -48,8 +48,8 @@ def layer_normalization(node: ir.Node, rewriter: Rewriter) -> bool:
 
         y = LayerNormalization(x, weight, bias, epsilon=eps)
 
-    Over the last dimensions. Weight and bias may be missing, and have those dimensions' shape; the
-    square may be ``Pow(d, 2)``, the division ``Mul(d, Reciprocal(...))``.
+    Normalizes over the last dimensions. Weight and bias may be missing, and have the shape of these
+    dimensions; the square may be ``Pow(d, 2)``, the division ``Mul(d, Reciprocal(...))``.
     """
     found = _found(rewriter, node)
     if found is None or _goes_on(rewriter, node.outputs[0], found):
@@ -68,7 +68,7 @@ def layer_normalization(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _found(rewriter: Rewriter, node: ir.Node | None) -> _Norm | None:
-    """The normalization that a node is the last of, as far as it goes."""
+    """The normalization that ends at a node, with the weight and bias applied so far, or None."""
     if node is None or node.domain:
         return None
     found = _normalized(rewriter, node)
@@ -77,7 +77,7 @@ def _found(rewriter: Rewriter, node: ir.Node | None) -> _Norm | None:
     for inner, other in either(node):
         producer = inner.producer()
         if producer is None or producer.op_type not in ("Div", "Mul"):
-            continue  # so a chain of sums is not followed
+            continue  # does not follow a chain of sums
         if not rewriter.only_use(inner):
             continue
         found = _found(rewriter, producer) if node.op_type == "Add" else None
@@ -104,7 +104,7 @@ def _normalized(rewriter: Rewriter, node: ir.Node | None) -> _Norm | None:
 
 
 def _of(rewriter: Rewriter, centred: ir.Value | None, sqrt: ir.Node | None) -> _Norm | None:
-    """Of ``centred`` and the root of ``Add(ReduceMean(centred * centred), eps)``."""
+    """Matches ``centred`` and the root of ``Add(ReduceMean(centred * centred), eps)``."""
     if centred is None or sqrt is None or centred.dtype != ir.DataType.FLOAT:
         return None
     for variance, added in either(single_use(rewriter, sqrt.inputs[0], "Add")):
@@ -133,7 +133,7 @@ def _is_square(rewriter: Rewriter, node: ir.Node | None, of: ir.Value) -> bool:
 
 
 def _centred(rewriter: Rewriter, value: ir.Value, axes: list[int], epsilon: float) -> _Norm | None:
-    """``x - mean(x)``, which the two factors of the square and the division read, each its own."""
+    """Matches ``x - mean(x)``, which the square and the division both read."""
     sub = rewriter.producer(value, "Sub")
     if sub is None or value.is_graph_output():
         return None
@@ -148,7 +148,7 @@ def _centred(rewriter: Rewriter, value: ir.Value, axes: list[int], epsilon: floa
 
 
 def _goes_on(rewriter: Rewriter, value: ir.Value, found: _Norm) -> bool:
-    """Whether a later node is the product with the weight, or the sum with the bias."""
+    """Returns True if the next node multiplies by the weight or adds the bias."""
     if found.bias is not None or not rewriter.only_use(value):
         return False
     (reader,) = value.consumers()

@@ -1,4 +1,4 @@
-"""Masks of attention: what they are made of is taken apart no further than they need."""
+"""Simplifies the nodes that build and apply masks of attention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ADMITTED_ROWS", "TRUE_MASK", "WHOLE_INDEX"]
 
 
 def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
-    """No selection of rows that have a key, where all have one.
+    """Removes the selection of rows that have a key, if all rows have one.
 
     Before::
 
@@ -25,8 +25,8 @@ def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
 
         y = x
 
-    Parameters that ``bias`` is made of, such as a table of relative positions, are finite; should
-    they be replaced by others that are not, rows without keys would be different.
+    Parameters in ``bias``, such as a table of relative positions, are finite; if they are replaced
+    later by infinite ones, rows without keys would differ.
     """
     greater = rewriter.producer(node.inputs[0], "Greater")
     reduce = None if greater is None else rewriter.producer(greater.inputs[0], "ReduceMax")
@@ -37,7 +37,7 @@ def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
         return False
     if dimensions(x) is None or dimensions(x) != dimensions(node.outputs[0]):
         return False
-    if rewriter.producer(x, "MatMul") is None:  # without keys it is zero, and so is the selection
+    if rewriter.producer(x, "MatMul") is None:  # without keys it is 0, like the selection
         return False
     if largest(rewriter, bias) is None:
         return False
@@ -46,7 +46,7 @@ def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def true_mask(node: ir.Node, rewriter: Rewriter) -> bool:
-    """What is true everywhere is no part of a mask.
+    """Removes parts of a mask that are true everywhere.
 
     Before::
 
@@ -59,9 +59,9 @@ def true_mask(node: ir.Node, rewriter: Rewriter) -> bool:
         scores = Add(products, Where(some, 0, low))
         y = Mul(x, Cast(ReduceMax(Cast(some), [-1])))
 
-    With ``mask`` true everywhere, ``scores = products`` and ``y = x``. ``products`` and ``x`` have
-    the shape of the results already. From opset 23 on only that, because ONNX Runtime's Attention
-    wants a mask of every row.
+    If ``mask`` is true everywhere, ``scores = products`` and ``y = x``. ``products`` and ``x``
+    already have the shape of the results. From opset 23 on, only this last form is applied, because
+    ONNX Runtime's Attention needs a mask with every row.
     """
     for whole, part in either(node):
         sizes = dimensions(whole)
@@ -79,7 +79,7 @@ def true_mask(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _bias(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
-    """The bias of a smaller mask; True: there is none; None: it stays."""
+    """Emits the bias of a smaller mask; True if no bias is needed, None if it stays."""
     where = rewriter.producer(value, "Where")
     if where is None or number(rewriter, where.inputs[1]) != 0.0:
         return None
@@ -94,7 +94,7 @@ def _bias(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
 
 
 def _kept(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
-    """Likewise which rows have a key, as a factor."""
+    """The same for the factor that is 1 for rows that have a key and 0 for others."""
     cast = rewriter.producer(value, "Cast")
     reduce = None if cast is None else rewriter.producer(cast.inputs[0], "ReduceMax")
     numbers = None if reduce is None else rewriter.producer(reduce.inputs[0], "Cast")
@@ -125,7 +125,7 @@ def _kept(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
 
 
 def _smaller(rewriter: Rewriter, mask: ir.Value | None) -> ir.Value | bool | None:
-    """A mask without what is true everywhere; True: nothing is left; None: nothing is."""
+    """A mask without a part that is true everywhere; True if nothing is left, None if unchanged."""
     if always_true(rewriter, mask):
         return True
     if rewriter.opset >= 23:
@@ -142,7 +142,7 @@ def _rank(value: ir.Value | None) -> int:
 
 
 def whole_index(node: ir.Node, rewriter: Rewriter) -> bool:
-    """An index that takes everything in order takes nothing apart.
+    """Removes indexing that takes all elements in order.
 
     Before::
 
@@ -182,7 +182,7 @@ def whole_index(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def _place(rewriter: Rewriter, index: ir.Value | None, size: int | str) -> int | None:
-    """The only axis along which an index varies, if it counts all of a dimension there."""
+    """The only axis along which an index varies, if it counts through a whole dimension there."""
     outer = single_use(rewriter, index, "Unsqueeze")
     expand = None if outer is None else rewriter.producer(outer.inputs[0], "Expand")
     value = None if outer is None else outer.inputs[0]

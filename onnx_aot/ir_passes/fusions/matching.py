@@ -1,4 +1,4 @@
-"""What patterns have in common: numbers, factors of a product, axes, sizes."""
+"""Helpers shared by patterns: numbers, factors of a product, axes, sizes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = [
 
 
 class Product:
-    """A number times values.
+    """A product of a number and values.
 
     Attributes:
         number: The product of all constants.
-        factors: The values, each as often as it occurs.
+        factors: The values, each repeated as often as it occurs.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ PRODUCTS = ("Mul", "Div", "Pow")
 
 
 def number(rewriter: Rewriter, value: ir.Value | None) -> float | None:
-    """The one element of a constant; None for everything else."""
+    """The element of a constant with one element; None for other values."""
     tensor = rewriter.constant(value, limit=1)
     if tensor is None or tensor.numel() != 1 or tensor.is_complex():
         return None
@@ -50,12 +50,12 @@ def number(rewriter: Rewriter, value: ir.Value | None) -> float | None:
 
 
 def close(found: float | None, wanted: float) -> bool:
-    """Whether a constant is the wanted one, as it is written in half precision to double."""
+    """Returns True if a constant equals the wanted one within a relative error of 2e-6."""
     return found is not None and math.isclose(found, wanted, rel_tol=2e-6)
 
 
 def either(node: ir.Node | None) -> Iterator[tuple[ir.Value, ir.Value]]:
-    """The operands of an operator of two, in both orders."""
+    """Yields the operands of a node with two inputs, in both orders."""
     if node is not None and len(node.inputs) == 2:
         first, second = node.inputs
         if first is not None and second is not None:
@@ -64,16 +64,16 @@ def either(node: ir.Node | None) -> Iterator[tuple[ir.Value, ir.Value]]:
 
 
 def single_use(rewriter: Rewriter, value: ir.Value | None, op_type: str) -> ir.Node | None:
-    """The node that gives a value, if it is of that operator and nothing else reads the value."""
+    """The node that produces a value, if it has that operator and the value has one reader."""
     node = rewriter.producer(value, op_type)
     return node if node is not None and value is not None and rewriter.only_use(value) else None
 
 
 def product(rewriter: Rewriter, root: ir.Node) -> Product | None:
-    """The factors of a product however it is associated; None if there are many.
+    """The factors of a product in any association; None if there are more than ``MOST_FACTORS``.
 
-    Products that something else reads are factors themselves. ``Div`` by a number, and ``Pow``
-    to 2 and 3, are products too.
+    Products that other nodes read too are factors themselves. ``Div`` by a number, and ``Pow`` with
+    exponent 2 or 3, are products too.
     """
     found = Product()
     pending: list[ir.Value | ir.Node] = [root]
@@ -85,7 +85,7 @@ def product(rewriter: Rewriter, root: ir.Node) -> Product | None:
                 found.number *= constant
                 continue
             node = entry.producer()
-            # only then the uses: a value that all layers read has very many
+            # checks the uses last: a value that all layers read has very many
             is_product = node is not None and node.op_type in PRODUCTS and not node.domain
             if is_product and node is not None and rewriter.only_use(entry):
                 pending.append(node)
@@ -119,7 +119,7 @@ def _open(
 
 
 def reduced_axes(rewriter: Rewriter, node: ir.Node) -> list[int] | None:
-    """The axes that a Reduce operator with ``keepdims=1`` reduces, none negative; else None."""
+    """The axes, none negative, that a Reduce operator with ``keepdims=1`` reduces; else None."""
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
     if shape is None or node.attributes.get_int("keepdims", 1) != 1:
         return None
@@ -135,7 +135,7 @@ def reduced_axes(rewriter: Rewriter, node: ir.Node) -> list[int] | None:
 
 
 def dimensions(value: ir.Value | None) -> list[int | str] | None:
-    """Sizes, and names of those that vary; equal names are equal sizes. None: one is unknown."""
+    """Sizes, or names of dynamic ones; equal names are equal sizes. None if one is unknown."""
     if value is None or value.shape is None:
         return None
     sizes: list[int | str] = []
@@ -148,12 +148,12 @@ def dimensions(value: ir.Value | None) -> list[int | str] | None:
 
 
 def vector(value: ir.Value, width: int | str) -> bool:
-    """Whether a value has one dimension, of that size."""
+    """Returns True if a value has one dimension, of that size."""
     return dimensions(value) == [width]
 
 
 def permutation(node: ir.Node | None) -> list[int] | None:
-    """What a Transpose permutes."""
+    """The ``perm`` of a Transpose, or None if there is none."""
     return None if node is None else list(node.attributes.get_ints("perm", ())) or None
 
 
@@ -161,9 +161,9 @@ MOST_INPUTS = 16
 
 
 def extent(rewriter: Rewriter, value: ir.Value, axis: int, like: ir.Node) -> ir.Value:
-    """A dimension as a vector of one number; of a graph input where one has it.
+    """Emits a dimension as a vector with one element, read from a graph input if one has it.
 
-    So it is the same value wherever it is asked for.
+    This makes it the same value wherever it is requested.
     """
     known = dimensions(value)
     source, name = value, None if known is None else known[axis]

@@ -1,4 +1,4 @@
-"""``x / sqrt(mean(x^2) + eps) * weight``."""
+"""Fuses ``x / sqrt(mean(x^2) + eps) * weight``."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 @dataclasses.dataclass(frozen=True)
 class _Norm:
-    """``x`` times or divided by the root of the mean of its squares."""
+    """A division of ``x`` by the root mean square of its elements."""
 
     x: ir.Value
     epsilon: float
     axes: list[int]
-    root: ir.Value  # of the mean
+    root: ir.Value  # the square root
     first: ir.Node
     canonical: bool  # Pow, ReduceMean, Add, Sqrt, Div
 
@@ -72,7 +72,7 @@ def _of_root(
 
 
 def root_mean_square(node: ir.Node, rewriter: Rewriter) -> bool:
-    """The form that ONNX Runtime has a kernel for, if a weight follows; one node less.
+    """Rewrites to the form that ONNX Runtime fuses if a weight follows; saves one node.
 
     Before::
 
@@ -88,9 +88,9 @@ def root_mean_square(node: ir.Node, rewriter: Rewriter) -> bool:
     """
     norm = _norm(rewriter, node)
     if norm is None or norm.canonical or norm.x.dtype == ir.DataType.DOUBLE:
-        return False  # ONNX Runtime's kernel is less exact than doubles are
+        return False  # ONNX Runtime's kernel is less precise than double
     if rewriter.opset >= 23 and _trailing(norm):
-        return False  # ``rms_normalization`` takes it, here or at the product with the weight
+        return False  # left to ``rms_normalization``, here or at the product with the weight
     mean = norm.first.outputs[0].consumers()[0]
     added = mean.outputs[0].consumers()[0]
     root = norm.root
@@ -108,7 +108,7 @@ def root_mean_square(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def rms_normalization(node: ir.Node, rewriter: Rewriter) -> bool:
-    """One node, with the weight and a cast in front of it.
+    """Fuses the normalization, the weight and a cast before it into one node.
 
     Before::
 
@@ -163,7 +163,7 @@ def _rank(value: ir.Value) -> int:
 
 def _trailing(norm: _Norm) -> bool:
     rank = _rank(norm.x)
-    # the operator computes what is wider than float32 in float32
+    # the operator computes wider types in float32
     fits = norm.x.dtype == ir.DataType.FLOAT
     return fits and norm.axes == list(range(norm.axes[0], rank))
 
@@ -174,14 +174,14 @@ def _is_weight(norm: _Norm, value: ir.Value) -> bool:
 
 
 def _narrow(rewriter: Rewriter, x: ir.Value, dtype: ir.DataType | None) -> ir.Value | None:
-    """What was widened to float32, if it had that type."""
+    """The operand of the cast to ``x``, if it has the half-precision ``dtype``; else None."""
     cast = rewriter.producer(x, "Cast")
     inner = None if cast is None else cast.inputs[0]
     return inner if inner is not None and inner.dtype == dtype and dtype in HALVES else None
 
 
 def _weight_follows(rewriter: Rewriter, norm: _Norm, value: ir.Value) -> bool:
-    """Whether a later node is the product with the weight, which takes all at once."""
+    """Returns True if a product with the weight follows, at which everything is fused."""
     for _ in range(2):  # a cast may come first
         if not rewriter.only_use(value):
             return False

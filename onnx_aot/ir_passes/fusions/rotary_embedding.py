@@ -1,4 +1,4 @@
-"""``x * cos + rotate_half(x) * sin``."""
+"""Fuses or simplifies the rotary embedding ``x * cos + rotate_half(x) * sin``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = 2
 
 @dataclasses.dataclass(frozen=True)
 class Rotation:
-    """Of ``x [..., 2 * half]``."""
+    """A rotation of ``x [..., 2 * half]``."""
 
     x: ir.Value
     cos: ir.Value
@@ -28,7 +28,7 @@ class Rotation:
 
 
 def rotation(rewriter: Rewriter, node: ir.Node) -> Rotation | None:
-    """The rotation that a sum is the last node of."""
+    """The rotation whose last node is the given sum, or None."""
     for straight, turned in either(node):
         product = single_use(rewriter, straight, "Mul")
         for rotated, sin in either(single_use(rewriter, turned, "Mul")):
@@ -44,7 +44,7 @@ def rotation(rewriter: Rewriter, node: ir.Node) -> Rotation | None:
 
 
 def _halves(rewriter: Rewriter, concat: ir.Node | None) -> tuple[ir.Value, int] | None:
-    """``x`` and half of its width, of ``Concat(Neg(x[half:]), x[:half])`` on the last axis."""
+    """Returns ``x`` and ``half`` of ``Concat(Neg(x[half:]), x[:half])`` on the last axis."""
     if concat is None or len(concat.inputs) != 2:
         return None
     low = concat.inputs[1]
@@ -66,7 +66,7 @@ def _halves(rewriter: Rewriter, concat: ir.Node | None) -> tuple[ir.Value, int] 
 
 
 def _part(rewriter: Rewriter, value: ir.Value) -> tuple[ir.Value, int, int] | None:
-    """``x``, first and end, of a value that is ``x[..., first:end]``."""
+    """Returns ``x``, ``first`` and ``end`` of a value that is ``x[..., first:end]``."""
     node = value.producer()
     x = None if node is None else node.inputs[0]
     sizes = dimensions(x)
@@ -92,7 +92,7 @@ def _part(rewriter: Rewriter, value: ir.Value) -> tuple[ir.Value, int, int] | No
 
 
 def rotated_halves(node: ir.Node, rewriter: Rewriter) -> bool:
-    """Two nodes less per rotation, and no sign changed at every position.
+    """Saves two nodes per rotation, and the change of sign at every position.
 
     Before::
 
@@ -100,7 +100,7 @@ def rotated_halves(node: ir.Node, rewriter: Rewriter) -> bool:
 
     After::
 
-        signed = Mul(sin, [-1, ..., 1, ...])      # one for all rotations with this sine
+        signed = Mul(sin, [-1, ..., 1, ...])      # shared by all rotations with this sine
         low, high = Split(x)
         y = Add(Mul(x, cos), Mul(Concat(high, low), signed))
     """
@@ -130,7 +130,9 @@ def rotated_halves(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
-    """One node; the caches have half the width, and exist once per pair of cosine and sine.
+    """Fuses a rotation into one node, whose caches have half the width.
+
+    The caches are emitted once per pair of cosine and sine.
 
     Before::
 
@@ -159,7 +161,10 @@ def rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
 
 
 def once(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | None:
-    """``[batch or 1, rows, half]`` of a cosine or sine ``[batch or 1, 1, rows, 2 * half]``."""
+    """Half of a cosine or sine ``[batch or 1, 1, rows, 2 * half]``: ``[batch or 1, rows, half]``.
+
+    None if its two halves are not the same value.
+    """
     given, sizes = dimensions(value), dimensions(found.x)
     unsqueeze = rewriter.producer(value, "Unsqueeze")
     axes = None if unsqueeze is None else rewriter.constant(unsqueeze.inputs[1])
@@ -175,7 +180,7 @@ def once(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | Non
 
 
 def _cache(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | None:
-    """``[batch, rows, half]``, as the operator wants it."""
+    """The cache ``[batch, rows, half]`` in the form that the operator requires, or None."""
     half, given, sizes = once(rewriter, value, found), dimensions(value), dimensions(found.x)
     if half is None or half.shape is None or given is None or sizes is None:
         return None
@@ -190,7 +195,7 @@ def _cache(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | N
 
 
 def _first_half(rewriter: Rewriter, value: ir.Value, half: int) -> ir.Value | None:
-    """Of a value whose last dimension is twice the same, by its making: that, once."""
+    """The first half of a value whose last axis consists of two equal halves by construction."""
     node = value.producer()
     if node is None or node.domain or value.shape is None:
         return None

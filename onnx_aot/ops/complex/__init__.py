@@ -1,6 +1,6 @@
-"""Complex numbers, and the Fourier transforms that make them.
+"""Complex numbers, and the Fourier transforms that produce them.
 
-``pairs`` is the representation, a real and an imaginary tensor, and the table of translations over
+``pairs`` has the representation, a real and an imaginary tensor, and the table of translations for
 it; ``structural`` lists operators that treat both parts alike. ``arithmetic``, ``elementary`` and
-``linear_algebra`` compute; ``fft`` and ``window_functions`` serve signals.
+``linear_algebra`` compute; ``fft`` and ``window_functions`` are for signal processing.
 """

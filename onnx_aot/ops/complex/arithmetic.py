@@ -32,7 +32,7 @@ Operand = Complex | ir.Value | complex
 
 
 def result(op: Builder, real: Value, imag: Value) -> Complex:
-    """Two parts of which one may have to be broadcast to the other's shape."""
+    """Pairs two parts, one of which may have to be broadcast to the other's shape."""
     if real.shape is not None and imag.shape is not None and real.shape == imag.shape:
         return Complex(real, imag)
     zero = op.constant(0.0, real.dtype)
@@ -71,7 +71,7 @@ def multiply(op: Builder, left: Operand, right: Operand) -> Complex:
 
 
 def divide(op: Builder, left: Operand, right: Operand) -> Complex:
-    """The divisor is scaled by its larger part first, so that its square does not overflow."""
+    """Divides after scaling the divisor by its larger part, so its square does not overflow."""
     if isinstance(right, complex):
         return multiply(op, left, 1 / right) if right else divide(op, left, _pair(op, left, right))
     c, d = parts(op, right)
@@ -91,13 +91,13 @@ def _pair(op: Builder, like: Any, number: complex) -> Complex:
 
 
 def absolute(op: Builder, value: Complex) -> Value:
-    """``|z|``, scaled by the larger part so that squares neither overflow nor vanish."""
+    """``|z|``, scaled by the larger part so that squares neither overflow nor underflow."""
     real, imag = op.Abs(value.real), op.Abs(value.imag)
     large, small = op.Max(real, imag), op.Min(real, imag)
     ratio = op.Div(small, large)
     dtype = real.dtype
     size = op.Mul(large, op.Sqrt(op.Add(op.Mul(ratio, ratio), op.constant(1.0, dtype))))
-    # 0 / 0 and inf / inf have no ratio; their size is the larger part
+    # 0 / 0 and inf / inf have no ratio; the absolute value is the larger part
     plain = op.Or(op.Equal(large, op.constant(0.0, dtype)), op.IsInf(large))
     return op.Where(plain, large, size)
 
@@ -108,7 +108,7 @@ def angle(op: Builder, value: Complex) -> Value:
 
 
 def _number(value: Any) -> Any:
-    """A Python number that is real as a float, so that it costs no imaginary part."""
+    """Turns a complex Python number that is real into a float, which costs no imaginary part."""
     if isinstance(value, complex):
         return value.real if value.imag == 0 else value
     return value
@@ -160,7 +160,7 @@ def complex_div(op: Builder, self: Operand, other: Operand) -> Complex:
 
 
 def _typed(op: Builder, function: Any, left: Any, right: Any) -> Complex:
-    """Calls with numbers as they are, and two real operands as a pair and a real value."""
+    """Calls ``function``; the left operand becomes a pair if it is a number or none is complex."""
     dtype = op.result.dtype
     left, right = _number(left), _number(right)
     if not any(isinstance(operand, (Complex, complex)) for operand in (left, right)):
@@ -215,7 +215,7 @@ def complex_addbmm(
 
 @register_complex(aten.lerp.Scalar, aten.lerp.Tensor)
 def complex_lerp(op: Builder, self: Operand, end: Operand, weight: Operand) -> Complex:
-    """From the nearer end, as torch does: that of the smaller of ``|weight|`` and 0.5."""
+    """Starts from the nearer end, as torch does: from ``self`` where ``|weight|`` is below 0.5."""
     dtype = op.result.dtype
     step = from_real(op, _typed(op, subtract, end, self), dtype)
     share = from_real(op, weight, dtype)
@@ -302,7 +302,7 @@ def complex_convert(op: Builder, a: Operand, dtype: torch.dtype) -> Operand:
 
 @register_complex(aten.copy.default)
 def complex_copy(op: Builder, self: Operand, src: Operand) -> Operand:
-    """The source in the destination's type and shape."""
+    """Casts and expands the source to the destination's type and shape."""
     source = _converted(op, src)
     shape = op.Shape(parts(op, self)[0])
     if isinstance(source, Complex):
@@ -311,7 +311,7 @@ def complex_copy(op: Builder, self: Operand, src: Operand) -> Operand:
 
 
 def _converted(op: Builder, value: Any) -> Any:
-    """In the recorded type: the real part, or for BOOL whether it differs from zero."""
+    """Casts to the recorded type: a real type takes the real part, BOOL tests for nonzero."""
     dtype = op.result.dtype
     if dtype.is_complex:
         return from_real(op, value, dtype)
@@ -323,7 +323,7 @@ def _converted(op: Builder, value: Any) -> Any:
 
 @register_complex(aten.pad.default)
 def complex_pad(op: Builder, self: Complex, pad: Any, mode: str, value: Any) -> Complex:
-    """The value, a real number, is that of the real part."""
+    """Pads with a real number, which applies to the real part only."""
     function = real_function(aten.pad.default)
     real = function(op, self.real, pad, mode, value)
     return Complex(real, function(op, self.imag, pad, mode, None))
@@ -398,7 +398,7 @@ def complex_sgn(op: Builder, self: Complex) -> Complex:
 
 
 def _product(op: Builder, value: Complex, axes: list[int] | None, keepdims: bool) -> Complex:
-    """In polar form: sizes multiply, angles add."""
+    """Product in polar form: absolute values multiply, angles add."""
     size = op.reduce("ReduceProd", absolute(op, value), axes, keepdims)
     turn = op.reduce("ReduceSum", angle(op, value), axes, keepdims)
     return Complex(op.Mul(size, op.Cos(turn)), op.Mul(size, op.Sin(turn)))
@@ -421,7 +421,7 @@ def complex_prod_dim(
 
 @register_complex(aten.cumprod.default)
 def complex_cumprod(op: Builder, self: Operand, dim: int, dtype: Any = None) -> Complex:
-    """In polar form, as the product."""
+    """Cumulative product in polar form, as in ``_product``."""
     value = _converted(op, self)
     recorded = op.result
     op.result = real_recorded(recorded)
@@ -441,7 +441,7 @@ def complex_vector_norm(
 
 
 def _variance(op: Builder, value: Complex, dim: Any, correction: Any, keepdim: bool) -> Value:
-    """The variances of both parts together."""
+    """Sum of the variances of both parts."""
     function = real_function(aten.var.correction)
     return op.Add(*(function(op, p, dim, correction, keepdim) for p in parts(op, value)))
 

@@ -21,7 +21,7 @@ __all__ = ["logarithm"]
 Value = ir.Value
 Operand = Complex | ir.Value | complex
 
-# Beyond it tanh is 1 in double precision, while sinh squared is still finite in single precision.
+# Beyond this tanh is 1 in double precision, while sinh squared is still finite in single precision.
 SATURATED = 20.0
 
 
@@ -36,7 +36,7 @@ def _turned_back(value: Complex, op: Builder) -> Complex:
 
 
 def _exp(op: Builder, value: Complex) -> Complex:
-    """``e^x (cos y + i sin y)``; a real number stays one where ``e^x`` is infinite."""
+    """``e^x (cos y + i sin y)``; a real number stays real where ``e^x`` is infinite."""
     size = op.Exp(value.real)
     zero = op.constant(0.0, size.dtype)
     imag = op.Where(op.Equal(value.imag, zero), value.imag, op.Mul(size, op.Sin(value.imag)))
@@ -57,7 +57,7 @@ def _sqrt(op: Builder, value: Complex) -> Complex:
     other = op.Where(op.Equal(root, zero), zero, other)
     right = op.GreaterOrEqual(value.real, zero)
     size = op.Where(right, other, root)
-    below = sign_bit(op, value.imag)  # also of -0: the root is cut along the negative axis
+    below = sign_bit(op, value.imag)  # also for -0: the branch cut is the negative axis
     return Complex(op.Where(right, root, other), op.Where(below, op.Neg(size), size))
 
 
@@ -140,7 +140,7 @@ def complex_pow(op: Builder, self: Operand, exponent: Operand) -> Complex:
 
 
 def _whole(exponent: Operand) -> int | None:
-    """A small whole exponent."""
+    """Returns a small integer exponent, else None."""
     if isinstance(exponent, (int, float, complex)):
         number = complex(exponent)
         if number.imag == 0 and number.real == int(number.real) and abs(number.real) <= 4:
@@ -183,7 +183,7 @@ def _tanh(op: Builder, value: Complex) -> Complex:
     one = op.constant(1.0, dtype)
     inner = op.Clip(value.real, -SATURATED, SATURATED)
     rho, sinh = _cosh_sinh(op, inner)
-    # b = 1 / cos^2: multiplied through with cos^2, so that it stays finite where cos is 0
+    # b = 1 / cos^2: both are multiplied by cos^2, so that they stay finite where cos is 0
     cos, sin = op.Cos(value.imag), op.Sin(value.imag)
     square = op.Mul(cos, cos)
     below = op.Add(square, op.Mul(sinh, sinh))
@@ -258,7 +258,7 @@ def _atanh(op: Builder, value: Complex) -> Complex:
     dtype = value.real.dtype
     one, two, four = (op.constant(number, dtype) for number in (1.0, 2.0, 4.0))
     square = op.Mul(value.imag, value.imag)
-    # of |x|, so that the quotient stays positive; the sign comes back afterwards
+    # computed for |x|, so that the quotient stays positive; the sign is restored afterwards
     size = op.Abs(value.real)
     near = op.Sub(one, size)
     quotient = op.Div(op.Mul(size, four), op.Add(op.Mul(near, near), square))
@@ -313,7 +313,7 @@ def complex_atan(op: Builder, self: Complex) -> Complex:
 
 @register_complex(aten.logaddexp.default)
 def complex_logaddexp(op: Builder, self: Complex, other: Complex) -> Complex:
-    """From the operand with the larger real part, whose exponential is the larger one."""
+    """Factors out the operand with the larger real part, whose exponential is the larger one."""
     (a, b), (c, d) = parts(op, self), parts(op, other)
     first = op.GreaterOrEqual(a, c)
     real, imag = op.Where(first, a, c), op.Where(first, b, d)

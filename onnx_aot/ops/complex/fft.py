@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms with ONNX DFT (versions 17 and 20), and stft and istft over them."""
+"""Discrete Fourier transforms with ONNX DFT (versions 17 and 20); stft and istft based on them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def _dft(
 
     Args:
         op: The builder.
-        value: What is transformed.
-        axis: Where.
+        value: Value to transform.
+        axis: Axis to transform along.
         inverse: True transforms back.
-        onesided: True leaves out the second half of a real value's transform.
-        length: Number of elements, to which the axis is filled up with zeros.
+        onesided: True omits the second half of a real value's transform.
+        length: Number of elements to which the axis is padded with zeros.
     """
     options = {"inverse": int(inverse), "onesided": int(onesided)}
-    whole = axis > 0  # ONNX wants a batch axis before the signal's
+    whole = axis > 0  # ONNX expects a batch axis before the signal's
     batched = value if whole else op.Unsqueeze(value, [0])
     position = axis if whole else axis + 1
     if op.opset >= 20:
@@ -57,7 +57,7 @@ def _dft(
 
 
 def _transform(op: Builder, value: Complex, axes: Sequence[int], forward: bool) -> Value:
-    """Several axes, unscaled forward, divided by their sizes backward, as ``[..., 2]``."""
+    """Transforms several axes into ``[..., 2]``: unscaled forward, divided by sizes backward."""
     joined = join(op, value)
     for axis in axes:
         joined = _dft(op, joined, axis, inverse=not forward)
@@ -65,7 +65,7 @@ def _transform(op: Builder, value: Complex, axes: Sequence[int], forward: bool) 
 
 
 def _scale(op: Builder, value: Any, sizes: Sequence[Size], normalization: int, done: bool) -> Any:
-    """Applies the normalization to a result that is divided by the sizes already, or is not."""
+    """Applies the normalization; ``done`` says that the sizes have already been divided by."""
     power = {NORM_NONE: 0.0, NORM_BY_ROOT: -0.5, NORM_BY_SIZE: -1.0}[normalization]
     power += 1.0 if done else 0.0
     if power == 0.0 or not sizes:
@@ -112,7 +112,7 @@ def complex_prims_fft_c2r(
 def complex_fft_r2c(
     op: Builder, self: Value, dim: Sequence[int], normalization: int, onesided: bool
 ) -> Complex:
-    """The last axis first, where ``onesided`` leaves out the second half."""
+    """Transforms the last axis first, where ``onesided`` omits the second half."""
     axes = [op.axis(self, axis) for axis in dim]
     sizes = [op.size(self, axis) for axis in axes]
     joined = _dft(op, op.Unsqueeze(self, [-1]), axes[-1], onesided=onesided)
@@ -136,7 +136,7 @@ def complex_fft_c2r(
 def complex_fft_irfft(
     op: Builder, self: Complex, n: Size | None, dim: int, norm: str | None
 ) -> Value:
-    """Torch's rule scales apart from the transform, which scales by itself already."""
+    """Torch's decomposition scales separately from the transform, which already scales."""
     axis = op.axis(self.real, dim)
     length = times(op, minus(op, op.size(self.real, axis), 1), 2) if n is None else n
     answer = _real_inverse(op, join(op, self), axis, length)
@@ -144,9 +144,9 @@ def complex_fft_irfft(
 
 
 def _real_inverse(op: Builder, joined: Value, axis: int, length: Size) -> Value:
-    """Transforms ``[..., 2]`` back along an axis, of whose whole length it has the first half.
+    """Transforms ``[..., 2]`` back along an axis that has only the first half of its length.
 
-    Each element but the first, and the one in the middle of an even length, stands for two.
+    Every element stands for two, except the first and the middle one of an even length.
     """
     half, there = plus(op, divided(op, length, 2), 1), op.size(joined, axis)
     if isinstance(half, int) and isinstance(there, int):
@@ -162,7 +162,7 @@ def _real_inverse(op: Builder, joined: Value, axis: int, length: Size) -> Value:
 
 
 def _weights_of_half(op: Builder, length: Size, count: Size) -> Value:
-    """How many elements of a whole transform each of its first half stands for: 1 or 2."""
+    """Number of elements of a whole transform that each of its first half stands for: 1 or 2."""
     if isinstance(length, int) and isinstance(count, int):
         alone = (0, length // 2 if length % 2 == 0 else 0)
         return op.constant([1.0 if index in alone else 2.0 for index in range(count)])
@@ -175,7 +175,7 @@ def _weights_of_half(op: Builder, length: Size, count: Size) -> Value:
 
 
 def _window(op: Builder, window: Any, length: int, size: int, dtype: ir.DataType | None) -> Any:
-    """The window (ones if there is none) in the middle of ``size`` elements."""
+    """Centres the window (ones if there is none) in ``size`` elements."""
     if window is None:
         window = op.Expand(op.constant(1.0, dtype), [length])
     before = (size - length) // 2
@@ -192,12 +192,12 @@ def _window(op: Builder, window: Any, length: int, size: int, dtype: ir.DataType
 
 
 def _frame_positions(op: Builder, count: Size, hop: int, size: int) -> Value:
-    """``[count, size]``: which element of the signal stands where in each frame."""
+    """Positions in the signal of each frame's elements, ``[count, size]``."""
     starts = op.Mul(op.Range(0, count, 1), hop)
     return op.Add(op.Unsqueeze(starts, [1]), op.constant(list(range(size))))
 
 
-@register(aten.stft.default)  # of real numbers, with return_complex=False
+@register(aten.stft.default)  # for real numbers, with return_complex=False
 @register_complex(aten.stft.default)
 def complex_stft(
     op: Builder,
@@ -211,7 +211,7 @@ def complex_stft(
     return_complex: bool | None = None,
     align_to_window: bool | None = None,
 ) -> Any:
-    """Frames by Gather, then one transform of all of them."""
+    """Gathers the frames, then transforms all of them at once."""
     if align_to_window:
         raise ConversionError("stft with align_to_window=True cannot be exported; leave it out")
     hop = n_fft // 4 if hop_length is None else hop_length
@@ -264,7 +264,7 @@ def complex_istft(
     length: int | None = None,
     return_complex: bool = False,
 ) -> Any:
-    """Frames from the inverse transform, added where they overlap, over the windows' squares."""
+    """Adds overlapping frames of the inverse transform and divides by the windows' squares."""
     hop = n_fft // 4 if hop_length is None else hop_length
     rank = op.rank(self.real)
     order = [*range(rank - 2), rank - 1, rank - 2]
@@ -306,14 +306,14 @@ def complex_istft(
 
 
 def _each(value: Any, function: Callable[[Value], Value]) -> Any:
-    """A function of a real value, or of both parts of a complex one."""
+    """Applies a function to a real value, or to both parts of a complex one."""
     if isinstance(value, Complex):
         return Complex(function(value.real), function(value.imag))
     return function(value)
 
 
 def _overlap_add(op: Builder, frames: Value, positions: Value, total: Size) -> Value:
-    """``[..., count, size]`` added up into ``[..., total]``."""
+    """Adds up ``[..., count, size]`` into ``[..., total]``."""
     rank = op.rank(frames)
     batch = [op.size(frames, axis) for axis in range(rank - 2)]
     flat = op.Reshape(frames, op.sizes([*batch, -1]))

@@ -1,9 +1,9 @@
 """Linear algebra over complex matrices, in two ways.
 
-Complex matrices ``A + Bi`` and real ones ``[[A, -B], [B, A]]`` add and multiply alike, so what is
-made of sums, products and limits of them (inverses, solutions, exponentials, pseudo-inverses) is
-computed by the real translation on the real matrix. It has every singular value and every
-eigenvalue twice. Elimination depends on the order of elements and is done on pairs.
+Complex matrices ``A + Bi`` and real ones ``[[A, -B], [B, A]]`` add and multiply alike. Sums,
+products and limits of them (inverses, solutions, exponentials, pseudoinverses) are therefore
+computed by the real translation on the real matrix, which has every singular value and every
+eigenvalue twice. Elimination depends on the order of elements and works on pairs.
 """
 
 # ruff: noqa: N803 (arguments are named as in the schema)
@@ -50,14 +50,14 @@ INT32, INT64 = ir.DataType.INT32, ir.DataType.INT64
 
 
 def _as_real(op: Builder, value: Any) -> Value:
-    """``[[A, -B], [B, A]]``; of a real matrix with B = 0."""
+    """``[[A, -B], [B, A]]``, with B = 0 for a real matrix."""
     value = _pair(op, value)
     upper = op.Concat(value.real, op.Neg(value.imag), axis=-1)
     return op.Concat(upper, op.Concat(value.imag, value.real, axis=-1), axis=-2)
 
 
 def _as_complex(op: Builder, value: Value) -> Complex:
-    """The first column of blocks."""
+    """Reads the complex matrix from the first column of blocks."""
     rank = op.rank(value)
     columns = _half(op, op.size(value, -1))
     left = sliced(op, value, rank - 1, 0, columns)
@@ -80,7 +80,7 @@ def _pair(op: Builder, value: Any) -> Complex:
 
 
 def _called(op: Builder, target: Any, *arguments: Any) -> Any:
-    """The real translation, which may ask for the type and rank of its result."""
+    """Calls the real translation, which may read the type and rank of its result."""
     recorded = op.result
     op.result = real_recorded(recorded)
     try:
@@ -145,13 +145,13 @@ def complex_linalg_solve_ex(
 def complex__linalg_solve_ex(
     op: Builder, A: Any, B: Any, left: bool = True, check_errors: bool = False
 ) -> tuple[Any, ...]:
-    """Without the factors, which only gradients use."""
+    """Omits the factors, which only gradients use."""
     solution, info = _solution(op, A, B, left, op.result[0].ndim)
     return solution, None, None, info
 
 
 def _triangle(op: Builder, value: Complex, upper: bool, unit: bool) -> Complex:
-    """The half that is read, with ones on its diagonal for a unit triangle."""
+    """Triangle that is read, with ones on its diagonal if it is a unit triangle."""
     size = op.size(value.real, -1)
     real, imag = (op.Trilu(part, upper=int(upper)) for part in (value.real, value.imag))
     if not unit:
@@ -185,7 +185,7 @@ def complex_triangular_solve(
 
 
 def _once(op: Builder, doubled: Value) -> Value:
-    """Every second one of values that stand in pairs."""
+    """Every second one of values that come in pairs."""
     return sliced(op, doubled, op.rank(doubled) - 1, 0, INT64_MAX, 2)
 
 
@@ -202,12 +202,12 @@ def complex__linalg_svd(
     compute_uv: bool = True,
     driver: str | None = None,
 ) -> tuple[Any, ...]:
-    """Without the vectors, which the real matrix has in pairs that may be turned."""
+    """Omits the vectors, which the real matrix has in pairs that may be rotated."""
     return None, complex_linalg_svdvals(op, A), None
 
 
 def _hermitian(op: Builder, value: Complex, upper: bool) -> Complex:
-    """Of the half that is read and its conjugate, with a real diagonal."""
+    """Hermitian matrix from the triangle that is read, with a real diagonal."""
     real, imag = (op.Trilu(part, upper=int(upper)) for part in (value.real, value.imag))
     size = op.size(value.real, -1)
     strict = op.Where(on_diagonal(op, size, size), 0.0, real)
@@ -221,7 +221,7 @@ def _hermitian(op: Builder, value: Complex, upper: bool) -> Complex:
 def complex_linalg_pinv(
     op: Builder, self: Complex, atol: Any = None, rtol: Any = None, hermitian: bool = False
 ) -> Complex:
-    """The longer side, which the default tolerance is in proportion to, is twice as long."""
+    """Sets the default tolerance here, as the longer side of the real matrix is twice as long."""
     if rtol is None and atol is None:
         sides = op.Shape(self.real, start=op.rank(self.real) - 2)
         longer = op.cast(op.ReduceMax(sides, keepdims=0), ir.DataType.DOUBLE)
@@ -237,7 +237,7 @@ def complex_linalg_pinv(
 def complex__linalg_eigh(
     op: Builder, A: Complex, UPLO: str = "L", compute_v: bool = True
 ) -> tuple[Any, ...]:
-    """Without the vectors, as singular values are."""
+    """Omits the vectors, as ``_linalg_svd`` does."""
     return complex_linalg_eigvalsh(op, A, UPLO), None
 
 
@@ -271,11 +271,11 @@ def _eliminated(
 ) -> tuple[Complex, Value]:
     """Gaussian elimination as for real matrices (Golub and Van Loan, 3.4.1).
 
-    LAPACK takes ``|re| + |im|`` for the height of a pivot, and so does this.
+    The height of a pivot is ``|re| + |im|``, as in LAPACK.
 
     Returns:
-        U, with the multipliers of L below its diagonal; and for each row, as a column, the one it
-        was exchanged with.
+        U, with the multipliers of L below its diagonal; and for each row, as a column, the row that
+        it was exchanged with.
     """
     rows = row_numbers(op, op.size(matrix.real, -2))
     columns = counted(op, 0, op.size(matrix.real, -1))
@@ -332,7 +332,7 @@ def _masked(op: Builder, mask: Value, value: Complex) -> Complex:
 
 
 def _factorized(op: Builder, matrix: Complex, pivot: bool = True) -> tuple[Complex, Value, Value]:
-    """LU, pivots counted from 1 as LAPACK does, and ``info``."""
+    """LU, pivots counted from 1 as in LAPACK, and ``info``."""
     rows, columns = op.size(matrix.real, -2), op.size(matrix.real, -1)
     steps = shorter_side(op, rows, columns)
     lu, exchanges = _eliminated(op, matrix, steps, pivot)
@@ -345,7 +345,7 @@ def _factorized(op: Builder, matrix: Complex, pivot: bool = True) -> tuple[Compl
 
 
 def _sign_and_logarithm(op: Builder, matrix: Complex) -> tuple[Complex, Value]:
-    """Of the determinant: what has size 1, and the logarithm of its size."""
+    """Sign of the determinant, of absolute value 1, and logarithm of its absolute value."""
     size = op.size(matrix.real, -1)
     lu, exchanges = _eliminated(op, matrix, size)
     exchanged = op.Not(op.Equal(op.Squeeze(exchanges, [-1]), counted(op, 0, size)))
@@ -456,7 +456,7 @@ def complex_linalg_lu(op: Builder, A: Complex, pivot: bool = True) -> tuple[Any,
 
 
 def _multiplied(op: Builder, lu: Complex, pivots: Value) -> Complex:
-    """The matrix that was factorized."""
+    """Restores the matrix that was factorized."""
     p, left, upper = _unpacked(op, lu, pivots, True, True)
     return _product(op, Complex(op.MatMul(p, left.real), op.MatMul(p, left.imag)), upper)
 
@@ -483,7 +483,7 @@ def complex_linalg_lu_solve(
 
 
 def _adjoint(op: Builder, matrix: Complex) -> Complex:
-    """Transposed and conjugated."""
+    """Conjugate transpose."""
     return Complex(transposed(op, matrix.real), op.Neg(transposed(op, matrix.imag)))
 
 
@@ -491,7 +491,7 @@ def _adjoint(op: Builder, matrix: Complex) -> Complex:
 
 
 def _cholesky(op: Builder, matrix: Complex, upper: bool) -> tuple[Complex, Value]:
-    """L of ``L L^H``, one column a step (Golub and Van Loan, 4.2.5), and ``info``."""
+    """L of ``L L^H``, one column per step (Golub and Van Loan, 4.2.5), and ``info``."""
     matrix = _adjoint(op, matrix) if upper else matrix
     size = op.size(matrix.real, -1)
     rows, columns = row_numbers(op, size), counted(op, 0, size)

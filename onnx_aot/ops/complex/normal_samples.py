@@ -1,4 +1,4 @@
-"""Normally distributed complex numbers, whose parts have half of the variance each."""
+"""Normally distributed complex numbers, each part of which has half of the variance."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def complex_randn(op: Builder, size: Any, dtype: Any = None) -> Complex:
 
 @register_complex(aten.randn_like.default)
 def complex_randn_like(op: Builder, self: Any, dtype: Any = None) -> Any:
-    """Complex numbers like real ones, real ones like complex ones, or both complex."""
+    """Draws complex numbers like real ones, real ones like complex ones, or both complex."""
     target = aten.randn_like.default
     real, imag = parts(op, self)
     imag = real if imag is None else imag
@@ -51,7 +51,7 @@ def complex_randn_like(op: Builder, self: Any, dtype: Any = None) -> Any:
 
 @register_complex(aten.normal_functional.default)
 def complex_normal(op: Builder, self: Complex, mean: float = 0.0, std: float = 1.0) -> Complex:
-    """The mean is that of the real part."""
+    """The mean applies to the real part."""
     share = std * math.sqrt(0.5)
     target = aten.normal_functional.default
     return _drawn(op, target, (self.real, mean, share), (self.imag, 0.0, share))

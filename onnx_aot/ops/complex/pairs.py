@@ -1,10 +1,10 @@
-"""Complex numbers, which ONNX operators do not compute with, as pairs of real values.
+"""Complex numbers as pairs of real values, because ONNX operators do not compute with them.
 
-A complex tensor is a ``Complex`` while a program is translated. Its translations are in a table of
-their own, ``COMPLEX``: the walker uses it for every node that takes or gives a complex tensor. An
-operator that treats real and imaginary parts alike (a transposition, a sum) is a row of
-``PARTWISE`` and uses its real translation once per part. Graph inputs and outputs are what
-``torch.view_as_real`` gives: real and imaginary part in a last dimension of 2.
+A complex tensor is a ``Complex`` during translation. Its translations are in a table of their own,
+``COMPLEX``, which the walker uses for every node that takes or returns a complex tensor. An
+operator that treats real and imaginary parts alike (a transposition, a sum) is an entry of
+``PARTWISE`` and applies its real translation once per part. Graph inputs and outputs have the form
+of ``torch.view_as_real``: real and imaginary part in a last dimension of 2.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Complex:
-    """A complex tensor: two real values of one shape and type."""
+    """Complex tensor: two real values of the same shape and type."""
 
     real: ir.Value
     imag: ir.Value
@@ -58,27 +58,27 @@ COMPLEX: dict[Any, Translation] = {}
 """Translations of operators with a complex argument or result, by target."""
 
 PARTWISE: set[Any] = set()
-"""Real translations that are used for the real and for the imaginary parts."""
+"""Targets whose real translation is applied to the real and to the imaginary parts."""
 
 BILINEAR: set[Any] = set()
-"""Products: of the arguments named in ``PRODUCTS`` each part is multiplied with each."""
+"""Products: each part of one argument in ``PRODUCTS`` is multiplied with each of the other."""
 
 REAL_PART: set[Any] = set()
-"""Real translations that are used once, for the real parts; the imaginary ones are zero."""
+"""Targets whose real translation is applied to the real parts; the imaginary ones are zero."""
 
 TRUTH: set[Any] = set()
-"""Real translations that only ask whether an element differs from zero."""
+"""Targets whose real translation only tests if an element differs from zero."""
 
 
 def register_complex(*targets: Any) -> Callable[[_F], _F]:
-    """Decorator that enters a translation for complex arguments or results.
+    """Decorator that registers a translation for complex arguments or results.
 
-    The function takes the schema's arguments: a ``Complex`` where the tensor is complex, a value
-    where it is real, and returns a ``Complex`` where the result is complex.
+    The function takes the schema's arguments, a ``Complex`` for a complex tensor and a value for a
+    real one, and returns a ``Complex`` for a complex result.
 
     Raises:
         TypeError: The parameters differ from the schema's arguments.
-        ValueError: The target has an entry.
+        ValueError: The target already has an entry.
     """
 
     def enter(function: _F) -> _F:
@@ -94,7 +94,7 @@ def register_complex(*targets: Any) -> Callable[[_F], _F]:
 
 
 def parts(op: Builder, value: Any) -> tuple[Any, Any]:
-    """Real and imaginary part of a value or number; None for the imaginary part of a real one."""
+    """Real and imaginary part of a value or number; the latter is None for a real one."""
     if isinstance(value, Complex):
         return value.real, value.imag
     if isinstance(value, complex):
@@ -103,7 +103,7 @@ def parts(op: Builder, value: Any) -> tuple[Any, Any]:
 
 
 def real_function(target: Any) -> Callable[..., Any]:
-    """The translation of an operator for real numbers, to be called with all its arguments."""
+    """Translation of an operator for real numbers, to be called with all its arguments."""
 
     def call(op: Builder, *arguments: Any) -> Any:
         translation = find_translation(TRANSLATIONS, target, op.opset)
@@ -114,7 +114,7 @@ def real_function(target: Any) -> Callable[..., Any]:
 
 
 def real_recorded(recorded: Any) -> Any:
-    """What would have been recorded for one part."""
+    """Recorded value as it would be for one part."""
     if isinstance(recorded, (list, tuple)):
         return [real_recorded(item) for item in recorded]
     if isinstance(recorded, torch.Tensor) and recorded.dtype.is_complex:
@@ -128,7 +128,7 @@ def zeros_like(op: Builder, value: ir.Value) -> ir.Value:
 
 
 def from_real(op: Builder, value: Any, dtype: torch.dtype) -> Complex:
-    """A value, ``Complex`` or number as a ``Complex`` of a complex dtype."""
+    """Converts a value, ``Complex`` or number to a ``Complex`` of a complex dtype."""
     part = dtypes.to_onnx(dtype.to_real())
     real, imag = parts(op, value)
     real = op.cast(real, part)
@@ -136,7 +136,7 @@ def from_real(op: Builder, value: Any, dtype: torch.dtype) -> Complex:
 
 
 def join(op: Builder, value: Complex) -> ir.Value:
-    """What ``torch.view_as_real`` gives: ``[..., 2]``; what was split is taken as it was."""
+    """Joins parts to ``[..., 2]`` as ``torch.view_as_real`` does; returns the source of a split."""
     whole = _split_from(op, value)
     if whole is not None:
         return whole
@@ -144,7 +144,7 @@ def join(op: Builder, value: Complex) -> ir.Value:
 
 
 def _split_from(op: Builder, value: Complex) -> ir.Value | None:
-    """The value that ``split`` made the two parts from; None for others."""
+    """Returns the value that ``split`` made the two parts from, else None."""
     sources = []
     for position, part in enumerate((value.real, value.imag)):
         node = part.producer()

@@ -1,4 +1,4 @@
-"""Operators whose real translation also serves complex numbers, by how it is used."""
+"""Operators whose real translation also serves complex numbers, grouped by its use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _overloads(packets: Iterable[Any]) -> set[Any]:
     return {getattr(packet, name) for packet in packets for name in packet.overloads()}
 
 
-# Linear operators with real coefficients, and whatever moves elements without looking at them.
+# Linear operators with real coefficients, and operators that move elements without reading them.
 PARTWISE |= _overloads(
     (
         aten._reshape_alias,

@@ -1,4 +1,4 @@
-"""Windows of signal processing, which are constants: the capture fixes their lengths."""
+"""Windows for signal processing, which are constants: the capture fixes their lengths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _made(op: Builder, compute: Any, *arguments: Any) -> ir.Value:
     return op.constant(compute(*arguments, dtype=dtype, device="cpu"))
 
 
-# By the overload; those that say no more than whether the window is periodic.
+# Overloads without parameters; PERIODIC has those that only say if the window is periodic.
 PLAIN = {
     aten.bartlett_window.default: torch.bartlett_window,
     aten.blackman_window.default: torch.blackman_window,

@@ -1,7 +1,7 @@
-"""Checks that the model makes by itself, ``torch._check`` and ``torch._assert_async``.
+"""Checks that the model itself makes: ``torch._check`` and ``torch._assert_async``.
 
-Without ``runtime_checks=True`` they are dropped before anything is translated, so these
-translations are no part of the operator table.
+Without ``runtime_checks=True`` they are dropped before translation, so these translations are not
+part of the operator table.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["assertions"]
 
 
 def assertions() -> dict[Any, tuple[Translation, ...]]:
-    """Entries for the operator table that make checks of assertions."""
+    """Operator table entries that turn assertions into checks."""
     return {target: (make_translation(target, function),) for target, function in _TABLE.items()}
 
 
 def _assert_scalar(op: Builder, self: Any, assert_msg: str) -> None:
-    """``torch._check`` on symbolic numbers, written with the names of the dimensions."""
+    """Checks ``torch._check`` on symbolic numbers; the text uses the names of the dimensions."""
     recorded = op.recorded[0] if op.recorded else None
     text = assert_msg
     if isinstance(recorded, torch.SymBool) and op.state.sizes.algebra is not None:
@@ -34,7 +34,7 @@ def _assert_scalar(op: Builder, self: Any, assert_msg: str) -> None:
 
 
 def _assert_message(op: Builder, self: ir.Value, assert_msg: str) -> None:
-    """A tensor with one element, which is not to be zero."""
+    """Checks that a tensor with one element is not zero."""
     true = op.cast(self, ir.DataType.BOOL)
     if op.rank(true):
         true = op.Squeeze(true, list(range(op.rank(true))))
@@ -46,7 +46,7 @@ def _assert_async(op: Builder, self: ir.Value) -> None:
 
 
 def _constrain(op: Builder, size: Any, min: int | None, max: int | None) -> None:
-    """An assertion that says the same stands beside it."""
+    """Emits nothing: an assertion next to it says the same."""
 
 
 def _assert_metadata(
@@ -56,7 +56,7 @@ def _assert_metadata(
     stride: Any,
     dtype: Any,
 ) -> None:
-    """The type of a value is fixed in the model."""
+    """Emits nothing: the type of a value is fixed in the model."""
 
 
 _TABLE: dict[Any, Callable[..., Any]] = {

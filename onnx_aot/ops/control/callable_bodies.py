@@ -1,4 +1,4 @@
-"""The functions that higher-order operators are given, as translations get them."""
+"""Functions passed to higher-order operators, in the form that translations receive."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Body", "flat", "rebuilt"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Body:
-    """A graph among an operator's arguments: called with values, it emits its nodes.
+    """Graph among an operator's arguments; calling it with values emits its nodes.
 
-    What it returns is a list, also where the graph has one result alone: values, ``Complex``,
+    A call always returns a list, even for a single result. Its items are values, ``Complex``,
     Python numbers and None.
 
     Attributes:
         module: The graph.
         emit: ``emit(module, operands)`` translates it with its parameters bound to the operands.
-        trace: ``trace(function, examples)`` is the graph of a function of recorded values, None
-            where torch cannot trace it without fixing sizes.
+        trace: ``trace(function, examples)`` is the graph of a function of recorded values, or None
+            if torch cannot trace it without fixing sizes.
     """
 
     module: torch.fx.GraphModule
@@ -36,47 +36,47 @@ class Body:
     trace: Callable[[Callable[..., Any], Sequence[Any]], torch.fx.GraphModule | None]
 
     def __call__(self, *operands: Any) -> list[Any]:
-        """Emits it with its parameters bound to the operands."""
+        """Emits the graph with its parameters bound to the operands."""
         return self.emit(self.module, operands)
 
     @property
     def parameters(self) -> list[Any]:
-        """What the capture recorded for each parameter."""
+        """Values that the capture recorded for the parameters."""
         nodes = self.module.graph.nodes
         return [node.meta.get("val") for node in nodes if node.op == "placeholder"]
 
     @property
     def results(self) -> list[Any]:
-        """What it recorded for each result; a constant is itself."""
+        """Values that the capture recorded for the results; a constant stands for itself."""
         returned: Any = next(iter(reversed(self.module.graph.nodes))).args[0]
         items = returned if isinstance(returned, (list, tuple)) else [returned]
         return [item.meta.get("val") if isinstance(item, torch.fx.Node) else item for item in items]
 
     def run(self, *arguments: Any) -> Any:
-        """Computes it with torch, for a trace."""
+        """Computes the graph with torch, for a trace."""
         return torch.fx.Interpreter(self.module).run(*arguments)
 
     def rewritten(self, function: Callable[..., Any], examples: Sequence[Any]) -> Body | None:
-        """A function made of this one, such as one under ``torch.vmap``.
+        """Returns a body made from this one, such as one under ``torch.vmap``.
 
         Args:
-            function: Calls ``run``.
-            examples: What the capture recorded for its arguments.
+            function: Function that calls ``run``.
+            examples: Values that the capture recorded for its arguments.
 
         Returns:
-            None where torch cannot trace it without fixing sizes.
+            The new body, or None if torch cannot trace it without fixing sizes.
         """
         module = self.trace(function, examples)
         return None if module is None else dataclasses.replace(self, module=module)
 
 
 def flat(op: Builder, items: Sequence[Any], recorded: Sequence[Any]) -> list[ir.Value]:
-    """Values only: complex numbers as two, Python numbers as constants, None left out.
+    """Flattens items to values: complex as two, Python numbers as constants, None left out.
 
     Args:
         op: The builder.
-        items: What a body returns, or is called with.
-        recorded: What the capture recorded for each.
+        items: Results or arguments of a body.
+        recorded: Value that the capture recorded for each item.
     """
     values: list[ir.Value] = []
     for item, example in zip(items, recorded, strict=True):
@@ -88,7 +88,7 @@ def flat(op: Builder, items: Sequence[Any], recorded: Sequence[Any]) -> list[ir.
 
 
 def rebuilt(values: Sequence[ir.Value], recorded: Sequence[Any]) -> list[Any]:
-    """The inverse of ``flat``: one item for each that was recorded, None for None."""
+    """Inverse of ``flat``: one item for each recorded one, None for None."""
     remaining: Iterator[ir.Value] = iter(values)
     items: list[Any] = []
     for example in recorded:

@@ -1,7 +1,7 @@
-"""Branches and loops: If, Loop and Scan, whose bodies read what is around them.
+"""Branches and loops: If, Loop and Scan, whose bodies read values of the enclosing graph.
 
-Sources: ``torch._higher_order_ops``. What a body writes to its parameters is among its results:
-``written`` has the parameters' positions, their new values are the last results of the call.
+Sources: ``torch._higher_order_ops``. Values that a body writes to its parameters are among its
+results: ``written`` has the parameters' positions, their new values are the last results.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def switch(
     operands: Sequence[Any],
     written: Sequence[int] = (),
 ) -> list[Any]:
-    """``branches[index](*operands)``: nested ONNX Ifs. Torch keeps the index in its range."""
+    """``branches[index](*operands)``: nested ONNX Ifs. Torch keeps the index in range."""
     if not isinstance(index, Value):
         return branches[index](*operands)
     recorded = list(op.result)
@@ -108,7 +108,7 @@ def while_loop(
 
 
 class _State:
-    """What a loop carries: the first of its operands, and of the others those that are written."""
+    """State of a loop: its first operands, and those of the others that are written."""
 
     def __init__(self, operands: Sequence[Any], carried: int, written: Sequence[int]) -> None:
         self._operands = list(operands)
@@ -116,11 +116,11 @@ class _State:
         self.initial = self.kept(operands)
 
     def kept(self, items: Sequence[Any]) -> list[Any]:
-        """Of one item per operand those of what is carried."""
+        """Selects the items of the carried operands from a list with one item per operand."""
         return [items[position] for position in self._positions]
 
     def operands(self, values: Sequence[Any]) -> list[Any]:
-        """What a body is called with when the carried values are these."""
+        """Operands of a body for the given carried values."""
         given = list(self._operands)
         for position, value in zip(self._positions, values, strict=True):
             given[position] = value
@@ -138,7 +138,7 @@ def scan(
 ) -> list[Any]:
     """``carry, y = combine_fn(carry, x)`` for each ``x``: the last carry and every ``y``.
 
-    Results are the carry, the collected values, then additional inputs that are written.
+    The results are the carry, the collected values, then the additional inputs that are written.
     """
     first = len(init)
     state = _State([*init, *xs, *additional_inputs], first, written)
@@ -173,7 +173,7 @@ def map_impl(
 
 
 Recorded = tuple[Sequence[Any], Sequence[Any]]
-"""Items, and what the capture recorded for each."""
+"""Items, and the value that the capture recorded for each."""
 
 
 def _over_slices(
@@ -183,16 +183,16 @@ def _over_slices(
     stacked: Sequence[Any],
     step: Callable[[Sequence[Any], Sequence[Any]], tuple[list[Any], list[Any]]],
 ) -> tuple[list[Any], list[Any]]:
-    """ONNX Scan along the first axis, which ONNX Runtime refuses to do zero times.
+    """Emits a Scan along the first axis, which ONNX Runtime refuses to run for zero steps.
 
-    Torch refuses that too; here the carried values stay, and nothing is collected.
+    Torch refuses that too; here the carried values stay as they are and nothing is collected.
 
     Args:
         op: The builder.
-        initial: What is carried, before the first step.
-        sequences: What is stepped through, and what was recorded of one slice of each.
-        stacked: What was recorded of the collected results.
-        step: ``step(carried, slices)`` gives what is carried on, and what is collected.
+        initial: Carried items before the first step.
+        sequences: Items to scan over, with the recorded value of one slice of each.
+        stacked: Recorded values of the collected results.
+        step: ``step(carried, slices)`` returns the next carried items and the collected ones.
 
     Returns:
         The carried items after the last step, and the collected ones.
@@ -222,7 +222,7 @@ def _over_slices(
 
 
 def _empty(op: Builder, like: Value) -> Value:
-    """No slice of the size that another value's slices have."""
+    """Zero slices of the same size as another value's slices."""
     assert like.dtype is not None
     sizes: list[Size] = [0]
     for size in like.shape.dims[1:] if like.shape is not None else ():
@@ -234,9 +234,10 @@ def _empty(op: Builder, like: Value) -> Value:
 # --- associative scans ---------------------------------------------------------------------------
 
 SMALL_SLICE = 128
-"""Elements of a slice up to which joining all slices at once, ``log2(n)`` times, is faster.
+"""Largest number of elements in a slice for which joining all slices at once is faster.
 
-Measured in ONNX Runtime with 16 to 1024 slices: 3 to 16 times as fast for one element.
+That takes ``log2(n)`` rounds. Measured in ONNX Runtime with 16 to 1024 slices: 3 to 16 times as
+fast for one element.
 """
 
 
@@ -246,8 +247,8 @@ def associative_scan(
 ) -> list[Any]:
     """Joins each slice with all before it: in ``log2(n)`` rounds, or one slice after the other.
 
-    A round joins each slice with the one that is 1, 2, 4, ... places before it, all of them at
-    once, for which the function is traced under ``torch.vmap``.
+    A round joins each slice with the one that is 1, 2, 4, ... places before it, all at once; for
+    this the function is traced under ``torch.vmap``.
     """
     count = len(xs)
     recorded = list(op.result)
@@ -282,13 +283,13 @@ def associative_scan(
 
 
 def _aligned(op: Builder, condition: Value, value: Value) -> Value:
-    """One condition per slice, with the rank of the value."""
+    """Expands one condition per slice to the rank of the value."""
     after = list(range(1, op.rank(value)))
     return op.Unsqueeze(condition, after) if after else condition
 
 
 def _of_all_slices(combine_fn: Body, count: int, recorded: Sequence[Any]) -> Body | None:
-    """The function with as many slices in the place of each, in a new first dimension."""
+    """Vectorizes the function over slices in a new first dimension; None if it cannot be traced."""
     others = combine_fn.parameters[2 * count :]
     each = (0,) * (2 * count) + (None,) * len(others)
     return combine_fn.rewritten(
@@ -303,7 +304,7 @@ def _one_by_one(
     additional_inputs: Sequence[Any],
     recorded: Sequence[Any],
 ) -> list[Any]:
-    """The first slice as it is, then a Scan of the others that starts with it."""
+    """Keeps the first slice, then scans the others starting from it."""
     values = flat(op, xs, recorded)
     firsts = [op.Gather(value, op.constant(0, INT64), axis=0) for value in values]
     slices = combine_fn.parameters[: len(xs)]

@@ -1,4 +1,4 @@
-"""Regions that are compiled once: local functions of the model, one for equal regions."""
+"""Regions that are compiled once: local functions of the model, one for all equal regions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnx_aot.ops.registry import register
 __all__: list[str] = []
 
 SMALL = 64
-"""Elements of a constant up to which it is compared by its contents."""
+"""Largest number of elements for which a constant is compared by its contents."""
 
 
 @register(torch.ops.higher_order.invoke_subgraph)
@@ -30,8 +30,8 @@ def invoke_subgraph(
 ) -> list[Any]:
     """``nested_compile_region``: a call of a local function.
 
-    Regions are equal when their graphs are, whatever the sizes are called; numbers known now are
-    part of the graph.
+    Regions are equal if their graphs are, regardless of the names of sizes; numbers that are known
+    at export are part of the function.
     """
     recorded, parameters = list(op.result), subgraph.parameters
     numbers = tuple(v if isinstance(v, (int, float)) else None for v in operands)
@@ -48,7 +48,7 @@ def invoke_subgraph(
 
 
 def structure(module: torch.fx.GraphModule) -> Hashable:
-    """Equal for graphs that compute the same from parameters of the same types."""
+    """Key that is equal for graphs that compute the same from parameters of the same types."""
     names: dict[torch.fx.Node, str] = {}
     symbols: dict[str, str] = {}
     parts: list[Hashable] = []
@@ -64,7 +64,7 @@ def structure(module: torch.fx.GraphModule) -> Hashable:
 
 
 def _by_use(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    """Parameters, then each node behind what it reads: torch looks up sizes here and there."""
+    """Parameters, then each node after its inputs: torch's own order of size lookups varies."""
     nodes = list(graph.nodes)
     ordered = dict.fromkeys(node for node in nodes if node.op == "placeholder")
     roots = [node for node in nodes if not node.users and node not in ordered]
@@ -82,14 +82,14 @@ def _by_use(graph: torch.fx.Graph) -> list[torch.fx.Node]:
 
 
 def _contents(constant: Any) -> Hashable:
-    """Equal for equal small tensors, which every trace of a function makes anew."""
+    """Key that is equal for equal small tensors, which every trace of a function creates anew."""
     if isinstance(constant, torch.Tensor) and constant.numel() <= SMALL:
         return (constant.dtype, tuple(constant.shape), repr(constant.tolist()))
     return id(constant)
 
 
 def _types(recorded: Any, symbols: dict[str, str]) -> Hashable:
-    """Types and shapes, with sizes that are known later numbered as they turn up."""
+    """Types and shapes, with symbolic sizes numbered in order of appearance."""
     if isinstance(recorded, (list, tuple)):
         return tuple(_types(item, symbols) for item in recorded)
     if isinstance(recorded, torch.Tensor):

@@ -45,12 +45,12 @@ def scripted_repeat(
     carried: Sequence[Any],
     inputs: Sequence[Any],
 ) -> list[Value]:
-    """The body's first parameter is the number of the step, its first result the condition."""
+    """The body's first parameter is the number of the step; its first result is the condition."""
     recorded = list(op.result)
 
     def step(number: Value, *values: Value) -> list[Value]:
         for value, example in zip(values, body.parameters[1:], strict=False):
-            if isinstance(example, torch.Tensor):  # what it was before need not stay
+            if isinstance(example, torch.Tensor):  # its initial shape need not persist
                 sizes: list[Any] = list(example.shape)
                 known = [size if type(size) is int else op.fresh() for size in sizes]
                 value.shape = ir.Shape(known)

@@ -1,4 +1,4 @@
-"""Lists of tensors whose length is not known: ONNX sequences."""
+"""Lists of tensors of dynamic length, as ONNX sequences."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Value = ir.Value
 def _emit(
     op: Builder, name: str, inputs: Sequence[Value], kind: ir.TypeProtocol, **attributes: Any
 ) -> Value:
-    """One node; the builder's rules for types are about tensors."""
+    """Emits one node directly, because the builder's type rules are for tensors."""
     value = ir.Value(type=kind)
     given = ir.convenience.convert_attributes(attributes)
     op.add_node(ir.Node("", name, inputs, given, outputs=[value]))
@@ -100,7 +100,7 @@ def stack(op: Builder, sequence: Value, dim: int) -> Value:
 
 @register(sequence_split)
 def split(op: Builder, tensor: Value, size: Size, dim: int, keep: bool) -> Value:
-    """A tensor of sizes cannot be given where one piece may be smaller; a number can."""
+    """Splits by a number, as a tensor of sizes would not allow a smaller piece."""
     assert tensor.dtype is not None
     kind = ir.SequenceType(ir.TensorType(tensor.dtype))
     if keep:

@@ -33,7 +33,7 @@ def aten_sym_size(op: Builder, self: Value, dim: int) -> Size:
 
 @register(aten.size.default, aten.sym_size.default)
 def aten_size(op: Builder, self: Value) -> list[Size]:
-    """Every dimension; torch's own kernels of composite operators ask for them at once."""
+    """Sizes of all dimensions; torch's own kernels of composite operators request them at once."""
     return op.all_sizes(self)
 
 
@@ -43,7 +43,7 @@ def aten_sym_numel(op: Builder, self: Value) -> Value:
 
 
 def _together(op: Builder, left: Any, right: Any) -> tuple[Any, Any]:
-    """Both as DOUBLE when one is a float, else both as INT64; Python numbers become constants."""
+    """Casts both to DOUBLE if one is a float, else to INT64; Python numbers become constants."""
     floating = any(
         side.dtype == DOUBLE if isinstance(side, ir.Value) else isinstance(side, float)
         for side in (left, right)
@@ -78,7 +78,7 @@ def sym_floordiv(op: Builder, left: Any, right: Any) -> Value:
 
 
 def _floor_quotient(op: Builder, left: Value, right: Value) -> Value:
-    """Sizes are far from overflowing; Mod has the divisor's sign, so the difference is exact."""
+    """Exact, as Mod has the divisor's sign and sizes are far from overflowing."""
     if is_floating(left.dtype):
         return floor_divide(op, left, right)
     return op.Div(op.Sub(left, op.Mod(left, right)), right)
@@ -86,7 +86,7 @@ def _floor_quotient(op: Builder, left: Value, right: Value) -> Value:
 
 @register(operator.mod)
 def sym_mod(op: Builder, left: Any, right: Any) -> Value:
-    """Takes the divisor's sign."""
+    """The result has the divisor's sign."""
     return aten_remainder(op, *_together(op, left, right))
 
 
@@ -153,7 +153,7 @@ def sym_trunc(op: Builder, value: Any) -> Value:
 
 @register(round)
 def sym_round(op: Builder, value: Any, digits: int | None = None) -> Value:
-    """Half to even, to a whole number unless digits are asked for."""
+    """Rounds half to even, to an integer unless digits are given."""
     if digits is None:
         return op.cast(op.Round(op.cast(value, DOUBLE)), INT64)
     scale = 10.0**digits
@@ -232,7 +232,7 @@ def sym_ite(op: Builder, condition: Any, then: Any, otherwise: Any) -> Value:
 
 @register(aten.item.default, aten._local_scalar_dense.default)
 def aten_item(op: Builder, self: Value) -> Value:
-    """A tensor of one element as a symbolic number."""
+    """Returns the element of a one-element tensor as a symbolic number."""
     recorded = op.result
     dtype = DOUBLE
     if isinstance(recorded, (bool, torch.SymBool)):

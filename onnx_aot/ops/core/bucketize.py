@@ -1,4 +1,4 @@
-"""Places among sorted numbers, and how many elements fall between them."""
+"""Translates searches among sorted numbers, counts and histograms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DOUBLE, FLOAT = ir.DataType.DOUBLE, ir.DataType.FLOAT
 INT64 = ir.DataType.INT64
 
 FEW = 64
-"""Up to so many sorted numbers each is compared with every value, instead of halving them."""
+"""Up to this many sorted numbers are compared with every value; more use binary search."""
 
 
 # --- places among sorted numbers -----------------------------------------------------------------
@@ -43,7 +43,7 @@ def aten_searchsorted(
     side: str | None = None,
     sorter: Value | None = None,
 ) -> Value:
-    """The types may differ, and are promoted."""
+    """Promotes the arguments to a common type."""
     if sorter is not None:
         sorted_sequence = op.GatherElements(sorted_sequence, sorter, axis=-1)
     sequence, values = _common(op, sorted_sequence, self)
@@ -67,7 +67,7 @@ def aten_searchsorted_scalar(
 def aten_bucketize(
     op: Builder, self: Value, boundaries: Value, out_int32: bool = False, right: bool = False
 ) -> Value:
-    """The types may differ, and are promoted."""
+    """Promotes the arguments to a common type."""
     sequence, values = _common(op, boundaries, self)
     return op.cast(_places(op, sequence, values, right), op.result_dtype)
 
@@ -80,7 +80,7 @@ def aten_bucketize_scalar(
 
 
 def _common(op: Builder, sequence: Value, values: Any) -> tuple[Value, Value]:
-    """Both in the type that torch compares them in."""
+    """Casts both to the type in which torch compares them."""
     first = _sample(op, sequence)
     second = _sample(op, values) if isinstance(values, ir.Value) else values
     dtype = dtypes.to_onnx(torch.result_type(first, second))
@@ -88,14 +88,14 @@ def _common(op: Builder, sequence: Value, values: Any) -> tuple[Value, Value]:
 
 
 def _sample(op: Builder, value: Value) -> torch.Tensor:
-    """A tensor that takes part in promotion as the value does."""
+    """Returns a tensor that is promoted as the value is."""
     return torch.empty([1] * op.rank(value), dtype=dtypes.to_torch(value.dtype or INT64))
 
 
 def _places(op: Builder, sequence: Value, values: Value, right: bool) -> Value:
-    """How many of the sorted numbers are not greater than a value, or less than it.
+    """Counts the sorted numbers that are less than a value, or not greater if ``right``.
 
-    NaN is less than nothing, so its place is after all numbers.
+    Comparisons with NaN are false, so its place is after all numbers.
     """
     if sequence.dtype == BOOL:
         sequence, values = op.Cast(sequence, to=INT32), op.Cast(values, to=INT32)
@@ -114,7 +114,7 @@ def _places(op: Builder, sequence: Value, values: Value, right: bool) -> Value:
 
 
 def _halved(op: Builder, sequence: Value, values: Value, count: Size, compare: str) -> Value:
-    """Binary search for all values at once; the place is between ``low`` and ``high``."""
+    """Binary search for all values at once; each place is between ``low`` and ``high``."""
     low = shaped(op.Expand(op.constant(0), op.Shape(values)), values.shape or ())
     last = minus(op, count, 1)
 
@@ -128,7 +128,7 @@ def _halved(op: Builder, sequence: Value, values: Value, count: Size, compare: s
             op.Where(op.And(open_, op.Not(passed)), middle, high),
         ]
 
-    # count places lie before the last one, one more halving tells these apart
+    # there are count + 1 places to tell apart
     steps = doublings(op, plus(op, count, 1))
     return op.loop(steps, [low, op.Add(low, count)], step)[0]
 
@@ -140,10 +140,10 @@ def _halved(op: Builder, sequence: Value, values: Value, count: Size, compare: s
 def aten_bincount(
     op: Builder, self: Value, weights: Value | None = None, minlength: Size = 0
 ) -> Value:
-    """How often each number from 0 to the largest occurs, or the sum of its weights.
+    """Counts each number from 0 to the largest, or sums its weights.
 
     Raises:
-        TypeError: Torch recorded another type than it returns.
+        TypeError: Torch recorded a type that differs from the one it returns.
     """
     wanted = INT64 if weights is None else FLOAT if weights.dtype == FLOAT else DOUBLE
     if op.result_dtype != wanted:
@@ -165,7 +165,7 @@ def aten_bincount(
 
 
 def _summed(op: Builder, positions: Value, amounts: Value, length: Value) -> Value:
-    """The amounts added up in a vector, each at its position."""
+    """Adds up the amounts in a vector, each at its position."""
     zeros = op.Expand(op.constant(0, amounts.dtype), length)
     shaped(zeros, [None])
     return scatter_elements(op, zeros, positions, amounts, 0, "add")
@@ -173,9 +173,9 @@ def _summed(op: Builder, positions: Value, amounts: Value, length: Value) -> Val
 
 @register(aten.histc.default)
 def aten_histc(op: Builder, self: Value, bins: int = 100, min: Any = 0, max: Any = 0) -> Value:
-    """The bin of a number is ``(x - min) * bins / (max - min)``, cut to a whole number.
+    """The bin of a number is ``(x - min) * bins / (max - min)``, truncated to an integer.
 
-    Without bounds these are the extremes of the data, one apart on each side if they are equal.
+    Without bounds, the extremes of the data are used, moved by one on each side if they are equal.
     """
     flat = op.Reshape(self, [-1])
     if min != max:
@@ -197,7 +197,7 @@ LIMITS[aten.histc.default] = (
 
 
 def _bounds(op: Builder, flat: Value, apart: float) -> tuple[Value, Value]:
-    """The extremes of numbers, moved apart where they are equal."""
+    """Returns the extremes of numbers, moved apart if they are equal."""
     low, high = (op.reduce(name, flat, None, keepdims=False) for name in ("ReduceMin", "ReduceMax"))
     equal = op.Equal(low, high)
     return op.Where(equal, op.Sub(low, apart), low), op.Where(equal, op.Add(high, apart), high)
@@ -262,9 +262,9 @@ def _histogram(
     weight: Value | None,
     density: bool,
 ) -> Edges:
-    """Rows of coordinates are counted in the product of the bins of each coordinate.
+    """Counts rows of coordinates in the product of the bins of each coordinate.
 
-    A bin holds its lower edge; the last one also its upper edge. Rows outside weigh nothing.
+    A bin includes its lower edge, the last one also its upper edge. Rows outside do not count.
     """
     columns = [shaped(op.Gather(rows, i, axis=1), [None]) for i in range(len(bins))]
     edges = [
@@ -299,7 +299,7 @@ def _histogram(
 
 
 def _density(op: Builder, histogram: Value, flat: Value, edges: Sequence[Value]) -> Value:
-    """The share of each bin over its volume."""
+    """Divides the share of each bin by its volume."""
     histogram = op.Div(histogram, op.ReduceSum(flat, keepdims=0))
     for axis, edge in enumerate(edges):
         width = op.Sub(sliced(op, edge, 0, 1, INT64_MAX), sliced(op, edge, 0, 0, -1))
@@ -309,7 +309,7 @@ def _density(op: Builder, histogram: Value, flat: Value, edges: Sequence[Value])
 
 
 def _edges(op: Builder, column: Value, bins: int, limits: Sequence[float] | None) -> Value:
-    """``bins + 1`` evenly spaced numbers, counted from both ends as torch.linspace does."""
+    """Returns ``bins + 1`` evenly spaced numbers, computed from both ends as in torch.linspace."""
     dtype = dtypes.to_torch(column.dtype or op.result_dtype)
     if column.shape is not None and column.shape.dims == (0,) and limits is None:
         limits = (0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Changes of element type, and copies, which ONNX does not have."""
+"""Translates changes of element type, and copies, which ONNX does not have."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def aten_same_values(op: Builder, self: Value) -> Value:
 
 @register(aten.copy.default)
 def aten_copy(op: Builder, self: Value, src: Value) -> Value:
-    """The source in the destination's type and shape."""
+    """Returns the source in the destination's type and shape."""
     source = op.cast(src, op.result_dtype)
     return source if source.shape == self.shape else op.Expand(source, op.Shape(self))

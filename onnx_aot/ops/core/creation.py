@@ -1,4 +1,4 @@
-"""Tensors made from sizes and numbers."""
+"""Translates operators that make tensors from sizes and numbers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ INT64 = ir.DataType.INT64
 
 
 def filled(op: Builder, sizes: Sequence[Size], value: Any, dtype: ir.DataType) -> Value:
-    """A tensor of one number, which may be a 0-d value of the graph."""
+    """Returns a tensor filled with a number, which may be a 0-d value of the graph."""
     return op.Expand(op.cast(value, dtype), op.sizes(sizes))
 
 
 def filled_like(op: Builder, like: Value, value: Any) -> Value:
-    """A tensor of one number in another's shape and the recorded type."""
+    """Returns a tensor filled with a number, in another's shape and the recorded type."""
     return op.Expand(op.cast(value, op.result_dtype), op.Shape(like))
 
 
@@ -39,7 +39,7 @@ def aten_full(op: Builder, size: Sequence[Size], fill_value: Any, dtype: Any = N
 
 @register(aten.zeros.default, aten.empty.memory_format)
 def aten_zeros(op: Builder, size: Sequence[Size], dtype: Any = None) -> Value:
-    """What ``empty`` holds is not defined; here it is zeros."""
+    """The contents of ``empty`` are undefined in torch; here they are zeros."""
     return filled(op, size, 0, op.result_dtype)
 
 
@@ -136,9 +136,9 @@ def aten_arange_start_step(
 def _arange(op: Builder, start: Any, end: Any, step: Any) -> Value:
     """``start + i step``, counted in INT64 or DOUBLE, then cast.
 
-    Range takes FLOAT, DOUBLE, INT16, INT32 and INT64 only, and FLOAT steps would add up errors.
-    An integral result is made of the bounds without their fractions, and is as long as the bounds
-    say. On some releases of torch INT64 is as long as the bounds say without their fractions.
+    Range takes FLOAT, DOUBLE, INT16, INT32 and INT64 only, and FLOAT steps would accumulate errors.
+    Elements of an integral result are computed from truncated bounds, but its length from the given
+    bounds. On some releases of torch the length for INT64 is computed from truncated bounds, too.
     """
     bounds = (start, end, step)
     truncated = all(map(_is_integer, bounds))
@@ -158,7 +158,7 @@ def _range(op: Builder, bounds: Sequence[Any], dtype: ir.DataType) -> Value:
 
 
 def _steps(op: Builder, start: Any, end: Any, step: Any) -> Value:
-    """How many steps it takes to reach the end."""
+    """Returns the number of steps to the end."""
     way = op.Sub(op.cast(end, DOUBLE), op.cast(start, DOUBLE))
     return op.cast(op.Ceil(op.Div(way, op.cast(step, DOUBLE))), INT64)
 
@@ -176,8 +176,8 @@ def _is_integer(bound: Any) -> bool:
 def aten_linspace(op: Builder, start: Any, end: Any, steps: int, dtype: Any = None) -> Value:
     """``start + i step`` in the first half, ``end + (i - steps + 1) step`` in the second.
 
-    So the first and the last element are exact, as torch computes it. An integral result is made
-    of the ends without their fractions, with steps that have fractions.
+    This makes the first and the last element exact, as in torch. For an integral result the ends
+    are truncated, but the step keeps its fraction.
     """
     known = isinstance(start, (int, float)) and isinstance(end, (int, float))
     if known and steps <= FOLD_LIMIT:

@@ -1,10 +1,10 @@
-"""Running products, extremes and log-sums along an axis, and differences.
+"""Translates running products, extremes and log-sums along an axis, and differences.
 
 Running sums are in ``reduction``.
 
-Where the order of the steps makes no difference, they are done by doubling: after step k every
-element stands for the ``2^k`` elements that end with it (W. D. Hillis and G. L. Steele, "Data
-Parallel Algorithms", Communications of the ACM 29, 1986).
+Associative operations are computed by doubling: after step k every element combines the ``2^k``
+elements that end with it (W. D. Hillis and G. L. Steele, "Data Parallel Algorithms", Communications
+of the ACM 29, 1986).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def aten_diff(
     prepend: Value | None = None,
     append: Value | None = None,
 ) -> Value:
-    """Each element less the one before it; booleans differ or do not."""
+    """Subtracts from each element the one before it; booleans use Xor."""
     if n == 0:
-        return op.cast(self, op.result_dtype)  # without what stands before and after
+        return op.cast(self, op.result_dtype)  # without prepend and append
     axis = op.axis(self, dim)
     parts = [op.cast(p, op.result_dtype) for p in (prepend, self, append) if p is not None]
     value: Value = op.Concat(*parts, axis=axis)
@@ -55,7 +55,7 @@ def aten_diff(
 
 @register(aten.cumprod.default)
 def aten_cumprod(op: Builder, self: Value, dim: int, dtype: Any = None) -> Value:
-    """Eager multiplies floating numbers as DOUBLE."""
+    """Multiplies floating-point numbers as DOUBLE, as eager does."""
     value = op.cast(self, op.result_dtype)
     if op.rank(value) == 0:
         return value
@@ -85,7 +85,7 @@ def aten_cummin(op: Builder, self: Value, dim: int) -> list[Value]:
 
 
 def _cumulative_extreme(op: Builder, value: Value, dim: int, compare: str) -> list[Value]:
-    """The last of equal elements counts; NaN beats every number, as ``_compare_base_reduce``."""
+    """The last of equal elements counts; NaN beats every number, as in ``_compare_base_reduce``."""
     if op.rank(value) == 0:
         return [value, op.constant(0, INT64)]
     axis = op.axis(value, dim)
@@ -102,14 +102,14 @@ def _cumulative_extreme(op: Builder, value: Value, dim: int, compare: str) -> li
     counted = op.Range(0, op.size(value, axis), 1)
     positions = op.Expand(op.Unsqueeze(counted, around) if around else counted, op.Shape(value))
     positions.shape = ir.Shape(value.shape or ())
-    # the first element may join a result that it is part of already
+    # no neutral element: joining the first element twice makes no difference
     values, indices = _doubled(op, [numbers, positions], axis, join)
     return [op.cast(values, value.dtype), indices]
 
 
 @register(aten.logcumsumexp.default)
 def aten_logcumsumexp(op: Builder, self: Value, dim: int) -> Value:
-    """``log(exp(a) + exp(b)) = max + log(1 + exp(min - max))``, with no difference of equal ones.
+    """``log(exp(a) + exp(b)) = max + log(1 + exp(min - max))``, without subtracting equal ones.
 
     The difference of two equal infinities would be NaN.
     """
@@ -132,9 +132,9 @@ Join = Callable[[Sequence[Value], Sequence[Value]], list[Value]]
 def _doubled(
     op: Builder, values: list[Value], axis: int, join: Join, *, neutral: Value | None = None
 ) -> list[Value]:
-    """Joins each element with all that come before it along the axis.
+    """Joins each element with all elements before it along the axis.
 
-    Before the first element stand neutral ones, or the first element itself.
+    Positions before the first element hold ``neutral``, or the first element itself if it is None.
     """
     size = op.size(values[0], axis)
     steps = doublings(op, size)
@@ -158,9 +158,9 @@ def _doubled(
 
 
 def doublings(op: Builder, size: Size) -> Size:
-    """How often 1 must be doubled to reach a size; once more does no harm.
+    """Returns how often 1 must be doubled to reach a size; once more does no harm.
 
-    The logarithm is taken of odd numbers, so that only that of 1 is whole.
+    The logarithm is taken of odd numbers, of which only 1 has an integer logarithm.
     """
     if isinstance(size, int):
         return max(size - 1, 0).bit_length()

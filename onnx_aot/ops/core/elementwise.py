@@ -1,6 +1,7 @@
-"""Pointwise arithmetic and activations. The walker has cast operands to the result's type already.
+"""Translates pointwise arithmetic and activations.
 
-Source of every row: the ATen schema of its target, and the ONNX operator that it names.
+The walker has already cast the operands to the result's type. Source of every row: the ATen schema
+of its target, and the ONNX operator that it names.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ register_names(
 
 @register(aten.neg.default, aten.negative.default)
 def aten_neg(op: Builder, self: Value) -> Value:
-    """Neg takes no UINT8, whose numbers wrap around."""
+    """Neg does not take UINT8, which is subtracted from 0 and wraps around."""
     return op.Sub(0, self) if self.dtype == ir.DataType.UINT8 else op.Neg(self)
 
 
@@ -123,8 +124,8 @@ def aten_floor_divide(op: Builder, self: Value | Scalar, other: Value | Scalar) 
 def floor_divide(op: Builder, left: Value, right: Value | Scalar) -> Value:
     """Rounds toward minus infinity; ONNX Div on integers rounds toward zero.
 
-    Floating: ``(a - fmod(a, b)) / b``, corrected as Python's floor division is, is exact also where
-    ``a / b`` rounds up to the next integer; torch computes it so.
+    For floating-point numbers, ``(a - fmod(a, b)) / b``, corrected as in Python's floor division,
+    is exact even if ``a / b`` rounds up to the next integer; torch computes it in this way.
     """
     divisor = op.cast(right, left.dtype)
     if is_floating(left.dtype):
@@ -145,9 +146,10 @@ def floor_divide(op: Builder, left: Value, right: Value | Scalar) -> Value:
 
 
 def _divisor(op: Builder, left: Value, right: Value | Scalar) -> Value | Scalar:
-    """ONNX Runtime refuses an integer zero for divisor also where there is nothing to divide.
+    """Returns an integer divisor that ONNX Runtime accepts if there is nothing to divide.
 
-    So a size, which can be zero where the dividend is empty, is repeated for every element.
+    It refuses a divisor of zero even then, and a size can be zero if the dividend is empty. So the
+    size is repeated for every element of the dividend.
     """
     if not isinstance(right, ir.Value):
         return right or 1
@@ -176,7 +178,7 @@ def aten_remainder(op: Builder, self: Value | Scalar, other: Value | Scalar) -> 
 
 @register(aten.fmod.Tensor, aten.fmod.Scalar)
 def aten_fmod(op: Builder, self: Value, other: Value | Scalar) -> Value:
-    """ONNX Runtime's Mod goes through double where fmod=1, which does not hold every integer."""
+    """Avoids Mod with fmod=1 on integers: ONNX Runtime computes it in double, which rounds them."""
     if is_floating(self.dtype):
         return op.Mod(self, other, fmod=1)
     divisor = _divisor(op, self, op.cast(other, self.dtype))
@@ -203,7 +205,7 @@ def aten_pow(op: Builder, self: Value | Scalar, exponent: Value | Scalar) -> Val
 
 
 def _repeated_product(op: Builder, base: Value, exponent: int) -> Value:
-    """Squares and products: ONNX Runtime's Pow goes through double, which rounds large integers."""
+    """Squares and multiplies: ONNX Runtime's Pow uses double, which rounds large integers."""
     power: Value | None = None
     while exponent:
         if exponent % 2:
@@ -256,7 +258,7 @@ def aten_log10(op: Builder, self: Value) -> Value:
 
 
 def _log(op: Builder, value: Value, base: float) -> Value:
-    """``log(x) / log(base)``, exact at powers of the base: floors and ceilings are taken of it."""
+    """``log(x) / log(base)``, exact at powers of the base, as models take floors and ceilings."""
     dtype = value.dtype
     value = op.cast(value, ir.DataType.DOUBLE)
     quotient = op.Div(op.Log(value), math.log(base))
@@ -269,7 +271,7 @@ def _log(op: Builder, value: Value, base: float) -> Value:
 
 @register(aten.sign.default)
 def aten_sign(op: Builder, self: Value) -> Value:
-    """0 for NaN, of which ONNX does not say the sign."""
+    """Returns 0 for NaN, for which ONNX does not define the sign."""
     if not is_floating(self.dtype):
         return self if self.dtype == ir.DataType.BOOL else op.Sign(self)
     return op.Where(op.IsNaN(self), op.constant(0.0, self.dtype), op.Sign(self))
@@ -287,7 +289,7 @@ def aten_floor(op: Builder, self: Value) -> Value:
 
 @register(aten.round.default)
 def aten_round(op: Builder, self: Value) -> Value:
-    """Half to even, as ONNX Round."""
+    """Rounds half to even, as ONNX Round does."""
     return op.Round(self) if is_floating(self.dtype) else self
 
 
@@ -336,7 +338,7 @@ def aten_fmin(op: Builder, self: Value, other: Value) -> Value:
 
 
 def _ignoring_nan(op: Builder, chosen: Value, left: Value, right: Value) -> Value:
-    """The other operand where one is NaN."""
+    """Returns the other operand where one is NaN."""
     if not is_floating(chosen.dtype):
         return chosen
     return op.Where(op.IsNaN(left), right, op.Where(op.IsNaN(right), left, chosen))
@@ -346,7 +348,7 @@ def _ignoring_nan(op: Builder, chosen: Value, left: Value, right: Value) -> Valu
 def aten_clamp(
     op: Builder, self: Value, min: Scalar | None = None, max: Scalar | None = None
 ) -> Value:
-    """NaN where a bound is, as torch has it; Clip leaves that bound out."""
+    """Returns NaN if a bound is NaN, as torch does; Clip ignores such a bound."""
     if any(isinstance(bound, float) and math.isnan(bound) for bound in (min, max)):
         return op.Mul(self, math.nan)
     return op.Clip(self, min, max)
@@ -383,7 +385,7 @@ def aten_clamp_max_tensor(op: Builder, self: Value, max: Value) -> Value:
 
 @register(aten.atan2.default)
 def aten_atan2(op: Builder, self: Value, other: Value) -> Value:
-    """The angle of ``|y| / |x|`` in the first quadrant, mirrored by the signs, also of zeros."""
+    """Mirrors the angle of ``|y| / |x|`` in the first quadrant by the signs, also of zeros."""
     height, width = op.Abs(self), op.Abs(other)
     slope = op.Div(height, width)
     # 0 / 0 and inf / inf
@@ -398,13 +400,13 @@ def aten_atan2(op: Builder, self: Value, other: Value) -> Value:
 
 
 def sign_bit(op: Builder, value: Value) -> Value:
-    """Whether a number is below zero, or minus zero, whose reciprocal is."""
+    """True where a number is negative or minus zero, whose reciprocal is negative."""
     return op.Or(op.Less(value, 0.0), op.Less(op.Reciprocal(value), 0.0))
 
 
 @register(aten.lerp.Scalar, aten.lerp.Tensor)
 def aten_lerp(op: Builder, self: Value, end: Value, weight: Value | Scalar) -> Value:
-    """Counted from the nearer end, as torch does, so that weight 1 gives the end exactly."""
+    """Computes from the nearer end, as torch does, so that weight 1 gives the end exactly."""
     step = op.Sub(end, self)
     if not isinstance(weight, ir.Value):
         if abs(weight) < 0.5:

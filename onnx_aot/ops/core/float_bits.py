@@ -1,6 +1,6 @@
-"""Signs, exponents and neighbours of floating-point numbers, by arithmetic.
+"""Computes signs, exponents and neighbours of floating-point numbers by arithmetic.
 
-ONNX can look at the bits of a number since opset 26 only. Exponents are taken in DOUBLE, where
+ONNX can read the bits of a number only since opset 26. Exponents are computed in DOUBLE, where
 those of the shorter types are exact.
 """
 
@@ -38,7 +38,7 @@ LIMITS[aten.copysign.Tensor] = "the sign of a NaN is taken for positive"
 
 @register(aten.hypot.default)
 def aten_hypot(op: Builder, self: Value, other: Value) -> Value:
-    """``a sqrt(1 + (b / a)^2)`` with the larger magnitude a, whose square may overflow."""
+    """``a sqrt(1 + (b / a)^2)`` with the larger magnitude a, because ``a^2`` may overflow."""
     left, right = op.Abs(self), op.Abs(other)
     large, small = op.Max(left, right), op.Min(left, right)
     ratio = op.Div(small, large)
@@ -56,7 +56,7 @@ def _scaled(op: Builder, x: Value, exponent: Value) -> Value:
 
 
 def _mantissa_exponent(op: Builder, x: Value) -> tuple[Value, Value]:
-    """``m 2^e = x`` with ``1/2 <= |m| < 1``; what log2 rounds over a power of two is put right."""
+    """``m 2^e = x`` with ``1/2 <= |m| < 1``; corrects a log2 rounded across a power of two."""
     magnitude = op.Abs(x)
     exponent = op.Add(op.Floor(op.Div(op.Log(magnitude), math.log(2.0))), 1.0)
     plain = op.And(op.Greater(magnitude, 0.0), op.Less(magnitude, math.inf))
@@ -76,7 +76,7 @@ def aten_frexp(op: Builder, self: Value) -> list[Value]:
     return [op.cast(mantissa, self.dtype), op.cast(exponent, ir.DataType.INT32)]
 
 
-# Digits of the significand, and the exponent (as of frexp) of the least normal number.
+# Bits of the significand, and the exponent (as in frexp) of the smallest normal number.
 PRECISION = {
     ir.DataType.DOUBLE: (53, -1021),
     ir.DataType.FLOAT: (24, -125),
@@ -87,7 +87,7 @@ PRECISION = {
 
 @register(aten.nextafter.default)
 def aten_nextafter(op: Builder, self: Value, other: Value) -> Value:
-    """One unit in the last place towards the other; half of one from a power of two to zero."""
+    """Moves by one unit in the last place; by half a unit from a power of two toward zero."""
     dtype = op.result_dtype
     digits, least = PRECISION[dtype]
     x, y = op.cast(self, DOUBLE), op.cast(other, DOUBLE)
@@ -108,7 +108,7 @@ def aten_nextafter(op: Builder, self: Value, other: Value) -> Value:
 
 @register(aten.angle.default)
 def aten_angle(op: Builder, self: Value) -> Value:
-    """Of a real number: pi below zero, else 0; NaN of NaN."""
+    """Angle of a real number: pi below zero, else 0; NaN for NaN."""
     x = op.cast(self, op.result_dtype)
     pi, zero = op.constant(math.pi, x.dtype), op.constant(0.0, x.dtype)
     return op.Where(op.IsNaN(x), x, op.Where(op.Less(x, 0.0), pi, zero))

@@ -1,6 +1,6 @@
-"""``torch.gradient``: derivatives from neighbouring samples.
+"""Translates ``torch.gradient``: derivatives from neighbouring samples.
 
-Inside by central differences, at both ends by one-sided differences of first or second order
+Central differences are used inside, one-sided differences of first or second order at both ends
 (B. Fornberg, "Generation of Finite Difference Formulas on Arbitrarily Spaced Grids", Mathematics of
 Computation 51, 1988).
 """
@@ -57,7 +57,7 @@ def aten_gradient_spacings(
 
 
 def _gradients(op: Builder, value: Value, spacing: Any, dim: Dims, edge_order: int) -> list[Value]:
-    """One derivative along each axis, with a spacing or coordinates of its own or one for all."""
+    """Returns one derivative per axis, with one spacing for all axes or one for each."""
     if dim is None:
         axes = list(range(op.rank(value)))
     else:
@@ -88,7 +88,7 @@ def _gradient(op: Builder, value: Value, spacing: Spacing, axis: int, order: int
 
 
 def _at(op: Builder, value: Value, axis: int, index: int) -> Value:
-    """One element along an axis, which stays."""
+    """Returns one element along an axis, which is kept."""
     return op.Gather(value, op.constant([index]), axis=axis)
 
 
@@ -106,7 +106,7 @@ Weights = list[Any]
 def _weights_of_coordinates(
     op: Builder, value: Value, coordinates: Value, axis: int, order: int
 ) -> tuple[Weights, Weights, Weights]:
-    """Weights of three neighbours inside, of the first ones and of the last ones."""
+    """Returns the weights of three neighbours inside, of the first ones and of the last ones."""
     around = list(range(1, op.rank(value) - axis))
     points = op.cast(coordinates, value.dtype)
     gaps = op.Sub(sliced(op, points, 0, 1, INT64_MAX), sliced(op, points, 0, 0, -1))
@@ -128,7 +128,7 @@ def _weights_of_coordinates(
 
 
 def _one_sided(op: Builder, near: Value, far: Value, sign: int) -> Weights:
-    """Second order at an end, from it inwards; ``sign`` is the direction."""
+    """Returns second-order weights at an end, from it inwards; ``sign`` is the direction."""
     both = op.Add(near, far)
     weights = [
         op.Neg(op.Div(op.Add(near, both), op.Mul(near, both))),

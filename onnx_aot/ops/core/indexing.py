@@ -1,4 +1,4 @@
-"""Reading by index: advanced indexing, gathering, selecting."""
+"""Translates reads by index: advanced indexing, gathering, selecting."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ INT64 = ir.DataType.INT64
 def aten_gather(
     op: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = False
 ) -> Value:
-    """A 0-d tensor counts as one of a single element."""
+    """Treats a 0-d tensor as a tensor of one element."""
     if op.rank(self) == 0:
         return op.Expand(self, op.Shape(index))
     index = as_positions(op, index)
     if op.rank(index) == 0:
         return op.Gather(self, index, axis=0)
-    if op.rank(index) != op.rank(self):  # which torch takes where there is no index
+    if op.rank(index) != op.rank(self):  # torch allows this for an empty index
         return op.Expand(op.constant(0, self.dtype), op.Shape(index))
     return op.GatherElements(self, index, axis=dim)
 
 
 @register(aten.take_along_dim.default)
 def aten_take_along_dim(op: Builder, self: Value, indices: Value, dim: int | None = None) -> Value:
-    """Both are broadcast to each other everywhere else; without a dim both are flat."""
+    """Broadcasts both to each other on the other axes; flattens both without a dim."""
     if dim is None:
         return op.GatherElements(op.Reshape(self, [-1]), op.Reshape(indices, [-1]), axis=0)
     axis = op.axis(self, dim)
@@ -50,7 +50,7 @@ def aten_take_along_dim(op: Builder, self: Value, indices: Value, dim: int | Non
 
 
 def _widened(op: Builder, value: Value, other: Value, but: int) -> Value:
-    """A value broadcast to another in all axes but one."""
+    """Broadcasts a value to another on all axes but one."""
     same = [
         axis == but or (mine == theirs and (isinstance(mine, int) or mine.value is not None))
         for axis, (mine, theirs) in enumerate(
@@ -66,7 +66,7 @@ def _widened(op: Builder, value: Value, other: Value, but: int) -> Value:
 
 
 def as_positions(op: Builder, index: Value) -> Value:
-    """An index in a type that ONNX takes; torch takes an empty one of any type."""
+    """Casts an index to a type that ONNX takes; torch takes an empty one of any type."""
     return index if index.dtype in (INT32, INT64) else op.Cast(index, to=INT64)
 
 
@@ -94,15 +94,15 @@ def aten_index(op: Builder, self: Value, indices: Sequence[Value | None]) -> Val
 
 
 class IndexPlan:
-    """Where advanced indexing reads and writes.
+    """Positions that advanced indexing reads or writes.
 
     Attributes:
         axes: The indexed axes of the tensor.
-        mask: The boolean tensor, where it is the only index.
+        mask: The boolean tensor, if it is the only index.
         indices: Otherwise one integer tensor per indexed axis, broadcast to a common shape.
         order: A permutation that brings the indexed axes to the front.
         rank: Rank of the common shape of the indices.
-        position: Where the common shape stands in the result: at the first indexed axis when the
+        position: Position of the common shape in the result: at the first indexed axis if the
             indexed axes are adjacent, else at the front.
     """
 
@@ -133,21 +133,21 @@ class IndexPlan:
         self.position = self.axes[0] if adjacent else 0
 
     def positions(self, op: Builder) -> Value:
-        """One vector per element of the indices' common shape, as the last axis."""
+        """Returns one vector per element of the indices' common shape, as the last axis."""
         if self.mask is not None:
             return op.Transpose(op.NonZero(self.mask), perm=[1, 0])
         return op.Concat(*(op.Unsqueeze(index, [-1]) for index in self.indices), axis=-1)
 
 
 def _true_positions(op: Builder, mask: Value) -> list[Value]:
-    """One 1-d tensor per dimension of a mask, in row-major order."""
+    """Returns one 1-d tensor per dimension of a mask, in row-major order."""
     positions = op.NonZero(mask)
     axes = range(op.rank(mask))
     return [shaped(op.Gather(positions, axis, axis=0), [None]) for axis in axes]
 
 
 def _broadcast(op: Builder, indices: list[Value]) -> list[Value]:
-    """The indices in their common shape: that of one of them, or that of their sum."""
+    """Broadcasts indices to their common shape, that of one of them or that of their sum."""
     if len(indices) < 2:
         return indices
     widest = next((i for i in indices if all(_fits(other, i) for other in indices)), None)
@@ -167,7 +167,7 @@ def _broadcast(op: Builder, indices: list[Value]) -> list[Value]:
 
 
 def _fits(index: Value, other: Value) -> bool:
-    """Whether broadcasting one shape to another is sure to give the other."""
+    """True if broadcasting one shape to the other is known to give the other."""
     if index is other:
         return True
     assert index.shape is not None
@@ -199,7 +199,7 @@ def _placed(op: Builder, value: Value, rank: int, kept: int, position: int) -> V
 
 @register(aten.nonzero.default)
 def aten_nonzero(op: Builder, self: Value) -> Value:
-    """One row per element that is not 0; a 0-d tensor has rows of no columns."""
+    """Returns one row per nonzero element; for a 0-d tensor the rows have no columns."""
     if op.rank(self) == 0:
         rows = op.Transpose(op.NonZero(op.Reshape(self, [1])), perm=[1, 0])
         return op.Slice(rows, [0], [0], [1])
@@ -217,7 +217,7 @@ def aten_triu_indices(op: Builder, row: int, col: int, offset: int = 0, dtype: A
 
 
 def _triangle(op: Builder, rows: int, columns: int, offset: int, *, upper: bool) -> Value:
-    """Where a triangle of ones is not 0: rows, then columns; a constant where there are few."""
+    """Returns rows and columns of a triangle's elements, a constant for a small matrix."""
     if rows * columns <= FOLD_LIMIT:
         indices = torch.triu_indices if upper else torch.tril_indices
         return op.constant(indices(rows, columns, offset, dtype=op.result.dtype))
@@ -228,7 +228,7 @@ def _triangle(op: Builder, rows: int, columns: int, offset: int, *, upper: bool)
 
 @register(aten.nonzero_static.default)
 def aten_nonzero_static(op: Builder, self: Value, size: Size, fill_value: int = -1) -> Value:
-    """As many rows as asked for: the first ones, or rows of ``fill_value`` after the last one."""
+    """Returns exactly ``size`` rows: the first ones, then rows of ``fill_value``."""
     fill = op.Expand(op.constant(fill_value, INT64), op.sizes([size, op.rank(self)]))
     rows = op.Concat(aten_nonzero(op, self), fill, axis=0)
     return op.Slice(rows, [0], op.sizes([size]), [0])
@@ -238,13 +238,13 @@ def aten_nonzero_static(op: Builder, self: Value, size: Size, fill_value: int = 
 def aten_unsafe_masked_index(
     op: Builder, self: Value, mask: Value, indices: Sequence[Value | None], fill: Any
 ) -> Value:
-    """``x[indices]`` where the mask is true; elsewhere the indices may be out of range."""
+    """``x[indices]`` where the mask is true; elsewhere indices may be out of range."""
     taken = aten_index(op, self, within(op, self, indices))
     return op.Where(mask, taken, op.constant(fill, self.dtype))
 
 
 def within(op: Builder, value: Value, indices: Sequence[Value | None]) -> list[Value | None]:
-    """Indices out of range are moved to the first or the last element."""
+    """Moves indices out of range to the first or the last element."""
 
     def inside(axis: int, index: Value) -> Value:
         size = op.size(value, axis)
@@ -255,7 +255,7 @@ def within(op: Builder, value: Value, indices: Sequence[Value | None]) -> list[V
 
 @register(aten.masked_select.default)
 def aten_masked_select(op: Builder, self: Value, mask: Value) -> Value:
-    """The elements where the mask, broadcast against them, is true, in row-major order."""
+    """Returns the elements where the broadcast mask is true, in row-major order."""
     if not _same_shape(self, mask):
         wide = op.Expand(mask, op.Shape(self))
         self = op.Expand(self, op.Shape(mask))
@@ -270,7 +270,7 @@ def aten_take(op: Builder, self: Value, index: Value) -> Value:
 
 @register(aten.repeat_interleave.Tensor)
 def aten_repeat_interleave(op: Builder, repeats: Value, output_size: Size | None = None) -> Value:
-    """``[0, 0, 2]`` for ``[2, 0, 1]``: the rows of the true elements of ``i < repeats``."""
+    """``[2, 0, 1]`` -> ``[0, 0, 2]``: the rows of the true elements of ``i < repeats``."""
     repeats = op.cast(repeats, INT64)
     longest = op.reduce("ReduceMax", op.Concat(repeats, [0], axis=0), None, keepdims=False)
     below = op.Less(op.Range(0, longest, 1), op.Unsqueeze(repeats, [-1]))
@@ -282,7 +282,7 @@ def aten_repeat_interleave(op: Builder, repeats: Value, output_size: Size | None
 
 @register(aten.diagonal.default)
 def aten_diagonal(op: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
-    """With two axes of r and c elements merged, every ``c + 1``-th element from the first one."""
+    """Merges two axes of r and c elements and takes every ``c + 1``-th element."""
     rank = op.rank(self)
     first, second = dim1 % rank, dim2 % rank
     rest = [axis for axis in range(rank) if axis not in (first, second)]
@@ -296,7 +296,7 @@ def aten_diagonal(op: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2
 
 
 def diagonal_length(op: Builder, rows: Size, columns: Size, offset: int) -> Size:
-    """How many elements ``[i, i + offset]`` a matrix has."""
+    """Returns the number of elements ``[i, i + offset]`` of a matrix."""
     rows, columns = minus(op, rows, max(-offset, 0)), minus(op, columns, max(offset, 0))
     if isinstance(rows, int) and isinstance(columns, int):
         return max(0, min(rows, columns))
@@ -305,5 +305,5 @@ def diagonal_length(op: Builder, rows: Size, columns: Size, offset: int) -> Size
 
 
 def counted(op: Builder, start: Size, count: Size, step: Size = 1) -> Value:
-    """``start, start + step, ...``."""
+    """Returns ``start, start + step, ...``, ``count`` numbers."""
     return op.Range(start, plus(op, start, times(op, count, step)), step)

@@ -1,4 +1,4 @@
-"""Shifts, divisors and powers of integers, exact and wrapping as PyTorch's are.
+"""Translates shifts, divisors and powers of integers, exact and wrapping as in PyTorch.
 
 They are computed in INT64 and cast back, which keeps the low bits.
 """
@@ -36,14 +36,14 @@ RIGHT_SHIFTS = (
 
 
 def _shift(op: Builder, value: Value, count: Value, direction: str) -> Value:
-    """BitShift takes unsigned types; a cast between INT64 and UINT64 keeps the bits."""
+    """Shifts as UINT64, since BitShift takes unsigned types; the casts keep the bits."""
     unsigned = op.cast(value, UINT64)
     return op.cast(op.BitShift(unsigned, op.cast(count, UINT64), direction=direction), INT64)
 
 
 @register(*LEFT_SHIFTS)
 def aten_bitwise_left_shift(op: Builder, self: Any, other: Any) -> Value:
-    """0 where the count is negative or the type's width or more."""
+    """Returns 0 where the count is negative or at least the width of the type."""
     dtype = op.result_dtype
     value, count = op.cast(self, INT64), op.cast(other, INT64)
     outside = op.Or(op.Less(count, 0), op.GreaterOrEqual(count, 8 * dtype.itemsize))
@@ -54,9 +54,9 @@ def aten_bitwise_left_shift(op: Builder, self: Any, other: Any) -> Value:
 
 @register(*RIGHT_SHIFTS)
 def aten_bitwise_right_shift(op: Builder, self: Any, other: Any) -> Value:
-    """Arithmetic: a negative number is the complement of its complement shifted.
+    """Arithmetic shift: a negative number is complemented, shifted and complemented again.
 
-    A count that is negative or too large leaves the sign.
+    A count that is negative or too large leaves only the sign.
     """
     value, count = op.cast(self, INT64), op.cast(other, INT64)
     most = op.constant(63, INT64)
@@ -67,13 +67,13 @@ def aten_bitwise_right_shift(op: Builder, self: Any, other: Any) -> Value:
 
 
 def _any_nonzero(op: Builder, value: Value) -> Value:
-    """Whether there is a number other than 0; False of no numbers."""
+    """True if any number is not 0; False for an empty tensor."""
     nonzero = op.cast(op.cast(value, ir.DataType.BOOL), INT64)
     return op.Greater(op.ReduceSum(nonzero, keepdims=0), 0)
 
 
 def _divisor(op: Builder, left: Value, right: Value) -> Value:
-    """Euclid's algorithm on INT64 numbers that are not negative, until every remainder is 0."""
+    """Runs Euclid's algorithm on non-negative INT64 numbers until every remainder is 0."""
     shape = op.Shape(op.Add(left, right))
     left, right = op.Expand(left, shape), op.Expand(right, shape)
     one = op.constant(1, INT64)
@@ -94,7 +94,7 @@ def aten_gcd(op: Builder, self: Value, other: Value) -> Value:
 
 @register(aten.lcm.default)
 def aten_lcm(op: Builder, self: Value, other: Value) -> Value:
-    """``|a / gcd b|``, 0 where both are 0."""
+    """``|a / gcd * b|``; 0 where both are 0."""
     left, right = (op.Abs(op.cast(value, INT64)) for value in (self, other))
     divisor = _divisor(op, left, right)
     divisor = op.Where(op.Equal(divisor, 0), op.constant(1, INT64), divisor)
@@ -103,14 +103,14 @@ def aten_lcm(op: Builder, self: Value, other: Value) -> Value:
 
 
 def integer_power(op: Builder, base: Any, exponent: Any) -> Value:
-    """Squares and products; a negative exponent gives 0 but for the bases 1 and -1.
+    """Squares and multiplies; a negative exponent gives 0 except for the bases 1 and -1.
 
-    ONNX Runtime's Pow goes through double, which rounds large integers.
+    ONNX Runtime's Pow computes in double, which rounds large integers.
     """
     base, exponent = op.cast(base, INT64), op.cast(exponent, INT64)
     shape = op.Shape(op.Add(base, exponent))
     one = op.constant(1, INT64)
-    # of the bases whose negative powers are integers these are the positive ones
+    # for the bases 1 and -1 the exponents n and -n give the same power
     rest = op.Expand(op.Abs(exponent), shape)
 
     def step(i: Value, power: Value, square: Value, rest: Value) -> list[Value]:

@@ -1,4 +1,4 @@
-"""Comparisons, logic, bits and selection by a condition."""
+"""Translates comparisons, logic, bitwise operators and selection by a condition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Axes = int | Sequence[int] | None
 BOOL = ir.DataType.BOOL
 
 
-# Orders of booleans, which ONNX does not have: ``a > b`` is ``a and not b``, and so on.
+# Order comparisons of booleans, which ONNX lacks: ``a > b`` is ``a and not b``, and so on.
 _BOOLEAN_ORDER: dict[str, Callable[[Builder, Value, Value], Value]] = {
     "Greater": lambda op, a, b: op.And(a, op.Not(b)),
     "GreaterOrEqual": lambda op, a, b: op.Or(a, op.Not(b)),
@@ -93,7 +93,7 @@ def aten_logical_not(op: Builder, self: Value) -> Value:
 
 
 def _register_bitwise(logical: str, bitwise: str, *targets: Any) -> None:
-    """Booleans use the logical operator, integers the bitwise one (opset 18)."""
+    """Registers the logical operator for booleans, the bitwise one (opset 18) for integers."""
 
     def translation(op: Builder, self: Value | Scalar, other: Value | Scalar) -> Value:
         self = op.cast(self, op.result_dtype)
@@ -142,13 +142,13 @@ def aten_bitwise_not(op: Builder, self: Value) -> Value:
         return op.BitwiseNot(self)
     assert self.dtype is not None
     limits = torch.iinfo(dtypes.to_torch(self.dtype))
-    return op.Sub(limits.max + limits.min, self)  # -1 where the type has a sign
+    return op.Sub(limits.max + limits.min, self)  # the sum is -1 for signed types
 
 
 def where(op: Builder, condition: Value, yes: Value, no: Value) -> Value:
-    """Where, also for booleans, for which ONNX Runtime does not have it.
+    """Emits Where, replaced for booleans, for which ONNX Runtime does not have it.
 
-    These are ``no ^ (condition & (yes ^ no))``, and one or two nodes where a side is constant.
+    For booleans it is ``no ^ (condition & (yes ^ no))``, or one or two nodes if a side is constant.
     """
     if yes.dtype != BOOL:
         return op.Where(condition, yes, no)
@@ -161,7 +161,7 @@ def where(op: Builder, condition: Value, yes: Value, no: Value) -> Value:
 
 
 def _truth(op: Builder, value: Value) -> bool | None:
-    """What a 0-d constant holds; None for any other value."""
+    """Returns the contents of a 0-d constant as a bool, or None for any other value."""
     literal = op.literal(value)
     return bool(literal) if literal is not None and literal.ndim == 0 else None
 
@@ -189,7 +189,7 @@ def aten_isinf(op: Builder, self: Value) -> Value:
 
 @register(aten.isfinite.default)
 def aten_isfinite(op: Builder, self: Value) -> Value:
-    """Smaller than infinity, which NaN is not."""
+    """Tests ``|x| < inf``, which is false for NaN."""
     if not is_floating(self.dtype):
         return filled_like(op, self, True)
     return op.Less(op.Abs(self), math.inf)
@@ -203,7 +203,7 @@ def aten_signbit(op: Builder, self: Value) -> Value:
 
 
 def common_type(*values: Value) -> ir.DataType:
-    """The type that torch promotes these tensors to."""
+    """Returns the type that torch promotes these tensors to."""
     known = [dtypes.to_torch(value.dtype) for value in values if value.dtype is not None]
     return dtypes.to_onnx(functools.reduce(torch.promote_types, known))
 
@@ -216,12 +216,12 @@ def aten_isin(
     assume_unique: bool = False,
     invert: bool = False,
 ) -> Value:
-    """Whether any test element, along a new last axis, equals an element."""
+    """Compares each element with all test elements along a new last axis."""
     dtype = common_type(elements, test_elements)
     rank = op.rank(elements)
     tests = op.Reshape(op.cast(test_elements, dtype), [-1])
     equal = op.Equal(op.Unsqueeze(op.cast(elements, dtype), [rank]), tests)
-    # a sum, which is 0 for no test elements
+    # ReduceSum, because it is 0 without test elements
     count = op.ReduceSum(op.cast(equal, ir.DataType.INT32), [rank], keepdims=0)
     return op.Equal(count, 0) if invert else op.Greater(count, 0)
 
@@ -255,11 +255,11 @@ def _reduced(
     numeric: str,
     dtype: ir.DataType,
 ) -> Value:
-    """The greatest or smallest truth along axes; none of them leave the elements as they are.
+    """Reduces truth values by maximum or minimum along axes; without axes nothing is reduced.
 
-    Reduce* of booleans exist since opset 20, in ONNX Runtime not for no elements. As numbers these
-    give False as their sum and True as their minimum, which is the greatest INT32. There a negative
-    axis of an empty tensor is not reduced, hence ``op.axis``.
+    Reduce* takes booleans since opset 20, in ONNX Runtime only with at least one element. Without
+    elements, numbers give False as their sum, and True as their minimum, the greatest INT32. ONNX
+    Runtime does not reduce a negative axis of an empty tensor, hence ``op.axis``.
     """
     truth = _boolean(op, value)
     dims = range(op.rank(value)) if dim is None else [dim] if isinstance(dim, int) else dim

@@ -1,6 +1,6 @@
-"""Shapes: views, permutations, joining, splitting, repeating, padding, rolling.
+"""Translates views, permutations, joining, splitting, repeating, padding and rolling.
 
-A recorded shape is never recomputed: where an output dimension equals the input's at the same
+A recorded shape is never recomputed: if an output dimension equals the input's at the same
 position, Reshape copies it (0), so most views need no shape arithmetic at all.
 """
 
@@ -23,7 +23,7 @@ Value = ir.Value
 
 
 def shaped(value: Value, dims: Iterable[int | ir.SymbolicDim | None]) -> Value:
-    """The value, which gets a shape unless the builder made it out of one that has it already."""
+    """Sets the shape of a value, unless the builder has inferred one already."""
     if value.shape is None:
         value.shape = ir.Shape(dims)
     return value
@@ -33,11 +33,11 @@ def shaped(value: Value, dims: Iterable[int | ir.SymbolicDim | None]) -> Value:
 
 
 def reshaped(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
-    """The elements in a new shape, in order.
+    """Returns the elements in a new shape, in order.
 
-    ``sizes`` may hold one -1, beside which torch takes no size of 0. A size that equals the
-    input's at the same position is copied by Reshape itself. Where others are known only when the
-    model runs, they may be 0, which Reshape takes literally or copies, but not both.
+    ``sizes`` may hold one -1; torch then allows no size of 0. A size that equals the input's at the
+    same position is copied by Reshape itself. Other sizes known only at run time may be 0, which
+    Reshape either takes literally or copies, but not both in one node.
     """
     numbers = [op.number(size) for size in sizes]
     source = value.shape or ()
@@ -56,7 +56,7 @@ def reshaped(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
 
 
 def _holds(op: Builder, size: Value, dimension: int | ir.SymbolicDim) -> bool:
-    """Whether a 0-d value holds a symbolic dimension."""
+    """True if a 0-d value holds a symbolic dimension."""
     if isinstance(dimension, int) or dimension.value is None:
         return False
     return op.known_size(dimension.value) is size
@@ -67,9 +67,10 @@ def _holds(op: Builder, size: Value, dimension: int | ir.SymbolicDim) -> bool:
     aten._unsafe_view.default,
 )
 def aten_view(op: Builder, self: Value, size: Sequence[Size]) -> Value:
-    """Torch drops leading sizes that are 1 in the example from what ``x[:] = y`` writes.
+    """Reshapes; the value stays as it is if torch recorded a result that keeps its rank.
 
-    Where such a size is dynamic, it records that nothing was dropped.
+    For ``x[:] = y`` torch drops leading sizes of ``y`` that are 1 in the example. If such a size is
+    dynamic, torch records a result from which nothing was dropped.
     """
     recorded = op.result.dim()
     if recorded != len(size) and recorded == op.rank(self):
@@ -109,7 +110,7 @@ def _is_static(value: Value) -> bool:
 
 @register(aten.unflatten.int)
 def aten_unflatten(op: Builder, self: Value, dim: int, sizes: Sequence[Size]) -> Value:
-    """A size of -1 is worked out of this axis alone, as the others may be 0."""
+    """Computes a size of -1 from this axis alone, because the others may be 0."""
     dim = op.axis(self, dim)
     around = op.all_sizes(self)
     parts = list(sizes)
@@ -159,7 +160,7 @@ def aten_expand(op: Builder, self: Value, size: Sequence[Size], implicit: bool =
 
 
 def expanded(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
-    """Broadcast to sizes, of which -1 keeps the dimension that is there."""
+    """Broadcasts to sizes, where -1 keeps the existing dimension."""
     shape = value.shape
     assert shape is not None
     offset = len(sizes) - len(shape)
@@ -174,7 +175,7 @@ def expanded(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
 
 
 def _is_size(op: Builder, there: int | ir.SymbolicDim, size: Size) -> bool:
-    """Whether a dimension has the size that it is to have; one that is not 1 can have no other."""
+    """True if a dimension already has the target size, which it must have if it is not 1."""
     if isinstance(there, int):
         return there != 1
     return not isinstance(size, int) and op.contents(size) == [there]
@@ -210,7 +211,7 @@ def aten_swapaxes(op: Builder, self: Value, axis0: int, axis1: int) -> Value:
 
 
 def swapped(op: Builder, value: Value, first: int, second: int) -> Value:
-    """Two axes exchanged."""
+    """Exchanges two axes."""
     rank = op.rank(value)
     if rank < 2:
         return value
@@ -247,7 +248,7 @@ def aten_movedim_intlist(
 
 
 def move_axis(op: Builder, value: Value, source: int, destination: int) -> Value:
-    """One axis moved, the others in their order."""
+    """Moves one axis; the others keep their order."""
     rank = op.rank(value)
     if rank < 2:
         return value
@@ -261,7 +262,7 @@ def move_axis(op: Builder, value: Value, source: int, destination: int) -> Value
 
 @register(aten.cat.default, aten.concat.default, aten.concatenate.default)
 def aten_cat(op: Builder, tensors: Sequence[Value], dim: int = 0) -> Value:
-    """Torch skips 1-d tensors of size 0 whatever the rank of the others."""
+    """Skips 1-d tensors of size 0 whatever the rank of the others, as torch does."""
     kept = [t for t in tensors if not (t.shape is not None and t.shape.dims == (0,))]
     return op.Concat(*(kept or tensors[:1]), axis=dim)
 
@@ -273,7 +274,7 @@ def aten_stack(op: Builder, tensors: Sequence[Value], dim: int = 0) -> Value:
 
 @register(aten.split.Tensor)
 def aten_split(op: Builder, self: Value, split_size: Size, dim: int = 0) -> list[Value]:
-    """As many pieces as the capture recorded; the last one takes what remains."""
+    """Returns as many pieces as the capture recorded; the last one takes the rest."""
     count = len(op.result)
     return _pieces(op, self, [split_size] * (count - 1), dim)
 
@@ -294,9 +295,9 @@ def aten_split_sizes(
 
 @register(aten.chunk.default)
 def aten_chunk(op: Builder, self: Value, chunks: int, dim: int = 0) -> list[Value]:
-    """Pieces of ``ceil(size / chunks)`` elements.
+    """Returns pieces of ``ceil(size / chunks)`` elements.
 
-    Split's ``num_outputs`` would do, but ONNX Runtime refuses it where the size is 0.
+    Split's ``num_outputs`` would do, but ONNX Runtime rejects it if the size is 0.
     """
     count = len(op.result)
     size = op.size(self, dim)
@@ -324,7 +325,7 @@ def aten_tensor_split(op: Builder, self: Value, sections: Size, dim: int = 0) ->
 
 
 def _pieces(op: Builder, value: Value, sizes: list[Size], dim: int) -> list[Value]:
-    """Consecutive pieces; the last, whose size is not given, takes what remains."""
+    """Returns consecutive pieces; the last one, whose size is not given, takes the rest."""
     whole = op.size(value, dim)
     if isinstance(whole, int) and all(isinstance(size, int) for size in sizes):
         last = whole - sum(size for size in sizes if isinstance(size, int))
@@ -346,7 +347,7 @@ def aten_unbind(op: Builder, self: Value, dim: int = 0) -> list[Value]:
 
 @register(aten.meshgrid.default, aten.meshgrid.indexing)
 def aten_meshgrid(op: Builder, tensors: Sequence[Value], indexing: str = "ij") -> list[Value]:
-    """Every vector along an axis of its own; with "xy" the first two axes are exchanged."""
+    """Expands each vector along its own axis; "xy" exchanges the first two axes."""
     rank = len(tensors)
     axes = list(range(rank))
     if indexing == "xy" and rank > 1:
@@ -364,7 +365,7 @@ def aten_meshgrid(op: Builder, tensors: Sequence[Value], indexing: str = "ij") -
 
 
 def sliced(op: Builder, value: Value, axis: int, start: Size, end: Size, step: int = 1) -> Value:
-    """``value[start:end:step]`` along one axis; bounds beyond the ends are cut off by Slice."""
+    """``value[start:end:step]`` along one axis; Slice clamps bounds beyond the ends."""
     bounds = [op.sizes([start]), op.sizes([end]), [axis]]
     return op.Slice(value, *bounds) if step == 1 else op.Slice(value, *bounds, [step])
 
@@ -387,7 +388,7 @@ def aten_slice(
 
 
 def _covers(op: Builder, value: Value, axis: int, end: Size) -> bool:
-    """Whether a slice from 0 that ends here is the whole axis."""
+    """True if a slice from 0 to ``end`` is known to be the whole axis."""
     assert value.shape is not None
     dimension = value.shape[axis]
     number = op.number(end)
@@ -415,7 +416,7 @@ def aten_select(op: Builder, self: Value, dim: int, index: Size) -> Value:
 
 @register(aten.unfold.default)
 def aten_unfold(op: Builder, self: Value, dimension: int, size: int, step: int) -> Value:
-    """Windows along an axis; their elements become the last axis."""
+    """Returns windows along an axis; their elements become the last axis."""
     if op.rank(self) == 0:
         return op.Slice(op.Reshape(self, [1]), [0], [size], [0])
     axis = op.axis(self, dimension)
@@ -454,7 +455,7 @@ def aten_flip(op: Builder, self: Value, dims: Sequence[int]) -> Value:
 
 @register(aten.roll.default)
 def aten_roll(op: Builder, self: Value, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Value:
-    """``[a | b]`` becomes ``[b | a]``, cut ``shift mod size`` elements from the end."""
+    """``[a | b]`` -> ``[b | a]``, cut ``shift mod size`` elements from the end."""
     if not dims:
         count = product(op, op.all_sizes(self))
         flat = op.Reshape(self, [count if isinstance(count, int) and count > 0 else -1])
@@ -471,7 +472,7 @@ def _rolled(op: Builder, value: Value, shift: Size, axis: int) -> Value:
             return value
         cut: Size = size - shift % size
     elif isinstance(shift, int) and abs(shift) == 1:
-        cut = -shift  # right for every size, also 0 and 1
+        cut = -shift  # correct for every size, including 0 and 1
     else:
         safe = op.Max(size, 1) if isinstance(size, ir.Value) else max(size, 1)
         cut = minus(op, size, op.Mod(as_value(op, shift), safe))
@@ -512,7 +513,7 @@ def aten_replication_pad(op: Builder, self: Value, padding: Sequence[Size]) -> V
 
 
 def _padded(op: Builder, value: Value, pad: Sequence[Size], mode: str, fill: Any) -> Value:
-    """Torch lists (before, after) from the last axis backwards; ONNX all befores, then afters."""
+    """Pads. Torch lists (before, after) from the last axis backwards, ONNX all befores first."""
     if all(op.number(size) == 0 for size in pad):
         return value
     count = len(pad) // 2
@@ -527,7 +528,7 @@ def _padded(op: Builder, value: Value, pad: Sequence[Size], mode: str, fill: Any
             value = _cut_or_continued(op, value, axis, left, right, mode)
         return value
     empty = value.shape is not None and 0 in value.shape
-    if mode == "wrap" and (op.opset < 19 or empty):  # of which ONNX Runtime knows no mode "wrap"
+    if mode == "wrap" and (op.opset < 19 or empty):  # ONNX Runtime cannot wrap empty ones
         return _wrapped(op, value, before, after, rank - count)
     if mode != "constant" or (not isinstance(fill, ir.Value) and fill == 0):
         return op.Pad(value, pads, mode=mode)
@@ -539,9 +540,9 @@ def _padded(op: Builder, value: Value, pad: Sequence[Size], mode: str, fill: Any
 def _cut_or_continued(
     op: Builder, value: Value, axis: int, left: Size, right: Size, mode: str
 ) -> Value:
-    """Padding along one axis where one side is cut off: the elements are picked by position.
+    """Pads one axis of which a side may be cut off, by picking elements by position.
 
-    What is cut off still counts for what is added on the other side.
+    Elements that are cut off still count for the padding of the other side.
     """
     if op.number(left) == 0 and op.number(right) == 0:
         return value
@@ -558,9 +559,9 @@ def _cut_or_continued(
 def _wrapped(
     op: Builder, value: Value, before: Sequence[Size], after: Sequence[Size], first: int
 ) -> Value:
-    """Circular padding before opset 19, axis by axis: ``[end of x | x | start of x]``.
+    """Pads circularly before opset 19, axis by axis: ``[end of x | x | start of x]``.
 
-    A negative amount cuts elements off, before anything is added.
+    A negative amount cuts elements off before anything is added.
     """
     for axis, (left, right) in enumerate(zip(before, after, strict=True), start=first):
         cut = [size if isinstance(size, int) and size < 0 else 0 for size in (left, right)]

@@ -1,4 +1,4 @@
-"""Sums, means, extremes, norms and cumulative sums."""
+"""Translates sums, means, extremes, norms and cumulative sums."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Axes = int | Sequence[int] | None
 
 
 def axes_of(dim: Axes) -> list[int] | None:
-    """The axes to reduce, None for all."""
+    """Returns the axes to reduce, or None for all."""
     if isinstance(dim, int):
         return [dim]
     return list(dim) if dim else None
 
 
 def _reduced(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
-    """In the recorded type; a 0-d value is its own reduction.
+    """Reduces in the recorded type; a 0-d value is its own reduction.
 
-    ONNX sums and multiplies no short integers and no booleans. Those are computed in INT64, of
-    which the short ones keep the low bits; a boolean is whether the result is not 0.
+    ONNX does not sum or multiply short integers or booleans. They are computed in INT64 and cast
+    back: short integers keep the low bits, and booleans are true if the result is not 0.
     """
     dtype = op.result_dtype
     value = op.cast(value, dtype)
@@ -46,7 +46,7 @@ SHORT = frozenset({ir.DataType.BOOL, ir.DataType.INT8, ir.DataType.INT16, ir.Dat
 
 
 def _element_count(op: Builder, value: Value, dim: Axes) -> Size:
-    """How many elements each result is made from."""
+    """Returns the number of elements that each result is computed from."""
     axes = axes_of(dim) or range(op.rank(value))
     return product(op, [op.size(value, axis) for axis in axes])
 
@@ -72,7 +72,7 @@ def _mean(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
 
 
 def _divisor(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Size:
-    """The element count, of one axis where the sums have some: sizes are vectors at first."""
+    """Returns the element count, as a vector if the sums have axes, which saves a Squeeze."""
     count = _element_count(op, value, dim)
     rank, axes = op.rank(value), axes_of(dim)
     all_axes = axes is None or len(axes) == rank
@@ -85,9 +85,10 @@ def _divisor(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Size:
 def _average(
     op: Builder, value: Value, axes: list[int] | None, keepdim: bool, count: Size
 ) -> Value:
-    """ReduceMean, or sum over count, 0-d or one number, where that may be 0.
+    """Emits ReduceMean, or ReduceSum divided by the count if that may be 0.
 
-    The mean of nothing is NaN in torch, undefined in ONNX and 0 in ONNX Runtime.
+    The count is a number or has one element. The mean of nothing is NaN in torch,
+    undefined in ONNX and 0 in ONNX Runtime.
     """
     if isinstance(count, int) and count > 0:
         return op.reduce("ReduceMean", value, axes, keepdim)
@@ -109,7 +110,7 @@ def aten_prod(
 
 
 EXACT_BITS = 53
-"""ONNX Runtime's ReduceProd of INT64 computes in double, which holds so many."""
+"""Bits that double holds exactly; ONNX Runtime computes ReduceProd of INT64 in double."""
 
 
 def _product_is_small(op: Builder, value: Value, dim: Axes) -> bool:
@@ -120,7 +121,7 @@ def _product_is_small(op: Builder, value: Value, dim: Axes) -> bool:
 
 
 def _product_of_integers(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
-    """One multiplication after the other, which keeps the low bits of what overflows."""
+    """Multiplies one element after the other, which keeps the low bits of an overflow."""
     rank = op.rank(value)
     if dim is None:
         value = op.Reshape(value, [-1])
@@ -164,9 +165,9 @@ def aten_aminmax(
 
 
 def _extreme(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
-    """NaN where there is one, which ONNX leaves open and ONNX Runtime passes over.
+    """Returns NaN where there is one, which ONNX leaves open and ONNX Runtime ignores.
 
-    Booleans, which ReduceMax and ReduceMin take since opset 20, as integers before.
+    ReduceMax and ReduceMin take booleans since opset 20; before, they are reduced as integers.
     """
     if op.rank(value) == 0:
         return value
@@ -203,7 +204,7 @@ def aten_argmin(op: Builder, self: Value, dim: int | None = None, keepdim: bool 
 
 
 def _position(op: Builder, name: str, value: Value, dim: int | None, keepdim: bool) -> Value:
-    """The first position of the extreme, as eager torch gives it on the CPU."""
+    """Returns the first position of the extreme, as eager torch does on the CPU."""
     rank = op.rank(value)
     if rank == 0:
         return op.constant(0, ir.DataType.INT64)
@@ -324,7 +325,7 @@ def _variance(op: Builder, value: Value, dim: Axes, correction: Any, keepdim: bo
 
 
 def _freedom(op: Builder, count: Size, correction: Any, dtype: ir.DataType | None) -> Value | float:
-    """``max(0, n - correction)``; the subtraction is exact where the correction is whole."""
+    """``max(0, n - correction)``; the subtraction is exact if the correction is an integer."""
     if isinstance(count, int):
         return max(0.0, count - float(correction))
     if int(correction) == correction:

@@ -1,4 +1,4 @@
-"""Writing by index: the functional forms of what eager code does in place."""
+"""Translates writes by index, the functional forms of in-place operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BOOL = ir.DataType.BOOL
 INT64 = ir.DataType.INT64
 
 
-# What ScatterElements calls them.
+# Torch's names of reductions, and those of ScatterElements.
 REDUCTIONS = {
     "add": "add",
     "multiply": "mul",
@@ -38,7 +38,7 @@ REDUCTIONS = {
     "amin": "min",
 }
 
-# What a reduction is done in where the element type itself does not do.
+# Types in which to compute reductions that are not possible in the element type itself.
 WIDE = {
     ir.DataType.BFLOAT16: ir.DataType.FLOAT,
     ir.DataType.FLOAT16: ir.DataType.FLOAT,
@@ -90,7 +90,7 @@ def aten_scatter_reduce(
     reduce: str,
     include_self: bool = True,
 ) -> Value:
-    """Where the tensor's own elements do not count, those that are written start as neutral."""
+    """Without ``include_self``, written elements start from the neutral element."""
     reduction = REDUCTIONS[reduce]
     if reduction in ("max", "min") and op.opset < 18:
         problem = (
@@ -120,7 +120,7 @@ def aten_index_reduce(
     reduce: str,
     include_self: bool = True,
 ) -> Value:
-    """Scatters slices along an axis, the index being the same for all their elements."""
+    """Scatters slices along an axis; all elements of a slice have the same index."""
     rank = op.rank(source)
     axis = op.axis(source, dim)
     index = _as_vector(op, as_positions(op, index))
@@ -151,7 +151,7 @@ LIMITS[aten.scatter_reduce.two] = LIMITS[aten.index_reduce.default] = (
 def _start(
     op: Builder, value: Value, dim: int, index: Value, reduction: str, include: bool
 ) -> Value:
-    """What a reduction starts from."""
+    """Returns the tensor that a reduction starts from."""
     if include:
         return value
     dtype = dtypes.to_torch(value.dtype or op.result_dtype)
@@ -163,7 +163,7 @@ def _start(
 
 
 def _range(dtype: torch.dtype) -> tuple[float, float]:
-    """The lowest and the highest number of a type."""
+    """Returns the lowest and the highest number of a type."""
     if dtype.is_floating_point:
         return -math.inf, math.inf
     if dtype == torch.bool:
@@ -172,14 +172,14 @@ def _range(dtype: torch.dtype) -> tuple[float, float]:
 
 
 def _filled_like(op: Builder, value: Value, fill: Value) -> Value:
-    """A 0-d value in the shape of another."""
+    """Expands a 0-d value to the shape of another."""
     return shaped(op.Expand(fill, op.Shape(value)), value.shape or ())
 
 
 def _scattered(
     op: Builder, value: Value, dim: int, index: Value, source: Value, reduction: str
 ) -> Value:
-    """Only the part of the source that the index covers is read; 0-d tensors count as 1-d."""
+    """Scatters the part of the source that the index covers; treats 0-d tensors as 1-d."""
     if index.shape is not None and 0 in index.shape:
         return value
     index = as_positions(op, index)
@@ -196,7 +196,7 @@ def _scattered(
 def scatter_elements(
     op: Builder, value: Value, index: Value, source: Value, axis: int, reduction: str = "none"
 ) -> Value:
-    """ScatterElements, which in ONNX Runtime reduces neither half precision nor booleans."""
+    """Emits ScatterElements; in ONNX Runtime it reduces neither half precision nor booleans."""
     wide = None if reduction == "none" else WIDE.get(value.dtype or op.result_dtype)
     if wide is None:
         return op.ScatterElements(value, index, source, axis=axis, reduction=reduction)
@@ -211,7 +211,7 @@ def _as_vector(op: Builder, value: Value) -> Value:
 
 @register(aten.masked_scatter.default)
 def aten_masked_scatter(op: Builder, self: Value, mask: Value, source: Value) -> Value:
-    """The elements where the mask is true, in row-major order, taken from the source in order."""
+    """Writes elements of the source, in order, where the mask is true, in row-major order."""
     if op.result.dim() == 0:
         written = _masked(op, _as_vector(op, self), _as_vector(op, mask), source)
         return op.Reshape(written, op.constant([], INT64))
@@ -256,10 +256,10 @@ def aten_slice_scatter(
 def _joined(
     op: Builder, value: Value, source: Value, axis: int, start: Size, end: Size, length: Size
 ) -> Value:
-    """``[before | source | after]`` where the source has the length of the slice it replaces.
+    """``[before | source | after]``; the source has the length of the slice that it replaces.
 
-    A start before the first element, or an end before the start, makes the bounds no measure of
-    where the tensor goes on: that is the length after what comes before.
+    If the start lies before the first element, or the end before the start, the bounds do not tell
+    where ``after`` begins: it begins ``length`` elements behind ``before``.
     """
     size = op.size(value, axis)
     if isinstance(start, int) and isinstance(size, int):
@@ -283,7 +283,7 @@ def _written_along(
 ) -> Value:
     """``x[positions] = source``, or ``+=``, along one axis.
 
-    ScatterND is the cheapest, but along the first axis only, and ONNX Runtime's adds up duplicate
+    ScatterND is the cheapest, but writes along the first axis only, and ONNX Runtime adds duplicate
     positions in several threads that overwrite each other.
     """
     if axis == 0 and reduction == "none":
@@ -331,7 +331,7 @@ def aten_index_put(
     values: Value,
     accumulate: bool = False,
 ) -> Value:
-    """``x[i, :, j] = v``, or ``+=``; a single value may be of another type."""
+    """``x[i, :, j] = v``, or ``+=``; a single value may have another type."""
     values = op.cast(values, op.result_dtype)
     plan = IndexPlan(op, self, indices)
     if (
@@ -346,7 +346,7 @@ def aten_index_put(
         return _put_along(op, self, plan.axes[0], plan.indices[0], values, accumulate)
     front = op.Transpose(self, perm=plan.order)
     values = _values_in_front(op, values, plan, op.rank(self) - len(plan.axes))
-    # A mask has no position twice, so that ScatterND can add as well.
+    # A mask has no position twice, so ScatterND can add, too.
     if plan.mask is not None or not accumulate:
         written = _put_at(op, front, plan, values, "add" if accumulate else "none")
     else:
@@ -367,7 +367,7 @@ def aten_unsafe_masked_index_put(
 
 
 def _broadcasts_over_mask(op: Builder, value: Value, values: Value, plan: IndexPlan) -> bool:
-    """Whether the values are the same for every element of the mask, also where it is false."""
+    """True if the values are the same for every element of the mask, including false ones."""
     dims = values.shape.dims if values.shape is not None else ()
     after = op.rank(value) - plan.axes[-1] - 1
     before = dims[: max(len(dims) - after, 0)]
@@ -377,7 +377,7 @@ def _broadcasts_over_mask(op: Builder, value: Value, values: Value, plan: IndexP
 def _put_along(
     op: Builder, value: Value, axis: int, index: Value, values: Value, accumulate: bool
 ) -> Value:
-    """One integer index: the block that is written has its shape in the place of the axis."""
+    """Writes at one integer index, whose shape replaces the axis in the written block."""
     reduction = "add" if accumulate else "none"
     before, after = range(axis), range(axis + 1, op.rank(value))
     values = _spread(op, value, values, before, index, after)
@@ -387,7 +387,7 @@ def _put_along(
 
 
 def _put_at(op: Builder, front: Value, plan: IndexPlan, values: Value, reduction: str) -> Value:
-    """Several indices, or a mask, whose axes come first."""
+    """Writes at several indices, or at a mask, whose axes come first."""
     positions = plan.positions(op)
     after = range(len(plan.axes), op.rank(front))
     if plan.mask is None:
@@ -403,7 +403,7 @@ def _put_at(op: Builder, front: Value, plan: IndexPlan, values: Value, reduction
 
 
 def _add_at(op: Builder, front: Value, plan: IndexPlan, values: Value) -> Value:
-    """Several indices become one into their merged axes, see ``_written_along``."""
+    """Adds at several indices, as one index into their merged axes; see ``_written_along``."""
     count = len(plan.axes)
     sizes = op.all_sizes(front)
     index = op.Mod(plan.indices[0], _at_least_one(op, sizes[0]))
@@ -415,14 +415,14 @@ def _add_at(op: Builder, front: Value, plan: IndexPlan, values: Value) -> Value:
 
 
 def _at_least_one(op: Builder, size: Size) -> Size:
-    """ONNX Runtime refuses to divide by a zero even where there is nothing to divide."""
+    """Returns ``max(size, 1)``, as ONNX Runtime refuses a zero divisor even of an empty tensor."""
     return op.Max(size, 1) if isinstance(size, ir.Value) else max(size, 1)
 
 
 def _spread(
     op: Builder, value: Value, values: Value, before: range, index: Value, after: range
 ) -> Value:
-    """The values broadcast to the block that is written."""
+    """Broadcasts the values to the block that is written."""
     shape, indexed = value.shape or (), index.shape or ()
     block = ir.Shape([*(shape[a] for a in before), *indexed, *(shape[a] for a in after)])
     if values.shape == block and not block.has_unknown_dim():
@@ -431,7 +431,7 @@ def _spread(
 
 
 def _block(op: Builder, value: Value, before: range, index: Value, after: range) -> Value:
-    """Sizes of the axes before the indexed ones, the shape of the index, sizes of those after."""
+    """Returns the sizes of the axes before the index, of the index, and of the axes after it."""
     outer, inner = ([op.size(value, axis) for axis in axes] for axes in (before, after))
     parts = [op.sizes(outer)] if outer else []
     return op.Concat(*parts, index, *([op.sizes(inner)] if inner else []), axis=0)
@@ -440,7 +440,7 @@ def _block(op: Builder, value: Value, before: range, index: Value, after: range)
 def _flattened(
     op: Builder, value: Value, values: Value, before: range, index: Value, after: range
 ) -> tuple[Value, Value]:
-    """The values and the index with the index's axes merged into one."""
+    """Returns the values and the index with the index's axes merged into one."""
     static = index.shape is not None and index.shape.is_static()
     count = product(op, op.all_sizes(index)) if static else op.Size(index)
     outer, inner = ([op.size(value, axis) for axis in axes] for axes in (before, after))
@@ -448,9 +448,9 @@ def _flattened(
 
 
 def _values_in_front(op: Builder, values: Value, plan: IndexPlan, kept: int) -> Value:
-    """Values come with the indices' axes at ``plan.position``; they are wanted first.
+    """Moves the indices' axes of the values from ``plan.position`` to the front.
 
-    Those that have only axes after these need no change.
+    Values that have only axes after these need no change.
     """
     if plan.position == 0 or op.rank(values) <= kept - plan.position:
         return values
@@ -467,7 +467,7 @@ def _values_in_front(op: Builder, values: Value, plan: IndexPlan, kept: int) -> 
 def aten_diagonal_scatter(
     op: Builder, self: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Value:
-    """``x[i, i + offset] = src`` in two axes, which come last in the source."""
+    """``x[i, i + offset] = src`` in two axes; the diagonal is the last axis of the source."""
     rank = op.rank(self)
     first, second = dim1 % rank, dim2 % rank
     order = [first, second, *(axis for axis in range(rank) if axis not in (first, second))]

@@ -1,4 +1,4 @@
-"""Reductions over segments of one axis, which lengths or offsets tell apart."""
+"""Translates reductions over segments of one axis, given by lengths or offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__: list[str] = []
 Value = ir.Value
 INT64 = ir.DataType.INT64
 
-# ONNX operator and what it starts from.
+# ONNX reduction, the operator that adds the initial value, and the neutral number.
 REDUCTIONS = {
     "max": ("ReduceMax", "Max", -math.inf),
     "mean": ("ReduceSum", "Add", 0.0),
@@ -41,7 +41,7 @@ def aten_segment_reduce(
     unsafe: bool = False,
     initial: float | None = None,
 ) -> Value:
-    """Of all pairs of segment and element, those are reduced in which one holds the other."""
+    """Pairs every segment with every element and reduces over those that it contains."""
     name, combine, neutral = REDUCTIONS[reduce]
     axis = op.axis(data, axis)
     starts, ends = _bounds(op, lengths, offsets)
@@ -63,7 +63,7 @@ def aten_segment_reduce(
 
 
 def _bounds(op: Builder, lengths: Any, offsets: Any) -> tuple[Value, Value]:
-    """Where each segment starts and where the next one does."""
+    """Returns the start of each segment and the start of the next one."""
     if lengths is not None:
         ends = op.CumSum(op.cast(lengths, INT64), op.constant(op.rank(lengths) - 1, INT64))
         return op.Sub(ends, op.cast(lengths, INT64)), ends

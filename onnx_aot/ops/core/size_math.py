@@ -1,4 +1,4 @@
-"""Arithmetic on sizes that may be known now or only when the model runs."""
+"""Computes with sizes that are known during export or only at run time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def times(op: Builder, left: Size, right: Size) -> Size:
 
 
 def divided(op: Builder, size: Size, divisor: int) -> Size:
-    """``size // divisor`` of a size that is not negative."""
+    """``size // divisor`` for a non-negative size."""
     if isinstance(size, int):
         return size // divisor
     quotient: ir.Value = op.Div(size, divisor)
@@ -42,7 +42,7 @@ def divided(op: Builder, size: Size, divisor: int) -> Size:
 
 
 def product(op: Builder, sizes: list[Size]) -> Size:
-    """All sizes multiplied; 1 for none."""
+    """Multiplies all sizes; 1 if there are none."""
     result: Size = 1
     for size in sizes:
         result = times(op, result, size)
@@ -50,5 +50,5 @@ def product(op: Builder, sizes: list[Size]) -> Size:
 
 
 def as_value(op: Builder, size: Size) -> ir.Value:
-    """The size as a 0-d INT64 value."""
+    """Returns the size as a 0-d INT64 value."""
     return size if isinstance(size, ir.Value) else op.constant(size, ir.DataType.INT64)

@@ -1,7 +1,8 @@
-"""Sorting and selecting by order.
+"""Translates sorting and selection by order.
 
-NaN is the largest number and equal ones keep their order, as in torch. TopK leaves the order of NaN
-open, so floating numbers are ranked by a copy in which NaN is infinite and infinity is finite.
+NaN is the largest number and equal elements keep their order, as in torch. TopK does not define the
+order of NaN, so floating-point numbers are ranked by a copy in which NaN is infinite and infinity
+is finite.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def aten_topk(
 
 @register(aten.sort.default)
 def aten_sort(op: Builder, self: Value, dim: int = -1, descending: bool = False) -> list[Value]:
-    """TopK of all elements, which keeps equal ones in their order."""
+    """Emits TopK of all elements, which keeps equal ones in their order."""
     return ordered(op, self, dim, largest=descending)
 
 
@@ -76,7 +77,7 @@ def aten_argsort_stable(
 def ordered(
     op: Builder, value: Value, dim: int, *, largest: bool = False, count: Size | None = None
 ) -> list[Value]:
-    """The first elements in order, all when ``count`` is None, and their positions."""
+    """Returns the first elements in order, all if ``count`` is None, and their positions."""
     if op.rank(value) == 0:
         return [value, op.constant(0, INT64)]
     axis = op.axis(value, dim)
@@ -91,7 +92,7 @@ def ordered(
 
 
 def _ranks(op: Builder, value: Value) -> Value:
-    """Numbers that TopK takes and that have the order of torch."""
+    """Returns numbers that TopK takes and that have the order of torch."""
     if value.dtype == BOOL:
         return op.Cast(value, to=INT32)
     if not dtypes.is_floating(value.dtype):
@@ -112,7 +113,7 @@ def aten_kthvalue(
 
 
 def _kth(op: Builder, value: Value, k: Size, dim: int, keepdim: bool) -> list[Value]:
-    """The last of the k smallest, and its position."""
+    """Returns the last of the k smallest elements, and its position."""
     if op.rank(value) == 0:
         return [value, op.constant(0, INT64)]
     axis = op.axis(value, dim)
@@ -133,7 +134,7 @@ def aten_nanmedian(op: Builder, self: Value) -> Value:
 
 
 def _median_of_all(op: Builder, value: Value, *, skip_nan: bool) -> Value:
-    """Torch answers NaN for no elements, in the element type."""
+    """Median of all elements; for none it is NaN cast to the element type, as in torch."""
     if op.rank(value) == 0:
         return value
     if value.shape is not None and 0 in value.shape:
@@ -152,7 +153,7 @@ def aten_nanmedian_dim(op: Builder, self: Value, dim: int, keepdim: bool = False
 
 
 def _median(op: Builder, value: Value, dim: int, keepdim: bool, *, skip_nan: bool) -> list[Value]:
-    """The lower of the two in the middle. NaN sort last: the first NaN stands after all numbers."""
+    """Returns the lower middle element. NaN sorts last: the first NaN is after all numbers."""
     if op.rank(value) == 0:
         return [value, op.constant(0, INT64)]
     axis = op.axis(value, dim)
@@ -174,7 +175,7 @@ def _taken(op: Builder, value: Value, at: Value, axis: int, keepdim: bool) -> Va
 
 @register(aten.mode.default)
 def aten_mode(op: Builder, self: Value, dim: int = -1, keepdim: bool = False) -> list[Value]:
-    """The longest run of equal elements in order, the first of several; its last position."""
+    """Finds the first longest run of equal elements in order, and the last position in it."""
     if op.rank(self) == 0:
         return [self, op.constant(0, INT64)]
     axis = op.axis(self, dim)
@@ -196,7 +197,7 @@ LIMITS[aten.mode.default] = "the last of the most frequent elements is chosen, e
 
 
 def runs_start(op: Builder, value: Value, axis: int) -> Value:
-    """Where an element differs from the one before it along an axis; the first one does."""
+    """True where an element differs from the one before it along an axis, and for the first."""
     before = sliced(op, value, axis, 0, -1)
     differs = op.Not(op.Equal(sliced(op, value, axis, 1, INT64_MAX), before))
     sizes = op.all_sizes(value)
@@ -210,11 +211,11 @@ def runs_start(op: Builder, value: Value, axis: int) -> Value:
 
 
 def filled_like(op: Builder, value: Value, fill: Any) -> Value:
-    """A number in the shape of a value and, unless it is a value itself, of its type."""
+    """Fills the shape of a value with a number of its type, or with another value."""
     number = fill if isinstance(fill, ir.Value) else op.constant(fill, value.dtype)
     return shaped(op.Expand(number, op.Shape(value)), value.shape or ())
 
 
 def nothing(op: Builder) -> Value:
-    """What torch returns in the place of positions or counts that were not asked for."""
+    """Returns torch's result in place of positions or counts that were not asked for."""
     return op.constant(torch.empty(0, dtype=torch.int64))

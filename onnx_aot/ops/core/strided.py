@@ -1,7 +1,7 @@
-"""Tensors as their storage lies in memory: sizes and strides of the caller's choice.
+"""Translates access to the storage of tensors with arbitrary sizes and strides.
 
-ONNX has values only. The storage of a tensor whose elements lie next to each other, in whatever
-order of its axes, is its elements in that order; of any other tensor it is not known.
+ONNX has values only. If the elements of a tensor are dense in memory, in any order of its axes, its
+storage is these elements in that order. The storage of other tensors is not known.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def aten_as_strided_scatter(
 
 
 def _storage(op: Builder, value: Value) -> tuple[Value, list[int], int]:
-    """The elements as they lie in memory, the axes from the outermost on, the first one's place."""
+    """Returns the elements in memory order, the axes from the outermost on, and the offset."""
     recorded = op.recorded[0]
     order = sorted(range(recorded.dim()), key=lambda axis: _outwards(recorded, axis))
     expected = 1
@@ -78,7 +78,7 @@ def _storage(op: Builder, value: Value) -> tuple[Value, list[int], int]:
 def _refuse_outside(
     op: Builder, value: Value, size: Sequence[Size], stride: Sequence[Size], start: Size
 ) -> None:
-    """Elements of the storage that are none of the tensor's, as far as the sizes are known."""
+    """Checks that only the tensor's own elements are accessed, as far as sizes are known."""
     numbers = [op.number(n) for n in (*size, *stride, start)]
     known = [n for n in numbers if n is not None]
     count = product(op, op.all_sizes(value))
@@ -98,13 +98,13 @@ def _refuse_outside(
 
 
 def _outwards(recorded: torch.Tensor, axis: int) -> tuple[int, int]:
-    """Orders axes by falling strides, as far as these are known; axes of size 1 lie anywhere."""
+    """Sort key by falling strides, or their hints; axes of size 1 may be anywhere."""
     stride = recorded.stride(axis)
     return (-stride if isinstance(stride, int) else -stride.node.hint, axis)
 
 
 def _positions(op: Builder, size: Sequence[Size], stride: Sequence[Size], start: Size) -> Value:
-    """``start + sum(index * stride)`` for every index; a small constant where all is known."""
+    """``start + sum(index * stride)`` for every index; a constant if it is small and known."""
     numbers = [op.number(n) for n in (*size, *stride, start)]
     known = [n for n in numbers if n is not None]
     rank = len(size)
@@ -153,7 +153,7 @@ LIMITS[aten.resize.default] = LIMITS[aten.resize_as.default] = (
 
 
 def _resized(op: Builder, value: Value, size: Sequence[Size]) -> Value:
-    """The first elements as they lie in memory."""
+    """Returns the first elements in memory order, followed by zeros if there are too few."""
     storage = shaped(_storage(op, value)[0], [None])
     wanted, there = product(op, list(size)), product(op, op.all_sizes(value))
     if not (isinstance(wanted, int) and wanted == there):

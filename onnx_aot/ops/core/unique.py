@@ -1,4 +1,4 @@
-"""Elements without repetition. The sizes of the results are known only when the model runs."""
+"""Translates removal of duplicates; the sizes of the results depend on the data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def aten_unique2(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> list[Value]:
-    """Sorted also where that is not asked for, as torch does on the CPU."""
+    """Sorts even if that is not asked for, as torch does on the CPU."""
     values, inverse, counts = _unique(op, op.Reshape(self, [-1]))
     return [
         values,
@@ -45,9 +45,9 @@ def aten_unique(
 
 
 def _unique(op: Builder, flat: Value) -> tuple[Value, Value, Value]:
-    """The different elements in order, where each one went, and how often they occur.
+    """Returns the distinct elements in order, the inverse positions, and the counts.
 
-    No NaN equals another one, which ONNX Runtime's Unique does not know.
+    No NaN equals another one, but ONNX Runtime's Unique does not respect that.
     """
     if not dtypes.is_floating(flat.dtype):
         values, _, inverse, counts = op.Unique(flat, sorted=1, _outputs=4)
@@ -60,14 +60,14 @@ def _unique(op: Builder, flat: Value) -> tuple[Value, Value, Value]:
 
 
 def _run_numbers(op: Builder, starts: Value) -> Value:
-    """The number of the run that each element belongs to."""
+    """Returns the number of the run that each element belongs to."""
     return op.Sub(op.CumSum(op.Cast(starts, to=INT64), 0), 1)
 
 
 def _run_lengths(op: Builder, starts: Value) -> Value:
     first = shaped(op.Gather(op.NonZero(starts), 0, axis=0), [None])
     after = op.Concat(sliced(op, first, 0, 1, INT64_MAX), op.sizes([op.size(starts, 0)]), axis=0)
-    # no runs at all have no end either
+    # no elements: no runs, and no end either
     return op.Sub(op.Slice(after, [0], op.Shape(first), [0]), first)
 
 
@@ -79,7 +79,7 @@ def aten_unique_consecutive(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> list[Value]:
-    """Each run of equal elements, or of equal slices along an axis, once."""
+    """Keeps one of each run of equal elements, or of equal slices along an axis."""
     if dim is not None and op.rank(self) and op.result[0].dim() != op.rank(self):
         raise TranslationError(
             f"torch.export records a result of {op.result[0].dim()} dimensions for "
@@ -101,7 +101,7 @@ def aten_unique_consecutive(
 
 
 def _slices_start(op: Builder, value: Value, axis: int) -> Value:
-    """Where a slice along an axis differs from the one before it in any element."""
+    """True where a slice along an axis differs from the one before it in any element."""
     first = move_axis(op, value, axis, 0)
     sizes = op.all_sizes(first)
     rows = reshaped(op, first, [sizes[0], product(op, sizes[1:])])
@@ -124,9 +124,9 @@ def aten_unique_dim(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> list[Value]:
-    """The different slices along an axis in lexicographic order.
+    """Returns the distinct slices along an axis in lexicographic order.
 
-    Torch returns positions and counts whether they are asked for or not.
+    Torch returns positions and counts even if they are not asked for.
     """
     if op.rank(self) == 0:
         values, inverse, counts = _unique(op, op.Reshape(self, [1]))

@@ -1,7 +1,7 @@
 """``torch.onnx.ops``: nodes that a model names itself, and ONNX operators as PyTorch functions.
 
-``symbolic`` and ``symbolic_multi_out`` are what they say. ``attention`` and ``rotary_embedding``
-are the operators of opset 23, written with others in the opsets before it.
+``symbolic`` and ``symbolic_multi_out`` emit the node that they name. ``attention`` and
+``rotary_embedding`` are operators of opset 23, written out with others in earlier opsets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOOL = ir.DataType.BOOL
 
 SINCE = 23  # Attention and RotaryEmbedding
 
-# Element types that torch has no tensors of; the capture records bytes in their place.
+# Element types without torch tensors; the capture records bytes in their place.
 HALF_BYTES = (ir.DataType.UINT4, ir.DataType.INT4)
 
 
@@ -50,7 +50,7 @@ def onnx_symbolic_symbolic(
     domain: str = "",
     version: int | None = None,
 ) -> Value:
-    """The node that ``torch.onnx.ops.symbolic`` names; ``shape`` is among what was recorded."""
+    """Emits the node that ``torch.onnx.ops.symbolic`` names; ``shape`` was recorded already."""
     attributes = _attributes(attr_keys, attr_types, attr_pos, attr_ints, attr_floats, attr_strs)
     properties = dict(zip(metadata_props_keys, metadata_props_values, strict=True))
     return _named(op, op_type, inputs, attributes, [onnx_dtype], domain, version, properties)[0]
@@ -74,7 +74,7 @@ def onnx_symbolic_symbolic_multi_out(
     domain: str = "",
     version: int | None = None,
 ) -> list[Value]:
-    """Likewise with several outputs."""
+    """Emits the node that ``symbolic_multi_out`` names, with several outputs."""
     attributes = _attributes(attr_keys, attr_types, attr_pos, attr_ints, attr_floats, attr_strs)
     properties = dict(zip(metadata_props_keys, metadata_props_values, strict=True))
     return _named(op, op_type, inputs, attributes, onnx_dtypes, domain, version, properties)
@@ -88,7 +88,7 @@ def _attributes(
     floats: Sequence[float],
     texts: Sequence[str],
 ) -> dict[str, Any]:
-    """Torch keeps the values of all attributes in one list per type, and where each begins."""
+    """Decodes attributes: torch keeps all values in one list per type, and their positions."""
     lists: dict[str, Sequence[Any]] = {"i": ints, "f": floats, "s": texts}
     found: dict[str, Any] = {}
     for key, kind, (start, end) in zip(keys, kinds, places, strict=True):
@@ -125,7 +125,7 @@ def _named(
         version=None if own else version,
         outputs=len(types),
     )
-    if len(op.nodes) > start:  # a node without an effect is left out
+    if len(op.nodes) > start:  # a node without an effect is not emitted
         op.nodes[-1].metadata_props.update(properties)
     return list(returned) if isinstance(returned, tuple) else [returned]
 
@@ -179,7 +179,7 @@ def onnx_rotary_embedding(
 
 
 def _rotated(op: Builder, x: Value, cos: Value, sin: Value, width: int, interleaved: bool) -> Value:
-    """``[batch, time, heads, width]`` with each pair of its last axis turned."""
+    """Rotates each pair of the last axis of ``[batch, time, heads, width]``."""
     if interleaved:
         one, two = (op.Slice(x, [start], [width], [3], [2]) for start in (0, 1))
     else:
@@ -212,11 +212,11 @@ def onnx_attention(
     softcap: float = 0.0,
     softmax_precision: int | None = None,
 ) -> list[Value]:
-    """Attention (23): the output, the keys and values with those before, and the scores.
+    """Attention (23): the output, the keys and values including past ones, and the scores.
 
-    Before opset 23 it is written out. So it is where PyTorch's function and ONNX Runtime's kernel
-    differ: the function caps the scores after masking, a causal mask does not count the past, and
-    the scores are those with the mask in mode 1, before the softmax in mode 2.
+    Written out before opset 23, and wherever PyTorch's function and ONNX Runtime's kernel differ:
+    the function caps the scores after masking, its causal mask does not count the past, and its
+    scores include the mask in mode 1 and precede the softmax in mode 2.
     """
     masked = is_causal or attn_mask is not None
     differs = (
@@ -264,7 +264,7 @@ def onnx_attention(
     attended = op.MatMul(weights, repeated[1])
     plain = not softcap and not qk_matmul_output_mode and softmax_precision is None
     if plain and attn_mask is not None and attn_mask.dtype == BOOL:
-        # without options the function is scaled_dot_product_attention, where a row whose mask
+        # without options the function is scaled_dot_product_attention, in which a row whose mask
         # admits no key gives zeros
         admitted = op.reduce("ReduceMax", op.cast(attn_mask, ir.DataType.INT32), [-1], True)
         attended = op.Where(op.cast(admitted, BOOL), attended, op.constant(0.0, attended.dtype))
@@ -280,13 +280,13 @@ def _type_number(number: int | None) -> ir.DataType | None:
 
 
 def _heads(op: Builder, value: Value, heads: int) -> Value:
-    """``[batch, time, heads * width]`` as ``[batch, heads, time, width]``."""
+    """Reshapes ``[batch, time, heads * width]`` to ``[batch, heads, time, width]``."""
     sizes = op.sizes([*op.all_sizes(value)[:2], heads, -1])
     return op.Transpose(op.Reshape(value, sizes), perm=[0, 2, 1, 3])
 
 
 def _for_each_query(op: Builder, query: Value, value: Value) -> Value:
-    """Heads of keys or values, each as often as there are heads of queries for it."""
+    """Repeats each head of keys or values for every query head that shares it."""
     wanted, heads = op.size(query, 1), op.size(value, 1)
     if not isinstance(wanted, int) or not isinstance(heads, int) or wanted == heads:
         return value
@@ -295,7 +295,7 @@ def _for_each_query(op: Builder, query: Value, value: Value) -> Value:
 
 
 def _products(op: Builder, query: Value, key: Value, scale: float | None) -> Value:
-    """The products of queries and keys, both scaled, which keeps half precision in its range."""
+    """Products of queries and keys, both scaled, which keeps half precision in its range."""
     width = op.size(query, 3)
     if scale is None:
         assert isinstance(width, int), "the width of a head is fixed"
@@ -305,7 +305,7 @@ def _products(op: Builder, query: Value, key: Value, scale: float | None) -> Val
 
 
 def _causal(op: Builder, query: Value, key: Value) -> Value:
-    """Query ``i`` sees the keys 0 to ``i``."""
+    """Bias with which query ``i`` sees the keys 0 to ``i``."""
     row = op.Unsqueeze(op.Range(0, op.size(query, 2), 1), [1])
     seen = op.LessOrEqual(op.Range(0, op.size(key, 2), 1), row)
     assert query.dtype is not None

@@ -1,8 +1,7 @@
-"""torchao's operators on small floating point numbers, and integers in blocks as numbers.
+"""torchao's operators for small floating point numbers, and for dequantizing integers in blocks.
 
-Its other operators (``quantize_affine``, ``choose_qparams_affine``, ...) are expanded with rules of
-their own. They exist once torchao has been imported, and this family is imported when a graph has
-one.
+Its other operators (``quantize_affine``, ``choose_qparams_affine``, ...) have decompositions of
+their own. They exist once torchao has been imported; this family is imported when a graph has one.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ FLOAT = ir.DataType.FLOAT
 
 
 def _spread(op: Builder, scale: Value, like: Value) -> Value:
-    """The scale of each element: a scale belongs to a block of equally many along each axis."""
+    """Scale of each element: each scale belongs to a block, of equal size along each axis."""
     if op.rank(scale) != op.rank(like):
         return scale  # one number
     for axis in range(op.rank(scale)):
         blocks, size = op.size(scale, axis), op.size(like, axis)
         if blocks == 1 or (isinstance(blocks, ir.Value) and isinstance(size, ir.Value)):
-            continue  # one, or one per row of a dynamic number
+            continue  # one scale, or one for each of a dynamic number of rows
         if isinstance(blocks, ir.Value) or isinstance(size, ir.Value):
             raise ConversionError(
                 f"several scales along axis {axis} need a static size, of the tensor and of the "
@@ -73,6 +72,6 @@ def dequantize_affine(
     quant_max: Any = None,
     output_dtype: Any = torch.float32,
 ) -> Value:
-    """Weights whose integers fit into four bits are stored so since opset 21."""
+    """Since opset 21, weights whose integers fit into four bits are stored that way."""
     bounds = (quant_min, quant_max)
     return dequantize_blocks(op, input, block_size, scale, zero_point, bounds, op.result_dtype)

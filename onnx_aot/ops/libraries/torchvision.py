@@ -1,9 +1,9 @@
-"""torchvision's operators: suppression of boxes, pooling of regions, deformable convolution.
+"""torchvision's operators: box suppression, pooling of regions, deformable convolution.
 
-They exist once torchvision has been imported, and this family is imported when a graph has one.
+They exist once torchvision has been imported; this family is imported when a graph has one.
 
-Pooling a region is separable: a matrix of weights for the rows and one for the columns. Where ONNX
-has no operator that ONNX Runtime runs, a loop over the regions multiplies by the two.
+Pooling a region is separable: one matrix of weights for the rows and one for the columns. Where
+ONNX has no operator that ONNX Runtime runs, a loop over the regions multiplies by both.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INT64 = ir.DataType.INT64
 
 @register(torchvision.nms.default)
 def torchvision_nms(op: Builder, dets: Value, scores: Value, iou_threshold: float) -> Value:
-    """NonMaxSuppression of one class; it takes FLOAT, and corners in either order."""
+    """Emits NonMaxSuppression of one class, which takes FLOAT and corners in either order."""
     boxes = op.Unsqueeze(op.cast(dets, FLOAT), [0])
     weights = op.Unsqueeze(op.cast(scores, FLOAT), [0, 1])
     most = op.sizes([op.size(dets, 0)])
@@ -61,7 +61,7 @@ class _Regions:
 
 
 def _positions(op: Builder, size: Size, dtype: ir.DataType | None) -> Value:
-    """0, 1, ... in a type."""
+    """``0, 1, ...`` in the given type."""
     return op.cast(op.Range(0, as_value(op, size), 1), dtype)
 
 
@@ -75,20 +75,20 @@ def _sampled(
     shift: float,
     least: float | None,
 ) -> tuple[Value, Value]:
-    """Weights with which bins are sampled along one axis, and the samples per bin.
+    """Weights with which bins sample one axis, and the number of samples per bin.
 
-    A sample between two pixels is the mean of them, weighted by the distance; within a pixel of the
-    image it is the pixel at the border, and outside of that it is 0.
+    A sample between two pixels is their mean, weighted by distance. Up to one pixel outside the
+    image it is the border pixel; farther outside it is 0.
 
     Args:
         op: The builder.
         corners: First and last coordinate of each region, ``[count, 1]``.
         size: Number of pixels along the axis.
         bins: Number of bins.
-        scale: From the regions' coordinates to pixels.
-        ratio: Samples per bin; 0 or less: one per pixel.
+        scale: Factor from the regions' coordinates to pixels.
+        ratio: Samples per bin; if 0 or less, one per pixel.
         shift: Subtracted from the scaled coordinates.
-        least: Least extent of a region.
+        least: Least extent of a region, if any.
 
     Returns:
         ``[count, bins, size]`` and ``[count, 1]``.
@@ -103,7 +103,7 @@ def _sampled(
         samples, most = op.Add(op.Mul(step, 0.0), float(ratio)), op.constant(ratio)
     else:
         samples = op.Ceil(step)
-        # at least 1, also of no regions
+        # at least 1, even without regions
         padded = op.Concat(op.Reshape(samples, [-1]), op.constant([1.0], dtype), axis=0)
         most = op.cast(op.reduce("ReduceMax", padded, None, False), INT64)
     index = _positions(op, most, dtype)
@@ -128,9 +128,9 @@ def _per_region(
     shape: Sequence[Size],
     pool: Callable[[Value, Value, Value], list[Value]],
 ) -> list[Value]:
-    """What ``pool(image, weights of rows, weights of columns)`` gives for each region.
+    """Results of ``pool(image, weights of rows, weights of columns)`` for each region.
 
-    ``shape`` is that of one result. A loop that makes no step does not know it.
+    ``shape`` is the shape of one result, which a loop without steps does not know.
     """
 
     def step(index: Value) -> list[Value]:
@@ -144,19 +144,19 @@ def _per_region(
 
 
 def _summed(op: Builder, image: Value, rows: Value, columns: Value) -> list[Value]:
-    """Every channel of ``[channels, height, width]`` in every bin."""
+    """Sums every channel of ``[channels, height, width]`` over every bin."""
     return [op.MatMul(op.MatMul(rows, image), op.Transpose(columns, perm=[1, 0]))]
 
 
 def _summed_by_position(op: Builder, image: Value, rows: Value, columns: Value) -> list[Value]:
-    """Each bin of channels of its own: ``[outputs, rows, columns, height, width]``."""
+    """Sums each bin over its own channels: ``[outputs, rows, columns, height, width]``."""
     along = op.MatMul(image, op.Unsqueeze(columns, [2]))  # [outputs, rows, columns, height, 1]
     both = op.MatMul(op.Unsqueeze(rows, [1, 2]), along)
     return [op.Squeeze(both, [3, 4])]
 
 
 def _areas(op: Builder, first: Value, second: Value) -> Value:
-    """Products of numbers per region, to divide ``[count, channels, rows, columns]`` by."""
+    """Products of two numbers per region, as divisor of ``[count, channels, rows, columns]``."""
     return op.Unsqueeze(op.Mul(first, second), [2, 3])
 
 
@@ -171,7 +171,7 @@ def torchvision_roi_align(
     sampling_ratio: int,
     aligned: bool,
 ) -> Value:
-    """RoiAlign, whose version since opset 22 has no kernel in ONNX Runtime."""
+    """RoiAlign; ONNX Runtime has no kernel for its version since opset 22."""
     if op.opset < 22:
         return op.RoiAlign(
             input,
@@ -205,7 +205,7 @@ def torchvision_ps_roi_align(
     pooled_width: int,
     sampling_ratio: int,
 ) -> list[Value]:
-    """Each bin is sampled from channels of its own."""
+    """Samples each bin from its own channels."""
     regions = _Regions(op, rois)
     common = (spatial_scale, sampling_ratio, 0.5, None)
     rows, down = _sampled(op, regions.rows, op.size(input, 2), pooled_height, *common)
@@ -248,7 +248,7 @@ def _outputs(op: Builder, input: Value, height: int, width: int) -> int:
 def _channel_mapping(
     op: Builder, input: Value, regions: _Regions, height: int, width: int
 ) -> Value:
-    """Which channel each bin of each output comes from."""
+    """Channel from which each bin of each output comes."""
     outputs = _outputs(op, input, height, width)
     index = torch.arange(outputs * height * width, dtype=torch.int32)
     mapping = op.constant(index.reshape(1, outputs, height, width))
@@ -259,7 +259,7 @@ def _channel_mapping(
 
 
 def _rounded(op: Builder, value: Value) -> Value:
-    """To the nearest integer, halves away from zero, as C does it."""
+    """Rounds to the nearest integer, halves away from zero, as in C."""
     return op.Mul(op.Sign(value), op.Floor(op.Add(op.Abs(value), 0.5)))
 
 
@@ -271,10 +271,10 @@ def _covered(
     scale: float,
     beyond: int,
 ) -> tuple[Value, Value]:
-    """Which pixels along one axis are in which bin, ``[count, bins, size]``, and how many.
+    """Mask of the pixels in each bin along one axis, ``[count, bins, size]``, and their number.
 
-    ``beyond`` is what the last pixel adds to the extent; without it the last pixel of the image is
-    in no bin either.
+    ``beyond`` is what the last pixel adds to the extent; if it is 0, the last pixel of the image is
+    not in any bin either.
     """
     dtype = corners[0].dtype
     start, last = (_rounded(op, op.Mul(corner, scale)) for corner in corners)
@@ -304,7 +304,7 @@ def torchvision_ps_roi_pool(
     pooled_height: int,
     pooled_width: int,
 ) -> list[Value]:
-    """The mean of each bin, from channels of its own; 0 of an empty one."""
+    """Mean of each bin over its own channels; 0 for an empty bin."""
     regions = _Regions(op, rois)
     rows, down = _covered(op, regions.rows, op.size(input, 2), pooled_height, spatial_scale, 0)
     columns, across = _covered(
@@ -326,10 +326,10 @@ def torchvision_roi_pool(
     pooled_height: int,
     pooled_width: int,
 ) -> list[Value]:
-    """The largest number of each bin and where it is.
+    """Largest number of each bin and its position.
 
-    MaxRoiPool gives the numbers; its version since opset 22 has no kernel in ONNX Runtime. The loop
-    is left out of the model when nothing reads what it gives.
+    MaxRoiPool computes the numbers; ONNX Runtime has no kernel for its version since opset 22. The
+    loop is removed if nothing reads its results.
     """
     regions = _Regions(op, rois)
     rows, _ = _covered(op, regions.rows, op.size(input, 2), pooled_height, spatial_scale, 1)
@@ -351,7 +351,7 @@ def torchvision_roi_pool(
 
 
 def _largest(op: Builder, width: Value, image: Value, rows: Value, columns: Value) -> list[Value]:
-    """First along the width, then along the height; the first of equal ones."""
+    """Reduces along the width, then along the height; the first of equal numbers counts."""
     nothing = op.constant(-math.inf, image.dtype)
     # [channels, height, columns, width]
     choice = op.Where(op.Unsqueeze(columns, [0, 1]), op.Unsqueeze(image, [2]), nothing)

@@ -1,6 +1,6 @@
-"""The operator by which Hugging Face's transformers multiplies the experts of a mixture.
+"""Operator that Hugging Face's transformers uses to multiply the experts of a mixture.
 
-It exists once transformers has made such a model, and this family is imported when a graph has it.
+It exists once transformers has created such a model; this family is imported when a graph has it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Eigenvalues of symmetric matrices, singular values, pseudoinverses: Jacobi's methods.
+"""Eigenvalues of symmetric matrices, singular values and pseudoinverses by Jacobi's methods.
 
-Both turn pairs of rows or columns against each other, all of a round at once: in each of n - 1
-rounds (n when n is odd) every index meets another one, as teams do in a tournament, and after a
-sweep of all rounds every pair has met. Sweeps are repeated until nothing is left to turn; they
-converge quadratically (Golub and Van Loan, Matrix Computations, 8.5 and 8.6.3).
+Both methods rotate pairs of rows or columns against each other, all pairs of a round at once: in
+each of n - 1 rounds (n if n is odd) every index meets another one, as teams do in a tournament, and
+after a sweep of all rounds every pair has met. Sweeps repeat until there is nothing left to rotate;
+they converge quadratically (Golub and Van Loan, Matrix Computations, 8.5 and 8.6.3).
 """
 
 # ruff: noqa: N803 (arguments are named as in the schema)
@@ -39,16 +39,16 @@ DOUBLE = ir.DataType.DOUBLE
 INT64 = ir.DataType.INT64
 
 SWEEPS = 30
-"""More than is ever needed: matrices of 1000 rows take about ten."""
+"""More sweeps than are ever needed: matrices of 1000 rows take about ten."""
 
 # --- rotations -----------------------------------------------------------------------------------
 
 
 def _partners(op: Builder, size: Size) -> tuple[Value, Size]:
-    """Whom each index meets in each round, itself when it pauses; and the number of rounds.
+    """Partner of each index in each round, itself if it pauses; and the number of rounds.
 
-    Of an odd number N of indices those meet whose sum is the round's number modulo N. Where the
-    size is even, the last index is left out of this and meets the one that would pause.
+    For an odd number N of indices, those meet whose sum is the round's number modulo N. For an even
+    number, the last index is left out of this rule and meets the one that would pause.
     """
     odd = size % 2 if isinstance(size, int) else op.Mod(size, 2)
     rounds = plus(op, minus(op, size, 1), odd)
@@ -65,10 +65,10 @@ def _partners(op: Builder, size: Size) -> tuple[Value, Size]:
 def _rotations(
     op: Builder, partner: Value, products: Value, squares: Value
 ) -> tuple[Value, Value, Value]:
-    """Tangents, cosines and sines of the angles that make the products of partners zero.
+    """Tangents, cosines and sines of the rotations that make the products of partners zero.
 
-    The smaller angle is taken. A partner's angle is the same with the other sign, exactly, when
-    its product is the same: ``products`` holds twice the product. All are columns.
+    The smaller angle is taken. The angles of two partners are exact opposites if their products are
+    equal: ``products`` holds twice the product. All are columns.
     """
     difference = op.Sub(row(op, squares, partner), squares)
     places = counted(op, 0, op.size(partner, 0))
@@ -83,12 +83,12 @@ def _rotations(
 
 
 def _turned(op: Builder, matrix: Value, partner: Value, cosine: Value, sine: Value) -> Value:
-    """Rows turned against their partners; rows, because these are taken a whole one at a time."""
+    """Rotates rows against their partners; rows, because each is gathered as a whole."""
     return op.Sub(op.Mul(cosine, matrix), op.Mul(sine, row(op, matrix, partner)))
 
 
 def _scaled(op: Builder, matrix: Value) -> tuple[Value, Value, Value]:
-    """The matrix divided by a number, so that squares are in range; the number; the norm then."""
+    """Matrix divided by a number to keep squares in range; the number; the norm after that."""
     scale = op.reduce("ReduceL1", matrix, [-2, -1], keepdims=True)
     scale = op.Where(op.Equal(scale, 0.0), 1.0, scale)
     scaled = op.Div(matrix, scale)
@@ -101,13 +101,13 @@ def _precision(value: Value) -> float:
 
 
 def _any(op: Builder, condition: Value) -> Value:
-    """Whether one of the elements is true; none of no elements is."""
+    """True if any element is true; False if there are none."""
     count = op.reduce("ReduceSum", op.cast(condition, INT64), None, keepdims=False)
     return op.Greater(count, 0)
 
 
 def _ones(op: Builder, matrix: Value) -> Value:
-    """As many identities as there are matrices, of their number of columns."""
+    """Identity matrices, as many as there are matrices, of their number of columns."""
     size = op.size(matrix, -1)
     ones = op.cast(on_diagonal(op, size, size), matrix.dtype)
     if op.rank(matrix) == 2:
@@ -119,7 +119,7 @@ def _ones(op: Builder, matrix: Value) -> Value:
 
 
 def _rows_at(op: Builder, matrix: Value, order: Value) -> Value:
-    """Rows in the order of indices, which are different for each matrix of a batch."""
+    """Rows in the given order, which differs for each matrix of a batch."""
     index = op.Expand(op.Unsqueeze(order, [-1]), op.Shape(matrix))
     moved = op.GatherElements(matrix, index, axis=op.rank(matrix) - 2)
     return shaped(moved, list(matrix.shape or ()))
@@ -129,7 +129,7 @@ def _rows_at(op: Builder, matrix: Value, order: Value) -> Value:
 
 
 def _symmetric(op: Builder, matrix: Value, triangle: str) -> Value:
-    """One triangle and its mirror image."""
+    """Symmetric matrix from one triangle and its mirror image."""
     upper = int(triangle.upper() == "U")
     half = op.Trilu(matrix, upper=upper)
     rest = op.Trilu(matrix, 1 if upper else -1, upper=upper)
@@ -139,7 +139,7 @@ def _symmetric(op: Builder, matrix: Value, triangle: str) -> Value:
 def _eigen(
     op: Builder, matrix: Value, triangle: str, vectors: bool = True
 ) -> tuple[Value, Value | None]:
-    """Eigenvalues, ascending, and eigenvectors: Jacobi's method of turning rows and columns."""
+    """Ascending eigenvalues, and eigenvectors: Jacobi's method of rotating rows and columns."""
     size = op.size(matrix, -1)
     scaled, scale, norm = _scaled(op, _symmetric(op, matrix, triangle))
     partners, rounds = _partners(op, size)
@@ -181,7 +181,7 @@ def _eigen(
 def aten__linalg_eigh(
     op: Builder, A: Value, UPLO: str = "L", compute_v: bool = True
 ) -> tuple[Value, Value]:
-    """Eigenvectors are empty when they are not asked for."""
+    """The eigenvectors are empty unless they are requested."""
     values, vectors = _eigen(op, A, UPLO, compute_v)
     return values, op.constant([], A.dtype) if vectors is None else vectors
 
@@ -208,8 +208,8 @@ def _orthogonal_columns(
 ) -> tuple[Value, Value, Value | None]:
     """``matrix V`` with orthogonal columns, longest first; their lengths; V.
 
-    Hestenes' method: columns are turned until none is longer, seen from another, than the error
-    that the largest ones have anyway. They lie in rows meanwhile.
+    Hestenes' method: columns are rotated until no projection of one on another exceeds the rounding
+    error of the largest ones. They are stored as rows meanwhile.
     """
     scaled, scale, norm = _scaled(op, transposed(op, matrix))
     size = op.size(matrix, -1)
@@ -221,7 +221,7 @@ def _orthogonal_columns(
         other = row(op, a, partner)
         squares = op.reduce("ReduceSum", op.Mul(a, a), [-1], keepdims=True)
         product = op.reduce("ReduceSum", op.Mul(a, other), [-1], keepdims=True)
-        twice = op.Add(product, row(op, product, partner))  # not always equal, but for rounding
+        twice = op.Add(product, row(op, product, partner))  # equal for both despite rounding
         _, cosine, sine = _rotations(op, partner, twice, squares)
         longer = op.Sqrt(op.Max(squares, row(op, squares, partner)))
         large = op.Greater(op.Abs(product), op.Mul(negligible, longer))
@@ -249,7 +249,7 @@ def _is_wide(matrix: Value) -> bool:
 
 
 def _singular_values(op: Builder, matrix: Value) -> Value:
-    """In descending order."""
+    """Singular values in descending order."""
     if _is_wide(matrix):
         matrix = transposed(op, matrix)
     lengths = _orthogonal_columns(op, matrix, vectors=False)[1]
@@ -257,7 +257,7 @@ def _singular_values(op: Builder, matrix: Value) -> Value:
 
 
 def _leading(op: Builder, matrix: Value, value: Value, axis: int) -> Value:
-    """As much of an axis with the matrix' columns as its shorter side has."""
+    """Cuts an axis of the matrix' columns to the length of the matrix' shorter side."""
     rows, columns = op.size(matrix, -2), op.size(matrix, -1)
     side = shorter_side(op, rows, columns)
     if side is columns or (isinstance(side, int) and side == columns):
@@ -268,8 +268,8 @@ def _leading(op: Builder, matrix: Value, value: Value, axis: int) -> Value:
 def _decomposed(op: Builder, matrix: Value, full: bool) -> tuple[Value, Value, Value]:
     """U, the singular values and V of ``matrix = U S V^T``.
 
-    U is Q of the orthogonal columns' QR decomposition, so that it is orthogonal where singular
-    values are zero too, and there are the columns that full matrices have.
+    U is Q of the orthogonal columns' QR decomposition, so that it is orthogonal even where singular
+    values are zero, and has the additional columns of full matrices.
     """
     if _is_wide(matrix):
         right, lengths, left = _decomposed(op, transposed(op, matrix), full)
@@ -291,7 +291,7 @@ def aten__linalg_svd(
     compute_uv: bool = True,
     driver: str | None = None,
 ) -> tuple[Value, Value, Value]:
-    """Matrices are empty when they are not asked for."""
+    """The matrices are empty unless they are requested."""
     if not compute_uv:
         none = op.constant([], A.dtype)
         return none, _singular_values(op, A), none
@@ -326,8 +326,8 @@ def aten_linalg_pinv(
 ) -> Value:
     """``V S^-1 U^T`` without the singular values that count as zero.
 
-    Transposes are not the products' inputs: ONNX Runtime would fuse them and then fail at empty
-    ones.
+    The products do not take transposes as inputs: ONNX Runtime would fuse them and then fail for
+    empty ones.
     """
     if hermitian:
         values, vectors = _eigen(op, self, "L")
@@ -342,7 +342,7 @@ def aten_linalg_pinv(
 
 
 def _tolerance(op: Builder, matrix: Value, sizes: Value, atol: Any, rtol: Any) -> Value:
-    """``max(atol, rtol max(sizes))``; rtol by default eps times the longer side unless atol > 0."""
+    """``max(atol, rtol max(sizes))``; rtol defaults to eps times the longer side, 0 if atol > 0."""
     absolute = op.constant(0.0, DOUBLE) if atol is None else op.cast(atol, DOUBLE)
     if rtol is None:
         rows, columns = op.size(matrix, -2), op.size(matrix, -1)
@@ -352,7 +352,7 @@ def _tolerance(op: Builder, matrix: Value, sizes: Value, atol: Any, rtol: Any) -
             relative = op.Where(op.Greater(absolute, 0.0), 0.0, relative)
     else:
         relative = op.cast(rtol, DOUBLE)
-    # a zero in front of them: a maximum of nothing is an error
+    # padded with a zero, because a maximum of nothing is an error
     rank = op.rank(sizes)
     padded = op.Pad(sizes, [0] * (rank - 1) + [1] + [0] * rank)
     largest = op.reduce("ReduceMax", padded, [-1], keepdims=True)

@@ -30,11 +30,11 @@ INT32 = ir.DataType.INT32
 INT64 = ir.DataType.INT64
 
 GROWTH = (1 + math.sqrt(17)) / 8
-"""How small a pivot may be against its column: bounds the growth of two steps alike."""
+"""Least ratio of a pivot to its column; a step of two rows then grows as two steps of one."""
 
 
 def _exchanged(op: Builder, matrix: Value, rows: Value, one: Value, other: Value) -> Value:
-    """Two rows of each matrix exchanged."""
+    """Exchanges two rows of each matrix."""
     places = op.Where(op.Equal(rows, other), one, rows)
     places = op.Where(op.Equal(rows, one), other, places)
     index = op.Expand(places, op.Shape(matrix))
@@ -43,7 +43,7 @@ def _exchanged(op: Builder, matrix: Value, rows: Value, one: Value, other: Value
 
 
 def _pivot(op: Builder, i: Value, a: Value, rows: Value) -> tuple[Value, Value]:
-    """Which row comes to step i, and whether this is a step of two rows (Bunch and Kaufman)."""
+    """Row to exchange into step i, and a flag for a step of two rows (Bunch and Kaufman)."""
     first = column(op, a, op.Unsqueeze(i, [0]))
     here = op.Abs(row(op, first, op.Unsqueeze(i, [0])))
     heights = op.Where(op.Greater(rows, i), op.Abs(first), -1.0)
@@ -65,9 +65,9 @@ def _pivot(op: Builder, i: Value, a: Value, rows: Value) -> tuple[Value, Value]:
 
 
 def _factorized(op: Builder, matrix: Value) -> tuple[Value, Value, Value]:
-    """L below D as LAPACK's sytrf leaves them, its pivots, and ``info``.
+    """L and D stored as by LAPACK's sytrf, its pivots, and ``info``.
 
-    A step of two rows does the work of both; ``idle`` tells the next step so.
+    A step of two rows does the work of both; ``idle`` tells the next step to do nothing.
     """
     size = op.size(matrix, -1)
     rows, columns = row_numbers(op, size), counted(op, 0, size)
@@ -114,7 +114,7 @@ def _factorized(op: Builder, matrix: Value) -> tuple[Value, Value, Value]:
         pivots = op.Where(written, op.Where(pair, op.Neg(number), number), pivots)
         return [rest, store, pivots, pair]
 
-    # every column of the matrix is written over
+    # every column of the matrix is overwritten
     _, store, pivots, _ = op.loop(size, [start, matrix, pivots, idle], step)
     pivots = op.Squeeze(pivots, [-1])
     failed = op.And(op.Equal(diagonal(op, store), 0.0), op.Greater(pivots, 0))
@@ -139,10 +139,10 @@ def aten_linalg_ldl_factor(
 def aten_linalg_ldl_solve(
     op: Builder, LD: Value, pivots: Value, B: Value, hermitian: bool = False
 ) -> Value:
-    """Rows exchanged and L taken away forwards, D, and the same backwards (LAPACK's sytrs).
+    """Exchanges rows and eliminates L forwards, D, then the same backwards (LAPACK's sytrs).
 
-    Rows that belong together have negative pivots; an odd number of them up to a row says that the
-    row is the first one of two.
+    Paired rows have negative pivots; an odd number of these up to a row means that the row is the
+    first of its pair.
     """
     size = op.size(LD, -1)
     rows, columns = row_numbers(op, size), counted(op, 0, size)

@@ -1,4 +1,4 @@
-"""Parts of algorithms on matrices, which lie in the last two axes; the others are batches."""
+"""Parts of matrix algorithms; matrices lie in the last two axes, the others are batches."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ Value = ir.Value
 
 
 def transposed(op: Builder, matrix: Value) -> Value:
-    """Rows and columns exchanged."""
+    """Exchanges rows and columns."""
     return swapped(op, matrix, -2, -1)
 
 
 def row_numbers(op: Builder, count: Size) -> Value:
-    """``0, 1, ...`` as a column, which broadcasts with matrices of so many rows."""
+    """``0, 1, ...`` as a column, which broadcasts with matrices of that many rows."""
     return op.Unsqueeze(counted(op, 0, count), [1])
 
 
 def shorter_side(op: Builder, rows: Size, columns: Size) -> Size:
-    """The smaller one of two sizes."""
+    """The smaller of two sizes."""
     if isinstance(rows, int) and isinstance(columns, int):
         return min(rows, columns)
     smaller: Size = rows if rows is columns else op.Min(rows, columns)
@@ -45,37 +45,36 @@ def shorter_side(op: Builder, rows: Size, columns: Size) -> Size:
 
 
 def on_diagonal(op: Builder, rows: Size, columns: Size) -> Value:
-    """Booleans that are true on the diagonal."""
+    """Boolean mask of the diagonal."""
     return op.Equal(row_numbers(op, rows), counted(op, 0, columns))
 
 
 def identity(op: Builder, size: Size, dtype: ir.DataType | None) -> Value:
-    """Ones on the diagonal."""
+    """Identity matrix."""
     return op.cast(on_diagonal(op, size, size), dtype)
 
 
 def diagonal(op: Builder, matrix: Value, keepdims: bool = False) -> Value:
-    """As many elements of the diagonal as there are rows, zeros behind a short one's end.
+    """Diagonal with one element per row, zeros beyond the end of a short one.
 
-    Sums of one element and zeros that take the places of the others, so that those may be
-    infinite.
+    Sums each row after replacing the other elements by zeros, so that those may be infinite.
     """
     mask = on_diagonal(op, op.size(matrix, -2), op.size(matrix, -1))
     return op.reduce("ReduceSum", op.Where(mask, matrix, 0.0), [-1], keepdims)
 
 
 def row(op: Builder, matrix: Value, at: Value) -> Value:
-    """Rows at a 1-D index."""
+    """Gathers rows at a 1-D index."""
     return op.Gather(matrix, at, axis=op.rank(matrix) - 2)
 
 
 def column(op: Builder, matrix: Value, at: Value) -> Value:
-    """Columns at a 1-D index."""
+    """Gathers columns at a 1-D index."""
     return op.Gather(matrix, at, axis=op.rank(matrix) - 1)
 
 
 def as_batch(op: Builder, matrix: Value, other: Value) -> Value:
-    """The matrix, repeated along the batch axes that another value of matrices has."""
+    """Repeats the matrix along the batch axes of another value."""
     if op.rank(other) <= 2 or list(matrix.shape or ())[:-2] == list(other.shape or ())[:-2]:
         return matrix
     batch = op.Concat(op.Shape(other, start=0, end=-2), [1, 1], axis=0)
@@ -83,7 +82,7 @@ def as_batch(op: Builder, matrix: Value, other: Value) -> Value:
 
 
 def first_failure(op: Builder, failed: Any) -> Value:
-    """LAPACK's ``info``: which step failed first, counted from 1; 0 when none of them did."""
+    """LAPACK's ``info``: the first step that failed, counted from 1; 0 if none did."""
     failures = op.CumSum(op.cast(failed, ir.DataType.INT32), -1)
     before = op.reduce(
         "ReduceSum", op.cast(op.Equal(failures, 0), ir.DataType.INT32), [-1], keepdims=False

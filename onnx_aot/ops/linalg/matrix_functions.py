@@ -1,4 +1,4 @@
-"""Functions of square matrices that are power series."""
+"""Functions of square matrices, computed by power series."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ Value = ir.Value
 INT64 = ir.DataType.INT64
 
 SERIES = {ir.DataType.FLOAT: (3.0, 18), ir.DataType.DOUBLE: (1.0, 20)}
-"""Largest norm of a matrix that is put into the series, and how many terms count for it."""
+"""Largest norm of a matrix in the series, and the number of terms for it, by type."""
 
 HALVINGS = 1100
-"""More than the exponents of any type; infinite norms would ask for as many."""
+"""More than the exponents of any type; infinite norms are halved this often."""
 
 
 def _exponential(op: Builder, matrix: Value) -> Value:
-    """Scaling and squaring (Higham 2005), with Taylor's series as torch has it.
+    """Scaling and squaring (Higham 2005), with a Taylor series as in torch.
 
-    ``exp(A) = exp(A / 2^s)^(2^s)``, where s is for each matrix of a batch such that the norm is in
-    the series' range. Squaring goes on as long as one of them needs it.
+    ``exp(A) = exp(A / 2^s)^(2^s)``, with s chosen for each matrix of a batch so that its norm is in
+    the series' range. Squaring goes on as long as any matrix needs it.
     """
     size, rank = op.size(matrix, -1), op.rank(matrix)
     one = op.cast(on_diagonal(op, size, size), matrix.dtype)
     assert matrix.dtype is not None
     largest, terms = SERIES[matrix.dtype]
     columns = op.reduce("ReduceSum", op.Abs(matrix), [-2], keepdims=True)
-    # with another column: a maximum of nothing is an error
+    # padded with a column, because a maximum of nothing is an error
     columns = op.Pad(columns, [0] * (2 * rank - 1) + [1], largest)
     bound = op.reduce("ReduceMax", columns, [-1], keepdims=True)
     halvings = op.Ceil(op.Div(op.Log(op.Div(bound, largest)), math.log(2)))
@@ -50,7 +50,7 @@ def _exponential(op: Builder, matrix: Value) -> Value:
 
 
 def _squared(op: Builder, series: Value, times: Value) -> Value:
-    """Each matrix squared as many times as its number says."""
+    """Squares each matrix as many times as ``times`` says."""
 
     def more(done: Value) -> Value:
         left = op.cast(op.Greater(times, done), INT64)
@@ -72,7 +72,7 @@ LIMITS[aten.linalg_matrix_exp.default] = (
 
 @register(aten.linalg_matrix_exp.default)
 def aten_linalg_matrix_exp(op: Builder, self: Value) -> Value:
-    """Halves as FLOAT: their powers overflow, and their series has few digits."""
+    """Computes half precision as FLOAT: its powers overflow, and its series has few digits."""
     if self.dtype in SERIES:
         return _exponential(op, self)
     return op.cast(_exponential(op, op.cast(self, ir.DataType.FLOAT)), self.dtype)

@@ -33,7 +33,7 @@ register_names(
 
 @register(aten.kron.default)
 def aten_kron(op: Builder, self: Value, other: Value) -> Value:
-    """Every element of the first times all of the second, side by side."""
+    """Multiplies every element of the first by all of the second, side by side."""
     rank = max(op.rank(self), op.rank(other))
     outer, inner = ([*[1] * (rank - op.rank(v)), *op.all_sizes(v)] for v in (self, other))
     spread = reshaped(op, op.cast(self, op.result_dtype), [s for size in outer for s in (size, 1)])
@@ -54,9 +54,9 @@ def aten_mv(op: Builder, self: Value, vec: Value) -> Value:
 
 
 def _product(op: Builder, left: Value, right: Value) -> Value:
-    """MatMul.
+    """Emits MatMul.
 
-    ONNX Runtime refuses a matrix without elements times a vector, or answers with garbage; times a
+    ONNX Runtime fails for a matrix without elements times a vector, or returns garbage; times a
     matrix of one column it is right.
     """
     if op.rank(right) == 1 and op.rank(left) > 1 and _may_be_empty(left):
@@ -70,7 +70,7 @@ def _may_be_empty(value: Value) -> bool:
 
 @register(aten.linear.default)
 def aten_linear(op: Builder, input: Value, weight: Value, bias: Value | None = None) -> Value:
-    """Gemm for matrices of floats, which takes the weight transposed; MatMul otherwise."""
+    """Emits Gemm with a transposed weight for matrices of floats, MatMul otherwise."""
     if op.rank(weight) == 1:
         return _product(op, input, weight)
     if op.rank(input) == 2 and is_floating(input.dtype):
@@ -85,7 +85,7 @@ def aten_addmm(
 ) -> Value:
     """``beta self + alpha (mat1 @ mat2)``; with beta 0 self is not read, so its NaNs vanish.
 
-    ONNX Runtime's Gemm has no integers, and forgets beta where there is nothing to add up.
+    ONNX Runtime's Gemm does not support integers, and ignores beta if there is nothing to add up.
     """
     if not is_floating(mat1.dtype) or (_may_be_empty(mat1) and beta not in (0, 1)):
         return _plus_product(op, self, op.MatMul(mat1, mat2), beta, alpha)
@@ -103,7 +103,7 @@ def aten_baddbmm(
 
 @register(aten.mm.dtype, aten.bmm.dtype)
 def aten_mm_dtype(op: Builder, self: Value, mat2: Value, out_dtype: Any) -> Value:
-    """Half precision, multiplied and summed in the result's type, as the CUDA kernels do."""
+    """Multiplies and sums half precision in the result's type, as the CUDA kernels do."""
     return op.MatMul(op.cast(self, op.result_dtype), op.cast(mat2, op.result_dtype))
 
 
@@ -145,9 +145,9 @@ def _plus_product(op: Builder, added: Value, product: Value, beta: Any, alpha: A
 
 @register(aten.einsum.default)
 def aten_einsum(op: Builder, equation: str, tensors: list[Value], path: Any = None) -> Value:
-    """Einsum of operands that have the result's type, to which integers that are only summed grow.
+    """Einsum of operands cast to the result's type, to which torch promotes summed integers.
 
-    Where the output has no ellipsis, torch sums over the ellipsis' axes, which ONNX has no form of.
+    Where the output has no ellipsis, torch sums over the ellipsis' axes, which ONNX cannot express.
     """
     equation = _spelled_out(equation)
     letters, _, output = equation.partition("->")
@@ -160,7 +160,7 @@ def aten_einsum(op: Builder, equation: str, tensors: list[Value], path: Any = No
         op.rank(tensor) - len(operand.replace("...", "")) if "..." in operand else 0
         for tensor, operand in zip(tensors, operands, strict=True)
     ]
-    # ONNX Runtime wants ellipses of equal rank
+    # ONNX Runtime requires ellipses of equal rank
     inputs = [
         op.Unsqueeze(tensor, [operand.index("...") + axis for axis in range(max(spread) - rank)])
         if "..." in operand and rank < max(spread)
@@ -175,10 +175,10 @@ def aten_einsum(op: Builder, equation: str, tensors: list[Value], path: Any = No
 
 
 def _spelled_out(equation: str) -> str:
-    """The equation with its output written, and in small letters.
+    """Writes out the equation's output, in lower-case letters.
 
-    Torch puts what occurs once in the order of the alphabet, capitals first; ONNX Runtime takes no
-    capitals where the output is left out.
+    Torch orders the letters that occur once alphabetically, capitals first; ONNX Runtime does not
+    accept capitals if the output is left out.
     """
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     letters = inputs.replace("...", "").replace(",", "")
@@ -237,7 +237,7 @@ def aten_norm(
 def aten_cosine_similarity(
     op: Builder, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8
 ) -> Value:
-    """``x1 x2 / (max(|x1|, eps) max(|x2|, eps))`` of what the two broadcast to."""
+    """``x1 x2 / (max(|x1|, eps) max(|x2|, eps))`` of the broadcast operands."""
     if op.rank(x1) == op.rank(x2) == 0:
         x1, x2, dim = op.Unsqueeze(x1, [0]), op.Unsqueeze(x2, [0]), 0
     left, right, axes = x1, x2, [dim]
@@ -252,7 +252,7 @@ def aten_cosine_similarity(
 def aten_cdist(
     op: Builder, x1: Value, x2: Value, p: float = 2.0, compute_mode: int | None = None
 ) -> Value:
-    """Norms of the differences between each row of one and each row of the other."""
+    """Norms of the differences between each row of one input and each row of the other."""
     return _norm(op, op.Sub(op.Unsqueeze(x1, [-2]), op.Unsqueeze(x2, [-3])), p, [-1], False)
 
 
@@ -270,6 +270,6 @@ def aten_pdist(op: Builder, self: Value, p: float = 2.0) -> Value:
 def aten_bilinear(
     op: Builder, input1: Value, input2: Value, weight: Value, bias: Value | None = None
 ) -> Value:
-    """``x1^T W_k x2`` for each k: both inputs' products, times the weights."""
+    """``x1^T W_k x2`` for each k: the products of both inputs, times the weights."""
     product = op.Einsum(input1, weight, input2, equation="...i,kij,...j->...k")
     return product if bias is None else op.Add(product, bias)

@@ -27,10 +27,10 @@ Value = ir.Value
 
 
 def _reflected(op: Builder, matrix: Value, steps: Size) -> tuple[Value, Value]:
-    """R and below it the reflectors' vectors without their leading ones; their factors, a column.
+    """R with the reflectors' vectors, less their leading ones, below it; their factors as a column.
 
-    Householder's method, one column a step, with signs as LAPACK's larfg has them: ``beta`` takes
-    the sign that alpha has not, and a column that is zero below the diagonal is left alone.
+    Householder's method, one column per step, with the signs of LAPACK's larfg: ``beta`` has the
+    opposite sign of alpha, and a column that is zero below the diagonal is left alone.
     """
     rows = row_numbers(op, op.size(matrix, -2))
     columns = counted(op, 0, op.size(matrix, -1))
@@ -69,7 +69,7 @@ def _reflected(op: Builder, matrix: Value, steps: Size) -> tuple[Value, Value]:
 def _applied(
     op: Builder, reflectors: Value, factors: Value, matrix: Value, *, forwards: bool
 ) -> Value:
-    """``H1 H2 ... matrix``, or ``... H2 H1 matrix`` with ``forwards``: one reflector a step.
+    """``H1 H2 ... matrix``, or ``... H2 H1 matrix`` with ``forwards``: one reflector per step.
 
     The reflectors' vectors are in columns, below the diagonal, and their factors in one column.
     """
@@ -92,7 +92,7 @@ def _leading_identity(op: Builder, rows: Size, columns: Size, dtype: ir.DataType
 
 
 def orthogonal_and_triangle(op: Builder, matrix: Value, complete: bool) -> tuple[Value, Value]:
-    """Q and R; Q is square when complete, else has as many columns as the shorter side."""
+    """Q and R; Q is square if complete, else it has as many columns as the shorter side."""
     rows, columns = op.size(matrix, -2), op.size(matrix, -1)
     steps = shorter_side(op, rows, columns)
     reflected, factors = _reflected(op, matrix, steps)
@@ -107,7 +107,7 @@ def orthogonal_and_triangle(op: Builder, matrix: Value, complete: bool) -> tuple
 
 @register(aten.linalg_qr.default)
 def aten_linalg_qr(op: Builder, A: Value, mode: str = "reduced") -> tuple[Value, Value]:
-    """Q is empty in mode r."""
+    """Q is empty in mode ``r``."""
     orthogonal, triangle = orthogonal_and_triangle(op, A, mode == "complete")
     return op.constant([], A.dtype) if mode == "r" else orthogonal, triangle
 
@@ -145,7 +145,7 @@ def aten_ormqr(
     left: bool = True,
     transpose: bool = False,
 ) -> Value:
-    """``Q C`` or ``Q^T C``; from the right the transpose of the other one times ``C^T``."""
+    """``Q C`` or ``Q^T C``; from the right, the transpose of the other one times ``C^T``."""
     matrix = input3 if left else transposed(op, input3)
     factors = op.Unsqueeze(input2, [-1])
     product = _applied(op, self, factors, matrix, forwards=transpose == left)

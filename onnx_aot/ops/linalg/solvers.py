@@ -37,12 +37,12 @@ INT32 = ir.DataType.INT32
 
 
 def _eliminated(op: Builder, matrix: Value, steps: Size, pivot: bool = True) -> tuple[Value, Value]:
-    """Gaussian elimination with partial pivoting, one column a step (Golub and Van Loan, 3.4.1).
+    """Gaussian elimination with partial pivoting, one column per step (Golub, Van Loan, 3.4.1).
 
     Returns:
-        U, with the multipliers of L below its diagonal; and for each row the one it was exchanged
-        with, as a column. Columns behind the last step are eliminated along with the others: of
-        ``[A B]`` remain ``[LU, L^-1 P B]``.
+        U, with the multipliers of L below its diagonal; and for each row, as a column, the row that
+        it was exchanged with. Columns after the last step are eliminated too: ``[A B]`` becomes
+        ``[LU, L^-1 P B]``.
     """
     rows = row_numbers(op, op.size(matrix, -2))
     columns = counted(op, 0, op.size(matrix, -1))
@@ -62,7 +62,7 @@ def _eliminated(op: Builder, matrix: Value, steps: Size, pivot: bool = True) -> 
         below = op.Greater(rows, i)
         pivot_row = row(op, a, at)
         pivots = column(op, pivot_row, at)
-        divisors = op.Where(op.Equal(pivots, 0.0), 1.0, pivots)  # below a zero are zeros only
+        divisors = op.Where(op.Equal(pivots, 0.0), 1.0, pivots)  # only zeros are below a zero
         multipliers = op.Where(below, op.Div(column(op, a, at), divisors), 0.0)
         right = op.Where(op.Greater(columns, i), pivot_row, 0.0)
         rest = op.Sub(a, op.Mul(multipliers, right))
@@ -74,7 +74,7 @@ def _eliminated(op: Builder, matrix: Value, steps: Size, pivot: bool = True) -> 
 
 
 def _factorized(op: Builder, matrix: Value, pivot: bool = True) -> tuple[Value, Value, Value]:
-    """LU, pivots counted from 1 as LAPACK does, and ``info``."""
+    """LU, pivots counted from 1 as in LAPACK, and ``info``."""
     rows, columns = op.size(matrix, -2), op.size(matrix, -1)
     steps = shorter_side(op, rows, columns)
     lu, exchanges = _eliminated(op, matrix, steps, pivot)
@@ -90,7 +90,7 @@ def _factorized(op: Builder, matrix: Value, pivot: bool = True) -> tuple[Value, 
 def substituted(
     op: Builder, triangle: Value, right: Value, *, upper: bool, unit: bool = False
 ) -> Value:
-    """Solves ``triangle x = right``, one row a step (Golub and Van Loan, 3.1.3).
+    """Solves ``triangle x = right``, one row per step (Golub and Van Loan, 3.1.3).
 
     Rows are divided by their diagonal elements first. Only the triangle's own half is read.
     """
@@ -112,8 +112,8 @@ def substituted(
 def _solved(op: Builder, matrix: Value, right: Value) -> tuple[Value, Value]:
     """Solution of ``matrix x = right`` and ``info``.
 
-    The matrix is eliminated together with the right side; before it where there is one matrix for
-    several right sides.
+    The matrix is eliminated together with the right side, or before it if one matrix has several
+    right sides.
     """
     if as_batch(op, matrix, right) is not matrix:
         lu, pivots, info = _factorized(op, matrix)
@@ -130,7 +130,7 @@ def _solved(op: Builder, matrix: Value, right: Value) -> tuple[Value, Value]:
 
 
 def _sign_and_diagonal(op: Builder, matrix: Value) -> tuple[Value, Value]:
-    """Of the LU decomposition: the sign of its permutation, the diagonal of U."""
+    """Sign of the permutation of the LU decomposition, and the diagonal of U."""
     size = op.size(matrix, -1)
     lu, exchanges = _eliminated(op, matrix, size)
     exchanged = op.Not(op.Equal(op.Squeeze(exchanges, [-1]), counted(op, 0, size)))
@@ -140,7 +140,7 @@ def _sign_and_diagonal(op: Builder, matrix: Value) -> tuple[Value, Value]:
 
 
 def _determinant(op: Builder, matrix: Value) -> Value:
-    """Det where ONNX Runtime has it; it is not precise enough for DOUBLE, which it lacks."""
+    """Det for FLOAT; it is not precise enough for DOUBLE, for which ONNX Runtime lacks it."""
     if matrix.dtype == ir.DataType.FLOAT:
         return op.Det(matrix)
     sign, pivots = _sign_and_diagonal(op, matrix)
@@ -159,7 +159,7 @@ def aten_det(op: Builder, self: Value) -> Value:
 
 @register(aten._linalg_det.default)
 def aten__linalg_det(op: Builder, A: Value) -> tuple[Any, ...]:
-    """Without the factors, which are the ones of A or of its transpose as memory lies."""
+    """Omits the factors, which are those of A or of its transpose, depending on memory layout."""
     return _determinant(op, A), None, None
 
 
@@ -182,7 +182,7 @@ def aten_slogdet(op: Builder, self: Value) -> tuple[Value, Value]:
 
 @register(aten._linalg_slogdet.default)
 def aten__linalg_slogdet(op: Builder, A: Value) -> tuple[Any, ...]:
-    """Without the factors, like the determinant."""
+    """Omits the factors, as ``_linalg_det`` does."""
     return (*_sign_and_logarithm(op, A), None, None)
 
 
@@ -203,7 +203,7 @@ for _target in (aten.inverse.default, aten.linalg_inv.default, aten.linalg_solve
 
 @register(aten._linalg_check_errors.default)
 def aten__linalg_check_errors(op: Builder, info: Value, api_name: str, is_matrix: bool) -> None:
-    """Raises an error in torch, which nothing in ONNX does; it gives no result."""
+    """Emits nothing: torch raises an error here, which ONNX cannot do."""
 
 
 def _inverse(op: Builder, matrix: Value) -> tuple[Value, Value]:
@@ -229,7 +229,7 @@ def aten_linalg_inv_ex(op: Builder, A: Value, check_errors: bool = False) -> tup
 def _system(op: Builder, matrix: Value, right: Value, left: bool, rank: int) -> tuple[Value, Value]:
     """``matrix x = right`` or, without ``left``, ``x matrix = right``; vectors as columns.
 
-    The rank of the result tells vectors from matrices.
+    The rank of the result distinguishes vectors from matrices.
     """
     vector = rank < op.rank(matrix)
     if vector:
@@ -258,7 +258,7 @@ def aten_linalg_solve_ex(
 def aten__linalg_solve_ex(
     op: Builder, A: Value, B: Value, left: bool = True, check_errors: bool = False
 ) -> tuple[Any, ...]:
-    """Without the factors, like the determinant."""
+    """Omits the factors, as ``_linalg_det`` does."""
     solution, info = _system(op, A, B, left, op.result[0].ndim)
     return solution, None, None, info
 
@@ -267,7 +267,7 @@ def aten__linalg_solve_ex(
 
 
 def _order(op: Builder, pivots: Value, size: Size) -> Value:
-    """Which row is where after the exchanges, one after the other."""
+    """Row at each place after all exchanges, made one after the other."""
     exchanges = op.Sub(op.cast(pivots, INT64), 1)
     places = counted(op, 0, size)
     batch = op.Shape(pivots, start=0, end=-1)
@@ -289,7 +289,7 @@ def _permutation(op: Builder, pivots: Value, size: Size, dtype: ir.DataType | No
 
 
 def _triangles(op: Builder, lu: Value) -> tuple[Value, Value]:
-    """L with ones on its diagonal and U, out of the matrix that holds both."""
+    """L with ones on its diagonal, and U, from the matrix that holds both."""
     rows, columns = op.size(lu, -2), op.size(lu, -1)
     steps = shorter_side(op, rows, columns)
     rank = op.rank(lu)
@@ -320,7 +320,7 @@ def aten__lu_with_info(
 
 @register(aten.linalg_lu.default)
 def aten_linalg_lu(op: Builder, A: Value, pivot: bool = True) -> tuple[Value, Value, Value]:
-    """Without pivoting P is empty."""
+    """P is empty without pivoting."""
     lu, pivots, _ = _factorized(op, A, pivot)
     if not pivot:
         return (op.constant([], A.dtype), *_triangles(op, lu))
@@ -335,7 +335,7 @@ def aten_lu_unpack(
     unpack_data: bool = True,
     unpack_pivots: bool = True,
 ) -> tuple[Value, ...]:
-    """What is not asked for is empty."""
+    """Results that are not requested are empty."""
     dtype = LU_data.dtype
     none = op.constant([], dtype)
     permutation = none
@@ -347,16 +347,16 @@ def aten_lu_unpack(
 def _lu_solved(
     op: Builder, lu: Value, pivots: Value, right: Value, left: bool, adjoint: bool
 ) -> Value:
-    """``A x = right`` for ``A = P L U``; adjoint: ``A^T x = right``; not left: from the right.
+    """Solves ``A x = right`` for ``A = P L U``; adjoint: with ``A^T``; not left: ``x A = right``.
 
-    Rows are moved instead of multiplied by P: ONNX Runtime does not broadcast empty products.
+    Rows are moved rather than multiplied by P: ONNX Runtime does not broadcast empty products.
     """
     if not left:
         solution = _lu_solved(op, lu, pivots, transposed(op, right), True, not adjoint)
         return transposed(op, solution)
     right = as_batch(op, right, lu)
     order = op.Unsqueeze(_order(op, pivots, op.size(lu, -1)), [-1])
-    # the sum of zeros and indices: ONNX Runtime's Expand leaves empty indices as they are
+    # indices plus zeros, because ONNX Runtime's Expand leaves empty indices as they are
     nothing = op.ConstantOfShape(op.Shape(right), value=torch.zeros(1, dtype=torch.int64))
     order = op.Add(order, shaped(nothing, right.shape or ()))
     axis = op.rank(right) - 2
@@ -415,9 +415,9 @@ def aten_triangular_solve(
 
 
 def _cholesky(op: Builder, matrix: Value, upper: bool) -> tuple[Value, Value]:
-    """The factor and ``info``: outer products taken away one column a step (Golub, Van Loan 4.2).
+    """The factor and ``info``; subtracts an outer product per column (Golub, Van Loan 4.2).
 
-    Only one triangle is read, as torch does: the lower one, or the upper one's transpose.
+    Only one triangle is read, as in torch: the lower one, or the transpose of the upper one.
     """
     size = op.size(matrix, -1)
     rows, columns = row_numbers(op, size), counted(op, 0, size)
@@ -457,7 +457,7 @@ LIMITS[aten.linalg_cholesky_ex.default] = (
 
 
 def _cholesky_solved(op: Builder, factor: Value, right: Value, upper: bool) -> Value:
-    """``L L^T x = right``, with ``L`` given as its transpose when ``upper``."""
+    """Solves ``L L^T x = right``, with ``L`` given as its transpose if ``upper``."""
     lower, turned = (transposed(op, factor), factor) if upper else (factor, transposed(op, factor))
     return substituted(op, turned, substituted(op, lower, right, upper=False), upper=True)
 

@@ -1,6 +1,6 @@
-"""Layers of neural networks.
+"""Neural network layers.
 
 ``conv``, ``pooling``, ``normalization``, ``activation``, ``embedding``, ``losses`` and ``rnn`` are
-named after their layers; ``attention`` is the fused operator, ``flex_attention`` and
-``fused_attention`` its relatives. ``resize`` and ``grid_sample`` resample images.
+named after their layers; ``attention`` translates the fused operator, ``flex_attention`` and
+``fused_attention`` its variants. ``resize`` and ``grid_sample`` resample images.
 """

@@ -1,4 +1,4 @@
-"""Activation functions (``torch.nn.functional``), each one ONNX operator where there is one."""
+"""Activation functions (``torch.nn.functional``), one ONNX operator each where one exists."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__: list[str] = []
 
 Value = ir.Value
 
-# Selu's defaults are torch's constants.
+# The defaults of ONNX Selu are torch's constants.
 register_names({aten.hardswish.default: "HardSwish", aten.selu.default: "Selu"})
 
 
 @register(aten.gelu.default)
 def aten_gelu(op: Builder, self: Value, approximate: str = "none") -> Value:
-    """``x Phi(x)``; before Gelu (opset 20) written out with Erf or Tanh."""
+    """``x Phi(x)``; written out with Erf or Tanh before opset 20, which introduced Gelu."""
     if op.opset >= 20:
         return op.Gelu(self, approximate=approximate)
     if approximate == "tanh":
@@ -56,7 +56,7 @@ def aten_hardsigmoid(op: Builder, self: Value) -> Value:
 
 @register(aten.hardtanh.default)
 def aten_hardtanh(op: Builder, self: Value, min_val: Any = -1, max_val: Any = 1) -> Value:
-    if self.dtype == ir.DataType.UINT8:  # torch 2.15 takes limits that the type does not have
+    if self.dtype == ir.DataType.UINT8:  # torch 2.15 accepts limits outside of the type's range
         min_val, max_val = max(min_val, 0), min(max_val, 255)
     return op.Clip(self, min_val, max_val)
 
@@ -86,7 +86,7 @@ def aten_elu(
 
 @register(aten.celu.default)
 def aten_celu(op: Builder, self: Value, alpha: Any = 1.0) -> Value:
-    """``x`` where positive, else ``alpha (exp(x / alpha) - 1)``; Celu takes FLOAT only."""
+    """``x`` where positive, else ``alpha (exp(x / alpha) - 1)``; Celu supports FLOAT only."""
     if self.dtype == ir.DataType.FLOAT:
         return op.Celu(self, alpha=alpha)
     exponential = op.Exp(op.Div(self, alpha))
@@ -119,7 +119,7 @@ def aten_log_sigmoid(op: Builder, self: Value) -> Value:
 
 @register(aten.prelu.default)
 def aten_prelu(op: Builder, self: Value, weight: Value) -> Value:
-    """One slope, or one per channel, which is axis 1."""
+    """The weight is one slope, or one per channel (axis 1)."""
     rank = op.rank(self)
     if rank == 0:
         weight = op.Reshape(weight, op.sizes([]))
@@ -130,21 +130,21 @@ def aten_prelu(op: Builder, self: Value, weight: Value) -> Value:
 
 @register(aten.softshrink.default)
 def aten_softshrink(op: Builder, self: Value, lambd: Any = 0.5) -> Value:
-    """``x`` less what of it lies within the threshold; Shrink would turn NaN into 0."""
+    """``x - clamp(x, -lambd, lambd)``; Shrink would turn NaN into 0."""
     return op.Sub(self, op.Clip(self, -lambd, lambd))
 
 
 @register(aten.threshold.default)
 def aten_threshold(op: Builder, self: Value, threshold: Any, value: Any) -> Value:
-    """Not ``Where(x > threshold, x, value)``: NaN stays NaN."""
+    """Keeps NaN, which ``Where(x > threshold, x, value)`` would replace."""
     return op.Where(op.LessOrEqual(self, threshold), value, self)
 
 
 @register(aten.glu.default)
 def aten_glu(op: Builder, self: Value, dim: int = -1) -> Value:
-    """The first half times the sigmoid of the second; before opset 18 Split halves by itself.
+    """The first half times the sigmoid of the second; before opset 18 Split halves by default.
 
-    It takes nothing to halve only where it is told how much a half is.
+    Split cannot halve an empty axis unless it is given the sizes of the halves.
     """
     size = op.size(self, dim)
     if isinstance(size, int) and size > 0:

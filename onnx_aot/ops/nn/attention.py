@@ -34,9 +34,9 @@ def aten_scaled_dot_product_attention(
 ) -> Value:
     """``softmax(q k^T * scale + mask) v``; a row whose mask admits no key gives zeros.
 
-    Boolean masks keep where they are true. They are added to the scores as 0 and as a number so
-    low that the exponential of the sum is 0. It is not infinity, so that a row without keys has
-    weights, and one product makes it zero; that is half as expensive as a selection.
+    Boolean masks keep a score where they are true. They are added to the scores as 0 or as a number
+    so low that the exponential of the sum is 0. The number is finite, so that a row without keys
+    still has weights, and one product zeroes its result; this costs half as much as a Where.
     """
     if enable_gqa:
         key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
@@ -49,7 +49,7 @@ def aten_scaled_dot_product_attention(
     elif attn_mask is not None:
         if attn_mask.dtype == BOOL and op.result_dtype in _LOW:
             scores = op.Add(scores, op.Where(attn_mask, 0.0, _low(op)))
-            # as numbers without sign, whose largest of none is 0; of booleans there is none
+            # as unsigned integers, whose maximum over no elements is 0; booleans have none
             numbers = op.cast(attn_mask, ir.DataType.UINT8)
             kept = op.cast(op.reduce("ReduceMax", numbers, [-1], True), op.result_dtype)
         else:
@@ -66,7 +66,7 @@ def aten_scaled_dot_product_attention(
     return attended
 
 
-# Half of the lowest: a score added to it does not overflow. Float16 has no such number.
+# Half of the lowest value, so that adding a score does not overflow. Float16 has no such number.
 _LOW = {
     ir.DataType.FLOAT: torch.finfo(torch.float32).min / 2,
     ir.DataType.BFLOAT16: torch.finfo(torch.bfloat16).min / 2,
@@ -75,13 +75,13 @@ _LOW = {
 
 
 def _low(op: Builder) -> Value:
-    """What is added to the score of a key that is not admitted."""
+    """Bias for the score of a key that is not admitted."""
     assert op.result_dtype is not None
     return op.constant(_LOW[op.result_dtype], op.result_dtype)
 
 
 def _scale(op: Builder, query: Value, scale: float | None) -> float | Value:
-    """One over the root of the width, unless it is given."""
+    """One over the square root of the width, unless a scale is given."""
     if scale is not None:
         return scale
     width = op.size(query, -1)
@@ -91,7 +91,7 @@ def _scale(op: Builder, query: Value, scale: float | None) -> float | Value:
 
 
 def _bias(op: Builder, mask: Value) -> tuple[Value, Value]:
-    """What is added to the scores, and per row whether any key is admitted."""
+    """Bias to add to the scores, and per row a flag that is true if any key is admitted."""
     minus_infinity = op.constant(float("-inf"), op.result_dtype)
     if mask.dtype == BOOL:
         bias = op.Where(mask, 0.0, minus_infinity)
@@ -101,7 +101,7 @@ def _bias(op: Builder, mask: Value) -> tuple[Value, Value]:
 
 
 def _causal_bias(op: Builder, query: Value, key: Value) -> Value:
-    """Row i admits keys 0 to i."""
+    """Bias with which row i admits keys 0 to i."""
     rows, columns = op.size(query, -2), op.size(key, -2)
     row = op.Unsqueeze(op.Range(0, rows, 1), [1])
     column = op.Range(0, columns, 1)
@@ -110,7 +110,7 @@ def _causal_bias(op: Builder, query: Value, key: Value) -> Value:
 
 
 def repeated_heads(op: Builder, query: Value, value: Value) -> Value:
-    """Each key-value head as often as there are query heads for it."""
+    """Repeats each key-value head once for every query head that shares it."""
     heads, groups = op.size(query, -3), op.size(value, -3)
     if isinstance(heads, int) and isinstance(groups, int):
         if heads == groups:

@@ -1,4 +1,4 @@
-"""Convolutions and transposed convolutions in one to three dimensions; their windows."""
+"""Convolutions and transposed convolutions in one to three dimensions, and their windows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__: list[str] = []
 Value = ir.Value
 Ints = Sequence[int]
 
-# What ONNX Runtime convolves, the others by way of FLOAT without a loss.
+# Types that ONNX Runtime convolves; other types become matrix products with the windows.
 CONVOLVED = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
@@ -33,10 +33,10 @@ def convolved(
     dilation: Ints,
     groups: int,
 ) -> Value:
-    """``pads`` are all befores, then all afters.
+    """Convolves with ``pads``, given as all befores, then all afters.
 
-    ONNX has no Conv of integers, and ONNX Runtime none of DOUBLE: these are matrix products with
-    the windows. Pads that are not known now are a Pad of their own.
+    ONNX has no Conv of integers, and ONNX Runtime has none of DOUBLE: these become matrix products
+    with the windows. Pads that are not static are applied by a separate Pad.
     """
     spatial = op.rank(weight) - 2
     strides, dilations = per_axis(stride, spatial), per_axis(dilation, spatial)
@@ -63,7 +63,7 @@ def convolved(
 
 
 def _kernel(weight: Value) -> list[int] | None:
-    """The kernel's sizes where they are known; ONNX infers them otherwise."""
+    """Returns the kernel's sizes if they are static; otherwise None, and ONNX infers them."""
     assert weight.shape is not None
     sizes = weight.shape.dims[2:]
     known = [size for size in sizes if isinstance(size, int)]
@@ -79,7 +79,7 @@ def _window_products(
     dilations: Ints,
     groups: int,
 ) -> Value:
-    """Per group ``[outputs, channels * kernel]`` times the windows of all images as columns."""
+    """Multiplies ``[outputs, channels * kernel]`` per group by all images' windows as columns."""
     outputs, channels, *kernel = op.all_sizes(weight)
     windows = gathered(op, input, kernel, strides, dilations)
     spatial = len(kernel)
@@ -122,7 +122,7 @@ def aten_conv_padding(
     dilation: Ints = (1,),
     groups: int = 1,
 ) -> Value:
-    """``same`` pads ``dilation * (kernel - 1)`` in all, the odd one after, as torch does."""
+    """``same`` pads ``dilation * (kernel - 1)`` in total, the odd element after, as torch does."""
     spatial = op.rank(weight) - 2
     if padding == "valid":
         return convolved(op, input, weight, bias, stride, [0] * 2 * spatial, dilation, groups)
@@ -146,14 +146,14 @@ def aten_conv_transpose(
     groups: int = 1,
     dilation: Ints = (1,),
 ) -> Value:
-    """ONNX ConvTranspose, or for other types a convolution of the input with zeros in between."""
+    """Emits ConvTranspose, or for other types a convolution of the input spread with zeros."""
     spatial = op.rank(weight) - 2
     strides, dilations = per_axis(stride, spatial), per_axis(dilation, spatial)
     pads, more = per_axis(padding, spatial), per_axis(output_padding, spatial)
 
     def apply(x: Value) -> Value:
-        # torch takes an output padding below the stride or the dilation, ONNX Runtime below the
-        # stride
+        # torch allows an output padding below the stride or the dilation, ONNX Runtime only one
+        # below the stride
         beyond = any(extra >= stride for extra, stride in zip(more, strides, strict=True) if extra)
         if beyond or x.dtype not in CONVOLVED:
             wide = ir.DataType.FLOAT if x.dtype in NARROW else x.dtype
@@ -187,7 +187,7 @@ def _transposed(
     groups: int,
     dilations: Ints,
 ) -> Value:
-    """Zeros between the elements and around them, then windows with the kernel reversed."""
+    """Inserts zeros between and around the elements, then convolves with the reversed kernel."""
     spatial = len(strides)
     value = input
     for axis, stride in enumerate(strides):
@@ -210,7 +210,7 @@ def _transposed(
 
 
 def _spaced(op: Builder, value: Value, axis: int, stride: int) -> Value:
-    """``stride - 1`` zeros between neighbours of an axis."""
+    """Inserts ``stride - 1`` zeros between neighbours along an axis."""
     if stride == 1:
         return value
     sizes = op.all_sizes(value)
@@ -254,7 +254,7 @@ def aten_im2col(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Value:
-    """``[N, C, H, W]`` to ``[N, C * kernel, windows]``: the elements, so that infinities stay."""
+    """``[N, C, H, W]`` to ``[N, C * kernel, windows]``; gathers elements, so infinities survive."""
 
     def columns(image: Value) -> Value:
         wide = padded(op, image, padding, padding)

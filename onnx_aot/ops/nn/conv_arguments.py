@@ -1,4 +1,4 @@
-"""What convolutions and pools share: arguments per spatial axis, the batch dimension, windows."""
+"""Helpers shared by convolutions and pools: per-axis arguments, batch dimension, windows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from onnx_aot.ops.core.size_math import minus, plus, times
 __all__ = ["NARROW", "along_axis", "batched", "gathered", "in_float", "padded", "per_axis"]
 
 NARROW = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-"""Types that PyTorch computes with in float32, rounding once at the end."""
+"""Types for which PyTorch computes in float32 and rounds once at the end."""
 
 
 def per_axis(values: Sequence[int], axes: int) -> list[int]:
-    """One number for all axes, or one per axis; an empty list stays empty."""
+    """Repeats a single number for all axes; a list of another length is returned as it is."""
     return list(values) * axes if len(values) == 1 else list(values)
 
 
 def batched(op: Builder, value: ir.Value, spatial: int, apply: Callable[[ir.Value], Any]) -> Any:
-    """Applies an operator that wants a batch dimension, which torch lets be absent.
+    """Applies an operator that needs a batch dimension, which torch allows to be absent.
 
     ``apply`` returns a value or a list of them.
     """
@@ -35,7 +35,7 @@ def batched(op: Builder, value: ir.Value, spatial: int, apply: Callable[[ir.Valu
 
 
 def in_float(op: Builder, value: ir.Value, apply: Callable[[ir.Value], ir.Value]) -> ir.Value:
-    """Applies a computation in float32 where the value has half of its precision."""
+    """Applies a computation in float32 if the value is float16 or bfloat16."""
     if value.dtype not in NARROW:
         return apply(value)
     return op.cast(apply(op.cast(value, ir.DataType.FLOAT)), value.dtype)
@@ -48,7 +48,7 @@ def padded(
     after: Sequence[Size],
     fill: float | None = None,
 ) -> ir.Value:
-    """The last axes with that many elements more, or fewer where negative; zeros by default."""
+    """Pads the last axes by that many elements, or crops where negative; zeros by default."""
     if all(op.number(size) == 0 for size in (*before, *after)):
         return value
     rest = [0] * (op.rank(value) - len(before))
@@ -64,7 +64,7 @@ def gathered(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> ir.Value:
-    """The windows of ``[N, C, *sizes]``: ``[N, C, *kernel, *windows]``."""
+    """Gathers the windows of ``[N, C, *sizes]`` into ``[N, C, *kernel, *windows]``."""
     spatial = len(kernel)
     for axis in reversed(range(spatial)):
         reach = times(op, dilations[axis], plus(op, kernel[axis], -1))
@@ -77,10 +77,10 @@ def gathered(
 
 
 def along_axis(op: Builder, value: ir.Value, axis: int, matrix: ir.Value) -> ir.Value:
-    """An axis, as a vector, times ``[size, wanted]``.
+    """Multiplies an axis, as a vector, by a matrix ``[size, wanted]``.
 
     ONNX Runtime's matrix product of an empty batch of transposed matrices fails, so a value that
-    may be empty is made a matrix.
+    may be empty is reshaped to a single matrix.
     """
     last = op.rank(value) - 1
     order = list(range(last + 1))

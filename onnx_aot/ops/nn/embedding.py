@@ -1,4 +1,4 @@
-"""Embeddings: rows of a table, sums of them over bags, and tables with a largest norm."""
+"""Embeddings: table lookups, sums over bags, and tables with a maximum norm."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def aten_embedding(
 def aten_embedding_renorm(
     op: Builder, self: Value, indices: Value, max_norm: float, norm_type: float
 ) -> Value:
-    """The table with those rows scaled down to the largest norm that occur among the indices."""
+    """Table whose rows are scaled down to the maximum norm if they occur among the indices."""
     rows = op.size(self, 0)
     places = op.Reshape(op.cast(indices, INT64), [-1])
     ones = op.Expand(True, op.Shape(places))
@@ -54,7 +54,7 @@ def aten_embedding_renorm(
 
 @register(aten.renorm.default)
 def aten_renorm(op: Builder, self: Value, p: float, dim: int, maxnorm: float) -> Value:
-    """Every slice of an axis scaled down to the largest norm; the factor has the result's type."""
+    """Scales every slice of an axis down to the maximum norm, by a factor in the result's type."""
     axis = op.axis(self, dim)
     others = [other for other in range(op.rank(self)) if other != axis]
     return op.Mul(self, op.cast(_factor(op, self, p, others, maxnorm), self.dtype))
@@ -165,10 +165,10 @@ def _bags(
     include_last_offset: bool,
     padding: Size | None,
 ) -> list[Value]:
-    """The bags' rows added up, averaged, or the largest of each column, and three more results.
+    """Sum, mean or column-wise maximum of each bag's rows, and three more results.
 
-    These are the bag of each index; the sizes of the bags without ``padding``, zeros for sums; and
-    the index that each largest came from. A row is added into its bag with ScatterND.
+    The other results are the bag of each index; the sizes of the bags without ``padding``, or zeros
+    for sums; and the index that each maximum came from. ScatterND adds the rows to their bags.
     """
     indices, offsets = op.cast(indices, INT64), op.cast(offsets, INT64)
     bags = op.size(offsets, 0)
@@ -177,7 +177,7 @@ def _bags(
     bag = _bag_of_each(op, starts, op.size(indices, 0))
     kept = None if padding is None else op.Not(op.Equal(indices, padding))
     rows = op.Gather(weight, indices, axis=0)
-    # ONNX Runtime adds up, and compares, no shorter floats in ScatterND
+    # ONNX Runtime's ScatterND does not add or compare float16 and bfloat16
     rows = op.cast(rows, ir.DataType.FLOAT) if rows.dtype in NARROW else rows
     sizes = _counts(op, bag, kept, bags)
     shape = [bags, op.size(weight, 1)]
@@ -190,7 +190,7 @@ def _bags(
             output = op.Div(output, op.Unsqueeze(count, [1]))
         sizes = op.Mul(sizes, 0) if mode == SUM else sizes
         largest = sizes
-    if include_last_offset:  # as long as the offsets, says torch's shape function
+    if include_last_offset:  # torch's shape function makes them as long as the offsets
         sizes = op.Concat(sizes, op.constant([0]), axis=0)
     output = op.cast(output, weight.dtype)
     recorded = op.result[1].shape[0]
@@ -208,7 +208,7 @@ def _added(
     weights: Value | None,
     shape: Sequence[Size],
 ) -> Value:
-    """The sum of each bag's rows that are kept, weighted."""
+    """Weighted sum of each bag's kept rows."""
     if weights is not None:
         rows = op.Mul(rows, op.Unsqueeze(op.cast(weights, rows.dtype), [1]))
     if kept is not None:
@@ -219,7 +219,7 @@ def _added(
 
 
 def _bag_of_each(op: Builder, starts: Value, count: Size) -> Value:
-    """How many bags have begun at each index, less one."""
+    """Bag of each index: the number of bags that have begun there, less one."""
     begun = filled(op, [plus(op, count, 1)], 0, INT64)
     ones = op.Expand(op.constant([1]), op.Shape(starts))
     begun = op.ScatterElements(begun, starts, ones, axis=0, reduction="add")
@@ -228,7 +228,7 @@ def _bag_of_each(op: Builder, starts: Value, count: Size) -> Value:
 
 
 def _counts(op: Builder, bag: Value, kept: Value | None, bags: Size) -> Value:
-    """How many indices each bag has, without padding."""
+    """Number of indices in each bag, without padding."""
     ones = op.Expand(op.constant([1]), op.Shape(bag)) if kept is None else op.cast(kept, INT64)
     return op.ScatterElements(filled(op, [bags], 0, INT64), bag, ones, axis=0, reduction="add")
 
@@ -242,7 +242,7 @@ def _largest(
     sizes: Value,
     shape: Sequence[Size],
 ) -> tuple[Value, Value]:
-    """The largest of each column of a bag and the first index that has it; 0 of an empty bag."""
+    """Maximum of each column of a bag, 0 if it is empty, and the first index that has it."""
     if op.opset < 18:
         problem = (
             f"ONNX ScatterND has no reduction 'max' in opset {op.opset}: it exists since opset 18"

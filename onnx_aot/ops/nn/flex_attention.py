@@ -38,9 +38,9 @@ def flex_attention(
 ) -> list[Value]:
     """``softmax(score_mod(q k^T * scale) where mask_mod else -inf) v``, as eager computes it.
 
-    Both functions are applied to all scores at once. Of the block mask only its function counts;
-    a row that it masks altogether gives zeros. Further results are the logarithm of the softmax's
-    sum and the largest score of each row, both to the base 2.
+    Both functions are applied to all scores at once. Only the function of the block mask is used; a
+    row that it masks completely gives zeros. The further results are the logarithm of the softmax's
+    sum and the largest score of each row, both to base 2.
     """
     recorded, queries = op.result, op.recorded[0]
     working = torch.float64 if queries.dtype == torch.float64 else torch.float32
@@ -78,7 +78,7 @@ def _modified(
     """The scores after both functions, traced under ``torch.vmap`` over batch, head and positions.
 
     Raises:
-        TranslationError: Torch cannot trace them so.
+        TranslationError: Torch cannot trace them without fixing sizes.
     """
     changes, masks = not _returns_first(score_mod), not _admits_all(mask_mod)
     if not changes and not masks:
@@ -111,7 +111,7 @@ def _modified(
 def _over_positions(
     function: Callable[..., Any], scores: tuple[int, ...], captured: int
 ) -> Callable[..., Any]:
-    """A function of one score, batch, head, query and key, for vectors of the last four."""
+    """Extends a function of one score, batch, head, query and key to vectors of the last four."""
     for place in (3, 2, 1, 0):
         places = tuple(0 if index == place else None for index in range(4))
         function = torch.vmap(function, in_dims=(*scores, *places, *(None,) * captured))
@@ -119,7 +119,7 @@ def _over_positions(
 
 
 def _returns_first(body: Body) -> bool:
-    """Whether a score function returns the score as it is."""
+    """True if a score function returns the score unchanged."""
     nodes = list(body.module.graph.nodes)
     returned: Any = nodes[-1].args[0]
     item = returned[0] if isinstance(returned, (list, tuple)) else returned
@@ -127,6 +127,6 @@ def _returns_first(body: Body) -> bool:
 
 
 def _admits_all(body: Body) -> bool:
-    """Whether a mask function is the one that stands for no mask."""
+    """True if a mask function is the one that stands for no mask."""
     calls = [node.target for node in body.module.graph.nodes if node.op == "call_function"]
     return calls == [torch.ops.aten.new_ones.default]

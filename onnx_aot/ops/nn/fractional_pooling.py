@@ -31,7 +31,7 @@ def aten_fractional_max_pool2d(
     output_size: Sequence[int],
     random_samples: Value,
 ) -> list[Value]:
-    """The samples are of the columns, then of the rows."""
+    """The samples are for the columns first, then for the rows."""
     samples = _samples(op, self, random_samples, (1, 0))
     return batched(op, self, 2, lambda x: _pooled(op, x, kernel_size, output_size, samples))
 
@@ -49,7 +49,7 @@ def aten_fractional_max_pool3d(
 
 
 def _samples(op: Builder, image: Value, samples: Value, order: Sequence[int]) -> list[Value]:
-    """``[N, C]`` for each axis; of an image without a batch torch reads the first of the batch."""
+    """Samples per axis, ``[N, C]``; an image without a batch uses those of the first entry."""
     if op.rank(image) == len(order) + 1:
         samples = op.Slice(samples, [0], [1], [0])
     return [op.Gather(samples, index, axis=2) for index in order]
@@ -58,7 +58,7 @@ def _samples(op: Builder, image: Value, samples: Value, order: Sequence[int]) ->
 def _pooled(
     op: Builder, value: Value, kernel: Sequence[int], wanted: Sequence[int], samples: list[Value]
 ) -> list[Value]:
-    """The largest of each window, and where it is in its channel."""
+    """Maximum of each window and its position in its channel."""
     batch, channels, *sizes = op.all_sizes(value)
     spatial = len(sizes)
     places: Value | None = None

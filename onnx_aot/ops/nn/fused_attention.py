@@ -19,7 +19,7 @@ Value = ir.Value
 DOUBLE, FLOAT = ir.DataType.DOUBLE, ir.DataType.FLOAT
 
 ROWS_AND_COLUMNS, PADDING = 0, 1
-"""Kinds of mask: ``[queries, keys]``, ``[batch, keys]``; otherwise one for every head."""
+"""Kinds of mask: ``[queries, keys]``, ``[batch, keys]``; any other has one mask per head."""
 
 
 @register(aten._scaled_dot_product_flash_attention_for_cpu.default)
@@ -33,9 +33,9 @@ def aten__scaled_dot_product_flash_attention_for_cpu(
     attn_mask: Value | None = None,
     scale: float | None = None,
 ) -> list[Value | None]:
-    """The attention, and per query the logarithm of the sum of its exponentials.
+    """Attention, and for each query the logarithm of the sum of its exponentials.
 
-    Only gradients read the latter; its nodes go where nothing does.
+    Only gradients read the latter; where nothing does, its nodes are removed.
     """
     attended = aten_scaled_dot_product_attention(
         op, query, key, value, attn_mask, dropout_p, is_causal, scale
@@ -73,7 +73,7 @@ def aten__native_multi_head_attention(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> list[Value | None]:
-    """The projected attention and its weights; the mask is true where a key is left out."""
+    """Projected attention and its weights; the mask is true where a key is left out."""
     weights = op.split(qkv_weight, [embed_dim] * 3, 0)
     biases = op.split(qkv_bias, [embed_dim] * 3, 0)
     batch, width = op.size(query, 0), embed_dim // num_head
@@ -123,7 +123,7 @@ def aten__transformer_encoder_layer_fwd(
     mask: Value | None = None,
     mask_type: int | None = None,
 ) -> Value:
-    """Attention and two linear layers, each added to what it reads; normalized before or after."""
+    """Attention and two linear layers, each added to its input; normalized before or after."""
 
     def normalized(x: Value, weight: Value, bias: Value) -> Value:
         x = op.LayerNormalization(x, weight, bias, axis=-1, epsilon=eps)

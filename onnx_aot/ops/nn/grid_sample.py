@@ -1,4 +1,4 @@
-"""Sampling an image at the places of a grid, in two and three dimensions."""
+"""Sampling of an image at the positions of a grid, in two and three dimensions."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def aten_grid_sampler(
     padding_mode: int,
     align_corners: bool,
 ) -> Value:
-    """GridSample for images; in three dimensions, or of float64, from the corners' values.
+    """GridSample for images; volumes, float64 and bicubic are computed from the pixels around.
 
-    ONNX has three dimensions since opset 20, ONNX Runtime not all of their modes. Half precision
-    is widened, because the places are computed.
+    ONNX has three dimensions since opset 20, but ONNX Runtime lacks some of their modes. Half
+    precision is widened, because the positions are computed.
     """
     dtype = input.dtype
     if dtype in NARROW:
@@ -62,7 +62,7 @@ def aten_grid_sampler(
 
 
 def _places(op: Builder, grid: Value, sizes: Sequence[Size], align_corners: bool) -> list[Value]:
-    """Where the grid's numbers are among the pixels of each axis; the last axis comes first."""
+    """Converts the grid's numbers to pixel positions per axis; the grid has the last axis first."""
     places = []
     for index, size in enumerate(sizes):
         along = op.Gather(grid, len(sizes) - 1 - index, axis=op.rank(grid) - 1)
@@ -75,7 +75,7 @@ def _places(op: Builder, grid: Value, sizes: Sequence[Size], align_corners: bool
 
 
 def _within(op: Builder, place: Value, size: Size, padding_mode: int, align_corners: bool) -> Value:
-    """A place moved into the image as the padding mode says; zeros are dealt with later."""
+    """Moves a position into the image per the padding mode; zero padding is handled later."""
     if padding_mode == ZEROS:
         return place
     end = op.cast(plus(op, size, -1), place.dtype)
@@ -85,7 +85,7 @@ def _within(op: Builder, place: Value, size: Size, padding_mode: int, align_corn
 
 
 def _reflected(op: Builder, place: Value, size: Size, align_corners: bool) -> Value:
-    """Reflected at the outer pixels' centres or edges until it is between them."""
+    """Reflects at the outer pixels' centres or edges until the position is between them."""
     low = 0.0 if align_corners else -0.5
     span = op.cast(plus(op, size, -1) if align_corners else size, place.dtype)
     number = op.number(size)
@@ -100,7 +100,7 @@ def _reflected(op: Builder, place: Value, size: Size, align_corners: bool) -> Va
 
 
 class _Image:
-    """An image ``[N, C, sizes]`` whose pixels are looked up at whole places."""
+    """Image ``[N, C, sizes]`` whose pixels are looked up at integer positions."""
 
     def __init__(self, op: Builder, image: Value, grid: Value) -> None:
         self.op = op
@@ -115,13 +115,13 @@ class _Image:
         self.rank = op.rank(image)
 
     def at(self, places: Sequence[Value], inside: bool) -> Value:
-        """``[N, C, wanted]``: the pixels at places, ``[N, wanted]`` each; 0 outside the image."""
+        """Pixels ``[N, C, wanted]`` at positions, ``[N, wanted]`` each; 0 outside the image."""
         op = self.op
         ends = [op.cast(plus(op, size, -1), places[0].dtype) for size in self.sizes]
         index: Value | None = None
         for axis, place in enumerate(places):
             held = op.Min(op.Max(place, 0.0), ends[axis])
-            # a place that is not a number is looked up at 0, as its weight is not a number
+            # a NaN position is looked up at 0, since its weight is NaN as well
             held = op.Where(op.IsNaN(held), 0.0, held)
             along = op.Mul(op.cast(held, ir.DataType.INT64), product(op, self.sizes[axis + 1 :]))
             index = along if index is None else op.Add(index, along)
@@ -140,7 +140,7 @@ class _Image:
 def _sampled(
     op: Builder, image: Value, grid: Value, mode: int, padding_mode: int, align_corners: bool
 ) -> Value:
-    """The nearest pixel, or the weighted corners around each place."""
+    """Nearest pixel, or weighted sum of the corners, around each position."""
     pixels = _Image(op, image, grid)
     inside = padding_mode != ZEROS
     places = [
@@ -167,9 +167,9 @@ def _sampled(
 
 
 def _cubic(op: Builder, image: Value, grid: Value, padding_mode: int, align_corners: bool) -> Value:
-    """Four pixels along each axis around each place; each of their places is padded by itself.
+    """Weights four pixels along each axis around each position; each is padded on its own.
 
-    Torch samples volumes so from 2.15 on.
+    Torch samples volumes this way from 2.15 on.
     """
     pixels = _Image(op, image, grid)
     places = _places(op, grid, pixels.sizes, align_corners)
@@ -195,7 +195,7 @@ def _cubic(op: Builder, image: Value, grid: Value, padding_mode: int, align_corn
 
 
 def _cubic_weights(op: Builder, t: Value) -> list[Value]:
-    """Keys' cubic convolution with ``a = -0.75``, of the four pixels around a place."""
+    """Weights of the four pixels around a position: Keys' cubic convolution, ``a = -0.75``."""
     a = -0.75
 
     def near(x: Value) -> Value:  # |x| <= 1

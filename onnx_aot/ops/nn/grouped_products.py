@@ -1,4 +1,4 @@
-"""Products of groups of rows with a matrix each, as mixtures of experts have them."""
+"""Products of groups of rows with one matrix per group, as in mixtures of experts."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ INT64 = ir.DataType.INT64
 
 
 def grouped_product(op: Builder, rows: Value, weight: Value, ends: Value) -> Value:
-    """``rows[ends[i - 1]:ends[i]] @ weight[i]`` for each group, one below the other; [S, N].
+    """Stacks ``rows[ends[i - 1]:ends[i]] @ weight[i]`` of all groups into [S, N].
 
     Args:
         op: The builder.
-        rows: Of all groups, [S, K].
-        weight: A matrix per group, [groups, K, N].
-        ends: Where the group's rows end, [groups]. Rows behind the last one give zeros.
+        rows: Rows of all groups, [S, K].
+        weight: One matrix per group, [groups, K, N].
+        ends: End of each group's rows, [groups]. Rows after the last end give zeros.
     """
     ends = op.cast(ends, INT64)
     starts = op.Concat(op.constant([0]), op.Slice(ends, [0], [-1], [0]), axis=0)
@@ -53,7 +53,7 @@ def aten__grouped_mm(
     bias: Value | None = None,
     out_dtype: Any = None,
 ) -> Value:
-    """A Loop over the groups; without groups, a product of batches."""
+    """Emits a Loop over the groups; without groups, a batched product."""
     if offs is None and op.rank(self) == op.rank(mat2) == 3:
         product = op.MatMul(self, mat2)
     elif offs is not None and (op.rank(self), op.rank(mat2)) == (2, 3):

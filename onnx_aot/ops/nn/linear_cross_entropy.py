@@ -1,6 +1,6 @@
-"""The cross entropy of a linear layer, which torch computes in chunks to save memory.
+"""Cross entropy of a linear layer, which torch computes in chunks to save memory.
 
-This family is imported only when a graph has these operators: they exist once
+This family is imported only if a graph has these operators: they exist once
 ``torch.nn.functional.linear_cross_entropy`` has been called.
 """
 
@@ -40,7 +40,7 @@ def torch_nn_linear_cross_entropy_batch_chunked(
     compute_linear_weight_grad: bool,
     compute_linear_bias_grad: bool,
 ) -> list[Value | None]:
-    """The sum or mean of the losses; gradients that are not asked for are empty.
+    """Sum or mean of the losses; gradients that are not requested are empty.
 
     Torch refuses label smoothing.
     """
@@ -82,9 +82,9 @@ def _losses(
     weight: Value | None,
     ignore_index: int,
 ) -> tuple[Value, Value]:
-    """Each sample's loss, and the weight of its class; both 0 where it is ignored.
+    """Loss of each sample and the weight of its class; both 0 where the sample is ignored.
 
-    ``w[t] nll[t]``, in float32 at least.
+    The loss is ``w[t] nll[t]``, computed in float32 at least.
     """
     wide = ir.DataType.DOUBLE if input.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     logits = op.MatMul(

@@ -1,4 +1,4 @@
-"""Losses whose torch rules write in place, lose a rank, or have no rule."""
+"""Losses whose torch decompositions write in place or lose a rank, or that have none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REDUCTIONS = {MEAN: "ReduceMean", SUM: "ReduceSum"}
 
 
 def _reduced(op: Builder, loss: Value, reduction: int) -> Value:
-    """The loss of each element, their mean or their sum."""
+    """Loss of each element, or their mean or sum."""
     if reduction == NONE or op.rank(loss) == 0:
         return loss
     return op.reduce(REDUCTIONS[reduction], loss, None, False)
@@ -96,9 +96,9 @@ LIMITS[aten.multilabel_margin_loss.default] = (
 def aten_multilabel_margin_loss_forward(
     op: Builder, self: Value, target: Value, reduction: int
 ) -> list[Value]:
-    """``sum over i, j of max(0, 1 - (x[y_j] - x[i])) / C``, and which classes are targets.
+    """``sum over i, j of max(0, 1 - (x[y_j] - x[i])) / C``, and the mask of the target classes.
 
-    The targets y_j of a row end before its first negative one; i are the other classes.
+    The targets y_j of a row end before its first negative entry; i runs over the other classes.
     """
     wide = op.cast(self, ir.DataType.FLOAT) if self.dtype in NARROW else self
     first = wide if op.rank(self) > 1 else op.Reshape(wide, [1, -1])

@@ -1,4 +1,4 @@
-"""Normalization and rearranging layers."""
+"""Normalization layers, ``one_hot`` and ``pixel_shuffle``."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def aten_group_norm(
 ) -> Value:
     """InstanceNormalization over groups, then scale and shift per channel.
 
-    GroupNormalization takes its scale per channel only since opset 21; this form runs everywhere.
+    GroupNormalization takes its scale per channel only since opset 21; this form works everywhere.
     """
     batch, channels, *spatial = op.all_sizes(input)
     group = divided(op, product(op, [channels, *spatial]), num_groups)
@@ -96,7 +96,7 @@ def aten_native_group_norm(
     group: int,
     eps: float,
 ) -> list[Value]:
-    """With each group's mean and inverse deviation; half precision is widened in between."""
+    """Also returns each group's mean and inverse deviation; half precision is widened meanwhile."""
     wide = op.cast(input, _wide(input.dtype))
     each = times(op, divided(op, C, group), HxW)
     grouped = reshaped(op, wide, [N, group, each])
@@ -108,14 +108,14 @@ def aten_native_group_norm(
 
 
 def _wide(dtype: ir.DataType | None) -> ir.DataType | None:
-    """The type in which PyTorch computes statistics."""
+    """Type in which PyTorch computes statistics."""
     return ir.DataType.FLOAT if dtype in NARROW else dtype
 
 
 def _normalized(
     op: Builder, value: Value, axes: Sequence[int], eps: float
 ) -> tuple[Value, Value, Value]:
-    """Normalized over axes; with the mean and the inverse deviation, of as many dimensions."""
+    """Normalizes over axes; also returns the mean and the inverse deviation, of the same rank."""
     mean = op.reduce("ReduceMean", value, axes, True)
     centred = op.Sub(value, mean)
     variance = op.reduce("ReduceMean", op.Mul(centred, centred), axes, True)
@@ -126,7 +126,7 @@ def _normalized(
 def _affine_per_channel(
     op: Builder, value: Value, weight: Value | None, bias: Value | None, spatial: int
 ) -> Value:
-    """Times the weight plus the bias, each one number per channel, in the value's type."""
+    """Multiplies by the weight and adds the bias, one number per channel, in the value's type."""
     per_channel = [-1] + [1] * spatial
     if weight is not None:
         value = op.Mul(value, op.Reshape(op.cast(weight, value.dtype), per_channel))
@@ -136,7 +136,7 @@ def _affine_per_channel(
 
 
 def _as_recorded(op: Builder, values: Sequence[Value]) -> list[Value]:
-    """The first results, or all, in the types that were recorded."""
+    """Casts the results, or the first ones, to the recorded types."""
     return [op.cast(v, to_onnx(r.dtype)) for v, r in zip(values, op.result, strict=False)]
 
 
@@ -168,9 +168,9 @@ def _by_running(
     variance: Value,
     eps: float,
 ) -> Value:
-    """Normalized by given statistics, which may have a wider type than the input."""
+    """Normalizes by given statistics, which may have a wider type than the input."""
     if op.rank(input) < 2:
-        return input  # torch takes an empty one
+        return input  # torch accepts an empty one
     scale, shift = _affine(op, input, weight, bias)
     return op.BatchNormalization(input, scale, shift, mean, variance, epsilon=eps)
 
@@ -201,7 +201,7 @@ def aten__native_batch_norm_legit_functional(
     momentum: float,
     eps: float,
 ) -> list[Value]:
-    """Output, saved mean and inverse deviation, and the running statistics after this batch."""
+    """Output, saved mean and inverse deviation, and the updated running statistics."""
     if training:
         results, running = _trained(
             op, input, weight, bias, eps, (running_mean, running_var, momentum)
@@ -231,7 +231,7 @@ def aten__batch_norm_with_update_functional(
     momentum: float,
     eps: float,
 ) -> list[Value]:
-    """The same with a fourth result that CPUs leave empty."""
+    """Returns the same results and a fourth one, which is empty on CPUs."""
     results, running = _trained(op, input, weight, bias, eps, (running_mean, running_var, momentum))
     return _as_recorded(op, [*results, op.constant([], ir.DataType.UINT8), *running])
 
@@ -289,7 +289,7 @@ def _not_trained(
     variance: Value,
     eps: float,
 ) -> list[Value]:
-    """Outside training nothing is saved."""
+    """Normalizes by the running statistics; outside training nothing is saved."""
     nothing = op.constant([], ir.DataType.FLOAT)
     output = _by_running(op, input, weight, bias, mean, variance, eps)
     return _as_recorded(op, [output, nothing, nothing])
@@ -303,9 +303,9 @@ def _trained(
     eps: float,
     running: tuple[Value, Value, float] | None,
 ) -> tuple[list[Value], list[Value]]:
-    """Output, mean and inverse deviation; and the mean and variance that are kept.
+    """Output, mean and inverse deviation; and the updated running mean and variance.
 
-    Torch keeps the unbiased variance; ONNX BatchNormalization in training mode would keep the
+    Torch keeps the unbiased variance. ONNX BatchNormalization in training mode would keep the
     biased one, so the statistics are written out.
     """
     output, mean, variance = _by_batch(op, input, weight, bias, eps)
@@ -331,9 +331,9 @@ def _moving(op: Builder, running: Value, current: Value, momentum: float) -> Val
 def _by_batch(
     op: Builder, input: Value, weight: Value | None, bias: Value | None, eps: float
 ) -> tuple[Value, Value, Value]:
-    """Normalized by the batch's own statistics; with the mean and the biased variance.
+    """Normalizes by the batch's own statistics; also returns the mean and the biased variance.
 
-    In float32 at least.
+    Computed in float32 at least.
     """
     rank = op.rank(input)
     axes = [axis for axis in range(rank) if axis != 1]
@@ -367,7 +367,7 @@ def aten_instance_norm(
 
 @register(aten.one_hot.default)
 def aten_one_hot(op: Builder, self: Value, num_classes: int = -1) -> Value:
-    """1 where a class equals the element; without a number there are as many as occur."""
+    """1 where a class equals the element; by default there are as many classes as are needed."""
     classes: Size = num_classes
     if num_classes == -1:
         recorded = op.result.shape[-1]
@@ -379,7 +379,7 @@ def aten_one_hot(op: Builder, self: Value, num_classes: int = -1) -> Value:
 
 @register(aten.pixel_shuffle.default)
 def aten_pixel_shuffle(op: Builder, self: Value, upscale_factor: int) -> Value:
-    """DepthToSpace in column-row-depth order, which takes four dimensions of floats."""
+    """Emits DepthToSpace in column-row-depth order, which takes four dimensions of floats."""
     if op.rank(self) == 4 and is_floating(self.dtype):
         return op.DepthToSpace(self, blocksize=upscale_factor, mode="CRD")
     *batch, channels, height, width = op.all_sizes(self)

@@ -1,6 +1,6 @@
 """Packed sequences: packing, recurrent layers over them, padding.
 
-ONNX layers take padded sequences and their lengths. What is packed remembers the padded sequences
+ONNX layers take padded sequences and their lengths. A packed value remembers the padded sequences
 that it comes from, so that the packed form itself, which only moves elements, is computed only
 where something else reads it.
 """
@@ -29,7 +29,7 @@ LENGTHS = "lengths of the packed sequences"
 
 @dataclasses.dataclass(frozen=True)
 class Padded:
-    """Sequences ``[time, batch, *]``, of which the elements after the lengths mean nothing."""
+    """Sequences ``[time, batch, *]`` whose elements after the lengths are undefined."""
 
     sequences: Value
     lengths: Value
@@ -39,7 +39,7 @@ class Padded:
 def pack_padded_sequence(
     op: Builder, input: Value, lengths: Value, batch_first: bool
 ) -> list[Value]:
-    """Packs with GatherND, at the steps that are before each length."""
+    """Packs with GatherND at the steps before each length."""
     padded = Padded(_time_first(op, input) if batch_first else input, lengths)
     longest = op.reduce("ReduceMax", lengths, [0], keepdims=False)
     counted = op.cast(_steps(op, longest, lengths), ir.DataType.INT64)
@@ -58,7 +58,7 @@ def pad_packed_sequence(
     padding_value: float,
     total_length: Size,
 ) -> list[Value]:
-    """``onnx_aot/torch_ops/packed_sequence_ops.py``; Where, after Slice or Pad along time."""
+    """Emits Where after Slice or Pad along time (``onnx_aot/torch_ops/packed_sequence_ops.py``)."""
     padded = _padded(op, data, batch_sizes, batch)
     sequences = _resized(op, padded.sequences, total_length, op.size(batch_sizes, 0))
     inside = _steps(op, op.cast(total_length, ir.DataType.INT64), padded.lengths)
@@ -109,23 +109,23 @@ _register_layers(aten.rnn_relu.data, "RNN", "Relu")
 
 
 def _time_first(op: Builder, value: Value) -> Value:
-    """The first two axes exchanged."""
+    """Exchanges the first two axes."""
     return op.Transpose(value, perm=[1, 0, *range(2, op.rank(value))])
 
 
 def _steps(op: Builder, count: Value, lengths: Value) -> Value:
-    """Which steps the sequences have, ``[count, batch]``."""
+    """Mask of the steps that each sequence has, ``[count, batch]``."""
     steps = op.Range(0, count, 1)
     return op.Less(op.Unsqueeze(steps, [1]), op.Unsqueeze(lengths, [0]))
 
 
 def _positions(op: Builder, inside: Value) -> Value:
-    """Where steps are, ``[sum of lengths, 2]``, ordered by time."""
+    """Indices of the steps, ``[sum of lengths, 2]``, ordered by time."""
     return op.Transpose(op.NonZero(inside), perm=[1, 0])
 
 
 def _packed(op: Builder, padded: Padded) -> Value:
-    """The steps of all sequences, ``[sum of lengths, *]``."""
+    """Steps of all sequences, ``[sum of lengths, *]``."""
     time = op.cast(op.size(padded.sequences, 0), ir.DataType.INT64)
     inside = _steps(op, time, padded.lengths)
     data: Value = op.GatherND(padded.sequences, _positions(op, inside))
@@ -134,7 +134,7 @@ def _packed(op: Builder, padded: Padded) -> Value:
 
 
 def _padded(op: Builder, data: Value, batch_sizes: Value, batch: Size) -> Padded:
-    """The inverse: what the data was packed from, or zeros with the data where it belongs."""
+    """Padded sequences that the data was packed from, or zeros into which it is scattered."""
     known: Padded | None = data.meta.get(PADDED)
     if known is not None:
         return known
@@ -153,11 +153,11 @@ def _padded(op: Builder, data: Value, batch_sizes: Value, batch: Size) -> Padded
 
 
 def _resized(op: Builder, sequences: Value, time: Size, longest: Size) -> Value:
-    """The sequences with another number of steps, at least the longest length."""
+    """Sequences with another number of steps, which is at least the longest length."""
     before = op.size(sequences, 0)
     if before is time or (isinstance(before, int) and before == time):
         return sequences
-    if time is not longest:  # it may also be more steps than there are
+    if time is not longest:  # it may also exceed the present number of steps
         more = op.Max(op.Sub(op.cast(time, ir.DataType.INT64), before), 0)
         others = [0] * op.rank(sequences)
         sequences = op.Pad(sequences, op.sizes([*others, more, *others[1:]]))

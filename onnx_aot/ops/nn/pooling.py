@@ -62,7 +62,7 @@ def _register_max_pool(spatial: int, values: OpOverload, with_indices: OpOverloa
 def _windows(
     spatial: int, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
 ) -> dict[str, Any]:
-    """The attributes that say where the windows are; an absent stride is the kernel's size."""
+    """Attributes that define the windows; the stride defaults to the kernel's size."""
     kernel = per_axis(kernel_size, spatial)
     return {
         "kernel_shape": kernel,
@@ -74,10 +74,10 @@ def _windows(
 
 
 def _settled(value: Value, windows: dict[str, Any]) -> dict[str, Any]:
-    """Ceil mode only where a window needs it, without padding that no window reaches.
+    """Drops ceil mode if no window needs it, and padding that no window reaches.
 
-    Torch and ONNX Runtime leave out a last window that starts after the input and the padding
-    before it, ONNX's shape inference counts it. Where the size is known there is none of these.
+    Torch and ONNX Runtime omit a last window that starts after the input and the padding before it,
+    but ONNX's shape inference counts it. With static sizes no such window remains.
     """
     if not windows["ceil_mode"]:
         return windows
@@ -99,7 +99,7 @@ def _settled(value: Value, windows: dict[str, Any]) -> dict[str, Any]:
 
 
 def _largest(op: Builder, value: Value, windows: dict[str, Any], outputs: int) -> list[Value]:
-    """The largest of each window and, as the second output, where it is.
+    """Maximum of each window and, as the second output, its position.
 
     ONNX has no MaxPool of the larger integers: those of up to 32 bits are exact as DOUBLE. ONNX
     counts positions through the whole tensor, torch within each channel.
@@ -115,7 +115,7 @@ def _largest(op: Builder, value: Value, windows: dict[str, Any], outputs: int) -
 
 
 def _largest_gathered(op: Builder, value: Value, windows: dict[str, Any]) -> list[Value]:
-    """The same of integers that no float holds, from the windows' elements."""
+    """Computes the same for INT64, which no float holds exactly, from the windows' elements."""
     batch, channels, *sizes = op.all_sizes(value)
     numbers = reshaped(op, op.Range(0, product(op, sizes), 1), [1, 1, *sizes])
     lowest = torch.iinfo(torch.int64).min
@@ -132,7 +132,7 @@ def _largest_gathered(op: Builder, value: Value, windows: dict[str, Any]) -> lis
 def _elements(
     op: Builder, value: Value, windows: dict[str, Any], fill: int
 ) -> tuple[Value, list[Size]]:
-    """What each window holds, ``[N, C, *kernel, *windows]``, and how many windows there are."""
+    """Elements of each window, ``[N, C, *kernel, *windows]``, and the window counts per axis."""
     kernel = windows["kernel_shape"]
     spatial = len(kernel)
     dilations = windows.get("dilations", [1] * spatial)
@@ -176,10 +176,10 @@ def _register_avg_pool(spatial: int, target: OpOverload) -> None:
 
 
 def _sums(op: Builder, value: Value, windows: dict[str, Any], divisor: int) -> Value:
-    """The windows' sums over a divisor: means that count the padding, times the window's size.
+    """Sums of the windows over a divisor: means that count the padding, times the window's size.
 
-    In ``ceil_mode`` AveragePool does not count what lies beyond the padding, so the zeros that the
-    last windows need are put there first.
+    In ``ceil_mode`` AveragePool does not count elements beyond the padding, so the zeros that the
+    last windows need are added first.
     """
     kernel = windows["kernel_shape"]
     if windows["ceil_mode"]:
@@ -192,9 +192,9 @@ def _sums(op: Builder, value: Value, windows: dict[str, Any], divisor: int) -> V
 
 
 def _averages(op: Builder, value: Value, windows: dict[str, Any], counted: bool | int) -> Value:
-    """Sums of the windows' elements over how many they are, for what AveragePool does not take.
+    """Sums of the windows' elements over their number, for types AveragePool does not take.
 
-    Integers are divided toward zero. ``counted`` is the divisor, or whether padding counts.
+    Integers are divided toward zero. ``counted`` is the divisor, or a bool: whether padding counts.
     """
     spatial = len(windows["kernel_shape"])
     elements, counts = _elements(op, value, windows, 0)
@@ -216,7 +216,7 @@ def _averages(op: Builder, value: Value, windows: dict[str, Any], counted: bool 
 
 
 def _missing(op: Builder, size: Size, windows: dict[str, Any], axis: int) -> Size:
-    """How many positions an axis lacks for its last window in ceil mode.
+    """Number of positions that an axis lacks for its last window in ceil mode.
 
     There are ``ceil((n + 2 p - k) / s) + 1`` windows, without one that starts after the input and
     the padding before it.
@@ -240,7 +240,7 @@ _register_avg_pool(3, aten.avg_pool3d.default)
 
 
 LARGEST_WEIGHTS = 1 << 16
-"""Elements of the windows' weights of all axes together, up to which they are one constant."""
+"""Largest number of elements for which the window weights of all axes become one constant."""
 
 # --- adaptive pooling ----------------------------------------------------------------------------
 
@@ -253,8 +253,8 @@ LARGEST_WEIGHTS = 1 << 16
 def aten_adaptive_avg_pool(op: Builder, self: Value, output_size: Sequence[Size]) -> Value:
     """Window i of n covers ``floor(i h / n)`` to ``ceil((i + 1) h / n)`` of h positions.
 
-    All ones: one mean. Sizes that divide the input's: AveragePool. Otherwise, and for sizes that
-    are not known, one matrix product per axis with the windows' weights.
+    One mean if all sizes are 1; AveragePool if the sizes divide the input's; otherwise, and for
+    dynamic sizes, one matrix product per axis with the windows' weights.
     """
     spatial = len(output_size)
     rank = op.rank(self)
@@ -286,7 +286,7 @@ def aten_adaptive_avg_pool(op: Builder, self: Value, output_size: Sequence[Size]
 
 
 def _one_product(op: Builder, value: Value, wanted: Sequence[Size]) -> Value | None:
-    """All axes at once, times a constant ``[sizes, windows]``, where that is small."""
+    """Pools all axes by a constant ``[sizes, windows]``; None if that is large or not static."""
     spatial = len(wanted)
     first = op.rank(value) - spatial
     sizes = [op.size(value, first + place) for place in range(spatial)]
@@ -306,7 +306,7 @@ def _one_product(op: Builder, value: Value, wanted: Sequence[Size]) -> Value | N
 
 
 def _even_windows(sizes: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
-    """The windows' sizes where they divide the input evenly on every axis."""
+    """Sizes of the windows if they divide the input evenly on every axis, else None."""
     kernel = []
     for size, count in zip(sizes, wanted, strict=True):
         if not isinstance(size, int) or not isinstance(count, int) or not count or size % count:
@@ -316,7 +316,7 @@ def _even_windows(sizes: Sequence[Size], wanted: Sequence[Size]) -> list[int] | 
 
 
 def _adaptive_axis(op: Builder, value: Value, source: Value, axis: int, wanted: Size) -> Value:
-    """Means over the windows of one axis: a product with the windows' weights."""
+    """Means over the windows of one axis, as a product with the windows' weights."""
     size = op.size(source, axis)
     if size is wanted or (isinstance(size, int) and size == wanted):
         return value
@@ -328,7 +328,7 @@ def _adaptive_axis(op: Builder, value: Value, source: Value, axis: int, wanted: 
     weights = _weights_of_size(op, size, wanted, last - axis, value.dtype)
     if axis == last:
         return op.MatMul(value, weights)
-    # not a product of matrices: ONNX Runtime refuses an empty batch on its right
+    # not a MatMul: ONNX Runtime refuses an empty batch on its right side
     windows = op.Mul(op.Unsqueeze(value, [axis]), weights)
     return op.reduce("ReduceSum", windows, [axis + 1], False)
 
@@ -336,10 +336,10 @@ def _adaptive_axis(op: Builder, value: Value, source: Value, axis: int, wanted: 
 def _weights_of_size(
     op: Builder, size: Value, wanted: int, after: int, dtype: ir.DataType | None
 ) -> Value:
-    """The windows' weights for a size that is not known.
+    """Weights of the windows for a dynamic size.
 
     ``[size, wanted]`` for the last axis, otherwise ``[wanted, size, 1, ...]`` with as many ones as
-    axes come after it. Position j is in window i of n where ``-n < j n - i size < size``. A
+    there are axes after it. Position j is in window i of n where ``-n < j n - i size < size``. A
     softmax of zeros is one over their number.
     """
     places = op.Range(0, op.Mul(size, wanted), wanted)
@@ -368,7 +368,7 @@ def _window_weights(op: Builder, size: Size, wanted: Size, dtype: ir.DataType | 
 
 
 def _inside(op: Builder, size: Size, wanted: Size) -> Value:
-    """``[size, wanted]``: whether a position is in a window, ``floor(i h / n)`` to its end."""
+    """``[size, wanted]``: true where a position is in a window, ``floor(i h / n)`` to its end."""
     if isinstance(size, int) and isinstance(wanted, int):
         index, place = torch.arange(wanted), torch.arange(size).unsqueeze(1)
         end = ((index + 1) * size + wanted - 1) // wanted
@@ -387,7 +387,7 @@ def _inside(op: Builder, size: Size, wanted: Size) -> Value:
     aten.adaptive_max_pool3d.default,
 )
 def aten_adaptive_max_pool(op: Builder, self: Value, output_size: Ints) -> list[Value]:
-    """The largest of each window and its position: MaxPool, or one axis after the other."""
+    """Maximum of each window and its position: MaxPool, or one axis after the other."""
     spatial = len(output_size)
     axes = range(op.rank(self) - spatial, op.rank(self))
     kernel = _even_windows([op.size(self, axis) for axis in axes], output_size)
@@ -411,7 +411,7 @@ def aten_adaptive_max_pool(op: Builder, self: Value, output_size: Ints) -> list[
 def _largest_along(
     op: Builder, value: Value, axis: int, size: Size, wanted: int
 ) -> tuple[Value, Value]:
-    """Per window of one axis the largest and the first place of it."""
+    """Maximum of each window along one axis, and its first position."""
     if wanted == 1:
         where = op.ArgMax(value, axis=axis, keepdims=1)
         return op.reduce("ReduceMax", value, [axis], True), where

@@ -1,7 +1,7 @@
 """Upsampling and downsampling of images: nearest, linear, cubic, with antialiasing.
 
-One ONNX Resize where it places the pixels as torch does; otherwise along one axis after the other,
-by an index of the nearest pixels or by a matrix of the pixels' weights.
+One ONNX Resize where it places the pixels as torch does; otherwise one axis after the other, by
+indices of the nearest pixels or by a matrix of pixel weights.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Axis:
     """One axis that is resized.
 
     Attributes:
-        axis: Its position.
-        before: Its size, None where it is only known when the model runs.
-        after: The size that it gets, None likewise.
-        wanted: The size that the caller gave; None where it follows from the factor.
-        factor: The factor that the caller gave; torch places pixels by it and not by the sizes.
+        axis: Position of the axis.
+        before: Its size; None if it is dynamic.
+        after: Its size after resizing; None if it is dynamic.
+        wanted: Size that the caller gave; None if it follows from the factor.
+        factor: Factor that the caller gave; torch places pixels by it rather than by the sizes.
     """
 
     axis: int
@@ -49,7 +49,7 @@ class Axis:
     factor: float | None
 
     def sizes(self, op: Builder, input: Value) -> tuple[Size, Size]:
-        """Its size before and after."""
+        """Returns its size before and after resizing."""
         before = op.size(input, self.axis)
         if self.after is not None:
             return before, self.after
@@ -61,7 +61,7 @@ class Axis:
         return before, op.cast(wide, ir.DataType.INT64)
 
     def exact(self) -> bool:
-        """Whether the sizes alone tell the factor."""
+        """True if the sizes alone determine the factor."""
         if self.factor is None or float(self.factor).is_integer():
             return True
         if self.before is not None and self.after is not None:
@@ -69,7 +69,7 @@ class Axis:
         return False
 
     def scale(self) -> float | None:
-        """The factor for ONNX, which multiplies sizes by it as float32; None where it may round."""
+        """Factor for ONNX, which multiplies sizes by it in float32; None if that may round."""
         if self.before is not None and self.after is not None:
             found = self.after / self.before if self.before else 0.0
             return found if self.factor in (None, found) and _is_short(found) else None
@@ -79,17 +79,17 @@ class Axis:
         return self.factor if follows else None
 
     def repeats(self) -> int | None:
-        """How often each pixel is repeated by nearest neighbours; None where it is uneven."""
+        """Number of times nearest mode repeats each pixel; None if it is uneven."""
         found = self.scale()
         return int(found) if found is not None and float(found).is_integer() else None
 
     def stays(self) -> bool:
-        """Whether nothing changes along it."""
+        """True if resizing changes nothing along the axis."""
         return self.before is not None and self.scale() == 1.0
 
 
 def _is_short(factor: float) -> bool:
-    """Whether products with sizes are exact in float32: up to 2,000,000 by 1.75, 0.25, 2.5."""
+    """True if products with sizes are exact in float32: up to 2,000,000 by 1.75, 0.25, 2.5."""
     return factor > 0 and float(factor * 4).is_integer() and _odd_part(int(factor * 4)) <= 7
 
 
@@ -118,7 +118,7 @@ def _known(size: Any) -> int | None:
 
 
 def _register(target: OpOverload, mode: str) -> None:
-    """The overloads differ in whether there is a list of factors or one argument for each."""
+    """Registers a mode; overloads have either a list of factors or one argument per factor."""
     names = [argument.name for argument in schema_of(target).arguments]
 
     def translation(op: Builder, *values: Any) -> Value:
@@ -187,14 +187,14 @@ def _resized(
     return in_float(op, input, lambda x: _smooth(op, x, axes, mode, align_corners))
 
 
-# What ONNX Runtime resizes, others by way of these without a loss.
+# Types that ONNX Runtime resizes; other types gather the nearest pixels.
 RESIZED = frozenset(
     {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.UINT8}
 )
 
 
 def _nearest(op: Builder, input: Value, axes: Sequence[Axis], exact: bool) -> Value:
-    """Each pixel repeated, or the index of the nearest one on each axis."""
+    """Repeats each pixel, or gathers the nearest pixels along each axis."""
     repeats = [axis.repeats() for axis in axes]
     if all(repeats) and input.dtype in RESIZED:
         return op.Resize(
@@ -263,9 +263,9 @@ def _by_weights(
 def _by_weights_of_bytes(
     op: Builder, input: Value, axes: Sequence[Axis], mode: str, align_corners: bool
 ) -> Value:
-    """The last axis first, rounded to bytes after each, with weights of 16 bits as torch has them.
+    """Resizes the last axis first, rounds to bytes after each, with 16-bit weights as in torch.
 
-    The weights are exact where the sizes are known; otherwise a result may be off by one.
+    The weights are exact if the sizes are static; otherwise a result may be off by one.
     """
     value = op.cast(input, ir.DataType.DOUBLE)
     for axis in reversed(axes):
@@ -281,7 +281,7 @@ def _by_weights_of_bytes(
 
 
 def _in_16_bits(weights: torch.Tensor) -> torch.Tensor:
-    """Rounded to multiples of the smallest power of two in which the largest has 16 bits."""
+    """Rounds to multiples of the smallest power of two in which the largest weight has 16 bits."""
     largest, bits = float(weights.max()), 0
     while bits < 22 and int(0.5 + largest * 2 ** (bits + 1)) < 2**15:
         bits += 1

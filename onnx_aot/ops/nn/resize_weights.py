@@ -1,7 +1,7 @@
-"""Where pixels of a resized axis come from: torch's coordinates, as indices and weights.
+"""Source pixels of a resized axis: torch's coordinates, as indices and weights.
 
-The formulas are written once, for sizes that are known (the result is a constant) and for sizes of
-the graph.
+The formulas are written once, for static sizes (the result is a constant) and for sizes that the
+graph computes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FLOAT, DOUBLE, INT64 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64
 
 
 class _Known:
-    """The operators that the formulas use, on torch tensors."""
+    """Operators that the formulas use, implemented on torch tensors."""
 
     Abs = staticmethod(torch.abs)
     Add = staticmethod(lambda a, b: a + b)
@@ -37,17 +37,17 @@ class _Known:
 
     @staticmethod
     def Max(a: Any, b: Any) -> Any:  # noqa: N802 - named as the operator
-        """The larger of each pair."""
+        """Returns the larger of each pair."""
         return torch.maximum(torch.as_tensor(a), torch.as_tensor(b, dtype=torch.as_tensor(a).dtype))
 
     @staticmethod
     def Min(a: Any, b: Any) -> Any:  # noqa: N802
-        """The smaller of each pair."""
+        """Returns the smaller of each pair."""
         return torch.minimum(torch.as_tensor(a), torch.as_tensor(b, dtype=torch.as_tensor(a).dtype))
 
 
 def _numbers(op: Builder, before: Size, after: Size, dtype: ir.DataType) -> tuple[Any, ...]:
-    """What computes, both sizes, the places before as a column and those after as a row."""
+    """Operators, both sizes, the old positions as a column and the new ones as a row."""
     if isinstance(before, int) and isinstance(after, int):
         kind = torch.float32 if dtype == FLOAT else torch.float64
         sizes = (torch.tensor(before, dtype=kind), torch.tensor(after, dtype=kind))
@@ -65,7 +65,7 @@ def _constant(op: Builder, value: Any, dtype: ir.DataType) -> Value:
 def index_of_nearest(
     op: Builder, before: Size, after: Size, factor: float | None, exact: bool
 ) -> Value:
-    """``floor(i s)``, or ``floor((i + 0.5) s)``, in float32 as torch computes it."""
+    """``floor(i s)``, or ``floor((i + 0.5) s)`` if exact, computed in float32 as in torch."""
     if before is after or (isinstance(before, int) and before == after and not factor):
         return op.Range(0, after, 1)
     do, size, wanted, _, row = _numbers(op, before, after, FLOAT)
@@ -75,7 +75,7 @@ def index_of_nearest(
     if do is _Known:
         step = torch.as_tensor(step, dtype=torch.float32)
         if not exact and float(wanted) in (float(size), 2 * float(size)):
-            step = size / wanted  # torch does not look at the factor then
+            step = size / wanted  # torch ignores the factor in this case
     place = do.Floor(do.Mul(row, step))
     index = _constant(op, place, INT64)
     return op.Min(index, plus(op, before, -1))
@@ -84,10 +84,10 @@ def index_of_nearest(
 def _source(
     do: Any, size: Any, wanted: Any, row: Any, factor: float | None, align_corners: bool
 ) -> Any:
-    """The place of each new pixel among the old ones."""
+    """Position of each new pixel among the old ones."""
     if align_corners:
         step = do.Div(do.Sub(size, 1.0), do.Max(do.Sub(wanted, 1.0), 1.0))
-        return do.Mul(row, step)  # of a single pixel the place is 0
+        return do.Mul(row, step)  # a single pixel is at position 0
     step = 1.0 / factor if factor else do.Div(size, wanted)
     return do.Sub(do.Mul(do.Add(row, 0.5), step), 0.5)
 
@@ -101,7 +101,7 @@ def weights_of_linear(
     kind: str,
     dtype: ir.DataType,
 ) -> Value:
-    """``[before, after]``: two pixels around each place, or four by cubic convolution."""
+    """``[before, after]``: weights of two pixels around each position, or of four if cubic."""
     do, size, wanted, column, row = _numbers(op, before, after, DOUBLE)
     source = _source(do, size, wanted, row, factor, align_corners)
     end = do.Sub(size, 1.0)
@@ -128,7 +128,7 @@ def weights_of_window(
     kind: str,
     dtype: ir.DataType,
 ) -> Value:
-    """``[before, after]``: a filter as wide as the old pixels that a new one covers.
+    """``[before, after]``: weights of a filter as wide as the old pixels that a new one covers.
 
     Antialiasing as in Pillow: the filter is evaluated at the centres of the pixels in the window,
     and the weights are divided by their sum.
@@ -157,7 +157,7 @@ def weights_of_window(
 
 
 def _cubic(do: Any, x: Any, a: float) -> Any:
-    """Keys' cubic convolution of a distance, 0 from 2 on."""
+    """Keys' cubic convolution of a distance; 0 from 2 on."""
     near = do.Add(do.Mul(do.Mul(do.Sub(do.Mul(x, a + 2), a + 3), x), x), 1.0)
     inner = do.Add(do.Mul(do.Sub(do.Mul(x, a), 5 * a), x), 8 * a)
     far = do.Sub(do.Mul(inner, x), 4 * a)

@@ -1,4 +1,4 @@
-"""Recurrent layers and cells: one ONNX LSTM, GRU or RNN per layer, or a Scan where that fails."""
+"""Recurrent layers and cells: one ONNX LSTM, GRU or RNN per layer, or a Scan where none fits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["recurrent"]
 
 Value = ir.Value
 
-# Where ONNX's gates stand among torch's: i o f c among i f g o; z r h among r z n.
+# Positions of ONNX's gates among torch's: i o f c among i f g o; z r h among r z n.
 GATES: dict[str, list[int]] = {"LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2], "RNN": [0]}
 
 
@@ -53,7 +53,7 @@ def _register_layers(target: OpOverload, kind: str, activation: str | None = Non
 
 
 def _states(kind: str, hx: Any) -> Sequence[Value]:
-    """An LSTM has a list of two states, the others have one."""
+    """States as a list: an LSTM has two, the other kinds have one."""
     return hx if kind == "LSTM" else [hx]
 
 
@@ -100,7 +100,7 @@ def _step(
     b_hh: Value | None,
     activation: str | None,
 ) -> list[Value]:
-    """A layer over a sequence of length one; the final states."""
+    """Runs a layer over a sequence of length one and returns the final states."""
     if input.dtype == ir.DataType.DOUBLE:
         hidden = _hidden_size(op, w_hh)
         cell = Direction(kind, activation, hidden, w_ih, w_hh, b_ih, b_hh, None)
@@ -129,7 +129,7 @@ def _hidden_size(op: Builder, w_hh: Value) -> int:
 
 
 def _gate_size(op: Builder, w_hh: Value, kind: str) -> int:
-    """Rows of one gate, which are not the columns where the hidden state is projected."""
+    """Rows of one gate, which differ from the columns if the hidden state is projected."""
     rows = op.size(w_hh, 0)
     assert isinstance(rows, int), "the hidden size is fixed by the weights"
     return rows // len(GATES[kind])
@@ -151,8 +151,8 @@ def recurrent(
 ) -> list[Value]:
     """Returns the output and the final states, each ``[layers * directions, batch, hidden]``.
 
-    With ``lengths``, INT64 ``[batch]``, a sequence ends there; what the output has after it means
-    nothing.
+    With ``lengths``, INT64 ``[batch]``, each sequence ends there; the output after that is
+    undefined.
     """
     directions = 2 if bidirectional else 1
     sequence: Value = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
@@ -246,7 +246,7 @@ def _layer_by_steps(
     activation: str | None,
     lengths: Value | None = None,
 ) -> list[Value]:
-    """The same results as ``_layer``."""
+    """Computes the same results as ``_layer``, one step at a time."""
     results = []
     for index, direction in enumerate(weights):
         b_ih, b_hh = direction[2:4] if has_biases else (None, None)
@@ -264,7 +264,7 @@ def _layer_by_steps(
 
 
 def _reordered(op: Builder, weight: Value, kind: str, hidden: int) -> Value:
-    """The gates' rows in ONNX's order."""
+    """Reorders the gates' rows to ONNX's order."""
     order = GATES[kind]
     if order == sorted(order):
         return weight

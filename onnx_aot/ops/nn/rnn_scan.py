@@ -1,4 +1,4 @@
-"""Recurrent layers step by step, for what ONNX LSTM, GRU and RNN do not do.
+"""Recurrent layers step by step, for cases that ONNX LSTM, GRU and RNN do not support.
 
 Projected hidden states (Sak et al., 2014) have no ONNX operator, and ONNX Runtime has none of these
 operators in float64.
@@ -24,10 +24,10 @@ class Direction:
 
     Attributes:
         kind: ``"LSTM"``, ``"GRU"`` or ``"RNN"``.
-        activation: ``"Tanh"`` or ``"Relu"`` of an RNN.
+        activation: ``"Tanh"`` or ``"Relu"`` for an RNN.
         hidden: Size of one gate.
-        w_ih: Weights of the input, torch's gates one below the other; ``w_hh`` of the state.
-        b_ih: Bias of the input or None; ``b_hh`` of the state.
+        w_ih: Weights of the input, torch's gates stacked as rows; ``w_hh``: those of the state.
+        b_ih: Bias of the input or None; ``b_hh``: that of the state.
         w_hr: Weights that project the hidden state, or None.
     """
 
@@ -49,10 +49,10 @@ def by_steps(
     reverse: bool,
     lengths: Value | None = None,
 ) -> list[Value]:
-    """The hidden states of all steps, ``[time, batch, size]``, and the last states.
+    """Hidden states of all steps, ``[time, batch, size]``, and the last states.
 
-    With ``lengths``, INT64 ``[batch]``, the states of a sequence stay as they are after its end,
-    which is also before its end in the reverse direction.
+    With ``lengths``, INT64 ``[batch]``, the states of a sequence do not change after its end; in
+    the reverse direction those steps come first.
     """
     slices = [_products(op, sequence, layer.w_ih, layer.b_ih)]
     if lengths is not None:
@@ -72,7 +72,7 @@ def by_steps(
 
 
 def one_step(op: Builder, layer: Direction, input: Value, states: Sequence[Value]) -> list[Value]:
-    """The states after one step."""
+    """Returns the states after one step."""
     return _cell(op, layer, _products(op, input, layer.w_ih, layer.b_ih), states)
 
 
@@ -82,7 +82,7 @@ def _products(op: Builder, value: Value, weight: Value, bias: Value | None) -> V
 
 
 def _cell(op: Builder, layer: Direction, inputs: Value, states: Sequence[Value]) -> list[Value]:
-    """Torch's equations; ``inputs`` are the gates' parts that come from the input."""
+    """Computes torch's equations; ``inputs`` are the gates' contributions from the input."""
     recurrent = _products(op, states[0], layer.w_hh, layer.b_hh)
     if layer.kind == "RNN":
         return [op.call_op(layer.activation or "Tanh", [op.Add(inputs, recurrent)], {})]

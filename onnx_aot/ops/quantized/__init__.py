@@ -1,6 +1,6 @@
 """Quantized tensors.
 
 ``affine`` rounds to a grid and back, ``blocks`` has a grid for each block of a tensor,
-``observers`` follow ranges in training, and ``pt2e`` has the operators that PT2E quantization
-inserts.
+``observers`` follow ranges in training, and ``pt2e`` translates the operators that PT2E
+quantization inserts.
 """

@@ -1,7 +1,7 @@
 """Quantization: rounding to a grid of integers and back, and choosing the grid.
 
-QuantizeLinear and DequantizeLinear where they mean the same, so that a runtime can run what is
-between them with integers; arithmetic otherwise.
+QuantizeLinear and DequantizeLinear where they mean the same, so that a runtime can compute the
+operators between them with integers; arithmetic otherwise.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _bounds(dtype: ir.DataType) -> tuple[int, int]:
 
 
 def _native(op: Builder, dtype: ir.DataType | None) -> bool:
-    """Whether QuantizeLinear and DequantizeLinear take integers of this type."""
+    """True if QuantizeLinear and DequantizeLinear take integers of this type."""
     return dtype in (INT8, UINT8) or (
         op.opset >= dtypes.FOUR_BITS_SINCE
         and (dtype in (INT16, UINT16) or dtype in dtypes.FOUR_BITS)
@@ -61,7 +61,7 @@ def _native(op: Builder, dtype: ir.DataType | None) -> bool:
 
 
 def _fits(op: Builder, zero_point: Any, dtype: ir.DataType) -> bool:
-    """Whether a zero point is an integer that the type holds."""
+    """True if a zero point is an integer that the type holds."""
     literal = torch.tensor(zero_point) if isinstance(zero_point, int) else op.literal(zero_point)
     if literal is None:
         return isinstance(zero_point, Value) and not zero_point.dtype.is_floating_point()  # type: ignore[union-attr]
@@ -72,13 +72,13 @@ def _fits(op: Builder, zero_point: Any, dtype: ir.DataType) -> bool:
 
 
 def scalar(op: Builder, value: Any, dtype: ir.DataType) -> Value:
-    """A number or a tensor of one element as a 0-d value."""
+    """Number or one-element tensor as a 0-d value."""
     value = op.cast(value, dtype)
     return value if op.rank(value) == 0 else op.Reshape(value, [])
 
 
 def spread(op: Builder, value: Value, rank: int, axis: int | None) -> Value:
-    """Parameters per channel, in the shape that broadcasts along the channels' axis."""
+    """Reshapes parameters per channel to broadcast along the channels' axis."""
     if axis is None:
         return value
     return op.Unsqueeze(value, [other for other in range(rank) if other != axis])
@@ -104,7 +104,7 @@ def quantize(
         low: Least integer.
         high: Largest integer.
         dtype: The integers' type.
-        axis: Axis of the channels that have parameters of their own.
+        axis: Axis of the channels if they have their own parameters.
     """
     value = op.cast(value, FLOAT)
     if _native(op, dtype) and _fits(op, zero_point, dtype):
@@ -134,7 +134,7 @@ def dequantize(
         scale: FLOAT; 0-d, or 1-D with an axis.
         zero_point: An int, a value of the scale's shape, or None for 0.
         dtype: Type of the result.
-        axis: Axis of the channels that have parameters of their own.
+        axis: Axis of the channels if they have their own parameters.
     """
     stored = value.dtype
     assert stored is not None
@@ -160,7 +160,7 @@ def move_to_grid(
     high: int,
     axis: int | None = None,
 ) -> Value:
-    """Numbers moved to the grid, in the type that they have."""
+    """Moves numbers to the grid, keeping their type."""
     dtype = value.dtype
     assert dtype is not None
     stored = UINT8 if low >= 0 and high <= 255 else INT8
@@ -182,16 +182,16 @@ def move_to_grid(
 def within_grid(
     op: Builder, value: Value, scale: Any, zero_point: Any, low: int, high: int, axis: int | None
 ) -> Value:
-    """Which numbers the bounds do not move."""
+    """Mask of the numbers that the bounds do not change."""
     return _on_grid(op, value, scale, zero_point, low, high, axis)[1]
 
 
 def _on_grid(
     op: Builder, value: Value, scale: Any, zero_point: Any, low: int, high: int, axis: int | None
 ) -> tuple[Value, Value]:
-    """The integers, as floating point numbers, and which of them are within the bounds.
+    """Integers, as floating point numbers, and the mask of those within the bounds.
 
-    A zero point with a fraction is added before rounding, an integer after it.
+    A floating point zero point is added before rounding, an integer one after it.
     """
     work = DOUBLE if value.dtype == DOUBLE else FLOAT
     rank = op.rank(value)
@@ -223,7 +223,7 @@ def aten_fake_quantize_per_tensor_affine_tensors(
 def aten_fake_quantize_per_tensor_affine_cachemask(
     op: Builder, self: Value, scale: float, zero_point: int, quant_min: int, quant_max: int
 ) -> list[Value]:
-    """With which elements the bounds did not move."""
+    """Also returns the mask of the elements that the bounds did not change."""
     return [
         move_to_grid(op, self, scale, zero_point, quant_min, quant_max),
         within_grid(op, self, scale, zero_point, quant_min, quant_max, None),

@@ -1,6 +1,6 @@
-"""Integers with a scale, and a zero point, for each block of them, as numbers.
+"""Dequantization of integers with a scale, and a zero point, for each block of them.
 
-A block has a size along each axis. DequantizeLinear takes one block of all, one for each index
+A block has a size along each axis. DequantizeLinear supports a single block, one for each index
 along an axis, and, since opset 21, blocks along one axis.
 """
 
@@ -19,24 +19,24 @@ __all__ = ["dequantize_blocks", "in_four_bits"]
 FLOAT = ir.DataType.FLOAT
 Value = ir.Value
 HALF = 19
-"""The opset since which scales of DequantizeLinear may be of half precision."""
+"""Opset since which the scales of DequantizeLinear may have half precision."""
 
 NATIVE = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
 
 
 def _is_weight(value: Value) -> bool:
-    """Whether a value is a tensor of the module."""
+    """True if a value is a tensor of the module."""
     return value.const_value is not None and not value.is_graph_input()
 
 
 def in_four_bits(op: Builder, value: Value, low: int | None, high: int | None) -> Value:
-    """A weight in the narrowest type that holds its integers: INT4 or UINT4 where they fit.
+    """Casts a weight to the narrowest type that holds its integers: INT4 or UINT4 if they fit.
 
     Args:
         op: The builder.
-        value: Integers of a weight; others stay as they are.
-        low: Least integer that occurs; None: that of its type.
-        high: Largest one.
+        value: Integers of a weight; other values are returned unchanged.
+        low: Least integer that occurs; None for that of its type.
+        high: Largest integer that occurs; None for that of its type.
     """
     if low is None or high is None or op.opset < dtypes.FOUR_BITS_SINCE or not _is_weight(value):
         return value
@@ -56,15 +56,15 @@ def dequantize_blocks(
     bounds: tuple[int | None, int | None],
     dtype: ir.DataType,
 ) -> Value:
-    """``(value - zero_point) scale`` of the block that an element is in.
+    """``(value - zero_point) scale`` with the parameters of each element's block.
 
     Args:
         op: The builder.
-        value: Integers, of any shape.
+        value: Integers of any shape.
         block: Size of a block along each axis; a negative one stands for the whole axis.
         scale: One number per block.
-        zero_point: Likewise; None for 0.
-        bounds: Least and largest integer, None for those of the type.
+        zero_point: One number per block; None for 0.
+        bounds: Least and largest integer; None for those of the type.
         dtype: Type of the result.
     """
     sizes = op.all_sizes(value)
@@ -82,12 +82,12 @@ def dequantize_blocks(
 
 
 def _scales(op: Builder) -> frozenset[ir.DataType]:
-    """Types of scales that DequantizeLinear has."""
+    """Types of scales that DequantizeLinear supports."""
     return frozenset({FLOAT, ir.DataType.FLOAT16}) if op.opset >= HALF else frozenset({FLOAT})
 
 
 def _along(block: Sequence[int], whole: Sequence[bool]) -> int | None:
-    """The axis along which there are blocks, -1 where there is one of all; None for several."""
+    """Axis that is cut into blocks, -1 for a single block, None if several axes are cut."""
     cut = [axis for axis, is_whole in enumerate(whole) if not is_whole]
     if not cut:
         return -1
@@ -106,7 +106,7 @@ def _linear(
     scale: Value,
     zero_point: Value | None,
 ) -> Value:
-    """DequantizeLinear; before opset 21 blocks of the last axis are rows of their own."""
+    """Emits DequantizeLinear; before opset 21 each block along the axis becomes a row."""
     if axis < 0 or block[axis] == 1:
         parameters = [] if axis < 0 else [-1]
         scale, zero_point = _reshaped(op, scale, zero_point, parameters)
@@ -135,7 +135,7 @@ def _linear(
 def _reshaped(
     op: Builder, scale: Value, zero_point: Value | None, sizes: Sequence[int]
 ) -> tuple[Value, Value | None]:
-    """The parameters; zero points are cast after it: ONNX Runtime reshapes none of four bits."""
+    """Reshapes the parameters; zero points are cast later: ONNX Runtime reshapes no 4-bit ones."""
     offset = None if zero_point is None else op.Reshape(zero_point, list(sizes))
     return op.Reshape(scale, list(sizes)), offset
 
@@ -149,7 +149,7 @@ def _by_arithmetic(
     zero_point: Value | None,
     dtype: ir.DataType,
 ) -> Value:
-    """Axes of several blocks are cut in two, so that the parameters broadcast."""
+    """Splits axes of several blocks in two, so that the parameters broadcast."""
     cut: list[Any] = []
     parameters: list[Any] = []
     for size, width, is_whole in zip(op.all_sizes(value), block, whole, strict=True):

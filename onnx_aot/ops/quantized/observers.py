@@ -1,4 +1,4 @@
-"""Quantization-aware training: the observer that follows the range, and its fake quantization."""
+"""Quantization-aware training: the observer that tracks the range, and its fake quantization."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOOL = ir.DataType.BOOL
 DOUBLE = ir.DataType.DOUBLE
 FLOAT = ir.DataType.FLOAT
 
-# Smaller scales are raised to it, as fbgemm does.
+# Smaller scales are raised to this, as in fbgemm.
 LEAST_SCALE = float(torch.tensor(6.1e-5))
 
 
@@ -38,9 +38,9 @@ def aten_fused_moving_avg_obs_fq_helper(
     per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
 ) -> list[Value]:
-    """Output, mask, and what the observer keeps: least and largest number, scale, zero point.
+    """Output, mask, and the observer's state: least and largest number, scale, zero point.
 
-    The grid is chosen anew whenever numbers are moved to it, the observer being on or off.
+    The grid is recomputed whenever fake quantization is on, even if the observer is off.
     """
     observes, quantizes = scalar(op, observer_on, BOOL), scalar(op, fake_quant_on, BOOL)
     axis = op.axis(self, ch_axis) if per_row_fake_quant else None
@@ -65,7 +65,7 @@ def aten_fused_moving_avg_obs_fq_helper(
 def _followed(
     op: Builder, reduction: str, value: Value, running: Value, share: float, axis: int | None
 ) -> Value:
-    """The moving average of an extreme; the first extreme where there is none yet."""
+    """Moving average of an extreme; the first extreme if there is no average yet."""
     axes = None if axis is None else [a for a in range(op.rank(value)) if a != axis]
     extreme = op.cast(op.reduce(reduction, value, axes, False), running.dtype)
     moved = op.Add(running, op.Mul(op.Sub(extreme, running), float(share)))
@@ -75,7 +75,7 @@ def _followed(
 def _chosen(
     op: Builder, low: Value, high: Value, quant_min: int, quant_max: int, symmetric: bool
 ) -> tuple[Value, Value]:
-    """The grid between two numbers; 0 is on it, where the end that rounds less puts it."""
+    """Grid between two numbers; 0 is on it, placed by the end with the smaller rounding error."""
     low, high = op.Min(op.cast(low, DOUBLE), 0.0), op.Max(op.cast(high, DOUBLE), 0.0)
     steps = quant_max - quant_min
     around = op.And(op.Less(low, 0.0), op.Greater(high, 0.0))

@@ -1,7 +1,7 @@
-"""What PT2E quantization inserts: ``torch.ops.quantized_decomposed``.
+"""Operators that PT2E quantization inserts: ``torch.ops.quantized_decomposed``.
 
-The operators exist once ``torch.ao.quantization`` or torchao has been imported, and this family is
-imported when a graph has one of them.
+They exist once ``torch.ao.quantization`` or torchao has been imported; this family is imported when
+a graph has one of them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def quantize_per_tensor_tensor2(
     quant_max: Value,
     dtype: Any,
 ) -> Value:
-    """The bounds are tensors too, so that Clip cannot have them as its constants."""
+    """The bounds are tensors too, so Clip does not have constant bounds."""
     factor, offset = scalar(op, scale, FLOAT), scalar(op, zero_point, FLOAT)
     scaled = op.Mul(op.cast(input, FLOAT), op.Reciprocal(factor))
     low, high = scalar(op, quant_min, FLOAT), scalar(op, quant_max, FLOAT)
@@ -165,7 +165,7 @@ def fake_quant_per_channel(
 def _on_rows(
     op: Builder, input: Value, scales: Value, zero_points: Value, low: int, high: int
 ) -> Value:
-    """Integers with parameters that broadcast; the zero point is added before rounding."""
+    """Rounds to integers with parameters that broadcast; adds the zero point before rounding."""
     work = DOUBLE if scales.dtype == DOUBLE else FLOAT
     scaled = op.Mul(op.cast(input, work), op.Reciprocal(op.cast(scales, work)))
     rounded = op.Round(op.Add(scaled, op.cast(zero_points, work)))
@@ -208,7 +208,7 @@ def dequantize_per_token(
 
 
 def _group_size(op: Builder, input: Value, scales: Value, group_size: int) -> int:
-    """A row with one scale is one group, whatever its size."""
+    """Size of a group; a row with a single scale is one group, even if it is shorter."""
     columns = op.size(input, -1)
     single = op.size(scales, -1) == 1
     if isinstance(columns, int) and single and group_size > columns:
@@ -227,7 +227,7 @@ def quantize_per_channel_group(
     dtype: Any,
     group_size: int,
 ) -> Value:
-    """Each row is cut into groups that have parameters of their own."""
+    """Cuts each row into groups that have their own parameters."""
     rows = op.Reshape(input, [-1, _group_size(op, input, scales, group_size)])
     factors, offsets = op.Reshape(scales, [-1, 1]), op.Reshape(zero_points, [-1, 1])
     integers = _on_rows(op, rows, factors, offsets, quant_min, quant_max)
@@ -246,7 +246,7 @@ def dequantize_per_channel_group(
     group_size: int,
     output_dtype: Any,
 ) -> Value:
-    """DequantizeLinear has groups since opset 21."""
+    """Emits DequantizeLinear with groups since opset 21, arithmetic otherwise."""
     size = _group_size(op, input, scales, group_size)
     whole = zero_points is None or not dtypes.is_floating(zero_points.dtype)
     if (
@@ -269,14 +269,14 @@ def dequantize_per_channel_group(
 
 
 def _extremes(op: Builder, input: Value) -> tuple[Value, Value]:
-    """The least number or 0, and the largest or 0."""
+    """The least number or 0, and the largest number or 0."""
     low = op.Min(op.reduce("ReduceMin", input, None, False), 0.0)
     high = op.Max(op.reduce("ReduceMax", input, None, False), 0.0)
     return low, high
 
 
 def _chosen(op: Builder, scale: Value, zero_point: Any) -> list[Value]:
-    """Scale and zero point with one element each, in the recorded types."""
+    """Scale and zero point as one element each, in the recorded types."""
     types = [dtypes.to_onnx(result.dtype) for result in op.result]
     return [
         op.cast(op.Reshape(value, [1]), dtype)
@@ -288,7 +288,7 @@ def _chosen(op: Builder, scale: Value, zero_point: Any) -> list[Value]:
 def choose_qparams(
     op: Builder, input: Value, quant_min: int, quant_max: int, eps: float, dtype: Any
 ) -> list[Value]:
-    """The grid that reaches from the least to the largest number and has 0 on it."""
+    """Grid that reaches from the least to the largest number and has 0 on it."""
     low, high = _extremes(op, input)
     scale = op.Div(op.Sub(high, low), float(quant_max - quant_min))
     scale = op.Max(op.cast(scale, FLOAT), float(eps))
@@ -301,7 +301,7 @@ def choose_qparams(
 def choose_qparams_symmetric(
     op: Builder, input: Value, quant_min: int, quant_max: int, eps: float, dtype: Any
 ) -> list[Value]:
-    """The grid around 0 that reaches to the largest absolute number."""
+    """Grid around 0 that reaches to the largest absolute number."""
     low, high = _extremes(op, input)
     reach = op.Max(op.Neg(low), high)
     scale = op.cast(op.Div(reach, float(quant_max - quant_min) / 2), FLOAT)
@@ -311,7 +311,7 @@ def choose_qparams_symmetric(
 
 @register(decomposed.choose_qparams_per_token.default)
 def choose_qparams_per_token(op: Builder, input: Value, dtype: Any) -> list[Value]:
-    """The grid of int8 around 0, for each row."""
+    """Grid of int8 around 0, for each row."""
     reach = op.cast(op.reduce("ReduceMax", op.Abs(input), [-1], True), FLOAT)
     scale = op.Div(op.Max(reach, 1e-5), 127.0)
     types = [dtypes.to_onnx(result.dtype) for result in op.result]
@@ -323,7 +323,7 @@ def choose_qparams_per_token(op: Builder, input: Value, dtype: Any) -> list[Valu
     decomposed._choose_qparams_per_token_asymmetric_impl.default,
 )
 def choose_qparams_per_token_asymmetric(op: Builder, input: Value, dtype: Any) -> list[Value]:
-    """The grid of int8 that has 0 on it, for each row; the end that rounds less decides."""
+    """Grid of int8 with 0 on it, for each row, placed by the end with less rounding error."""
     lowest, highest = -128.0, 127.0
     numbers = op.cast(input, FLOAT)
     low = op.Min(op.reduce("ReduceMin", numbers, [-1], True), 0.0)

@@ -1,1 +1,1 @@
-"""Random numbers, which runtimes draw: ``uniform_and_normal``, and ``distributions`` over them."""
+"""Random numbers drawn at runtime: ``uniform_and_normal``, and ``distributions`` based on them."""

@@ -1,7 +1,7 @@
-"""Samples of distributions that take more than one formula: choices, counts and gammas.
+"""Samples of distributions that need more than one formula: choices, counts and gammas.
 
 Counts and gammas are drawn by rejection: a loop draws for all elements at once and ends when every
-element has accepted one, after a handful of steps.
+element has accepted a number, after a handful of steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DOUBLE = ir.DataType.DOUBLE
 FLOAT = ir.DataType.FLOAT
 INT64 = ir.DataType.INT64
 
-# Steps after which a rejection loop ends in any case; one in 10^30 elements would need more.
+# Limit on the steps of a rejection loop; one in 10^30 elements would need more.
 MOST_STEPS = 200
 
 
@@ -44,10 +44,10 @@ MOST_STEPS = 200
 def aten_multinomial(
     op: Builder, self: Value, num_samples: Size, replacement: bool = False
 ) -> Value:
-    """Indices drawn with the weights in the last dimension.
+    """Draws indices with the weights in the last dimension.
 
-    Without replacement: the largest of ``weight / exponential`` are such a draw (Efraimidis and
-    Spirakis 2006).
+    Without replacement, these are the largest of ``weight / exponential`` (Efraimidis and Spirakis
+    2006).
     """
     work = working_type(self.dtype)
     weights = op.cast(self, work)
@@ -57,7 +57,7 @@ def aten_multinomial(
         return op.TopK(keys, op.sizes([num_samples]), _outputs=2)[1]
     batched = op.rank(self) == 2
     drawable = count is not None and count > 0 and 0 not in (self.shape or ())
-    if drawable and op.opset < 22:  # Multinomial has no kernel in ONNX Runtime since
+    if drawable and op.opset < 22:  # ONNX Runtime has no kernel for Multinomial since 22
         logits = op.Log(op.cast(self, FLOAT))
         rows = logits if batched else op.Unsqueeze(logits, [0])
         drawn = op.Multinomial(rows, sample_size=count, dtype=int(INT64), seed=op.random_seed())
@@ -82,9 +82,9 @@ def _accepted(
 
     Args:
         op: The builder.
-        pending: Which elements need a number; the others are 0.
+        pending: Mask of the elements that need a number; the others are 0.
         dtype: Type of the numbers.
-        attempt: Emits one attempt: numbers, and which of them are accepted.
+        attempt: Emits one attempt: numbers, and a mask of the accepted ones.
     """
 
     def step(_: Value, numbers: Value, waiting: Value) -> list[Value]:
@@ -98,7 +98,7 @@ def _accepted(
 
 
 def _any(op: Builder, flags: Value) -> Value:
-    """Whether one is true; False for none."""
+    """True if any flag is true; False if there are none."""
     total = op.reduce("ReduceSum", op.cast(flags, FLOAT), None, False)
     return op.Greater(total, 0.0)
 
@@ -109,11 +109,11 @@ def _counted_down(
     first: Value,
     ratio: Callable[[Value], Value],
 ) -> Value:
-    """Counts by inversion: the first ``k`` at which the sum of probabilities exceeds ``u``.
+    """Draws counts by inversion: the first ``k`` at which the sum of probabilities exceeds ``u``.
 
     Args:
         op: The builder.
-        pending: Which elements need a number; the others are 0.
+        pending: Mask of the elements that need a number; the others are 0.
         first: Probability of 0, in DOUBLE.
         ratio: Probability of ``k`` divided by that of ``k - 1``.
     """
@@ -133,7 +133,7 @@ def _counted_down(
 
 
 def _log_factorial(op: Builder, count: Value) -> Value:
-    """``log(count!)`` of DOUBLE: Stirling's series for ``count + 8``, divided down again."""
+    """``log(count!)`` in DOUBLE: Stirling's series at ``count + 8``, less the log of a product."""
     product = op.Add(count, 1.0)
     for step in range(2, 8):
         product = op.Mul(product, op.Add(count, float(step)))
@@ -151,7 +151,7 @@ def _log_factorial(op: Builder, count: Value) -> Value:
 
 @register(aten.poisson.default)
 def aten_poisson(op: Builder, self: Value) -> Value:
-    """By inversion below a rate of 10, by transformed rejection (PTRS, Hörmann 1993) above."""
+    """Inversion below a rate of 10, transformed rejection (PTRS, Hörmann 1993) above."""
     rate = op.cast(self, DOUBLE)
     few = op.Less(rate, 10.0)
     small = op.Where(few, rate, 0.0)
@@ -173,7 +173,7 @@ def aten_poisson(op: Builder, self: Value) -> Value:
 
 
 def _over(op: Builder, number: Value, count: Value) -> Value:
-    """A number divided by a count, which may still be 0 where nothing is counted."""
+    """Divides a number by a count, which may still be 0 where nothing is counted."""
     return op.Div(number, op.Max(count, 1.0))
 
 
@@ -190,8 +190,8 @@ def _transformed(
 ) -> Value:
     """Hörmann's transformed rejection: ``k = floor((2 a / (1/2 - |u|) + b) u + centre)``.
 
-    Accepted at once in the middle, else when ``v scale / (a / (1/2 - |u|)^2 + b)`` is below the
-    probability of ``k``.
+    A draw is accepted at once in the middle, else if ``v scale / (a / (1/2 - |u|)^2 + b)`` is below
+    the probability of ``k``.
     """
 
     def attempt() -> tuple[Value, Value]:
@@ -213,7 +213,7 @@ def _transformed(
 
 @register(aten.binomial.default)
 def aten_binomial(op: Builder, count: Value, prob: Value) -> Value:
-    """By inversion below a mean of 10, by transformed rejection (BTRS, Hörmann 1993) above.
+    """Inversion below a mean of 10, transformed rejection (BTRS, Hörmann 1993) above.
 
     Both count the rarer of successes and failures.
     """
@@ -234,7 +234,7 @@ def aten_binomial(op: Builder, count: Value, prob: Value) -> Value:
 
 
 def _many_successes(op: Builder, pending: Value, count: Value, chance: Value, mean: Value) -> Value:
-    """Binomial numbers of mean 10 and more; 0 where they are not asked for."""
+    """Binomial numbers of mean 10 and more; 0 where they are not pending."""
     n = op.Where(pending, count, 40.0)
     p = op.Where(pending, chance, 0.5)
     mean = op.Where(pending, mean, 20.0)
@@ -249,7 +249,7 @@ def _many_successes(op: Builder, pending: Value, count: Value, chance: Value, me
     ways = op.Add(_log_factorial(op, mode), _log_factorial(op, op.Sub(n, mode)))
 
     def log_probability(k: Value) -> Value:
-        """Divided by that of the mode."""
+        """Log probability relative to that of the mode."""
         own = op.Add(_log_factorial(op, k), _log_factorial(op, op.Sub(n, k)))
         return op.Add(op.Sub(ways, own), op.Mul(op.Sub(k, mode), log_odds))
 

@@ -1,8 +1,8 @@
-"""Random numbers: uniform and normal tensors, what follows from them elementwise, and dropout.
+"""Random numbers: uniform and normal tensors, elementwise functions of them, and dropout.
 
-Every number comes from RandomUniform or RandomNormal in FLOAT or DOUBLE: the values differ
-from eager PyTorch's, their distribution, type and shape do not. With a seed of the export
-(``op.random_seed``) each node has one of its own.
+Numbers come from RandomUniform or RandomNormal, since opset 22 from Dropout, in FLOAT or DOUBLE.
+The values differ from eager PyTorch's; their distribution, type and shape do not. With a seed of
+the export (``op.random_seed``) each node has one of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FLOAT16 = ir.DataType.FLOAT16
 INT64 = ir.DataType.INT64
 
 Frame = ir.Value | Sequence[Size]
-"""What gives a random tensor its shape: a value that has it, or its sizes."""
+"""Shape of a random tensor: a value that has it, or its sizes."""
 
 LIMITS.update(
     dict.fromkeys(
@@ -52,7 +52,7 @@ def working_type(dtype: ir.DataType | None) -> ir.DataType:
 
 
 def frame_of(op: Builder, *operands: Value) -> Frame:
-    """The shape of the recorded result, to which the operands broadcast."""
+    """Shape of the recorded result, to which the operands broadcast."""
     first = op.result[0] if isinstance(op.result, (list, tuple)) else op.result
     if all(isinstance(size, int) for size in first.shape):
         return [int(size) for size in first.shape]
@@ -63,24 +63,24 @@ def frame_of(op: Builder, *operands: Value) -> Frame:
 
 
 def _draw(op: Builder, name: str, frame: Frame, dtype: ir.DataType, **attributes: Any) -> Value:
-    """RandomUniform or RandomNormal where the sizes are known, else their form for tensors."""
+    """Emits RandomUniform or RandomNormal if the sizes are static, else their ``Like`` form."""
     attributes = {"dtype": int(dtype), **attributes, "seed": op.random_seed()}
     sizes = _sizes(op, frame)
     if all(isinstance(size, int) for size in sizes):
         value: Value = op.call_op(name, [], {"shape": sizes, **attributes})
     else:
         like = frame if isinstance(frame, Value) else filled(op, frame, 0.0, FLOAT)
-        if like.dtype == BFLOAT16:  # not among the types that the operator takes
+        if like.dtype == BFLOAT16:  # the operator does not support it
             like = op.cast(like, FLOAT)
         value = op.call_op(f"{name}Like", [like], attributes)
     return value
 
 
 def _coin_flips(op: Builder, frame: Frame, dtype: ir.DataType) -> Value:
-    """Uniform numbers in [0, 1) whose bits are elements that Dropout keeps.
+    """Uniform numbers in [0, 1) whose bits are the elements that Dropout keeps.
 
-    The versions of RandomUniform and RandomNormal since opset 22 have no kernel in ONNX Runtime;
-    Dropout has one. Its first elements, which hardly change from run to run, become the last bits.
+    ONNX Runtime has no kernel for the versions of RandomUniform and RandomNormal since opset 22,
+    but one for Dropout. Its first elements, which hardly change between runs, become the last bits.
     """
     sizes = op.sizes(frame) if not isinstance(frame, Value) else op.Shape(frame)
     bits = 53 if dtype == DOUBLE else 24
@@ -93,7 +93,7 @@ def _coin_flips(op: Builder, frame: Frame, dtype: ir.DataType) -> Value:
 
 
 def _sizes(op: Builder, frame: Frame) -> list[Any]:
-    """The dimensions that are known as numbers, and something else for the others."""
+    """Static dimensions as numbers, and another object for each of the others."""
     if not isinstance(frame, Value):
         numbers = [op.number(size) for size in frame]
         return [size if n is None else n for size, n in zip(frame, numbers, strict=True)]
@@ -115,7 +115,7 @@ def uniform(
 def normal(
     op: Builder, frame: Frame, dtype: ir.DataType, mean: float = 0.0, std: float = 1.0
 ) -> Value:
-    """Normal numbers, in FLOAT or DOUBLE; of uniform ones by Box and Muller 1958."""
+    """Normal numbers, in FLOAT or DOUBLE; since opset 22 from uniform ones (Box, Muller 1958)."""
     if op.opset < 22:
         return _draw(op, "RandomNormal", frame, dtype, mean=mean, scale=std)
     radius = op.Sqrt(op.Mul(exponentials(op, frame, dtype), 2.0))
@@ -128,15 +128,15 @@ def normal(
 def exponentials(op: Builder, frame: Frame, dtype: ir.DataType) -> Value:
     """Exponential numbers of rate 1, all above zero.
 
-    The logarithm is taken of numbers that are neither 0 nor 1: the least is below the resolution
-    of the generator.
+    The logarithm is taken of numbers that are neither 0 nor 1: the smallest is below the
+    resolution of the generator.
     """
     return op.Neg(op.Log(uniform(op, frame, dtype, low=2.0**-33)))
 
 
 # --- uniform -------------------------------------------------------------------------------------
 
-# Torch draws as many bits as the type's mantissa has; rounding to nearest would give 1 too.
+# Torch draws as many bits as the type's mantissa has; rounding to nearest could also give 1.
 _GRID = {FLOAT16: 2.0**11, BFLOAT16: 2.0**8}
 
 
@@ -146,7 +146,7 @@ def _rand(op: Builder, frame: Frame) -> Value:
 
 
 def _on_grid(op: Builder, value: Value, dtype: ir.DataType) -> Value:
-    """Numbers in [0, 1) in a type, also in one that has few of them."""
+    """Converts numbers in [0, 1) to a type, including types that have few such numbers."""
     steps = _GRID.get(dtype)
     if steps is not None:
         value = op.Mul(op.Floor(op.Mul(value, steps)), 1.0 / steps)
@@ -276,7 +276,7 @@ def aten_randint_like_low(
 
 
 def _past_highest(dtype: torch.dtype) -> int:
-    """One more than the largest number up to which a type has every integer."""
+    """One more than the largest number up to which a type represents every integer."""
     if dtype == torch.bool:
         return 2
     if dtype.is_floating_point:
@@ -296,7 +296,7 @@ def aten_random_to(op: Builder, self: Value, to: int) -> Value:
 
 @register(aten.randperm.default, aten.randperm.generator)
 def aten_randperm(op: Builder, n: Size, dtype: Any = None) -> Value:
-    """The order of random numbers; two of DOUBLE are hardly ever equal."""
+    """Order of random numbers; two of DOUBLE are hardly ever equal."""
     _, order = op.TopK(uniform(op, [n], DOUBLE), op.sizes([n]), _outputs=2)
     return op.cast(order, op.result_dtype)
 
@@ -311,7 +311,7 @@ def aten_bernoulli(op: Builder, self: Value) -> Value:
 
 @register(aten.bernoulli.p)
 def aten_bernoulli_p(op: Builder, self: Value, p: float | None) -> Value:
-    """The in-place form, which becomes this one, may leave out its probability: one half."""
+    """The probability may be None, as the in-place form may omit it, and is then one half."""
     probability = 0.5 if p is None else float(p)
     return op.cast(op.Less(uniform(op, self, DOUBLE), probability), op.result_dtype)
 
@@ -322,7 +322,7 @@ def aten_bernoulli_tensor(op: Builder, self: Value, p: Value) -> Value:
 
 
 def _coins(op: Builder, frame: Frame, p: Value) -> Value:
-    """1 with the probability that a tensor gives."""
+    """1 with the probability in the tensor ``p``, else 0."""
     work = working_type(p.dtype)
     return op.cast(op.Less(uniform(op, frame, work), op.cast(p, work)), op.result_dtype)
 
@@ -360,14 +360,14 @@ def _kept(op: Builder, frame: Frame, p: float) -> Value:
 def drop(op: Builder, value: Value, p: float, frame: Frame | None = None) -> Value:
     """Zeroes elements with probability ``p`` and scales the others by ``1 / (1 - p)``.
 
-    ONNX's Dropout would do, but ONNX Runtime seeds it anew in each run with consecutive numbers,
-    so that its first element is the same for many thousand runs.
+    ONNX's Dropout would do the same, but ONNX Runtime seeds it anew in each run with consecutive
+    numbers, so that its first element is the same for many thousand runs.
 
     Args:
         op: The builder.
-        value: What is dropped from.
-        p: The probability.
-        frame: A shape that broadcasts to the value's, whose elements are dropped; by default the
+        value: Value to drop elements from.
+        p: Probability that an element is dropped.
+        frame: Shape that broadcasts to the value's and whose elements are dropped; by default the
             value's own.
     """
     if p in (0, 1):
@@ -378,7 +378,7 @@ def drop(op: Builder, value: Value, p: float, frame: Frame | None = None) -> Val
 
 
 def _channels(op: Builder, value: Value) -> Frame:
-    """The shape that has one element per channel."""
+    """Shape with one element per channel."""
     if op.rank(value) <= 2:
         return value
     return [op.size(value, 0), op.size(value, 1), *[1] * (op.rank(value) - 2)]
@@ -391,13 +391,13 @@ def aten_dropout(op: Builder, input: Value, p: float, train: bool) -> Value:
 
 @register(aten.feature_dropout.default)
 def aten_feature_dropout(op: Builder, input: Value, p: float, train: bool) -> Value:
-    """Whole channels are dropped."""
+    """Drops whole channels."""
     return drop(op, input, p, _channels(op, input)) if train else input
 
 
 @register(aten.native_dropout.default)
 def aten_native_dropout(op: Builder, input: Value, p: float, train: bool | None) -> list[Value]:
-    """With the mask of what was kept."""
+    """Also returns the mask of the kept elements."""
     if train is False or p in (0, 1):
         dropped = train is not False and p == 1
         mask = op.Expand(op.constant(not dropped), op.Shape(input))
@@ -418,13 +418,13 @@ def aten_feature_alpha_dropout(op: Builder, input: Value, p: float, train: bool)
 
 
 def _alpha_dropped(op: Builder, input: Value, p: float, frame: Frame) -> Value:
-    """What is dropped becomes ``-alpha``; the result is scaled to keep its mean and variance.
+    """Dropped elements become ``-alpha``; the result is scaled to keep its mean and variance.
 
     ``a x + a alpha p`` with ``a = 1 / sqrt((alpha^2 p + 1) (1 - p))`` (Klambauer et al. 2017).
     """
     if p in (0, 1):
         return drop(op, input, p)
-    alpha = 1.7580993408473766  # of SELU: its scale times its negative slope
+    alpha = 1.7580993408473766  # SELU's scale times its negative slope
     scale = 1.0 / math.sqrt((alpha * alpha * p + 1.0) * (1.0 - p))
     mixed = op.Where(_kept(op, frame, p), input, -alpha)
     return op.Add(op.Mul(mixed, scale), scale * alpha * p)
@@ -437,7 +437,7 @@ def _alpha_dropped(op: Builder, input: Value, p: float, frame: Frame) -> Value:
 def aten_rrelu(
     op: Builder, self: Value, lower: float = 0.125, upper: float = 1 / 3, training: bool = False
 ) -> Value:
-    """LeakyRelu whose slope is drawn per element in training, and the mean of the two outside."""
+    """LeakyRelu with a slope drawn per element in training, else with the mean of both bounds."""
     if not training:
         return op.LeakyRelu(self, alpha=(lower + upper) / 2)
     return op.Mul(self, _slopes(op, self, lower, upper))
@@ -452,7 +452,7 @@ def aten_rrelu_with_noise(
     upper: float = 1 / 3,
     training: bool = False,
 ) -> list[Value]:
-    """With the slopes that were drawn, 1 where the input is positive."""
+    """Also returns the drawn slopes, 1 where the input is positive."""
     if not training:
         return [op.LeakyRelu(self, alpha=(lower + upper) / 2), noise]
     slopes = _slopes(op, self, lower, upper)

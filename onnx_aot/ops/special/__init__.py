@@ -1,5 +1,5 @@
-"""Special functions, by the approximations that their files cite.
+"""Special functions, computed by the approximations that their files cite.
 
 ``series`` evaluates polynomials and series for ``bessel``, ``error_functions`` and ``gamma``;
-``polynomials`` are orthogonal polynomials of any degree.
+``polynomials`` has orthogonal polynomials of any degree.
 """

@@ -1,8 +1,8 @@
-"""Bessel functions of orders 0 and 1, modified ones, and Airy's function.
+"""Bessel functions of orders 0 and 1, modified Bessel functions, and Airy's function.
 
-Computed in DOUBLE. Near zero their Maclaurin series, whose coefficients are worked out here; far
-from it their asymptotic series (Hankel's, DLMF 10.17 and 10.40). The modified functions of the
-second kind, which cancel in between, are Chebyshev interpolations worked out with 50 digits.
+Computed in DOUBLE: near zero by Maclaurin series, whose coefficients are computed here; far from it
+by asymptotic series (Hankel's, DLMF 10.17 and 10.40). The modified functions of the second kind,
+whose series cancel in between, use Chebyshev interpolations computed with 50 digits.
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ TERMS = 36  # of the series up to FAR
 
 
 def _maclaurin(order: int, terms: int, sign: int, unit: float = FAR) -> list[float]:
-    """Coefficients in ``(x / unit)^2`` of ``J (x/2)^-order``, or of I where the sign is 1."""
+    """Coefficients in ``(x / unit)^2`` of ``J (x/2)^-order``, or of I if the sign is 1."""
     scale = sign * (unit / 2.0) ** 2
     return [scale**k / (math.factorial(k) * math.factorial(k + order)) for k in range(terms)]
 
 
 def _second_kind(order: int, terms: int, sign: int, unit: float = FAR) -> list[float]:
-    """The same times ``psi(k + 1) + psi(k + order + 1)``: what Y and K have besides a logarithm."""
+    """The same times ``psi(k + 1) + psi(k + order + 1)``: Y and K without their logarithm."""
     harmonic = [sum(1.0 / j for j in range(1, k + 1)) for k in range(terms + order)]
     return [
         c * (harmonic[k] + harmonic[k + order] - 2.0 * EULER)
@@ -106,7 +106,7 @@ def _hankel(order: int, terms: int) -> list[float]:
 
 
 def _square(op: Builder, x: Value, unit: float = FAR) -> Value:
-    """``(x / unit)^2``, in which no coefficient is so small that FLOAT takes it for 0.
+    """``(x / unit)^2``, scaled so that no coefficient is small enough for FLOAT to take it for 0.
 
     ONNX Runtime drops the addition of such a constant, also of type DOUBLE.
     """
@@ -161,7 +161,7 @@ def aten_special_i1e(op: Builder, self: Value) -> Value:
 
 
 def _modified_second(op: Builder, value: Value, order: int, scaled: bool) -> Value:
-    """K: infinite at zero, NaN below it."""
+    """K, which is infinite at zero and NaN below it."""
     x = op.cast(value, DOUBLE)
     y, log = _square(op, x, 2.0), op.Log(op.Mul(x, 0.5))
     first = polynomial(op, y, _maclaurin(order, 14, 1, 2.0))
@@ -236,7 +236,7 @@ def _first(op: Builder, value: Value, order: int) -> Value:
 
 
 def _second(op: Builder, value: Value, order: int) -> Value:
-    """Minus infinity at zero, NaN below it (DLMF 10.8.1)."""
+    """Y, which is minus infinity at zero and NaN below it (DLMF 10.8.1)."""
     x = op.cast(value, DOUBLE)
     near = op.Mul(op.Mul(_near_first(op, x, order), op.Log(op.Mul(x, 0.5))), 2.0)
     rest = polynomial(op, _square(op, x), _second_kind(order, TERMS, -1))
@@ -288,7 +288,7 @@ AIRY_RIGHT = 2.8  # z = 3.1 there
 
 
 def _airy_maclaurin(start: float, first: int, terms: int = 30) -> list[float]:
-    """In ``(x / AIRY_FAR)^3``: each one is that before over ``n (n - 1)`` (DLMF 9.4.1)."""
+    """Coefficients in ``(x / AIRY_FAR)^3``: each is the last over ``n (n - 1)`` (DLMF 9.4.1)."""
     coefficients, n = [start], first
     for _ in range(terms - 1):
         coefficients.append(coefficients[-1] * AIRY_FAR**3 / (n * (n - 1)))
@@ -297,7 +297,7 @@ def _airy_maclaurin(start: float, first: int, terms: int = 30) -> list[float]:
 
 
 def _airy_asymptotic(terms: int) -> list[float]:
-    """``u(k)`` of DLMF 9.7.2."""
+    """Coefficients ``u(k)`` of DLMF 9.7.2."""
     u = [1.0]
     for k in range(1, terms):
         u.append(u[-1] * (6 * k - 5) * (6 * k - 3) * (6 * k - 1) / (216 * k * (2 * k - 1)))

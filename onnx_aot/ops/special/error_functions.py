@@ -1,8 +1,8 @@
 """Relatives of the error function: erfc, erfcx, erfinv, log_ndtr, ndtr, ndtri.
 
-All of them come from ``erfcx(x) = exp(x^2) erfc(x)`` for ``x >= 0``, which neither overflows nor
-underflows, and are computed in DOUBLE: their differences cancel in FLOAT. The coefficients are
-Chebyshev interpolations worked out with 50 digits and written as powers, lowest first.
+All are computed from ``erfcx(x) = exp(x^2) erfc(x)`` for ``x >= 0``, which neither overflows nor
+underflows, and in DOUBLE, because their differences cancel in FLOAT. The coefficients are Chebyshev
+interpolations computed with 50 digits and written as powers, lowest first.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def aten_erfc(op: Builder, self: Value) -> Value:
 
 
 def _erfc(op: Builder, x: Value) -> Value:
-    """``exp(-x^2) erfcx(x)``, below zero 2 less that of ``-x``: ``1 - erf(x)`` cancels."""
+    """``exp(-x^2) erfcx(x)``; below zero 2 minus that of ``-x``, because ``1 - erf(x)`` cancels."""
     magnitude = op.Abs(x)
     upper = op.Mul(_scaled(op, magnitude), op.Exp(op.Neg(op.Mul(magnitude, magnitude))))
     return op.Where(op.Less(x, 0.0), op.Sub(2.0, upper), upper)
@@ -97,7 +97,7 @@ def _erfc(op: Builder, x: Value) -> Value:
 
 @register(aten.special_erfcx.default)
 def aten_special_erfcx(op: Builder, self: Value) -> Value:
-    """Below zero ``2 exp(x^2) - erfcx(-x)``."""
+    """``2 exp(x^2) - erfcx(-x)`` below zero."""
     x = op.cast(self, DOUBLE)
     scaled = _scaled(op, op.Abs(x))
     below = op.Sub(op.Mul(op.Exp(op.Mul(x, x)), 2.0), scaled)
@@ -120,9 +120,9 @@ def aten_special_log_ndtr(op: Builder, self: Value) -> Value:
 def _normal_quantile(op: Builder, p: Value) -> Value:
     """The quantile of the normal distribution for ``0 < p <= 1/2``; NaN for ``p < 0``.
 
-    Abramowitz and Stegun 26.2.23 is within 4.5e-4; each of two steps of Halley's method has an
-    error of the third power of the one before. The steps are scaled by the density, so that they
-    do not underflow.
+    Abramowitz and Stegun 26.2.23 is within 4.5e-4; two steps of Halley's method follow, each with
+    an error of the third power of the previous one. The steps are scaled by the density, so that
+    they do not underflow.
     """
     log = op.Log(p)
     t = op.Sqrt(op.Mul(log, -2.0))
@@ -149,7 +149,7 @@ def aten_special_ndtri(op: Builder, self: Value) -> Value:
 
 @register(aten.erfinv.default)
 def aten_erfinv(op: Builder, self: Value) -> Value:
-    """A polynomial in the middle; the normal quantile of ``(1 - |y|) / 2`` outside of it."""
+    """A polynomial in the middle; elsewhere the normal quantile of ``(1 - |y|) / 2``."""
     y = op.cast(self, DOUBLE)
     t = op.Sub(op.Mul(op.Mul(y, y), 2.0 / CENTRAL**2), 1.0)
     central = op.Mul(y, polynomial(op, t, ERFINV))

@@ -1,7 +1,7 @@
-"""The gamma function's logarithm, its derivatives, Hurwitz zeta, incomplete gamma functions.
+"""Logarithm of the gamma function, its derivatives, Hurwitz zeta, incomplete gamma functions.
 
-Computed in DOUBLE, as their series cancel in FLOAT. An argument that is too small for an asymptotic
-series is shifted by a recurrence, whose terms stand along an axis of their own.
+Computed in DOUBLE, because their series cancel in FLOAT. An argument that is too small for an
+asymptotic series is shifted by a recurrence, whose terms lie along an axis of their own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _number(op: Builder, value: float) -> Value:
 
 
 def _from_nearest(op: Builder, x: Value) -> Value:
-    """``pi (x - round(x))``: sines of it do not lose the digits that those of ``pi x`` do."""
+    """``pi (x - round(x))``, whose sine keeps the digits that the sine of ``pi x`` loses."""
     return op.Mul(op.Sub(x, op.Round(x)), math.pi)
 
 
@@ -67,7 +67,7 @@ def aten_lgamma(op: Builder, self: Value) -> Value:
 
 @register(aten.mvlgamma.default)
 def aten_mvlgamma(op: Builder, self: Value, p: int) -> Value:
-    """``p (p - 1) / 4 log(pi)`` and the sum of ``lgamma(x - j / 2)`` for ``j < p``."""
+    """``p (p - 1) / 4 log(pi)`` plus the sum of ``lgamma(x - j / 2)`` for ``j < p``."""
     parts = log_gamma(op, spread(op, op.cast(self, DOUBLE), [-j / 2 for j in range(p)]))
     total = op.reduce("ReduceSum", parts, [op.rank(self)], False)
     return op.cast(op.Add(total, p * (p - 1) / 4.0 * math.log(math.pi)), op.result_dtype)
@@ -106,7 +106,7 @@ LIMITS[aten.polygamma.default] = (
 
 @register(aten.polygamma.default)
 def aten_polygamma(op: Builder, n: int, self: Value) -> Value:
-    """``(-1)^(n + 1) n! zeta(n + 1, x)``; trigamma is reflected below 1/2, as torch does it."""
+    """``(-1)^(n + 1) n! zeta(n + 1, x)``; trigamma is reflected below 1/2, as in torch."""
     x = op.cast(self, DOUBLE)
     if n == 0:
         return op.cast(digamma(op, x), op.result_dtype)
@@ -116,7 +116,7 @@ def aten_polygamma(op: Builder, n: int, self: Value) -> Value:
         return op.cast(op.Mul(value, factor), op.result_dtype)
     reflected = op.Less(x, 0.5)
     value = _zeta_of_positive(op, _number(op, 2.0), op.Where(reflected, op.Sub(1.0, x), x))
-    # in the operand's own type: at the poles torch has what rounding leaves of the sine
+    # in the operand's own type: at the poles torch uses the rounding residue of the sine
     own = self if self.dtype == DOUBLE else op.cast(self, ir.DataType.FLOAT)
     sine = op.cast(op.Sin(op.Mul(own, math.pi)), DOUBLE)
     mirrored = op.Sub(op.Div(math.pi**2, op.Mul(sine, sine)), value)
@@ -125,7 +125,7 @@ def aten_polygamma(op: Builder, n: int, self: Value) -> Value:
 
 
 def _zeta_of_positive(op: Builder, s: Value, q: Value) -> Value:
-    """Hurwitz zeta for ``q >= 0``: ten terms, then Euler and Maclaurin's formula at ``q + 10``."""
+    """Hurwitz zeta for ``q >= 0``: ten terms, then the Euler-Maclaurin formula at ``q + 10``."""
     axis = max(op.rank(s), op.rank(q))
     exponent = op.Neg(s)
     lifted = op.Unsqueeze(exponent, [op.rank(s)])
@@ -149,8 +149,8 @@ def _zeta_of_positive(op: Builder, s: Value, q: Value) -> Value:
 def hurwitz_zeta(op: Builder, s: Value, q: Value) -> Value:
     """The sum of ``(q + k)^-s``.
 
-    Below zero, for an integer s, the terms there are a finite sum, which is the difference of two
-    sums of positive terms.
+    Below zero, for an integer s, the terms there are a finite sum, computed as the difference of
+    two sums of positive terms.
     """
     negative = op.Less(q, 0.0)
     above = op.Add(op.Floor(op.Neg(q)), 1.0)
@@ -197,7 +197,7 @@ def _power_series(op: Builder, a: Value, x: Value) -> Value:
 
 
 def _continued_fraction(op: Builder, a: Value, x: Value) -> Value:
-    """Legendre's fraction of ``Gamma(a, x) e^x x^-a`` (DLMF 8.9.2), from its end to its start."""
+    """Legendre's fraction of ``Gamma(a, x) e^x x^-a`` (DLMF 8.9.2), evaluated from its end."""
     base = op.Sub(x, a)
 
     def step(i: Value, fraction: Value) -> list[Value]:
@@ -211,10 +211,10 @@ def _continued_fraction(op: Builder, a: Value, x: Value) -> Value:
 
 
 def _by_quadrature(op: Builder, a: Value, x: Value) -> tuple[Value, Value]:
-    """Both functions for a large a: the smaller one by Gauss and Legendre's rule.
+    """Both functions for a large a; the smaller one by Gauss-Legendre quadrature.
 
-    The integrand is near a normal density of variance a, which is integrated from x to where
-    nothing is left of it.
+    The integrand is close to a normal density of variance a; it is integrated from x to the point
+    where nothing is left of it.
     """
     mode = op.Sub(a, 1.0)
     deviation = op.Sqrt(mode)
@@ -257,7 +257,7 @@ def _gauss_legendre(count: int = 32) -> tuple[list[float], list[float]]:
 
 
 def _incomplete_gamma(op: Builder, a: Value, x: Value) -> tuple[Value, Value]:
-    """The lower and the upper regularized function, for positive finite arguments."""
+    """Lower and upper regularized functions, for positive finite arguments."""
     scale = op.Exp(op.Sub(op.Sub(op.Mul(a, op.Log(x)), x), log_gamma(op, a)))
     lower = op.Mul(op.Div(scale, a), _power_series(op, a, x))
     upper = op.Mul(scale, _continued_fraction(op, a, x))
@@ -271,7 +271,7 @@ def _incomplete_gamma(op: Builder, a: Value, x: Value) -> tuple[Value, Value]:
 
 
 def _at_edges(op: Builder, a: Value, x: Value, value: Value, none: float, all_: float) -> Value:
-    """The values where an argument is 0, infinite or negative: ``none`` of it below x, or all."""
+    """Sets ``none``, ``all_`` or NaN where an argument is 0, infinite or negative."""
     nothing, everything, nan = (_number(op, v) for v in (none, all_, math.nan))
     no_x, no_a, far_x, far_a = op.Equal(x, 0.0), op.Equal(a, 0.0), op.IsInf(x), op.IsInf(a)
     value = op.Where(op.Or(no_x, far_a), nothing, value)

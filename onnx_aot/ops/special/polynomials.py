@@ -1,7 +1,7 @@
 """Orthogonal polynomials of a degree that is a tensor, by their three-term recurrences.
 
-The recurrences (DLMF 18.9.1) are run to the highest degree, and each element keeps the value at its
-own; a degree below zero gives 0. They are run in the operands' type, as PyTorch runs them.
+The recurrences (DLMF 18.9.1) run to the highest degree, and each element keeps the value at its own
+degree; a negative degree gives 0. They run in the operands' type, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ FAMILIES: dict[str, Recurrence] = {
     "legendre_polynomial_p": ((0.0, 1.0), _legendre),
 }
 
-# Above these degrees Hermite's polynomials are NaN in PyTorch, by element type.
+# Degrees above which Hermite's polynomials are NaN in PyTorch, by element type.
 HERMITE_LIMIT = {ir.DataType.FLOAT: 128, ir.DataType.DOUBLE: 512}
 
 

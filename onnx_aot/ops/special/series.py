@@ -1,4 +1,4 @@
-"""Polynomials and series of a tensor, the parts that special functions are made of."""
+"""Polynomials and series of a tensor, the building blocks of special functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def polynomial(op: Builder, x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def log1p(op: Builder, x: Value) -> Value:
-    """``log(u) x / (u - 1)`` with ``u = 1 + x`` as it was rounded (Goldberg 1991, theorem 4)."""
+    """``log(u) x / (u - 1)`` with the rounded ``u = 1 + x`` (Goldberg 1991, theorem 4)."""
     u = op.Add(x, 1.0)
     corrected = op.Div(op.Mul(op.Log(u), x), op.Sub(u, 1.0))
     unchanged = op.Or(op.Equal(u, 1.0), op.Equal(x, u))

@@ -1,6 +1,6 @@
-"""Translations that users bring.
+"""Supports translations that users provide.
 
-``custom_translations`` reads ``custom_translation_table``, ``process_registrations`` keeps what
-``onnx_aot.register`` was given; ``onnxscript_functions`` and ``symbolic_methods`` adapt functions
-written for torch.onnx, and ``placeholder_nodes`` emits operators that nobody translates.
+``custom_translations`` reads ``custom_translation_table``, and ``process_registrations`` keeps the
+translations given to ``onnx_aot.register``. ``onnxscript_functions`` and ``symbolic_methods`` adapt
+functions written for torch.onnx, and ``placeholder_nodes`` emits operators without a translation.
 """

@@ -1,7 +1,7 @@
-"""Translations that users bring: which calls they are for, and in which order they are tried.
+"""Turns functions that users provide into entries of the operator table, in the order to try.
 
-A function whose first parameter is ``op`` is one of ours. Any other function is taken for one that
-is written for torch.onnx (``ops/user/onnxscript_functions.py``).
+A function whose first parameter is ``op`` has our form. Any other function is assumed to be written
+for torch.onnx (``ops/user/onnxscript_functions.py``).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Table = Mapping[Any, tuple[Translation, ...]]
 
 
 def with_custom(table: Table, custom: Table) -> dict[Any, tuple[Translation, ...]]:
-    """A table in which custom translations are tried before those that it has."""
+    """Returns a table in which custom translations are tried before the existing ones."""
     before = {target: (*entries, *table.get(target, ())) for target, entries in custom.items()}
     return {**table, **before}
 
 
 def custom_translations(table: Mapping[Any, Any]) -> dict[Any, tuple[Translation, ...]]:
-    """A ``custom_translation_table`` as entries of the operator table.
+    """Returns the entries of the operator table for a ``custom_translation_table``.
 
     Args:
-        table: By operator a function, or a list of them in the order in which they are tried. A
-            packet (``torch.ops.ns.op``) stands for those of its overloads that have no entry.
+        table: Maps an operator to a function, or to a list of them in the order to try. A packet
+            (``torch.ops.ns.op``) stands for those of its overloads that have no entry.
 
     Raises:
-        InvalidOptionError: A key is no operator, or a value no function written in Python.
+        InvalidOptionError: A key is not an operator, or a value is not a Python function.
     """
     if not isinstance(table, Mapping):
         raise InvalidOptionError(
@@ -56,17 +56,17 @@ def custom_translations(table: Mapping[Any, Any]) -> dict[Any, tuple[Translation
 def translations_of(
     key: Any, function: Any, option: str, since: int = MIN_OPSET
 ) -> list[Translation]:
-    """The entries that one function makes: one, or one per overload of a packet that it fits.
+    """Returns the entries for one function: one, or one per overload of a packet that it fits.
 
     Args:
         key: An operator, a packet, an operator of ``torch.library.custom_op``, a Python function
             that FX records for symbolic numbers, or a higher-order operator.
         function: In our form or in torch.onnx's.
-        option: What the user gave it to, for messages.
+        option: Option or function that the user passed it to, for messages.
         since: Lowest opset in which it can be used.
 
     Raises:
-        InvalidOptionError: The key is no operator, or the function does not fit it.
+        InvalidOptionError: The key is not an operator, or the function does not fit it.
     """
     if not callable(function):
         raise InvalidOptionError(

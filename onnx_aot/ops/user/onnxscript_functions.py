@@ -1,6 +1,6 @@
-"""Functions written for ``torch.onnx``: over ``onnxscript.opsetN``, and ``@onnxscript.script()``.
+"""Adapts functions for ``torch.onnx``: over ``onnxscript.opsetN``, and ``@onnxscript.script()``.
 
-They are called as torch.onnx calls them, with the FX arguments in order, and what they emit goes
+They are called as torch.onnx calls them, with the FX arguments in order, and emit their nodes
 through ``op``. A script function becomes a local function of the model and a call of it.
 """
 
@@ -29,16 +29,16 @@ from onnx_aot.torch_compat import OpOverload, schema_of
 __all__ = ["SCRIPTS", "adapted"]
 
 SCRIPTS = (onnxscript.OnnxFunction, onnxscript.TracedOnnxFunction)
-"""Functions that are theirs whatever their first parameter is called."""
+"""Functions in torch.onnx's form whatever their first parameter is called."""
 
 _MISSING = inspect.Parameter.empty
 
 
 def adapted(target: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` as a translation, ``translation(op, *args, **kwargs)``.
+    """Returns ``function`` as a translation, ``translation(op, *args, **kwargs)``.
 
     Raises:
-        ValueError: A builtin, which has no signature.
+        ValueError: The function is a builtin without a signature.
     """
     python = _python_function(function)
     signature = inspect.signature(python)
@@ -68,10 +68,10 @@ def _python_function(function: Any) -> Callable[..., Any]:
 def _fitted(
     target: Any, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments that a function can take.
+    """Returns the arguments that a function can take.
 
-    What says where and how a tensor lies in memory is left out where the function has no place for
-    it; an argument that it wants and FX left out gets the schema's default.
+    Arguments about the place and layout of a tensor in memory are left out if the function has no
+    parameter for them; a required argument that FX left out gets the schema's default.
     """
     given, named = list(args), dict(kwargs)
     if not isinstance(target, OpOverload):
@@ -103,10 +103,10 @@ def _fitted(
 
 
 def _declared(function: Callable[..., Any]) -> dict[str, frozenset[ir.DataType] | type]:
-    """Per parameter the element types that its annotation allows, or a Python type."""
+    """Returns the element types that each parameter's annotation allows, or a Python type."""
     try:
         hints = typing.get_type_hints(function)
-    except Exception:  # annotations that name what is not there say nothing
+    except Exception:  # unresolvable annotations say nothing
         return {}
     declared: dict[str, frozenset[ir.DataType] | type] = {}
     for name, hint in hints.items():
@@ -121,7 +121,7 @@ def _declared(function: Callable[..., Any]) -> dict[str, frozenset[ir.DataType] 
 
 
 def _options(hint: Any) -> list[Any]:
-    """The members of a union, the constraints of a type variable, or the hint itself."""
+    """Returns the members of a union, the constraints of a type variable, or the hint itself."""
     if isinstance(hint, typing.TypeVar):
         bound = [hint.__bound__] if hint.__bound__ is not None else []
         return [inner for option in (*hint.__constraints__, *bound) for inner in _options(option)]
@@ -136,18 +136,18 @@ def _refuse_other_types(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """Compares the arguments with the annotations.
+    """Checks the arguments against the annotations.
 
     Raises:
-        DeclinedError: A tensor has a type that its annotation does not allow, or stands where the
-            annotation wants a Python number or text.
+        DeclinedError: A tensor has a type that its annotation does not allow, or is given where the
+            annotation wants a Python number or string.
     """
     if not declared:
         return
     try:
         bound = signature.bind(*args, **kwargs).arguments
     except TypeError:
-        return  # the call itself says it better
+        return  # the call itself gives a better message
     for name, allowed in declared.items():
         value = bound.get(name)
         if not isinstance(value, ir.Value):
@@ -162,7 +162,7 @@ def _refuse_other_types(
 
 
 def _plain(argument: Any) -> Any:
-    """Torch dtypes as ONNX's numbers, devices and layouts as text, as torch.onnx does it."""
+    """Converts torch dtypes to ONNX's numbers, devices and layouts to text, as torch.onnx does."""
     if isinstance(argument, torch.dtype):
         return int(dtypes.to_onnx(argument))
     if isinstance(argument, (torch.device, torch.layout, torch.memory_format)):
@@ -239,7 +239,7 @@ class _Recorder(onnxscript.evaluator.Evaluator):
         return None if value is None else self._op.attributes.make(name, value, declared.type)
 
     def _local(self, function: Any) -> ir.Function:
-        """The function, and those that it calls, among the functions of the model."""
+        """Returns the model's local function for a function; adds it and those that it calls."""
         local = ir.serde.deserialize_function(function.to_function_proto())
         known = self._op.functions.get(local.identifier())
         if known is not None:
@@ -253,7 +253,7 @@ class _Recorder(onnxscript.evaluator.Evaluator):
         return local
 
     def _input(self, value: Any) -> Any:
-        """A list of sizes, some of which are known only at run time, as one value."""
+        """Converts a list of sizes, some of them known only at run time, to one value."""
         if not isinstance(value, (list, tuple)):
             return value
         symbolic = [item for item in value if isinstance(item, ir.Value)]
@@ -262,7 +262,7 @@ class _Recorder(onnxscript.evaluator.Evaluator):
 
 
 def _placed(given: list[Any], named: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    """Inputs in order, those given by name at their places."""
+    """Returns the inputs in order, those given by name at their positions."""
     inputs = list(given)
     for name, value in named.items():
         place = names.index(name)
@@ -272,10 +272,10 @@ def _placed(given: list[Any], named: Mapping[str, Any], names: Sequence[str]) ->
 
 
 def _adopt_opset(function: ir.Function, opset: int) -> None:
-    """Lets a function import the model's opset where all its operators exist there as they are.
+    """Makes a function import the model's opset if all its operators have the same form there.
 
     ``onnx.checker`` wants one version of ONNX's operators in a model. A function that uses a form
-    which the opset no longer has keeps the version that it was written for.
+    that the opset no longer has keeps the version that it was written for.
     """
     for node in function:
         if node.domain:
@@ -292,7 +292,7 @@ def _adopt_opset(function: ir.Function, opset: int) -> None:
 
 
 def _output_count(schema: Any, attributes: Mapping[str, Any]) -> int:
-    """As many outputs as the operator has, as onnxscript's eager functions return them."""
+    """Returns the number of outputs that onnxscript's eager functions return."""
     if schema.name == "Split" and attributes.get("num_outputs") is not None:
         return int(attributes["num_outputs"])
     if schema.name == "BatchNormalization":

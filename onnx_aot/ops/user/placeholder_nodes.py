@@ -1,4 +1,4 @@
-"""Operators without a translation as nodes of their own names, for whoever implements them.
+"""Emits operators without a translation as nodes of the same name, to be implemented elsewhere.
 
 ``mylib::gadget(Tensor x, int n=1, *, Tensor? bias=None) -> Tensor`` becomes the node ``gadget`` of
 the domain ``mylib`` with the inputs ``x`` and ``bias`` and the attribute ``n``.
@@ -35,16 +35,17 @@ def emit_unsupported(
         op: The builder.
         target: The operator. The domain is its namespace.
         given: Its arguments by name. Tensors are inputs in the schema's order, the items of lists
-            one by one, with an empty input for one that is None. Other arguments are attributes,
-            booleans as ints and types as ONNX's numbers; None and what says where tensors lie in
-            memory is left out. A number that is known only at run time is an input after the
-            tensors. The node's metadata names its inputs, under ``pkg.onnx_aot.arguments``. An
-            overload is named in the attribute ``overload_name``.
-        recorded: What the capture recorded; every tensor and symbolic number in it is an output.
+            one by one, with an empty input for one that is None. Numbers known only at run time are
+            inputs after the tensors. Other arguments are attributes, booleans as ints and types as
+            ONNX's numbers; None and arguments about memory are left out. The node's metadata names
+            its inputs, under ``pkg.onnx_aot.arguments``. The attribute ``overload_name`` names an
+            overload.
+        recorded: The recorded result; every tensor and symbolic number in it is an output.
         as_function: Whether the node calls a local function that stands for the operator.
 
     Returns:
-        What a translation would return; complex tensors as one value with a last dimension of two.
+        The outputs as a translation returns them; complex tensors as one value with a last
+        dimension of two.
 
     Raises:
         TranslationError: An argument cannot be an attribute.
@@ -53,7 +54,7 @@ def emit_unsupported(
     domain, _, name = schema_of(target).name.partition("::")
     leaves, structure = pytree.tree_flatten(recorded)
     tensors = [leaf for leaf in leaves if _is_output(leaf)]
-    if not tensors:  # nothing of it can be part of a model
+    if not tensors:  # no part of it can be in a model
         return recorded
     if as_function:
         name = _placeholder(op, domain, name, names, attributes, len(tensors))
@@ -73,7 +74,7 @@ def _is_output(leaf: Any) -> bool:
 def _arguments(
     op: Builder, target: OpOverload, given: Mapping[str, Any]
 ) -> tuple[list[str], list[Any], dict[str, ir.Attr]]:
-    """The inputs with their names, and the attributes."""
+    """Returns the names of the inputs, the inputs, and the attributes."""
     inputs: list[tuple[str, Any]] = []
     numbers: list[tuple[str, Any]] = []
     attributes: dict[str, ir.Attr] = {}
@@ -133,10 +134,10 @@ def _placeholder(
     attributes: Mapping[str, ir.Attr],
     outputs: int,
 ) -> str:
-    """The name of a local function for the call, which is made where there is none.
+    """Returns the name of a local function for the call, and makes the function if necessary.
 
-    Calls with other numbers of inputs or outputs, or with an attribute of another type, get one of
-    their own. Its body is one node of a domain that no runtime has.
+    Calls with other numbers of inputs or outputs, or with an attribute of another type, get their
+    own function. Its body is one node of a domain that no runtime has.
     """
     number, free = 1, name
     while (known := op.functions.get((domain, free, ""))) is not None:
@@ -169,7 +170,7 @@ def _fits(
 
 
 def _extend(function: ir.Function, attributes: Mapping[str, ir.Attr]) -> None:
-    """Attributes that a call has are handed on to the node in the body."""
+    """Adds the attributes of a call to the function, which passes them to the node in its body."""
     (body,) = function
     for name, attribute in attributes.items():
         if name not in function.attributes:

@@ -1,6 +1,6 @@
-"""Translations registered for every export of the process: ``onnx_aot.register``.
+"""Keeps the translations registered for every export of the process: ``onnx_aot.register``.
 
-What they need of ONNX is imported when a translation is registered, not with this package.
+ONNX modules that they need are imported when a translation is registered, not with this package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["register", "registered", "unregister"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_REGISTERED: dict[Any, list[tuple[Any, Translation]]] = {}  # by target, with what was registered
+_REGISTERED: dict[Any, list[tuple[Any, Translation]]] = {}  # by target, with the given function
 
 
 @overload
@@ -28,8 +28,8 @@ def register(target: Any, *, opset: int = ...) -> Callable[[_F], _F]: ...
 def register(target: Any, function: Any = None, *, opset: int = MIN_OPSET) -> Any:
     """Registers a translation of an operator for every export that follows.
 
-    A ``custom_translation_table`` goes before it, and it goes before the translation that the
-    package has, if there is one. Without ``function`` this is a decorator.
+    It takes precedence over the package's own translation, if there is one, and a
+    ``custom_translation_table`` takes precedence over it. Without ``function`` this is a decorator.
 
     Args:
         target: An operator (``torch.ops.ns.op.default``), a packet (``torch.ops.ns.op``, for all
@@ -37,15 +37,15 @@ def register(target: Any, function: Any = None, *, opset: int = MIN_OPSET) -> An
             Python function that is recorded for symbolic numbers, such as ``operator.add``, or a
             higher-order operator.
         function: ``function(op, *arguments)``, or one written for torch.onnx.
-        opset: The lowest opset in which it can be used. Of several for one operator the one with
-            the highest is tried first.
+        opset: The lowest opset in which it can be used. If there are several for one operator, the
+            one with the highest is tried first.
 
     Returns:
         The function.
 
     Raises:
-        InvalidOptionError: The target is no operator, the function does not fit its schema, the
-            opset is none that is emitted, or another function is registered for it.
+        InvalidOptionError: The target is not an operator, the function does not fit its schema, the
+            opset is not supported, or another function is registered for it.
     """
     if function is None:
         return lambda decorated: register(target, decorated, opset=opset)
@@ -72,7 +72,7 @@ def register(target: Any, function: Any = None, *, opset: int = MIN_OPSET) -> An
 
 
 def unregister(target: Any) -> None:
-    """Takes back what ``register`` did for an operator, or for all overloads of a packet.
+    """Undoes ``register`` for an operator, or for all overloads of a packet.
 
     Raises:
         InvalidOptionError: Nothing is registered for it.
@@ -90,11 +90,11 @@ def unregister(target: Any) -> None:
 
 
 def registered() -> dict[Any, tuple[Translation, ...]]:
-    """What is registered, as entries of the operator table."""
+    """Returns the registered translations, as entries of the operator table."""
     return {target: tuple(t for _, t in entries) for target, entries in _REGISTERED.items()}
 
 
 def _name(function: Any) -> str:
-    """By which a function is known again that a notebook or a reloaded module defines anew."""
+    """Key that identifies a function even after a notebook or a reload defines it anew."""
     module = getattr(function, "__module__", "")
     return f"{module}.{getattr(function, '__qualname__', repr(function))}"

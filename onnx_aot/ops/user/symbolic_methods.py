@@ -1,4 +1,4 @@
-"""The static method ``symbolic(g, ...)`` of a ``torch.autograd.Function`` as a translation.
+"""Adapts the static method ``symbolic(g, ...)`` of a ``torch.autograd.Function``.
 
 ``g.op("Domain::Name", *inputs, alpha_f=0.5, axes_i=[0, 1], outputs=2)`` emits a node, as it does in
 the exporter that such methods were first written for.
@@ -39,7 +39,7 @@ class _Function(Protocol):
 def symbolic_translations(
     functions: Iterable[_Function],
 ) -> dict[Any, tuple[Translation, ...]]:
-    """An entry of the operator table per function that has a ``symbolic``."""
+    """Returns an entry of the operator table per function that has a ``symbolic``."""
     entries: dict[Any, tuple[Translation, ...]] = {}
     for kept in functions:
         made = make_translation(kept.target, _translation(kept))
@@ -80,17 +80,17 @@ def _values(returned: Any, wanted: int) -> list[ir.Value]:
 
 
 class SymbolicValue:
-    """A value of the graph, with what methods written for torch.onnx ask of one."""
+    """A value of the graph, with the methods that code written for torch.onnx calls."""
 
     def __init__(self, value: ir.Value) -> None:
         self.value = value
 
     def setType(self, type_: Any) -> SymbolicValue:  # noqa: N802, ARG002
-        """Nothing: types come from the capture."""
+        """Does nothing: types come from the capture."""
         return self
 
     def type(self) -> SymbolicType:
-        """The element type and the sizes."""
+        """Returns the element type and the sizes."""
         return SymbolicType(self.value)
 
 
@@ -101,20 +101,20 @@ class SymbolicType:
         self._value = value
 
     def sizes(self) -> list[int | None] | None:
-        """The dimensions, None for one that is dynamic, or for all where they are not known."""
+        """Returns the dimensions, None for dynamic ones; None for all if they are not known."""
         shape = self._value.shape
         return None if shape is None else [d if isinstance(d, int) else None for d in shape.dims]
 
     def dim(self) -> int | None:
-        """The number of dimensions."""
+        """Returns the number of dimensions, or None if it is not known."""
         return None if self._value.shape is None else len(self._value.shape)
 
     def dtype(self) -> torch.dtype | None:
-        """The element type."""
+        """Returns the element type, or None if it is not known."""
         return None if self._value.dtype is None else dtypes.to_torch(self._value.dtype)
 
     def with_dtype(self, dtype: Any) -> SymbolicType:  # noqa: ARG002
-        """For ``setType``, which does nothing."""
+        """Does nothing; its result is passed to ``setType``."""
         return self
 
     with_sizes = with_dtype
@@ -133,15 +133,15 @@ class SymbolicGraph:
         Args:
             name: The operator, ``"Domain::Name"`` or ``"Name"`` for one of ONNX's own.
             *inputs: Values, torch tensors, numbers, None for one that is absent.
-            outputs: How many outputs the node has.
-            **attributes: With ``_i``, ``_f``, ``_s`` or ``_t`` at the end of the name, for ints,
-                floats, strings and tensors; a list of them makes a list.
+            outputs: Number of outputs.
+            **attributes: Names end with ``_i``, ``_f``, ``_s`` or ``_t`` for ints, floats, strings
+                and tensors; a list of these makes a list.
 
         Returns:
-            The output, or a tuple of them when there are several.
+            The output, or a tuple of them if there are several.
 
         Raises:
-            TypeError: The name of an attribute has another ending.
+            TypeError: The name of an attribute ends differently.
         """
         domain, _, op_type = name.rpartition("::")
         plain = dict(_attribute(key, value) for key, value in attributes.items())
@@ -168,7 +168,7 @@ _FORMS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _attribute(key: str, value: Any) -> tuple[str, Any]:
-    """``("axes_i", (0, 1))`` gives ``("axes", [0, 1])``."""
+    """``("axes_i", (0, 1))`` -> ``("axes", [0, 1])``."""
     name, _, ending = key.rpartition("_")
     if not name or ending not in _FORMS:
         raise TypeError(

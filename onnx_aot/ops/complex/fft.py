@@ -237,7 +237,7 @@ def complex_stft(
     axis = op.rank(signal)
     if complex_:
         product = multiply(op, framed, weight)
-        spectrum = _transform(op, product, [axis], True)
+        spectrum = split(op, _transform(op, product, [axis], True))
     else:
         joined = op.Unsqueeze(op.Mul(framed, weight), [-1])
         spectrum = split(op, _dft(op, joined, axis, onesided=onesided))

@@ -210,7 +210,7 @@ class _Followed(TorchFunctionMode):
     ) -> Any:
         """Returns the result as a number or the answer of a comparison; None if unknown."""
         if name in CONVERSIONS:
-            number = self._number(args[0])
+            number = self._number(args[0]) if args else None  # torch.tensor(data=3)
             fraction = number is not None and number.denominator != 1
             whole = not dtype.is_floating_point
             return number if dtype in DTYPES and not (fraction and whole) else None

@@ -112,6 +112,13 @@ def test_a_condition_on_them_holds_for_the_model() -> None:
         program(torch.randn(1, 2, 2))
 
 
+def test_a_tensor_made_by_keyword() -> None:
+    model = Numbers(lambda n, x: x * torch.tensor(data=3) + n.stride, stride=2)
+    x = torch.randn(1, 2, 17)
+    program = onnx_aot.export(model, (x,), dynamic_shapes=(T,))
+    assert_close(program(x)[0], model(x))
+
+
 class AsTensor(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         sizes = torch.as_tensor([x.shape[1], x.shape[2]], dtype=torch.float64, device="cpu")

@@ -211,7 +211,7 @@ def test_a_killed_process_leaves_the_old_file_whole(tmp_path: Path, external_dat
     before = path.read_bytes()
     script = f"""
         import os, signal, torch, onnx_aot
-        from onnx_aot.program import serialize
+        from onnx_aot.serialization import serialize
 
         def die(self, file):
             file.write(b"half")

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.results import ROOT, machine, read_json, write_json, write_page
+from benchmarks.page import write_page
+from benchmarks.results import ROOT, machine, read_json, write_json
 
 __all__ = ["Benchmark", "Settings", "folder_of", "in_fresh_process", "run"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import results
+from benchmarks import page as benchmarks_page
 from benchmarks.models.torchvision_cpu import load_torchvision
 from docs.conformance_page import conformance, dtypes_of_operators, summary
 from docs.failures_page import failures
@@ -109,7 +109,7 @@ def _row(entry: Entry, right: Mapping[str, list[str]]) -> Row:
 
 
 PAGES = {
-    "benchmarks.md": results.page,
+    "benchmarks.md": benchmarks_page.page,
     "operators.md": operators,
     "conformance.md": conformance,
     "failures.md": failures,

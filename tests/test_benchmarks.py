@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import export_time, graph_size, profile_export, results, timing
+from benchmarks import export_time, graph_size, page, profile_export, results, timing
 from benchmarks.plots import plots
 from benchmarks.run import Settings
 from benchmarks.stages import NAMES
@@ -23,17 +23,17 @@ def test_results_are_those_of_the_script(name: str) -> None:
     assert set(script.BENCHMARK.quick) <= set(script.BENCHMARK.rows())
     kept = results.read_json(name)
     if kept is None:
-        assert f"python -m benchmarks.{name}" in results.page()  # which says that it is missing
+        assert f"python -m benchmarks.{name}" in page.page()  # which says that it is missing
         return
     assert {row["name"] for row in kept["rows"]} <= set(script.BENCHMARK.rows())
     assert kept["summary"] == script.BENCHMARK.summarize(kept["rows"])
-    assert script.render(kept["rows"], kept["summary"]) in results.PAGE.read_text(encoding="utf-8")
+    assert script.render(kept["rows"], kept["summary"]) in page.PAGE.read_text(encoding="utf-8")
 
 
 def test_plots_show_the_results() -> None:
     for path, plot in plots().items():
         assert plot.digest in path.read_text(encoding="utf-8"), path
-        assert f"plots/{path.name}" in results.PAGE.read_text(encoding="utf-8")
+        assert f"plots/{path.name}" in page.PAGE.read_text(encoding="utf-8")
 
 
 def test_export_time_of_the_smallest_model(tmp_path: Path) -> None:

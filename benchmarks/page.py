@@ -1,0 +1,46 @@
+"""The page of results, ``docs/benchmarks.md``, made from what is kept."""
+
+from __future__ import annotations
+
+import importlib
+
+from benchmarks.plots import write_plots
+from benchmarks.results import BENCHMARKS, ROOT, read_json
+
+__all__ = ["PAGE", "page", "write_page"]
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+NOT_MEASURED = "Not measured yet: `python -m benchmarks.{}`."
+
+
+def page() -> str:
+    """``docs/benchmarks.md`` with every generated part made from the results that are kept."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name in BENCHMARKS:
+        start, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
+        before, found, rest = text.partition(start)
+        _, closed, after = rest.partition(end)
+        if not found or not closed:
+            raise ValueError(f"{PAGE} has no lines {start} and {end}")
+        text = f"{before}{start}\n\n{_part(name)}\n\n{end}{after}"
+    return text
+
+
+def write_page() -> None:
+    """Writes the page and its plots anew."""
+    PAGE.write_text(page(), encoding="utf-8")
+    write_plots()
+
+
+def _part(name: str) -> str:
+    results = read_json(name)
+    if results is None:
+        return NOT_MEASURED.format(name)
+    facts = results["machine"]
+    versions = ", ".join(f"{key} {value}" for key, value in facts["packages"].items())
+    measured = (
+        f"Measured {facts['date']} on {facts['cores']} cores ({facts['processor']}), "
+        f"Python {facts['python']}, {versions}."
+    )
+    script = importlib.import_module(f"benchmarks.{name}")
+    return f"{measured}\n\n{script.render(results['rows'], results['summary'])}"

@@ -157,7 +157,8 @@ class GraphBuilder(BuilderBase):
             replaced = self._accepted_types(operator, inputs)
             if not replaced:
                 raise refused_type(operator, *refused)
-            return self._through(replaced, op_type, inputs, kwargs, outputs, name)
+            rest = (kwargs, outputs, name, domain, version)
+            return self._through(replaced, operator, inputs, *rest)
         count = outputs if isinstance(outputs, int) else len(outputs)
         if count == 1 and not domain:
             simplification = SIMPLIFICATIONS.get(op_type)
@@ -211,15 +212,15 @@ class GraphBuilder(BuilderBase):
     def _through(
         self,
         replaced: dict[str, tuple[ir.DataType, ir.DataType]],
-        op_type: str,
+        operator: OnnxOperator,
         inputs: list[Any],
         attributes: dict[str, Any],
         outputs: int | Sequence[str | ir.Value],
         name: str | None,
+        domain: str,
+        version: int | None,
     ) -> Any:
         """Emits a node between casts to a type that the operator accepts and back."""
-        operator = onnx_operator(op_type, self.opset)
-        assert operator is not None
         last = len(operator.input_types) - 1
         wide = [
             self.cast(value, replaced[variable][1])
@@ -228,7 +229,9 @@ class GraphBuilder(BuilderBase):
             else value
             for index, value in enumerate(inputs)
         ]
-        returned = self.call_op(op_type, wide, attributes, outputs=outputs, name=name)
+        returned = self.call_op(
+            operator.name, wide, attributes, domain, version, outputs=outputs, name=name
+        )
         values = list(returned) if isinstance(returned, tuple) else [returned]
         for index, value in enumerate(values):
             rule = operator.outputs[min(index, len(operator.outputs) - 1)]

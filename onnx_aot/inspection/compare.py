@@ -154,11 +154,14 @@ class _Comparer:
         bodies = [m for m in graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
         inner = sum(n.op == "call_function" for m in bodies for n in m.graph.nodes) - len(calls)
         other = sum(node.name in self._other for node in calls)
-        without = sum(node not in self._by_node and not takes_apart(node) for node in calls)
+        without = sum(
+            not (node in self._by_node or node.name in self._other or takes_apart(node))
+            for node in calls
+        )
         had = {row.onnx_value for row in self.rows}
         outputs = [name for name in self._outputs if name not in had]
         found = {
-            FUSED: without - other,
+            FUSED: without,
             IN_BODIES: inner,
             OTHERWISE: other,
             f"{TAKEN}{_first_reason(failed)}": len(self._pairs) - len(self.rows),

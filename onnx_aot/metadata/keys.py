@@ -23,6 +23,7 @@ __all__ = [
     "OUTPUT_KIND",
     "PLACEHOLDER_DOMAIN",
     "SIGNATURE",
+    "STACK_TRACE",
     "STATE",
 ]
 
@@ -50,6 +51,9 @@ CLASS_HIERARCHY = "pkg.torch.onnx.class_hierarchy"
 NAMESPACE = "namespace"
 """On nodes: the FX node as text, the modules around it and then itself, their classes, and both as
 one path."""
+
+STACK_TRACE = "pkg.torch.onnx.stack_trace"
+"""On nodes: the lines of Python that the FX node comes from, the outermost call first."""
 
 INPUT_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 INPUT_PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"

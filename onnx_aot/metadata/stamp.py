@@ -31,6 +31,7 @@ from onnx_aot.metadata.keys import (
     ORIGINAL_NAME,
     OUTPUT_KIND,
     SIGNATURE,
+    STACK_TRACE,
     STATE,
 )
 from onnx_aot.metadata.provenance import stack_trace, target_name
@@ -102,7 +103,7 @@ class Metadata:
         }
         if self._level == "full":
             properties[CAPTURED_NODE] = self._text.of(fx_node)
-            properties["pkg.torch.onnx.stack_trace"] = self._relative(stack_trace(fx_node))
+            properties[STACK_TRACE] = self._relative(stack_trace(fx_node))
         return properties
 
     def _scopes_around(self, fx_node: torch.fx.Node, stack: Sequence[Any]) -> tuple[str, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 import onnx_ir as ir
@@ -49,8 +50,12 @@ def refuse_other_sizes(graph: ir.Graph, inputs: Mapping[str, torch.Tensor]) -> N
                 _refuse_outside(size, limits, f"dimension {dimension} (input {name}, axis {axis})")
     for relation in known["relations"]:
         if conditions.holds(relation, sizes) is False:
-            found = ", ".join(f"{t} is {size}" for t, size in sizes.items() if t in relation)
+            found = ", ".join(f"{t} is {size}" for t, size in sizes.items() if _is_in(t, relation))
             raise InferenceError(f"the model was exported with {relation}; {found}")
+
+
+def _is_in(term: str, relation: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(term)}(?![\w\[])", relation) is not None
 
 
 def _refuse_outside(size: int, limits: Mapping[str, int], what: str) -> None:

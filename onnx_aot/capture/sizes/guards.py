@@ -25,6 +25,7 @@ __all__ = [
     "Location",
     "as_places",
     "is_ours",
+    "is_question",
     "location_of_error",
     "with_line",
 ]

@@ -18,7 +18,7 @@ __all__: list[str] = []
 Value = ir.Value
 DOUBLE, FLOAT = ir.DataType.DOUBLE, ir.DataType.FLOAT
 
-ROWS_AND_COLUMNS, PADDING = 0, 1
+PADDING = 1
 """Kinds of mask: ``[queries, keys]``, ``[batch, keys]``; any other has one mask per head."""
 
 

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import onnx_ir as ir
@@ -119,8 +119,6 @@ class Builder(GraphBuilder):
         """
         emit_check(self, condition, text)
 
-    @contextmanager
-    def attempt(self) -> Iterator[None]:
+    def attempt(self) -> AbstractContextManager[None]:
         """Undoes everything emitted inside the block if it ends with an exception."""
-        with attempt(self):
-            yield
+        return attempt(self)

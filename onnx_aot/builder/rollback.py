@@ -20,14 +20,19 @@ class DeclinedError(Exception):
 @contextmanager
 def attempt(op: GraphBuilder) -> Iterator[None]:
     """Undoes everything emitted inside the block if it ends with an exception."""
-    before = op.state.copy()
+    state = op.state
+    outer, state.nodes = state.nodes, []  # apart, so that an attempt does not copy all before it
+    before = state.copy()
     try:
         yield
+        outer += state.nodes
     except BaseException:
-        for node in op.state.nodes[len(before.nodes) :]:
+        for node in state.nodes:
             _let_go(node)
-        op.state.restore(before)
+        state.restore(before)
         raise
+    finally:
+        state.nodes = outer
 
 
 def _let_go(node: ir.Node) -> None:

@@ -55,12 +55,9 @@ class BuilderState:
         )
 
     def restore(self, before: BuilderState) -> None:
-        """Resets the state to ``before``, a copy made earlier.
+        """Resets the state to ``before``, a copy made earlier; the object stays the same.
 
-        The object and its list of nodes stay the same, because callers up the stack, such as the
-        one that makes a subgraph, hold references to them.
+        Callers up the stack, such as the one that makes a subgraph, hold references to it.
         """
-        del self.nodes[len(before.nodes) :]
-        self.sizes, self.domains = before.sizes, before.domains
-        self.functions, self.functions_by_key = before.functions, before.functions_by_key
-        self.last_check, self.conditions = before.last_check, before.conditions
+        for field in dataclasses.fields(self):
+            setattr(self, field.name, getattr(before, field.name))

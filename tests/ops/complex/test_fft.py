@@ -50,6 +50,8 @@ ROWS = [
     *(Row(aten.fft_irfft.default, (C, size)) for size in (None, 9, 4, 1, 2, 15, 16)),
     *(Row(aten.fft_irfft.default, (C,), {"norm": norm}) for norm in ("ortho", "forward")),
     *(Row(aten.fft_irfft.default, (numbers(4, "n"), size, 0)) for size in (None, 9)),
+    Row(aten.fft_irfft.default, (numbers(3, "m"),), name="of any length"),
+    Row(aten.fft_irfft.default, (numbers("m", 3), None, 0), {"norm": "ortho"}, name="any length"),
     Row(aten.fft_fft.default, (REAL,), name="of real numbers"),
     Row(aten.fft_fft.default, (C, 9, 1), name="padded"),
     Row(aten.fft_fft.default, (C, 4, 1), name="cut off"),

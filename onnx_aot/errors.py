@@ -88,7 +88,7 @@ class OnnxExporterError(RuntimeError):
     Attributes:
         cause: What was found, in a sentence.
         places: Lines of the user's code, the one that matters most first.
-        cure: What to do about it.
+        fix: What to do about it.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class OnnxExporterError(RuntimeError):
         *,
         cause: str = "",
         places: Sequence[SourceLocation] = (),
-        cure: str = "",
+        fix: str = "",
     ) -> None:
         super().__init__(message)
         self.cause = cause
         self.places = tuple(places)
-        self.cure = cure
+        self.fix = fix
 
 
 class OnnxExporterWarning(UserWarning):
@@ -204,7 +204,7 @@ class OpsetError(ConversionError):
             _describe_missing(missing, self.lowest),
             cause=problems + (f"; and {len(missing) - 3} more" if len(missing) > 3 else ""),
             places=[place for entry in missing for place in entry.places],
-            cure="" if self.lowest is None else f"pass opset_version={self.lowest} or higher",
+            fix="" if self.lowest is None else f"pass opset_version={self.lowest} or higher",
         )
 
 
@@ -255,7 +255,7 @@ class UnsupportedOperatorError(ConversionError):
             _describe_unsupported(operators),
             cause=f"no ONNX translation for {len(operators)} operator(s) of the model: {names}",
             places=[place for operator in operators for place in operator.places],
-            cure=f"write a translation, code to begin with is below, and {register}, or give it "
+            fix=f"write a translation, code to begin with is below, and {register}, or give it "
             "to export in custom_translation_table; or export the operator as a node of its own "
             'name for a runtime that has it: unsupported="emit"',
         )

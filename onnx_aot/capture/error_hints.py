@@ -25,12 +25,12 @@ class Explanation:
 
     Attributes:
         reason: A sentence that begins with what the model does.
-        cure: The edit that helps.
+        fix: The edit that helps.
         anchor: The section of the troubleshooting page.
     """
 
     reason: str
-    cure: str
+    fix: str
     anchor: str
 
 
@@ -84,5 +84,5 @@ def explain(error: BaseException) -> Explanation | None:
     if found is None:
         return None
     kind, named = found
-    reason, cure = _EXPLANATIONS[kind]
-    return Explanation(reason.format(named), cure, kind)
+    reason, fix = _EXPLANATIONS[kind]
+    return Explanation(reason.format(named), fix, kind)

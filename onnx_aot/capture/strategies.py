@@ -401,7 +401,7 @@ def _refusal(model: _Model, requested: DynamicShapes, failures: list[_Failure]) 
                 f"the model could not be captured; {described.message}",
                 cause=described.cause,
                 places=as_places(described.locations, model.module),
-                cure=described.cure,
+                fix=described.fix,
             )
         for failure in failures:
             explained = explain(failure.error)
@@ -425,23 +425,23 @@ def _unexplained(
     first = failures[0]
     location = location_of_error(first.error)
     if observes is not None:
-        what, head, cure = observes, f"the model could not be captured: {observes}", ""
+        what, head, fix = observes, f"the model could not be captured: {observes}", ""
     elif _fails_alone(model):
         what = "the model fails on the example inputs by itself, without an export"
         head = "the model could not be captured; it fails on the example inputs by itself:"
-        cure = "run model(*args), and mend the model or the inputs"
+        fix = "run model(*args), and correct the model or the inputs"
     else:
-        what, head, cure = _compared_with_torch(model, requested, first)
+        what, head, fix = _compared_with_torch(model, requested, first)
     lines = [head, "", f"  {first.strategy}", f"    {_short(first.error, 8)}", *with_line(location)]
     for failure in failures[1:]:
         lines += ["", f"  {failure.strategy}", f"    {_short(failure.error, 2)}"]
-    lines += ["", f"cure: {cure}"] if cure else [""]
+    lines += ["", f"fix: {fix}"] if fix else [""]
     lines.append("The first failure is chained, with its traceback. " + _OTHERS)
     return CaptureError(
         "\n".join(lines),
         cause=f"{what}: {_short(first.error, 2)}",
         places=as_places([location], model.module),
-        cure=f"{cure}. {_OTHERS}" if cure else _OTHERS,
+        fix=f"{fix}. {_OTHERS}" if fix else _OTHERS,
     )
 
 
@@ -466,8 +466,8 @@ def _compared_with_torch(
         shows = "shows the failure" if same else f"fails too ({_short(error, 1)})"
         return what, "the model could not be captured:", f"{call} {shows} without this package"
     what = "torch.export captures the model and onnx_aot does not, which is a bug of onnx_aot"
-    cure = f"export what it gives, onnx_aot.export({call}), and report the traceback below"
-    return what, f"the model could not be captured; {what}:", cure
+    fix = f"export what it gives, onnx_aot.export({call}), and report the traceback below"
+    return what, f"the model could not be captured; {what}:", fix
 
 
 _OTHERS = page("other-failures")
@@ -501,7 +501,7 @@ def _explained(
     lines = [
         f"the model could not be captured; {explained.reason}:",
         *with_line(location, "  "),
-        f"cure: {explained.cure}",
+        f"fix: {explained.fix}",
         page(explained.anchor),
         "",
         f"  {failure.strategy}",
@@ -511,7 +511,7 @@ def _explained(
         "\n".join(lines),
         cause=explained.reason,
         places=as_places([location], model.module),
-        cure=f"{explained.cure}. {page(explained.anchor)}",
+        fix=f"{explained.fix}. {page(explained.anchor)}",
     )
 
 

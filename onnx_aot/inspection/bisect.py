@@ -96,7 +96,7 @@ class _Search:
         while not guilty or not self._is_right(optimize=frozenset(left)):
             guilty.append(self._first_that_breaks(left))
             left = [name for name in left if name != guilty[-1]]
-        return self._found(self._cure(guilty, left), tuple(guilty), frozenset(left))
+        return self._found(self._fix_for(guilty, left), tuple(guilty), frozenset(left))
 
     def _first_that_breaks(self, names: Sequence[str]) -> str:
         """Finds the first name that makes the value wrong when added to those before it."""
@@ -142,7 +142,7 @@ class _Search:
     ) -> Bisection:
         return Bisection(guilty, optimize, self._count, reason)
 
-    def _cure(self, guilty: Sequence[str], left: Sequence[str]) -> str:
+    def _fix_for(self, guilty: Sequence[str], left: Sequence[str]) -> str:
         optimize = f"{{{', '.join(map(repr, left))}}}" if left else "False"
         return (
             f"{self._row.fx_node} is wrong with {' and '.join(guilty)}, and right without: export "

@@ -115,12 +115,12 @@ class Blame:
     Attributes:
         cause: The cause, in a sentence.
         places: The user's lines that it concerns.
-        cure: The fix.
+        fix: The fix.
     """
 
     cause: str
     places: tuple[SourceLocation, ...]
-    cure: str
+    fix: str
 
 
 def failure(results: Sequence[SizeResult], blame: Blame | None = None) -> VerificationError:
@@ -133,17 +133,17 @@ def failure(results: Sequence[SizeResult], blame: Blame | None = None) -> Verifi
     failed = next(result for result in results if result.failed)
     where = "on the example inputs" if failed.is_example else "at sizes other than the example's"
     what = f"the ONNX model answers differently from PyTorch {where}"
-    cures = [COMPARE if blame is None else blame.cure, *([] if failed.is_example else [NARROW])]
+    fixes = [COMPARE if blame is None else blame.fix, *([] if failed.is_example else [NARROW])]
     lines = [f"{what}:", _indented(format_results(results))]
     if blame is not None:
         lines.append(f"cause: {blame.cause}")
         lines += [f"  at {place}" for place in blame.places[:3]]
-    lines.append(f"cure: {'; or '.join(cures)}")
+    lines.append(f"fix: {'; or '.join(fixes)}")
     return VerificationError(
         "\n".join([*lines, "Nothing was saved."]),
         cause=blame.cause if blame is not None else f"{what}: {_summary(failed)}",
         places=() if blame is None else blame.places,
-        cure="; or ".join(cures),
+        fix="; or ".join(fixes),
     )
 
 

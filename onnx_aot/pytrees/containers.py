@@ -210,18 +210,18 @@ def _has_tensors(value: Any) -> bool:
 def _refuse_kind(tensor: torch.Tensor, path: str) -> None:
     """Checks that a tensor is dense and of a plain type, as ONNX requires."""
     if tensor.is_nested:
-        found, cure = "is a nested tensor", "to_padded_tensor(0.0) of it and a mask"
+        found, fix = "is a nested tensor", "to_padded_tensor(0.0) of it and a mask"
     elif hasattr(type(tensor), "__tensor_flatten__"):
         found = f"is a {_full_name(type(tensor))}, a tensor that is made of others"
-        cure = "these, and make it in forward"
+        fix = "these, and make it in forward"
     elif tensor.layout != torch.strided:
-        found, cure = f"has the layout {tensor.layout}", "to_dense() of it"
+        found, fix = f"has the layout {tensor.layout}", "to_dense() of it"
     elif tensor.is_quantized:
-        found, cure = f"is {tensor.dtype}", "int_repr() of it"
+        found, fix = f"is {tensor.dtype}", "int_repr() of it"
     else:
         return
     raise InvalidOptionError(
-        f"{path} of the {INPUTS} {found}; inputs of an ONNX model are dense tensors. Pass {cure}"
+        f"{path} of the {INPUTS} {found}; inputs of an ONNX model are dense tensors. Pass {fix}"
     )
 
 

@@ -19,7 +19,7 @@ from onnx_aot.errors import (
 __all__ = ["Failure", "FailureDetail", "failure_of"]
 
 # Used where an error has no advice of its own.
-CURES: tuple[tuple[type[BaseException], str], ...] = (
+FIXES: tuple[tuple[type[BaseException], str], ...] = (
     (InvalidOptionError, "call export as the message says"),
     (CaptureError, "see docs/troubleshooting.md"),
     (DynamicShapeError, "see docs/dynamic-shapes.md"),
@@ -62,7 +62,7 @@ class Failure:
         stage: Name of the stage that failed, or an empty string.
         cause: What was found, in a few sentences.
         places: Lines of the user's code, the one that matters most first.
-        cure: What to do.
+        fix: What to do.
         message: The whole message.
         details: One entry per problem, if there can be several; else empty.
         traceback: Python's traceback.
@@ -72,7 +72,7 @@ class Failure:
     stage: str
     cause: str
     places: tuple[SourceLocation, ...]
-    cure: str
+    fix: str
     message: str
     details: tuple[FailureDetail, ...]
     traceback: str
@@ -82,13 +82,13 @@ def failure_of(error: BaseException, stage: str, traceback: str) -> Failure:
     """Describes an exception, given the stage that it ended and its traceback as text."""
     name, message = type(error).__name__, str(error)
     ours = error if isinstance(error, OnnxExporterError) else OnnxExporterError()
-    cause, places, cure = ours.cause, ours.places, ours.cure
+    cause, places, fix = ours.cause, ours.places, ours.fix
     first = message.strip().partition("\n\n")[0]
     cause = cause or "\n".join(first.splitlines()[:4]) or name
     if not isinstance(error, OnnxExporterError):
         cause = f"{name}: {cause}"
-    cure = cure or next((text for kind, text in CURES if isinstance(error, kind)), BUG)
-    return Failure(name, stage, cause, places, cure, message, _details(error), traceback)
+    fix = fix or next((text for kind, text in FIXES if isinstance(error, kind)), BUG)
+    return Failure(name, stage, cause, places, fix, message, _details(error), traceback)
 
 
 def _details(error: BaseException) -> tuple[FailureDetail, ...]:

@@ -108,7 +108,7 @@ def _first_screen(failure: Failure) -> str:
         lines += _indented("where" if number == 0 else "", _placed(place))
     if len(failure.places) > PLACES:
         lines.append(f"       and {len(failure.places) - PLACES} more, below")
-    lines += _labelled("cure", failure.cure)
+    lines += _labelled("fix", failure.fix)
     return "\n".join(lines)
 
 

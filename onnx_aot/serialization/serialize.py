@@ -197,8 +197,8 @@ def is_weight(value: ir.Value) -> bool:
 
 def _too_large(what: str, size: int) -> SaveError:
     found = f"{what} {size / 1e9:.2f} GB; one ONNX file holds at most 2 GB"
-    cure = 'save to a path with external_data=True or "auto"'
-    return SaveError(f"{found}; {cure}", cause=found, cure=cure)
+    fix = 'save to a path with external_data=True or "auto"'
+    return SaveError(f"{found}; {fix}", cause=found, fix=fix)
 
 
 def _refuse_missing_values(initializers: Iterable[ir.Value]) -> None:
@@ -212,7 +212,7 @@ def _refuse_missing_values(initializers: Iterable[ir.Value]) -> None:
             "state_dict or path) first, or save with include_initializers=False",
             cause=f"{len(missing)} weights have no values, because they were made or loaded in "
             f"enable_fake_mode or on the device meta: {shown}",
-            cure="export without f, call program.apply_weights(state_dict or path), then "
+            fix="export without f, call program.apply_weights(state_dict or path), then "
             "program.save(f); or export_params=False for a file without weights",
         )
 

@@ -348,7 +348,7 @@ def _refuse_repeated(input_names: Sequence[str], output_names: Sequence[str]) ->
                 f"{option} give a name twice: {', '.join(repeated)}. In an ONNX graph every value "
                 "has a name of its own",
                 cause=f"{option} give a name twice: {', '.join(repeated)}",
-                cure="give every value of the ONNX graph a name of its own",
+                fix="give every value of the ONNX graph a name of its own",
             )
     both = [name for name in input_names if name in output_names]
     if both:
@@ -356,7 +356,7 @@ def _refuse_repeated(input_names: Sequence[str], output_names: Sequence[str]) ->
             f"input_names and output_names both give {', '.join(both)}. In an ONNX graph every "
             f"value has a name of its own: call the output {both[0]}_out, for example",
             cause=f"input_names and output_names both give {', '.join(both)}",
-            cure=f"in an ONNX graph every value has a name of its own: call the output "
+            fix=f"in an ONNX graph every value has a name of its own: call the output "
             f"{both[0]}_out, for example",
         )
 

@@ -34,8 +34,8 @@ def test_every_link_leads_to_the_section_that_shows_its_message() -> None:
     assert len(anchors) >= 14
     for anchor in anchors:
         assert f"See docs/troubleshooting.md#{anchor}\n" in SECTIONS[anchor], anchor
-    for anchor, (_, cure) in error_hints._EXPLANATIONS.items():
-        assert cure in SECTIONS[anchor]
+    for anchor, (_, fix) in error_hints._EXPLANATIONS.items():
+        assert fix in SECTIONS[anchor]
 
 
 @pytest.mark.parametrize(

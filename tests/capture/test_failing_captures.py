@@ -45,13 +45,13 @@ def test_every_place_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     assert "it needs values of its data, which a graph does not have, in 2 places:" in message
     assert "  1. " + place(branches, "if x.sum()") in message
     assert "  2. " + place(branches, "if n > 3") in message
-    assert message.count("cure: choose with torch.where(condition, a, b)") == 2
+    assert message.count("fix: choose with torch.where(condition, a, b)") == 2
     assert "if it always goes the same way, write torch._check(n > 3) above" in message
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_cure_helps() -> None:
-    def cured(x: Tensor) -> Tensor:
+def test_the_fix_helps() -> None:
+    def fixed(x: Tensor) -> Tensor:
         x = torch.where(x.sum() > 0, x * 2, x)
         n = x.max().to(torch.int64).item()
         torch._check(n > 3)
@@ -59,7 +59,7 @@ def test_the_cure_helps() -> None:
             x = x + 1
         return x
 
-    program = onnx_aot.export(cured, (X,), dynamic_shapes=({0: "n"},))
+    program = onnx_aot.export(fixed, (X,), dynamic_shapes=({0: "n"},))
     torch.testing.assert_close(program(X[2:])[0], branches(X[2:]))
 
 
@@ -84,16 +84,16 @@ def empty(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("function", "args", "text", "cure"),
+    ("function", "args", "text", "fix"),
     [
         (repeated, (X, torch.tensor(3)), "for step in", "how often Python loops must not depend"),
         (doubled, (X,), "while x.sum()", "loop with torch.ops.higher_order.while_loop("),
     ],
 )
-def test_places_that_need_values(function: Any, args: Any, text: str, cure: str) -> None:
+def test_places_that_need_values(function: Any, args: Any, text: str, fix: str) -> None:
     message = str(failure(function, *args))
     assert "in one place:\n" in message
-    assert "  1. " + place(function, text) + f"     cure: {cure}" in message
+    assert "  1. " + place(function, text) + f"     fix: {fix}" in message
 
 
 def test_a_float_that_decides() -> None:

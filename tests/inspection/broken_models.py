@@ -239,7 +239,7 @@ class Broken:
         export: Exports it into a folder, which fails.
         cause: What the first screen of its report has to say about the cause,
         where: about the line of the user's code, where there is one to blame,
-        cure: and about what to do.
+        fix: and about what to do.
     """
 
     title: str
@@ -247,7 +247,7 @@ class Broken:
     export: Callable[[str], None]
     cause: str
     where: tuple[str, ...]
-    cure: str
+    fix: str
 
 
 BROKEN = (
@@ -329,6 +329,6 @@ BROKEN = (
         raises_itself,
         "ValueError: Scale takes tensors of rank 3, not 2",
         ('raise ValueError(f"Scale takes tensors of rank 3, not {x.dim()}")', "module scale"),
-        "run model(*args), and mend the model or the inputs",
+        "run model(*args), and correct the model or the inputs",
     ),
 )

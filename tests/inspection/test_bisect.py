@@ -69,9 +69,9 @@ def test_rules_that_are_wrong(names: tuple[str, ...], monkeypatch: pytest.Monkey
     assert bisection.translations <= 8
     assert f"wrong with {names[0]}, and right without: export with optimize={{" in str(bisection)
     if len(names) == 1:
-        cured = onnx_aot.export(model, (X,), optimize=bisection.optimize)
-        assert cured.compare().ok
-        torch.testing.assert_close(cured(X)[0], model(X))
+        fixed = onnx_aot.export(model, (X,), optimize=bisection.optimize)
+        assert fixed.compare().ok
+        torch.testing.assert_close(fixed(X)[0], model(X))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the report of a failed export says on its first screen: the cause, the place, the cure."""
+"""What the report of a failed export says on its first screen: the cause, the place, the fix."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def test_the_first_screen_says_what_to_do(broken: Broken, tmp_path: Path) -> Non
     assert lines[0].endswith(": failed")
     assert not [line for line in lines if len(line) > COLUMNS and str(Path.cwd()) not in line]
     text = unwrapped(lines)
-    for said in (broken.cause, *broken.where, broken.cure):
+    for said in (broken.cause, *broken.where, broken.fix):
         assert said in text, said
     message = unwrapped([str(caught.value)])
-    assert broken.cure in message  # what the command line prints
+    assert broken.fix in message  # what the command line prints
 
 
 def test_there_are_ten() -> None:

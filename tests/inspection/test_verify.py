@@ -92,7 +92,7 @@ def test_a_model_that_does_something_else_while_it_is_captured() -> None:
     message = str(caught.value)
     assert "as the graph that torch.export captured" in message
     assert "its code does something else while it is captured" in message
-    assert "cure: look for code that asks torch.compiler.is_exporting()" in message
+    assert "fix: look for code that asks torch.compiler.is_exporting()" in message
 
 
 def test_sizes_that_the_runtime_refuses(tmp_path: Path) -> None:

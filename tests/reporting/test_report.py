@@ -159,7 +159,7 @@ def test_several_things_that_an_opset_lacks() -> None:
     with pytest.raises(OpsetError) as caught:
         onnx_aot.export(forward, (torch.arange(4),), opset_version=17)
     failure = failure_of(caught.value, "", "")
-    assert failure.cure == "pass opset_version=18 or higher"
+    assert failure.fix == "pass opset_version=18 or higher"
     assert failure.places[0].code == "return x & 3"
     (detail,) = failure.details
     assert detail.what == "aten.__and__.Scalar (1x)"
@@ -183,7 +183,7 @@ def test_a_bug_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if sys.version_info >= (3, 11):
         assert caught.value.__notes__ == [f"The report is in {path}"]
     text = path.read_text(encoding="utf-8")
-    assert "cause  ZeroDivisionError: on purpose\ncure   this may be a bug of onnx_aot" in text
+    assert "cause  ZeroDivisionError: on purpose\nfix    this may be a bug of onnx_aot" in text
     assert "in breaks" in text
 
 

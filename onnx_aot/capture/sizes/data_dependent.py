@@ -24,13 +24,13 @@ class NeedsData:
         message: Every place with its fix.
         cause: The cause in one sentence.
         locations: The places.
-        cure: The fix for the first place.
+        fix: The fix for the first place.
     """
 
     message: str
     cause: str
     locations: tuple[Location, ...]
-    cure: str
+    fix: str
 
 
 def describe_data_dependent(
@@ -52,21 +52,21 @@ def describe_data_dependent(
         places = dict(list(places.items())[-1:])
     if not places and not missing:
         return None
-    lines, cures = [], [_cure(decision) for decision in places.values()]
+    lines, fixes = [], [_fix_for(decision) for decision in places.values()]
     if places:
         count = f"{len(places)} places" if len(places) > 1 else "one place"
         lines.append(f"it needs values of its data, which a graph does not have, in {count}:")
-        for number, (location, cure) in enumerate(zip(places, cures, strict=True), 1):
+        for number, (location, fix) in enumerate(zip(places, fixes, strict=True), 1):
             where = with_line(location, "     ")
-            lines += [f"  {number}. {where[0].strip()}", *where[1:], f"     cure: {cure}"]
+            lines += [f"  {number}. {where[0].strip()}", *where[1:], f"     fix: {fix}"]
         if not complete:
             lines.append("There may be more places behind this one.")
     if missing:
         lines.append("custom operators have no fake kernel, which says what shape they return:")
         for operator in missing:
             name = "::".join(operator.split(".")[:2])
-            cures.append(f"write one, @torch.library.register_fake({name!r})")
-            lines += [f"  {name}", f"     cure: {cures[-1]}"]
+            fixes.append(f"write one, @torch.library.register_fake({name!r})")
+            lines += [f"  {name}", f"     fix: {fixes[-1]}"]
     anchors = [_anchor(decision) for decision in places.values()]
     anchors += ["fake-kernel"] if missing else []
     lines += [page(anchor) for anchor in dict.fromkeys(anchors)]
@@ -74,7 +74,7 @@ def describe_data_dependent(
         cause = f"the model{lines[0].removeprefix('it').removesuffix(':')}"
     else:
         cause = f"custom operators have no fake kernel: {', '.join(missing)}"
-    return NeedsData("\n".join(lines), cause, tuple(places), cures[0])
+    return NeedsData("\n".join(lines), cause, tuple(places), fixes[0])
 
 
 def describe_larger(decisions: Sequence[Decision]) -> str | None:
@@ -106,7 +106,7 @@ WHERE = (
 )
 
 
-def _cure(decision: Decision) -> str:
+def _fix_for(decision: Decision) -> str:
     """Suggests a fix for one line, based on its text and on the kind of decision."""
     text = "" if decision.location is None else decision.location.text
     asks = is_question(decision.expression)

@@ -60,14 +60,14 @@ class Finding:
         dim: The dimension.
         what: The restriction, such as ``fixed at 4``.
         lines: The user's lines that caused it, if known.
-        cure: The edit that fixes it, or an empty string if only the general advice applies.
+        fix: The edit that fixes it, or an empty string if only the general advice applies.
         static: Whether the example's size is the only correct one.
     """
 
     dim: RequestedDim
     what: str
     lines: tuple[Location, ...]
-    cure: str = ""
+    fix: str = ""
     static: bool = True
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ def findings(
     found = []
     for dim, size in static_dimensions(program, requested):
         lines = _lines_fixing(_symbol(dim, requested, decisions), decisions)
-        found.append(Finding(dim, f"fixed at {size}", lines, _cure_by_line(lines, dim, size)))
+        found.append(Finding(dim, f"fixed at {size}", lines, _fix_for_line(lines, dim, size)))
     static = {finding.dim for finding in found}
     for binding in bindings(program, requested, conditions):
         if binding.fixes and binding.dim not in static:
@@ -102,14 +102,14 @@ def findings(
             lines = _lines_on(binding.dim, requested, decisions, binding.condition)
             shown = textwrap.shorten(binding.condition, 120, placeholder=" ...")
             what = f"fixed at {binding.smallest}: captured for {shown}"
-            cure = _cure_by_line(lines, binding.dim, None)
+            fix = _fix_for_line(lines, binding.dim, None)
             if binding.others:
-                cure = _TOGETHER.format(
+                fix = _TOGETHER.format(
                     sizes=" and ".join(d.size for d in (binding.dim, *binding.others))
                 )
             elif binding.smallest in (0, 1):
-                cure = "give an example of another size; 0 and 1 broadcast, larger sizes do not"
-            found.append(Finding(binding.dim, what, lines, cure))
+                fix = "give an example of another size; 0 and 1 broadcast, larger sizes do not"
+            found.append(Finding(binding.dim, what, lines, fix))
     if refused:
         found += _limited(program, requested, decisions, static)
     return found
@@ -138,8 +138,8 @@ def _limited(
         upper = "on" if largest == math.inf else f"to {largest}"
         shown = textwrap.shorten(violated[-1].shown, 120, placeholder=" ...")
         what = f"limited to {shown}; {dim.given.__name__} is from {smallest} {upper}"
-        cure = _narrower(dim, [entry.on_n for entry in violated], example_size(size) or 1)
-        yield Finding(dim, what, lines, cure, static=False)
+        fix = _narrower(dim, [entry.on_n for entry in violated], example_size(size) or 1)
+        yield Finding(dim, what, lines, fix, static=False)
 
 
 def _ranges(
@@ -168,13 +168,13 @@ def refusal(found: Sequence[Finding], model: torch.nn.Module | None = None) -> D
         model: The captured model, for the paths of modules.
     """
     whole = "; ".join(f"{finding.dim} is {finding.what}" for finding in found)
-    cures = [finding.cure for finding in found if finding.cure]
+    fixes = [finding.fix for finding in found if finding.fix]
     rest = f"leave {found[0].dim.place} out of dynamic_shapes, write Dim.AUTO, or pass "
     return DynamicShapeError(
         _describe(found),
         cause=f"{NOT_FREE}: {whole}",
         places=as_places([line for finding in found for line in finding.lines], model),
-        cure="; or ".join([*cures[:1], f'{rest}on_specialized="warn"']),
+        fix="; or ".join([*fixes[:1], f'{rest}on_specialized="warn"']),
     )
 
 
@@ -184,8 +184,8 @@ def _describe(found: Sequence[Finding]) -> str:
         lines.append(f"  {finding.dim}: {finding.what}")
         for line in finding.lines:
             lines += with_line(line)
-        if finding.cure:
-            lines.append(f"      cure: {finding.cure}")
+        if finding.fix:
+            lines.append(f"      fix: {finding.fix}")
     places = list(dict.fromkeys(finding.dim.place for finding in found))
     lines.append(
         f"Or, if {' and '.join(places)} need not vary that far: leave it out of dynamic_shapes, or "
@@ -213,7 +213,7 @@ def describe_torch(
             lines += with_line(place)
     fixes = suggested_fixes(error)
     if fixes:
-        lines.append("  cure: give dynamic_shapes what the model needs: " + "; ".join(fixes))
+        lines.append("  fix: give dynamic_shapes what the model needs: " + "; ".join(fixes))
     lines.append(
         "Or write names or Dim.AUTO for these dimensions, which take what the model gives."
     )
@@ -307,9 +307,9 @@ def limits(
             continue
         lines = _lines_on(binding.dim, requested, decisions, binding.condition)
         by = "".join(f", by `{line.text}` at {line}" for line in lines)
-        cure = _cure_by_line(lines, binding.dim, None)
+        fix = _fix_for_line(lines, binding.dim, None)
         place = f"{binding.dim.place}: {binding.smallest} to {binding.largest}{by}"
-        found.append(f"{place} ({cure})" if cure else place)
+        found.append(f"{place} ({fix})" if fix else place)
     return found
 
 
@@ -386,7 +386,7 @@ def _fixes(decision: Decision, symbol: str) -> bool:
 
 # --- fixes ---------------------------------------------------------------------------------------
 
-_CURES = (
+_FIXES = (
     (
         re.compile(r"\brange\(|\bfor\b.*\bin\b"),
         "a Python loop is unrolled for the example's size; compute on the whole dimension with "
@@ -422,14 +422,14 @@ _TOGETHER = (
 )
 
 
-def _cure_by_line(lines: Sequence[Location], dim: RequestedDim, size: int | None) -> str:
+def _fix_for_line(lines: Sequence[Location], dim: RequestedDim, size: int | None) -> str:
     if not lines:
         return ""
     last = lines[-1]
     text = last.text if last.caller is None else last.caller.text
-    for pattern, cure in _CURES:
+    for pattern, fix in _FIXES:
         if pattern.search(text):
-            return cure.format(size=dim.size)
+            return fix.format(size=dim.size)
     if size is None:
         return f"use {dim.size} there"
     return (

@@ -1,4 +1,4 @@
-"""Dimensions that a model fixes or limits: by which line, the cure, and ``on_specialized``."""
+"""Dimensions that a model fixes or limits: by which line, the fix, and ``on_specialized``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def branch(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("function", "text", "cure", "dimension"),
+    ("function", "text", "fix", "dimension"),
     [
         (fixed_view, "y.view(", "write x.shape[0], or -1, in place of the number", "n"),
         (fixed_view, "y.view(", "write x.shape[0], or -1, in place of the number", Dim("n", max=9)),
@@ -74,7 +74,7 @@ def branch(x: Tensor) -> Tensor:
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_the_line_that_fixes_a_dimension(
-    function: Any, text: str, cure: str, dimension: Any, capfd: pytest.CaptureFixture[str]
+    function: Any, text: str, fix: str, dimension: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(DynamicShapeError) as caught:
         onnx_aot.export(function, (X,), dynamic_shapes=({0: dimension},))
@@ -85,7 +85,7 @@ def test_the_line_that_fixes_a_dimension(
         assert "in linspace, called from " + where.splitlines()[1].strip()[3:] in message
     else:
         assert where in message
-    assert f"      cure: {cure}" in message.replace("whatever ", "")
+    assert f"      fix: {fix}" in message.replace("whatever ", "")
     assert "leave it out of dynamic_shapes" in message
     assert len(message) < 1500
     assert capfd.readouterr() == ("", "")
@@ -163,7 +163,7 @@ def test_what_a_condition_binds_to_the_example_becomes_static() -> None:
         onnx_aot.export(rounds, (X,), dynamic_shapes=({0: "n"},))
     assert "x, axis 0 ('n'): fixed at 4: captured for math.trunc(" in str(caught.value)
     assert line_of(rounds, "int(x.shape[0]") in str(caught.value)
-    assert "cure: the size becomes a Python number there; use // and * on" in str(caught.value)
+    assert "fix: the size becomes a Python number there; use // and * on" in str(caught.value)
     with pytest.warns(OnnxExporterWarning, match="is fixed at 4: captured for"):
         program = onnx_aot.export(rounds, (X,), dynamic_shapes=({0: "n"},), on_specialized="warn")
     assert shapes(program) == [[4, 3]]
@@ -198,8 +198,8 @@ def test_what_a_condition_binds_together_becomes_static(dims: Any) -> None:
             Classifier(pooled=False), (x,), dynamic_shapes=given, on_specialized="warn"
         )
     assert shapes(program) == [["b", 3, 8, 8]]
-    cured = onnx_aot.export(Classifier(pooled=True), (x,), dynamic_shapes=({0: "b"},))
-    assert shapes(cured) == [["b", 3, 8, 8]]
+    fixed = onnx_aot.export(Classifier(pooled=True), (x,), dynamic_shapes=({0: "b"},))
+    assert shapes(fixed) == [["b", 3, 8, 8]]
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def pairs(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("function", "dimension", "cure"),
+    ("function", "dimension", "fix"),
     [
         (above_three, Dim("n"), "write torch.export.Dim('n', min=4) for it"),
         (above_three, Dim("n", max=64), "write torch.export.Dim('n', min=4, max=64) for it"),
@@ -278,16 +278,16 @@ def pairs(x: Tensor) -> Tensor:
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_a_dim_that_promises_more_than_the_model_takes(
-    function: Any, dimension: Any, cure: str
+    function: Any, dimension: Any, fix: str
 ) -> None:
     with pytest.raises(DynamicShapeError) as caught:
         onnx_aot.export(function, (X,), dynamic_shapes=({0: dimension},))
     message = str(caught.value)
     assert "x, axis 0 ('n'): limited to " in message
     assert line_of(function, "return") in message
-    assert f"      cure: {cure}, which is what the model accepts\n" in message
-    text = cure.removeprefix("write ").removesuffix(" for it")
-    written = eval(text, {"torch": torch})  # the cure, taken literally
+    assert f"      fix: {fix}, which is what the model accepts\n" in message
+    text = fix.removeprefix("write ").removesuffix(" for it")
+    written = eval(text, {"torch": torch})  # the fix, taken literally
     program = onnx_aot.export(function, (X,), dynamic_shapes=({0: written},))
     torch.testing.assert_close(program(X[:4])[0], function(X[:4]))
     with pytest.warns(OnnxExporterWarning, match=r"x, axis 0 \('n'\) is limited to"):

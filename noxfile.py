@@ -62,7 +62,7 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests. Arguments go to pytest."""
+    """The tests. Arguments go to pytest: ``-- --fast`` runs those that take minutes in all."""
     _install(session, "dev", "demo")
     session.run("python", *_pytest(*session.posargs), env={"OMP_NUM_THREADS": "1"})
 
@@ -86,14 +86,14 @@ def smoke(session: nox.Session) -> None:
     if free < GIGABYTES:
         session.log(f"left out: torch {NEWEST} needs {GIGABYTES} GB, and {free:.0f} GB are free")
         return
-    _test_with(session, NEWEST, "-m", "smoke", *session.posargs)
+    _test_with(session, NEWEST, "--fast", *session.posargs)
 
 
 @nox.session(name="smoke-python", python=list(PYTHONS))
 def smoke_python(session: nox.Session) -> None:
     """The same tests on other releases of Python, each with the newest torch that it has."""
     _install(session, "dev", "demo", torch=PYTHONS[str(session.python)])
-    arguments = _pytest("-m", "smoke", *session.posargs)
+    arguments = _pytest("--fast", *session.posargs)
     session.run("python", *arguments, env={"OMP_NUM_THREADS": "1"})
 
 

@@ -1,5 +1,6 @@
 """Everything runs on the CPU, reproducibly.
 
+``--fast`` runs the tests that ``tests/smoke.py`` lists, in minutes.
 ``HYPOTHESIS_PROFILE=conformance`` runs ten times as many random programs, from a random seed.
 """
 
@@ -27,6 +28,17 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
 COUNTS = "random programs"
 """What a worker hands to the process that collects the results."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="run the tests of tests/smoke.py alone")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """``--fast`` is ``-m smoke``, beside another ``-m``."""
+    if config.getoption("--fast"):
+        given = config.option.markexpr
+        config.option.markexpr = f"smoke and ({given})" if given else "smoke"
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m smoke is looked at

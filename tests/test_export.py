@@ -21,8 +21,8 @@ from onnx_aot.errors import (
     OnnxExporterWarning,
     VerificationError,
 )
-from tests.closeness import assert_close
 from tests.releases import HIGHEST_OPSET
+from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
 

@@ -11,7 +11,7 @@ from torch.ao import quantization
 
 import onnx_aot
 from onnx_aot.errors import CaptureError
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.ao"),

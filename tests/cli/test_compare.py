@@ -10,7 +10,7 @@ from onnx import numpy_helper
 
 import onnx_aot
 from tests.cli.conftest import call, run
-from tests.inspection.planted import Tower, X
+from tests.inspection.one_wrong_layer import Tower, X
 
 
 def tower() -> tuple[Tower, tuple[object]]:

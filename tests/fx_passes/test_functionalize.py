@@ -13,7 +13,7 @@ from torch.export.graph_signature import OutputKind
 import onnx_aot
 from onnx_aot.errors import FunctionalizationError, OnnxExporterWarning
 from onnx_aot.fx_passes.functionalize import functionalize
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
 

@@ -10,7 +10,7 @@ import torch
 import onnx_aot
 from onnx_aot.fx_passes.drop_assertions import ASSERTIONS, drop_assertions
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
 

@@ -22,9 +22,9 @@ from onnx_aot.errors import (
 )
 from onnx_aot.generation import Decoder, export_decoder
 from onnx_aot.torch_compat import pytree
-from tests.foreign_caches import registrations_taken_back
 from tests.generation import models
 from tests.generation.models import Make, assert_same, generated, prompts, stepwise, transformers
+from tests.pytree_cleanup import registrations_taken_back
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 

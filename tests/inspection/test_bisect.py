@@ -16,7 +16,7 @@ from onnx_aot import ir_passes
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.inspection import bisect
 from onnx_aot.ir_passes.rewriter import Rewriter
-from tests.inspection.planted import GELU, Tower, X, wrong_in_one
+from tests.inspection.one_wrong_layer import GELU, Tower, X, wrong_in_one
 
 
 class Written(nn.Module):

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
 from onnx_aot.inspection import compare as comparing
-from tests.inspection import planted
-from tests.inspection.planted import GELU, Tower, X, blamed, row_of, wrong_in_one
+from tests.inspection import one_wrong_layer
+from tests.inspection.one_wrong_layer import GELU, Tower, X, blamed, row_of, wrong_in_one
 
 
 def test_a_wrong_translation_in_one_of_64_layers() -> None:
-    comparison = planted.in_one_of_64()
+    comparison = one_wrong_layer.in_one_of_64()
     first = blamed(comparison)
     assert first.fx_node == "gelu_37"
     assert first.origin == "own"
@@ -31,7 +31,7 @@ def test_a_wrong_translation_in_one_of_64_layers() -> None:
     assert first.operator == "aten.gelu.default"
     assert first.onnx_operators == ("Gelu", "Mul")
     assert first.expected == first.actual == "float32[2, 3]"
-    assert "planted.py:" in first.location
+    assert "one_wrong_layer.py:" in first.location
     assert "self.act(self.linear(self.norm(x)))" in first.location
     assert 0 < first.max_absolute < 0.1
     position = comparison.rows.index(first)

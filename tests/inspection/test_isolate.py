@@ -16,8 +16,8 @@ from torch import Tensor
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.inspection import reproduce
-from tests.inspection import planted
-from tests.inspection.planted import Tower, X, row_of
+from tests.inspection import one_wrong_layer
+from tests.inspection.one_wrong_layer import Tower, X, row_of
 
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -27,7 +27,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 
 def test_the_wrong_one_of_64_layers_alone(tmp_path: Path) -> None:
     folder = tmp_path / "isolated"
-    assert planted.in_one_of_64().isolate(folder) == str(folder)
+    assert one_wrong_layer.in_one_of_64().isolate(folder) == str(folder)
     model = onnx.load(folder / "node.onnx")
     onnx.checker.check_model(model, full_check=True)
     assert [node.op_type for node in model.graph.node] == ["Gelu", "Mul"]

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from onnx_aot.ir_passes import RULES, Outcome
 from onnx_aot.ir_passes.apply_rules import apply_rules
-from tests.closeness import assert_close
 from tests.ir_passes.cases import Case
 from tests.ir_passes.cleanup_cases import CASES
+from tests.tolerances import assert_close
 
 BY_NAME = {rule.name: rule for rule in RULES}
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import onnx_aot
 from onnx_aot.errors import SaveError
 from onnx_aot.ir_passes.lazy_tensor import FoldedTensor
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 SIZES = ((2, 7), (3, 5))
 

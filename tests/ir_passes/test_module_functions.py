@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import onnx_aot
 from onnx_aot.ir_passes.module_functions import modules_as_functions
 from onnx_aot.metadata.module_calls import ModuleCall
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 DIMS = ({0: "batch", 1: "seq"},)
 

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 import onnx_aot
 from benchmarks.models.torchvision_cpu import load_torchvision
 from onnx_aot.errors import InferenceError
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 load_torchvision()  # before transformers, which imports it
 transformers = pytest.importorskip("transformers")

@@ -19,7 +19,7 @@ from onnx_aot.errors import InvalidOptionError, OpsetError
 from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
 from onnx_aot.ops.registry import translations
 from onnx_aot.translate.ir_version import ELEMENT_TYPES_SINCE
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 OPSETS = range(MIN_OPSET, MAX_OPSET + 1)
 

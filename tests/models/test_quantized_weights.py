@@ -14,8 +14,8 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import OnnxExporterWarning, OpsetError
-from tests.closeness import assert_close
 from tests.models.quantized_models import kernels, mlp, needs_torchao, quantize
+from tests.tolerances import assert_close
 
 pytestmark = [needs_torchao, pytest.mark.filterwarnings("ignore::UserWarning:torchao.*")]
 

@@ -30,7 +30,7 @@ from benchmarks.zoo_models.through_transformers import (  # noqa: E402
     without_patches,
 )
 from benchmarks.zoo_models.transformers_rows import built, padding_mask, tokens  # noqa: E402
-from tests.foreign_caches import registrations_taken_back  # noqa: E402
+from tests.pytree_cleanup import registrations_taken_back  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning"),

@@ -15,7 +15,7 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import InferenceError, InvalidOptionError, SaveError
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
 X = torch.randn(2, 32)

@@ -13,7 +13,7 @@ import torch
 import onnx_aot
 from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
 from onnx_aot.program import program as program_module
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
 X = torch.randn(4, 3)

@@ -19,7 +19,7 @@ import torch
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError, SaveError
 from onnx_aot.serialization import serialize
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 X = torch.randn(2, 64)
 

@@ -17,7 +17,7 @@ from onnx_aot.errors import InvalidOptionError, SaveError
 from onnx_aot.serialization import atomic, mapped_tensor, progress
 from onnx_aot.serialization.checkpoints import read_checkpoint, read_safetensors
 from onnx_aot.serialization.data_files import shard_size
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 X = torch.randn(2, 64)
 

@@ -16,7 +16,7 @@ import onnx_aot
 from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning, SaveError
 from onnx_aot.serialization.checkpoints import read_checkpoint, read_safetensors
 from onnx_aot.serialization.mapped_tensor import CastTensor, StoredTensor
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
 X = torch.tensor([[1, 2, 3], [4, 5, 0]])

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 import onnx_aot
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
 

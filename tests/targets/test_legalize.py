@@ -17,7 +17,7 @@ from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
 from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.inspection.verification import format_differences
 from onnx_aot.targets import legalize, unsupported_nodes
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 TARGET = "onnxruntime"
 HALVES = (torch.bfloat16, torch.float16)

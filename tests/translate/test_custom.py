@@ -16,7 +16,7 @@ from onnxscript import DOUBLE, FLOAT, INT64, opset18, opset20
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError, OpsetError, TranslationError
 from onnx_aot.ops.complex.pairs import Complex
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
 X, Y = torch.randn(3, 4), torch.randn(3, 4)

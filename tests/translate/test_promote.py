@@ -12,7 +12,7 @@ import onnx_aot
 from onnx_aot.ops import registry
 from onnx_aot.torch_compat import aten
 from onnx_aot.translate.promote import PROMOTED, SELECTORS, promotes
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 DTYPES = (
     torch.bool,

@@ -14,7 +14,7 @@ from torch._higher_order_ops import scan, while_loop
 import onnx_aot
 from onnx_aot.errors import UnsupportedOperatorError
 from onnx_aot.graph.traversal import subgraphs
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 from tests.translate.bodies import Model, kinds
 
 Tensor = torch.Tensor

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import onnx_aot
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 T = {1: "t"}
 

@@ -13,7 +13,7 @@ import onnx_aot
 from onnx_aot.capture.sizes.scalar_tensor_values import constants_of
 from onnx_aot.errors import CaptureError, InferenceError, OnnxExporterWarning
 from onnx_aot.torch_compat import FakeTensorMode
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 T = {2: "t"}
 

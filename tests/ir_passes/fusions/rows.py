@@ -14,7 +14,7 @@ from torch import nn
 
 import onnx_aot
 from onnx_aot.ir_passes import CONTRIB_RULES, RULES
-from tests.closeness import assert_close
+from tests.tolerances import assert_close
 
 __all__ = ["Row", "check", "export", "parametrize", "same_with_and_without"]
 

@@ -7,8 +7,8 @@ import torch
 
 import onnx_aot
 from onnx_aot.torch_compat import aten, prims
-from tests.closeness import assert_close
 from tests.ops.rows import Row, T, check, floats, parametrize, positive
+from tests.tolerances import assert_close
 
 
 def numbers(*sizes: int | str, dtype: torch.dtype = torch.complex64) -> T:

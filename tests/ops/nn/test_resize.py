@@ -10,8 +10,8 @@ from torch.nn.functional import interpolate
 
 import onnx_aot
 from onnx_aot.torch_compat import aten
-from tests.closeness import assert_close
 from tests.ops.rows import Row, T, check, floats, ints, parametrize
+from tests.tolerances import assert_close
 
 EMPTY = ({"n": 0},)
 DOUBLE = {"dtype": torch.float64}

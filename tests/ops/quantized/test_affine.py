@@ -12,8 +12,8 @@ import torch.ao.quantization.fx._decomposed  # makes torch.ops.quantized_decompo
 
 import onnx_aot
 from onnx_aot.torch_compat import aten
-from tests.closeness import assert_close
 from tests.ops.rows import Row, T, check, floats, given, ints, parametrize, positive
+from tests.tolerances import assert_close
 
 decomposed = torch.ops.quantized_decomposed
 

@@ -12,7 +12,7 @@ from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.errors import ConversionError
 from onnx_aot.ops.complex.arithmetic import divide, multiply
 from onnx_aot.ops.complex.pairs import Complex, join, register_complex, split
-from onnx_aot.ops.core.size_math import divided, minus, plus, times
+from onnx_aot.ops.core.size_math import add_sizes, divide_size, multiply_sizes, subtract_sizes
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten, prims
 
@@ -138,7 +138,9 @@ def complex_fft_irfft(
 ) -> Value:
     """Torch's decomposition scales separately from the transform, which already scales."""
     axis = op.axis(self.real, dim)
-    length = times(op, minus(op, op.size(self.real, axis), 1), 2) if n is None else n
+    length = (
+        multiply_sizes(op, subtract_sizes(op, op.size(self.real, axis), 1), 2) if n is None else n
+    )
     answer = _real_inverse(op, join(op, self), axis, length)
     return _scale(op, answer, [length], NORMS[norm], True)
 
@@ -148,7 +150,7 @@ def _real_inverse(op: Builder, joined: Value, axis: int, length: Size) -> Value:
 
     Every element stands for two, except the first and the middle one of an even length.
     """
-    half, there = plus(op, divided(op, length, 2), 1), op.size(joined, axis)
+    half, there = add_sizes(op, divide_size(op, length, 2), 1), op.size(joined, axis)
     if isinstance(half, int) and isinstance(there, int):
         count: Size = min(half, there)
     else:
@@ -222,7 +224,7 @@ def complex_stft(
     if isinstance(length, int):
         count: Size = 1 + (length - n_fft) // hop
     else:
-        count = plus(op, op.Div(op.Sub(length, n_fft), hop), 1)
+        count = add_sizes(op, op.Div(op.Sub(length, n_fft), hop), 1)
     positions = _frame_positions(op, count, hop, n_fft)
 
     def frames(part: Value) -> Value:
@@ -280,7 +282,7 @@ def complex_istft(
     square = multiply(op, weight, weight) if windowed else op.Mul(weight, weight)
     count = op.size(self.real, rank - 1)
     positions = op.Reshape(_frame_positions(op, count, hop, n_fft), [-1])
-    total = plus(op, times(op, minus(op, count, 1), hop), n_fft)
+    total = add_sizes(op, multiply_sizes(op, subtract_sizes(op, count, 1), hop), n_fft)
 
     def added(part: Value) -> Value:
         return _overlap_add(op, part, positions, total)
@@ -292,7 +294,7 @@ def complex_istft(
     signal = _each(frames, added)
     signal = divide(op, signal, weights) if isinstance(signal, Complex) else op.Div(signal, weights)
     start = n_fft // 2 if center else 0
-    stop = start + length if length is not None else minus(op, total, start)
+    stop = start + length if length is not None else subtract_sizes(op, total, start)
 
     def cut(part: Value) -> Value:
         kept = op.Slice(part, [start], op.sizes([stop]), [-1])

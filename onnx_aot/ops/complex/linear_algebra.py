@@ -27,8 +27,8 @@ from onnx_aot.ops.complex.pairs import (
     real_recorded,
     register_complex,
 )
-from onnx_aot.ops.core.indexing import counted
-from onnx_aot.ops.core.movement import sliced
+from onnx_aot.ops.core.indexing import range_of_length
+from onnx_aot.ops.core.movement import slice_axis
 from onnx_aot.ops.linalg.matrices import (
     diagonal,
     first_failure,
@@ -60,9 +60,11 @@ def _as_complex(op: Builder, value: Value) -> Complex:
     """Reads the complex matrix from the first column of blocks."""
     rank = op.rank(value)
     columns = _half(op, op.size(value, -1))
-    left = sliced(op, value, rank - 1, 0, columns)
+    left = slice_axis(op, value, rank - 1, 0, columns)
     rows = _half(op, op.size(value, -2))
-    return Complex(sliced(op, left, rank - 2, 0, rows), sliced(op, left, rank - 2, rows, INT64_MAX))
+    return Complex(
+        slice_axis(op, left, rank - 2, 0, rows), slice_axis(op, left, rank - 2, rows, INT64_MAX)
+    )
 
 
 def _half(op: Builder, size: Size) -> Size:
@@ -186,7 +188,7 @@ def complex_triangular_solve(
 
 def _once(op: Builder, doubled: Value) -> Value:
     """Every second one of values that come in pairs."""
-    return sliced(op, doubled, op.rank(doubled) - 1, 0, INT64_MAX, 2)
+    return slice_axis(op, doubled, op.rank(doubled) - 1, 0, INT64_MAX, 2)
 
 
 @register_complex(aten.linalg_svdvals.default)
@@ -278,7 +280,7 @@ def _eliminated(
         it was exchanged with.
     """
     rows = row_numbers(op, op.size(matrix.real, -2))
-    columns = counted(op, 0, op.size(matrix.real, -1))
+    columns = range_of_length(op, 0, op.size(matrix.real, -1))
     shape = op.Concat(op.Shape(matrix.real, start=0, end=-1), [1], axis=0)
     start = op.Expand(rows, shape)
     start.shape = ir.Shape([*list(matrix.shape or ())[:-1], 1])
@@ -337,10 +339,10 @@ def _factorized(op: Builder, matrix: Complex, pivot: bool = True) -> tuple[Compl
     steps = shorter_side(op, rows, columns)
     lu, exchanges = _eliminated(op, matrix, steps, pivot)
     pivots = op.Squeeze(exchanges, [-1])
-    pivots = sliced(op, pivots, op.rank(pivots) - 1, 0, steps)
+    pivots = slice_axis(op, pivots, op.rank(pivots) - 1, 0, steps)
     parts = [diagonal(op, part) for part in (lu.real, lu.imag)]
     nothing = op.And(op.Equal(parts[0], 0.0), op.Equal(parts[1], 0.0))
-    nothing = sliced(op, nothing, op.rank(nothing) - 1, 0, steps)
+    nothing = slice_axis(op, nothing, op.rank(nothing) - 1, 0, steps)
     return lu, op.cast(op.Add(pivots, 1), INT32), first_failure(op, nothing)
 
 
@@ -348,7 +350,7 @@ def _sign_and_logarithm(op: Builder, matrix: Complex) -> tuple[Complex, Value]:
     """Sign of the determinant, of absolute value 1, and logarithm of its absolute value."""
     size = op.size(matrix.real, -1)
     lu, exchanges = _eliminated(op, matrix, size)
-    exchanged = op.Not(op.Equal(op.Squeeze(exchanges, [-1]), counted(op, 0, size)))
+    exchanged = op.Not(op.Equal(op.Squeeze(exchanges, [-1]), range_of_length(op, 0, size)))
     count = op.reduce("ReduceSum", op.cast(exchanged, INT64), [-1], keepdims=False)
     half_turns = op.cast(op.Mod(count, 2), matrix.real.dtype)
     factors = Complex(diagonal(op, lu.real), diagonal(op, lu.imag))
@@ -494,7 +496,7 @@ def _cholesky(op: Builder, matrix: Complex, upper: bool) -> tuple[Complex, Value
     """L of ``L L^H``, one column per step (Golub and Van Loan, 4.2.5), and ``info``."""
     matrix = _adjoint(op, matrix) if upper else matrix
     size = op.size(matrix.real, -1)
-    rows, columns = row_numbers(op, size), counted(op, 0, size)
+    rows, columns = row_numbers(op, size), range_of_length(op, 0, size)
     axis = op.rank(matrix.real) - 2
 
     def step(i: Value, real: Value, imag: Value) -> tuple[Value, Value]:

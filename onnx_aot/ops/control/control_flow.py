@@ -15,8 +15,8 @@ import torch
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.ops.control.callable_bodies import Body, flat, rebuilt
-from onnx_aot.ops.core.creation import filled
-from onnx_aot.ops.core.cumulative import doublings
+from onnx_aot.ops.core.creation import make_full
+from onnx_aot.ops.core.cumulative import count_doublings
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import higher_order
 
@@ -228,7 +228,7 @@ def _empty(op: Builder, like: Value) -> Value:
     for size in like.shape.dims[1:] if like.shape is not None else ():
         known = size if isinstance(size, int) else op.known_size(str(size.value))
         sizes.append(0 if known is None else known)
-    return filled(op, sizes, 0, like.dtype)
+    return make_full(op, sizes, 0, like.dtype)
 
 
 # --- associative scans ---------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def associative_scan(
             for value, result in zip(current, flat(op, returned, recorded), strict=True)
         ]
 
-    rounds = op.loop(doublings(op, length), [op.constant(1, INT64), *values], step)
+    rounds = op.loop(count_doublings(op, length), [op.constant(1, INT64), *values], step)
     return rebuilt(rounds[1:], recorded)
 
 

@@ -11,10 +11,10 @@ import torch
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import INT64_MAX
-from onnx_aot.ops.core.cumulative import doublings
-from onnx_aot.ops.core.movement import reshaped, shaped, sliced
+from onnx_aot.ops.core.cumulative import count_doublings
+from onnx_aot.ops.core.movement import annotate_shape, reshape, slice_axis
 from onnx_aot.ops.core.scatter import scatter_elements
-from onnx_aot.ops.core.size_math import minus, plus, times
+from onnx_aot.ops.core.size_math import add_sizes, multiply_sizes, subtract_sizes
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
@@ -110,13 +110,13 @@ def _places(op: Builder, sequence: Value, values: Value, right: bool) -> Value:
     found = _halved(op, sequence, op.Reshape(values, [-1]), count, compare)
     if op.rank(values) == 0:
         return op.Reshape(found, op.constant([], INT64))
-    return reshaped(op, found, op.all_sizes(values))
+    return reshape(op, found, op.all_sizes(values))
 
 
 def _halved(op: Builder, sequence: Value, values: Value, count: Size, compare: str) -> Value:
     """Binary search for all values at once; each place is between ``low`` and ``high``."""
-    low = shaped(op.Expand(op.constant(0), op.Shape(values)), values.shape or ())
-    last = minus(op, count, 1)
+    low = annotate_shape(op.Expand(op.constant(0), op.Shape(values)), values.shape or ())
+    last = subtract_sizes(op, count, 1)
 
     def step(_: Value, low: Value, high: Value) -> Sequence[Value]:
         middle = op.Min(op.Div(op.Add(low, high), 2), last)
@@ -129,7 +129,7 @@ def _halved(op: Builder, sequence: Value, values: Value, count: Size, compare: s
         ]
 
     # there are count + 1 places to tell apart
-    steps = doublings(op, plus(op, count, 1))
+    steps = count_doublings(op, add_sizes(op, count, 1))
     return op.loop(steps, [low, op.Add(low, count)], step)[0]
 
 
@@ -152,12 +152,12 @@ def aten_bincount(
             f"{wanted}. Export with torch 2.13 or newer"
         )
     numbers = op.cast(self, INT64)
-    before = op.Concat(numbers, op.sizes([minus(op, minlength, 1)]), axis=0)
-    shaped(before, [None])
+    before = op.Concat(numbers, op.sizes([subtract_sizes(op, minlength, 1)]), axis=0)
+    annotate_shape(before, [None])
     length = op.Add(op.reduce("ReduceMax", before, [0], keepdims=True), 1)
     number = op.constant(1, op.result_dtype)
     amounts = (
-        shaped(op.Expand(number, op.Shape(numbers)), numbers.shape or ())
+        annotate_shape(op.Expand(number, op.Shape(numbers)), numbers.shape or ())
         if weights is None
         else op.cast(weights, op.result_dtype)
     )
@@ -167,7 +167,7 @@ def aten_bincount(
 def _summed(op: Builder, positions: Value, amounts: Value, length: Value) -> Value:
     """Adds up the amounts in a vector, each at its position."""
     zeros = op.Expand(op.constant(0, amounts.dtype), length)
-    shaped(zeros, [None])
+    annotate_shape(zeros, [None])
     return scatter_elements(op, zeros, positions, amounts, 0, "add")
 
 
@@ -236,7 +236,7 @@ def aten_histogramdd(
     weight: Value | None = None,
     density: bool = False,
 ) -> list[Any]:
-    rows = reshaped(op, self, [-1, op.size(self, -1)])
+    rows = reshape(op, self, [-1, op.size(self, -1)])
     counts, edges = _histogram(op, rows, bins, range, weight, density)
     return [counts, edges]
 
@@ -266,14 +266,14 @@ def _histogram(
 
     A bin includes its lower edge, the last one also its upper edge. Rows outside do not count.
     """
-    columns = [shaped(op.Gather(rows, i, axis=1), [None]) for i in range(len(bins))]
+    columns = [annotate_shape(op.Gather(rows, i, axis=1), [None]) for i in range(len(bins))]
     edges = [
         b
         if isinstance(b, ir.Value)
         else _edges(op, column, b, None if limits is None else limits[2 * i : 2 * i + 2])
         for i, (b, column) in enumerate(zip(bins, columns, strict=True))
     ]
-    counts: list[Size] = [minus(op, op.size(edge, 0), 1) for edge in edges]
+    counts: list[Size] = [subtract_sizes(op, op.size(edge, 0), 1) for edge in edges]
     position: Value | None = None
     inside: Value | None = None
     for column, edge, count in zip(columns, edges, counts, strict=True):
@@ -282,7 +282,9 @@ def _histogram(
             op.LessOrEqual(column, op.Gather(edge, -1, axis=0)),
         )
         inside = within if inside is None else op.And(inside, within)
-        place = op.Min(op.Sub(_places(op, edge, column, right=True), 1), minus(op, count, 1))
+        place = op.Min(
+            op.Sub(_places(op, edge, column, right=True), 1), subtract_sizes(op, count, 1)
+        )
         position = place if position is None else op.Add(op.Mul(position, count), place)
     assert position is not None
     assert inside is not None
@@ -292,9 +294,9 @@ def _histogram(
         amounts = op.Where(inside, weights, op.constant(0, rows.dtype))
     total: Size = 1
     for count in counts:
-        total = times(op, total, count)
+        total = multiply_sizes(op, total, count)
     flat = _summed(op, op.Where(inside, position, 0), amounts, op.sizes([total]))
-    histogram = reshaped(op, flat, counts)
+    histogram = reshape(op, flat, counts)
     return (_density(op, histogram, flat, edges) if density else histogram), edges
 
 
@@ -302,7 +304,7 @@ def _density(op: Builder, histogram: Value, flat: Value, edges: Sequence[Value])
     """Divides the share of each bin by its volume."""
     histogram = op.Div(histogram, op.ReduceSum(flat, keepdims=0))
     for axis, edge in enumerate(edges):
-        width = op.Sub(sliced(op, edge, 0, 1, INT64_MAX), sliced(op, edge, 0, 0, -1))
+        width = op.Sub(slice_axis(op, edge, 0, 1, INT64_MAX), slice_axis(op, edge, 0, 0, -1))
         after = list(range(1, len(edges) - axis))
         histogram = op.Div(histogram, op.Unsqueeze(width, after) if after else width)
     return histogram
@@ -324,4 +326,4 @@ def _edges(op: Builder, column: Value, bins: int, limits: Sequence[float] | None
     falling = torch.arange(bins - half, -1, -1, dtype=dtype)
     up = op.Add(start, op.Mul(step, op.constant(rising)))
     down = op.Sub(end, op.Mul(step, op.constant(falling)))
-    return shaped(op.Concat(up, down, axis=0), [bins + 1])
+    return annotate_shape(op.Concat(up, down, axis=0), [bins + 1])

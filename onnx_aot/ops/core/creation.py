@@ -22,98 +22,98 @@ DOUBLE = ir.DataType.DOUBLE
 INT64 = ir.DataType.INT64
 
 
-def filled(op: Builder, sizes: Sequence[Size], value: Any, dtype: ir.DataType) -> Value:
+def make_full(op: Builder, sizes: Sequence[Size], value: Any, dtype: ir.DataType) -> Value:
     """Returns a tensor filled with a number, which may be a 0-d value of the graph."""
     return op.Expand(op.cast(value, dtype), op.sizes(sizes))
 
 
-def filled_like(op: Builder, like: Value, value: Any) -> Value:
+def make_full_like(op: Builder, like: Value, value: Any) -> Value:
     """Returns a tensor filled with a number, in another's shape and the recorded type."""
     return op.Expand(op.cast(value, op.result_dtype), op.Shape(like))
 
 
 @register(aten.full.default)
 def aten_full(op: Builder, size: Sequence[Size], fill_value: Any, dtype: Any = None) -> Value:
-    return filled(op, size, fill_value, op.result_dtype)
+    return make_full(op, size, fill_value, op.result_dtype)
 
 
 @register(aten.zeros.default, aten.empty.memory_format)
 def aten_zeros(op: Builder, size: Sequence[Size], dtype: Any = None) -> Value:
     """The contents of ``empty`` are undefined in torch; here they are zeros."""
-    return filled(op, size, 0, op.result_dtype)
+    return make_full(op, size, 0, op.result_dtype)
 
 
 @register(aten.empty_strided.default)
 def aten_empty_strided(
     op: Builder, size: Sequence[Size], stride: Sequence[Size], dtype: Any = None
 ) -> Value:
-    return filled(op, size, 0, op.result_dtype)
+    return make_full(op, size, 0, op.result_dtype)
 
 
 @register(aten.empty_permuted.default)
 def aten_empty_permuted(
     op: Builder, size: Sequence[Size], physical_layout: Sequence[int], dtype: Any = None
 ) -> Value:
-    return filled(op, size, 0, op.result_dtype)
+    return make_full(op, size, 0, op.result_dtype)
 
 
 @register(aten.ones.default)
 def aten_ones(op: Builder, size: Sequence[Size], dtype: Any = None) -> Value:
-    return filled(op, size, 1, op.result_dtype)
+    return make_full(op, size, 1, op.result_dtype)
 
 
 @register(aten.full_like.default)
 def aten_full_like(op: Builder, self: Value, fill_value: Any, dtype: Any = None) -> Value:
-    return filled_like(op, self, fill_value)
+    return make_full_like(op, self, fill_value)
 
 
 @register(aten.zeros_like.default, aten.empty_like.default)
 def aten_zeros_like(op: Builder, self: Value, dtype: Any = None) -> Value:
-    return filled_like(op, self, 0)
+    return make_full_like(op, self, 0)
 
 
 @register(aten.ones_like.default)
 def aten_ones_like(op: Builder, self: Value, dtype: Any = None) -> Value:
-    return filled_like(op, self, 1)
+    return make_full_like(op, self, 1)
 
 
 @register(aten.new_full.default)
 def aten_new_full(
     op: Builder, self: Value, size: Sequence[Size], fill_value: Any, dtype: Any = None
 ) -> Value:
-    return filled(op, size, fill_value, op.result_dtype)
+    return make_full(op, size, fill_value, op.result_dtype)
 
 
 @register(aten.new_zeros.default, aten.new_empty.default)
 def aten_new_zeros(op: Builder, self: Value, size: Sequence[Size], dtype: Any = None) -> Value:
-    return filled(op, size, 0, op.result_dtype)
+    return make_full(op, size, 0, op.result_dtype)
 
 
 @register(aten.new_empty_strided.default)
 def aten_new_empty_strided(
     op: Builder, self: Value, size: Sequence[Size], stride: Sequence[Size], dtype: Any = None
 ) -> Value:
-    return filled(op, size, 0, op.result_dtype)
+    return make_full(op, size, 0, op.result_dtype)
 
 
 @register(aten.new_ones.default)
 def aten_new_ones(op: Builder, self: Value, size: Sequence[Size], dtype: Any = None) -> Value:
-    return filled(op, size, 1, op.result_dtype)
+    return make_full(op, size, 1, op.result_dtype)
 
 
 @register(aten.fill.Scalar, aten.fill.Tensor)
 def aten_fill(op: Builder, self: Value, value: Any) -> Value:
-    return filled_like(op, self, value)
+    return make_full_like(op, self, value)
 
 
 @register(aten.zero.default)
 def aten_zero(op: Builder, self: Value) -> Value:
-    return filled_like(op, self, 0)
+    return make_full_like(op, self, 0)
 
 
 @register(aten.scalar_tensor.default)
 def aten_scalar_tensor(op: Builder, s: Any, dtype: Any = None) -> Value:
-    return filled(op, [], s, op.result_dtype)
+    return make_full(op, [], s, op.result_dtype)
 
 
 @register(aten.arange.default)
@@ -208,7 +208,7 @@ def _eye(op: Builder, rows: Size, columns: Size) -> Value:
     dtype = op.result_dtype
     if isinstance(rows, int) and isinstance(columns, int) and rows * columns <= FOLD_LIMIT:
         return op.constant(torch.eye(rows, columns, dtype=dtypes.to_torch(dtype), device="cpu"))
-    return op.EyeLike(filled(op, [rows, columns], 0, dtype))
+    return op.EyeLike(make_full(op, [rows, columns], 0, dtype))
 
 
 def _triangle(op: Builder, value: Value, diagonal: Any, upper: int) -> Value:

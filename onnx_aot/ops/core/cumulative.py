@@ -18,11 +18,11 @@ import onnx_ir as ir
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import INT64_MAX
-from onnx_aot.ops.core.movement import sliced
+from onnx_aot.ops.core.movement import slice_axis
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
-__all__ = ["doublings"]
+__all__ = ["count_doublings"]
 
 Value = ir.Value
 BOOL = ir.DataType.BOOL
@@ -47,8 +47,8 @@ def aten_diff(
     parts = [op.cast(p, op.result_dtype) for p in (prepend, self, append) if p is not None]
     value: Value = op.Concat(*parts, axis=axis)
     for _ in range(n):
-        later = sliced(op, value, axis, 1, INT64_MAX)
-        earlier = sliced(op, value, axis, 0, -1)
+        later = slice_axis(op, value, axis, 1, INT64_MAX)
+        earlier = slice_axis(op, value, axis, 0, -1)
         value = op.Xor(later, earlier) if value.dtype == BOOL else op.Sub(later, earlier)
     return value
 
@@ -137,7 +137,7 @@ def _doubled(
     Positions before the first element hold ``neutral``, or the first element itself if it is None.
     """
     size = op.size(values[0], axis)
-    steps = doublings(op, size)
+    steps = count_doublings(op, size)
     if isinstance(steps, int) and steps == 0:
         return values
     positions = op.Range(0, size, 1)
@@ -157,7 +157,7 @@ def _doubled(
     return op.loop(steps, [op.constant(1, INT64), *values], step)[1:]
 
 
-def doublings(op: Builder, size: Size) -> Size:
+def count_doublings(op: Builder, size: Size) -> Size:
     """Returns how often 1 must be doubled to reach a size; once more does no harm.
 
     The logarithm is taken of odd numbers, of which only 1 has an integer logarithm.

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
 from onnx_aot.dtypes import INT64_MAX
-from onnx_aot.ops.core.movement import sliced
+from onnx_aot.ops.core.movement import slice_axis
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
@@ -80,7 +80,7 @@ def _gradient(op: Builder, value: Value, spacing: Spacing, axis: int, order: int
         before = [-1 / spacing, 1 / spacing] if order == 1 else [-3 * half, 4 * half, -half]
         after = [-1 / spacing, 1 / spacing] if order == 1 else [half, -4 * half, 3 * half]
     ends = [INT64_MAX if start == 2 else start - 2 for start in (0, 1, 2)]
-    middle = [sliced(op, value, axis, start, end) for start, end in enumerate(ends)]
+    middle = [slice_axis(op, value, axis, start, end) for start, end in enumerate(ends)]
     parts = [_weighed(op, [_at(op, value, axis, i) for i in first], before)]
     parts.append(_weighed(op, middle, inner))
     parts.append(_weighed(op, [_at(op, value, axis, i) for i in last], after))
@@ -109,10 +109,10 @@ def _weights_of_coordinates(
     """Returns the weights of three neighbours inside, of the first ones and of the last ones."""
     around = list(range(1, op.rank(value) - axis))
     points = op.cast(coordinates, value.dtype)
-    gaps = op.Sub(sliced(op, points, 0, 1, INT64_MAX), sliced(op, points, 0, 0, -1))
+    gaps = op.Sub(slice_axis(op, points, 0, 1, INT64_MAX), slice_axis(op, points, 0, 0, -1))
     if around:
         gaps = op.Unsqueeze(gaps, around)
-    left, right = sliced(op, gaps, 0, 0, -1), sliced(op, gaps, 0, 1, INT64_MAX)
+    left, right = slice_axis(op, gaps, 0, 0, -1), slice_axis(op, gaps, 0, 1, INT64_MAX)
     both = op.Add(left, right)
     inner = [
         op.Neg(op.Div(right, op.Mul(left, both))),

@@ -10,12 +10,12 @@ import torch
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.builder.peephole import FOLD_LIMIT
-from onnx_aot.ops.core.movement import reshaped, shaped
-from onnx_aot.ops.core.size_math import minus, plus, times
+from onnx_aot.ops.core.movement import annotate_shape, reshape
+from onnx_aot.ops.core.size_math import add_sizes, multiply_sizes, subtract_sizes
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
-__all__ = ["IndexPlan", "as_positions", "counted", "diagonal_length", "within"]
+__all__ = ["IndexPlan", "as_positions", "clamp_indices", "diagonal_length", "range_of_length"]
 
 Value = ir.Value
 BOOL = ir.DataType.BOOL
@@ -143,7 +143,7 @@ def _true_positions(op: Builder, mask: Value) -> list[Value]:
     """Returns one 1-d tensor per dimension of a mask, in row-major order."""
     positions = op.NonZero(mask)
     axes = range(op.rank(mask))
-    return [shaped(op.Gather(positions, axis, axis=0), [None]) for axis in axes]
+    return [annotate_shape(op.Gather(positions, axis, axis=0), [None]) for axis in axes]
 
 
 def _broadcast(op: Builder, indices: list[Value]) -> list[Value]:
@@ -162,7 +162,7 @@ def _broadcast(op: Builder, indices: list[Value]) -> list[Value]:
         if index is widest or _same_shape(index, widest):
             wide.append(index)
             continue
-        wide.append(shaped(op.Expand(index, shape), [None] * rank))
+        wide.append(annotate_shape(op.Expand(index, shape), [None] * rank))
     return wide
 
 
@@ -239,16 +239,18 @@ def aten_unsafe_masked_index(
     op: Builder, self: Value, mask: Value, indices: Sequence[Value | None], fill: Any
 ) -> Value:
     """``x[indices]`` where the mask is true; elsewhere indices may be out of range."""
-    taken = aten_index(op, self, within(op, self, indices))
+    taken = aten_index(op, self, clamp_indices(op, self, indices))
     return op.Where(mask, taken, op.constant(fill, self.dtype))
 
 
-def within(op: Builder, value: Value, indices: Sequence[Value | None]) -> list[Value | None]:
+def clamp_indices(op: Builder, value: Value, indices: Sequence[Value | None]) -> list[Value | None]:
     """Moves indices out of range to the first or the last element."""
 
     def inside(axis: int, index: Value) -> Value:
         size = op.size(value, axis)
-        return op.Min(op.Max(op.cast(index, INT64), times(op, size, -1)), minus(op, size, 1))
+        return op.Min(
+            op.Max(op.cast(index, INT64), multiply_sizes(op, size, -1)), subtract_sizes(op, size, 1)
+        )
 
     return [None if index is None else inside(axis, index) for axis, index in enumerate(indices)]
 
@@ -288,22 +290,27 @@ def aten_diagonal(op: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2
     rest = [axis for axis in range(rank) if axis not in (first, second)]
     last = op.Transpose(self, perm=[*rest, first, second])
     rows, columns = op.size(self, first), op.size(self, second)
-    merged = reshaped(op, last, [*(op.size(self, a) for a in rest), times(op, rows, columns)])
-    start = offset if offset >= 0 else times(op, -offset, columns)
+    merged = reshape(
+        op, last, [*(op.size(self, a) for a in rest), multiply_sizes(op, rows, columns)]
+    )
+    start = offset if offset >= 0 else multiply_sizes(op, -offset, columns)
     length = diagonal_length(op, rows, columns, offset)
-    taken = counted(op, start, length, plus(op, columns, 1))
+    taken = range_of_length(op, start, length, add_sizes(op, columns, 1))
     return op.Gather(merged, taken, axis=rank - 2)
 
 
 def diagonal_length(op: Builder, rows: Size, columns: Size, offset: int) -> Size:
     """Returns the number of elements ``[i, i + offset]`` of a matrix."""
-    rows, columns = minus(op, rows, max(-offset, 0)), minus(op, columns, max(offset, 0))
+    rows, columns = (
+        subtract_sizes(op, rows, max(-offset, 0)),
+        subtract_sizes(op, columns, max(offset, 0)),
+    )
     if isinstance(rows, int) and isinstance(columns, int):
         return max(0, min(rows, columns))
     short: Size = rows if rows is columns else op.Min(rows, columns)
     return short if offset == 0 else op.Max(short, 0)
 
 
-def counted(op: Builder, start: Size, count: Size, step: Size = 1) -> Value:
+def range_of_length(op: Builder, start: Size, count: Size, step: Size = 1) -> Value:
     """Returns ``start, start + step, ...``, ``count`` numbers."""
-    return op.Range(start, plus(op, start, times(op, count, step)), step)
+    return op.Range(start, add_sizes(op, start, multiply_sizes(op, count, step)), step)

@@ -13,7 +13,7 @@ import torch
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder
 from onnx_aot.dtypes import is_floating
-from onnx_aot.ops.core.creation import filled_like
+from onnx_aot.ops.core.creation import make_full_like
 from onnx_aot.ops.core.elementwise import sign_bit
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
@@ -179,26 +179,26 @@ def aten_masked_fill(op: Builder, self: Value, mask: Value, value: Value | Scala
 
 @register(aten.isnan.default)
 def aten_isnan(op: Builder, self: Value) -> Value:
-    return op.IsNaN(self) if is_floating(self.dtype) else filled_like(op, self, False)
+    return op.IsNaN(self) if is_floating(self.dtype) else make_full_like(op, self, False)
 
 
 @register(aten.isinf.default)
 def aten_isinf(op: Builder, self: Value) -> Value:
-    return op.IsInf(self) if is_floating(self.dtype) else filled_like(op, self, False)
+    return op.IsInf(self) if is_floating(self.dtype) else make_full_like(op, self, False)
 
 
 @register(aten.isfinite.default)
 def aten_isfinite(op: Builder, self: Value) -> Value:
     """Tests ``|x| < inf``, which is false for NaN."""
     if not is_floating(self.dtype):
-        return filled_like(op, self, True)
+        return make_full_like(op, self, True)
     return op.Less(op.Abs(self), math.inf)
 
 
 @register(aten.signbit.default)
 def aten_signbit(op: Builder, self: Value) -> Value:
     if self.dtype == BOOL:
-        return filled_like(op, self, False)
+        return make_full_like(op, self, False)
     return sign_bit(op, self) if is_floating(self.dtype) else op.Less(self, 0)
 
 

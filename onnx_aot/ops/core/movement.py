@@ -13,16 +13,16 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import INT64_MAX
-from onnx_aot.ops.core.size_math import as_value, minus, plus, product
+from onnx_aot.ops.core.size_math import add_sizes, as_value, product, subtract_sizes
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
-__all__ = ["expanded", "move_axis", "reshaped", "shaped", "sliced", "swapped"]
+__all__ = ["annotate_shape", "expand", "move_axis", "reshape", "slice_axis", "swap_axes"]
 
 Value = ir.Value
 
 
-def shaped(value: Value, dims: Iterable[int | ir.SymbolicDim | None]) -> Value:
+def annotate_shape(value: Value, dims: Iterable[int | ir.SymbolicDim | None]) -> Value:
     """Sets the shape of a value, unless the builder has inferred one already."""
     if value.shape is None:
         value.shape = ir.Shape(dims)
@@ -32,7 +32,7 @@ def shaped(value: Value, dims: Iterable[int | ir.SymbolicDim | None]) -> Value:
 # --- views ---------------------------------------------------------------------------------------
 
 
-def reshaped(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
+def reshape(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
     """Returns the elements in a new shape, in order.
 
     ``sizes`` may hold one -1; torch then allows no size of 0. A size that equals the input's at the
@@ -75,17 +75,17 @@ def aten_view(op: Builder, self: Value, size: Sequence[Size]) -> Value:
     recorded = op.result.dim()
     if recorded != len(size) and recorded == op.rank(self):
         return self
-    return reshaped(op, self, size)
+    return reshape(op, self, size)
 
 
 @register(aten.reshape.default)
 def aten_reshape(op: Builder, self: Value, shape: Sequence[Size]) -> Value:
-    return reshaped(op, self, shape)
+    return reshape(op, self, shape)
 
 
 @register(aten.view_as.default, aten.reshape_as.default)
 def aten_view_as(op: Builder, self: Value, other: Value) -> Value:
-    return reshaped(op, self, op.all_sizes(other))
+    return reshape(op, self, op.all_sizes(other))
 
 
 @register(aten.flatten.using_ints)
@@ -101,7 +101,7 @@ def aten_flatten(op: Builder, self: Value, start_dim: int = 0, end_dim: int = -1
         return op.Flatten(self, axis=1 if start == 1 else rank - 1)
     around = op.all_sizes(self)
     merged = product(op, around[start : end + 1])
-    return reshaped(op, self, [*around[:start], merged, *around[end + 1 :]])
+    return reshape(op, self, [*around[:start], merged, *around[end + 1 :]])
 
 
 def _is_static(value: Value) -> bool:
@@ -119,7 +119,7 @@ def aten_unflatten(op: Builder, self: Value, dim: int, sizes: Sequence[Size]) ->
         recorded = op.result.shape[dim + unknown]
         rest = product(op, parts[:unknown] + parts[unknown + 1 :])
         parts[unknown] = recorded if type(recorded) is int else op.Div(around[dim], rest)
-    return reshaped(op, self, [*around[:dim], *parts, *around[dim + 1 :]])
+    return reshape(op, self, [*around[:dim], *parts, *around[dim + 1 :]])
 
 
 @register(aten.ravel.default)
@@ -156,10 +156,10 @@ def aten_unsqueeze(op: Builder, self: Value, dim: int) -> Value:
 
 @register(aten.expand.default)
 def aten_expand(op: Builder, self: Value, size: Sequence[Size], implicit: bool = False) -> Value:
-    return expanded(op, self, size)
+    return expand(op, self, size)
 
 
-def expanded(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
+def expand(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
     """Broadcasts to sizes, where -1 keeps the existing dimension."""
     shape = value.shape
     assert shape is not None
@@ -183,12 +183,12 @@ def _is_size(op: Builder, there: int | ir.SymbolicDim, size: Size) -> bool:
 
 @register(aten.expand_as.default)
 def aten_expand_as(op: Builder, self: Value, other: Value) -> Value:
-    return expanded(op, self, op.all_sizes(other))
+    return expand(op, self, op.all_sizes(other))
 
 
 @register(aten.broadcast_to.default)
 def aten_broadcast_to(op: Builder, self: Value, size: Sequence[Size]) -> Value:
-    return expanded(op, self, size)
+    return expand(op, self, size)
 
 
 # --- permutations --------------------------------------------------------------------------------
@@ -202,15 +202,15 @@ def aten_permute(op: Builder, self: Value, dims: Sequence[int]) -> Value:
 
 @register(aten.transpose.int, aten.swapdims.default)
 def aten_transpose(op: Builder, self: Value, dim0: int, dim1: int) -> Value:
-    return swapped(op, self, dim0, dim1)
+    return swap_axes(op, self, dim0, dim1)
 
 
 @register(aten.swapaxes.default)
 def aten_swapaxes(op: Builder, self: Value, axis0: int, axis1: int) -> Value:
-    return swapped(op, self, axis0, axis1)
+    return swap_axes(op, self, axis0, axis1)
 
 
-def swapped(op: Builder, value: Value, first: int, second: int) -> Value:
+def swap_axes(op: Builder, value: Value, first: int, second: int) -> Value:
     """Exchanges two axes."""
     rank = op.rank(value)
     if rank < 2:
@@ -222,7 +222,7 @@ def swapped(op: Builder, value: Value, first: int, second: int) -> Value:
 
 @register(aten.t.default, aten.mT.default)
 def aten_t(op: Builder, self: Value) -> Value:
-    return swapped(op, self, -2, -1)
+    return swap_axes(op, self, -2, -1)
 
 
 @register(aten.numpy_T.default)
@@ -321,7 +321,7 @@ def aten_tensor_split(op: Builder, self: Value, sections: Size, dim: int = 0) ->
         for index in range(count)
     ]
     ends = [*starts[1:], INT64_MAX]
-    return [sliced(op, self, dim, *piece) for piece in zip(starts, ends, strict=True)]
+    return [slice_axis(op, self, dim, *piece) for piece in zip(starts, ends, strict=True)]
 
 
 def _pieces(op: Builder, value: Value, sizes: list[Size], dim: int) -> list[Value]:
@@ -333,10 +333,10 @@ def _pieces(op: Builder, value: Value, sizes: list[Size], dim: int) -> list[Valu
     pieces = []
     start: Size = 0
     for size in sizes:
-        end = plus(op, start, size)
-        pieces.append(sliced(op, value, dim, start, end))
+        end = add_sizes(op, start, size)
+        pieces.append(slice_axis(op, value, dim, start, end))
         start = end
-    pieces.append(sliced(op, value, dim, start, INT64_MAX))
+    pieces.append(slice_axis(op, value, dim, start, INT64_MAX))
     return pieces
 
 
@@ -364,7 +364,9 @@ def aten_meshgrid(op: Builder, tensors: Sequence[Value], indexing: str = "ij") -
 # --- slices --------------------------------------------------------------------------------------
 
 
-def sliced(op: Builder, value: Value, axis: int, start: Size, end: Size, step: int = 1) -> Value:
+def slice_axis(
+    op: Builder, value: Value, axis: int, start: Size, end: Size, step: int = 1
+) -> Value:
     """``value[start:end:step]`` along one axis; Slice clamps bounds beyond the ends."""
     bounds = [op.sizes([start]), op.sizes([end]), [axis]]
     return op.Slice(value, *bounds) if step == 1 else op.Slice(value, *bounds, [step])
@@ -384,7 +386,7 @@ def aten_slice(
     last = INT64_MAX if end is None else end
     if step == 1 and op.number(first) == 0 and _covers(op, self, dim, last):
         return self
-    return sliced(op, self, dim, first, last, step)
+    return slice_axis(op, self, dim, first, last, step)
 
 
 def _covers(op: Builder, value: Value, axis: int, end: Size) -> bool:
@@ -402,11 +404,11 @@ def _covers(op: Builder, value: Value, axis: int, end: Size) -> bool:
 @register(aten.narrow.default)
 def aten_narrow(op: Builder, self: Value, dim: int, start: Size, length: Size) -> Value:
     if isinstance(start, int) and start < 0 and not isinstance(length, int):
-        start = plus(op, op.size(self, dim), start)
-    end = plus(op, start, length)
+        start = add_sizes(op, op.size(self, dim), start)
+    end = add_sizes(op, start, length)
     if isinstance(start, int) and start < 0 and end == 0:
         end = INT64_MAX
-    return sliced(op, self, op.axis(self, dim), start, end)
+    return slice_axis(op, self, op.axis(self, dim), start, end)
 
 
 @register(aten.select.int, aten.select_copy.int)
@@ -420,7 +422,7 @@ def aten_unfold(op: Builder, self: Value, dimension: int, size: int, step: int) 
     if op.rank(self) == 0:
         return op.Slice(op.Reshape(self, [1]), [0], [size], [0])
     axis = op.axis(self, dimension)
-    starts: Value = op.Range(0, minus(op, op.size(self, axis), size - 1), step)
+    starts: Value = op.Range(0, subtract_sizes(op, op.size(self, axis), size - 1), step)
     positions = op.Add(op.Unsqueeze(starts, [-1]), op.constant(list(range(size))))
     order = [a for a in range(op.rank(self) + 1) if a != axis + 1]
     return op.Transpose(op.Gather(self, positions, axis=axis), perm=[*order, axis + 1])
@@ -459,7 +461,7 @@ def aten_roll(op: Builder, self: Value, shifts: Sequence[Size], dims: Sequence[i
     if not dims:
         count = product(op, op.all_sizes(self))
         flat = op.Reshape(self, [count if isinstance(count, int) and count > 0 else -1])
-        return reshaped(op, _rolled(op, flat, shifts[0], 0), op.all_sizes(self))
+        return reshape(op, _rolled(op, flat, shifts[0], 0), op.all_sizes(self))
     for shift, dim in zip(shifts, dims, strict=True):
         self = _rolled(op, self, shift, op.axis(self, dim))
     return self
@@ -475,9 +477,9 @@ def _rolled(op: Builder, value: Value, shift: Size, axis: int) -> Value:
         cut = -shift  # correct for every size, including 0 and 1
     else:
         safe = op.Max(size, 1) if isinstance(size, ir.Value) else max(size, 1)
-        cut = minus(op, size, op.Mod(as_value(op, shift), safe))
-    head = sliced(op, value, axis, 0, cut)
-    tail = sliced(op, value, axis, cut, INT64_MAX)
+        cut = subtract_sizes(op, size, op.Mod(as_value(op, shift), safe))
+    head = slice_axis(op, value, axis, 0, cut)
+    tail = slice_axis(op, value, axis, cut, INT64_MAX)
     return op.Concat(tail, head, axis=axis)
 
 
@@ -547,8 +549,8 @@ def _cut_or_continued(
     if op.number(left) == 0 and op.number(right) == 0:
         return value
     size = op.size(value, axis)
-    last = minus(op, size, 1)
-    positions = op.Range(minus(op, 0, left), plus(op, size, right), 1)
+    last = subtract_sizes(op, size, 1)
+    positions = op.Range(subtract_sizes(op, 0, left), add_sizes(op, size, right), 1)
     if mode == "edge":
         positions = op.Min(op.Max(positions, 0), last)
     else:
@@ -566,12 +568,14 @@ def _wrapped(
     for axis, (left, right) in enumerate(zip(before, after, strict=True), start=first):
         cut = [size if isinstance(size, int) and size < 0 else 0 for size in (left, right)]
         if any(cut):
-            value = sliced(op, value, axis, -cut[0], cut[1] or INT64_MAX)
+            value = slice_axis(op, value, axis, -cut[0], cut[1] or INT64_MAX)
         parts = [value]
         if not (isinstance(left, int) and left <= 0):
-            start = -left if isinstance(left, int) else minus(op, op.size(value, axis), left)
-            parts.insert(0, sliced(op, value, axis, start, INT64_MAX))
+            start = (
+                -left if isinstance(left, int) else subtract_sizes(op, op.size(value, axis), left)
+            )
+            parts.insert(0, slice_axis(op, value, axis, start, INT64_MAX))
         if not (isinstance(right, int) and right <= 0):
-            parts.append(sliced(op, value, axis, 0, right))
+            parts.append(slice_axis(op, value, axis, 0, right))
         value = op.Concat(*parts, axis=axis)
     return value

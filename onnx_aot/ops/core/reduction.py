@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import is_floating
-from onnx_aot.ops.core.size_math import as_value, minus, product
+from onnx_aot.ops.core.size_math import as_value, product, subtract_sizes
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
@@ -329,5 +329,5 @@ def _freedom(op: Builder, count: Size, correction: Any, dtype: ir.DataType | Non
     if isinstance(count, int):
         return max(0.0, count - float(correction))
     if int(correction) == correction:
-        return op.cast(op.Max(minus(op, count, int(correction)), 0), dtype)
+        return op.cast(op.Max(subtract_sizes(op, count, int(correction)), 0), dtype)
     return op.Max(op.Sub(op.cast(count, dtype), float(correction)), 0.0)

@@ -14,9 +14,9 @@ from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import INT64_MAX, is_floating
 from onnx_aot.errors import MissingInOpset, OpsetError
 from onnx_aot.ops.core.elementwise import floor_divide
-from onnx_aot.ops.core.indexing import IndexPlan, as_positions, counted, within
-from onnx_aot.ops.core.movement import expanded, reshaped, shaped, sliced
-from onnx_aot.ops.core.size_math import plus, product
+from onnx_aot.ops.core.indexing import IndexPlan, as_positions, clamp_indices, range_of_length
+from onnx_aot.ops.core.movement import annotate_shape, expand, reshape, slice_axis
+from onnx_aot.ops.core.size_math import add_sizes, product
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
@@ -126,7 +126,7 @@ def aten_index_reduce(
     index = _as_vector(op, as_positions(op, index))
     around = [a for a in range(rank) if a != axis]
     index = op.Unsqueeze(index, around) if around else index
-    index = shaped(op.Expand(index, op.Shape(_as_vector(op, source))), source.shape or ())
+    index = annotate_shape(op.Expand(index, op.Shape(_as_vector(op, source))), source.shape or ())
     return aten_scatter_reduce(op, self, dim, index, source, reduce, include_self)
 
 
@@ -137,10 +137,10 @@ def aten_put(
     """``x.view(-1)[index] = source``, or ``+=``."""
     flat, index, source = (op.Reshape(value, [-1]) for value in (self, index, source))
     for value in (flat, index, source):
-        shaped(value, [None])
+        annotate_shape(value, [None])
     reduction = "add" if accumulate else "none"
     written = _scattered(op, flat, 0, as_positions(op, index), source, reduction)
-    return reshaped(op, written, op.all_sizes(self))
+    return reshape(op, written, op.all_sizes(self))
 
 
 LIMITS[aten.scatter_reduce.two] = LIMITS[aten.index_reduce.default] = (
@@ -173,7 +173,7 @@ def _range(dtype: torch.dtype) -> tuple[float, float]:
 
 def _filled_like(op: Builder, value: Value, fill: Value) -> Value:
     """Expands a 0-d value to the shape of another."""
-    return shaped(op.Expand(fill, op.Shape(value)), value.shape or ())
+    return annotate_shape(op.Expand(fill, op.Shape(value)), value.shape or ())
 
 
 def _scattered(
@@ -248,8 +248,8 @@ def aten_slice_scatter(
     if step == 1:
         sizes = op.all_sizes(self)
         sizes[dim] = op.size(src, dim)
-        return _joined(op, self, expanded(op, src, sizes), dim, first, last, sizes[dim])
-    positions = sliced(op, counted(op, 0, op.size(self, dim)), 0, first, last, step)
+        return _joined(op, self, expand(op, src, sizes), dim, first, last, sizes[dim])
+    positions = slice_axis(op, range_of_length(op, 0, op.size(self, dim)), 0, first, last, step)
     return _written_along(op, self, dim, positions, src)
 
 
@@ -266,11 +266,11 @@ def _joined(
         start = min(max(start + size if start < 0 else start, 0), size)
     parts = [source]
     if start != 0:
-        parts.insert(0, sliced(op, value, axis, 0, start))
+        parts.insert(0, slice_axis(op, value, axis, 0, start))
     if end == INT64_MAX:
         return op.Concat(*parts, axis=axis)
     if isinstance(start, int) and start >= 0:
-        after = op.sizes([plus(op, start, length)])
+        after = op.sizes([add_sizes(op, start, length)])
     else:
         after = op.Add(op.Shape(parts[0], start=axis, end=axis + 1), op.sizes([length]))
     if op.number(after) != size:
@@ -363,7 +363,7 @@ def aten_unsafe_masked_index_put(
     if self.shape is not None and 0 in self.shape:
         return self
     values = op.Where(mask, values, op.constant(0, values.dtype))
-    return aten_index_put(op, self, within(op, self, indices), values, accumulate=True)
+    return aten_index_put(op, self, clamp_indices(op, self, indices), values, accumulate=True)
 
 
 def _broadcasts_over_mask(op: Builder, value: Value, values: Value, plan: IndexPlan) -> bool:
@@ -409,9 +409,9 @@ def _add_at(op: Builder, front: Value, plan: IndexPlan, values: Value) -> Value:
     index = op.Mod(plan.indices[0], _at_least_one(op, sizes[0]))
     for size, other in zip(sizes[1:count], plan.indices[1:], strict=True):
         index = op.Add(op.Mul(index, size), op.Mod(other, _at_least_one(op, size)))
-    merged = reshaped(op, front, [product(op, sizes[:count]), *sizes[count:]])
-    merged = shaped(merged, [None, *(front.shape or ())[count:]])
-    return reshaped(op, _put_along(op, merged, 0, index, values, accumulate=True), sizes)
+    merged = reshape(op, front, [product(op, sizes[:count]), *sizes[count:]])
+    merged = annotate_shape(merged, [None, *(front.shape or ())[count:]])
+    return reshape(op, _put_along(op, merged, 0, index, values, accumulate=True), sizes)
 
 
 def _at_least_one(op: Builder, size: Size) -> Size:
@@ -444,7 +444,7 @@ def _flattened(
     static = index.shape is not None and index.shape.is_static()
     count = product(op, op.all_sizes(index)) if static else op.Size(index)
     outer, inner = ([op.size(value, axis) for axis in axes] for axes in (before, after))
-    return reshaped(op, values, [*outer, count, *inner]), op.Reshape(index, [-1])
+    return reshape(op, values, [*outer, count, *inner]), op.Reshape(index, [-1])
 
 
 def _values_in_front(op: Builder, values: Value, plan: IndexPlan, kept: int) -> Value:
@@ -472,7 +472,7 @@ def aten_diagonal_scatter(
     first, second = dim1 % rank, dim2 % rank
     order = [first, second, *(axis for axis in range(rank) if axis not in (first, second))]
     length = op.size(src, -1)
-    rows, columns = (counted(op, max(start, 0), length) for start in (-offset, offset))
+    rows, columns = (range_of_length(op, max(start, 0), length) for start in (-offset, offset))
     positions = op.Concat(op.Unsqueeze(rows, [-1]), op.Unsqueeze(columns, [-1]), axis=-1)
     src = op.cast(src, self.dtype or op.result_dtype)
     source = op.Transpose(src, perm=[rank - 2, *range(rank - 2)])

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.core.indexing import counted
+from onnx_aot.ops.core.indexing import range_of_length
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
@@ -46,7 +46,7 @@ def aten_segment_reduce(
     axis = op.axis(data, axis)
     starts, ends = _bounds(op, lengths, offsets)
     sizes = op.Sub(ends, starts)
-    position = counted(op, 0, op.size(data, axis))
+    position = range_of_length(op, 0, op.size(data, axis))
     first, behind = op.Unsqueeze(starts, [-1]), op.Unsqueeze(ends, [-1])
     held = op.And(op.GreaterOrEqual(position, first), op.Less(position, behind))
     trailing = op.rank(data) - axis - 1

@@ -6,10 +6,10 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
 
-__all__ = ["as_value", "divided", "minus", "plus", "product", "times"]
+__all__ = ["add_sizes", "as_value", "divide_size", "multiply_sizes", "product", "subtract_sizes"]
 
 
-def plus(op: Builder, left: Size, right: Size) -> Size:
+def add_sizes(op: Builder, left: Size, right: Size) -> Size:
     """``left + right``."""
     if isinstance(left, int) and isinstance(right, int):
         return left + right
@@ -17,7 +17,7 @@ def plus(op: Builder, left: Size, right: Size) -> Size:
     return total
 
 
-def minus(op: Builder, left: Size, right: Size) -> Size:
+def subtract_sizes(op: Builder, left: Size, right: Size) -> Size:
     """``left - right``."""
     if isinstance(left, int) and isinstance(right, int):
         return left - right
@@ -25,7 +25,7 @@ def minus(op: Builder, left: Size, right: Size) -> Size:
     return difference
 
 
-def times(op: Builder, left: Size, right: Size) -> Size:
+def multiply_sizes(op: Builder, left: Size, right: Size) -> Size:
     """``left * right``."""
     if isinstance(left, int) and isinstance(right, int):
         return left * right
@@ -33,7 +33,7 @@ def times(op: Builder, left: Size, right: Size) -> Size:
     return result
 
 
-def divided(op: Builder, size: Size, divisor: int) -> Size:
+def divide_size(op: Builder, size: Size, divisor: int) -> Size:
     """``size // divisor`` for a non-negative size."""
     if isinstance(size, int):
         return size // divisor
@@ -45,7 +45,7 @@ def product(op: Builder, sizes: list[Size]) -> Size:
     """Multiplies all sizes; 1 if there are none."""
     result: Size = 1
     for size in sizes:
-        result = times(op, result, size)
+        result = multiply_sizes(op, result, size)
     return result
 
 

@@ -16,12 +16,12 @@ import torch
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import INT64_MAX
-from onnx_aot.ops.core.movement import shaped, sliced
-from onnx_aot.ops.core.size_math import as_value, minus
+from onnx_aot.ops.core.movement import annotate_shape, slice_axis
+from onnx_aot.ops.core.size_math import as_value, subtract_sizes
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
-__all__ = ["filled_like", "nothing", "ordered", "runs_start"]
+__all__ = ["fill_like", "make_empty_result", "mark_run_starts", "sort_along_axis"]
 
 Value = ir.Value
 BOOL = ir.DataType.BOOL
@@ -46,35 +46,35 @@ LIMITS[aten.sort.default] = LIMITS[aten.sort.stable] = (
 def aten_topk(
     op: Builder, self: Value, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[Value]:
-    return ordered(op, self, dim, largest=largest, count=k)
+    return sort_along_axis(op, self, dim, largest=largest, count=k)
 
 
 @register(aten.sort.default)
 def aten_sort(op: Builder, self: Value, dim: int = -1, descending: bool = False) -> list[Value]:
     """Emits TopK of all elements, which keeps equal ones in their order."""
-    return ordered(op, self, dim, largest=descending)
+    return sort_along_axis(op, self, dim, largest=descending)
 
 
 @register(aten.sort.stable)
 def aten_sort_stable(
     op: Builder, self: Value, stable: bool | None, dim: int = -1, descending: bool = False
 ) -> list[Value]:
-    return ordered(op, self, dim, largest=descending)
+    return sort_along_axis(op, self, dim, largest=descending)
 
 
 @register(aten.argsort.default)
 def aten_argsort(op: Builder, self: Value, dim: int = -1, descending: bool = False) -> Value:
-    return ordered(op, self, dim, largest=descending)[1]
+    return sort_along_axis(op, self, dim, largest=descending)[1]
 
 
 @register(aten.argsort.stable)
 def aten_argsort_stable(
     op: Builder, self: Value, stable: bool, dim: int = -1, descending: bool = False
 ) -> Value:
-    return ordered(op, self, dim, largest=descending)[1]
+    return sort_along_axis(op, self, dim, largest=descending)[1]
 
 
-def ordered(
+def sort_along_axis(
     op: Builder, value: Value, dim: int, *, largest: bool = False, count: Size | None = None
 ) -> list[Value]:
     """Returns the first elements in order, all if ``count`` is None, and their positions."""
@@ -117,9 +117,9 @@ def _kth(op: Builder, value: Value, k: Size, dim: int, keepdim: bool) -> list[Va
     if op.rank(value) == 0:
         return [value, op.constant(0, INT64)]
     axis = op.axis(value, dim)
-    last = as_value(op, minus(op, k, 1))
+    last = as_value(op, subtract_sizes(op, k, 1))
     index = op.Unsqueeze(last, [0]) if keepdim else last
-    smallest = ordered(op, value, axis, count=k)
+    smallest = sort_along_axis(op, value, axis, count=k)
     return [op.Gather(part, index, axis=axis) for part in smallest]
 
 
@@ -165,7 +165,7 @@ def _median(op: Builder, value: Value, dim: int, keepdim: bool, *, skip_nan: boo
     count = op.ReduceSum(numbers, [axis], keepdims=1)
     middle = op.Div(op.Sub(count, 1), 2)
     at = middle if skip_nan else op.Where(op.Less(count, size), count, middle)
-    return [_taken(op, part, at, axis, keepdim) for part in ordered(op, value, axis)]
+    return [_taken(op, part, at, axis, keepdim) for part in sort_along_axis(op, value, axis)]
 
 
 def _taken(op: Builder, value: Value, at: Value, axis: int, keepdim: bool) -> Value:
@@ -179,9 +179,9 @@ def aten_mode(op: Builder, self: Value, dim: int = -1, keepdim: bool = False) ->
     if op.rank(self) == 0:
         return [self, op.constant(0, INT64)]
     axis = op.axis(self, dim)
-    values, positions = ordered(op, self, axis)
-    run = op.Sub(op.CumSum(op.Cast(runs_start(op, values, axis), to=INT64), axis), 1)
-    ones, zeros = (filled_like(op, run, number) for number in (1, 0))
+    values, positions = sort_along_axis(op, self, axis)
+    run = op.Sub(op.CumSum(op.Cast(mark_run_starts(op, values, axis), to=INT64), axis), 1)
+    ones, zeros = (fill_like(op, run, number) for number in (1, 0))
     lengths = op.ScatterElements(zeros, run, ones, axis=axis, reduction="add")
     length = op.GatherElements(lengths, run, axis=axis)
     length.shape = values.shape
@@ -196,26 +196,26 @@ LIMITS[aten.mode.default] = "the last of the most frequent elements is chosen, e
 # --- runs of equal elements ----------------------------------------------------------------------
 
 
-def runs_start(op: Builder, value: Value, axis: int) -> Value:
+def mark_run_starts(op: Builder, value: Value, axis: int) -> Value:
     """True where an element differs from the one before it along an axis, and for the first."""
-    before = sliced(op, value, axis, 0, -1)
-    differs = op.Not(op.Equal(sliced(op, value, axis, 1, INT64_MAX), before))
+    before = slice_axis(op, value, axis, 0, -1)
+    differs = op.Not(op.Equal(slice_axis(op, value, axis, 1, INT64_MAX), before))
     sizes = op.all_sizes(value)
     first = op.Expand(op.constant(True), op.sizes([*sizes[:axis], 1, *sizes[axis + 1 :]]))
     starts = op.Concat(first, differs, axis=axis)
     size = sizes[axis]
     if not (isinstance(size, int) and size > 0):
-        starts = sliced(op, starts, axis, 0, size)
+        starts = slice_axis(op, starts, axis, 0, size)
     starts.shape = ir.Shape(value.shape or ())
     return starts
 
 
-def filled_like(op: Builder, value: Value, fill: Any) -> Value:
+def fill_like(op: Builder, value: Value, fill: Any) -> Value:
     """Fills the shape of a value with a number of its type, or with another value."""
     number = fill if isinstance(fill, ir.Value) else op.constant(fill, value.dtype)
-    return shaped(op.Expand(number, op.Shape(value)), value.shape or ())
+    return annotate_shape(op.Expand(number, op.Shape(value)), value.shape or ())
 
 
-def nothing(op: Builder) -> Value:
+def make_empty_result(op: Builder) -> Value:
     """Returns torch's result in place of positions or counts that were not asked for."""
     return op.constant(torch.empty(0, dtype=torch.int64))

@@ -14,8 +14,8 @@ import torch
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.builder.peephole import FOLD_LIMIT
 from onnx_aot.errors import TranslationError
-from onnx_aot.ops.core.movement import reshaped, shaped
-from onnx_aot.ops.core.size_math import minus, product
+from onnx_aot.ops.core.movement import annotate_shape, reshape
+from onnx_aot.ops.core.size_math import product, subtract_sizes
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
@@ -33,7 +33,7 @@ def aten_as_strided(
     storage_offset: Size | None = None,
 ) -> Value:
     storage, _, first = _storage(op, self)
-    start = 0 if storage_offset is None else minus(op, storage_offset, first)
+    start = 0 if storage_offset is None else subtract_sizes(op, storage_offset, first)
     _refuse_outside(op, self, size, stride, start)
     return op.Gather(storage, _positions(op, size, stride, start), axis=0)
 
@@ -48,13 +48,13 @@ def aten_as_strided_scatter(
     storage_offset: Size | None = None,
 ) -> Value:
     storage, order, first = _storage(op, self)
-    start = 0 if storage_offset is None else minus(op, storage_offset, first)
+    start = 0 if storage_offset is None else subtract_sizes(op, storage_offset, first)
     _refuse_outside(op, self, size, stride, start)
     positions = op.Reshape(_positions(op, size, stride, start), [-1])
     source = op.Reshape(op.Expand(op.cast(src, self.dtype), op.sizes(size)), [-1])
     written = op.ScatterElements(storage, positions, source, axis=0)
     sizes = op.all_sizes(self)
-    laid = reshaped(op, written, [sizes[axis] for axis in order])
+    laid = reshape(op, written, [sizes[axis] for axis in order])
     return op.Transpose(laid, perm=[order.index(axis) for axis in range(len(order))])
 
 
@@ -154,12 +154,12 @@ LIMITS[aten.resize.default] = LIMITS[aten.resize_as.default] = (
 
 def _resized(op: Builder, value: Value, size: Sequence[Size]) -> Value:
     """Returns the first elements in memory order, followed by zeros if there are too few."""
-    storage = shaped(_storage(op, value)[0], [None])
+    storage = annotate_shape(_storage(op, value)[0], [None])
     wanted, there = product(op, list(size)), product(op, op.all_sizes(value))
     if not (isinstance(wanted, int) and wanted == there):
-        added = minus(op, wanted, there)
+        added = subtract_sizes(op, wanted, there)
         if isinstance(added, int) and added < 0:
             storage = op.Slice(storage, [0], op.sizes([wanted]), [0])
         else:
             storage = op.Pad(storage, op.sizes([0, added]), op.constant(0, value.dtype))
-    return reshaped(op, storage, size)
+    return reshape(op, storage, size)

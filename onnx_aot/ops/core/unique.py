@@ -8,9 +8,9 @@ from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder
 from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.errors import TranslationError
-from onnx_aot.ops.core.movement import move_axis, reshaped, shaped, sliced
+from onnx_aot.ops.core.movement import annotate_shape, move_axis, reshape, slice_axis
 from onnx_aot.ops.core.size_math import product
-from onnx_aot.ops.core.sorting import nothing, ordered, runs_start
+from onnx_aot.ops.core.sorting import make_empty_result, mark_run_starts, sort_along_axis
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
@@ -32,8 +32,8 @@ def aten_unique2(
     values, inverse, counts = _unique(op, op.Reshape(self, [-1]))
     return [
         values,
-        reshaped(op, inverse, op.all_sizes(self)) if return_inverse else nothing(op),
-        counts if return_counts else nothing(op),
+        reshape(op, inverse, op.all_sizes(self)) if return_inverse else make_empty_result(op),
+        counts if return_counts else make_empty_result(op),
     ]
 
 
@@ -51,9 +51,13 @@ def _unique(op: Builder, flat: Value) -> tuple[Value, Value, Value]:
     """
     if not dtypes.is_floating(flat.dtype):
         values, _, inverse, counts = op.Unique(flat, sorted=1, _outputs=4)
-        return shaped(values, [None]), shaped(inverse, flat.shape or ()), shaped(counts, [None])
-    values, positions = ordered(op, flat, 0)
-    starts = runs_start(op, values, 0)
+        return (
+            annotate_shape(values, [None]),
+            annotate_shape(inverse, flat.shape or ()),
+            annotate_shape(counts, [None]),
+        )
+    values, positions = sort_along_axis(op, flat, 0)
+    starts = mark_run_starts(op, values, 0)
     # positions are a permutation, so that every element of the first operand is overwritten
     inverse = op.ScatterElements(positions, positions, _run_numbers(op, starts), axis=0)
     return op.Compress(values, starts, axis=0), inverse, _run_lengths(op, starts)
@@ -65,8 +69,10 @@ def _run_numbers(op: Builder, starts: Value) -> Value:
 
 
 def _run_lengths(op: Builder, starts: Value) -> Value:
-    first = shaped(op.Gather(op.NonZero(starts), 0, axis=0), [None])
-    after = op.Concat(sliced(op, first, 0, 1, INT64_MAX), op.sizes([op.size(starts, 0)]), axis=0)
+    first = annotate_shape(op.Gather(op.NonZero(starts), 0, axis=0), [None])
+    after = op.Concat(
+        slice_axis(op, first, 0, 1, INT64_MAX), op.sizes([op.size(starts, 0)]), axis=0
+    )
     # no elements: no runs, and no end either
     return op.Sub(op.Slice(after, [0], op.Shape(first), [0]), first)
 
@@ -88,25 +94,25 @@ def aten_unique_consecutive(
         )
     if dim is None or op.rank(self) == 0:
         flat = op.Reshape(self, [-1])
-        starts = runs_start(op, flat, 0)
+        starts = mark_run_starts(op, flat, 0)
         values = op.Compress(flat, starts, axis=0)
     else:
         starts = _slices_start(op, self, op.axis(self, dim))
         values = op.Compress(self, starts, axis=op.axis(self, dim))
-    inverse = nothing(op)
+    inverse = make_empty_result(op)
     if return_inverse:
         inverse = _run_numbers(op, starts)
-        inverse = reshaped(op, inverse, op.all_sizes(self)) if dim is None else inverse
-    return [values, inverse, _run_lengths(op, starts) if return_counts else nothing(op)]
+        inverse = reshape(op, inverse, op.all_sizes(self)) if dim is None else inverse
+    return [values, inverse, _run_lengths(op, starts) if return_counts else make_empty_result(op)]
 
 
 def _slices_start(op: Builder, value: Value, axis: int) -> Value:
     """True where a slice along an axis differs from the one before it in any element."""
     first = move_axis(op, value, axis, 0)
     sizes = op.all_sizes(first)
-    rows = reshaped(op, first, [sizes[0], product(op, sizes[1:])])
-    shaped(rows, [None, None])
-    before, after = sliced(op, rows, 0, 0, -1), sliced(op, rows, 0, 1, INT64_MAX)
+    rows = reshape(op, first, [sizes[0], product(op, sizes[1:])])
+    annotate_shape(rows, [None, None])
+    before, after = slice_axis(op, rows, 0, 0, -1), slice_axis(op, rows, 0, 1, INT64_MAX)
     differs = op.Cast(op.Not(op.Equal(after, before)), to=INT64)
     some = op.Greater(op.ReduceSum(differs, [1], keepdims=0), 0)
     starts = op.Concat(op.constant([True]), some, axis=0)

@@ -16,7 +16,7 @@ import torch
 from onnx_aot.builder.builder import Builder
 from onnx_aot.builder.domains import ONNX_DOMAINS
 from onnx_aot.errors import MissingInOpset, OpsetError, TranslationError
-from onnx_aot.ops.core.movement import swapped
+from onnx_aot.ops.core.movement import swap_axes
 from onnx_aot.ops.registry import register
 
 __all__: list[str] = []
@@ -301,7 +301,7 @@ def _products(op: Builder, query: Value, key: Value, scale: float | None) -> Val
         assert isinstance(width, int), "the width of a head is fixed"
         scale = 1.0 / math.sqrt(width)
     root = math.sqrt(scale)
-    return op.MatMul(op.Mul(query, root), op.Mul(swapped(op, key, -2, -1), root))
+    return op.MatMul(op.Mul(query, root), op.Mul(swap_axes(op, key, -2, -1), root))
 
 
 def _causal(op: Builder, query: Value, key: Value) -> Value:

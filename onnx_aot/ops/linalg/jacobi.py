@@ -17,9 +17,9 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.core.indexing import counted
-from onnx_aot.ops.core.movement import shaped, sliced
-from onnx_aot.ops.core.size_math import minus, plus
+from onnx_aot.ops.core.indexing import range_of_length
+from onnx_aot.ops.core.movement import annotate_shape, slice_axis
+from onnx_aot.ops.core.size_math import add_sizes, subtract_sizes
 from onnx_aot.ops.linalg.matrices import (
     diagonal,
     on_diagonal,
@@ -51,15 +51,15 @@ def _partners(op: Builder, size: Size) -> tuple[Value, Size]:
     number, the last index is left out of this rule and meets the one that would pause.
     """
     odd = size % 2 if isinstance(size, int) else op.Mod(size, 2)
-    rounds = plus(op, minus(op, size, 1), odd)
-    places, numbers = counted(op, 0, size), row_numbers(op, rounds)
+    rounds = add_sizes(op, subtract_sizes(op, size, 1), odd)
+    places, numbers = range_of_length(op, 0, size), row_numbers(op, rounds)
     others = op.Mod(op.Sub(numbers, places), rounds)
     halves = size // 2 if isinstance(size, int) else op.Div(size, 2)
     pausing = op.Mod(op.Mul(numbers, halves), rounds)
     alone = op.Where(op.Equal(op.cast(odd, INT64), 1), places, rounds)
     others = op.Where(op.Equal(others, places), alone, others)
     table = op.Where(op.Equal(places, rounds), pausing, others)
-    return shaped(table, [None, None]), rounds
+    return annotate_shape(table, [None, None]), rounds
 
 
 def _rotations(
@@ -71,7 +71,7 @@ def _rotations(
     equal: ``products`` holds twice the product. All are columns.
     """
     difference = op.Sub(row(op, squares, partner), squares)
-    places = counted(op, 0, op.size(partner, 0))
+    places = range_of_length(op, 0, op.size(partner, 0))
     first = op.Unsqueeze(op.Sign(op.cast(op.Sub(partner, places), squares.dtype)), [1])
     sign = op.Where(op.Equal(difference, 0.0), first, op.Sign(difference))
     length = op.Sqrt(op.Add(op.Mul(difference, difference), op.Mul(products, products)))
@@ -115,14 +115,14 @@ def _ones(op: Builder, matrix: Value) -> Value:
     batch = op.Shape(matrix, start=0, end=-2)
     batched = op.Expand(ones, op.Concat(batch, op.sizes([size, size]), axis=0))
     shape = list(matrix.shape or ())
-    return shaped(batched, [*shape[:-2], shape[-1], shape[-1]])
+    return annotate_shape(batched, [*shape[:-2], shape[-1], shape[-1]])
 
 
 def _rows_at(op: Builder, matrix: Value, order: Value) -> Value:
     """Rows in the given order, which differs for each matrix of a batch."""
     index = op.Expand(op.Unsqueeze(order, [-1]), op.Shape(matrix))
     moved = op.GatherElements(matrix, index, axis=op.rank(matrix) - 2)
-    return shaped(moved, list(matrix.shape or ()))
+    return annotate_shape(moved, list(matrix.shape or ()))
 
 
 # --- symmetric matrices --------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def _eigen(
     scaled, scale, norm = _scaled(op, _symmetric(op, matrix, triangle))
     partners, rounds = _partners(op, size)
     on = on_diagonal(op, size, size)
-    places = counted(op, 0, size)
+    places = range_of_length(op, 0, size)
     negligible = op.Mul(norm, _precision(matrix) / 16)
 
     def unfinished(a: Value) -> Value:
@@ -225,7 +225,7 @@ def _orthogonal_columns(
         _, cosine, sine = _rotations(op, partner, twice, squares)
         longer = op.Sqrt(op.Max(squares, row(op, squares, partner)))
         large = op.Greater(op.Abs(product), op.Mul(negligible, longer))
-        met = op.Not(op.Equal(partner, counted(op, 0, size)))
+        met = op.Not(op.Equal(partner, range_of_length(op, 0, size)))
         left = op.Or(left, _any(op, op.And(large, op.Unsqueeze(met, [1]))))
         turned = op.Sub(op.Mul(cosine, a), op.Mul(sine, other))
         return [left, turned, *(_turned(op, b, partner, cosine, sine) for b in basis)]
@@ -262,7 +262,7 @@ def _leading(op: Builder, matrix: Value, value: Value, axis: int) -> Value:
     side = shorter_side(op, rows, columns)
     if side is columns or (isinstance(side, int) and side == columns):
         return value
-    return sliced(op, value, axis, 0, side)
+    return slice_axis(op, value, axis, 0, side)
 
 
 def _decomposed(op: Builder, matrix: Value, full: bool) -> tuple[Value, Value, Value]:

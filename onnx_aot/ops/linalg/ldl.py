@@ -9,8 +9,8 @@ import math
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.core.indexing import counted
-from onnx_aot.ops.core.movement import shaped
+from onnx_aot.ops.core.indexing import range_of_length
+from onnx_aot.ops.core.movement import annotate_shape
 from onnx_aot.ops.linalg.matrices import (
     as_batch,
     column,
@@ -39,7 +39,7 @@ def _exchanged(op: Builder, matrix: Value, rows: Value, one: Value, other: Value
     places = op.Where(op.Equal(rows, one), other, places)
     index = op.Expand(places, op.Shape(matrix))
     moved = op.GatherElements(matrix, index, axis=op.rank(matrix) - 2)
-    return shaped(moved, list(matrix.shape or ()))
+    return annotate_shape(moved, list(matrix.shape or ()))
 
 
 def _pivot(op: Builder, i: Value, a: Value, rows: Value) -> tuple[Value, Value]:
@@ -70,15 +70,15 @@ def _factorized(op: Builder, matrix: Value) -> tuple[Value, Value, Value]:
     A step of two rows does the work of both; ``idle`` tells the next step to do nothing.
     """
     size = op.size(matrix, -1)
-    rows, columns = row_numbers(op, size), counted(op, 0, size)
+    rows, columns = row_numbers(op, size), range_of_length(op, 0, size)
     half = op.Trilu(matrix, upper=0)
     start = op.Add(half, transposed(op, op.Trilu(matrix, -1, upper=0)))
     batch = op.Shape(matrix, start=0, end=-2)
     idle = op.Expand(op.constant(False), op.Concat(batch, [1, 1], axis=0))
     shape = list(matrix.shape or ())[:-2]
-    idle = shaped(idle, [*shape, 1, 1])
+    idle = annotate_shape(idle, [*shape, 1, 1])
     pivots = op.Expand(rows, op.Concat(batch, op.sizes([size, 1]), axis=0))
-    pivots = shaped(pivots, [*shape, list(matrix.shape or ())[-1], 1])
+    pivots = annotate_shape(pivots, [*shape, list(matrix.shape or ())[-1], 1])
 
     def step(i: Value, a: Value, store: Value, pivots: Value, idle: Value) -> list[Value]:
         after = op.Add(i, 1)
@@ -145,7 +145,7 @@ def aten_linalg_ldl_solve(
     first of its pair.
     """
     size = op.size(LD, -1)
-    rows, columns = row_numbers(op, size), counted(op, 0, size)
+    rows, columns = row_numbers(op, size), range_of_length(op, 0, size)
     numbers = op.Unsqueeze(op.cast(pivots, INT64), [-1])
     negative = op.Less(numbers, 0)
     count = op.CumSum(op.cast(negative, INT64), op.rank(numbers) - 2)
@@ -172,12 +172,12 @@ def aten_linalg_ldl_solve(
     partner = op.Where(first, op.Add(rows, 1), op.Where(second, op.Sub(rows, 1), rows))
     own = diagonal(op, LD, keepdims=True)
     axis = op.rank(own) - 2
-    other = shaped(op.GatherElements(own, partner, axis=axis), list(own.shape or ()))
+    other = annotate_shape(op.GatherElements(own, partner, axis=axis), list(own.shape or ()))
     met = op.And(op.Equal(columns, partner), op.Not(op.Equal(columns, rows)))
     both = op.Where(op.Greater(rows, columns), LD, transposed(op, LD))
     between = op.reduce("ReduceSum", op.Where(met, both, 0.0), [-1], keepdims=True)
     index = op.Expand(as_batch(op, partner, x), op.Shape(x))
-    across = shaped(op.GatherElements(x, index, axis=op.rank(x) - 2), list(x.shape or ()))
+    across = annotate_shape(op.GatherElements(x, index, axis=op.rank(x) - 2), list(x.shape or ()))
     determinant = op.Sub(op.Mul(own, other), op.Mul(between, between))
     pair = op.Div(op.Sub(op.Mul(other, x), op.Mul(between, across)), determinant)
     x = op.Where(negative, pair, op.Div(x, own))

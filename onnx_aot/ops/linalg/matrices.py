@@ -7,8 +7,8 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.core.indexing import counted
-from onnx_aot.ops.core.movement import swapped
+from onnx_aot.ops.core.indexing import range_of_length
+from onnx_aot.ops.core.movement import swap_axes
 
 __all__ = [
     "as_batch",
@@ -28,12 +28,12 @@ Value = ir.Value
 
 def transposed(op: Builder, matrix: Value) -> Value:
     """Exchanges rows and columns."""
-    return swapped(op, matrix, -2, -1)
+    return swap_axes(op, matrix, -2, -1)
 
 
 def row_numbers(op: Builder, count: Size) -> Value:
     """``0, 1, ...`` as a column, which broadcasts with matrices of that many rows."""
-    return op.Unsqueeze(counted(op, 0, count), [1])
+    return op.Unsqueeze(range_of_length(op, 0, count), [1])
 
 
 def shorter_side(op: Builder, rows: Size, columns: Size) -> Size:
@@ -46,7 +46,7 @@ def shorter_side(op: Builder, rows: Size, columns: Size) -> Size:
 
 def on_diagonal(op: Builder, rows: Size, columns: Size) -> Value:
     """Boolean mask of the diagonal."""
-    return op.Equal(row_numbers(op, rows), counted(op, 0, columns))
+    return op.Equal(row_numbers(op, rows), range_of_length(op, 0, columns))
 
 
 def identity(op: Builder, size: Size, dtype: ir.DataType | None) -> Value:

@@ -10,10 +10,10 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
 from onnx_aot.dtypes import is_floating
-from onnx_aot.ops.core.indexing import counted
-from onnx_aot.ops.core.movement import reshaped, shaped, swapped
+from onnx_aot.ops.core.indexing import range_of_length
+from onnx_aot.ops.core.movement import annotate_shape, reshape, swap_axes
 from onnx_aot.ops.core.reduction import Axes, axes_of
-from onnx_aot.ops.core.size_math import times
+from onnx_aot.ops.core.size_math import multiply_sizes
 from onnx_aot.ops.linalg.matrices import row_numbers
 from onnx_aot.ops.registry import register, register_names
 from onnx_aot.torch_compat import aten
@@ -36,11 +36,11 @@ def aten_kron(op: Builder, self: Value, other: Value) -> Value:
     """Multiplies every element of the first by all of the second, side by side."""
     rank = max(op.rank(self), op.rank(other))
     outer, inner = ([*[1] * (rank - op.rank(v)), *op.all_sizes(v)] for v in (self, other))
-    spread = reshaped(op, op.cast(self, op.result_dtype), [s for size in outer for s in (size, 1)])
-    block = reshaped(op, op.cast(other, op.result_dtype), [s for size in inner for s in (1, size)])
+    spread = reshape(op, op.cast(self, op.result_dtype), [s for size in outer for s in (size, 1)])
+    block = reshape(op, op.cast(other, op.result_dtype), [s for size in inner for s in (1, size)])
     multiply = op.And if op.result_dtype == ir.DataType.BOOL else op.Mul
-    sizes = [times(op, *pair) for pair in zip(outer, inner, strict=True)]
-    return reshaped(op, multiply(spread, block), sizes)
+    sizes = [multiply_sizes(op, *pair) for pair in zip(outer, inner, strict=True)]
+    return reshape(op, multiply(spread, block), sizes)
 
 
 @register(aten.matmul.default)
@@ -75,7 +75,7 @@ def aten_linear(op: Builder, input: Value, weight: Value, bias: Value | None = N
         return _product(op, input, weight)
     if op.rank(input) == 2 and is_floating(input.dtype):
         return op.Gemm(input, weight, bias, transB=1)
-    product = op.MatMul(input, swapped(op, weight, -2, -1))
+    product = op.MatMul(input, swap_axes(op, weight, -2, -1))
     return product if bias is None else op.Add(product, bias)
 
 
@@ -170,7 +170,7 @@ def aten_einsum(op: Builder, equation: str, tensors: list[Value], path: Any = No
     result = op.Einsum(*inputs, equation=equation)
     if not summed or not max(spread):
         return result
-    result = shaped(result, [None] * (max(spread) + len(output)))
+    result = annotate_shape(result, [None] * (max(spread) + len(output)))
     return op.reduce("ReduceSum", result, list(range(max(spread))), keepdims=False)
 
 
@@ -260,7 +260,7 @@ def aten_cdist(
 def aten_pdist(op: Builder, self: Value, p: float = 2.0) -> Value:
     """Norms of the differences between each row and each later one."""
     count = op.size(self, 0)
-    later = op.Less(row_numbers(op, count), counted(op, 0, count))
+    later = op.Less(row_numbers(op, count), range_of_length(op, 0, count))
     pairs = op.NonZero(later)
     first, second = (op.Gather(self, op.Gather(pairs, i, axis=0), axis=0) for i in (0, 1))
     return _norm(op, op.Sub(first, second), p, [-1], False)

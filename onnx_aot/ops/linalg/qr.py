@@ -7,8 +7,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.core.indexing import counted
-from onnx_aot.ops.core.movement import shaped, sliced
+from onnx_aot.ops.core.indexing import range_of_length
+from onnx_aot.ops.core.movement import annotate_shape, slice_axis
 from onnx_aot.ops.linalg.matrices import (
     as_batch,
     column,
@@ -33,11 +33,11 @@ def _reflected(op: Builder, matrix: Value, steps: Size) -> tuple[Value, Value]:
     opposite sign of alpha, and a column that is zero below the diagonal is left alone.
     """
     rows = row_numbers(op, op.size(matrix, -2))
-    columns = counted(op, 0, op.size(matrix, -1))
+    columns = range_of_length(op, 0, op.size(matrix, -1))
     places = row_numbers(op, steps)
     batch = op.Concat(op.Shape(matrix, start=0, end=-2), op.sizes([steps, 1]), axis=0)
     none = op.Expand(op.constant(0.0, matrix.dtype), batch)
-    none = shaped(none, [*list(matrix.shape or ())[:-2], None, 1])
+    none = annotate_shape(none, [*list(matrix.shape or ())[:-2], None, 1])
 
     def step(i: Value, a: Value, factors: Value) -> tuple[Value, Value]:
         at = op.Unsqueeze(i, [0])
@@ -101,7 +101,7 @@ def orthogonal_and_triangle(op: Builder, matrix: Value, complete: bool) -> tuple
     orthogonal = _applied(op, reflected, factors, ones, forwards=False)
     triangle = op.Trilu(reflected, upper=1)
     if not complete and width is not rows and width != rows:
-        triangle = sliced(op, triangle, op.rank(triangle) - 2, 0, width)
+        triangle = slice_axis(op, triangle, op.rank(triangle) - 2, 0, width)
     return orthogonal, triangle
 
 

@@ -11,8 +11,8 @@ import torch
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import INT64_MAX
-from onnx_aot.ops.core.indexing import counted
-from onnx_aot.ops.core.movement import shaped, sliced
+from onnx_aot.ops.core.indexing import range_of_length
+from onnx_aot.ops.core.movement import annotate_shape, slice_axis
 from onnx_aot.ops.linalg.matrices import (
     as_batch,
     column,
@@ -45,7 +45,7 @@ def _eliminated(op: Builder, matrix: Value, steps: Size, pivot: bool = True) -> 
         ``[LU, L^-1 P B]``.
     """
     rows = row_numbers(op, op.size(matrix, -2))
-    columns = counted(op, 0, op.size(matrix, -1))
+    columns = range_of_length(op, 0, op.size(matrix, -1))
     start = op.Expand(rows, op.Concat(op.Shape(matrix, start=0, end=-1), [1], axis=0))
     start.shape = ir.Shape([*list(matrix.shape or ())[:-1], 1])
 
@@ -81,8 +81,8 @@ def _factorized(op: Builder, matrix: Value, pivot: bool = True) -> tuple[Value, 
     pivots = op.Squeeze(exchanges, [-1])
     diagonals = diagonal(op, lu)
     if steps is not rows and not (isinstance(rows, int) and rows == steps):
-        pivots = sliced(op, pivots, op.rank(pivots) - 1, 0, steps)
-        diagonals = sliced(op, diagonals, op.rank(diagonals) - 1, 0, steps)
+        pivots = slice_axis(op, pivots, op.rank(pivots) - 1, 0, steps)
+        diagonals = slice_axis(op, diagonals, op.rank(diagonals) - 1, 0, steps)
     info = first_failure(op, op.Equal(diagonals, 0.0))
     return lu, op.cast(op.Add(pivots, 1), INT32), info
 
@@ -121,8 +121,8 @@ def _solved(op: Builder, matrix: Value, right: Value) -> tuple[Value, Value]:
     size = op.size(matrix, -1)
     both, _ = _eliminated(op, op.Concat(matrix, as_batch(op, right, matrix), axis=-1), size)
     last = op.rank(both) - 1
-    factors = sliced(op, both, last, 0, size)
-    solution = substituted(op, factors, sliced(op, both, last, size, INT64_MAX), upper=True)
+    factors = slice_axis(op, both, last, 0, size)
+    solution = substituted(op, factors, slice_axis(op, both, last, size, INT64_MAX), upper=True)
     return solution, first_failure(op, op.Equal(diagonal(op, factors), 0.0))
 
 
@@ -133,7 +133,7 @@ def _sign_and_diagonal(op: Builder, matrix: Value) -> tuple[Value, Value]:
     """Sign of the permutation of the LU decomposition, and the diagonal of U."""
     size = op.size(matrix, -1)
     lu, exchanges = _eliminated(op, matrix, size)
-    exchanged = op.Not(op.Equal(op.Squeeze(exchanges, [-1]), counted(op, 0, size)))
+    exchanged = op.Not(op.Equal(op.Squeeze(exchanges, [-1]), range_of_length(op, 0, size)))
     count = op.reduce("ReduceSum", op.cast(exchanged, INT64), [-1], keepdims=False)
     odd = op.Equal(op.Mod(count, 2), 1)
     return op.Where(odd, op.cast(-1.0, matrix.dtype), 1.0), diagonal(op, lu)
@@ -269,7 +269,7 @@ def aten__linalg_solve_ex(
 def _order(op: Builder, pivots: Value, size: Size) -> Value:
     """Row at each place after all exchanges, made one after the other."""
     exchanges = op.Sub(op.cast(pivots, INT64), 1)
-    places = counted(op, 0, size)
+    places = range_of_length(op, 0, size)
     batch = op.Shape(pivots, start=0, end=-1)
     start = op.Expand(places, op.Concat(batch, op.sizes([size]), axis=0))
 
@@ -293,9 +293,9 @@ def _triangles(op: Builder, lu: Value) -> tuple[Value, Value]:
     rows, columns = op.size(lu, -2), op.size(lu, -1)
     steps = shorter_side(op, rows, columns)
     rank = op.rank(lu)
-    left = sliced(op, lu, rank - 1, 0, steps)
-    upper = sliced(op, lu, rank - 2, 0, steps)
-    ones = op.Equal(row_numbers(op, rows), counted(op, 0, steps))
+    left = slice_axis(op, lu, rank - 1, 0, steps)
+    upper = slice_axis(op, lu, rank - 2, 0, steps)
+    ones = op.Equal(row_numbers(op, rows), range_of_length(op, 0, steps))
     return op.Where(ones, 1.0, op.Trilu(left, -1, upper=0)), op.Trilu(upper, upper=1)
 
 
@@ -358,10 +358,10 @@ def _lu_solved(
     order = op.Unsqueeze(_order(op, pivots, op.size(lu, -1)), [-1])
     # indices plus zeros, because ONNX Runtime's Expand leaves empty indices as they are
     nothing = op.ConstantOfShape(op.Shape(right), value=torch.zeros(1, dtype=torch.int64))
-    order = op.Add(order, shaped(nothing, right.shape or ()))
+    order = op.Add(order, annotate_shape(nothing, right.shape or ()))
     axis = op.rank(right) - 2
     if not adjoint:
-        right = shaped(op.GatherElements(right, order, axis=axis), right.shape or ())
+        right = annotate_shape(op.GatherElements(right, order, axis=axis), right.shape or ())
         right = substituted(op, lu, right, upper=False, unit=True)
         return substituted(op, lu, right, upper=True)
     turned = transposed(op, lu)
@@ -420,7 +420,7 @@ def _cholesky(op: Builder, matrix: Value, upper: bool) -> tuple[Value, Value]:
     Only one triangle is read, as in torch: the lower one, or the transpose of the upper one.
     """
     size = op.size(matrix, -1)
-    rows, columns = row_numbers(op, size), counted(op, 0, size)
+    rows, columns = row_numbers(op, size), range_of_length(op, 0, size)
 
     def step(i: Value, a: Value) -> tuple[Value]:
         at = op.Unsqueeze(i, [0])

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.core.size_math import divided
+from onnx_aot.ops.core.size_math import divide_size
 from onnx_aot.ops.registry import LIMITS, register, register_names
 from onnx_aot.torch_compat import aten
 
@@ -151,7 +151,7 @@ def aten_glu(op: Builder, self: Value, dim: int = -1) -> Value:
         halves = 2 if op.opset >= 18 else None
         left, right = op.Split(self, num_outputs=halves, axis=dim, _outputs=2)
     else:
-        half = divided(op, size, 2)
+        half = divide_size(op, size, 2)
         left, right = op.Split(self, op.sizes([half, half]), axis=dim, _outputs=2)
     return op.Mul(left, op.Sigmoid(right))
 

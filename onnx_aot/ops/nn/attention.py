@@ -8,7 +8,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.core.movement import swapped
+from onnx_aot.ops.core.movement import swap_axes
 from onnx_aot.ops.core.size_math import as_value
 from onnx_aot.ops.random.uniform_and_normal import drop
 from onnx_aot.ops.registry import register
@@ -42,7 +42,7 @@ def aten_scaled_dot_product_attention(
         key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
     factor = _scale(op, query, scale)
     scaled = query if factor == 1.0 else op.Mul(query, factor)
-    scores = op.MatMul(scaled, swapped(op, key, -2, -1))
+    scores = op.MatMul(scaled, swap_axes(op, key, -2, -1))
     admitted = kept = None
     if is_causal:
         scores = op.Add(scores, _causal_bias(op, query, key))

@@ -8,8 +8,14 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.core.movement import reshaped
-from onnx_aot.ops.core.size_math import divided, minus, plus, product, times
+from onnx_aot.ops.core.movement import reshape
+from onnx_aot.ops.core.size_math import (
+    add_sizes,
+    divide_size,
+    multiply_sizes,
+    product,
+    subtract_sizes,
+)
 from onnx_aot.ops.nn.conv_arguments import NARROW, batched, gathered, padded, per_axis
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
@@ -88,9 +94,9 @@ def _window_products(
     first = op.Transpose(
         windows, perm=[*range(1, 2 + spatial), 0, *range(2 + spatial, 2 + 2 * spatial)]
     )
-    columns = reshaped(op, first, [groups, length, product(op, [batch, *counts])])
-    rows = reshaped(op, weight, [groups, divided(op, outputs, groups), length])
-    value = reshaped(op, op.MatMul(rows, columns), [outputs, batch, *counts])
+    columns = reshape(op, first, [groups, length, product(op, [batch, *counts])])
+    rows = reshape(op, weight, [groups, divide_size(op, outputs, groups), length])
+    value = reshape(op, op.MatMul(rows, columns), [outputs, batch, *counts])
     value = op.Transpose(value, perm=[1, 0, *range(2, 2 + spatial)])
     return value if bias is None else op.Add(value, op.Reshape(bias, [-1] + [1] * spatial))
 
@@ -128,9 +134,12 @@ def aten_conv_padding(
         return convolved(op, input, weight, bias, stride, [0] * 2 * spatial, dilation, groups)
     steps = per_axis(dilation, spatial)
     kernel = op.all_sizes(weight)[2:]
-    total = [times(op, step, plus(op, k, -1)) for step, k in zip(steps, kernel, strict=True)]
-    before = [divided(op, size, 2) for size in total]
-    after = [minus(op, size, half) for size, half in zip(total, before, strict=True)]
+    total = [
+        multiply_sizes(op, step, add_sizes(op, k, -1))
+        for step, k in zip(steps, kernel, strict=True)
+    ]
+    before = [divide_size(op, size, 2) for size in total]
+    after = [subtract_sizes(op, size, half) for size, half in zip(total, before, strict=True)]
     return convolved(op, input, weight, bias, stride, [*before, *after], dilation, groups)
 
 
@@ -193,18 +202,20 @@ def _transposed(
     for axis, stride in enumerate(strides):
         value = _spaced(op, value, axis + 2, stride)
     inputs, channels, *kernel = op.all_sizes(weight)
-    reach = [times(op, d, plus(op, k, -1)) for d, k in zip(dilations, kernel, strict=True)]
-    before = [plus(op, size, -pad) for size, pad in zip(reach, pads, strict=True)]
-    after = [plus(op, size, extra) for size, extra in zip(before, more, strict=True)]
+    reach = [
+        multiply_sizes(op, d, add_sizes(op, k, -1)) for d, k in zip(dilations, kernel, strict=True)
+    ]
+    before = [add_sizes(op, size, -pad) for size, pad in zip(reach, pads, strict=True)]
+    after = [add_sizes(op, size, extra) for size, extra in zip(before, more, strict=True)]
     value = padded(op, value, before, after)
     # [groups * inputs, channels, ...] to [groups * channels, inputs, ...]
-    each = divided(op, inputs, groups)
-    rows = reshaped(op, weight, [groups, each, channels, *kernel])
+    each = divide_size(op, inputs, groups)
+    rows = reshape(op, weight, [groups, each, channels, *kernel])
     order = [0, 2, 1, *range(3, spatial + 3)]
     rows = op.Transpose(rows, perm=order)
-    rows = reshaped(op, rows, [times(op, channels, groups), each, *kernel])
+    rows = reshape(op, rows, [multiply_sizes(op, channels, groups), each, *kernel])
     for axis, size in enumerate(kernel, 2):
-        backwards = op.Sub(plus(op, size, -1), op.Range(0, size, 1))
+        backwards = op.Sub(add_sizes(op, size, -1), op.Range(0, size, 1))
         rows = op.Gather(rows, backwards, axis=axis)
     return _window_products(op, value, rows, bias, [1] * spatial, dilations, groups)
 
@@ -217,8 +228,8 @@ def _spaced(op: Builder, value: Value, axis: int, stride: int) -> Value:
     apart = op.Unsqueeze(value, [axis + 1])
     rest = [0] * (op.rank(value) - axis - 1)
     apart = padded(op, apart, [0, *rest], [stride - 1, *rest])
-    wide = times(op, sizes[axis], stride)
-    value = reshaped(op, apart, [*sizes[:axis], wide, *sizes[axis + 1 :]])
+    wide = multiply_sizes(op, sizes[axis], stride)
+    value = reshape(op, apart, [*sizes[:axis], wide, *sizes[axis + 1 :]])
     return padded(op, value, [0, *rest], [1 - stride, *rest])
 
 
@@ -259,8 +270,8 @@ def aten_im2col(
     def columns(image: Value) -> Value:
         wide = padded(op, image, padding, padding)
         windows = gathered(op, wide, kernel_size, stride, dilation)
-        rows = times(op, op.size(image, 1), math.prod(kernel_size))
+        rows = multiply_sizes(op, op.size(image, 1), math.prod(kernel_size))
         count = product(op, [op.size(windows, axis) for axis in (4, 5)])
-        return reshaped(op, windows, [op.size(image, 0), rows, count])
+        return reshape(op, windows, [op.size(image, 0), rows, count])
 
     return batched(op, self, 2, columns)

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.core.size_math import minus, plus, times
+from onnx_aot.ops.core.size_math import add_sizes, multiply_sizes, subtract_sizes
 
 __all__ = ["NARROW", "along_axis", "batched", "gathered", "in_float", "padded", "per_axis"]
 
@@ -67,8 +67,8 @@ def gathered(
     """Gathers the windows of ``[N, C, *sizes]`` into ``[N, C, *kernel, *windows]``."""
     spatial = len(kernel)
     for axis in reversed(range(spatial)):
-        reach = times(op, dilations[axis], plus(op, kernel[axis], -1))
-        starts = op.Range(0, minus(op, op.size(value, axis + 2), reach), strides[axis])
+        reach = multiply_sizes(op, dilations[axis], add_sizes(op, kernel[axis], -1))
+        starts = op.Range(0, subtract_sizes(op, op.size(value, axis + 2), reach), strides[axis])
         within = op.Mul(op.Range(0, kernel[axis], 1), dilations[axis])
         positions = op.Add(op.Unsqueeze(within, [1]), starts)
         value = op.Gather(value, positions, axis=axis + 2)

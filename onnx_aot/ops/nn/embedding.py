@@ -10,8 +10,8 @@ import onnx_ir as ir
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import to_onnx
 from onnx_aot.errors import MissingInOpset, OpsetError
-from onnx_aot.ops.core.creation import filled
-from onnx_aot.ops.core.size_math import minus, plus
+from onnx_aot.ops.core.creation import make_full
+from onnx_aot.ops.core.size_math import add_sizes, subtract_sizes
 from onnx_aot.ops.nn.conv_arguments import NARROW
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
@@ -47,7 +47,7 @@ def aten_embedding_renorm(
     rows = op.size(self, 0)
     places = op.Reshape(op.cast(indices, INT64), [-1])
     ones = op.Expand(True, op.Shape(places))
-    seen = op.ScatterElements(filled(op, [rows], 0, ir.DataType.BOOL), places, ones, axis=0)
+    seen = op.ScatterElements(make_full(op, [rows], 0, ir.DataType.BOOL), places, ones, axis=0)
     scale = op.Where(op.Unsqueeze(seen, [1]), _factor(op, self, norm_type, [1], max_norm), 1.0)
     return _scaled(op, self, scale)
 
@@ -117,7 +117,7 @@ def aten_embedding_bag_padding_idx(
 ) -> list[Value]:
     padding: Size | None = padding_idx
     if padding_idx is not None and padding_idx < 0:
-        padding = plus(op, op.size(weight, 0), padding_idx)
+        padding = add_sizes(op, op.size(weight, 0), padding_idx)
     return _bags(
         op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding
     )
@@ -172,7 +172,7 @@ def _bags(
     """
     indices, offsets = op.cast(indices, INT64), op.cast(offsets, INT64)
     bags = op.size(offsets, 0)
-    bags = minus(op, bags, 1) if include_last_offset else bags
+    bags = subtract_sizes(op, bags, 1) if include_last_offset else bags
     starts = op.Slice(offsets, [0], op.sizes([bags]), [0]) if include_last_offset else offsets
     bag = _bag_of_each(op, starts, op.size(indices, 0))
     kept = None if padding is None else op.Not(op.Equal(indices, padding))
@@ -214,13 +214,13 @@ def _added(
     if kept is not None:
         rows = op.Where(op.Unsqueeze(kept, [1]), rows, 0.0)
     assert rows.dtype is not None
-    zeros = filled(op, shape, 0, rows.dtype)
+    zeros = make_full(op, shape, 0, rows.dtype)
     return op.ScatterND(zeros, op.Unsqueeze(bag, [1]), rows, reduction="add")
 
 
 def _bag_of_each(op: Builder, starts: Value, count: Size) -> Value:
     """Bag of each index: the number of bags that have begun there, less one."""
-    begun = filled(op, [plus(op, count, 1)], 0, INT64)
+    begun = make_full(op, [add_sizes(op, count, 1)], 0, INT64)
     ones = op.Expand(op.constant([1]), op.Shape(starts))
     begun = op.ScatterElements(begun, starts, ones, axis=0, reduction="add")
     begun = op.Slice(begun, [0], op.sizes([count]), [0])
@@ -230,7 +230,7 @@ def _bag_of_each(op: Builder, starts: Value, count: Size) -> Value:
 def _counts(op: Builder, bag: Value, kept: Value | None, bags: Size) -> Value:
     """Number of indices in each bag, without padding."""
     ones = op.Expand(op.constant([1]), op.Shape(bag)) if kept is None else op.cast(kept, INT64)
-    return op.ScatterElements(filled(op, [bags], 0, INT64), bag, ones, axis=0, reduction="add")
+    return op.ScatterElements(make_full(op, [bags], 0, INT64), bag, ones, axis=0, reduction="add")
 
 
 def _largest(
@@ -250,7 +250,7 @@ def _largest(
         raise OpsetError(MissingInOpset("ScatterND", problem, 18))
     assert rows.dtype is not None
     place = op.Unsqueeze(bag, [1])
-    lowest = filled(op, shape, -math.inf, rows.dtype)
+    lowest = make_full(op, shape, -math.inf, rows.dtype)
     if kept is not None:
         rows = op.Where(op.Unsqueeze(kept, [1]), rows, -math.inf)
     largest = op.ScatterND(lowest, place, rows, reduction="max")
@@ -259,7 +259,7 @@ def _largest(
     holds = op.Equal(rows, op.Gather(largest, bag, axis=0))
     if kept is not None:
         holds = op.And(holds, op.Unsqueeze(kept, [1]))
-    nowhere = filled(op, shape, 0, INT64) if count == 0 else op.Expand(count, op.sizes(shape))
+    nowhere = make_full(op, shape, 0, INT64) if count == 0 else op.Expand(count, op.sizes(shape))
     first = op.ScatterND(nowhere, place, op.Where(holds, order, count), reduction="min")
     source = op.Gather(op.Concat(indices, op.constant([0]), axis=0), first, axis=0)
     empty = op.Unsqueeze(op.Equal(sizes, 0), [1])

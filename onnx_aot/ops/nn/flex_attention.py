@@ -13,7 +13,7 @@ from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder
 from onnx_aot.errors import TranslationError
 from onnx_aot.ops.control.callable_bodies import Body
-from onnx_aot.ops.core.movement import swapped
+from onnx_aot.ops.core.movement import swap_axes
 from onnx_aot.ops.nn.attention import repeated_heads
 from onnx_aot.ops.registry import register
 
@@ -46,7 +46,7 @@ def flex_attention(
     working = torch.float64 if queries.dtype == torch.float64 else torch.float32
     key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
     dtype = dtypes.to_onnx(working)
-    scores = op.MatMul(op.cast(query, dtype), swapped(op, op.cast(key, dtype), -2, -1))
+    scores = op.MatMul(op.cast(query, dtype), swap_axes(op, op.cast(key, dtype), -2, -1))
     scores = op.Mul(scores, op.cast(scale, dtype))
     keys = op.recorded[1]
     example = queries.new_empty((*queries.shape[:3], keys.shape[2]), dtype=working)

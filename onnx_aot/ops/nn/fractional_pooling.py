@@ -11,8 +11,8 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.core.movement import reshaped
-from onnx_aot.ops.core.size_math import minus, product
+from onnx_aot.ops.core.movement import reshape
+from onnx_aot.ops.core.size_math import product, subtract_sizes
 from onnx_aot.ops.nn.conv_arguments import batched
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
@@ -71,11 +71,11 @@ def _pooled(
         along = op.Mul(op.Unsqueeze(within, apart), product(op, sizes[axis + 1 :]))
         places = along if places is None else op.Add(places, along)
     assert places is not None
-    elements = reshaped(op, places, [batch, channels, *wanted, _product(kernel)])
-    flat = reshaped(op, value, [batch, channels, product(op, sizes)])
-    index = reshaped(op, places, [batch, channels, _product(wanted) * _product(kernel)])
+    elements = reshape(op, places, [batch, channels, *wanted, _product(kernel)])
+    flat = reshape(op, value, [batch, channels, product(op, sizes)])
+    index = reshape(op, places, [batch, channels, _product(wanted) * _product(kernel)])
     windows = op.GatherElements(flat, index, axis=2)
-    windows = reshaped(op, windows, [batch, channels, *wanted, _product(kernel)])
+    windows = reshape(op, windows, [batch, channels, *wanted, _product(kernel)])
     where = op.ArgMax(windows, axis=spatial + 2, keepdims=1)
     found = op.GatherElements(elements, where, axis=spatial + 2)
     largest = op.reduce("ReduceMax", windows, [spatial + 2], False)
@@ -92,7 +92,7 @@ def _starts(op: Builder, size: Size, kernel: int, count: int, sample: Value) -> 
     Computed in the input's type, as torch does; ``[N, C, count]`` from ``[N, C]``.
     """
     dtype = sample.dtype
-    end = minus(op, size, kernel)
+    end = subtract_sizes(op, size, kernel)
     last = op.Add(op.Mul(op.cast(op.Unsqueeze(sample, [2]), INT64), 0), end)
     if count == 1:
         return last

@@ -7,8 +7,8 @@ import math
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.core.indexing import counted
-from onnx_aot.ops.core.movement import reshaped, swapped
+from onnx_aot.ops.core.indexing import range_of_length
+from onnx_aot.ops.core.movement import reshape, swap_axes
 from onnx_aot.ops.nn.attention import aten_scaled_dot_product_attention
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
@@ -43,11 +43,11 @@ def aten__scaled_dot_product_flash_attention_for_cpu(
     wide = DOUBLE if query.dtype == DOUBLE else FLOAT
     width = op.size(query, -1)
     root = op.Sqrt(op.cast(width, wide)) if isinstance(width, Value) else math.sqrt(width)
-    products = op.MatMul(op.cast(query, wide), swapped(op, op.cast(key, wide), -2, -1))
+    products = op.MatMul(op.cast(query, wide), swap_axes(op, op.cast(key, wide), -2, -1))
     scores = op.Div(products, root) if scale is None else op.Mul(products, scale)
     if is_causal:
-        row = op.Unsqueeze(counted(op, 0, op.size(query, -2)), [1])
-        later = op.Greater(counted(op, 0, op.size(key, -2)), row)
+        row = op.Unsqueeze(range_of_length(op, 0, op.size(query, -2)), [1])
+        later = op.Greater(range_of_length(op, 0, op.size(key, -2)), row)
         scores = op.Where(later, -math.inf, scores)
     if attn_mask is not None and attn_mask.dtype == ir.DataType.BOOL:
         scores = op.Where(attn_mask, scores, -math.inf)
@@ -80,17 +80,17 @@ def aten__native_multi_head_attention(
     heads = []
     for source, weight, bias in zip((query, key, value), weights, biases, strict=True):
         projected = op.Add(op.MatMul(source, op.Transpose(weight, perm=[1, 0])), bias)
-        split = reshaped(op, projected, [batch, op.size(source, 1), num_head, width])
+        split = reshape(op, projected, [batch, op.size(source, 1), num_head, width])
         heads.append(op.Transpose(split, perm=[0, 2, 1, 3]))
     scaled = op.Mul(heads[0], 1.0 / math.sqrt(width))
-    scores = op.MatMul(scaled, swapped(op, heads[1], -2, -1))
+    scores = op.MatMul(scaled, swap_axes(op, heads[1], -2, -1))
     if mask is not None:
         if mask_type == PADDING:
             mask = op.Unsqueeze(mask, [1, 2])
         scores = op.Where(op.cast(mask, ir.DataType.BOOL), -math.inf, scores)
     attention = op.Softmax(scores, axis=-1)
     joined = op.Transpose(op.MatMul(attention, heads[2]), perm=[0, 2, 1, 3])
-    joined = reshaped(op, joined, [batch, op.size(query, 1), embed_dim])
+    joined = reshape(op, joined, [batch, op.size(query, 1), embed_dim])
     output = op.Add(op.MatMul(joined, op.Transpose(proj_weight, perm=[1, 0])), proj_bias)
     if not need_weights:
         return [output, None]

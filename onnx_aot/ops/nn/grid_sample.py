@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.core.movement import reshaped
-from onnx_aot.ops.core.size_math import plus, product
+from onnx_aot.ops.core.movement import reshape
+from onnx_aot.ops.core.size_math import add_sizes, product
 from onnx_aot.ops.nn.conv_arguments import NARROW
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
@@ -78,7 +78,7 @@ def _within(op: Builder, place: Value, size: Size, padding_mode: int, align_corn
     """Moves a position into the image per the padding mode; zero padding is handled later."""
     if padding_mode == ZEROS:
         return place
-    end = op.cast(plus(op, size, -1), place.dtype)
+    end = op.cast(add_sizes(op, size, -1), place.dtype)
     if padding_mode == REFLECTION:
         place = _reflected(op, place, size, align_corners)
     return op.Min(op.Max(place, 0.0), end)
@@ -87,7 +87,7 @@ def _within(op: Builder, place: Value, size: Size, padding_mode: int, align_corn
 def _reflected(op: Builder, place: Value, size: Size, align_corners: bool) -> Value:
     """Reflects at the outer pixels' centres or edges until the position is between them."""
     low = 0.0 if align_corners else -0.5
-    span = op.cast(plus(op, size, -1) if align_corners else size, place.dtype)
+    span = op.cast(add_sizes(op, size, -1) if align_corners else size, place.dtype)
     number = op.number(size)
     if align_corners and number == 1:
         return op.Mul(place, 0.0)
@@ -108,7 +108,7 @@ class _Image:
         batch, channels = op.size(image, 0), op.size(image, 1)
         self.wanted = op.all_sizes(grid)[1:-1]
         count = product(op, self.wanted)
-        self.flat = reshaped(op, image, [batch, channels, product(op, self.sizes)])
+        self.flat = reshape(op, image, [batch, channels, product(op, self.sizes)])
         self.index_shape = op.sizes([batch, 1, count])
         self.all_shape = op.sizes([batch, channels, count])
         self.shape = [batch, channels, *self.wanted]
@@ -117,7 +117,7 @@ class _Image:
     def at(self, places: Sequence[Value], inside: bool) -> Value:
         """Pixels ``[N, C, wanted]`` at positions, ``[N, wanted]`` each; 0 outside the image."""
         op = self.op
-        ends = [op.cast(plus(op, size, -1), places[0].dtype) for size in self.sizes]
+        ends = [op.cast(add_sizes(op, size, -1), places[0].dtype) for size in self.sizes]
         index: Value | None = None
         for axis, place in enumerate(places):
             held = op.Min(op.Max(place, 0.0), ends[axis])
@@ -127,7 +127,7 @@ class _Image:
             index = along if index is None else op.Add(index, along)
         index = op.Reshape(index, self.index_shape, allowzero=1)
         pixels = op.GatherElements(self.flat, op.Expand(index, self.all_shape), axis=2)
-        found = reshaped(op, pixels, self.shape)
+        found = reshape(op, pixels, self.shape)
         if inside:
             return found
         kept: Value | None = None

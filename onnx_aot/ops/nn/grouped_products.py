@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
 from onnx_aot.errors import ConversionError
-from onnx_aot.ops.core.creation import filled
+from onnx_aot.ops.core.creation import make_full
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
@@ -40,7 +40,7 @@ def grouped_product(op: Builder, rows: Value, weight: Value, ends: Value) -> Val
         return [op.Add(total, op.Pad(product, pads))]
 
     assert rows.dtype is not None
-    zeros = filled(op, [op.size(rows, 0), op.size(weight, 2)], 0, rows.dtype)
+    zeros = make_full(op, [op.size(rows, 0), op.size(weight, 2)], 0, rows.dtype)
     return op.loop(op.size(weight, 0), [zeros], step)[0]
 
 

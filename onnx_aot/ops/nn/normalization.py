@@ -9,9 +9,9 @@ import torch
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import is_floating, to_onnx
-from onnx_aot.ops.core.creation import filled
-from onnx_aot.ops.core.movement import reshaped
-from onnx_aot.ops.core.size_math import as_value, divided, product, times
+from onnx_aot.ops.core.creation import make_full
+from onnx_aot.ops.core.movement import reshape
+from onnx_aot.ops.core.size_math import as_value, divide_size, multiply_sizes, product
 from onnx_aot.ops.nn.conv_arguments import NARROW
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
@@ -32,7 +32,7 @@ def aten_layer_norm(
     cudnn_enable: bool = True,
 ) -> Value:
     if weight is None:
-        weight = filled(op, normalized_shape, 1, op.result_dtype)
+        weight = make_full(op, normalized_shape, 1, op.result_dtype)
     return op.LayerNormalization(input, weight, bias, axis=-len(normalized_shape), epsilon=eps)
 
 
@@ -49,7 +49,7 @@ def aten_rms_norm(
     axes = list(range(-len(normalized_shape), 0))
     if op.opset >= 23:
         if weight is None:
-            weight = filled(op, normalized_shape, 1, op.result_dtype)
+            weight = make_full(op, normalized_shape, 1, op.result_dtype)
         return op.RMSNormalization(input, weight, axis=axes[0], epsilon=eps)
     square = op.reduce("ReduceMean", op.Mul(input, input), axes, True)
     normalized = op.Div(input, op.Sqrt(op.Add(square, eps)))
@@ -71,14 +71,14 @@ def aten_group_norm(
     GroupNormalization takes its scale per channel only since opset 21; this form works everywhere.
     """
     batch, channels, *spatial = op.all_sizes(input)
-    group = divided(op, product(op, [channels, *spatial]), num_groups)
-    grouped = reshaped(op, input, [batch, num_groups, group])
-    ones = filled(op, [num_groups], 1, op.result_dtype)
-    zeros = filled(op, [num_groups], 0, op.result_dtype)
+    group = divide_size(op, product(op, [channels, *spatial]), num_groups)
+    grouped = reshape(op, input, [batch, num_groups, group])
+    ones = make_full(op, [num_groups], 1, op.result_dtype)
+    zeros = make_full(op, [num_groups], 0, op.result_dtype)
     value = op.InstanceNormalization(grouped, ones, zeros, epsilon=eps)
     if isinstance(group, int):
         value.shape = ir.Shape([*(input.shape or ())[:1], num_groups, group])
-        value = reshaped(op, value, [batch, channels, *spatial])
+        value = reshape(op, value, [batch, channels, *spatial])
     else:
         value = op.Reshape(value, op.Shape(input), allowzero=1)
     return _affine_per_channel(op, value, weight, bias, len(spatial))
@@ -98,8 +98,8 @@ def aten_native_group_norm(
 ) -> list[Value]:
     """Also returns each group's mean and inverse deviation; half precision is widened meanwhile."""
     wide = op.cast(input, _wide(input.dtype))
-    each = times(op, divided(op, C, group), HxW)
-    grouped = reshaped(op, wide, [N, group, each])
+    each = multiply_sizes(op, divide_size(op, C, group), HxW)
+    grouped = reshape(op, wide, [N, group, each])
     value, mean, inverse = _normalized(op, grouped, [2], eps)
     value = op.Reshape(value, op.Shape(input), allowzero=1)
     value.shape = input.shape
@@ -181,11 +181,11 @@ def _affine(
     channels = [op.size(input, 1)]
     assert input.dtype is not None
     if weight is None and bias is None:
-        return filled(op, channels, 1, input.dtype), filled(op, channels, 0, input.dtype)
+        return make_full(op, channels, 1, input.dtype), make_full(op, channels, 0, input.dtype)
     dtype = (weight or bias).dtype  # type: ignore[union-attr]
     assert dtype is not None
-    scale = filled(op, channels, 1, dtype) if weight is None else weight
-    shift = filled(op, channels, 0, dtype) if bias is None else bias
+    scale = make_full(op, channels, 1, dtype) if weight is None else weight
+    shift = make_full(op, channels, 0, dtype) if bias is None else bias
     return scale, shift
 
 
@@ -383,9 +383,11 @@ def aten_pixel_shuffle(op: Builder, self: Value, upscale_factor: int) -> Value:
     if op.rank(self) == 4 and is_floating(self.dtype):
         return op.DepthToSpace(self, blocksize=upscale_factor, mode="CRD")
     *batch, channels, height, width = op.all_sizes(self)
-    r, c = upscale_factor, divided(op, channels, upscale_factor**2)
+    r, c = upscale_factor, divide_size(op, channels, upscale_factor**2)
     first = len(batch)
-    split = reshaped(op, self, [*batch, c, r, r, height, width])
+    split = reshape(op, self, [*batch, c, r, r, height, width])
     order = [*range(first + 1), *(first + axis for axis in (3, 1, 4, 2))]
     mixed = op.Transpose(split, perm=order)
-    return reshaped(op, mixed, [*batch, c, times(op, height, r), times(op, width, r)])
+    return reshape(
+        op, mixed, [*batch, c, multiply_sizes(op, height, r), multiply_sizes(op, width, r)]
+    )

@@ -11,8 +11,8 @@ import torch
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import is_floating
-from onnx_aot.ops.core.movement import reshaped
-from onnx_aot.ops.core.size_math import plus, product, times
+from onnx_aot.ops.core.movement import reshape
+from onnx_aot.ops.core.size_math import add_sizes, multiply_sizes, product
 from onnx_aot.ops.nn.conv_arguments import (
     along_axis,
     batched,
@@ -117,12 +117,12 @@ def _largest(op: Builder, value: Value, windows: dict[str, Any], outputs: int) -
 def _largest_gathered(op: Builder, value: Value, windows: dict[str, Any]) -> list[Value]:
     """Computes the same for INT64, which no float holds exactly, from the windows' elements."""
     batch, channels, *sizes = op.all_sizes(value)
-    numbers = reshaped(op, op.Range(0, product(op, sizes), 1), [1, 1, *sizes])
+    numbers = reshape(op, op.Range(0, product(op, sizes), 1), [1, 1, *sizes])
     lowest = torch.iinfo(torch.int64).min
     elements, _ = _elements(op, value, windows, lowest)
     places, counts = _elements(op, numbers, windows, 0)
-    elements = reshaped(op, elements, [batch, channels, -1, *counts])
-    places = reshaped(op, places, [1, 1, -1, *counts])
+    elements = reshape(op, elements, [batch, channels, -1, *counts])
+    places = reshape(op, places, [1, 1, -1, *counts])
     largest = op.reduce("ReduceMax", elements, [2], False)
     where = op.ArgMax(elements, axis=2, keepdims=1)
     places = op.Expand(places, op.Shape(elements))
@@ -140,7 +140,7 @@ def _elements(
     after = pads
     if windows["ceil_mode"]:
         missing = [_missing(op, op.size(value, axis + 2), windows, axis) for axis in range(spatial)]
-        after = [plus(op, pad, more) for pad, more in zip(pads, missing, strict=True)]
+        after = [add_sizes(op, pad, more) for pad, more in zip(pads, missing, strict=True)]
     wide = padded(op, value, pads, after, fill)
     gathering = gathered(op, wide, kernel, windows["strides"], dilations)
     return gathering, op.all_sizes(gathering)[2 + spatial :]
@@ -205,7 +205,7 @@ def _averages(op: Builder, value: Value, windows: dict[str, Any], counted: bool 
     for axis, count in enumerate(counts):
         size, pad = op.size(value, axis + 2), windows["pads"][axis]
         start = op.Sub(op.Mul(op.Range(0, count, 1), windows["strides"][axis]), pad)
-        end = op.Min(op.Add(start, windows["kernel_shape"][axis]), plus(op, size, pad))
+        end = op.Min(op.Add(start, windows["kernel_shape"][axis]), add_sizes(op, size, pad))
         if not counted:
             start, end = op.Max(start, 0), op.Min(end, size)
         length = op.Max(op.Sub(end, start), 1)
@@ -376,7 +376,7 @@ def _inside(op: Builder, size: Size, wanted: Size) -> Value:
     index = op.Range(0, wanted, 1)
     divisor = wanted if isinstance(wanted, int) else op.Max(wanted, 1)  # there may be no window
     first = op.Div(op.Mul(index, size), divisor)
-    end = op.Div(op.Add(op.Mul(op.Add(index, 1), size), plus(op, wanted, -1)), divisor)
+    end = op.Div(op.Add(op.Mul(op.Add(index, 1), size), add_sizes(op, wanted, -1)), divisor)
     place = op.Unsqueeze(op.Range(0, size, 1), [1])
     return op.And(op.GreaterOrEqual(place, first), op.Less(place, end))
 
@@ -402,7 +402,7 @@ def aten_adaptive_max_pool(op: Builder, self: Value, output_size: Ints) -> list[
         if position is not None:
             within = op.GatherElements(position, where, axis=axis)
             where = op.Add(op.Mul(where, inner), within)
-            inner = times(op, inner, size)
+            inner = multiply_sizes(op, inner, size)
         position = where
     assert position is not None
     return [value, position]

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.core.size_math import plus
+from onnx_aot.ops.core.size_math import add_sizes
 
 __all__ = ["index_of_nearest", "weights_of_linear", "weights_of_window"]
 
@@ -78,7 +78,7 @@ def index_of_nearest(
             step = size / wanted  # torch ignores the factor in this case
     place = do.Floor(do.Mul(row, step))
     index = _constant(op, place, INT64)
-    return op.Min(index, plus(op, before, -1))
+    return op.Min(index, add_sizes(op, before, -1))
 
 
 def _source(

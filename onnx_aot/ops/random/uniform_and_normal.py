@@ -16,8 +16,8 @@ import torch
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import is_floating
-from onnx_aot.ops.core.creation import filled
-from onnx_aot.ops.core.size_math import minus
+from onnx_aot.ops.core.creation import make_full
+from onnx_aot.ops.core.size_math import subtract_sizes
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
@@ -69,7 +69,7 @@ def _draw(op: Builder, name: str, frame: Frame, dtype: ir.DataType, **attributes
     if all(isinstance(size, int) for size in sizes):
         value: Value = op.call_op(name, [], {"shape": sizes, **attributes})
     else:
-        like = frame if isinstance(frame, Value) else filled(op, frame, 0.0, FLOAT)
+        like = frame if isinstance(frame, Value) else make_full(op, frame, 0.0, FLOAT)
         if like.dtype == BFLOAT16:  # the operator does not support it
             like = op.cast(like, FLOAT)
         value = op.call_op(f"{name}Like", [like], attributes)
@@ -238,7 +238,7 @@ def _integers(op: Builder, frame: Frame, low: Any, high: Any) -> Value:
     if isinstance(low, int) and isinstance(high, int) and high - low > 1 << 53:
         spread = op.Add(op.Mul(drawn, float(high - low)), float(low))
         return op.cast(op.cast(spread, INT64), op.result_dtype)
-    count = minus(op, high, low)
+    count = subtract_sizes(op, high, low)
     scaled = op.Mul(drawn, float(count) if isinstance(count, int) else op.cast(count, DOUBLE))
     integers = op.cast(op.Floor(scaled), INT64)
     if low != 0:

@@ -9,7 +9,7 @@ import torch
 
 import onnx_aot
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.core.cumulative import doublings
+from onnx_aot.ops.core.cumulative import count_doublings
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, bools, check, floats, given, ints, parametrize, positive
 
@@ -112,7 +112,7 @@ def test_difference(row: Row) -> None:
 
 @pytest.mark.parametrize("size", range(1, 70))
 def test_doublings_reach_the_size(size: int) -> None:
-    steps = doublings(Builder(20), size)
+    steps = count_doublings(Builder(20), size)
     assert isinstance(steps, int)
     assert 2**steps >= size > 2**steps // 2 or size == 1
 

@@ -1,4 +1,4 @@
-"""Writes below each example of docs/troubleshooting.md what the export says about it.
+"""Writes the output of the export below each example of ``docs/troubleshooting.md``.
 
 An example is a block marked ``py``, which a block marked ``text`` follows.
 """

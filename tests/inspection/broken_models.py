@@ -1,6 +1,6 @@
 """Ten models that cannot be exported, each for another reason.
 
-``docs/failures.md`` shows what the report of each begins with.
+``docs/failures.md`` shows the first screen of each report.
 """
 
 from __future__ import annotations
@@ -231,15 +231,15 @@ def raises_itself(folder: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Broken:
-    """One of the ten.
+    """One of the ten models.
 
     Attributes:
-        title: What is wrong.
-        text: What a reader of the documentation is told about it.
-        export: Exports it into a folder, which fails.
-        cause: What the first screen of its report has to say about the cause,
-        where: about the line of the user's code, where there is one to blame,
-        fix: and about what to do.
+        title: Heading of its section in the documentation.
+        text: Description below the heading.
+        export: Exports the model into a folder, which fails.
+        cause: Text about the cause that the first screen of the report must contain.
+        where: Texts about the line of the user's code, empty if no line is the cause.
+        fix: Text about the fix.
     """
 
     title: str
@@ -253,7 +253,7 @@ class Broken:
 BROKEN = (
     Broken(
         "An operator without a translation",
-        "A custom operator is called in two blocks, and nothing says what it is in ONNX.",
+        "Two blocks call a custom operator that has no translation.",
         unknown_operator,
         "no ONNX translation for 1 operator(s) of the model: broken.sharpen.default (2x)",
         ("torch.ops.broken.sharpen(self.linear(x), 0.5)", "module blocks.0", "node sharpen"),
@@ -261,23 +261,23 @@ BROKEN = (
     ),
     Broken(
         "A branch that depends on data",
-        "Python has to know which way an `if` goes while the model is captured.",
+        "The capture has no values, so Python cannot evaluate the condition of an `if`.",
         data_dependent_branch,
         "the model needs values of its data",
         ("if x.sum() > 0:", "module gate"),
         "torch.where(condition, a, b)",
     ),
     Broken(
-        "A custom translation that is wrong",
-        "The user's function emits the wrong approximation; `verify=True` notices.",
+        "A wrong custom translation",
+        "The user's function emits the wrong approximation, which `verify=True` detects.",
         wrong_translation,
         "your translation of aten.gelu.default, wrong_gelu, gives another gelu than PyTorch does",
         ("return nn.functional.gelu(x)", "module activation", "node gelu", "def wrong_gelu("),
         "correct the function",
     ),
     Broken(
-        "A fusion that is wrong",
-        "A test makes the rule `rms_normalization` take another epsilon; `verify=True` notices.",
+        "A wrong fusion",
+        "A test changes the epsilon of the rule `rms_normalization`, which `verify=True` detects.",
         wrong_fusion,
         "the optimization rms_normalization makes mul wrong, which is right without",
         ("torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)", "module norm"),
@@ -285,7 +285,7 @@ BROKEN = (
     ),
     Broken(
         "A dimension that comes out static",
-        "A parameter of size 7 is added along a dimension that was asked to be dynamic.",
+        "The model adds a parameter of size 7 along a dimension that is requested as dynamic.",
         fixed_size,
         "x, axis 0 ('length') is fixed at 7",
         ("return x + self.position",),
@@ -293,23 +293,23 @@ BROKEN = (
     ),
     Broken(
         "Weights without values",
-        "The model was made in `enable_fake_mode` and saved before it got its weights.",
+        "The model was created in `enable_fake_mode` and saved before `apply_weights`.",
         missing_weights,
         "2 weights have no values",
         (),
         "program.apply_weights(state_dict or path)",
     ),
     Broken(
-        "A name that is given twice",
-        "Input and output are to have one name.",
+        "A duplicate name",
+        "The input and the output are given the same name.",
         name_clash,
         "input_names and output_names both give hidden",
         (),
         "call the output hidden_out",
     ),
     Broken(
-        "A kernel that the runtime does not have",
-        "`target=None` leaves an operator on doubles that ONNX Runtime has for floats only.",
+        "A missing kernel of the runtime",
+        "`target=None` keeps an operator on doubles whose ONNX Runtime kernel takes only floats.",
         missing_kernel,
         "ONNX Runtime has no kernel for Elu of DOUBLE",
         ("return nn.functional.elu(x)", "node elu"),
@@ -317,15 +317,15 @@ BROKEN = (
     ),
     Broken(
         "More than 2 GB in one file",
-        "`external_data=False` asks for one file, and the weights do not fit into it.",
+        "`external_data=False` requests one file, and the weights do not fit into it.",
         too_large,
         "the weights take 2.20 GB; one ONNX file holds at most 2 GB",
         (),
         'external_data=True or "auto"',
     ),
     Broken(
-        "An exception of the model's own",
-        "`forward` does not accept the example inputs, with or without an export.",
+        "An exception raised by the model",
+        "`forward` rejects the example inputs, with or without an export.",
         raises_itself,
         "ValueError: Scale takes tensors of rank 3, not 2",
         ('raise ValueError(f"Scale takes tensors of rank 3, not {x.dim()}")', "module scale"),

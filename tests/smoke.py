@@ -1,6 +1,7 @@
 """The tests that ``pytest --fast`` runs: every stage, and the operators that models use most.
 
-They have the marker ``smoke``, take a few minutes, and show whether a release of torch or Python works at all.
+They have the marker ``smoke``, take a few minutes, and show whether a release of torch or Python
+works at all.
 """
 
 from __future__ import annotations

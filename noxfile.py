@@ -209,7 +209,7 @@ def conformance(session: nox.Session) -> None:
     _install(session, "dev")
     if not session.posargs:
         _random_programs(session)
-        crashes = ("python", "-m", "pytest", "tests/program/test_crashes.py")
+        crashes = ("python", "-m", "pytest", "tests/serialization/test_atomic.py")
         session.run(*crashes, env={"ONNX_AOT_KILLS": "100"})
     name = "torch_onnx" if "torch" in session.posargs else "onnx_aot"
     output = f"conformance/results/{name}.json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -157,38 +156,3 @@ def difference(expected: Any, actual: Any, dtype: torch.dtype | None = None) -> 
     tensors = (torch.tensor(given, dtype=dtype) for given in (expected, actual))
     (found,) = compare_outputs(["y"], *[[tensor] for tensor in tensors])
     return found
-
-
-def counted(found: Any) -> dict[str, int]:
-    return {label: count for label, count in found.histogram if count}
-
-
-def test_histograms_count_decades_of_the_tolerance() -> None:
-    ratios = (0.0, 5e-4, 5e-3, 5e-2, 0.5, 5.0, 50.0, 500.0, 5e3, math.nan)
-    found = difference([0.0] * 10, [1e-8 * ratio for ratio in ratios], torch.float64)
-    assert [count for _, count in found.histogram] == [1] * 10
-    assert [label for label, _ in found.histogram][::3] == [
-        "equal",
-        "up to 0.1",
-        "up to 100",
-        "not finite",
-    ]
-    assert found.worst == (9,)
-
-
-def test_types_that_have_to_be_equal() -> None:
-    found = difference([1, 2, 3, 900], [1, 3, 53, 0])
-    assert counted(found) == {"equal": 1, "up to 10": 1, "up to 100": 1, "up to 1000": 1}
-    assert found.accepted == "equal"
-    assert found.worst == (3,)
-    assert found.bars.splitlines()[0] == "elements by difference, in multiples of 1:"
-    assert counted(difference([True, False], [True, True])) == {"equal": 1, "up to 10": 1}
-
-
-def test_complex_numbers_and_empty_tensors() -> None:
-    found = difference([1 + 1j, 2j], [1 + 1j, 2j + 1e-5])
-    assert counted(found) == {"equal": 1, "up to 0.01": 1}
-    assert found.within
-    assert found.bars.endswith("up to 0.01 1 ########################################")
-    assert difference([], []).histogram == ()
-    assert difference([], []).bars == ""

@@ -1,4 +1,4 @@
-"""Programs of saved models, adapters, names and summaries."""
+"""Programs of saved models, and the names in them."""
 
 from __future__ import annotations
 
@@ -9,35 +9,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
 
 import onnx_aot
-from onnx_aot.errors import InferenceError, InvalidOptionError, SaveError
+from onnx_aot.errors import InferenceError, InvalidOptionError
+from tests.program.lora import Lora, Tensor, X
 from tests.tolerances import assert_close
-
-Tensor = torch.Tensor
-X = torch.randn(2, 32)
-
-
-class Lora(torch.nn.Module):
-    """A linear layer with an adapter of low rank."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.base = torch.nn.Linear(32, 32)
-        self.lora_a = torch.nn.Linear(32, 4, bias=False)
-        self.lora_b = torch.nn.Linear(4, 32, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.base(x) + self.lora_b(self.lora_a(x))
-
-
-@pytest.fixture(scope="module")
-def lora() -> Lora:
-    torch.manual_seed(0)
-    return Lora()
 
 
 def saved(module: torch.nn.Module, path: Path, external_data: Any = True, **options: Any) -> Path:
@@ -87,105 +65,6 @@ def test_files_that_cannot_be_loaded(lora: Lora, tmp_path: Path) -> None:
     onnx.save(proto, path)
     with pytest.raises(InvalidOptionError, match=r"\.\./secret, which is not in its folder"):
         onnx_aot.ONNXProgram.load(path)
-
-
-@pytest.mark.parametrize("source", ["own", "given", "file"])
-def test_adapters(source: str, lora: Lora, tmp_path: Path) -> None:
-    program = onnx_aot.export(lora, (X,), weights_as_inputs=["lora_*"])
-    program.save(tmp_path / "model.onnx", default_weights=True)
-    assert [value.const_value for value in program.model.graph.inputs] == [None] * 3
-    other = lora if source == "own" else Lora()
-    state = {n: t for n, t in other.state_dict().items() if "lora" in n}
-    if source == "file":
-        torch.save(state, tmp_path / "adapter.pt")
-    given: Any = {"own": None, "given": state, "file": tmp_path / "adapter.pt"}[source]
-    program.save_adapter(tmp_path / "adapter", given, version=7)
-    adapter = onnxruntime.LoraAdapter()
-    adapter.Load(str(tmp_path / "adapter"))
-    read = onnxruntime.AdapterFormat.read_adapter(str(tmp_path / "adapter"))
-    assert read.get_adapter_version() == 7
-    options = onnxruntime.RunOptions()
-    options.add_active_adapter(adapter)
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    (y,) = session.run(None, {"x": X.numpy()})
-    assert_close(torch.from_numpy(y), lora(X))
-    (y,) = session.run(None, {"x": X.numpy()}, options)
-    expected = lora.base(X) + other.lora_b(other.lora_a(X))
-    assert_close(torch.from_numpy(y), expected)
-    assert_close(program(X)[0], lora(X))  # as it was
-
-
-def test_adapters_that_cannot_be_written(lora: Lora, tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match="Export it with weights_as_inputs="):
-        onnx_aot.export(lora, (X,)).save_adapter(tmp_path / "adapter")
-    program = onnx_aot.export(lora, (X,), weights_as_inputs=["lora_*"])
-    with pytest.raises(InvalidOptionError, match=r"missing: lora_b\.weight"):
-        program.save_adapter(tmp_path / "adapter", {"lora_a.weight": lora.lora_a.weight})
-    with pytest.raises(InvalidOptionError, match=r"lora_a\.weight is FLOAT\[4,32\] in the model"):
-        program.save_adapter(tmp_path / "adapter", {"lora_a.weight": X})
-    with pytest.raises(SaveError, match="there is no folder"):
-        program.save_adapter(tmp_path / "missing" / "adapter")
-    with onnx_aot.enable_fake_mode():
-        empty = Lora()
-    program = onnx_aot.export(empty, (X,), weights_as_inputs=["lora_*"])
-    with pytest.raises(InferenceError, match="has no values yet"):
-        program.save_adapter(tmp_path / "adapter")
-    assert list(tmp_path.iterdir()) == []
-
-
-class Steps(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = torch.nn.Embedding(7, 8)
-        self.head = torch.nn.Linear(8, 7, bias=False)
-        self.head.weight = self.embed.weight
-        self.register_buffer("count", torch.zeros(1))
-
-    def forward(self, ids: Tensor, phase: Tensor) -> tuple[Tensor, Tensor]:
-        self.count.add_(1)
-        hidden = self.embed(ids)
-        return self.head(torch.cat([hidden, hidden], 1)) * self.count, phase * 2
-
-
-@pytest.fixture(scope="module")
-def steps() -> onnx_aot.ONNXProgram:
-    inputs = (torch.tensor([[1, 2, 3]]), torch.randn(4, dtype=torch.complex64))
-    shapes = ({0: "batch", 1: "time"}, {0: "n"})
-    return onnx_aot.export(
-        Steps(), inputs, dynamic_shapes=shapes, state="io", weights_as_inputs=["embed*"]
-    )
-
-
-def test_summaries(steps: onnx_aot.ONNXProgram) -> None:
-    assert [(str(value), value.role) for value in steps.inputs] == [
-        ("ids: int64[batch, time]", "input"),
-        ("phase: complex64[n]", "input"),
-        ("count: float32[1]", "state"),
-        ("head.weight: float32[7, 8]", "weight"),
-    ]
-    assert [str(value) for value in steps.outputs] == [
-        "mul: float32[batch, 2*time, 7]",
-        "mul_1: complex64[n]",
-        "count_out: float32[1]",
-    ]
-    assert steps.inputs[0].dtype == torch.int64
-    assert steps.inputs[0].shape == ("batch", "time")
-    assert all(value.role == "output" for value in steps.outputs)
-
-
-def test_names_both_ways(steps: onnx_aot.ONNXProgram) -> None:
-    names = steps.names()
-    assert names.to_onnx("embed.weight") == names.to_onnx("head.weight")
-    weight = names.to_onnx("embed.weight")
-    assert sorted(names.to_torch(weight)) == ["embed.weight", "head.weight"]
-    assert names.to_onnx("count") == "count"
-    for node in ("embedding", "linear", "mul"):
-        assert names.to_torch(names.to_onnx(node)) == [node]
-    assert names.to_onnx("ids") == "ids"
-    with pytest.raises(InvalidOptionError, match="no value for 'nothing'"):
-        names.to_onnx("nothing")
-    with pytest.raises(InvalidOptionError, match="corresponds to 'nothing'"):
-        names.to_torch("nothing")
 
 
 def test_names_that_the_user_gave(lora: Lora, tmp_path: Path) -> None:

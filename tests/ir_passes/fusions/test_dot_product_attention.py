@@ -1,4 +1,4 @@
-"""Rotary embeddings, attention with shared keys, and masks."""
+"""Rotary embeddings, and attention with shared keys."""
 
 from __future__ import annotations
 
@@ -10,59 +10,23 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
-import onnx_aot
-from onnx_aot.errors import InvalidOptionError
 from onnx_aot.ir_passes import run_passes
-from tests.ir_passes.fusions.rows import (
-    Row,
-    check,
-    export,
-    parametrize,
-    same_with_and_without,
+from tests.ir_passes.fusions.attention_models import (
+    GROUPS,
+    WIDTH,
+    attention,
+    heads,
+    nothing,
+    projected,
+    repeated,
+    rotate_half,
+    rotated,
+    rows_and_keys,
+    together,
 )
-
-HEADS, GROUPS, WIDTH = 4, 2, 8
-FREQUENCIES = 1.0 / 10.0 ** (torch.arange(0, WIDTH, 2) / WIDTH)
-
-
-def projected(batch: int, length: int) -> tuple[Tensor, ...]:
-    """Queries, keys and values as projections give them, and a mask of keys."""
-    keep = torch.ones(batch, length, dtype=torch.bool)
-    keep[0, length // 2 :] = False  # for a length of 1, no key at all
-    wide, narrow = HEADS * WIDTH, GROUPS * WIDTH
-    return (*(torch.randn(batch, length, n) for n in (wide, narrow, narrow)), keep)
-
-
-def rotations(length: int) -> tuple[Tensor, Tensor]:
-    angles = torch.arange(length)[None, :, None].float() * FREQUENCIES
-    angles = torch.cat([angles, angles], dim=-1)
-    return angles.cos().unsqueeze(1), angles.sin().unsqueeze(1)
-
-
-def rotate_half(x: Tensor) -> Tensor:
-    return torch.cat([-x[..., WIDTH // 2 :], x[..., : WIDTH // 2]], dim=-1)
-
-
-def rotated(x: Tensor, turn: Callable[[Tensor], Tensor] = rotate_half) -> Tensor:
-    cos, sin = rotations(x.shape[2])
-    return x * cos + turn(x) * sin
-
-
-def heads(x: Tensor) -> Tensor:
-    return x.view(*x.shape[:2], -1, WIDTH).transpose(1, 2)
-
-
-def repeated(x: Tensor, times: int = HEADS // GROUPS) -> Tensor:
-    batch, groups, length, width = x.shape
-    x = x[:, :, None].expand(batch, groups, times, length, width)
-    return x.reshape(batch, groups * times, length, width)
-
-
-def together(x: Tensor) -> Tensor:
-    return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], HEADS * WIDTH)
-
+from tests.ir_passes.fusions.rows import Row, check, export, parametrize, same_with_and_without
 
 # --- rotations -----------------------------------------------------------------------------------
 
@@ -96,50 +60,12 @@ ROTATIONS = [
     turned("other axis", lambda x: torch.cat([-x[:, 1:], x[:, :1]], 1), False, 23),
 ]
 
-
 # --- attention -----------------------------------------------------------------------------------
-
-
-def attention(
-    name: str,
-    *,
-    rotate: bool = False,
-    times: tuple[int, int] = (2, 2),
-    fires: dict[str, int],
-    operators: dict[str, int],
-    opset: int = 20,
-    flat: bool = True,
-    contrib_ops: bool = False,
-    mask: Callable[[Tensor], Tensor | None] = lambda keep: keep[:, None, None],
-    **options: Any,
-) -> Row:
-    def forward(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
-        q, k, v = heads(q), heads(k), heads(v)
-        if rotate:
-            q, k = rotated(q), rotated(k)
-        if times[0] != 2:
-            q = q[:, : GROUPS * times[0]]
-        k, v = repeated(k, times[0]), repeated(v, times[1])
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask(keep), **options)
-        return together(y) if flat else y
-
-    return Row(name, forward, projected, fires, operators, opset, contrib_ops=contrib_ops)
-
-
-def rows_and_keys(keep: Tensor) -> Tensor:
-    """Causal and padding; the first row of what is padded at the start has no key."""
-    length = keep.shape[1]
-    causal = torch.arange(length)[:, None] >= torch.arange(length)
-    return causal & keep[:, None, None]
 
 
 def as_biases(keep: Tensor) -> Tensor:
     zeros = torch.zeros(keep.shape)
     return zeros.masked_fill(~keep, float("-inf"))[:, None, None].expand(-1, 1, keep.shape[1], -1)
-
-
-def nothing(keep: Tensor) -> None:
-    return None
 
 
 BROADCAST = {"Expand": 0, "MatMul": 2}
@@ -218,13 +144,6 @@ def by_hand(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
     return together((q @ k.transpose(-1, -2) / WIDTH**0.5).softmax(-1) @ v)
 
 
-def heads_of_their_own(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
-    mask = keep[:, None, None].expand(-1, 1, keep.shape[1], -1)
-    q, k, v = (heads(x[..., : GROUPS * WIDTH]) for x in (q, k, v))
-    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    return y.transpose(1, 2).flatten(2)
-
-
 SPECIAL = [
     Row("cached", cached, projected, {"rotated_halves": 2, "grouped_attention": 1}, {"Split": 2}),
     Row("cached, 23", cached, projected, {"rotary_embedding": 2, "attention_of_heads": 1},
@@ -245,44 +164,7 @@ SPECIAL = [
     Row("by hand, 23", by_hand, projected, {"attention": 1}, ONE, opset=23),
 ]  # fmt: skip
 
-
-def above_diagonal(keep: Tensor) -> Tensor:
-    """Not causal: every query sees one key more."""
-    index = torch.arange(keep.shape[1])
-    return (index <= index[:, None] + 1) & keep[:, None, None]
-
-
 # --- operators of ONNX Runtime -------------------------------------------------------------------
-
-GQA = {"GroupQueryAttention": 1, "MatMul": 0, "Softmax": 0}
-CONTRIB = [
-    attention("causal", mask=nothing, is_causal=True, fires={"group_query_attention": 1},
-              operators={**GQA, "Where": 0}, contrib_ops=True),
-    attention("causal and padding", mask=rows_and_keys, rotate=True, operators=GQA,
-              fires={"microsoft_rotary_embedding": 2, "group_query_attention": 1},
-              contrib_ops=True),
-    attention("causal, 23", mask=rows_and_keys, rotate=True, operators=GQA, opset=23,
-              fires={"rotary_embedding": 2, "group_query_attention": 1}, contrib_ops=True),
-    attention("padding", fires={"grouped_attention": 1}, operators={"Softmax": 1},
-              contrib_ops=True),
-    attention("above the diagonal", mask=above_diagonal, fires={"grouped_attention": 1},
-              operators={"Softmax": 1}, contrib_ops=True),
-    Row("heads of their own", heads_of_their_own, projected, {"multi_head_attention": 1},
-        {"MultiHeadAttention": 1, "Softmax": 0}, contrib_ops=True),
-    Row("heads of their own, 23", heads_of_their_own, projected, {"attention": 1},
-        {"Attention": 1}, opset=23, contrib_ops=True),
-]  # fmt: skip
-
-
-@parametrize(CONTRIB)
-def test_contrib_ops(row: Row) -> None:
-    check(row)
-
-
-@pytest.mark.parametrize("given", [{"contrib_ops": True, "target": None}, {"contrib_ops": 2}])
-def test_contrib_ops_are_for_onnxruntime(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidOptionError, match="contrib_ops is"):
-        onnx_aot.export(nn.Linear(2, 3), (torch.ones(1, 2),), **given)
 
 
 @parametrize([*ROTATIONS, *ATTENTION, *SPECIAL])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator
 from typing import Any
 
 import onnx
@@ -16,12 +15,19 @@ from onnxscript import DOUBLE, FLOAT, INT64, opset18, opset20
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError, OpsetError, TranslationError
 from onnx_aot.ops.complex.pairs import Complex
+from tests.ops.user.relu_model import (
+    X,
+    Y,
+    aten,
+    exported,
+    negated,
+    operators,
+    relu,
+    wants_a_later_opset,
+)
 from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
-X, Y = torch.randn(3, 4), torch.randn(3, 4)
-
-aten = torch.ops.aten
 
 
 class Model(torch.nn.Module):
@@ -137,31 +143,9 @@ def test_complex_numbers_come_in_pairs() -> None:
 # --- candidates and keys -------------------------------------------------------------------------
 
 
-def relu(op: Any, self: Any) -> Any:
-    return op.Relu(self)
-
-
-def negated(op: Any, self: Any) -> Any:
-    return op.Neg(self)
-
-
-def operators(program: onnx_aot.ONNXProgram) -> list[str]:
-    return [node.op_type for node in program.model.graph]
-
-
-def exported(function: Any, *args: Any, **options: Any) -> onnx_aot.ONNXProgram:
-    program = onnx_aot.export(function, args, **options)
-    onnx.checker.check_model(program.model_proto, full_check=True)
-    return program
-
-
 def declines(op: Any, self: Any) -> Any:
     op.Abs(op.Shape(self))  # is taken back
     return NotImplemented
-
-
-def wants_a_later_opset(op: Any, self: Any) -> Any:
-    return op.Swish(self)
 
 
 @pytest.mark.parametrize(
@@ -442,53 +426,6 @@ def test_a_model_with_foreign_operators_says_so() -> None:
         program = exported(torch.relu, X, custom_translation_table=table, verify=True)
     with pytest.raises(onnx_aot.errors.InferenceError, match=r"has no my.domain::Kernel"):
         program(X)
-
-
-# --- registration --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def registered() -> Iterator[None]:
-    yield
-    onnx_aot.unregister(aten.relu)
-
-
-@pytest.mark.usefixtures("registered")
-def test_registration() -> None:
-    @onnx_aot.register(aten.relu.default)
-    def first(op: Any, self: Any) -> Any:
-        return op.Neg(self)
-
-    assert onnx_aot.register(aten.relu, wants_a_later_opset, opset=24) is wants_a_later_opset
-    assert operators(exported(torch.relu, X)) == ["Neg"]
-    assert operators(exported(torch.relu, X, opset_version=24)) == ["Swish"]
-    table = {aten.relu.default: relu}
-    assert operators(exported(torch.relu, X, custom_translation_table=table)) == ["Relu"]
-    with pytest.raises(InvalidOptionError, match=r"first is registered for aten.relu.default from"):
-        onnx_aot.register(aten.relu.default, relu)
-    onnx_aot.register(aten.relu.default, first)  # the same anew, as a notebook does
-
-
-def test_what_was_registered_is_gone() -> None:
-    onnx_aot.register(aten.relu, negated)
-    onnx_aot.unregister(aten.relu.default)
-    assert operators(exported(torch.relu, X)) == ["Relu"]
-    with pytest.raises(InvalidOptionError, match=r"nothing is registered for aten.relu"):
-        onnx_aot.unregister(aten.relu)
-
-
-@pytest.mark.parametrize(
-    ("target", "function", "opset", "message"),
-    [
-        ("relu", relu, 17, "a target is an operator or a function, not 'relu'"),
-        (aten.relu.default, lambda op, x: x, 17, "takes 'x', which aten.relu.default does not"),
-        (aten.relu.default, relu, 12, "opset is 12; opsets 17 to"),
-        (aten.relu.default, "Relu", 17, "maps operators to functions"),
-    ],
-)
-def test_what_cannot_be_registered(target: Any, function: Any, opset: int, message: str) -> None:
-    with pytest.raises(InvalidOptionError, match=message):
-        onnx_aot.register(target, function, opset=opset)
 
 
 # --- torch's own rules ---------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Run as a script: saves models again and again, and is killed at a random point each time.
 
-    python tests/program/crashing.py FOLDER TRIALS SEED
+    python tests/serialization/crashing.py FOLDER TRIALS SEED
 
 Prints, as JSON, for each form of data how many saves were killed, and how often the old and the new
 model were there afterwards.

@@ -394,7 +394,7 @@ def _translate(
     from onnx_aot.capture.sizes.captured_dimensions import dimension_names
     from onnx_aot.ops.registry import import_late_families, translations
     from onnx_aot.ops.user.custom_translations import custom_translations, with_custom
-    from onnx_aot.ops.user.process_registrations import registered
+    from onnx_aot.ops.user.process_registrations import registered_translations
     from onnx_aot.ops.user.symbolic_methods import symbolic_translations
     from onnx_aot.pipeline.notes import note_unsupported
     from onnx_aot.translate import Request, translate
@@ -409,7 +409,7 @@ def _translate(
     )
     for custom in (
         symbolic_translations(kept_functions()),
-        registered(),
+        registered_translations(),
         custom_translations(options.custom_translation_table or {}),
     ):
         table = with_custom(table, custom) if custom else table

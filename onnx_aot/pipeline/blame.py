@@ -166,9 +166,9 @@ def _function_of_user(target: Any, options: Options) -> Any:
     table = {overload_of(key): value for key, value in custom.items()}
     given = table.get(target, table.get(getattr(target, "overloadpacket", None)))
     if given is None:
-        from onnx_aot.ops.user.process_registrations import registered
+        from onnx_aot.ops.user.process_registrations import registered_translations
 
-        entries = registered().get(target)
+        entries = registered_translations().get(target)
         given = entries[0].function if entries else None
     return given[0] if isinstance(given, (list, tuple)) else given
 

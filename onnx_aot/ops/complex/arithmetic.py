@@ -22,7 +22,7 @@ from onnx_aot.ops.complex.pairs import (
 from onnx_aot.ops.core.elementwise import aten_atan2
 from onnx_aot.torch_compat import aten, prims
 
-__all__ = ["absolute", "add", "angle", "divide", "multiply", "result", "subtract"]
+__all__ = ["absolute", "add", "angle", "broadcast_parts", "divide", "multiply", "subtract"]
 
 Value = ir.Value
 Operand = Complex | ir.Value | complex
@@ -31,7 +31,7 @@ Operand = Complex | ir.Value | complex
 # --- building blocks -----------------------------------------------------------------------------
 
 
-def result(op: Builder, real: Value, imag: Value) -> Complex:
+def broadcast_parts(op: Builder, real: Value, imag: Value) -> Complex:
     """Pairs two parts, one of which may have to be broadcast to the other's shape."""
     if real.shape is not None and imag.shape is not None and real.shape == imag.shape:
         return Complex(real, imag)
@@ -51,7 +51,7 @@ def add(op: Builder, left: Operand, right: Operand, sign: float = 1.0) -> Comple
         imag = d if sign > 0 else op.Neg(d) if isinstance(d, ir.Value) else -d
     else:
         imag = combine(b, d)
-    return result(op, real, op.cast(imag, real.dtype))
+    return broadcast_parts(op, real, op.cast(imag, real.dtype))
 
 
 def subtract(op: Builder, left: Operand, right: Operand) -> Complex:
@@ -63,29 +63,31 @@ def multiply(op: Builder, left: Operand, right: Operand) -> Complex:
     """``(a + bi)(c + di) = ac - bd + (ad + bc)i``, with half the products for a real factor."""
     (a, b), (c, d) = parts(op, left), parts(op, right)
     if b is None:
-        return result(op, op.Mul(c, a), op.Mul(d, a))
+        return broadcast_parts(op, op.Mul(c, a), op.Mul(d, a))
     if d is None:
-        return result(op, op.Mul(a, c), op.Mul(b, c))
+        return broadcast_parts(op, op.Mul(a, c), op.Mul(b, c))
     real = op.Sub(op.Mul(a, c), op.Mul(b, d))
-    return result(op, real, op.Add(op.Mul(a, d), op.Mul(b, c)))
+    return broadcast_parts(op, real, op.Add(op.Mul(a, d), op.Mul(b, c)))
 
 
 def divide(op: Builder, left: Operand, right: Operand) -> Complex:
     """Divides after scaling the divisor by its larger part, so its square does not overflow."""
     if isinstance(right, complex):
-        return multiply(op, left, 1 / right) if right else divide(op, left, _pair(op, left, right))
+        if right == 0:
+            return divide(op, left, _make_constant(op, left, right))
+        return multiply(op, left, 1 / right)
     c, d = parts(op, right)
     if d is None:
         a, b = parts(op, left)
-        return result(op, op.Div(a, c), op.Div(b, c))
+        return broadcast_parts(op, op.Div(a, c), op.Div(b, c))
     scale = op.Max(op.Abs(c), op.Abs(d))
     c, d = op.Div(c, scale), op.Div(d, scale)
     square = op.Mul(op.Add(op.Mul(c, c), op.Mul(d, d)), scale)
     product = multiply(op, left, Complex(c, op.Neg(d)))
-    return result(op, op.Div(product.real, square), op.Div(product.imag, square))
+    return broadcast_parts(op, op.Div(product.real, square), op.Div(product.imag, square))
 
 
-def _pair(op: Builder, like: Any, number: complex) -> Complex:
+def _make_constant(op: Builder, like: Any, number: complex) -> Complex:
     dtype = parts(op, like)[0].dtype
     return Complex(op.constant(number.real, dtype), op.constant(number.imag, dtype))
 
@@ -117,7 +119,7 @@ def _number(value: Any) -> Any:
 # --- arithmetic ----------------------------------------------------------------------------------
 
 
-def _scaled(op: Builder, value: Any, alpha: Any) -> Any:
+def _apply_alpha(op: Builder, value: Any, alpha: Any) -> Any:
     if alpha == 1:
         return value
     if isinstance(value, (Complex, ir.Value)):
@@ -129,22 +131,22 @@ def _scaled(op: Builder, value: Any, alpha: Any) -> Any:
 
 @register_complex(aten.add.Tensor, aten.add.Scalar)
 def complex_add(op: Builder, self: Operand, other: Operand, alpha: complex) -> Complex:
-    return _typed(op, add, self, _scaled(op, other, alpha))
+    return _apply_as_complex(op, add, self, _apply_alpha(op, other, alpha))
 
 
 @register_complex(aten.sub.Tensor, aten.sub.Scalar, aten.subtract.Tensor, aten.subtract.Scalar)
 def complex_sub(op: Builder, self: Operand, other: Operand, alpha: complex) -> Complex:
-    return _typed(op, subtract, self, _scaled(op, other, alpha))
+    return _apply_as_complex(op, subtract, self, _apply_alpha(op, other, alpha))
 
 
 @register_complex(aten.rsub.Tensor, aten.rsub.Scalar)
 def complex_rsub(op: Builder, self: Operand, other: Operand, alpha: complex) -> Complex:
-    return _typed(op, subtract, other, _scaled(op, self, alpha))
+    return _apply_as_complex(op, subtract, other, _apply_alpha(op, self, alpha))
 
 
 @register_complex(aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor, aten.multiply.Scalar)
 def complex_mul(op: Builder, self: Operand, other: Operand) -> Complex:
-    return _typed(op, multiply, self, other)
+    return _apply_as_complex(op, multiply, self, other)
 
 
 @register_complex(
@@ -156,10 +158,10 @@ def complex_mul(op: Builder, self: Operand, other: Operand) -> Complex:
     aten.true_divide.Scalar,
 )
 def complex_div(op: Builder, self: Operand, other: Operand) -> Complex:
-    return _typed(op, divide, self, other)
+    return _apply_as_complex(op, divide, self, other)
 
 
-def _typed(op: Builder, function: Any, left: Any, right: Any) -> Complex:
+def _apply_as_complex(op: Builder, function: Any, left: Any, right: Any) -> Complex:
     """Calls ``function``; the left operand becomes a pair if it is a number or none is complex."""
     dtype = op.result.dtype
     left, right = _number(left), _number(right)
@@ -185,14 +187,16 @@ def complex_square(op: Builder, self: Complex) -> Complex:
 def complex_addcmul(
     op: Builder, self: Operand, tensor1: Operand, tensor2: Operand, value: complex
 ) -> Complex:
-    return _typed(op, add, self, _scaled(op, _typed(op, multiply, tensor1, tensor2), value))
+    product = _apply_as_complex(op, multiply, tensor1, tensor2)
+    return _apply_as_complex(op, add, self, _apply_alpha(op, product, value))
 
 
 @register_complex(aten.addcdiv.default)
 def complex_addcdiv(
     op: Builder, self: Operand, tensor1: Operand, tensor2: Operand, value: complex
 ) -> Complex:
-    return _typed(op, add, self, _scaled(op, _typed(op, divide, tensor1, tensor2), value))
+    quotient = _apply_as_complex(op, divide, tensor1, tensor2)
+    return _apply_as_complex(op, add, self, _apply_alpha(op, quotient, value))
 
 
 @register_complex(aten.addbmm.default)
@@ -209,15 +213,15 @@ def complex_addbmm(
     real = op.Sub(op.MatMul(a, c), op.MatMul(b, d))
     imag = op.Add(op.MatMul(a, d), op.MatMul(b, c))
     product = Complex(*(op.reduce("ReduceSum", part, [0], False) for part in (real, imag)))
-    scaled = _scaled(op, product, alpha)
-    return scaled if beta == 0 else _typed(op, add, _scaled(op, self, beta), scaled)
+    scaled = _apply_alpha(op, product, alpha)
+    return scaled if beta == 0 else _apply_as_complex(op, add, _apply_alpha(op, self, beta), scaled)
 
 
 @register_complex(aten.lerp.Scalar, aten.lerp.Tensor)
 def complex_lerp(op: Builder, self: Operand, end: Operand, weight: Operand) -> Complex:
     """Starts from the nearer end, as torch does: from ``self`` where ``|weight|`` is below 0.5."""
     dtype = op.result.dtype
-    step = from_real(op, _typed(op, subtract, end, self), dtype)
+    step = from_real(op, _apply_as_complex(op, subtract, end, self), dtype)
     share = from_real(op, weight, dtype)
     near = op.Less(absolute(op, share), op.constant(0.5, share.real.dtype))
     forward = add(op, self, multiply(op, step, share))
@@ -275,7 +279,7 @@ def complex_view_as_complex(op: Builder, self: Value) -> Complex:
 @register_complex(aten.complex.default)
 def complex_complex(op: Builder, real: Value, imag: Value) -> Complex:
     part = dtypes.to_onnx(op.result.dtype.to_real())
-    return result(op, op.cast(real, part), op.cast(imag, part))
+    return broadcast_parts(op, op.cast(real, part), op.cast(imag, part))
 
 
 @register_complex(aten.polar.default)
@@ -287,30 +291,30 @@ def complex_polar(op: Builder, abs: Value, angle: Value) -> Complex:
 
 @register_complex(aten._to_copy.default, aten.to.device, aten.to.dtype, aten.to.dtype_layout)
 def complex_to(op: Builder, self: Operand, dtype: Any = None) -> Operand:
-    return _converted(op, self)
+    return _cast_to_result_type(op, self)
 
 
 @register_complex(aten.to.other, aten.type_as.default)
 def complex_to_other(op: Builder, self: Operand, other: Operand) -> Operand:
-    return _converted(op, self)
+    return _cast_to_result_type(op, self)
 
 
 @register_complex(prims.convert_element_type.default)
 def complex_convert(op: Builder, a: Operand, dtype: torch.dtype) -> Operand:
-    return _converted(op, a)
+    return _cast_to_result_type(op, a)
 
 
 @register_complex(aten.copy.default)
 def complex_copy(op: Builder, self: Operand, src: Operand) -> Operand:
     """Casts and expands the source to the destination's type and shape."""
-    source = _converted(op, src)
+    source = _cast_to_result_type(op, src)
     shape = op.Shape(parts(op, self)[0])
     if isinstance(source, Complex):
         return Complex(op.Expand(source.real, shape), op.Expand(source.imag, shape))
     return op.Expand(source, shape)
 
 
-def _converted(op: Builder, value: Any) -> Any:
+def _cast_to_result_type(op: Builder, value: Any) -> Any:
     """Casts to the recorded type: a real type takes the real part, BOOL tests for nonzero."""
     dtype = op.result.dtype
     if dtype.is_complex:
@@ -332,7 +336,7 @@ def complex_pad(op: Builder, self: Complex, pad: Any, mode: str, value: Any) -> 
 # --- comparison ----------------------------------------------------------------------------------
 
 
-def _equal(op: Builder, left: Operand, right: Operand) -> Value:
+def _compare_equal(op: Builder, left: Operand, right: Operand) -> Value:
     (a, b), (c, d) = parts(op, left), parts(op, right)
     dtype = (a if isinstance(a, ir.Value) else c).dtype
     zero = op.constant(0.0, dtype)
@@ -342,12 +346,12 @@ def _equal(op: Builder, left: Operand, right: Operand) -> Value:
 
 @register_complex(aten.eq.Tensor, aten.eq.Scalar)
 def complex_eq(op: Builder, self: Operand, other: Operand) -> Value:
-    return _equal(op, self, other)
+    return _compare_equal(op, self, other)
 
 
 @register_complex(aten.ne.Tensor, aten.ne.Scalar, aten.not_equal.Tensor, aten.not_equal.Scalar)
 def complex_ne(op: Builder, self: Operand, other: Operand) -> Value:
-    return op.Not(_equal(op, self, other))
+    return op.Not(_compare_equal(op, self, other))
 
 
 @register_complex(aten.isnan.default)
@@ -397,7 +401,7 @@ def complex_sgn(op: Builder, self: Complex) -> Complex:
 # --- reductions ----------------------------------------------------------------------------------
 
 
-def _product(op: Builder, value: Complex, axes: list[int] | None, keepdims: bool) -> Complex:
+def _reduce_product(op: Builder, value: Complex, axes: list[int] | None, keepdims: bool) -> Complex:
     """Product in polar form: absolute values multiply, angles add."""
     size = op.reduce("ReduceProd", absolute(op, value), axes, keepdims)
     turn = op.reduce("ReduceSum", angle(op, value), axes, keepdims)
@@ -406,23 +410,23 @@ def _product(op: Builder, value: Complex, axes: list[int] | None, keepdims: bool
 
 @register_complex(aten.prod.default)
 def complex_prod(op: Builder, self: Operand, dtype: Any = None) -> Complex:
-    return _product(op, _converted(op, self), None, False)
+    return _reduce_product(op, _cast_to_result_type(op, self), None, False)
 
 
 @register_complex(aten.prod.dim_int)
 def complex_prod_dim(
     op: Builder, self: Operand, dim: int, keepdim: bool, dtype: Any = None
 ) -> Complex:
-    value = _converted(op, self)
+    value = _cast_to_result_type(op, self)
     if op.rank(value.real) == 0:
         return value
-    return _product(op, value, [dim], keepdim)
+    return _reduce_product(op, value, [dim], keepdim)
 
 
 @register_complex(aten.cumprod.default)
 def complex_cumprod(op: Builder, self: Operand, dim: int, dtype: Any = None) -> Complex:
-    """Cumulative product in polar form, as in ``_product``."""
-    value = _converted(op, self)
+    """Cumulative product in polar form, as in ``_reduce_product``."""
+    value = _cast_to_result_type(op, self)
     recorded = op.result
     op.result = real_recorded(recorded)
     size = real_function(aten.cumprod.default)(op, absolute(op, value), dim, None)
@@ -440,13 +444,15 @@ def complex_vector_norm(
     )
 
 
-def _variance(op: Builder, value: Complex, dim: Any, correction: Any, keepdim: bool) -> Value:
+def _reduce_variance(
+    op: Builder, value: Complex, dim: Any, correction: Any, keepdim: bool
+) -> Value:
     """Sum of the variances of both parts."""
     function = real_function(aten.var.correction)
     return op.Add(*(function(op, p, dim, correction, keepdim) for p in parts(op, value)))
 
 
-def _mean(op: Builder, value: Complex, dim: Any, keepdim: bool) -> Complex:
+def _reduce_mean(op: Builder, value: Complex, dim: Any, keepdim: bool) -> Complex:
     function = real_function(aten.mean.dim)
     return Complex(*(function(op, part, dim, keepdim) for part in parts(op, value)))
 
@@ -455,35 +461,38 @@ def _mean(op: Builder, value: Complex, dim: Any, keepdim: bool) -> Complex:
 def complex_var(
     op: Builder, self: Complex, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> Value:
-    return _variance(op, self, dim, correction, keepdim)
+    return _reduce_variance(op, self, dim, correction, keepdim)
 
 
 @register_complex(aten.var.default, aten.var.dim)
 def complex_var_unbiased(
     op: Builder, self: Complex, dim: Any = None, unbiased: bool = True, keepdim: bool = False
 ) -> Value:
-    return _variance(op, self, dim, int(unbiased), keepdim)
+    return _reduce_variance(op, self, dim, int(unbiased), keepdim)
 
 
 @register_complex(aten.std.correction)
 def complex_std(
     op: Builder, self: Complex, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> Value:
-    return op.Sqrt(_variance(op, self, dim, correction, keepdim))
+    return op.Sqrt(_reduce_variance(op, self, dim, correction, keepdim))
 
 
 @register_complex(aten.std.default, aten.std.dim)
 def complex_std_unbiased(
     op: Builder, self: Complex, dim: Any = None, unbiased: bool = True, keepdim: bool = False
 ) -> Value:
-    return op.Sqrt(_variance(op, self, dim, int(unbiased), keepdim))
+    return op.Sqrt(_reduce_variance(op, self, dim, int(unbiased), keepdim))
 
 
 @register_complex(aten.var_mean.correction)
 def complex_var_mean(
     op: Builder, self: Complex, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> list[Any]:
-    return [_variance(op, self, dim, correction, keepdim), _mean(op, self, dim, keepdim)]
+    return [
+        _reduce_variance(op, self, dim, correction, keepdim),
+        _reduce_mean(op, self, dim, keepdim),
+    ]
 
 
 @register_complex(aten.var_mean.default, aten.var_mean.dim)

@@ -11,7 +11,7 @@ import math
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.complex.arithmetic import absolute, angle, divide, multiply, result
+from onnx_aot.ops.complex.arithmetic import absolute, angle, broadcast_parts, divide, multiply
 from onnx_aot.ops.complex.pairs import Complex, from_real, parts, real_function, register_complex
 from onnx_aot.ops.core.elementwise import aten_atan2, sign_bit
 from onnx_aot.torch_compat import aten
@@ -25,12 +25,12 @@ Operand = Complex | ir.Value | complex
 SATURATED = 20.0
 
 
-def _turned(value: Complex, op: Builder) -> Complex:
+def _multiply_by_i(value: Complex, op: Builder) -> Complex:
     """``i z``."""
     return Complex(op.Neg(value.imag), value.real)
 
 
-def _turned_back(value: Complex, op: Builder) -> Complex:
+def _multiply_by_minus_i(value: Complex, op: Builder) -> Complex:
     """``-i z``."""
     return Complex(value.imag, op.Neg(value.real))
 
@@ -121,7 +121,7 @@ def complex_rsqrt(op: Builder, self: Complex) -> Complex:
 @register_complex(aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar, aten.pow.Scalar)
 def complex_pow(op: Builder, self: Operand, exponent: Operand) -> Complex:
     """``exp(b log a)``; small whole powers by multiplication; ``0 ** 0`` is 1, ``0 ** b`` 0."""
-    whole = _whole(exponent)
+    whole = _as_small_integer(exponent)
     if whole is not None and isinstance(self, Complex):
         return _whole_power(op, self, whole)
     if isinstance(exponent, (int, float)) and exponent == 0.5 and isinstance(self, Complex):
@@ -136,10 +136,10 @@ def complex_pow(op: Builder, self: Operand, exponent: Operand) -> Complex:
     vanishes = op.And(at_zero, op.Greater(power.real, zero))
     real = op.Where(no_power, one, op.Where(vanishes, zero, answer.real))
     imag = op.Where(op.Or(no_power, vanishes), zero, answer.imag)
-    return result(op, real, imag)
+    return broadcast_parts(op, real, imag)
 
 
-def _whole(exponent: Operand) -> int | None:
+def _as_small_integer(exponent: Operand) -> int | None:
     """Returns a small integer exponent, else None."""
     if isinstance(exponent, (int, float, complex)):
         number = complex(exponent)
@@ -210,17 +210,17 @@ def complex_tanh(op: Builder, self: Complex) -> Complex:
 
 @register_complex(aten.sin.default)
 def complex_sin(op: Builder, self: Complex) -> Complex:
-    return _turned_back(_sinh(op, _turned(self, op)), op)
+    return _multiply_by_minus_i(_sinh(op, _multiply_by_i(self, op)), op)
 
 
 @register_complex(aten.cos.default)
 def complex_cos(op: Builder, self: Complex) -> Complex:
-    return _cosh(op, _turned(self, op))
+    return _cosh(op, _multiply_by_i(self, op))
 
 
 @register_complex(aten.tan.default)
 def complex_tan(op: Builder, self: Complex) -> Complex:
-    return _turned_back(_tanh(op, _turned(self, op)), op)
+    return _multiply_by_minus_i(_tanh(op, _multiply_by_i(self, op)), op)
 
 
 @register_complex(aten.sigmoid.default)
@@ -238,7 +238,7 @@ def complex_silu(op: Builder, self: Complex) -> Complex:
 # --- their inverses ------------------------------------------------------------------------------
 
 
-def _roots(op: Builder, value: Complex) -> tuple[Complex, Complex]:
+def _sqrt_one_minus_plus(op: Builder, value: Complex) -> tuple[Complex, Complex]:
     """``sqrt(1 - z)`` and ``sqrt(1 + z)``."""
     one = op.constant(1.0, value.real.dtype)
     minus = _sqrt(op, Complex(op.Sub(one, value.real), op.Neg(value.imag)))
@@ -246,7 +246,7 @@ def _roots(op: Builder, value: Complex) -> tuple[Complex, Complex]:
 
 
 def _asin(op: Builder, value: Complex) -> Complex:
-    minus, plus = _roots(op, value)
+    minus, plus = _sqrt_one_minus_plus(op, value)
     below = op.Sub(op.Mul(minus.real, plus.real), op.Mul(minus.imag, plus.imag))
     above = op.Sub(op.Mul(minus.real, plus.imag), op.Mul(minus.imag, plus.real))
     asinh = real_function(aten.asinh.default)
@@ -274,11 +274,11 @@ def complex_asin(op: Builder, self: Complex) -> Complex:
 
 @register_complex(aten.asinh.default)
 def complex_asinh(op: Builder, self: Complex) -> Complex:
-    return _turned_back(_asin(op, _turned(self, op)), op)
+    return _multiply_by_minus_i(_asin(op, _multiply_by_i(self, op)), op)
 
 
 def _acos(op: Builder, value: Complex) -> Complex:
-    minus, plus = _roots(op, value)
+    minus, plus = _sqrt_one_minus_plus(op, value)
     two = op.constant(2.0, value.real.dtype)
     real = op.Mul(aten_atan2(op, minus.real, plus.real), two)
     crossed = op.Sub(op.Mul(plus.real, minus.imag), op.Mul(plus.imag, minus.real))
@@ -293,7 +293,7 @@ def complex_acos(op: Builder, self: Complex) -> Complex:
 @register_complex(aten.acosh.default)
 def complex_acosh(op: Builder, self: Complex) -> Complex:
     """``i acos(z)`` or its negative, whichever has a positive real part."""
-    turned = _turned(_acos(op, self), op)
+    turned = _multiply_by_i(_acos(op, self), op)
     negative = op.Less(turned.real, op.constant(0.0, turned.real.dtype))
     return Complex(
         op.Where(negative, op.Neg(turned.real), turned.real),
@@ -308,7 +308,7 @@ def complex_atanh(op: Builder, self: Complex) -> Complex:
 
 @register_complex(aten.atan.default)
 def complex_atan(op: Builder, self: Complex) -> Complex:
-    return _turned_back(_atanh(op, _turned(self, op)), op)
+    return _multiply_by_minus_i(_atanh(op, _multiply_by_i(self, op)), op)
 
 
 @register_complex(aten.logaddexp.default)

@@ -176,21 +176,23 @@ def _weights_of_half(op: Builder, length: Size, count: Size) -> Value:
 # --- short-time transforms -----------------------------------------------------------------------
 
 
-def _window(op: Builder, window: Any, length: int, size: int, dtype: ir.DataType | None) -> Any:
+def _center_window(
+    op: Builder, window: Any, length: int, size: int, dtype: ir.DataType | None
+) -> Any:
     """Centres the window (ones if there is none) in ``size`` elements."""
     if window is None:
         window = op.Expand(op.constant(1.0, dtype), [length])
     before = (size - length) // 2
     pads = [before, size - length - before]
 
-    def padded(value: Value) -> Value:
+    def pad(value: Value) -> Value:
         if pads == [0, 0]:
             return value
         return op.Pad(value, pads, op.constant(0.0, value.dtype))
 
     if isinstance(window, Complex):
-        return Complex(padded(window.real), padded(window.imag))
-    return padded(window)
+        return Complex(pad(window.real), pad(window.imag))
+    return pad(window)
 
 
 def _frame_positions(op: Builder, count: Size, hop: int, size: int) -> Value:
@@ -227,14 +229,14 @@ def complex_stft(
         count = add_sizes(op, op.Div(op.Sub(length, n_fft), hop), 1)
     positions = _frame_positions(op, count, hop, n_fft)
 
-    def frames(part: Value) -> Value:
+    def gather_frames(part: Value) -> Value:
         return op.Gather(part, positions, axis=op.rank(signal) - 1)
 
-    weight = _window(op, window, win_length or n_fft, n_fft, signal.dtype)
+    weight = _center_window(op, window, win_length or n_fft, n_fft, signal.dtype)
     framed = (
-        Complex(frames(self.real), frames(self.imag))
+        Complex(gather_frames(self.real), gather_frames(self.imag))
         if isinstance(self, Complex)
-        else (frames(self))
+        else (gather_frames(self))
     )
     axis = op.rank(signal)
     if complex_:
@@ -272,7 +274,7 @@ def complex_istft(
     order = [*range(rank - 2), rank - 1, rank - 2]
     spectrum = Complex(op.Transpose(self.real, perm=order), op.Transpose(self.imag, perm=order))
     mode = NORM_BY_ROOT if normalized else NORM_BY_SIZE
-    weight = _window(op, window, win_length or n_fft, n_fft, self.real.dtype)
+    weight = _center_window(op, window, win_length or n_fft, n_fft, self.real.dtype)
     frames: Any
     if return_complex:
         frames = multiply(op, complex_fft_c2c(op, spectrum, [rank - 1], mode, False), weight)
@@ -284,14 +286,14 @@ def complex_istft(
     positions = op.Reshape(_frame_positions(op, count, hop, n_fft), [-1])
     total = add_sizes(op, multiply_sizes(op, subtract_sizes(op, count, 1), hop), n_fft)
 
-    def added(part: Value) -> Value:
+    def overlap_add(part: Value) -> Value:
         return _overlap_add(op, part, positions, total)
 
-    def envelope(part: Value) -> Value:
-        return added(op.Expand(part, op.sizes([count, n_fft])))
+    def sum_envelope(part: Value) -> Value:
+        return overlap_add(op.Expand(part, op.sizes([count, n_fft])))
 
-    weights = _each(square, envelope)
-    signal = _each(frames, added)
+    weights = _map_parts(square, sum_envelope)
+    signal = _map_parts(frames, overlap_add)
     signal = divide(op, signal, weights) if isinstance(signal, Complex) else op.Div(signal, weights)
     start = n_fft // 2 if center else 0
     stop = start + length if length is not None else subtract_sizes(op, total, start)
@@ -304,10 +306,10 @@ def complex_istft(
         pads = op.Concat([0] * (rank - 1 + rank - 2), missing, axis=0)
         return op.Pad(kept, pads, op.constant(0.0, kept.dtype))
 
-    return _each(signal, cut)
+    return _map_parts(signal, cut)
 
 
-def _each(value: Any, function: Callable[[Value], Value]) -> Any:
+def _map_parts(value: Any, function: Callable[[Value], Value]) -> Any:
     """Applies a function to a real value, or to both parts of a complex one."""
     if isinstance(value, Complex):
         return Complex(function(value.real), function(value.imag))

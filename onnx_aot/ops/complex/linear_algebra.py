@@ -35,7 +35,7 @@ from onnx_aot.ops.linalg.matrices import (
     on_diagonal,
     row_numbers,
     shorter_side,
-    transposed,
+    transpose_matrix,
 )
 from onnx_aot.ops.registry import LIMITS
 from onnx_aot.torch_compat import aten
@@ -51,7 +51,7 @@ INT32, INT64 = ir.DataType.INT32, ir.DataType.INT64
 
 def _as_real(op: Builder, value: Any) -> Value:
     """``[[A, -B], [B, A]]``, with B = 0 for a real matrix."""
-    value = _pair(op, value)
+    value = _ensure_complex(op, value)
     upper = op.Concat(value.real, op.Neg(value.imag), axis=-1)
     return op.Concat(upper, op.Concat(value.imag, value.real, axis=-1), axis=-2)
 
@@ -59,29 +59,29 @@ def _as_real(op: Builder, value: Any) -> Value:
 def _as_complex(op: Builder, value: Value) -> Complex:
     """Reads the complex matrix from the first column of blocks."""
     rank = op.rank(value)
-    columns = _half(op, op.size(value, -1))
+    columns = _halve_size(op, op.size(value, -1))
     left = slice_axis(op, value, rank - 1, 0, columns)
-    rows = _half(op, op.size(value, -2))
+    rows = _halve_size(op, op.size(value, -2))
     return Complex(
         slice_axis(op, left, rank - 2, 0, rows), slice_axis(op, left, rank - 2, rows, INT64_MAX)
     )
 
 
-def _half(op: Builder, size: Size) -> Size:
+def _halve_size(op: Builder, size: Size) -> Size:
     if isinstance(size, int):
         return size // 2
     half: Value = op.Div(size, 2)
     return half
 
 
-def _pair(op: Builder, value: Any) -> Complex:
+def _ensure_complex(op: Builder, value: Any) -> Complex:
     results = op.result if isinstance(op.result, (list, tuple)) else [op.result]
     if isinstance(value, Complex):
         return value
     return from_real(op, value, next(r.dtype for r in results if r.dtype.is_complex))
 
 
-def _called(op: Builder, target: Any, *arguments: Any) -> Any:
+def _call_real(op: Builder, target: Any, *arguments: Any) -> Any:
     """Calls the real translation, which may read the type and rank of its result."""
     recorded = op.result
     op.result = real_recorded(recorded)
@@ -93,27 +93,27 @@ def _called(op: Builder, target: Any, *arguments: Any) -> Any:
 
 @register_complex(aten.linalg_inv.default)
 def complex_linalg_inv(op: Builder, A: Complex) -> Complex:
-    return _as_complex(op, _called(op, aten.linalg_inv.default, _as_real(op, A)))
+    return _as_complex(op, _call_real(op, aten.linalg_inv.default, _as_real(op, A)))
 
 
 @register_complex(aten.inverse.default)
 def complex_inverse(op: Builder, self: Complex) -> Complex:
-    return _as_complex(op, _called(op, aten.linalg_inv.default, _as_real(op, self)))
+    return _as_complex(op, _call_real(op, aten.linalg_inv.default, _as_real(op, self)))
 
 
 @register_complex(aten.linalg_inv_ex.default)
 def complex_linalg_inv_ex(op: Builder, A: Complex, check_errors: bool = False) -> tuple[Any, Value]:
-    inverse, info = _called(op, aten.linalg_inv_ex.default, _as_real(op, A))
+    inverse, info = _call_real(op, aten.linalg_inv_ex.default, _as_real(op, A))
     return _as_complex(op, inverse), info
 
 
 @register_complex(aten.linalg_matrix_exp.default, aten.matrix_exp.default)
 def complex_matrix_exp(op: Builder, self: Complex) -> Complex:
-    return _as_complex(op, _called(op, aten.linalg_matrix_exp.default, _as_real(op, self)))
+    return _as_complex(op, _call_real(op, aten.linalg_matrix_exp.default, _as_real(op, self)))
 
 
-def _solution(op: Builder, A: Any, B: Any, left: bool, rank: int) -> tuple[Complex, Value]:
-    matrix, right = _as_real(op, A), _pair(op, B)
+def _solve_system(op: Builder, A: Any, B: Any, left: bool, rank: int) -> tuple[Complex, Value]:
+    matrix, right = _as_real(op, A), _ensure_complex(op, B)
     vector = rank < op.rank(matrix)
     if vector:
         right = Complex(op.Unsqueeze(right.real, [-1]), op.Unsqueeze(right.imag, [-1]))
@@ -133,14 +133,14 @@ def _solution(op: Builder, A: Any, B: Any, left: bool, rank: int) -> tuple[Compl
 
 @register_complex(aten.linalg_solve.default)
 def complex_linalg_solve(op: Builder, A: Any, B: Any, left: bool = True) -> Complex:
-    return _solution(op, A, B, left, op.result.ndim)[0]
+    return _solve_system(op, A, B, left, op.result.ndim)[0]
 
 
 @register_complex(aten.linalg_solve_ex.default)
 def complex_linalg_solve_ex(
     op: Builder, A: Any, B: Any, left: bool = True, check_errors: bool = False
 ) -> tuple[Complex, Value]:
-    return _solution(op, A, B, left, op.result[0].ndim)
+    return _solve_system(op, A, B, left, op.result[0].ndim)
 
 
 @register_complex(aten._linalg_solve_ex.default)
@@ -148,11 +148,11 @@ def complex__linalg_solve_ex(
     op: Builder, A: Any, B: Any, left: bool = True, check_errors: bool = False
 ) -> tuple[Any, ...]:
     """Omits the factors, which only gradients use."""
-    solution, info = _solution(op, A, B, left, op.result[0].ndim)
+    solution, info = _solve_system(op, A, B, left, op.result[0].ndim)
     return solution, None, None, info
 
 
-def _triangle(op: Builder, value: Complex, upper: bool, unit: bool) -> Complex:
+def _extract_triangle(op: Builder, value: Complex, upper: bool, unit: bool) -> Complex:
     """Triangle that is read, with ones on its diagonal if it is a unit triangle."""
     size = op.size(value.real, -1)
     real, imag = (op.Trilu(part, upper=int(upper)) for part in (value.real, value.imag))
@@ -166,8 +166,8 @@ def _triangle(op: Builder, value: Complex, upper: bool, unit: bool) -> Complex:
 def complex_linalg_solve_triangular(
     op: Builder, self: Any, B: Any, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Complex:
-    triangle = _triangle(op, _pair(op, self), upper, unitriangular)
-    return _solution(op, triangle, B, left, op.result.ndim)[0]
+    triangle = _extract_triangle(op, _ensure_complex(op, self), upper, unitriangular)
+    return _solve_system(op, triangle, B, left, op.result.ndim)[0]
 
 
 @register_complex(aten.triangular_solve.default)
@@ -179,21 +179,23 @@ def complex_triangular_solve(
     transpose: bool = False,
     unitriangular: bool = False,
 ) -> tuple[Complex, Complex]:
-    given = _pair(op, A)
-    triangle = _triangle(op, given, upper, unitriangular)
+    given = _ensure_complex(op, A)
+    triangle = _extract_triangle(op, given, upper, unitriangular)
     if transpose:
-        triangle = Complex(transposed(op, triangle.real), transposed(op, triangle.imag))
-    return _solution(op, triangle, self, True, op.result[0].ndim)[0], given
+        triangle = Complex(transpose_matrix(op, triangle.real), transpose_matrix(op, triangle.imag))
+    return _solve_system(op, triangle, self, True, op.result[0].ndim)[0], given
 
 
-def _once(op: Builder, doubled: Value) -> Value:
+def _take_every_second(op: Builder, doubled: Value) -> Value:
     """Every second one of values that come in pairs."""
     return slice_axis(op, doubled, op.rank(doubled) - 1, 0, INT64_MAX, 2)
 
 
 @register_complex(aten.linalg_svdvals.default)
 def complex_linalg_svdvals(op: Builder, A: Complex, driver: str | None = None) -> Value:
-    return _once(op, _called(op, aten.linalg_svdvals.default, _as_real(op, A), driver))
+    return _take_every_second(
+        op, _call_real(op, aten.linalg_svdvals.default, _as_real(op, A), driver)
+    )
 
 
 @register_complex(aten._linalg_svd.default)
@@ -208,14 +210,14 @@ def complex__linalg_svd(
     return None, complex_linalg_svdvals(op, A), None
 
 
-def _hermitian(op: Builder, value: Complex, upper: bool) -> Complex:
+def _build_hermitian(op: Builder, value: Complex, upper: bool) -> Complex:
     """Hermitian matrix from the triangle that is read, with a real diagonal."""
     real, imag = (op.Trilu(part, upper=int(upper)) for part in (value.real, value.imag))
     size = op.size(value.real, -1)
     strict = op.Where(on_diagonal(op, size, size), 0.0, real)
     return Complex(
-        op.Add(real, transposed(op, strict)),
-        op.Where(on_diagonal(op, size, size), 0.0, op.Sub(imag, transposed(op, imag))),
+        op.Add(real, transpose_matrix(op, strict)),
+        op.Where(on_diagonal(op, size, size), 0.0, op.Sub(imag, transpose_matrix(op, imag))),
     )
 
 
@@ -231,8 +233,8 @@ def complex_linalg_pinv(
         rtol = op.Mul(longer, op.constant(precision, ir.DataType.DOUBLE))
     target = aten.linalg_pinv.atol_rtol_tensor
     if hermitian:
-        self = _hermitian(op, self, upper=False)
-    return _as_complex(op, _called(op, target, _as_real(op, self), atol, rtol, hermitian))
+        self = _build_hermitian(op, self, upper=False)
+    return _as_complex(op, _call_real(op, target, _as_real(op, self), atol, rtol, hermitian))
 
 
 @register_complex(aten._linalg_eigh.default)
@@ -245,19 +247,21 @@ def complex__linalg_eigh(
 
 @register_complex(aten.linalg_eigvalsh.default)
 def complex_linalg_eigvalsh(op: Builder, self: Complex, UPLO: str = "L") -> Value:
-    hermitian = _hermitian(op, self, UPLO == "U")
-    return _once(op, _called(op, aten.linalg_eigvalsh.default, _as_real(op, hermitian), "L"))
+    hermitian = _build_hermitian(op, self, UPLO == "U")
+    return _take_every_second(
+        op, _call_real(op, aten.linalg_eigvalsh.default, _as_real(op, hermitian), "L")
+    )
 
 
 @register_complex(aten.linalg_matrix_sqrth.default)
 def complex_linalg_matrix_sqrth(op: Builder, self: Complex) -> Complex:
-    hermitian = _as_real(op, _hermitian(op, self, upper=False))
-    return _as_complex(op, _called(op, aten.linalg_matrix_sqrth.default, hermitian))
+    hermitian = _as_real(op, _build_hermitian(op, self, upper=False))
+    return _as_complex(op, _call_real(op, aten.linalg_matrix_sqrth.default, hermitian))
 
 
 @register_complex(aten.linalg_polar.default)
 def complex_linalg_polar(op: Builder, A: Complex) -> tuple[Complex, Complex]:
-    factors = _called(op, aten.linalg_polar.default, _as_real(op, A))
+    factors = _call_real(op, aten.linalg_polar.default, _as_real(op, A))
     return _as_complex(op, factors[0]), _as_complex(op, factors[1])
 
 
@@ -268,7 +272,7 @@ for _target in (aten._linalg_svd.default, aten._linalg_eigh.default):
 # --- elimination ---------------------------------------------------------------------------------
 
 
-def _eliminated(
+def _eliminate_columns(
     op: Builder, matrix: Complex, steps: Size, pivot: bool = True
 ) -> tuple[Complex, Value]:
     """Gaussian elimination as for real matrices (Golub and Van Loan, 3.4.1).
@@ -286,7 +290,9 @@ def _eliminated(
     start.shape = ir.Shape([*list(matrix.shape or ())[:-1], 1])
     axis = op.rank(matrix.real) - 2
 
-    def step(i: Value, real: Value, imag: Value, exchanges: Value) -> tuple[Value, Value, Value]:
+    def eliminate_column(
+        i: Value, real: Value, imag: Value, exchanges: Value
+    ) -> tuple[Value, Value, Value]:
         at = op.Unsqueeze(i, [0])
         if pivot:
             heights = op.Add(
@@ -297,8 +303,8 @@ def _eliminated(
             order = op.Where(op.Equal(rows, highest), i, rows)
             order = op.Where(op.Equal(rows, i), highest, order)
             order = op.Expand(order, op.Shape(real))
-            real = _shaped(op.GatherElements(real, order, axis=axis), matrix)
-            imag = _shaped(op.GatherElements(imag, order, axis=axis), matrix)
+            real = _copy_shape(op.GatherElements(real, order, axis=axis), matrix)
+            imag = _copy_shape(op.GatherElements(imag, order, axis=axis), matrix)
             exchanges = op.Where(op.Equal(rows, i), highest, exchanges)
         a = Complex(real, imag)
         pivot_row = Complex(*(op.Gather(part, at, axis=axis) for part in (real, imag)))
@@ -310,8 +316,8 @@ def _eliminated(
         nothing = op.And(op.Equal(pivots.real, 0.0), op.Equal(pivots.imag, 0.0))
         divisors = Complex(op.Where(nothing, 1.0, pivots.real), pivots.imag)
         below = op.Greater(rows, i)
-        multipliers = _masked(op, below, divide(op, first, divisors))
-        right = _masked(op, op.Greater(columns, i), pivot_row)
+        multipliers = _mask_parts(op, below, divide(op, first, divisors))
+        right = _mask_parts(op, op.Greater(columns, i), pivot_row)
         rest = subtract(op, a, multiply(op, multipliers, right))
         kept = op.And(below, op.Equal(columns, i))
         return (
@@ -320,24 +326,24 @@ def _eliminated(
             exchanges,
         )
 
-    real, imag, exchanges = op.loop(steps, [matrix.real, matrix.imag, start], step)
+    real, imag, exchanges = op.loop(steps, [matrix.real, matrix.imag, start], eliminate_column)
     return Complex(real, imag), exchanges
 
 
-def _shaped(value: Value, like: Complex) -> Value:
+def _copy_shape(value: Value, like: Complex) -> Value:
     value.shape = like.shape
     return value
 
 
-def _masked(op: Builder, mask: Value, value: Complex) -> Complex:
+def _mask_parts(op: Builder, mask: Value, value: Complex) -> Complex:
     return Complex(op.Where(mask, value.real, 0.0), op.Where(mask, value.imag, 0.0))
 
 
-def _factorized(op: Builder, matrix: Complex, pivot: bool = True) -> tuple[Complex, Value, Value]:
+def _factorize_lu(op: Builder, matrix: Complex, pivot: bool = True) -> tuple[Complex, Value, Value]:
     """LU, pivots counted from 1 as in LAPACK, and ``info``."""
     rows, columns = op.size(matrix.real, -2), op.size(matrix.real, -1)
     steps = shorter_side(op, rows, columns)
-    lu, exchanges = _eliminated(op, matrix, steps, pivot)
+    lu, exchanges = _eliminate_columns(op, matrix, steps, pivot)
     pivots = op.Squeeze(exchanges, [-1])
     pivots = slice_axis(op, pivots, op.rank(pivots) - 1, 0, steps)
     parts = [diagonal(op, part) for part in (lu.real, lu.imag)]
@@ -349,7 +355,7 @@ def _factorized(op: Builder, matrix: Complex, pivot: bool = True) -> tuple[Compl
 def _sign_and_logarithm(op: Builder, matrix: Complex) -> tuple[Complex, Value]:
     """Sign of the determinant, of absolute value 1, and logarithm of its absolute value."""
     size = op.size(matrix.real, -1)
-    lu, exchanges = _eliminated(op, matrix, size)
+    lu, exchanges = _eliminate_columns(op, matrix, size)
     exchanged = op.Not(op.Equal(op.Squeeze(exchanges, [-1]), range_of_length(op, 0, size)))
     count = op.reduce("ReduceSum", op.cast(exchanged, INT64), [-1], keepdims=False)
     half_turns = op.cast(op.Mod(count, 2), matrix.real.dtype)
@@ -363,7 +369,7 @@ def _sign_and_logarithm(op: Builder, matrix: Complex) -> tuple[Complex, Value]:
     return sign, height
 
 
-def _determinant(op: Builder, matrix: Complex) -> Complex:
+def _compute_determinant(op: Builder, matrix: Complex) -> Complex:
     sign, height = _sign_and_logarithm(op, matrix)
     size = op.Exp(height)
     return Complex(op.Mul(sign.real, size), op.Mul(sign.imag, size))
@@ -371,17 +377,17 @@ def _determinant(op: Builder, matrix: Complex) -> Complex:
 
 @register_complex(aten.linalg_det.default)
 def complex_linalg_det(op: Builder, A: Complex) -> Complex:
-    return _determinant(op, A)
+    return _compute_determinant(op, A)
 
 
 @register_complex(aten.det.default)
 def complex_det(op: Builder, self: Complex) -> Complex:
-    return _determinant(op, self)
+    return _compute_determinant(op, self)
 
 
 @register_complex(aten._linalg_det.default)
 def complex__linalg_det(op: Builder, A: Complex) -> tuple[Any, ...]:
-    return _determinant(op, A), None, None
+    return _compute_determinant(op, A), None, None
 
 
 @register_complex(aten.linalg_slogdet.default)
@@ -409,22 +415,22 @@ def complex_logdet(op: Builder, self: Complex) -> Complex:
 def complex_linalg_lu_factor_ex(
     op: Builder, A: Complex, pivot: bool = True, check_errors: bool = False
 ) -> tuple[Complex, Value, Value]:
-    return _factorized(op, A, pivot)
+    return _factorize_lu(op, A, pivot)
 
 
 @register_complex(aten.linalg_lu_factor.default)
 def complex_linalg_lu_factor(op: Builder, A: Complex, pivot: bool = True) -> tuple[Complex, Value]:
-    return _factorized(op, A, pivot)[:2]
+    return _factorize_lu(op, A, pivot)[:2]
 
 
 @register_complex(aten._lu_with_info.default)
 def complex__lu_with_info(
     op: Builder, self: Complex, pivot: bool = True, check_errors: bool = True
 ) -> tuple[Complex, Value, Value]:
-    return _factorized(op, self, pivot)
+    return _factorize_lu(op, self, pivot)
 
 
-def _unpacked(
+def _unpack_lu(
     op: Builder, lu: Complex, pivots: Value, data: bool, permutation: bool
 ) -> tuple[Any, Complex, Complex]:
     """P, L and U by the real translation; the imaginary part of L has no ones on its diagonal."""
@@ -446,24 +452,24 @@ def complex_lu_unpack(
     unpack_data: bool = True,
     unpack_pivots: bool = True,
 ) -> tuple[Any, ...]:
-    p, left, upper = _unpacked(op, LU_data, LU_pivots, unpack_data, unpack_pivots)
+    p, left, upper = _unpack_lu(op, LU_data, LU_pivots, unpack_data, unpack_pivots)
     return from_real(op, p, op.result[1].dtype), left, upper
 
 
 @register_complex(aten.linalg_lu.default)
 def complex_linalg_lu(op: Builder, A: Complex, pivot: bool = True) -> tuple[Any, ...]:
-    lu, pivots, _ = _factorized(op, A, pivot)
-    p, left, upper = _unpacked(op, lu, pivots, True, pivot)
+    lu, pivots, _ = _factorize_lu(op, A, pivot)
+    p, left, upper = _unpack_lu(op, lu, pivots, True, pivot)
     return from_real(op, p, op.result[1].dtype), left, upper
 
 
-def _multiplied(op: Builder, lu: Complex, pivots: Value) -> Complex:
+def _multiply_lu_factors(op: Builder, lu: Complex, pivots: Value) -> Complex:
     """Restores the matrix that was factorized."""
-    p, left, upper = _unpacked(op, lu, pivots, True, True)
-    return _product(op, Complex(op.MatMul(p, left.real), op.MatMul(p, left.imag)), upper)
+    p, left, upper = _unpack_lu(op, lu, pivots, True, True)
+    return _matmul(op, Complex(op.MatMul(p, left.real), op.MatMul(p, left.imag)), upper)
 
 
-def _product(op: Builder, left: Complex, right: Complex) -> Complex:
+def _matmul(op: Builder, left: Complex, right: Complex) -> Complex:
     (a, b), (c, d) = (left.real, left.imag), (right.real, right.imag)
     return Complex(
         op.Sub(op.MatMul(a, c), op.MatMul(b, d)), op.Add(op.MatMul(a, d), op.MatMul(b, c))
@@ -472,78 +478,82 @@ def _product(op: Builder, left: Complex, right: Complex) -> Complex:
 
 @register_complex(aten.lu_solve.default)
 def complex_lu_solve(op: Builder, self: Any, LU_data: Complex, LU_pivots: Value) -> Complex:
-    return _solution(op, _multiplied(op, LU_data, LU_pivots), self, True, op.rank(LU_data.real))[0]
+    return _solve_system(
+        op, _multiply_lu_factors(op, LU_data, LU_pivots), self, True, op.rank(LU_data.real)
+    )[0]
 
 
 @register_complex(aten.linalg_lu_solve.default)
 def complex_linalg_lu_solve(
     op: Builder, LU: Complex, pivots: Value, B: Any, left: bool = True, adjoint: bool = False
 ) -> Complex:
-    matrix = _multiplied(op, LU, pivots)
-    matrix = _adjoint(op, matrix) if adjoint else matrix
-    return _solution(op, matrix, B, left, op.rank(LU.real))[0]
+    matrix = _multiply_lu_factors(op, LU, pivots)
+    matrix = _conjugate_transpose(op, matrix) if adjoint else matrix
+    return _solve_system(op, matrix, B, left, op.rank(LU.real))[0]
 
 
-def _adjoint(op: Builder, matrix: Complex) -> Complex:
+def _conjugate_transpose(op: Builder, matrix: Complex) -> Complex:
     """Conjugate transpose."""
-    return Complex(transposed(op, matrix.real), op.Neg(transposed(op, matrix.imag)))
+    return Complex(transpose_matrix(op, matrix.real), op.Neg(transpose_matrix(op, matrix.imag)))
 
 
 # --- Cholesky decompositions ---------------------------------------------------------------------
 
 
-def _cholesky(op: Builder, matrix: Complex, upper: bool) -> tuple[Complex, Value]:
+def _factorize_cholesky(op: Builder, matrix: Complex, upper: bool) -> tuple[Complex, Value]:
     """L of ``L L^H``, one column per step (Golub and Van Loan, 4.2.5), and ``info``."""
-    matrix = _adjoint(op, matrix) if upper else matrix
+    matrix = _conjugate_transpose(op, matrix) if upper else matrix
     size = op.size(matrix.real, -1)
     rows, columns = row_numbers(op, size), range_of_length(op, 0, size)
     axis = op.rank(matrix.real) - 2
 
-    def step(i: Value, real: Value, imag: Value) -> tuple[Value, Value]:
+    def factorize_column(i: Value, real: Value, imag: Value) -> tuple[Value, Value]:
         at = op.Unsqueeze(i, [0])
         column = Complex(*(op.Gather(part, at, axis=axis + 1) for part in (real, imag)))
         root = op.Sqrt(op.Gather(column.real, at, axis=axis))
         inside = op.GreaterOrEqual(rows, i)
-        column = _masked(op, inside, divide(op, column, root))
-        outer = _product(op, column, _adjoint(op, column))
+        column = _mask_parts(op, inside, divide(op, column, root))
+        outer = _matmul(op, column, _conjugate_transpose(op, column))
         here, behind = op.Equal(columns, i), op.Greater(columns, i)
         return (
             op.Where(here, column.real, op.Where(behind, op.Sub(real, outer.real), real)),
             op.Where(here, column.imag, op.Where(behind, op.Sub(imag, outer.imag), imag)),
         )
 
-    real, imag = op.loop(size, [matrix.real, matrix.imag], step)
+    real, imag = op.loop(size, [matrix.real, matrix.imag], factorize_column)
     roots = diagonal(op, real)
     info = first_failure(op, op.Or(op.IsNaN(roots), op.LessOrEqual(roots, 0.0)))
     factor = Complex(op.Trilu(real, upper=0), op.Trilu(imag, upper=0))
-    return (_adjoint(op, factor) if upper else factor), info
+    return (_conjugate_transpose(op, factor) if upper else factor), info
 
 
 @register_complex(aten.linalg_cholesky_ex.default)
 def complex_linalg_cholesky_ex(
     op: Builder, self: Complex, upper: bool = False, check_errors: bool = False
 ) -> tuple[Complex, Value]:
-    return _cholesky(op, self, upper)
+    return _factorize_cholesky(op, self, upper)
 
 
 @register_complex(aten.linalg_cholesky.default, aten.cholesky.default)
 def complex_linalg_cholesky(op: Builder, self: Complex, upper: bool = False) -> Complex:
-    return _cholesky(op, self, upper)[0]
+    return _factorize_cholesky(op, self, upper)[0]
 
 
-def _squared(op: Builder, factor: Complex, upper: bool) -> Complex:
+def _multiply_by_adjoint(op: Builder, factor: Complex, upper: bool) -> Complex:
     """``L L^H``, or ``U^H U``."""
-    other = _adjoint(op, factor)
-    return _product(op, other, factor) if upper else _product(op, factor, other)
+    other = _conjugate_transpose(op, factor)
+    return _matmul(op, other, factor) if upper else _matmul(op, factor, other)
 
 
 @register_complex(aten.cholesky_solve.default)
 def complex_cholesky_solve(op: Builder, self: Any, input2: Complex, upper: bool = False) -> Complex:
-    matrix = _squared(op, _triangle(op, _pair(op, input2), upper, False), upper)
-    return _solution(op, matrix, self, True, op.rank(matrix.real))[0]
+    matrix = _multiply_by_adjoint(
+        op, _extract_triangle(op, _ensure_complex(op, input2), upper, False), upper
+    )
+    return _solve_system(op, matrix, self, True, op.rank(matrix.real))[0]
 
 
 @register_complex(aten.cholesky_inverse.default)
 def complex_cholesky_inverse(op: Builder, self: Complex, upper: bool = False) -> Complex:
-    matrix = _squared(op, _triangle(op, self, upper, False), upper)
-    return _as_complex(op, _called(op, aten.linalg_inv.default, _as_real(op, matrix)))
+    matrix = _multiply_by_adjoint(op, _extract_triangle(op, self, upper, False), upper)
+    return _as_complex(op, _call_real(op, aten.linalg_inv.default, _as_real(op, matrix)))

@@ -18,7 +18,7 @@ from onnx_aot.torch_compat import aten
 __all__: list[str] = []
 
 
-def _drawn(op: Builder, target: Any, real: tuple[Any, ...], imag: tuple[Any, ...]) -> Complex:
+def _draw_parts(op: Builder, target: Any, real: tuple[Any, ...], imag: tuple[Any, ...]) -> Complex:
     recorded = op.result
     op.result = real_recorded(recorded)
     try:
@@ -28,14 +28,14 @@ def _drawn(op: Builder, target: Any, real: tuple[Any, ...], imag: tuple[Any, ...
         op.result = recorded
 
 
-def _halved(op: Builder, value: Complex) -> Complex:
+def _halve_variance(op: Builder, value: Complex) -> Complex:
     factor = op.constant(math.sqrt(0.5), value.real.dtype)
     return Complex(op.Mul(value.real, factor), op.Mul(value.imag, factor))
 
 
 @register_complex(aten.randn.default)
 def complex_randn(op: Builder, size: Any, dtype: Any = None) -> Complex:
-    return _halved(op, _drawn(op, aten.randn.default, (size, None), (size, None)))
+    return _halve_variance(op, _draw_parts(op, aten.randn.default, (size, None), (size, None)))
 
 
 @register_complex(aten.randn_like.default)
@@ -46,7 +46,7 @@ def complex_randn_like(op: Builder, self: Any, dtype: Any = None) -> Any:
     imag = real if imag is None else imag
     if not op.result.dtype.is_complex:
         return real_function(target)(op, real, None)
-    return _halved(op, _drawn(op, target, (real, None), (imag, None)))
+    return _halve_variance(op, _draw_parts(op, target, (real, None), (imag, None)))
 
 
 @register_complex(aten.normal_functional.default)
@@ -54,4 +54,4 @@ def complex_normal(op: Builder, self: Complex, mean: float = 0.0, std: float = 1
     """The mean applies to the real part."""
     share = std * math.sqrt(0.5)
     target = aten.normal_functional.default
-    return _drawn(op, target, (self.real, mean, share), (self.imag, 0.0, share))
+    return _draw_parts(op, target, (self.real, mean, share), (self.imag, 0.0, share))

@@ -11,12 +11,12 @@ from onnx_aot.torch_compat import aten
 __all__: list[str] = []
 
 
-def _overloads(packets: Iterable[Any]) -> set[Any]:
+def _collect_overloads(packets: Iterable[Any]) -> set[Any]:
     return {getattr(packet, name) for packet in packets for name in packet.overloads()}
 
 
 # Linear operators with real coefficients, and operators that move elements without reading them.
-PARTWISE |= _overloads(
+PARTWISE |= _collect_overloads(
     (
         aten._reshape_alias,
         aten._unsafe_index,
@@ -197,9 +197,9 @@ BILINEAR |= {
     aten.mv.default,
 }
 
-REAL_PART |= _overloads((aten.eye, aten.new_ones, aten.ones, aten.ones_like))
+REAL_PART |= _collect_overloads((aten.eye, aten.new_ones, aten.ones, aten.ones_like))
 
-TRUTH |= _overloads(
+TRUTH |= _collect_overloads(
     (
         aten.all,
         aten.any,

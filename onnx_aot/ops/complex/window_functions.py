@@ -15,7 +15,7 @@ from onnx_aot.torch_compat import aten
 __all__: list[str] = []
 
 
-def _made(op: Builder, compute: Any, *arguments: Any) -> ir.Value:
+def _compute_window(op: Builder, compute: Any, *arguments: Any) -> ir.Value:
     dtype = dtypes.to_torch(op.result_dtype)
     return op.constant(compute(*arguments, dtype=dtype, device="cpu"))
 
@@ -40,7 +40,7 @@ PERIODIC = {
 def _register_plain(target: Any, compute: Any) -> None:
     @register(target)
     def aten_window(op: Builder, window_length: int, dtype: Any = None) -> ir.Value:
-        return _made(op, compute, window_length)
+        return _compute_window(op, compute, window_length)
 
 
 def _register_periodic(target: Any, compute: Any) -> None:
@@ -48,7 +48,7 @@ def _register_periodic(target: Any, compute: Any) -> None:
     def aten_window_periodic(
         op: Builder, window_length: int, periodic: bool, dtype: Any = None
     ) -> ir.Value:
-        return _made(op, compute, window_length, periodic)
+        return _compute_window(op, compute, window_length, periodic)
 
 
 for _target, _compute in PLAIN.items():
@@ -61,7 +61,7 @@ for _target, _compute in PERIODIC.items():
 def aten_hamming_window_alpha(
     op: Builder, window_length: int, periodic: bool, alpha: float, dtype: Any = None
 ) -> ir.Value:
-    return _made(op, torch.hamming_window, window_length, periodic, alpha)
+    return _compute_window(op, torch.hamming_window, window_length, periodic, alpha)
 
 
 @register(aten.hamming_window.periodic_alpha_beta)
@@ -73,11 +73,11 @@ def aten_hamming_window_alpha_beta(
     beta: float,
     dtype: Any = None,
 ) -> ir.Value:
-    return _made(op, torch.hamming_window, window_length, periodic, alpha, beta)
+    return _compute_window(op, torch.hamming_window, window_length, periodic, alpha, beta)
 
 
 @register(aten.kaiser_window.beta)
 def aten_kaiser_window_beta(
     op: Builder, window_length: int, periodic: bool, beta: float, dtype: Any = None
 ) -> ir.Value:
-    return _made(op, torch.kaiser_window, window_length, periodic, beta)
+    return _compute_window(op, torch.kaiser_window, window_length, periodic, beta)

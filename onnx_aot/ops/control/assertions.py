@@ -45,7 +45,7 @@ def _assert_async(op: Builder, self: ir.Value) -> None:
     _assert_message(op, self, "an assertion without a message")
 
 
-def _constrain(op: Builder, size: Any, min: int | None, max: int | None) -> None:
+def _ignore_constraint(op: Builder, size: Any, min: int | None, max: int | None) -> None:
     """Emits nothing: an assertion next to it says the same."""
 
 
@@ -64,6 +64,6 @@ _TABLE: dict[Any, Callable[..., Any]] = {
     aten._assert_async.msg: _assert_message,
     aten._assert_scalar.default: _assert_scalar,
     aten._assert_tensor_metadata.default: _assert_metadata,
-    aten.sym_constrain_range.default: _constrain,
-    aten.sym_constrain_range_for_size.default: _constrain,
+    aten.sym_constrain_range.default: _ignore_constraint,
+    aten.sym_constrain_range_for_size.default: _ignore_constraint,
 }

@@ -14,7 +14,7 @@ from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder
 from onnx_aot.ops.complex.pairs import Complex
 
-__all__ = ["Body", "flat", "rebuilt"]
+__all__ = ["Body", "flatten_items", "rebuild_items"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Body:
         """Computes the graph with torch, for a trace."""
         return torch.fx.Interpreter(self.module).run(*arguments)
 
-    def rewritten(self, function: Callable[..., Any], examples: Sequence[Any]) -> Body | None:
+    def rewrite(self, function: Callable[..., Any], examples: Sequence[Any]) -> Body | None:
         """Returns a body made from this one, such as one under ``torch.vmap``.
 
         Args:
@@ -70,7 +70,7 @@ class Body:
         return None if module is None else dataclasses.replace(self, module=module)
 
 
-def flat(op: Builder, items: Sequence[Any], recorded: Sequence[Any]) -> list[ir.Value]:
+def flatten_items(op: Builder, items: Sequence[Any], recorded: Sequence[Any]) -> list[ir.Value]:
     """Flattens items to values: complex as two, Python numbers as constants, None left out.
 
     Args:
@@ -83,12 +83,12 @@ def flat(op: Builder, items: Sequence[Any], recorded: Sequence[Any]) -> list[ir.
         if isinstance(item, Complex):
             values += [item.real, item.imag]
         elif item is not None:
-            values.append(op.cast(item, _dtype(example)))
+            values.append(op.cast(item, _onnx_dtype_of(example)))
     return values
 
 
-def rebuilt(values: Sequence[ir.Value], recorded: Sequence[Any]) -> list[Any]:
-    """Inverse of ``flat``: one item for each recorded one, None for None."""
+def rebuild_items(values: Sequence[ir.Value], recorded: Sequence[Any]) -> list[Any]:
+    """Inverse of ``flatten_items``: one item for each recorded one, None for None."""
     remaining: Iterator[ir.Value] = iter(values)
     items: list[Any] = []
     for example in recorded:
@@ -101,7 +101,7 @@ def rebuilt(values: Sequence[ir.Value], recorded: Sequence[Any]) -> list[Any]:
     return items
 
 
-def _dtype(recorded: Any) -> ir.DataType | None:
+def _onnx_dtype_of(recorded: Any) -> ir.DataType | None:
     if isinstance(recorded, torch.Tensor):
         return dtypes.to_onnx(recorded.dtype)
     return dtypes.of_number(recorded)

@@ -14,7 +14,7 @@ import torch
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import INT64_MAX
-from onnx_aot.ops.control.callable_bodies import Body, flat, rebuilt
+from onnx_aot.ops.control.callable_bodies import Body, flatten_items, rebuild_items
 from onnx_aot.ops.core.creation import make_full
 from onnx_aot.ops.core.cumulative import count_doublings
 from onnx_aot.ops.registry import register
@@ -41,13 +41,13 @@ def cond(
         return (true_fn if pred else false_fn)(*operands)
     recorded = list(op.result)
 
-    def branch(body: Body) -> list[Value]:
-        return flat(op, body(*operands), recorded)
+    def run_branch(body: Body) -> list[Value]:
+        return flatten_items(op, body(*operands), recorded)
 
     if all(result is None for result in recorded):
         return recorded
-    results = op.if_(op.cast(pred, BOOL), lambda: branch(true_fn), lambda: branch(false_fn))
-    return rebuilt(results, recorded)
+    results = op.if_(op.cast(pred, BOOL), lambda: run_branch(true_fn), lambda: run_branch(false_fn))
+    return rebuild_items(results, recorded)
 
 
 @register(higher_order.switch)
@@ -67,14 +67,14 @@ def switch(
 
     def choose(number: int) -> list[Value]:
         def emit() -> list[Value]:
-            return flat(op, branches[number](*operands), recorded)
+            return flatten_items(op, branches[number](*operands), recorded)
 
         if number == len(branches) - 1:
             return emit()
         is_this = op.Reshape(op.Equal(op.cast(index, INT64), number), [])
         return op.if_(is_this, emit, lambda: choose(number + 1))
 
-    return rebuilt(choose(0), recorded)
+    return rebuild_items(choose(0), recorded)
 
 
 @register(higher_order.while_loop)
@@ -92,19 +92,21 @@ def while_loop(
     The condition is computed before the loop and at the end of each step.
     """
     state = _State([*carried_inputs, *additional_inputs], len(carried_inputs), written)
-    recorded = state.kept(body_fn.parameters)
+    recorded = state.select_carried(body_fn.parameters)
     results = list(op.result)
 
-    def proceed(values: Sequence[Any]) -> Value:
-        return op.cast(cond_fn(*state.operands(values))[0], BOOL)
+    def evaluate_condition(values: Sequence[Any]) -> Value:
+        return op.cast(cond_fn(*state.bind_carried(values))[0], BOOL)
 
-    def step(_: Value, *values: Value) -> list[Value]:
-        after = flat(op, body_fn(*state.operands(rebuilt(values, recorded))), results)
-        return [proceed(rebuilt(after, recorded)), *after]
+    def run_body(_: Value, *values: Value) -> list[Value]:
+        after = flatten_items(
+            op, body_fn(*state.bind_carried(rebuild_items(values, recorded))), results
+        )
+        return [evaluate_condition(rebuild_items(after, recorded)), *after]
 
-    before = flat(op, state.initial, recorded)
-    condition = proceed(rebuilt(before, recorded))
-    return rebuilt(op.loop(None, before, step, condition=condition), results)
+    before = flatten_items(op, state.initial, recorded)
+    condition = evaluate_condition(rebuild_items(before, recorded))
+    return rebuild_items(op.loop(None, before, run_body, condition=condition), results)
 
 
 class _State:
@@ -113,13 +115,13 @@ class _State:
     def __init__(self, operands: Sequence[Any], carried: int, written: Sequence[int]) -> None:
         self._operands = list(operands)
         self._positions = [*range(carried), *(p for p in written if p >= carried)]
-        self.initial = self.kept(operands)
+        self.initial = self.select_carried(operands)
 
-    def kept(self, items: Sequence[Any]) -> list[Any]:
+    def select_carried(self, items: Sequence[Any]) -> list[Any]:
         """Selects the items of the carried operands from a list with one item per operand."""
         return [items[position] for position in self._positions]
 
-    def operands(self, values: Sequence[Any]) -> list[Any]:
+    def bind_carried(self, values: Sequence[Any]) -> list[Any]:
         """Operands of a body for the given carried values."""
         given = list(self._operands)
         for position, value in zip(self._positions, values, strict=True):
@@ -145,8 +147,8 @@ def scan(
     results = list(op.result)
     collected = slice(first, len(results) - len(written))
 
-    def step(carried: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        given = state.operands(carried)
+    def combine_slice(carried: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        given = state.bind_carried(carried)
         given[first : first + len(xs)] = slices
         after = combine_fn(*given)
         return [*after[:first], *after[collected.stop :]], after[collected]
@@ -154,7 +156,7 @@ def scan(
     kept = [*results[:first], *results[collected.stop :]]
     slices = combine_fn.parameters[first : first + len(xs)]
     carried, stacked = _over_slices(
-        op, (state.initial, kept), (xs, slices), results[collected], step
+        op, (state.initial, kept), (xs, slices), results[collected], combine_slice
     )
     return [*carried[:first], *stacked, *carried[first:]]
 
@@ -165,11 +167,11 @@ def map_impl(
 ) -> list[Any]:
     """``f(x, *pos_args)`` for each ``x``, stacked; new values of slices are further results."""
 
-    def step(_: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def map_slice(_: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         return [], f(*slices, *pos_args)
 
     slices = f.parameters[: len(xs)]
-    return _over_slices(op, ([], []), (xs, slices), list(op.result), step)[1]
+    return _over_slices(op, ([], []), (xs, slices), list(op.result), map_slice)[1]
 
 
 Recorded = tuple[Sequence[Any], Sequence[Any]]
@@ -197,31 +199,33 @@ def _over_slices(
     Returns:
         The carried items after the last step, and the collected ones.
     """
-    before, values = flat(op, *initial), flat(op, *sequences)
+    before, values = flatten_items(op, *initial), flatten_items(op, *sequences)
     count = len(before)
 
-    def body(*inner: Value) -> list[Value]:
-        after, made = step(rebuilt(inner[:count], initial[1]), rebuilt(inner[count:], sequences[1]))
-        return [*flat(op, after, initial[1]), *flat(op, made, stacked)]
+    def run_step(*inner: Value) -> list[Value]:
+        after, made = step(
+            rebuild_items(inner[:count], initial[1]), rebuild_items(inner[count:], sequences[1])
+        )
+        return [*flatten_items(op, after, initial[1]), *flatten_items(op, made, stacked)]
 
     made: list[Value] = []
 
-    def some() -> list[Value]:
-        made[:] = op.scan(before, values, body)
+    def scan_slices() -> list[Value]:
+        made[:] = op.scan(before, values, run_step)
         return made
 
-    def none() -> list[Value]:
-        return [*before, *(_empty(op, value) for value in made[count:])]
+    def return_initial() -> list[Value]:
+        return [*before, *(_make_empty_slices(op, value) for value in made[count:])]
 
     assert values[0].shape is not None, "torch records the shapes of what is scanned"
     if op.at_least(values[0].shape.dims[0], 1):
-        results = some()
+        results = scan_slices()
     else:
-        results = op.if_(op.Greater(op.size(values[0], 0), 0), some, none)
-    return rebuilt(results[:count], initial[1]), rebuilt(results[count:], stacked)
+        results = op.if_(op.Greater(op.size(values[0], 0), 0), scan_slices, return_initial)
+    return rebuild_items(results[:count], initial[1]), rebuild_items(results[count:], stacked)
 
 
-def _empty(op: Builder, like: Value) -> Value:
+def _make_empty_slices(op: Builder, like: Value) -> Value:
     """Zero slices of the same size as another value's slices."""
     assert like.dtype is not None
     sizes: list[Size] = [0]
@@ -260,29 +264,31 @@ def associative_scan(
     joined = _of_all_slices(combine_fn, count, recorded) if small else None
     if joined is None:
         return _one_by_one(op, combine_fn, xs, additional_inputs, recorded)
-    values = flat(op, xs, recorded)
+    values = flatten_items(op, xs, recorded)
     length = op.size(values[0], 0)
     positions = op.Range(0, length, 1)
 
-    def step(_: Value, distance: Value, *current: Value) -> list[Value]:
+    def combine_at_distance(_: Value, distance: Value, *current: Value) -> list[Value]:
         before = op.Sub(positions, distance)
         earlier = [op.Gather(value, op.Max(before, 0), axis=0) for value in current]
         for value, shifted in zip(current, earlier, strict=True):
             shifted.shape = value.shape
         returned = joined(
-            *rebuilt(earlier, recorded), *rebuilt(current, recorded), *additional_inputs
+            *rebuild_items(earlier, recorded), *rebuild_items(current, recorded), *additional_inputs
         )
         first = op.Less(before, 0)
         return [op.Mul(distance, 2)] + [
-            op.Where(_aligned(op, first, value), value, result)
-            for value, result in zip(current, flat(op, returned, recorded), strict=True)
+            op.Where(_expand_to_rank(op, first, value), value, result)
+            for value, result in zip(current, flatten_items(op, returned, recorded), strict=True)
         ]
 
-    rounds = op.loop(count_doublings(op, length), [op.constant(1, INT64), *values], step)
-    return rebuilt(rounds[1:], recorded)
+    rounds = op.loop(
+        count_doublings(op, length), [op.constant(1, INT64), *values], combine_at_distance
+    )
+    return rebuild_items(rounds[1:], recorded)
 
 
-def _aligned(op: Builder, condition: Value, value: Value) -> Value:
+def _expand_to_rank(op: Builder, condition: Value, value: Value) -> Value:
     """Expands one condition per slice to the rank of the value."""
     after = list(range(1, op.rank(value)))
     return op.Unsqueeze(condition, after) if after else condition
@@ -292,7 +298,7 @@ def _of_all_slices(combine_fn: Body, count: int, recorded: Sequence[Any]) -> Bod
     """Vectorizes the function over slices in a new first dimension; None if it cannot be traced."""
     others = combine_fn.parameters[2 * count :]
     each = (0,) * (2 * count) + (None,) * len(others)
-    return combine_fn.rewritten(
+    return combine_fn.rewrite(
         torch.vmap(combine_fn.run, in_dims=each), [*recorded, *recorded, *others]
     )
 
@@ -305,23 +311,25 @@ def _one_by_one(
     recorded: Sequence[Any],
 ) -> list[Any]:
     """Keeps the first slice, then scans the others starting from it."""
-    values = flat(op, xs, recorded)
+    values = flatten_items(op, xs, recorded)
     firsts = [op.Gather(value, op.constant(0, INT64), axis=0) for value in values]
     slices = combine_fn.parameters[: len(xs)]
 
-    def step(carried: Sequence[Any], current: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def combine_slice(
+        carried: Sequence[Any], current: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
         joined = combine_fn(*carried, *current, *additional_inputs)
         return joined, joined
 
     rest = [op.Slice(value, [1], [INT64_MAX], [0]) for value in values]
     following = _over_slices(
         op,
-        (rebuilt(firsts, slices), slices),
-        (rebuilt(rest, recorded), slices),
+        (rebuild_items(firsts, slices), slices),
+        (rebuild_items(rest, recorded), slices),
         recorded,
-        step,
+        combine_slice,
     )[1]
     heads = [op.Slice(value, [0], [1], [0]) for value in values]
-    tails = flat(op, following, recorded)
+    tails = flatten_items(op, following, recorded)
     stacked = [op.Concat(head, tail, axis=0) for head, tail in zip(heads, tails, strict=True)]
-    return rebuilt(stacked, recorded)
+    return rebuild_items(stacked, recorded)

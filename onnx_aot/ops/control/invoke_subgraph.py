@@ -11,7 +11,7 @@ import torch
 import torch.fx
 
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.control.callable_bodies import Body, flat, rebuilt
+from onnx_aot.ops.control.callable_bodies import Body, flatten_items, rebuild_items
 from onnx_aot.ops.registry import register
 
 __all__: list[str] = []
@@ -36,18 +36,18 @@ def invoke_subgraph(
     recorded, parameters = list(op.result), subgraph.parameters
     numbers = tuple(v if isinstance(v, (int, float)) else None for v in operands)
     given = [(v, p) for v, p, n in zip(operands, parameters, numbers, strict=True) if n is None]
-    values = flat(op, [v for v, _ in given], [p for _, p in given])
+    values = flatten_items(op, [v for v, _ in given], [p for _, p in given])
 
-    def body(inner: Sequence[ir.Value]) -> list[ir.Value]:
-        items = iter(rebuilt(inner, [p if v is not None else None for v, p in given]))
+    def run_subgraph(inner: Sequence[ir.Value]) -> list[ir.Value]:
+        items = iter(rebuild_items(inner, [p if v is not None else None for v, p in given]))
         arguments = [next(items) if number is None else number for number in numbers]
-        return flat(op, subgraph(*arguments), recorded)
+        return flatten_items(op, subgraph(*arguments), recorded)
 
-    key = (structure(subgraph.module), numbers)
-    return rebuilt(op.function("region", key, values, body), recorded)
+    key = (structural_key(subgraph.module), numbers)
+    return rebuild_items(op.function("region", key, values, run_subgraph), recorded)
 
 
-def structure(module: torch.fx.GraphModule) -> Hashable:
+def structural_key(module: torch.fx.GraphModule) -> Hashable:
     """Key that is equal for graphs that compute the same from parameters of the same types."""
     names: dict[torch.fx.Node, str] = {}
     symbols: dict[str, str] = {}
@@ -57,9 +57,13 @@ def structure(module: torch.fx.GraphModule) -> Hashable:
         target: Hashable = node.target if node.op == "call_function" else None
         if node.op == "get_attr":
             held = operator.attrgetter(str(node.target))(module)
-            target = structure(held) if isinstance(held, torch.fx.GraphModule) else _contents(held)
+            target = (
+                structural_key(held)
+                if isinstance(held, torch.fx.GraphModule)
+                else _constant_key(held)
+            )
         arguments = torch.fx.map_arg((node.args, node.kwargs), names.__getitem__)
-        parts.append((node.op, target, repr(arguments), _types(node.meta.get("val"), symbols)))
+        parts.append((node.op, target, repr(arguments), _type_key(node.meta.get("val"), symbols)))
     return tuple(parts)
 
 
@@ -81,19 +85,19 @@ def _by_use(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     return list(ordered)
 
 
-def _contents(constant: Any) -> Hashable:
+def _constant_key(constant: Any) -> Hashable:
     """Key that is equal for equal small tensors, which every trace of a function creates anew."""
     if isinstance(constant, torch.Tensor) and constant.numel() <= SMALL:
         return (constant.dtype, tuple(constant.shape), repr(constant.tolist()))
     return id(constant)
 
 
-def _types(recorded: Any, symbols: dict[str, str]) -> Hashable:
+def _type_key(recorded: Any, symbols: dict[str, str]) -> Hashable:
     """Types and shapes, with symbolic sizes numbered in order of appearance."""
     if isinstance(recorded, (list, tuple)):
-        return tuple(_types(item, symbols) for item in recorded)
+        return tuple(_type_key(item, symbols) for item in recorded)
     if isinstance(recorded, torch.Tensor):
-        return (recorded.dtype, tuple(_types(size, symbols) for size in recorded.shape))
+        return (recorded.dtype, tuple(_type_key(size, symbols) for size in recorded.shape))
     if isinstance(recorded, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return (type(recorded), symbols.setdefault(str(recorded), f"size {len(symbols)}"))
     return repr(recorded)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.control.callable_bodies import Body, flat
+from onnx_aot.ops.control.callable_bodies import Body, flatten_items
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_ops.scripted_ops import branch, repeat
 
@@ -31,8 +31,8 @@ def scripted_branch(
     recorded = list(op.result)
     return op.if_(
         op.cast(condition, BOOL),
-        lambda: flat(op, then(*inputs), recorded),
-        lambda: flat(op, otherwise(*others), recorded),
+        lambda: flatten_items(op, then(*inputs), recorded),
+        lambda: flatten_items(op, otherwise(*others), recorded),
     )
 
 
@@ -48,15 +48,15 @@ def scripted_repeat(
     """The body's first parameter is the number of the step; its first result is the condition."""
     recorded = list(op.result)
 
-    def step(number: Value, *values: Value) -> list[Value]:
+    def run_body(number: Value, *values: Value) -> list[Value]:
         for value, example in zip(values, body.parameters[1:], strict=False):
             if isinstance(example, torch.Tensor):  # its initial shape need not persist
                 sizes: list[Any] = list(example.shape)
                 known = [size if type(size) is int else op.fresh() for size in sizes]
                 value.shape = ir.Shape(known)
         again, *after = body(number, *values, *inputs)
-        results = flat(op, after, recorded)
+        results = flatten_items(op, after, recorded)
         return results if condition is None else [op.cast(again, BOOL), *results]
 
     proceed = None if condition is None else op.cast(condition, BOOL)
-    return op.loop(count, flat(op, carried, recorded), step, condition=proceed)
+    return op.loop(count, flatten_items(op, carried, recorded), run_body, condition=proceed)

@@ -43,11 +43,11 @@ def _kind_of(sequence: Value) -> ir.TypeProtocol:
     return sequence.type
 
 
-def _element(sequence: Value) -> ir.TypeProtocol:
+def _element_type(sequence: Value) -> ir.TypeProtocol:
     return ir.TensorType(ir.DataType(_kind_of(sequence).dtype))
 
 
-def _index(op: Builder, index: Size) -> Value:
+def _cast_index(op: Builder, index: Size) -> Value:
     return op.cast(index, ir.DataType.INT64)
 
 
@@ -67,18 +67,18 @@ def append(op: Builder, sequence: Value, item: Value) -> Value:
 
 @register(sequence_insert)
 def insert(op: Builder, sequence: Value, index: Size, item: Value) -> Value:
-    inputs = [sequence, item, _index(op, index)]
+    inputs = [sequence, item, _cast_index(op, index)]
     return _emit(op, "SequenceInsert", inputs, _kind_of(sequence))
 
 
 @register(sequence_erase)
 def erase(op: Builder, sequence: Value, index: Size) -> Value:
-    return _emit(op, "SequenceErase", [sequence, _index(op, index)], _kind_of(sequence))
+    return _emit(op, "SequenceErase", [sequence, _cast_index(op, index)], _kind_of(sequence))
 
 
 @register(sequence_at)
 def at(op: Builder, sequence: Value, index: Size) -> Value:
-    return _emit(op, "SequenceAt", [sequence, _index(op, index)], _element(sequence))
+    return _emit(op, "SequenceAt", [sequence, _cast_index(op, index)], _element_type(sequence))
 
 
 @register(sequence_length)
@@ -90,12 +90,14 @@ def length(op: Builder, sequence: Value) -> Value:
 
 @register(sequence_cat)
 def cat(op: Builder, sequence: Value, dim: int) -> Value:
-    return _emit(op, "ConcatFromSequence", [sequence], _element(sequence), axis=dim)
+    return _emit(op, "ConcatFromSequence", [sequence], _element_type(sequence), axis=dim)
 
 
 @register(sequence_stack)
 def stack(op: Builder, sequence: Value, dim: int) -> Value:
-    return _emit(op, "ConcatFromSequence", [sequence], _element(sequence), axis=dim, new_axis=1)
+    return _emit(
+        op, "ConcatFromSequence", [sequence], _element_type(sequence), axis=dim, new_axis=1
+    )
 
 
 @register(sequence_split)
@@ -104,5 +106,5 @@ def split(op: Builder, tensor: Value, size: Size, dim: int, keep: bool) -> Value
     assert tensor.dtype is not None
     kind = ir.SequenceType(ir.TensorType(tensor.dtype))
     if keep:
-        return _emit(op, "SplitToSequence", [tensor, _index(op, size)], kind, axis=dim)
+        return _emit(op, "SplitToSequence", [tensor, _cast_index(op, size)], kind, axis=dim)
     return _emit(op, "SplitToSequence", [tensor], kind, axis=dim, keepdims=0)

@@ -42,7 +42,7 @@ def aten_sym_numel(op: Builder, self: Value) -> Value:
     return op.Size(self)
 
 
-def _together(op: Builder, left: Any, right: Any) -> tuple[Any, Any]:
+def _cast_to_common_type(op: Builder, left: Any, right: Any) -> tuple[Any, Any]:
     """Casts both to DOUBLE if one is a float, else to INT64; Python numbers become constants."""
     floating = any(
         side.dtype == DOUBLE if isinstance(side, ir.Value) else isinstance(side, float)
@@ -54,17 +54,17 @@ def _together(op: Builder, left: Any, right: Any) -> tuple[Any, Any]:
 
 @register(operator.add)
 def sym_add(op: Builder, left: Any, right: Any) -> Value:
-    return op.Add(*_together(op, left, right))
+    return op.Add(*_cast_to_common_type(op, left, right))
 
 
 @register(operator.sub)
 def sym_sub(op: Builder, left: Any, right: Any) -> Value:
-    return op.Sub(*_together(op, left, right))
+    return op.Sub(*_cast_to_common_type(op, left, right))
 
 
 @register(operator.mul)
 def sym_mul(op: Builder, left: Any, right: Any) -> Value:
-    return op.Mul(*_together(op, left, right))
+    return op.Mul(*_cast_to_common_type(op, left, right))
 
 
 @register(operator.truediv)
@@ -74,7 +74,7 @@ def sym_truediv(op: Builder, left: Any, right: Any) -> Value:
 
 @register(operator.floordiv)
 def sym_floordiv(op: Builder, left: Any, right: Any) -> Value:
-    return _floor_quotient(op, *_together(op, left, right))
+    return _floor_quotient(op, *_cast_to_common_type(op, left, right))
 
 
 def _floor_quotient(op: Builder, left: Value, right: Value) -> Value:
@@ -87,7 +87,7 @@ def _floor_quotient(op: Builder, left: Value, right: Value) -> Value:
 @register(operator.mod)
 def sym_mod(op: Builder, left: Any, right: Any) -> Value:
     """The result has the divisor's sign."""
-    return aten_remainder(op, *_together(op, left, right))
+    return aten_remainder(op, *_cast_to_common_type(op, left, right))
 
 
 @register(operator.neg)
@@ -104,7 +104,7 @@ def sym_abs(op: Builder, value: Any) -> Value:
 def sym_pow(op: Builder, left: Any, right: Any) -> Value:
     if isinstance(op.result, torch.SymFloat):
         return op.Pow(op.cast(left, DOUBLE), op.cast(right, DOUBLE))
-    return op.Pow(*_together(op, left, right))
+    return op.Pow(*_cast_to_common_type(op, left, right))
 
 
 @register(operator.lshift)
@@ -127,18 +127,18 @@ def _power_of_two(op: Builder, exponent: Any) -> Value:
 def sym_sum(op: Builder, values: list[Any]) -> Value:
     total: Any = 0
     for value in values:
-        total = op.Add(*_together(op, total, value))
+        total = op.Add(*_cast_to_common_type(op, total, value))
     return total
 
 
 @register(torch.sym_max)
 def sym_max(op: Builder, left: Any, right: Any) -> Value:
-    return op.Max(*_together(op, left, right))
+    return op.Max(*_cast_to_common_type(op, left, right))
 
 
 @register(torch.sym_min)
 def sym_min(op: Builder, left: Any, right: Any) -> Value:
-    return op.Min(*_together(op, left, right))
+    return op.Min(*_cast_to_common_type(op, left, right))
 
 
 @register(torch.sym_float)
@@ -177,45 +177,45 @@ def sym_sqrt(op: Builder, value: Any) -> Value:
 
 @register(operator.eq)
 def sym_eq(op: Builder, left: Any, right: Any) -> Value:
-    return op.Equal(*_together(op, left, right))
+    return op.Equal(*_cast_to_common_type(op, left, right))
 
 
 @register(operator.ne)
 def sym_ne(op: Builder, left: Any, right: Any) -> Value:
-    return op.Not(op.Equal(*_together(op, left, right)))
+    return op.Not(op.Equal(*_cast_to_common_type(op, left, right)))
 
 
 @register(operator.lt)
 def sym_lt(op: Builder, left: Any, right: Any) -> Value:
-    return op.Less(*_together(op, left, right))
+    return op.Less(*_cast_to_common_type(op, left, right))
 
 
 @register(operator.le)
 def sym_le(op: Builder, left: Any, right: Any) -> Value:
-    return op.LessOrEqual(*_together(op, left, right))
+    return op.LessOrEqual(*_cast_to_common_type(op, left, right))
 
 
 @register(operator.gt)
 def sym_gt(op: Builder, left: Any, right: Any) -> Value:
-    return op.Greater(*_together(op, left, right))
+    return op.Greater(*_cast_to_common_type(op, left, right))
 
 
 @register(operator.ge)
 def sym_ge(op: Builder, left: Any, right: Any) -> Value:
-    return op.GreaterOrEqual(*_together(op, left, right))
+    return op.GreaterOrEqual(*_cast_to_common_type(op, left, right))
 
 
 @register(operator.and_)
 def sym_and(op: Builder, left: Any, right: Any) -> Value:
     if isinstance(op.result, torch.SymInt):
-        return op.BitwiseAnd(*_together(op, left, right))
+        return op.BitwiseAnd(*_cast_to_common_type(op, left, right))
     return op.And(op.cast(left, BOOL), op.cast(right, BOOL))
 
 
 @register(operator.or_)
 def sym_or(op: Builder, left: Any, right: Any) -> Value:
     if isinstance(op.result, torch.SymInt):
-        return op.BitwiseOr(*_together(op, left, right))
+        return op.BitwiseOr(*_cast_to_common_type(op, left, right))
     return op.Or(op.cast(left, BOOL), op.cast(right, BOOL))
 
 
@@ -226,7 +226,7 @@ def sym_not(op: Builder, value: Any) -> Value:
 
 @register(torch.sym_ite)
 def sym_ite(op: Builder, condition: Any, then: Any, otherwise: Any) -> Value:
-    left, right = _together(op, then, otherwise)
+    left, right = _cast_to_common_type(op, then, otherwise)
     return op.Where(op.cast(condition, BOOL), left, right)
 
 

@@ -51,9 +51,13 @@ def onnx_symbolic_symbolic(
     version: int | None = None,
 ) -> Value:
     """Emits the node that ``torch.onnx.ops.symbolic`` names; ``shape`` was recorded already."""
-    attributes = _attributes(attr_keys, attr_types, attr_pos, attr_ints, attr_floats, attr_strs)
+    attributes = _decode_attributes(
+        attr_keys, attr_types, attr_pos, attr_ints, attr_floats, attr_strs
+    )
     properties = dict(zip(metadata_props_keys, metadata_props_values, strict=True))
-    return _named(op, op_type, inputs, attributes, [onnx_dtype], domain, version, properties)[0]
+    return _emit_named_operator(
+        op, op_type, inputs, attributes, [onnx_dtype], domain, version, properties
+    )[0]
 
 
 @register(onnx_symbolic._symbolic_multi_out.default)
@@ -75,12 +79,16 @@ def onnx_symbolic_symbolic_multi_out(
     version: int | None = None,
 ) -> list[Value]:
     """Emits the node that ``symbolic_multi_out`` names, with several outputs."""
-    attributes = _attributes(attr_keys, attr_types, attr_pos, attr_ints, attr_floats, attr_strs)
+    attributes = _decode_attributes(
+        attr_keys, attr_types, attr_pos, attr_ints, attr_floats, attr_strs
+    )
     properties = dict(zip(metadata_props_keys, metadata_props_values, strict=True))
-    return _named(op, op_type, inputs, attributes, onnx_dtypes, domain, version, properties)
+    return _emit_named_operator(
+        op, op_type, inputs, attributes, onnx_dtypes, domain, version, properties
+    )
 
 
-def _attributes(
+def _decode_attributes(
     keys: Sequence[str],
     kinds: Sequence[str],
     places: Sequence[Sequence[int]],
@@ -97,7 +105,7 @@ def _attributes(
     return found
 
 
-def _named(
+def _emit_named_operator(
     op: Builder,
     op_type: str,
     inputs: Sequence[Value | None],
@@ -170,7 +178,7 @@ def onnx_rotary_embedding(
         op.Unsqueeze(cache if position_ids is None else op.Gather(cache, position_ids), [2])
         for cache in (cos_cache, sin_cache)
     )
-    rotated = _rotated(op, op.Slice(split, [0], [turned], [3]), cos, sin, turned, interleaved)
+    rotated = _rotate_pairs(op, op.Slice(split, [0], [turned], [3]), cos, sin, turned, interleaved)
     if turned < width:
         rotated = op.Concat(rotated, op.Slice(split, [turned], [width], [3]), axis=3)
     if heads_last:
@@ -178,7 +186,9 @@ def onnx_rotary_embedding(
     return op.Transpose(rotated, perm=[0, 2, 1, 3])
 
 
-def _rotated(op: Builder, x: Value, cos: Value, sin: Value, width: int, interleaved: bool) -> Value:
+def _rotate_pairs(
+    op: Builder, x: Value, cos: Value, sin: Value, width: int, interleaved: bool
+) -> Value:
     """Rotates each pair of the last axis of ``[batch, time, heads, width]``."""
     if interleaved:
         one, two = (op.Slice(x, [start], [width], [3], [2]) for start in (0, 1))
@@ -246,18 +256,18 @@ def onnx_attention(
     heads_last = op.rank(Q) == 3
     query, key, value = Q, K, V
     if heads_last:
-        query = _heads(op, Q, q_num_heads)
-        key, value = _heads(op, K, kv_num_heads), _heads(op, V, kv_num_heads)
+        query = _split_heads(op, Q, q_num_heads)
+        key, value = _split_heads(op, K, kv_num_heads), _split_heads(op, V, kv_num_heads)
     if past_key is not None and past_value is not None:
         key = op.Concat(past_key, key, axis=2)
         value = op.Concat(past_value, value, axis=2)
     repeated = [_for_each_query(op, query, each) for each in (key, value)]
-    products = _products(op, query, repeated[0], scale)
+    products = _multiply_query_key(op, query, repeated[0], scale)
     biased = products
     if is_causal:
-        biased = op.Add(biased, _causal(op, query, key))
+        biased = op.Add(biased, _make_causal_bias(op, query, key))
     if attn_mask is not None:
-        biased = op.Add(biased, _bias(op, attn_mask, products))
+        biased = op.Add(biased, _convert_mask_to_bias(op, attn_mask, products))
     capped = op.Mul(op.Tanh(op.Div(biased, softcap)), softcap) if softcap else biased
     weights = op.Softmax(op.cast(capped, _type_number(softmax_precision)), axis=-1)
     weights = op.cast(weights, products.dtype)
@@ -279,7 +289,7 @@ def _type_number(number: int | None) -> ir.DataType | None:
     return None if number is None else ir.DataType(number)
 
 
-def _heads(op: Builder, value: Value, heads: int) -> Value:
+def _split_heads(op: Builder, value: Value, heads: int) -> Value:
     """Reshapes ``[batch, time, heads * width]`` to ``[batch, heads, time, width]``."""
     sizes = op.sizes([*op.all_sizes(value)[:2], heads, -1])
     return op.Transpose(op.Reshape(value, sizes), perm=[0, 2, 1, 3])
@@ -294,7 +304,7 @@ def _for_each_query(op: Builder, query: Value, value: Value) -> Value:
     return op.Gather(value, places, axis=1)
 
 
-def _products(op: Builder, query: Value, key: Value, scale: float | None) -> Value:
+def _multiply_query_key(op: Builder, query: Value, key: Value, scale: float | None) -> Value:
     """Products of queries and keys, both scaled, which keeps half precision in its range."""
     width = op.size(query, 3)
     if scale is None:
@@ -304,7 +314,7 @@ def _products(op: Builder, query: Value, key: Value, scale: float | None) -> Val
     return op.MatMul(op.Mul(query, root), op.Mul(swap_axes(op, key, -2, -1), root))
 
 
-def _causal(op: Builder, query: Value, key: Value) -> Value:
+def _make_causal_bias(op: Builder, query: Value, key: Value) -> Value:
     """Bias with which query ``i`` sees the keys 0 to ``i``."""
     row = op.Unsqueeze(op.Range(0, op.size(query, 2), 1), [1])
     seen = op.LessOrEqual(op.Range(0, op.size(key, 2), 1), row)
@@ -312,7 +322,7 @@ def _causal(op: Builder, query: Value, key: Value) -> Value:
     return op.Where(seen, op.constant(0.0, query.dtype), op.constant(-math.inf, query.dtype))
 
 
-def _bias(op: Builder, mask: Value, like: Value) -> Value:
+def _convert_mask_to_bias(op: Builder, mask: Value, like: Value) -> Value:
     if mask.dtype != BOOL:
         return mask
     return op.Where(mask, op.constant(0.0, like.dtype), op.constant(-math.inf, like.dtype))

@@ -23,7 +23,7 @@ Value = ir.Value
 FLOAT = ir.DataType.FLOAT
 
 
-def _spread(op: Builder, scale: Value, like: Value) -> Value:
+def _expand_block_scales(op: Builder, scale: Value, like: Value) -> Value:
     """Scale of each element: each scale belongs to a block, of equal size along each axis."""
     if op.rank(scale) != op.rank(like):
         return scale  # one number
@@ -46,7 +46,9 @@ def _spread(op: Builder, scale: Value, like: Value) -> Value:
 def quantize_float8(
     op: Builder, tensor: Value, scale: Value, float8_dtype: Any = torch.float8_e4m3fn
 ) -> Value:
-    numbers = op.Div(op.cast(tensor, FLOAT), _spread(op, op.cast(scale, FLOAT), tensor))
+    numbers = op.Div(
+        op.cast(tensor, FLOAT), _expand_block_scales(op, op.cast(scale, FLOAT), tensor)
+    )
     most = torch.finfo(op.result.dtype).max
     return op.cast(op.Clip(numbers, -most, most), op.result_dtype)
 
@@ -56,7 +58,7 @@ def dequantize_float8(
     op: Builder, tensor: Value, scale: Value, output_dtype: Any = torch.float32
 ) -> Value:
     numbers = op.cast(tensor, FLOAT)
-    scaled = op.Mul(numbers, _spread(op, op.cast(scale, FLOAT), tensor))
+    scaled = op.Mul(numbers, _expand_block_scales(op, op.cast(scale, FLOAT), tensor))
     return op.cast(scaled, op.result_dtype)
 
 

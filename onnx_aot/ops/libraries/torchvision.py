@@ -60,12 +60,12 @@ class _Regions:
         self.count: Size = op.size(rois, 0)
 
 
-def _positions(op: Builder, size: Size, dtype: ir.DataType | None) -> Value:
+def _pixel_positions(op: Builder, size: Size, dtype: ir.DataType | None) -> Value:
     """``0, 1, ...`` in the given type."""
     return op.cast(op.Range(0, as_value(op, size), 1), dtype)
 
 
-def _sampled(
+def _sample_weights(
     op: Builder,
     corners: tuple[Value, Value],
     size: Size,
@@ -106,7 +106,7 @@ def _sampled(
         # at least 1, even without regions
         padded = op.Concat(op.Reshape(samples, [-1]), op.constant([1.0], dtype), axis=0)
         most = op.cast(op.reduce("ReduceMax", padded, None, False), INT64)
-    index = _positions(op, most, dtype)
+    index = _pixel_positions(op, most, dtype)
     inside = op.Less(index, samples)  # [count, most]
     offset = op.Div(op.Mul(op.Add(index, 0.5), step), op.Max(samples, 1.0))
     firsts = op.Add(start, op.Mul(step, op.constant(list(map(float, range(bins))), dtype)))
@@ -115,7 +115,7 @@ def _sampled(
     valid = op.And(op.GreaterOrEqual(position, -1.0), op.LessOrEqual(position, length))
     valid = op.And(valid, op.Unsqueeze(inside, [1]))
     clamped = op.Min(op.Max(position, 0.0), op.Sub(length, 1.0))
-    distance = op.Abs(op.Sub(op.Unsqueeze(clamped, [3]), _positions(op, size, dtype)))
+    distance = op.Abs(op.Sub(op.Unsqueeze(clamped, [3]), _pixel_positions(op, size, dtype)))
     weights = op.Mul(op.Relu(op.Sub(1.0, distance)), op.cast(op.Unsqueeze(valid, [3]), dtype))
     return op.ReduceSum(weights, [2], keepdims=0), samples
 
@@ -133,17 +133,17 @@ def _per_region(
     ``shape`` is the shape of one result, which a loop without steps does not know.
     """
 
-    def step(index: Value) -> list[Value]:
+    def pool_region(index: Value) -> list[Value]:
         image = op.Gather(input, op.Gather(regions.image, index, axis=0), axis=0)
         rows, columns = (op.Gather(weight, index, axis=0) for weight in weights)
         return pool(image, rows, columns)
 
     sizes = op.sizes([regions.count, *shape])
-    collected = op.loop(as_value(op, regions.count), [], step)
+    collected = op.loop(as_value(op, regions.count), [], pool_region)
     return [op.Reshape(value, sizes, allowzero=1) for value in collected]
 
 
-def _summed(op: Builder, image: Value, rows: Value, columns: Value) -> list[Value]:
+def _sum_bins(op: Builder, image: Value, rows: Value, columns: Value) -> list[Value]:
     """Sums every channel of ``[channels, height, width]`` over every bin."""
     return [op.MatMul(op.MatMul(rows, image), op.Transpose(columns, perm=[1, 0]))]
 
@@ -155,7 +155,7 @@ def _summed_by_position(op: Builder, image: Value, rows: Value, columns: Value) 
     return [op.Squeeze(both, [3, 4])]
 
 
-def _areas(op: Builder, first: Value, second: Value) -> Value:
+def _multiply_extents(op: Builder, first: Value, second: Value) -> Value:
     """Products of two numbers per region, as divisor of ``[count, channels, rows, columns]``."""
     return op.Unsqueeze(op.Mul(first, second), [2, 3])
 
@@ -186,13 +186,13 @@ def torchvision_roi_align(
     regions = _Regions(op, rois)
     shift, least = (0.5, None) if aligned else (0.0, 1.0)
     common = (spatial_scale, sampling_ratio, shift, least)
-    rows, down = _sampled(op, regions.rows, op.size(input, 2), pooled_height, *common)
-    columns, across = _sampled(op, regions.columns, op.size(input, 3), pooled_width, *common)
+    rows, down = _sample_weights(op, regions.rows, op.size(input, 2), pooled_height, *common)
+    columns, across = _sample_weights(op, regions.columns, op.size(input, 3), pooled_width, *common)
     shape = [op.size(input, 1), pooled_height, pooled_width]
     pooled = _per_region(
-        op, input, regions, (rows, columns), shape, lambda *parts: _summed(op, *parts)
+        op, input, regions, (rows, columns), shape, lambda *parts: _sum_bins(op, *parts)
     )[0]
-    return op.Div(pooled, op.Max(_areas(op, down, across), 1.0))
+    return op.Div(pooled, op.Max(_multiply_extents(op, down, across), 1.0))
 
 
 @register(torchvision.ps_roi_align.default)
@@ -208,11 +208,11 @@ def torchvision_ps_roi_align(
     """Samples each bin from its own channels."""
     regions = _Regions(op, rois)
     common = (spatial_scale, sampling_ratio, 0.5, None)
-    rows, down = _sampled(op, regions.rows, op.size(input, 2), pooled_height, *common)
-    columns, across = _sampled(op, regions.columns, op.size(input, 3), pooled_width, *common)
+    rows, down = _sample_weights(op, regions.rows, op.size(input, 2), pooled_height, *common)
+    columns, across = _sample_weights(op, regions.columns, op.size(input, 3), pooled_width, *common)
     pooled = _by_position(op, input, regions, (rows, columns), (pooled_height, pooled_width))
     mapping = _channel_mapping(op, input, regions, pooled_height, pooled_width)
-    return [op.Div(pooled, _areas(op, down, across)), mapping]
+    return [op.Div(pooled, _multiply_extents(op, down, across)), mapping]
 
 
 def _by_position(
@@ -223,7 +223,7 @@ def _by_position(
     bins: tuple[int, int],
 ) -> Value:
     height, width = op.size(input, 2), op.size(input, 3)
-    outputs = _outputs(op, input, *bins)
+    outputs = _count_output_channels(op, input, *bins)
     split = op.Reshape(input, op.sizes([op.size(input, 0), outputs, *bins, height, width]))
     return _per_region(
         op,
@@ -235,7 +235,7 @@ def _by_position(
     )[0]
 
 
-def _outputs(op: Builder, input: Value, height: int, width: int) -> int:
+def _count_output_channels(op: Builder, input: Value, height: int, width: int) -> int:
     channels = op.size(input, 1)
     if not isinstance(channels, int):
         raise ConversionError(
@@ -249,7 +249,7 @@ def _channel_mapping(
     op: Builder, input: Value, regions: _Regions, height: int, width: int
 ) -> Value:
     """Channel from which each bin of each output comes."""
-    outputs = _outputs(op, input, height, width)
+    outputs = _count_output_channels(op, input, height, width)
     index = torch.arange(outputs * height * width, dtype=torch.int32)
     mapping = op.constant(index.reshape(1, outputs, height, width))
     return op.Expand(mapping, op.sizes([regions.count, outputs, height, width]))
@@ -258,12 +258,12 @@ def _channel_mapping(
 # --- regions of whole pixels ---------------------------------------------------------------------
 
 
-def _rounded(op: Builder, value: Value) -> Value:
+def _round_half_away(op: Builder, value: Value) -> Value:
     """Rounds to the nearest integer, halves away from zero, as in C."""
     return op.Mul(op.Sign(value), op.Floor(op.Add(op.Abs(value), 0.5)))
 
 
-def _covered(
+def _mask_bins(
     op: Builder,
     corners: tuple[Value, Value],
     size: Size,
@@ -277,17 +277,17 @@ def _covered(
     not in any bin either.
     """
     dtype = corners[0].dtype
-    start, last = (_rounded(op, op.Mul(corner, scale)) for corner in corners)
+    start, last = (_round_half_away(op, op.Mul(corner, scale)) for corner in corners)
     extent = op.Max(op.Add(op.Sub(last, start), float(beyond)), 1.0)
     step = op.Div(extent, float(bins))
     end = op.Add(op.cast(as_value(op, size), dtype), float(beyond - 1))
 
-    def edge(first: int, whole: Callable[[Value], Value]) -> Value:
+    def locate_edge(first: int, whole: Callable[[Value], Value]) -> Value:
         index = op.constant([float(b + first) for b in range(bins)], dtype)
         return op.Min(op.Max(op.Add(whole(op.Mul(step, index)), start), 0.0), end)
 
-    lower, upper = edge(0, op.Floor), edge(1, op.Ceil)
-    pixel = _positions(op, size, dtype)
+    lower, upper = locate_edge(0, op.Floor), locate_edge(1, op.Ceil)
+    pixel = _pixel_positions(op, size, dtype)
     inside = op.And(
         op.GreaterOrEqual(pixel, op.Unsqueeze(lower, [2])),
         op.Less(pixel, op.Unsqueeze(upper, [2])),
@@ -306,8 +306,8 @@ def torchvision_ps_roi_pool(
 ) -> list[Value]:
     """Mean of each bin over its own channels; 0 for an empty bin."""
     regions = _Regions(op, rois)
-    rows, down = _covered(op, regions.rows, op.size(input, 2), pooled_height, spatial_scale, 0)
-    columns, across = _covered(
+    rows, down = _mask_bins(op, regions.rows, op.size(input, 2), pooled_height, spatial_scale, 0)
+    columns, across = _mask_bins(
         op, regions.columns, op.size(input, 3), pooled_width, spatial_scale, 0
     )
     weights = (op.cast(rows, input.dtype), op.cast(columns, input.dtype))
@@ -332,8 +332,8 @@ def torchvision_roi_pool(
     loop is removed if nothing reads its results.
     """
     regions = _Regions(op, rois)
-    rows, _ = _covered(op, regions.rows, op.size(input, 2), pooled_height, spatial_scale, 1)
-    columns, _ = _covered(op, regions.columns, op.size(input, 3), pooled_width, spatial_scale, 1)
+    rows, _ = _mask_bins(op, regions.rows, op.size(input, 2), pooled_height, spatial_scale, 1)
+    columns, _ = _mask_bins(op, regions.columns, op.size(input, 3), pooled_width, spatial_scale, 1)
     width = as_value(op, op.size(input, 3))
     largest, where = _per_region(
         op,
@@ -341,7 +341,7 @@ def torchvision_roi_pool(
         regions,
         (rows, columns),
         [op.size(input, 1), pooled_height, pooled_width],
-        lambda *parts: _largest(op, width, *parts),
+        lambda *parts: _find_bin_maximum(op, width, *parts),
     )
     if op.opset < 22:
         largest = op.MaxRoiPool(
@@ -350,7 +350,9 @@ def torchvision_roi_pool(
     return [largest, where]
 
 
-def _largest(op: Builder, width: Value, image: Value, rows: Value, columns: Value) -> list[Value]:
+def _find_bin_maximum(
+    op: Builder, width: Value, image: Value, rows: Value, columns: Value
+) -> list[Value]:
     """Reduces along the width, then along the height; the first of equal numbers counts."""
     nothing = op.constant(-math.inf, image.dtype)
     # [channels, height, columns, width]

@@ -26,7 +26,7 @@ from onnx_aot.ops.linalg.matrices import (
     row,
     row_numbers,
     shorter_side,
-    transposed,
+    transpose_matrix,
 )
 from onnx_aot.ops.linalg.qr import orthogonal_and_triangle
 from onnx_aot.ops.registry import NOT_TRANSLATED, register
@@ -44,7 +44,7 @@ SWEEPS = 30
 # --- rotations -----------------------------------------------------------------------------------
 
 
-def _partners(op: Builder, size: Size) -> tuple[Value, Size]:
+def _schedule_partners(op: Builder, size: Size) -> tuple[Value, Size]:
     """Partner of each index in each round, itself if it pauses; and the number of rounds.
 
     For an odd number N of indices, those meet whose sum is the round's number modulo N. For an even
@@ -62,7 +62,7 @@ def _partners(op: Builder, size: Size) -> tuple[Value, Size]:
     return annotate_shape(table, [None, None]), rounds
 
 
-def _rotations(
+def _compute_rotations(
     op: Builder, partner: Value, products: Value, squares: Value
 ) -> tuple[Value, Value, Value]:
     """Tangents, cosines and sines of the rotations that make the products of partners zero.
@@ -82,12 +82,12 @@ def _rotations(
     return tangent, cosine, op.Mul(tangent, cosine)
 
 
-def _turned(op: Builder, matrix: Value, partner: Value, cosine: Value, sine: Value) -> Value:
+def _rotate_rows(op: Builder, matrix: Value, partner: Value, cosine: Value, sine: Value) -> Value:
     """Rotates rows against their partners; rows, because each is gathered as a whole."""
     return op.Sub(op.Mul(cosine, matrix), op.Mul(sine, row(op, matrix, partner)))
 
 
-def _scaled(op: Builder, matrix: Value) -> tuple[Value, Value, Value]:
+def _scale_matrix(op: Builder, matrix: Value) -> tuple[Value, Value, Value]:
     """Matrix divided by a number to keep squares in range; the number; the norm after that."""
     scale = op.reduce("ReduceL1", matrix, [-2, -1], keepdims=True)
     scale = op.Where(op.Equal(scale, 0.0), 1.0, scale)
@@ -95,18 +95,18 @@ def _scaled(op: Builder, matrix: Value) -> tuple[Value, Value, Value]:
     return scaled, scale, op.reduce("ReduceL2", scaled, [-2, -1], keepdims=True)
 
 
-def _precision(value: Value) -> float:
+def _machine_epsilon(value: Value) -> float:
     assert value.dtype is not None
     return torch.finfo(dtypes.to_torch(value.dtype)).eps
 
 
-def _any(op: Builder, condition: Value) -> Value:
+def _reduce_any(op: Builder, condition: Value) -> Value:
     """True if any element is true; False if there are none."""
     count = op.reduce("ReduceSum", op.cast(condition, INT64), None, keepdims=False)
     return op.Greater(count, 0)
 
 
-def _ones(op: Builder, matrix: Value) -> Value:
+def _batch_identity(op: Builder, matrix: Value) -> Value:
     """Identity matrices, as many as there are matrices, of their number of columns."""
     size = op.size(matrix, -1)
     ones = op.cast(on_diagonal(op, size, size), matrix.dtype)
@@ -128,28 +128,28 @@ def _rows_at(op: Builder, matrix: Value, order: Value) -> Value:
 # --- symmetric matrices --------------------------------------------------------------------------
 
 
-def _symmetric(op: Builder, matrix: Value, triangle: str) -> Value:
+def _mirror_triangle(op: Builder, matrix: Value, triangle: str) -> Value:
     """Symmetric matrix from one triangle and its mirror image."""
     upper = int(triangle.upper() == "U")
     half = op.Trilu(matrix, upper=upper)
     rest = op.Trilu(matrix, 1 if upper else -1, upper=upper)
-    return op.Add(half, transposed(op, rest))
+    return op.Add(half, transpose_matrix(op, rest))
 
 
-def _eigen(
+def _eigendecompose(
     op: Builder, matrix: Value, triangle: str, vectors: bool = True
 ) -> tuple[Value, Value | None]:
     """Ascending eigenvalues, and eigenvectors: Jacobi's method of rotating rows and columns."""
     size = op.size(matrix, -1)
-    scaled, scale, norm = _scaled(op, _symmetric(op, matrix, triangle))
-    partners, rounds = _partners(op, size)
+    scaled, scale, norm = _scale_matrix(op, _mirror_triangle(op, matrix, triangle))
+    partners, rounds = _schedule_partners(op, size)
     on = on_diagonal(op, size, size)
     places = range_of_length(op, 0, size)
-    negligible = op.Mul(norm, _precision(matrix) / 16)
+    negligible = op.Mul(norm, _machine_epsilon(matrix) / 16)
 
-    def unfinished(a: Value) -> Value:
+    def has_large_element(a: Value) -> Value:
         rest = op.Where(on, 0.0, op.Abs(a))
-        return _any(op, op.Greater(rest, negligible))
+        return _reduce_any(op, op.Greater(rest, negligible))
 
     def turn(i: Value, a: Value, *basis: Value) -> list[Value]:
         partner = op.Gather(partners, i, axis=0)
@@ -157,24 +157,24 @@ def _eigen(
         old = diagonal(op, a, keepdims=True)
         one = op.reduce("ReduceSum", op.Where(met, a, 0.0), [-1], keepdims=True)
         products = op.Add(one, row(op, one, partner))
-        tangent, cosine, sine = _rotations(op, partner, products, old)
+        tangent, cosine, sine = _compute_rotations(op, partner, products, old)
         new = op.Sub(old, op.Mul(tangent, op.Mul(products, 0.5)))
-        half = transposed(op, _turned(op, a, partner, cosine, sine))
-        a = op.Where(met, 0.0, _turned(op, half, partner, cosine, sine))
+        half = transpose_matrix(op, _rotate_rows(op, a, partner, cosine, sine))
+        a = op.Where(met, 0.0, _rotate_rows(op, half, partner, cosine, sine))
         a = op.Where(on, new, a)
-        return [a, *(_turned(op, b, partner, cosine, sine) for b in basis)]
+        return [a, *(_rotate_rows(op, b, partner, cosine, sine) for b in basis)]
 
-    def sweep(_: Value, *state: Value) -> list[Value]:
+    def run_sweep(_: Value, *state: Value) -> list[Value]:
         after = op.loop(rounds, state, turn)
-        return [unfinished(after[0]), *after]
+        return [has_large_element(after[0]), *after]
 
-    start = [scaled, _ones(op, scaled)] if vectors else [scaled]
-    last, *basis = op.loop(SWEEPS, start, sweep, condition=unfinished(scaled))
+    start = [scaled, _batch_identity(op, scaled)] if vectors else [scaled]
+    last, *basis = op.loop(SWEEPS, start, run_sweep, condition=has_large_element(scaled))
     values, order = op.TopK(
         op.Mul(diagonal(op, last), op.Squeeze(scale, [-1])), op.sizes([size]), largest=0, _outputs=2
     )
     order.shape = values.shape = ir.Shape(list(matrix.shape or ())[:-1])
-    return values, transposed(op, _rows_at(op, basis[0], order)) if vectors else None
+    return values, transpose_matrix(op, _rows_at(op, basis[0], order)) if vectors else None
 
 
 @register(aten._linalg_eigh.default)
@@ -182,22 +182,22 @@ def aten__linalg_eigh(
     op: Builder, A: Value, UPLO: str = "L", compute_v: bool = True
 ) -> tuple[Value, Value]:
     """The eigenvectors are empty unless they are requested."""
-    values, vectors = _eigen(op, A, UPLO, compute_v)
+    values, vectors = _eigendecompose(op, A, UPLO, compute_v)
     return values, op.constant([], A.dtype) if vectors is None else vectors
 
 
 @register(aten.linalg_eigvalsh.default)
 def aten_linalg_eigvalsh(op: Builder, self: Value, UPLO: str = "L") -> Value:
-    return _eigen(op, self, UPLO, vectors=False)[0]
+    return _eigendecompose(op, self, UPLO, vectors=False)[0]
 
 
 @register(aten.linalg_matrix_sqrth.default)
 def aten_linalg_matrix_sqrth(op: Builder, self: Value) -> Value:
     """``V sqrt(w) V^T`` of the lower triangle; NaN where an eigenvalue is negative."""
-    values, vectors = _eigen(op, self, "L")
+    values, vectors = _eigendecompose(op, self, "L")
     assert vectors is not None
     roots = op.Unsqueeze(op.Sqrt(values), [-2])
-    return op.MatMul(op.Mul(vectors, roots), transposed(op, vectors))
+    return op.MatMul(op.Mul(vectors, roots), transpose_matrix(op, vectors))
 
 
 # --- singular values -----------------------------------------------------------------------------
@@ -211,10 +211,10 @@ def _orthogonal_columns(
     Hestenes' method: columns are rotated until no projection of one on another exceeds the rounding
     error of the largest ones. They are stored as rows meanwhile.
     """
-    scaled, scale, norm = _scaled(op, transposed(op, matrix))
+    scaled, scale, norm = _scale_matrix(op, transpose_matrix(op, matrix))
     size = op.size(matrix, -1)
-    partners, rounds = _partners(op, size)
-    negligible = op.Mul(norm, _precision(matrix))
+    partners, rounds = _schedule_partners(op, size)
+    negligible = op.Mul(norm, _machine_epsilon(matrix))
 
     def turn(i: Value, left: Value, a: Value, *basis: Value) -> list[Value]:
         partner = op.Gather(partners, i, axis=0)
@@ -222,25 +222,25 @@ def _orthogonal_columns(
         squares = op.reduce("ReduceSum", op.Mul(a, a), [-1], keepdims=True)
         product = op.reduce("ReduceSum", op.Mul(a, other), [-1], keepdims=True)
         twice = op.Add(product, row(op, product, partner))  # equal for both despite rounding
-        _, cosine, sine = _rotations(op, partner, twice, squares)
+        _, cosine, sine = _compute_rotations(op, partner, twice, squares)
         longer = op.Sqrt(op.Max(squares, row(op, squares, partner)))
         large = op.Greater(op.Abs(product), op.Mul(negligible, longer))
         met = op.Not(op.Equal(partner, range_of_length(op, 0, size)))
-        left = op.Or(left, _any(op, op.And(large, op.Unsqueeze(met, [1]))))
+        left = op.Or(left, _reduce_any(op, op.And(large, op.Unsqueeze(met, [1]))))
         turned = op.Sub(op.Mul(cosine, a), op.Mul(sine, other))
-        return [left, turned, *(_turned(op, b, partner, cosine, sine) for b in basis)]
+        return [left, turned, *(_rotate_rows(op, b, partner, cosine, sine) for b in basis)]
 
-    def sweep(_: Value, *state: Value) -> list[Value]:
+    def run_sweep(_: Value, *state: Value) -> list[Value]:
         return op.loop(rounds, [op.constant(False), *state], turn)
 
-    start = [scaled, _ones(op, matrix)] if vectors else [scaled]
-    last, *basis = op.loop(SWEEPS, start, sweep, condition=op.constant(True))
+    start = [scaled, _batch_identity(op, matrix)] if vectors else [scaled]
+    last, *basis = op.loop(SWEEPS, start, run_sweep, condition=op.constant(True))
     lengths = op.Mul(op.reduce("ReduceL2", last, [-1], keepdims=False), op.Squeeze(scale, [-1]))
     lengths, order = op.TopK(lengths, op.sizes([size]), _outputs=2)
     shape = list(matrix.shape or ())
     lengths.shape = order.shape = ir.Shape([*shape[:-2], shape[-1]])
-    last = transposed(op, op.Mul(_rows_at(op, last, order), scale))
-    return last, lengths, transposed(op, _rows_at(op, basis[0], order)) if vectors else None
+    last = transpose_matrix(op, op.Mul(_rows_at(op, last, order), scale))
+    return last, lengths, transpose_matrix(op, _rows_at(op, basis[0], order)) if vectors else None
 
 
 def _is_wide(matrix: Value) -> bool:
@@ -251,12 +251,12 @@ def _is_wide(matrix: Value) -> bool:
 def _singular_values(op: Builder, matrix: Value) -> Value:
     """Singular values in descending order."""
     if _is_wide(matrix):
-        matrix = transposed(op, matrix)
+        matrix = transpose_matrix(op, matrix)
     lengths = _orthogonal_columns(op, matrix, vectors=False)[1]
-    return _leading(op, matrix, lengths, op.rank(lengths) - 1)
+    return _cut_to_shorter_side(op, matrix, lengths, op.rank(lengths) - 1)
 
 
-def _leading(op: Builder, matrix: Value, value: Value, axis: int) -> Value:
+def _cut_to_shorter_side(op: Builder, matrix: Value, value: Value, axis: int) -> Value:
     """Cuts an axis of the matrix' columns to the length of the matrix' shorter side."""
     rows, columns = op.size(matrix, -2), op.size(matrix, -1)
     side = shorter_side(op, rows, columns)
@@ -265,22 +265,22 @@ def _leading(op: Builder, matrix: Value, value: Value, axis: int) -> Value:
     return slice_axis(op, value, axis, 0, side)
 
 
-def _decomposed(op: Builder, matrix: Value, full: bool) -> tuple[Value, Value, Value]:
+def _decompose_svd(op: Builder, matrix: Value, full: bool) -> tuple[Value, Value, Value]:
     """U, the singular values and V of ``matrix = U S V^T``.
 
     U is Q of the orthogonal columns' QR decomposition, so that it is orthogonal even where singular
     values are zero, and has the additional columns of full matrices.
     """
     if _is_wide(matrix):
-        right, lengths, left = _decomposed(op, transposed(op, matrix), full)
+        right, lengths, left = _decompose_svd(op, transpose_matrix(op, matrix), full)
         return left, lengths, right
     columns, lengths, basis = _orthogonal_columns(op, matrix, vectors=True)
     assert basis is not None
     left, triangle = orthogonal_and_triangle(op, columns, full)
     negative = op.Unsqueeze(op.Less(diagonal(op, triangle), 0.0), [-2])
     left = op.Where(negative, op.Neg(left), left)
-    right = basis if full else _leading(op, matrix, basis, op.rank(basis) - 1)
-    return left, _leading(op, matrix, lengths, op.rank(lengths) - 1), right
+    right = basis if full else _cut_to_shorter_side(op, matrix, basis, op.rank(basis) - 1)
+    return left, _cut_to_shorter_side(op, matrix, lengths, op.rank(lengths) - 1), right
 
 
 @register(aten._linalg_svd.default)
@@ -295,8 +295,8 @@ def aten__linalg_svd(
     if not compute_uv:
         none = op.constant([], A.dtype)
         return none, _singular_values(op, A), none
-    left, lengths, right = _decomposed(op, A, full_matrices)
-    return left, lengths, transposed(op, right)
+    left, lengths, right = _decompose_svd(op, A, full_matrices)
+    return left, lengths, transpose_matrix(op, right)
 
 
 @register(aten.linalg_svdvals.default)
@@ -307,8 +307,8 @@ def aten_linalg_svdvals(op: Builder, A: Value, driver: str | None = None) -> Val
 @register(aten.linalg_polar.default)
 def aten_linalg_polar(op: Builder, A: Value) -> tuple[Value, Value]:
     """``U H``, ``[m, n]`` with orthonormal columns and ``[n, n]``: ``W V^T`` and ``V S V^T``."""
-    left, lengths, right = _decomposed(op, A, full=False)
-    turned = transposed(op, right)
+    left, lengths, right = _decompose_svd(op, A, full=False)
+    turned = transpose_matrix(op, right)
     stretched = op.Mul(right, op.Unsqueeze(lengths, [-2]))
     return op.MatMul(left, turned), op.MatMul(stretched, turned)
 
@@ -330,24 +330,24 @@ def aten_linalg_pinv(
     empty ones.
     """
     if hermitian:
-        values, vectors = _eigen(op, self, "L")
+        values, vectors = _eigendecompose(op, self, "L")
         assert vectors is not None
         left = right = vectors
     else:
-        left, values, right = _decomposed(op, self, full=False)
+        left, values, right = _decompose_svd(op, self, full=False)
     sizes = op.cast(op.Abs(values), DOUBLE)
-    counts = op.Greater(sizes, _tolerance(op, self, sizes, atol, rtol))
+    counts = op.Greater(sizes, _compute_tolerance(op, self, sizes, atol, rtol))
     inverse = op.Where(counts, op.Reciprocal(op.Where(counts, values, 1.0)), 0.0)
-    return op.MatMul(right, op.Mul(op.Unsqueeze(inverse, [-1]), transposed(op, left)))
+    return op.MatMul(right, op.Mul(op.Unsqueeze(inverse, [-1]), transpose_matrix(op, left)))
 
 
-def _tolerance(op: Builder, matrix: Value, sizes: Value, atol: Any, rtol: Any) -> Value:
+def _compute_tolerance(op: Builder, matrix: Value, sizes: Value, atol: Any, rtol: Any) -> Value:
     """``max(atol, rtol max(sizes))``; rtol defaults to eps times the longer side, 0 if atol > 0."""
     absolute = op.constant(0.0, DOUBLE) if atol is None else op.cast(atol, DOUBLE)
     if rtol is None:
         rows, columns = op.size(matrix, -2), op.size(matrix, -1)
         longer = op.cast(op.Max(op.cast(rows, INT64), op.cast(columns, INT64)), DOUBLE)
-        relative = op.Mul(longer, _precision(matrix))
+        relative = op.Mul(longer, _machine_epsilon(matrix))
         if atol is not None:
             relative = op.Where(op.Greater(absolute, 0.0), 0.0, relative)
     else:

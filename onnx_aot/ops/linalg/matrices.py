@@ -20,13 +20,13 @@ __all__ = [
     "row",
     "row_numbers",
     "shorter_side",
-    "transposed",
+    "transpose_matrix",
 ]
 
 Value = ir.Value
 
 
-def transposed(op: Builder, matrix: Value) -> Value:
+def transpose_matrix(op: Builder, matrix: Value) -> Value:
     """Exchanges rows and columns."""
     return swap_axes(op, matrix, -2, -1)
 

@@ -23,7 +23,7 @@ HALVINGS = 1100
 """More than the exponents of any type; infinite norms are halved this often."""
 
 
-def _exponential(op: Builder, matrix: Value) -> Value:
+def _compute_exponential(op: Builder, matrix: Value) -> Value:
     """Scaling and squaring (Higham 2005), with a Taylor series as in torch.
 
     ``exp(A) = exp(A / 2^s)^(2^s)``, with s chosen for each matrix of a batch so that its norm is in
@@ -46,21 +46,21 @@ def _exponential(op: Builder, matrix: Value) -> Value:
         return (op.Add(one, op.Div(op.MatMul(scaled, total), divisor)),)
 
     series = op.loop(terms, [op.Add(op.Mul(scaled, 0.0), one)], add)[0]
-    return _squared(op, series, op.cast(halvings, INT64))
+    return _square_repeatedly(op, series, op.cast(halvings, INT64))
 
 
-def _squared(op: Builder, series: Value, times: Value) -> Value:
+def _square_repeatedly(op: Builder, series: Value, times: Value) -> Value:
     """Squares each matrix as many times as ``times`` says."""
 
-    def more(done: Value) -> Value:
+    def needs_squaring(done: Value) -> Value:
         left = op.cast(op.Greater(times, done), INT64)
         return op.Greater(op.reduce("ReduceSum", left, None, keepdims=False), 0)
 
     def square(i: Value, power: Value) -> tuple[Value, Value]:
         power = op.Where(op.Greater(times, i), op.MatMul(power, power), power)
-        return more(op.Add(i, 1)), power
+        return needs_squaring(op.Add(i, 1)), power
 
-    first = more(op.constant(0))
+    first = needs_squaring(op.constant(0))
     return op.loop(HALVINGS, [series], square, condition=first)[0]
 
 
@@ -74,5 +74,5 @@ LIMITS[aten.linalg_matrix_exp.default] = (
 def aten_linalg_matrix_exp(op: Builder, self: Value) -> Value:
     """Computes half precision as FLOAT: its powers overflow, and its series has few digits."""
     if self.dtype in SERIES:
-        return _exponential(op, self)
-    return op.cast(_exponential(op, op.cast(self, ir.DataType.FLOAT)), self.dtype)
+        return _compute_exponential(op, self)
+    return op.cast(_compute_exponential(op, op.cast(self, ir.DataType.FLOAT)), self.dtype)

@@ -45,15 +45,15 @@ def aten_kron(op: Builder, self: Value, other: Value) -> Value:
 
 @register(aten.matmul.default)
 def aten_matmul(op: Builder, self: Value, other: Value) -> Value:
-    return _product(op, self, other)
+    return _matmul(op, self, other)
 
 
 @register(aten.mv.default)
 def aten_mv(op: Builder, self: Value, vec: Value) -> Value:
-    return _product(op, self, vec)
+    return _matmul(op, self, vec)
 
 
-def _product(op: Builder, left: Value, right: Value) -> Value:
+def _matmul(op: Builder, left: Value, right: Value) -> Value:
     """Emits MatMul.
 
     ONNX Runtime fails for a matrix without elements times a vector, or returns garbage; times a
@@ -72,7 +72,7 @@ def _may_be_empty(value: Value) -> bool:
 def aten_linear(op: Builder, input: Value, weight: Value, bias: Value | None = None) -> Value:
     """Emits Gemm with a transposed weight for matrices of floats, MatMul otherwise."""
     if op.rank(weight) == 1:
-        return _product(op, input, weight)
+        return _matmul(op, input, weight)
     if op.rank(input) == 2 and is_floating(input.dtype):
         return op.Gemm(input, weight, bias, transB=1)
     product = op.MatMul(input, swap_axes(op, weight, -2, -1))
@@ -125,7 +125,7 @@ def aten_addmm_dtype(
 def aten_addmv(
     op: Builder, self: Value, mat: Value, vec: Value, beta: Any = 1, alpha: Any = 1
 ) -> Value:
-    return _plus_product(op, self, _product(op, mat, vec), beta, alpha)
+    return _plus_product(op, self, _matmul(op, mat, vec), beta, alpha)
 
 
 @register(aten.addbmm.default)
@@ -204,17 +204,19 @@ def aten_linalg_vector_norm(
     """``sum(|x|^ord)^(1 / ord)``; the count of nonzeros for 0, extremes for the infinities."""
     value = op.cast(self, op.result_dtype)
     if op.rank(value) == 0:
-        return _nonzeros(op, value) if ord == 0 else op.Abs(value)
-    return _norm(op, value, ord, axes_of(dim), keepdim)
+        return _mark_nonzeros(op, value) if ord == 0 else op.Abs(value)
+    return _reduce_norm(op, value, ord, axes_of(dim), keepdim)
 
 
-def _nonzeros(op: Builder, value: Value) -> Value:
+def _mark_nonzeros(op: Builder, value: Value) -> Value:
     return op.cast(op.Not(op.Equal(value, 0.0)), op.result_dtype)
 
 
-def _norm(op: Builder, value: Value, ord: Any, axes: list[int] | None, keepdim: bool) -> Value:
+def _reduce_norm(
+    op: Builder, value: Value, ord: Any, axes: list[int] | None, keepdim: bool
+) -> Value:
     if ord == 0:
-        value = _nonzeros(op, value)
+        value = _mark_nonzeros(op, value)
     if ord in REDUCTIONS:
         return op.reduce(REDUCTIONS[ord], value, axes, keepdim)
     if math.isinf(ord):
@@ -243,7 +245,7 @@ def aten_cosine_similarity(
     left, right, axes = x1, x2, [dim]
     if x1.shape != x2.shape:
         left, right = op.Expand(x1, op.Shape(x2)), op.Expand(x2, op.Shape(x1))
-    lengths = [op.Max(_norm(op, value, 2, axes, False), eps) for value in (left, right)]
+    lengths = [op.Max(_reduce_norm(op, value, 2, axes, False), eps) for value in (left, right)]
     product = op.reduce("ReduceSum", op.Mul(left, right), axes, False)
     return op.Div(product, op.Mul(*lengths))
 
@@ -253,7 +255,7 @@ def aten_cdist(
     op: Builder, x1: Value, x2: Value, p: float = 2.0, compute_mode: int | None = None
 ) -> Value:
     """Norms of the differences between each row of one input and each row of the other."""
-    return _norm(op, op.Sub(op.Unsqueeze(x1, [-2]), op.Unsqueeze(x2, [-3])), p, [-1], False)
+    return _reduce_norm(op, op.Sub(op.Unsqueeze(x1, [-2]), op.Unsqueeze(x2, [-3])), p, [-1], False)
 
 
 @register(aten.pdist.default, aten._pdist_forward.default)
@@ -263,7 +265,7 @@ def aten_pdist(op: Builder, self: Value, p: float = 2.0) -> Value:
     later = op.Less(row_numbers(op, count), range_of_length(op, 0, count))
     pairs = op.NonZero(later)
     first, second = (op.Gather(self, op.Gather(pairs, i, axis=0), axis=0) for i in (0, 1))
-    return _norm(op, op.Sub(first, second), p, [-1], False)
+    return _reduce_norm(op, op.Sub(first, second), p, [-1], False)
 
 
 @register(aten.bilinear.default)

@@ -16,7 +16,7 @@ from onnx_aot.ops.linalg.matrices import (
     row,
     row_numbers,
     shorter_side,
-    transposed,
+    transpose_matrix,
 )
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
@@ -26,7 +26,7 @@ __all__ = ["orthogonal_and_triangle"]
 Value = ir.Value
 
 
-def _reflected(op: Builder, matrix: Value, steps: Size) -> tuple[Value, Value]:
+def _reduce_by_householder(op: Builder, matrix: Value, steps: Size) -> tuple[Value, Value]:
     """R with the reflectors' vectors, less their leading ones, below it; their factors as a column.
 
     Householder's method, one column per step, with the signs of LAPACK's larfg: ``beta`` has the
@@ -39,7 +39,7 @@ def _reflected(op: Builder, matrix: Value, steps: Size) -> tuple[Value, Value]:
     none = op.Expand(op.constant(0.0, matrix.dtype), batch)
     none = annotate_shape(none, [*list(matrix.shape or ())[:-2], None, 1])
 
-    def step(i: Value, a: Value, factors: Value) -> tuple[Value, Value]:
+    def reflect_column(i: Value, a: Value, factors: Value) -> tuple[Value, Value]:
         at = op.Unsqueeze(i, [0])
         x = column(op, a, at)
         alpha = row(op, x, at)
@@ -62,11 +62,11 @@ def _reflected(op: Builder, matrix: Value, steps: Size) -> tuple[Value, Value]:
             op.Where(op.Equal(places, i), factor, factors),
         )
 
-    reflected, factors = op.loop(steps, [matrix, none], step)
+    reflected, factors = op.loop(steps, [matrix, none], reflect_column)
     return reflected, factors
 
 
-def _applied(
+def _apply_householder(
     op: Builder, reflectors: Value, factors: Value, matrix: Value, *, forwards: bool
 ) -> Value:
     """``H1 H2 ... matrix``, or ``... H2 H1 matrix`` with ``forwards``: one reflector per step.
@@ -78,13 +78,13 @@ def _applied(
     vectors = op.Where(ones, 1.0, op.Trilu(reflectors, -1, upper=0))
     steps = op.size(factors, -2)
 
-    def step(i: Value, x: Value) -> tuple[Value]:
+    def apply_reflector(i: Value, x: Value) -> tuple[Value]:
         at = op.Unsqueeze(i if forwards else op.Sub(op.Sub(steps, 1), i), [0])
         vector = column(op, vectors, at)
         weights = op.reduce("ReduceSum", op.Mul(vector, x), [-2], keepdims=True)
         return (op.Sub(x, op.Mul(vector, op.Mul(row(op, factors, at), weights))),)
 
-    return op.loop(steps, [as_batch(op, matrix, reflectors)], step)[0]
+    return op.loop(steps, [as_batch(op, matrix, reflectors)], apply_reflector)[0]
 
 
 def _leading_identity(op: Builder, rows: Size, columns: Size, dtype: ir.DataType | None) -> Value:
@@ -95,10 +95,10 @@ def orthogonal_and_triangle(op: Builder, matrix: Value, complete: bool) -> tuple
     """Q and R; Q is square if complete, else it has as many columns as the shorter side."""
     rows, columns = op.size(matrix, -2), op.size(matrix, -1)
     steps = shorter_side(op, rows, columns)
-    reflected, factors = _reflected(op, matrix, steps)
+    reflected, factors = _reduce_by_householder(op, matrix, steps)
     width = rows if complete else steps
     ones = _leading_identity(op, rows, width, matrix.dtype)
-    orthogonal = _applied(op, reflected, factors, ones, forwards=False)
+    orthogonal = _apply_householder(op, reflected, factors, ones, forwards=False)
     triangle = op.Trilu(reflected, upper=1)
     if not complete and width is not rows and width != rows:
         triangle = slice_axis(op, triangle, op.rank(triangle) - 2, 0, width)
@@ -115,25 +115,25 @@ def aten_linalg_qr(op: Builder, A: Value, mode: str = "reduced") -> tuple[Value,
 @register(aten.geqrf.default)
 def aten_geqrf(op: Builder, self: Value) -> tuple[Value, Value]:
     steps = shorter_side(op, op.size(self, -2), op.size(self, -1))
-    reflected, factors = _reflected(op, self, steps)
+    reflected, factors = _reduce_by_householder(op, self, steps)
     return reflected, op.Squeeze(factors, [-1])
 
 
-def _product(op: Builder, reflectors: Value, factors: Value) -> Value:
+def _multiply_reflectors(op: Builder, reflectors: Value, factors: Value) -> Value:
     """The first columns of ``H1 H2 ...``."""
     rows, columns = op.size(reflectors, -2), op.size(reflectors, -1)
     ones = _leading_identity(op, rows, columns, reflectors.dtype)
-    return _applied(op, reflectors, op.Unsqueeze(factors, [-1]), ones, forwards=False)
+    return _apply_householder(op, reflectors, op.Unsqueeze(factors, [-1]), ones, forwards=False)
 
 
 @register(aten.linalg_householder_product.default)
 def aten_linalg_householder_product(op: Builder, input: Value, tau: Value) -> Value:
-    return _product(op, input, tau)
+    return _multiply_reflectors(op, input, tau)
 
 
 @register(aten.orgqr.default)
 def aten_orgqr(op: Builder, self: Value, input2: Value) -> Value:
-    return _product(op, self, input2)
+    return _multiply_reflectors(op, self, input2)
 
 
 @register(aten.ormqr.default)
@@ -146,7 +146,7 @@ def aten_ormqr(
     transpose: bool = False,
 ) -> Value:
     """``Q C`` or ``Q^T C``; from the right, the transpose of the other one times ``C^T``."""
-    matrix = input3 if left else transposed(op, input3)
+    matrix = input3 if left else transpose_matrix(op, input3)
     factors = op.Unsqueeze(input2, [-1])
-    product = _applied(op, self, factors, matrix, forwards=transpose == left)
-    return product if left else transposed(op, product)
+    product = _apply_householder(op, self, factors, matrix, forwards=transpose == left)
+    return product if left else transpose_matrix(op, product)

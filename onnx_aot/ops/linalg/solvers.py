@@ -22,12 +22,12 @@ from onnx_aot.ops.linalg.matrices import (
     row,
     row_numbers,
     shorter_side,
-    transposed,
+    transpose_matrix,
 )
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
-__all__ = ["substituted"]
+__all__ = ["substitute_triangle"]
 
 Value = ir.Value
 INT64 = ir.DataType.INT64
@@ -36,7 +36,9 @@ INT32 = ir.DataType.INT32
 # --- elimination ---------------------------------------------------------------------------------
 
 
-def _eliminated(op: Builder, matrix: Value, steps: Size, pivot: bool = True) -> tuple[Value, Value]:
+def _eliminate_columns(
+    op: Builder, matrix: Value, steps: Size, pivot: bool = True
+) -> tuple[Value, Value]:
     """Gaussian elimination with partial pivoting, one column per step (Golub, Van Loan, 3.4.1).
 
     Returns:
@@ -49,7 +51,7 @@ def _eliminated(op: Builder, matrix: Value, steps: Size, pivot: bool = True) -> 
     start = op.Expand(rows, op.Concat(op.Shape(matrix, start=0, end=-1), [1], axis=0))
     start.shape = ir.Shape([*list(matrix.shape or ())[:-1], 1])
 
-    def step(i: Value, a: Value, exchanges: Value) -> tuple[Value, Value]:
+    def eliminate_column(i: Value, a: Value, exchanges: Value) -> tuple[Value, Value]:
         at = op.Unsqueeze(i, [0])
         if pivot:
             heights = op.Where(op.Less(rows, i), -1.0, op.Abs(column(op, a, at)))
@@ -69,15 +71,15 @@ def _eliminated(op: Builder, matrix: Value, steps: Size, pivot: bool = True) -> 
         kept = op.And(below, op.Equal(columns, i))
         return op.Where(kept, multipliers, rest), exchanges
 
-    lu, exchanges = op.loop(steps, [matrix, start], step)
+    lu, exchanges = op.loop(steps, [matrix, start], eliminate_column)
     return lu, exchanges
 
 
-def _factorized(op: Builder, matrix: Value, pivot: bool = True) -> tuple[Value, Value, Value]:
+def _factorize_lu(op: Builder, matrix: Value, pivot: bool = True) -> tuple[Value, Value, Value]:
     """LU, pivots counted from 1 as in LAPACK, and ``info``."""
     rows, columns = op.size(matrix, -2), op.size(matrix, -1)
     steps = shorter_side(op, rows, columns)
-    lu, exchanges = _eliminated(op, matrix, steps, pivot)
+    lu, exchanges = _eliminate_columns(op, matrix, steps, pivot)
     pivots = op.Squeeze(exchanges, [-1])
     diagonals = diagonal(op, lu)
     if steps is not rows and not (isinstance(rows, int) and rows == steps):
@@ -87,7 +89,7 @@ def _factorized(op: Builder, matrix: Value, pivot: bool = True) -> tuple[Value, 
     return lu, op.cast(op.Add(pivots, 1), INT32), info
 
 
-def substituted(
+def substitute_triangle(
     op: Builder, triangle: Value, right: Value, *, upper: bool, unit: bool = False
 ) -> Value:
     """Solves ``triangle x = right``, one row per step (Golub and Van Loan, 3.1.3).
@@ -102,27 +104,29 @@ def substituted(
         strict, known = op.Div(strict, pivots), op.Div(right, pivots)
     size = op.size(triangle, -1)
 
-    def step(i: Value, x: Value) -> tuple[Value]:
+    def substitute_row(i: Value, x: Value) -> tuple[Value]:
         at = op.Unsqueeze(op.Sub(op.Sub(size, 1), i) if upper else i, [0])
         return (op.Sub(x, op.Mul(column(op, strict, at), row(op, x, at))),)
 
-    return op.loop(size, [known], step)[0]
+    return op.loop(size, [known], substitute_row)[0]
 
 
-def _solved(op: Builder, matrix: Value, right: Value) -> tuple[Value, Value]:
+def _solve_matrix(op: Builder, matrix: Value, right: Value) -> tuple[Value, Value]:
     """Solution of ``matrix x = right`` and ``info``.
 
     The matrix is eliminated together with the right side, or before it if one matrix has several
     right sides.
     """
     if as_batch(op, matrix, right) is not matrix:
-        lu, pivots, info = _factorized(op, matrix)
+        lu, pivots, info = _factorize_lu(op, matrix)
         return _lu_solved(op, lu, pivots, right, True, False), info
     size = op.size(matrix, -1)
-    both, _ = _eliminated(op, op.Concat(matrix, as_batch(op, right, matrix), axis=-1), size)
+    both, _ = _eliminate_columns(op, op.Concat(matrix, as_batch(op, right, matrix), axis=-1), size)
     last = op.rank(both) - 1
     factors = slice_axis(op, both, last, 0, size)
-    solution = substituted(op, factors, slice_axis(op, both, last, size, INT64_MAX), upper=True)
+    solution = substitute_triangle(
+        op, factors, slice_axis(op, both, last, size, INT64_MAX), upper=True
+    )
     return solution, first_failure(op, op.Equal(diagonal(op, factors), 0.0))
 
 
@@ -132,14 +136,14 @@ def _solved(op: Builder, matrix: Value, right: Value) -> tuple[Value, Value]:
 def _sign_and_diagonal(op: Builder, matrix: Value) -> tuple[Value, Value]:
     """Sign of the permutation of the LU decomposition, and the diagonal of U."""
     size = op.size(matrix, -1)
-    lu, exchanges = _eliminated(op, matrix, size)
+    lu, exchanges = _eliminate_columns(op, matrix, size)
     exchanged = op.Not(op.Equal(op.Squeeze(exchanges, [-1]), range_of_length(op, 0, size)))
     count = op.reduce("ReduceSum", op.cast(exchanged, INT64), [-1], keepdims=False)
     odd = op.Equal(op.Mod(count, 2), 1)
     return op.Where(odd, op.cast(-1.0, matrix.dtype), 1.0), diagonal(op, lu)
 
 
-def _determinant(op: Builder, matrix: Value) -> Value:
+def _compute_determinant(op: Builder, matrix: Value) -> Value:
     """Det for FLOAT; it is not precise enough for DOUBLE, for which ONNX Runtime lacks it."""
     if matrix.dtype == ir.DataType.FLOAT:
         return op.Det(matrix)
@@ -149,18 +153,18 @@ def _determinant(op: Builder, matrix: Value) -> Value:
 
 @register(aten.linalg_det.default)
 def aten_linalg_det(op: Builder, A: Value) -> Value:
-    return _determinant(op, A)
+    return _compute_determinant(op, A)
 
 
 @register(aten.det.default)
 def aten_det(op: Builder, self: Value) -> Value:
-    return _determinant(op, self)
+    return _compute_determinant(op, self)
 
 
 @register(aten._linalg_det.default)
 def aten__linalg_det(op: Builder, A: Value) -> tuple[Any, ...]:
     """Omits the factors, which are those of A or of its transpose, depending on memory layout."""
-    return _determinant(op, A), None, None
+    return _compute_determinant(op, A), None, None
 
 
 def _sign_and_logarithm(op: Builder, matrix: Value) -> tuple[Value, Value]:
@@ -206,27 +210,29 @@ def aten__linalg_check_errors(op: Builder, info: Value, api_name: str, is_matrix
     """Emits nothing: torch raises an error here, which ONNX cannot do."""
 
 
-def _inverse(op: Builder, matrix: Value) -> tuple[Value, Value]:
+def _invert_matrix(op: Builder, matrix: Value) -> tuple[Value, Value]:
     ones = identity(op, op.size(matrix, -1), matrix.dtype)
-    return _solved(op, matrix, ones)
+    return _solve_matrix(op, matrix, ones)
 
 
 @register(aten.linalg_inv.default)
 def aten_linalg_inv(op: Builder, A: Value) -> Value:
-    return _inverse(op, A)[0]
+    return _invert_matrix(op, A)[0]
 
 
 @register(aten.inverse.default)
 def aten_inverse(op: Builder, self: Value) -> Value:
-    return _inverse(op, self)[0]
+    return _invert_matrix(op, self)[0]
 
 
 @register(aten.linalg_inv_ex.default)
 def aten_linalg_inv_ex(op: Builder, A: Value, check_errors: bool = False) -> tuple[Value, Value]:
-    return _inverse(op, A)
+    return _invert_matrix(op, A)
 
 
-def _system(op: Builder, matrix: Value, right: Value, left: bool, rank: int) -> tuple[Value, Value]:
+def _solve_system(
+    op: Builder, matrix: Value, right: Value, left: bool, rank: int
+) -> tuple[Value, Value]:
     """``matrix x = right`` or, without ``left``, ``x matrix = right``; vectors as columns.
 
     The rank of the result distinguishes vectors from matrices.
@@ -235,23 +241,23 @@ def _system(op: Builder, matrix: Value, right: Value, left: bool, rank: int) -> 
     if vector:
         right = op.Unsqueeze(right, [-1])
     elif not left:
-        right = transposed(op, right)
-    solution, info = _solved(op, matrix if left else transposed(op, matrix), right)
+        right = transpose_matrix(op, right)
+    solution, info = _solve_matrix(op, matrix if left else transpose_matrix(op, matrix), right)
     if vector:
         return op.Squeeze(solution, [-1]), info
-    return solution if left else transposed(op, solution), info
+    return solution if left else transpose_matrix(op, solution), info
 
 
 @register(aten.linalg_solve.default)
 def aten_linalg_solve(op: Builder, A: Value, B: Value, left: bool = True) -> Value:
-    return _system(op, A, B, left, op.result.ndim)[0]
+    return _solve_system(op, A, B, left, op.result.ndim)[0]
 
 
 @register(aten.linalg_solve_ex.default)
 def aten_linalg_solve_ex(
     op: Builder, A: Value, B: Value, left: bool = True, check_errors: bool = False
 ) -> tuple[Value, Value]:
-    return _system(op, A, B, left, op.result[0].ndim)
+    return _solve_system(op, A, B, left, op.result[0].ndim)
 
 
 @register(aten._linalg_solve_ex.default)
@@ -259,7 +265,7 @@ def aten__linalg_solve_ex(
     op: Builder, A: Value, B: Value, left: bool = True, check_errors: bool = False
 ) -> tuple[Any, ...]:
     """Omits the factors, as ``_linalg_det`` does."""
-    solution, info = _system(op, A, B, left, op.result[0].ndim)
+    solution, info = _solve_system(op, A, B, left, op.result[0].ndim)
     return solution, None, None, info
 
 
@@ -273,22 +279,22 @@ def _order(op: Builder, pivots: Value, size: Size) -> Value:
     batch = op.Shape(pivots, start=0, end=-1)
     start = op.Expand(places, op.Concat(batch, op.sizes([size]), axis=0))
 
-    def step(i: Value, order: Value) -> tuple[Value]:
+    def exchange_pivot(i: Value, order: Value) -> tuple[Value]:
         other = op.Gather(exchanges, op.Unsqueeze(i, [0]), axis=op.rank(exchanges) - 1)
         exchange = op.Where(op.Equal(places, other), i, places)
         exchange = op.Where(op.Equal(places, i), other, exchange)
         return (op.GatherElements(order, exchange, axis=-1),)
 
-    return op.loop(op.size(pivots, -1), [start], step)[0]
+    return op.loop(op.size(pivots, -1), [start], exchange_pivot)[0]
 
 
-def _permutation(op: Builder, pivots: Value, size: Size, dtype: ir.DataType | None) -> Value:
+def _permutation_matrix(op: Builder, pivots: Value, size: Size, dtype: ir.DataType | None) -> Value:
     """P of ``A = P L U``."""
     order = op.Unsqueeze(_order(op, pivots, size), [-2])
     return op.cast(op.Equal(row_numbers(op, size), order), dtype)
 
 
-def _triangles(op: Builder, lu: Value) -> tuple[Value, Value]:
+def _split_triangles(op: Builder, lu: Value) -> tuple[Value, Value]:
     """L with ones on its diagonal, and U, from the matrix that holds both."""
     rows, columns = op.size(lu, -2), op.size(lu, -1)
     steps = shorter_side(op, rows, columns)
@@ -303,28 +309,28 @@ def _triangles(op: Builder, lu: Value) -> tuple[Value, Value]:
 def aten_linalg_lu_factor_ex(
     op: Builder, A: Value, pivot: bool = True, check_errors: bool = False
 ) -> tuple[Value, Value, Value]:
-    return _factorized(op, A, pivot)
+    return _factorize_lu(op, A, pivot)
 
 
 @register(aten.linalg_lu_factor.default)
 def aten_linalg_lu_factor(op: Builder, A: Value, pivot: bool = True) -> tuple[Value, Value]:
-    return _factorized(op, A, pivot)[:2]
+    return _factorize_lu(op, A, pivot)[:2]
 
 
 @register(aten._lu_with_info.default)
 def aten__lu_with_info(
     op: Builder, self: Value, pivot: bool = True, check_errors: bool = True
 ) -> tuple[Value, Value, Value]:
-    return _factorized(op, self, pivot)
+    return _factorize_lu(op, self, pivot)
 
 
 @register(aten.linalg_lu.default)
 def aten_linalg_lu(op: Builder, A: Value, pivot: bool = True) -> tuple[Value, Value, Value]:
     """P is empty without pivoting."""
-    lu, pivots, _ = _factorized(op, A, pivot)
+    lu, pivots, _ = _factorize_lu(op, A, pivot)
     if not pivot:
-        return (op.constant([], A.dtype), *_triangles(op, lu))
-    return (_permutation(op, pivots, op.size(A, -2), A.dtype), *_triangles(op, lu))
+        return (op.constant([], A.dtype), *_split_triangles(op, lu))
+    return (_permutation_matrix(op, pivots, op.size(A, -2), A.dtype), *_split_triangles(op, lu))
 
 
 @register(aten.lu_unpack.default)
@@ -340,8 +346,8 @@ def aten_lu_unpack(
     none = op.constant([], dtype)
     permutation = none
     if unpack_pivots:
-        permutation = _permutation(op, LU_pivots, op.size(LU_data, -2), dtype)
-    return (permutation, *(_triangles(op, LU_data) if unpack_data else (none, none)))
+        permutation = _permutation_matrix(op, LU_pivots, op.size(LU_data, -2), dtype)
+    return (permutation, *(_split_triangles(op, LU_data) if unpack_data else (none, none)))
 
 
 def _lu_solved(
@@ -352,8 +358,8 @@ def _lu_solved(
     Rows are moved rather than multiplied by P: ONNX Runtime does not broadcast empty products.
     """
     if not left:
-        solution = _lu_solved(op, lu, pivots, transposed(op, right), True, not adjoint)
-        return transposed(op, solution)
+        solution = _lu_solved(op, lu, pivots, transpose_matrix(op, right), True, not adjoint)
+        return transpose_matrix(op, solution)
     right = as_batch(op, right, lu)
     order = op.Unsqueeze(_order(op, pivots, op.size(lu, -1)), [-1])
     # indices plus zeros, because ONNX Runtime's Expand leaves empty indices as they are
@@ -362,11 +368,11 @@ def _lu_solved(
     axis = op.rank(right) - 2
     if not adjoint:
         right = annotate_shape(op.GatherElements(right, order, axis=axis), right.shape or ())
-        right = substituted(op, lu, right, upper=False, unit=True)
-        return substituted(op, lu, right, upper=True)
-    turned = transposed(op, lu)
-    right = substituted(op, turned, right, upper=False)
-    right = substituted(op, turned, right, upper=True, unit=True)
+        right = substitute_triangle(op, lu, right, upper=False, unit=True)
+        return substitute_triangle(op, lu, right, upper=True)
+    turned = transpose_matrix(op, lu)
+    right = substitute_triangle(op, turned, right, upper=False)
+    right = substitute_triangle(op, turned, right, upper=True, unit=True)
     return op.ScatterElements(right, order, right, axis=axis)
 
 
@@ -390,10 +396,12 @@ def aten_linalg_solve_triangular(
     op: Builder, self: Value, B: Value, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Value:
     if left:
-        return substituted(op, self, B, upper=upper, unit=unitriangular)
-    turned = transposed(op, self)
-    solution = substituted(op, turned, transposed(op, B), upper=not upper, unit=unitriangular)
-    return transposed(op, solution)
+        return substitute_triangle(op, self, B, upper=upper, unit=unitriangular)
+    turned = transpose_matrix(op, self)
+    solution = substitute_triangle(
+        op, turned, transpose_matrix(op, B), upper=not upper, unit=unitriangular
+    )
+    return transpose_matrix(op, solution)
 
 
 @register(aten.triangular_solve.default)
@@ -406,15 +414,15 @@ def aten_triangular_solve(
     unitriangular: bool = False,
 ) -> tuple[Value, Value]:
     """The second result is the matrix, repeated for each system."""
-    triangle = transposed(op, A) if transpose else A
-    solution = substituted(op, triangle, self, upper=upper != transpose, unit=unitriangular)
+    triangle = transpose_matrix(op, A) if transpose else A
+    solution = substitute_triangle(op, triangle, self, upper=upper != transpose, unit=unitriangular)
     return solution, as_batch(op, A, self)
 
 
 # --- Cholesky decompositions ---------------------------------------------------------------------
 
 
-def _cholesky(op: Builder, matrix: Value, upper: bool) -> tuple[Value, Value]:
+def _factorize_cholesky(op: Builder, matrix: Value, upper: bool) -> tuple[Value, Value]:
     """The factor and ``info``; subtracts an outer product per column (Golub, Van Loan 4.2).
 
     Only one triangle is read, as in torch: the lower one, or the transpose of the upper one.
@@ -422,29 +430,29 @@ def _cholesky(op: Builder, matrix: Value, upper: bool) -> tuple[Value, Value]:
     size = op.size(matrix, -1)
     rows, columns = row_numbers(op, size), range_of_length(op, 0, size)
 
-    def step(i: Value, a: Value) -> tuple[Value]:
+    def factorize_column(i: Value, a: Value) -> tuple[Value]:
         at = op.Unsqueeze(i, [0])
         whole = column(op, a, at)
         factor = op.Div(whole, op.Sqrt(row(op, whole, at)))
         factor = op.Where(op.Less(rows, i), 0.0, factor)
-        rest = op.Sub(a, op.Mul(factor, transposed(op, factor)))
+        rest = op.Sub(a, op.Mul(factor, transpose_matrix(op, factor)))
         return (op.Where(op.Equal(columns, i), factor, rest),)
 
-    factor = op.loop(size, [transposed(op, matrix) if upper else matrix], step)[0]
+    factor = op.loop(size, [transpose_matrix(op, matrix) if upper else matrix], factorize_column)[0]
     info = first_failure(op, op.Not(op.Greater(diagonal(op, factor), 0.0)))
-    return transposed(op, factor) if upper else factor, info
+    return transpose_matrix(op, factor) if upper else factor, info
 
 
 @register(aten.linalg_cholesky_ex.default)
 def aten_linalg_cholesky_ex(
     op: Builder, self: Value, upper: bool = False, check_errors: bool = False
 ) -> tuple[Value, Value]:
-    return _cholesky(op, self, upper)
+    return _factorize_cholesky(op, self, upper)
 
 
 @register(aten.cholesky.default, aten.linalg_cholesky.default)
 def aten_cholesky(op: Builder, self: Value, upper: bool = False) -> Value:
-    return _cholesky(op, self, upper)[0]
+    return _factorize_cholesky(op, self, upper)[0]
 
 
 for _target in (aten.cholesky.default, aten.linalg_cholesky.default):
@@ -458,8 +466,12 @@ LIMITS[aten.linalg_cholesky_ex.default] = (
 
 def _cholesky_solved(op: Builder, factor: Value, right: Value, upper: bool) -> Value:
     """Solves ``L L^T x = right``, with ``L`` given as its transpose if ``upper``."""
-    lower, turned = (transposed(op, factor), factor) if upper else (factor, transposed(op, factor))
-    return substituted(op, turned, substituted(op, lower, right, upper=False), upper=True)
+    lower, turned = (
+        (transpose_matrix(op, factor), factor) if upper else (factor, transpose_matrix(op, factor))
+    )
+    return substitute_triangle(
+        op, turned, substitute_triangle(op, lower, right, upper=False), upper=True
+    )
 
 
 @register(aten.cholesky_solve.default)

@@ -97,7 +97,7 @@ def _modified(
             changed = torch.where(mask, changed, -INFINITY)
         return changed
 
-    body = score_mod.rewritten(modify, [example, *mine, *others])
+    body = score_mod.rewrite(modify, [example, *mine, *others])
     if body is None:
         raise TranslationError(
             "the functions that flex_attention is given cannot be applied to all scores at once "

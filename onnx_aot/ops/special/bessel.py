@@ -82,7 +82,7 @@ FAR = 16.0
 TERMS = 36  # of the series up to FAR
 
 
-def _maclaurin(order: int, terms: int, sign: int, unit: float = FAR) -> list[float]:
+def _maclaurin_coefficients(order: int, terms: int, sign: int, unit: float = FAR) -> list[float]:
     """Coefficients in ``(x / unit)^2`` of ``J (x/2)^-order``, or of I if the sign is 1."""
     scale = sign * (unit / 2.0) ** 2
     return [scale**k / (math.factorial(k) * math.factorial(k + order)) for k in range(terms)]
@@ -93,11 +93,11 @@ def _second_kind(order: int, terms: int, sign: int, unit: float = FAR) -> list[f
     harmonic = [sum(1.0 / j for j in range(1, k + 1)) for k in range(terms + order)]
     return [
         c * (harmonic[k] + harmonic[k + order] - 2.0 * EULER)
-        for k, c in enumerate(_maclaurin(order, terms, sign, unit))
+        for k, c in enumerate(_maclaurin_coefficients(order, terms, sign, unit))
     ]
 
 
-def _hankel(order: int, terms: int) -> list[float]:
+def _hankel_coefficients(order: int, terms: int) -> list[float]:
     """``a(k)`` of Hankel's expansions (DLMF 10.17.1)."""
     coefficients = [1.0]
     for k in range(1, terms):
@@ -120,10 +120,12 @@ def _square(op: Builder, x: Value, unit: float = FAR) -> Value:
 def _scaled_first(op: Builder, x: Value, order: int) -> Value:
     """``exp(-|x|) I(|x|)``."""
     a = op.Abs(x)
-    near = op.Mul(polynomial(op, _square(op, a), _maclaurin(order, TERMS, 1)), op.Exp(op.Neg(a)))
+    near = op.Mul(
+        polynomial(op, _square(op, a), _maclaurin_coefficients(order, TERMS, 1)), op.Exp(op.Neg(a))
+    )
     if order:
         near = op.Mul(near, op.Mul(a, 0.5))
-    alternating = [c * (-1.0) ** k for k, c in enumerate(_hankel(order, 20))]
+    alternating = [c * (-1.0) ** k for k, c in enumerate(_hankel_coefficients(order, 20))]
     far = op.Div(polynomial(op, op.Reciprocal(a), alternating), op.Sqrt(op.Mul(a, 2.0 * math.pi)))
     value = op.Where(op.LessOrEqual(a, FAR), near, far)
     return op.Mul(value, op.Sign(x)) if order else value
@@ -164,7 +166,7 @@ def _modified_second(op: Builder, value: Value, order: int, scaled: bool) -> Val
     """K, which is infinite at zero and NaN below it."""
     x = op.cast(value, DOUBLE)
     y, log = _square(op, x, 2.0), op.Log(op.Mul(x, 0.5))
-    first = polynomial(op, y, _maclaurin(order, 14, 1, 2.0))
+    first = polynomial(op, y, _maclaurin_coefficients(order, 14, 1, 2.0))
     rest = op.Mul(polynomial(op, y, _second_kind(order, 14, 1, 2.0)), 0.5)
     near = op.Sub(rest, op.Mul(log, first))
     if order:
@@ -207,7 +209,7 @@ def _far_waves(op: Builder, x: Value, order: int) -> tuple[Value, Value]:
     """J and Y far from zero (DLMF 10.17.3 and 10.17.4)."""
     inverse = op.Reciprocal(x)
     square = op.Mul(inverse, inverse)
-    coefficients = _hankel(order, 18)
+    coefficients = _hankel_coefficients(order, 18)
     even = [c * (-1.0) ** k for k, c in enumerate(coefficients[0::2])]
     odd = [c * (-1.0) ** k for k, c in enumerate(coefficients[1::2])]
     p = polynomial(op, square, even)
@@ -221,11 +223,11 @@ def _far_waves(op: Builder, x: Value, order: int) -> tuple[Value, Value]:
 
 
 def _near_first(op: Builder, x: Value, order: int) -> Value:
-    near = polynomial(op, _square(op, x), _maclaurin(order, TERMS, -1))
+    near = polynomial(op, _square(op, x), _maclaurin_coefficients(order, TERMS, -1))
     return op.Mul(near, op.Mul(x, 0.5)) if order else near
 
 
-def _first(op: Builder, value: Value, order: int) -> Value:
+def _bessel_first_kind(op: Builder, value: Value, order: int) -> Value:
     x = op.cast(value, DOUBLE)
     a = op.Abs(x)
     far, _ = _far_waves(op, a, order)
@@ -235,7 +237,7 @@ def _first(op: Builder, value: Value, order: int) -> Value:
     return op.cast(result, op.result_dtype)
 
 
-def _second(op: Builder, value: Value, order: int) -> Value:
+def _bessel_second_kind(op: Builder, value: Value, order: int) -> Value:
     """Y, which is minus infinity at zero and NaN below it (DLMF 10.8.1)."""
     x = op.cast(value, DOUBLE)
     near = op.Mul(op.Mul(_near_first(op, x, order), op.Log(op.Mul(x, 0.5))), 2.0)
@@ -251,22 +253,22 @@ def _second(op: Builder, value: Value, order: int) -> Value:
 
 @register(aten.special_bessel_j0.default)
 def aten_special_bessel_j0(op: Builder, self: Value) -> Value:
-    return _first(op, self, 0)
+    return _bessel_first_kind(op, self, 0)
 
 
 @register(aten.special_bessel_j1.default)
 def aten_special_bessel_j1(op: Builder, self: Value) -> Value:
-    return _first(op, self, 1)
+    return _bessel_first_kind(op, self, 1)
 
 
 @register(aten.special_bessel_y0.default)
 def aten_special_bessel_y0(op: Builder, self: Value) -> Value:
-    return _second(op, self, 0)
+    return _bessel_second_kind(op, self, 0)
 
 
 @register(aten.special_bessel_y1.default)
 def aten_special_bessel_y1(op: Builder, self: Value) -> Value:
-    return _second(op, self, 1)
+    return _bessel_second_kind(op, self, 1)
 
 
 @register(aten.special_spherical_bessel_j0.default)

@@ -70,7 +70,7 @@ ERFINV = (
 )
 
 
-def _scaled(op: Builder, x: Value) -> Value:
+def _erfcx(op: Builder, x: Value) -> Value:
     """``erfcx(x)`` for ``x >= 0``; 0 at infinity."""
     t = op.Sub(1.0, op.Div(7.5, op.Add(x, 3.75)))
     return op.Div(polynomial(op, t, ERFCX), op.Add(op.Mul(x, 2.0), 1.0))
@@ -91,7 +91,7 @@ def aten_erfc(op: Builder, self: Value) -> Value:
 def _erfc(op: Builder, x: Value) -> Value:
     """``exp(-x^2) erfcx(x)``; below zero 2 minus that of ``-x``, because ``1 - erf(x)`` cancels."""
     magnitude = op.Abs(x)
-    upper = op.Mul(_scaled(op, magnitude), op.Exp(op.Neg(op.Mul(magnitude, magnitude))))
+    upper = op.Mul(_erfcx(op, magnitude), op.Exp(op.Neg(op.Mul(magnitude, magnitude))))
     return op.Where(op.Less(x, 0.0), op.Sub(2.0, upper), upper)
 
 
@@ -99,7 +99,7 @@ def _erfc(op: Builder, x: Value) -> Value:
 def aten_special_erfcx(op: Builder, self: Value) -> Value:
     """``2 exp(x^2) - erfcx(-x)`` below zero."""
     x = op.cast(self, DOUBLE)
-    scaled = _scaled(op, op.Abs(x))
+    scaled = _erfcx(op, op.Abs(x))
     below = op.Sub(op.Mul(op.Exp(op.Mul(x, x)), 2.0), scaled)
     return op.cast(op.Where(op.Less(x, 0.0), below, scaled), op.result_dtype)
 
@@ -109,7 +109,7 @@ def aten_special_log_ndtr(op: Builder, self: Value) -> Value:
     """``log(erfcx(-x / sqrt 2) / 2) - x^2 / 2`` on the left, ``log1p(-erfc(x / sqrt 2) / 2)``."""
     x = op.cast(self, DOUBLE)
     a = op.Div(op.Abs(x), math.sqrt(2.0))
-    scaled = op.Div(_scaled(op, a), 2.0)
+    scaled = op.Div(_erfcx(op, a), 2.0)
     square = op.Mul(a, a)
     left = op.Sub(op.Log(scaled), square)
     tail = op.Mul(scaled, op.Exp(op.Neg(square)))
@@ -132,7 +132,7 @@ def _normal_quantile(op: Builder, p: Value) -> Value:
     )
     z = op.Sub(rational, t)
     for _ in range(2):
-        below = op.Mul(_scaled(op, op.Mul(z, -math.sqrt(0.5))), math.sqrt(math.pi / 2.0))
+        below = op.Mul(_erfcx(op, op.Mul(z, -math.sqrt(0.5))), math.sqrt(math.pi / 2.0))
         wanted = op.Exp(op.Add(op.Mul(op.Mul(z, z), 0.5), log))
         step = op.Sub(below, op.Mul(wanted, math.sqrt(2.0 * math.pi)))
         z = op.Sub(z, op.Div(step, op.Add(op.Mul(op.Mul(z, step), 0.5), 1.0)))

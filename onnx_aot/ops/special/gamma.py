@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
 from onnx_aot.ops.registry import LIMITS, register
-from onnx_aot.ops.special.series import log1p, polynomial, spread
+from onnx_aot.ops.special.series import add_each, log1p, polynomial
 from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
@@ -48,7 +48,7 @@ def log_gamma(op: Builder, x: Value) -> Value:
     reflected = op.Less(x, 0.5)
     y = op.Where(reflected, op.Sub(1.0, x), x)
     small = op.Less(y, 8.0)
-    product = op.reduce("ReduceProd", spread(op, y, range(8)), [op.rank(y)], False)
+    product = op.reduce("ReduceProd", add_each(op, y, range(8)), [op.rank(y)], False)
     z = op.Where(small, op.Add(y, 8.0), y)
     main = op.Mul(op.Sub(z, 0.5), op.Sub(op.Log(z), 1.0))
     inverse = op.Reciprocal(z)
@@ -68,7 +68,7 @@ def aten_lgamma(op: Builder, self: Value) -> Value:
 @register(aten.mvlgamma.default)
 def aten_mvlgamma(op: Builder, self: Value, p: int) -> Value:
     """``p (p - 1) / 4 log(pi)`` plus the sum of ``lgamma(x - j / 2)`` for ``j < p``."""
-    parts = log_gamma(op, spread(op, op.cast(self, DOUBLE), [-j / 2 for j in range(p)]))
+    parts = log_gamma(op, add_each(op, op.cast(self, DOUBLE), [-j / 2 for j in range(p)]))
     total = op.reduce("ReduceSum", parts, [op.rank(self)], False)
     return op.cast(op.Add(total, p * (p - 1) / 4.0 * math.log(math.pi)), op.result_dtype)
 
@@ -78,7 +78,7 @@ def digamma(op: Builder, x: Value) -> Value:
     negative = op.Less(x, 0.0)
     y = op.Where(negative, op.Sub(1.0, x), x)
     small = op.Less(y, 10.0)
-    terms = op.Reciprocal(spread(op, y, range(10)))
+    terms = op.Reciprocal(add_each(op, y, range(10)))
     shift = op.reduce("ReduceSum", terms, [op.rank(y)], False)
     z = op.Where(small, op.Add(y, 10.0), y)
     inverse = op.Reciprocal(z)
@@ -129,7 +129,7 @@ def _zeta_of_positive(op: Builder, s: Value, q: Value) -> Value:
     axis = max(op.rank(s), op.rank(q))
     exponent = op.Neg(s)
     lifted = op.Unsqueeze(exponent, [op.rank(s)])
-    head = op.ReduceSum(op.Pow(spread(op, q, range(10)), lifted), [axis], keepdims=0)
+    head = op.ReduceSum(op.Pow(add_each(op, q, range(10)), lifted), [axis], keepdims=0)
     w = op.Add(q, 10.0)
     last = op.Pow(w, exponent)
     inverse = op.Reciprocal(w)
@@ -189,25 +189,25 @@ def _power_series(op: Builder, a: Value, x: Value) -> Value:
     """``sum x^n / ((a + 1) ... (a + n))`` (DLMF 8.11.4), for ``x < a + 1``."""
     one = op.Expand(_number(op, 1.0), op.Shape(op.Add(a, x)))
 
-    def step(i: Value, term: Value, total: Value) -> list[Value]:
+    def add_term(i: Value, term: Value, total: Value) -> list[Value]:
         term = op.Mul(term, op.Div(x, op.Add(op.Add(a, op.cast(i, DOUBLE)), 1.0)))
         return [term, op.Add(total, term)]
 
-    return op.loop(STEPS, [one, one], step)[1]
+    return op.loop(STEPS, [one, one], add_term)[1]
 
 
 def _continued_fraction(op: Builder, a: Value, x: Value) -> Value:
     """Legendre's fraction of ``Gamma(a, x) e^x x^-a`` (DLMF 8.9.2), evaluated from its end."""
     base = op.Sub(x, a)
 
-    def step(i: Value, fraction: Value) -> list[Value]:
+    def extend_fraction(i: Value, fraction: Value) -> list[Value]:
         k = op.Sub(float(STEPS), op.cast(i, DOUBLE))
         numerator = op.Mul(k, op.Sub(a, k))
         denominator = op.Add(base, op.Sub(op.Mul(k, 2.0), 1.0))
         return [op.Add(denominator, op.Div(numerator, fraction))]
 
     last = op.Add(base, 2.0 * STEPS + 1.0)
-    return op.Reciprocal(op.loop(STEPS, [last], step)[0])
+    return op.Reciprocal(op.loop(STEPS, [last], extend_fraction)[0])
 
 
 def _by_quadrature(op: Builder, a: Value, x: Value) -> tuple[Value, Value]:

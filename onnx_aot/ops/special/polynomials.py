@@ -87,7 +87,7 @@ def _evaluate(op: Builder, x: Any, n: Any, recurrence: Recurrence) -> Value:
 def _register(name: str, shifted: bool, *targets: Any) -> None:
     recurrence = FAMILIES[name]
 
-    def translation(op: Builder, x: Any, n: Any) -> Value:
+    def translate_polynomial(op: Builder, x: Any, n: Any) -> Value:
         if shifted:  # from 0 to 1
             doubled = op.cast(x, op.result_dtype)
             x = op.Sub(op.Add(doubled, doubled), 1.0)
@@ -99,8 +99,8 @@ def _register(name: str, shifted: bool, *targets: Any) -> None:
         nan = op.constant(math.nan, op.result_dtype)
         return op.Where(op.Greater(degree, limit), nan, value)
 
-    translation.__name__ = f"aten_special_{name}"
-    register(*targets)(translation)
+    translate_polynomial.__name__ = f"aten_special_{name}"
+    register(*targets)(translate_polynomial)
 
 
 _register(

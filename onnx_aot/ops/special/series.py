@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
 
-__all__ = ["log1p", "polynomial", "spread"]
+__all__ = ["add_each", "log1p", "polynomial"]
 
 Value = ir.Value
 
@@ -29,6 +29,6 @@ def log1p(op: Builder, x: Value) -> Value:
     return op.Where(unchanged, op.Where(op.Equal(u, 1.0), x, op.Log(u)), corrected)
 
 
-def spread(op: Builder, x: Value, numbers: Sequence[float]) -> Value:
+def add_each(op: Builder, x: Value, numbers: Sequence[float]) -> Value:
     """``x + n`` for each of the numbers, along a new last axis."""
     return op.Add(op.Unsqueeze(x, [op.rank(x)]), op.constant(list(numbers), x.dtype))

@@ -78,7 +78,7 @@ def translations_of(
     found, refused = [], []
     for target in targets:
         try:
-            found.append(_translation(target, function, since))
+            found.append(_make_entry(target, function, since))
         except (TypeError, ValueError) as error:  # ValueError: a builtin without a signature
             refused.append(str(error))
     if not found:
@@ -86,14 +86,14 @@ def translations_of(
     return found
 
 
-def _translation(target: Any, function: Callable[..., Any], since: int) -> Translation:
-    from onnx_aot.ops.user.onnxscript_functions import SCRIPTS, adapted
+def _make_entry(target: Any, function: Callable[..., Any], since: int) -> Translation:
+    from onnx_aot.ops.user.onnxscript_functions import SCRIPTS, adapt_function
 
     if not isinstance(function, SCRIPTS) and _is_ours(function):
         made = make_translation(target, function, since)
         return Translation(target, function, since, made.arguments, may_decline=True)
     check_target(target)
-    return Translation(target, adapted(target, function), since, may_decline=True)
+    return Translation(target, adapt_function(target, function), since, may_decline=True)
 
 
 def _is_ours(function: Callable[..., Any]) -> bool:

@@ -26,7 +26,7 @@ from onnx_aot.errors import OpsetError
 from onnx_aot.ops.registry import MEMORY_ARGUMENTS
 from onnx_aot.torch_compat import OpOverload, schema_of
 
-__all__ = ["SCRIPTS", "adapted"]
+__all__ = ["SCRIPTS", "adapt_function"]
 
 SCRIPTS = (onnxscript.OnnxFunction, onnxscript.TracedOnnxFunction)
 """Functions in torch.onnx's form whatever their first parameter is called."""
@@ -34,7 +34,7 @@ SCRIPTS = (onnxscript.OnnxFunction, onnxscript.TracedOnnxFunction)
 _MISSING = inspect.Parameter.empty
 
 
-def adapted(target: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+def adapt_function(target: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns ``function`` as a translation, ``translation(op, *args, **kwargs)``.
 
     Raises:
@@ -42,16 +42,19 @@ def adapted(target: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """
     python = _python_function(function)
     signature = inspect.signature(python)
-    declared = _declared(python)
+    declared = _declared_types(python)
 
-    def translation(op: Builder, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _fitted(target, signature, args, kwargs)
+    def translate_call(op: Builder, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _fit_arguments(target, signature, args, kwargs)
         _refuse_other_types(signature, declared, args, kwargs)
-        with _recording(op):
-            return function(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
+        with _record_nodes(op):
+            return function(
+                *map(_convert_argument, args),
+                **{k: _convert_argument(v) for k, v in kwargs.items()},
+            )
 
-    translation.__name__ = getattr(function, "__name__", "custom")
-    return translation
+    translate_call.__name__ = getattr(function, "__name__", "custom")
+    return translate_call
 
 
 def _python_function(function: Any) -> Callable[..., Any]:
@@ -65,7 +68,7 @@ def _python_function(function: Any) -> Callable[..., Any]:
 # --- arguments -----------------------------------------------------------------------------------
 
 
-def _fitted(
+def _fit_arguments(
     target: Any, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Returns the arguments that a function can take.
@@ -102,7 +105,7 @@ def _fitted(
     return tuple(given), named
 
 
-def _declared(function: Callable[..., Any]) -> dict[str, frozenset[ir.DataType] | type]:
+def _declared_types(function: Callable[..., Any]) -> dict[str, frozenset[ir.DataType] | type]:
     """Returns the element types that each parameter's annotation allows, or a Python type."""
     try:
         hints = typing.get_type_hints(function)
@@ -113,20 +116,22 @@ def _declared(function: Callable[..., Any]) -> dict[str, frozenset[ir.DataType] 
         if hint in (int, float, str, bool):
             declared[name] = hint
             continue
-        allowed = {getattr(option, "dtype", None) for option in _options(hint)}
+        allowed = {getattr(option, "dtype", None) for option in _expand_union(hint)}
         types_ = frozenset(dtype for dtype in allowed if isinstance(dtype, ir.DataType))
         if types_:
             declared[name] = types_
     return declared
 
 
-def _options(hint: Any) -> list[Any]:
+def _expand_union(hint: Any) -> list[Any]:
     """Returns the members of a union, the constraints of a type variable, or the hint itself."""
     if isinstance(hint, typing.TypeVar):
         bound = [hint.__bound__] if hint.__bound__ is not None else []
-        return [inner for option in (*hint.__constraints__, *bound) for inner in _options(option)]
+        return [
+            inner for option in (*hint.__constraints__, *bound) for inner in _expand_union(option)
+        ]
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return [inner for option in typing.get_args(hint) for inner in _options(option)]
+        return [inner for option in typing.get_args(hint) for inner in _expand_union(option)]
     return [hint]
 
 
@@ -161,7 +166,7 @@ def _refuse_other_types(
             raise DeclinedError(f"{name} is {value.dtype.name}, and declared as {shown}")
 
 
-def _plain(argument: Any) -> Any:
+def _convert_argument(argument: Any) -> Any:
     """Converts torch dtypes to ONNX's numbers, devices and layouts to text, as torch.onnx does."""
     if isinstance(argument, torch.dtype):
         return int(dtypes.to_onnx(argument))
@@ -174,7 +179,7 @@ def _plain(argument: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _recording(op: Builder) -> Iterator[None]:
+def _record_nodes(op: Builder) -> Iterator[None]:
     """Makes onnxscript operators, and arithmetic on values, emit through ``op``."""
     before = ir.set_value_magic_handler(op)
     try:
@@ -192,22 +197,22 @@ class _Recorder(onnxscript.evaluator.Evaluator):
 
     def eval_op(self, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         schema = op.op_schema
-        args = [self._input(value) for value in args]
+        args = [self._join_sizes(value) for value in args]
         if schema is None:
             return self._op.call_op(
                 op.name, args, dict(kwargs), domain=op.domain, version=op.opset.version
             )
         names = [parameter.name for parameter in schema.inputs]
         attributes = {name: value for name, value in kwargs.items() if name not in names}
-        named = {name: self._input(value) for name, value in kwargs.items() if name in names}
-        inputs = _placed(args, named, names)
+        named = {name: self._join_sizes(value) for name, value in kwargs.items() if name in names}
+        inputs = _order_inputs(args, named, names)
         outputs = _output_count(schema, attributes)
         return self._op.call_op(
             op.name, inputs, attributes, domain=op.domain, version=op.opset.version, outputs=outputs
         )
 
     def eval_function(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        local = self._local(function)
+        local = self._add_local_function(function)
         names = [str(value.name) for value in local.inputs]
         attribute_names = [name for name in local.attributes if name not in kwargs]
         rest = args[len(names) :]
@@ -218,17 +223,17 @@ class _Recorder(onnxscript.evaluator.Evaluator):
             )
         attributes = dict(zip(attribute_names, rest, strict=False))
         attributes |= {name: value for name, value in kwargs.items() if name not in names}
-        named = {name: self._input(value) for name, value in kwargs.items() if name in names}
+        named = {name: self._join_sizes(value) for name, value in kwargs.items() if name in names}
         return self._op.call_op(
             local.name,
-            _placed([self._input(value) for value in args[: len(names)]], named, names),
-            {name: self._attribute(local, name, value) for name, value in attributes.items()},
+            _order_inputs([self._join_sizes(value) for value in args[: len(names)]], named, names),
+            {name: self._make_attribute(local, name, value) for name, value in attributes.items()},
             domain=local.domain,
             version=function.opset.version,
             outputs=len(local.outputs),
         )
 
-    def _attribute(self, local: ir.Function, name: str, value: Any) -> ir.Attr | None:
+    def _make_attribute(self, local: ir.Function, name: str, value: Any) -> ir.Attr | None:
         declared = local.attributes.get(name)
         if declared is None:
             raise TypeError(f"{local.name} takes no argument {name!r}")
@@ -238,7 +243,7 @@ class _Recorder(onnxscript.evaluator.Evaluator):
             )
         return None if value is None else self._op.attributes.make(name, value, declared.type)
 
-    def _local(self, function: Any) -> ir.Function:
+    def _add_local_function(self, function: Any) -> ir.Function:
         """Returns the model's local function for a function; adds it and those that it calls."""
         local = ir.serde.deserialize_function(function.to_function_proto())
         known = self._op.functions.get(local.identifier())
@@ -249,10 +254,10 @@ class _Recorder(onnxscript.evaluator.Evaluator):
         for domain, version in local.opset_imports.items():
             self._op.state.domains.use(domain, version)
         for called in function.function_ir.get_called_functions().values():
-            self._local(called)
+            self._add_local_function(called)
         return local
 
-    def _input(self, value: Any) -> Any:
+    def _join_sizes(self, value: Any) -> Any:
         """Converts a list of sizes, some of them known only at run time, to one value."""
         if not isinstance(value, (list, tuple)):
             return value
@@ -261,7 +266,7 @@ class _Recorder(onnxscript.evaluator.Evaluator):
         return self._op.sizes(value) if symbolic and scalars else value
 
 
-def _placed(given: list[Any], named: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+def _order_inputs(given: list[Any], named: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     """Returns the inputs in order, those given by name at their positions."""
     inputs = list(given)
     for name, value in named.items():

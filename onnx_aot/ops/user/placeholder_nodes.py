@@ -50,14 +50,14 @@ def emit_unsupported(
     Raises:
         TranslationError: An argument cannot be an attribute.
     """
-    names, inputs, attributes = _arguments(op, target, given)
+    names, inputs, attributes = _split_arguments(op, target, given)
     domain, _, name = schema_of(target).name.partition("::")
     leaves, structure = pytree.tree_flatten(recorded)
     tensors = [leaf for leaf in leaves if _is_output(leaf)]
     if not tensors:  # no part of it can be in a model
         return recorded
     if as_function:
-        name = _placeholder(op, domain, name, names, attributes, len(tensors))
+        name = _add_placeholder_function(op, domain, name, names, attributes, len(tensors))
     returned = op.call_op(name, inputs, attributes, domain=domain, outputs=len(tensors))
     values = list(returned) if isinstance(returned, tuple) else [returned]
     values[0].producer().metadata_props[ARGUMENTS] = json.dumps(names)
@@ -71,7 +71,7 @@ def _is_output(leaf: Any) -> bool:
     return isinstance(leaf, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def _arguments(
+def _split_arguments(
     op: Builder, target: OpOverload, given: Mapping[str, Any]
 ) -> tuple[list[str], list[Any], dict[str, ir.Attr]]:
     """Returns the names of the inputs, the inputs, and the attributes."""
@@ -91,7 +91,7 @@ def _arguments(
         elif isinstance(value, list) and any(isinstance(item, ir.Value) for item in value):
             numbers.append((name, op.sizes(value)))
         elif value is not None:
-            attributes[name] = _attribute(target, name, str(argument.type), value)
+            attributes[name] = _make_attribute(target, name, str(argument.type), value)
     inputs += numbers
     while inputs and inputs[-1][1] is None:
         inputs.pop()
@@ -101,7 +101,7 @@ def _arguments(
     return [name for name, _ in inputs], values, attributes
 
 
-def _attribute(target: OpOverload, name: str, kind: str, value: Any) -> ir.Attr:
+def _make_attribute(target: OpOverload, name: str, kind: str, value: Any) -> ir.Attr:
     if isinstance(value, torch.dtype):
         value = int(dtypes.to_onnx(value))
     if "List[" in kind and not isinstance(value, list):
@@ -126,7 +126,7 @@ def _attribute(target: OpOverload, name: str, kind: str, value: Any) -> ir.Attr:
 # --- local functions -----------------------------------------------------------------------------
 
 
-def _placeholder(
+def _add_placeholder_function(
     op: Builder,
     domain: str,
     name: str,
@@ -142,17 +142,17 @@ def _placeholder(
     number, free = 1, name
     while (known := op.functions.get((domain, free, ""))) is not None:
         if _fits(known, len(inputs), attributes, outputs):
-            _extend(known, attributes)
+            _extend_attributes(known, attributes)
             return free
         number += 1
         free = f"{name}_{number}"
-    formal = [ir.Value(name=_identifier(text)) for text in inputs]
+    formal = [ir.Value(name=_make_identifier(text)) for text in inputs]
     returned = [ir.Value(name=f"result_{index}") for index in range(outputs)]
     body = ir.Node(PLACEHOLDER_DOMAIN, name, formal, outputs=returned)
     imports = {PLACEHOLDER_DOMAIN: 1, domain: op.state.domains.version_of(domain)}
     graph = ir.Graph(formal, returned, nodes=[body], opset_imports=imports)
     function = ir.Function(domain, free, "", graph=graph, attributes=[])
-    _extend(function, attributes)
+    _extend_attributes(function, attributes)
     op.state.domains.use(PLACEHOLDER_DOMAIN, 1)  # runtimes inline the function
     op.functions[domain, free, ""] = function
     return free
@@ -169,7 +169,7 @@ def _fits(
     )
 
 
-def _extend(function: ir.Function, attributes: Mapping[str, ir.Attr]) -> None:
+def _extend_attributes(function: ir.Function, attributes: Mapping[str, ir.Attr]) -> None:
     """Adds the attributes of a call to the function, which passes them to the node in its body."""
     (body,) = function
     for name, attribute in attributes.items():
@@ -178,5 +178,5 @@ def _extend(function: ir.Function, attributes: Mapping[str, ir.Attr]) -> None:
             body.attributes[name] = ir.RefAttr(name, name, attribute.type)
 
 
-def _identifier(text: str) -> str:
+def _make_identifier(text: str) -> str:
     return text.replace("[", "_").replace("]", "")

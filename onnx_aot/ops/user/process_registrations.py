@@ -14,7 +14,7 @@ from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
 if TYPE_CHECKING:
     from onnx_aot.ops.registry import Translation
 
-__all__ = ["register", "registered", "unregister"]
+__all__ = ["register", "registered_translations", "unregister"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -89,7 +89,7 @@ def unregister(target: Any) -> None:
         del _REGISTERED[each]
 
 
-def registered() -> dict[Any, tuple[Translation, ...]]:
+def registered_translations() -> dict[Any, tuple[Translation, ...]]:
     """Returns the registered translations, as entries of the operator table."""
     return {target: tuple(t for _, t in entries) for target, entries in _REGISTERED.items()}
 

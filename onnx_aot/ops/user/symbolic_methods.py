@@ -42,16 +42,16 @@ def symbolic_translations(
     """Returns an entry of the operator table per function that has a ``symbolic``."""
     entries: dict[Any, tuple[Translation, ...]] = {}
     for kept in functions:
-        made = make_translation(kept.target, _translation(kept))
+        made = make_translation(kept.target, _make_translation(kept))
         entry = Translation(made.target, made.function, made.since, made.arguments, True)
         entries[kept.target] = (entry,)
     return entries
 
 
-def _translation(kept: _Function) -> Callable[..., Any]:
+def _make_translation(kept: _Function) -> Callable[..., Any]:
     name = f"{kept.function.__qualname__}.symbolic"
 
-    def translation(
+    def translate_symbolic(
         op: Builder, tensors: list[ir.Value | None], sizes: list[Any], call: int
     ) -> list[ir.Value]:
         wrapped = [None if value is None else SymbolicValue(value) for value in tensors]
@@ -59,7 +59,7 @@ def _translation(kept: _Function) -> Callable[..., Any]:
         arguments = kept.calls[call].arguments(wrapped, numbers)
         try:
             returned = kept.function.symbolic(SymbolicGraph(op), *arguments)
-            return _values(returned, len(op.result))
+            return _unwrap_results(returned, len(op.result))
         except OnnxExporterError:
             raise
         except Exception as error:
@@ -67,11 +67,11 @@ def _translation(kept: _Function) -> Callable[..., Any]:
             warn(f"{problem}. What forward does was exported instead")
             raise DeclinedError(problem) from error
 
-    translation.__name__ = name
-    return translation
+    translate_symbolic.__name__ = name
+    return translate_symbolic
 
 
-def _values(returned: Any, wanted: int) -> list[ir.Value]:
+def _unwrap_results(returned: Any, wanted: int) -> list[ir.Value]:
     items = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     values = [item.value for item in items if isinstance(item, SymbolicValue)]
     if len(values) != wanted:
@@ -144,7 +144,7 @@ class SymbolicGraph:
             TypeError: The name of an attribute ends differently.
         """
         domain, _, op_type = name.rpartition("::")
-        plain = dict(_attribute(key, value) for key, value in attributes.items())
+        plain = dict(_parse_attribute(key, value) for key, value in attributes.items())
         if not domain and op_type == "Constant" and isinstance(plain.get("value"), torch.Tensor):
             return SymbolicValue(self._op.constant(plain["value"]))
         returned = self._op.call_op(
@@ -167,7 +167,7 @@ _FORMS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _attribute(key: str, value: Any) -> tuple[str, Any]:
+def _parse_attribute(key: str, value: Any) -> tuple[str, Any]:
     """``("axes_i", (0, 1))`` -> ``("axes", [0, 1])``."""
     name, _, ending = key.rpartition("_")
     if not name or ending not in _FORMS:

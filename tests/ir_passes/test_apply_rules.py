@@ -18,7 +18,7 @@ from onnx_aot.ir_passes import Outcome, run_passes
 from onnx_aot.ir_passes.apply_rules import apply_rules
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.metadata.keys import APART, FUSED, NAMESPACE
-from tests.ir_passes.test_ir_passes import model, names, node, value
+from tests.ir_passes.graphs import model, names, node, value
 
 
 def apply(m: ir.Model, *rules: Rule) -> Outcome:

@@ -207,11 +207,9 @@ def _not_captured(rows: Iterable[Mapping[str, Any]]) -> str:
             where = row["dtype"] if row["group"] == "static" else row["group"]
             names[row["op"]].append(where)
     lines = [f"`{name}` ({', '.join(where)})" for name, where in sorted(names.items())]
-    return (
-        "torch.export captures no sample of these variants: " + "; ".join(lines) + ".\n"
-        if lines
-        else "torch.export captures all of them.\n"
-    )
+    if not lines:
+        return "torch.export captures all of them.\n"
+    return f"torch.export captures no sample of these variants: {'; '.join(lines)}.\n"
 
 
 def _cell(text: str) -> str:

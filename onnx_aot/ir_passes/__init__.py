@@ -69,9 +69,11 @@ def _run_all(
     model: ir.Model, optimize: bool | str | Collection[str], contrib_ops: bool, done: Outcome
 ) -> str | None:
     """Runs the wanted passes and rules that have not failed; returns the one that fails midway."""
-    wanted = [ir_pass for ir_pass in IR_PASSES if _wants(optimize, ir_pass.__name__, exact=True)]
+    wanted = [
+        ir_pass for ir_pass in IR_PASSES if _is_wanted(optimize, ir_pass.__name__, exact=True)
+    ]
     known = (*CONTRIB_RULES, *RULES) if contrib_ops else RULES
-    rules = [rule for rule in known if _wants(optimize, rule.name, rule.exact)]
+    rules = [rule for rule in known if _is_wanted(optimize, rule.name, rule.exact)]
     for ir_pass in wanted:
         name = ir_pass.__name__
         if name in done.undone:
@@ -90,7 +92,7 @@ def _run_all(
     return failed
 
 
-def _wants(optimize: bool | str | Collection[str], name: str, exact: bool) -> bool:
+def _is_wanted(optimize: bool | str | Collection[str], name: str, exact: bool) -> bool:
     if isinstance(optimize, bool):
         return optimize
     if optimize == "safe":

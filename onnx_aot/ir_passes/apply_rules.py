@@ -109,10 +109,10 @@ class _Driver:
                     behind = {producer.op_type for producer in producers if producer is not None}
                 if rule.behind.isdisjoint(behind):
                     continue
-            if self._applied(rule, node):
+            if self._try_rule(rule, node):
                 return
 
-    def _applied(self, rule: Rule, node: ir.Node) -> bool:
+    def _try_rule(self, rule: Rule, node: ir.Node) -> bool:
         rewriter, outcome = self._rewriter, self._outcome
         rewriter.begin()
         try:

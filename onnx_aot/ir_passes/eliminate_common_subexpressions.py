@@ -53,7 +53,7 @@ def eliminate_common_subexpressions(model: ir.Model) -> int:
         seen: dict[Any, ir.Node] = {}
         dead = []
         for node in graph:
-            key = _key(node)
+            key = _expression_key(node)
             if key is None:
                 continue
             first = seen.setdefault(key, node)
@@ -71,7 +71,7 @@ def eliminate_common_subexpressions(model: ir.Model) -> int:
     return removed
 
 
-def _key(node: ir.Node) -> Any:
+def _expression_key(node: ir.Node) -> Any:
     if node.domain or node.op_type in RANDOM:
         return None
     attributes = []

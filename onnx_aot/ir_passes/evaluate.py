@@ -127,7 +127,7 @@ def _where(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
     return torch.where(inputs[0], inputs[1], inputs[2])
 
 
-def _joined(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+def _concat(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
     return torch.cat(list(inputs), attributes["axis"])
 
 
@@ -140,12 +140,12 @@ def _gemm(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
     return product + inputs[2] * attributes.get("beta", 1.0) if len(inputs) > 2 else product
 
 
-def _plain(function: Callable[..., torch.Tensor]) -> Evaluation:
+def _ignore_attributes(function: Callable[..., torch.Tensor]) -> Evaluation:
     """Wraps a function of the inputs alone."""
     return lambda attributes, inputs: function(*inputs)
 
 
-def _reduced(function: Callable[..., torch.Tensor]) -> Evaluation:
+def _make_reduction(function: Callable[..., torch.Tensor]) -> Evaluation:
     def reduce(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
         axes = inputs[1].tolist() if len(inputs) > 1 else attributes.get("axes")
         if not axes:
@@ -157,55 +157,55 @@ def _reduced(function: Callable[..., torch.Tensor]) -> Evaluation:
 
 
 EXACT: dict[str, Evaluation] = {
-    "Abs": _plain(torch.abs),
-    "Add": _plain(torch.add),
-    "And": _plain(torch.logical_and),
+    "Abs": _ignore_attributes(torch.abs),
+    "Add": _ignore_attributes(torch.add),
+    "And": _ignore_attributes(torch.logical_and),
     "Cast": _cast,
-    "Ceil": _plain(torch.ceil),
-    "Concat": _joined,
+    "Ceil": _ignore_attributes(torch.ceil),
+    "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
     "Div": _divide,
-    "Equal": _plain(torch.eq),
+    "Equal": _ignore_attributes(torch.eq),
     "Expand": _expand,
     "Flatten": _flatten,
-    "Floor": _plain(torch.floor),
+    "Floor": _ignore_attributes(torch.floor),
     "Gather": _gather,
-    "Greater": _plain(torch.gt),
-    "GreaterOrEqual": _plain(torch.ge),
-    "Less": _plain(torch.lt),
-    "LessOrEqual": _plain(torch.le),
+    "Greater": _ignore_attributes(torch.gt),
+    "GreaterOrEqual": _ignore_attributes(torch.ge),
+    "Less": _ignore_attributes(torch.lt),
+    "LessOrEqual": _ignore_attributes(torch.le),
     "Mod": _mod,
-    "Mul": _plain(torch.mul),
-    "Neg": _plain(torch.neg),
-    "Not": _plain(torch.logical_not),
-    "Or": _plain(torch.logical_or),
+    "Mul": _ignore_attributes(torch.mul),
+    "Neg": _ignore_attributes(torch.neg),
+    "Not": _ignore_attributes(torch.logical_not),
+    "Or": _ignore_attributes(torch.logical_or),
     "Range": _range,
-    "Relu": _plain(torch.relu),
+    "Relu": _ignore_attributes(torch.relu),
     "Reshape": _reshape,
     "Slice": _slice,
-    "Sqrt": _plain(torch.sqrt),
+    "Sqrt": _ignore_attributes(torch.sqrt),
     "Squeeze": _squeeze,
-    "Sub": _plain(torch.sub),
+    "Sub": _ignore_attributes(torch.sub),
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
     "Where": _where,
-    "Xor": _plain(torch.logical_xor),
+    "Xor": _ignore_attributes(torch.logical_xor),
 }
 """Operators whose result is defined bit by bit by IEEE 754 and the ONNX standard."""
 
 ROUNDED: dict[str, Evaluation] = {
-    "Cos": _plain(torch.cos),
-    "Erf": _plain(torch.erf),
-    "Exp": _plain(torch.exp),
+    "Cos": _ignore_attributes(torch.cos),
+    "Erf": _ignore_attributes(torch.erf),
+    "Exp": _ignore_attributes(torch.exp),
     "Gemm": _gemm,
-    "Log": _plain(torch.log),
-    "MatMul": _plain(torch.matmul),
-    "Pow": _plain(torch.pow),
-    "Reciprocal": _plain(torch.reciprocal),
-    "ReduceMean": _reduced(torch.mean),
-    "ReduceSum": _reduced(torch.sum),
-    "Sigmoid": _plain(torch.sigmoid),
-    "Sin": _plain(torch.sin),
-    "Tanh": _plain(torch.tanh),
+    "Log": _ignore_attributes(torch.log),
+    "MatMul": _ignore_attributes(torch.matmul),
+    "Pow": _ignore_attributes(torch.pow),
+    "Reciprocal": _ignore_attributes(torch.reciprocal),
+    "ReduceMean": _make_reduction(torch.mean),
+    "ReduceSum": _make_reduction(torch.sum),
+    "Sigmoid": _ignore_attributes(torch.sigmoid),
+    "Sin": _ignore_attributes(torch.sin),
+    "Tanh": _ignore_attributes(torch.tanh),
 }
 """Operators that libraries round differently."""

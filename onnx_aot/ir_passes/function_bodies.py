@@ -61,7 +61,7 @@ def find_region(span: Sequence[ir.Node], members: set[ir.Node]) -> Region | None
     Returns:
         None if an outside node reads a member and is read by a member, or if nothing is left.
     """
-    members = set(with_inner(members - _hoisted(span, members)))
+    members = set(with_inner(members - _find_hoisted_sizes(span, members)))
     nodes = tuple(node for node in span if node in members)
     readers: dict[ir.Node, None] = {}
     for node in span:
@@ -80,7 +80,7 @@ def find_region(span: Sequence[ir.Node], members: set[ir.Node]) -> Region | None
     return Region(nodes, inputs, constants, outputs, tuple(readers))
 
 
-def _hoisted(span: Sequence[ir.Node], members: set[ir.Node]) -> set[ir.Node]:
+def _find_hoisted_sizes(span: Sequence[ir.Node], members: set[ir.Node]) -> set[ir.Node]:
     """Nodes for INT64 sizes of rank 0 or 1, computed from outside values and read outside."""
     free: dict[ir.Node, None] = {}
     for node in span:
@@ -206,7 +206,7 @@ def make_function(
     for node in region.nodes:
         _read_instead(node, inner)
     for node in with_inner(region.nodes):
-        _within(node.metadata_props, path)
+        _make_path_relative(node.metadata_props, path)
     domains = {node.domain for node in region.nodes if node.domain}
     opsets = {"": graph.opset_imports[""], **{d: graph.opset_imports.get(d, 1) for d in domains}}
     body = ir.Graph(
@@ -215,7 +215,7 @@ def make_function(
     return ir.Function(domain, name, graph=body, attributes=[])
 
 
-def _within(properties: dict[str, str], path: str) -> None:
+def _make_path_relative(properties: dict[str, str], path: str) -> None:
     """Makes a node's module path relative to the module, because the function serves all calls."""
     if NAME_SCOPES not in properties:
         return

@@ -43,7 +43,7 @@ class FoldedTensor(ir.LazyTensor):
 
         The tensors are passed in the order of ``sources``.
         """
-        super().__init__(self._written, dtype, ir.Shape(tuple(shape)))
+        super().__init__(self._materialize, dtype, ir.Shape(tuple(shape)))
         self._compute = compute
         self.sources = tuple(sources)
 
@@ -55,20 +55,20 @@ class FoldedTensor(ir.LazyTensor):
     def tofile(self, file: Any) -> None:
         """Writes the bytes to a binary file object; a view is copied in parts, never as a whole."""
         packs = self.dtype in dtypes.FOUR_BITS
-        for part in _parts(self._computed(), packs):
-            file_part = _contiguous(part)
+        for part in _split_into_parts(self._compute_contents(), packs):
+            file_part = _make_contiguous(part)
             if packs:
                 file_part = dtypes.packed(file_part)
             tensor_adapters.TorchTensor(file_part, name=self.name).tofile(file)
 
-    def _written(self) -> ir.TensorProtocol:
-        tensor = _contiguous(self._computed())
+    def _materialize(self) -> ir.TensorProtocol:
+        tensor = _make_contiguous(self._compute_contents())
         if self.dtype in dtypes.FOUR_BITS:
             held = dtypes.packed(tensor).numpy()
             return ir.PackedTensor(held, self.dtype, shape=self.shape, name=self.name)
         return tensor_adapters.TorchTensor(tensor, name=self.name)
 
-    def _computed(self) -> Tensor:
+    def _compute_contents(self) -> Tensor:
         tensor = self.torch()
         assert tuple(tensor.shape) == tuple(self.shape), (tensor.shape, self.shape)
         return tensor
@@ -88,7 +88,7 @@ def contents_of(value: ir.Value) -> torch.Tensor:
     return found
 
 
-def _parts(tensor: torch.Tensor, packs: bool) -> Sequence[torch.Tensor]:
+def _split_into_parts(tensor: torch.Tensor, packs: bool) -> Sequence[torch.Tensor]:
     """Splits a tensor into rows to write one part at a time; one part if nothing is copied.
 
     Packed elements are copied; two share a byte, so each part has an even number of them.
@@ -100,7 +100,7 @@ def _parts(tensor: torch.Tensor, packs: bool) -> Sequence[torch.Tensor]:
     return [tensor[start : start + step] for start in range(0, tensor.shape[0], step)]
 
 
-def _contiguous(tensor: torch.Tensor) -> torch.Tensor:
+def _make_contiguous(tensor: torch.Tensor) -> torch.Tensor:
     """Like ``contiguous()``, but faster for a transposed matrix, which is copied in blocks."""
     if tensor.ndim != 2 or tensor.is_contiguous() or not tensor.t().is_contiguous():
         return tensor.contiguous()

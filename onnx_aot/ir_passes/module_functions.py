@@ -29,12 +29,14 @@ Calls = Mapping[str, tuple[ModuleCall, ...]]
 def keep_calls_apart(model: ir.Model, calls: Calls, wanted: frozenset[str]) -> None:
     """Marks the nodes of different calls, so that earlier passes do not merge them."""
     for node in model.graph:
-        around = _around(node, calls, wanted)
+        around = _find_enclosing_calls(node, calls, wanted)
         if around:
             node.meta[APART] = around
 
 
-def _around(node: ir.Node, calls: Calls, wanted: frozenset[str]) -> tuple[ModuleCall, ...]:
+def _find_enclosing_calls(
+    node: ir.Node, calls: Calls, wanted: frozenset[str]
+) -> tuple[ModuleCall, ...]:
     around = calls.get(node.meta.get(FX_NODE, ""), ())
     return tuple(call for call in around if call.class_name in wanted)
 
@@ -70,7 +72,7 @@ def modules_as_functions(
         The calls that stay as they are: an outside node depends on one of the module's values and
         is read by the module again, or no node of the module is left.
     """
-    around = {node: _around(node, calls, wanted) for node in model.graph}
+    around = {node: _find_enclosing_calls(node, calls, wanted) for node in model.graph}
     functions: dict[Any, ir.Function] = {}
     left = []
     for depth in reversed(range(max(map(len, around.values()), default=0))):
@@ -95,13 +97,13 @@ def _replace_at(
     places = _Places(graph)
     left = []
     for scope, nodes in members.items():
-        region = find_region(places.span(nodes[0], nodes[-1]), set(nodes))
+        region = find_region(places.nodes_between(nodes[0], nodes[-1]), set(nodes))
         if region is None:
             left.append(str(scope))
             continue
-        call = _replace(graph, region, scope, functions)
+        call = _replace_region(graph, region, scope, functions)
         around[call] = around[nodes[0]][:depth]
-        places.replaced(region, call)
+        places.record_replacement(region, call)
     return left
 
 
@@ -116,18 +118,18 @@ class _Places:
         self._nodes = list(self._graph)
         self._index = {node: index for index, node in enumerate(self._nodes)}
 
-    def span(self, first: ir.Node, last: ir.Node) -> list[ir.Node]:
+    def nodes_between(self, first: ir.Node, last: ir.Node) -> list[ir.Node]:
         between = self._nodes[self._index[first] : self._index[last] + 1]
         return [node for node in between if node.graph is self._graph]
 
-    def replaced(self, region: Region, call: ir.Node) -> None:
+    def record_replacement(self, region: Region, call: ir.Node) -> None:
         if region.readers:  # they were moved
             self._list()
         else:
             self._nodes[self._index[region.nodes[-1]]] = call
 
 
-def _replace(
+def _replace_region(
     graph: ir.Graph, region: Region, scope: ModuleCall, functions: dict[Any, ir.Function]
 ) -> ir.Node:
     """Replaces a region's nodes by a call, and creates the function if it does not exist yet."""

@@ -118,7 +118,7 @@ class Rewriter:
         """Contents of an initializer, or of a Constant, that is in memory; None for other values.
 
         Also None for parameters and buffers, which may be replaced after the export: a rule that
-        depended on their contents would then be wrong. ``folded`` computes with them.
+        depended on their contents would then be wrong. ``fold`` computes with them.
 
         Args:
             value: Any value, or None.
@@ -137,8 +137,8 @@ class Rewriter:
             return None
         return in_memory(tensor, limit)
 
-    def foldable(self, value: ir.Value | None) -> bool:
-        """Returns True if ``folded`` may compute with a value.
+    def is_foldable(self, value: ir.Value | None) -> bool:
+        """Returns True if ``fold`` may compute with a value.
 
         True for initializers in memory, except weights to which the user gave names.
         """
@@ -293,7 +293,7 @@ class Rewriter:
             self._change.contents[key] = value
         return value
 
-    def folded(
+    def fold(
         self,
         compute: Callable[..., torch.Tensor],
         sources: Sequence[ir.Value],
@@ -307,7 +307,7 @@ class Rewriter:
         Args:
             compute: Gets the sources as torch tensors, which it must not change. It is called
                 later, and again after the weights have been replaced.
-            sources: Values that are ``foldable``. The result is named after the first weight.
+            sources: Values that are ``is_foldable``. The result is named after the first weight.
             dtype: Element type of the result.
             shape: Shape of the result.
             key: Identifies the computation; equal keys with equal sources share one value.
@@ -316,7 +316,7 @@ class Rewriter:
         if known is not None and known.is_initializer():
             return known
         weights = [v for v in sources if is_weight(v) or isinstance(v.const_value, FoldedTensor)]
-        if not weights and max(math.prod(shape), *(_size(v) for v in sources)) <= SMALL:
+        if not weights and max(math.prod(shape), *(_count_elements(v) for v in sources)) <= SMALL:
             tensors = [self.constant(value) for value in sources]
             assert all(tensor is not None for tensor in tensors)
             return self.initializer(compute(*tensors))
@@ -406,7 +406,7 @@ class Rewriter:
         for node in made:
             for value in node.outputs:
                 if not value.name:
-                    value.name = self._unique(f"{name}.{node.op_type}")
+                    value.name = self._make_unique_name(f"{name}.{node.op_type}")
             node.name = f"node_{node.outputs[0].name}"
 
     def _make(self, entry: Emitted) -> ir.Node:
@@ -438,13 +438,13 @@ class Rewriter:
                 node.metadata_props[FUSED] = repr(list(fused))
 
     def _register(self, value: ir.Value) -> None:
-        value.name = self._unique(str(value.name))
+        value.name = self._make_unique_name(str(value.name))
         tensor = in_memory(value.const_value)
         place_constant(value, self._model, self._function)
         if tensor is not None and tensor.numel() <= SMALL:
             self._known_constants()[content_key(tensor)] = value
 
-    def _unique(self, wanted: str) -> str:
+    def _make_unique_name(self, wanted: str) -> str:
         """Returns a name that is not used in the model."""
         if self._names is None:
             self._names = Names(names_in(self._model))
@@ -466,14 +466,14 @@ def dead_after(root: ir.Node, change: Change) -> dict[ir.Node, None]:
     pending = [old.producer() for old, _ in change.replaced]
     while pending:
         node = pending.pop()
-        if node is None or node in dead or not _dies(node, replaced, kept, dead):
+        if node is None or node in dead or not _becomes_unused(node, replaced, kept, dead):
             continue
         dead[node] = None
         pending.extend(value.producer() for value in node.inputs if value is not None)
     return dead
 
 
-def _dies(
+def _becomes_unused(
     node: ir.Node,
     replaced: set[ir.Value],
     kept: set[ir.Value | None],
@@ -503,7 +503,7 @@ def _is_size(node: ir.Node) -> bool:
     )
 
 
-def _size(value: ir.Value) -> int:
+def _count_elements(value: ir.Value) -> int:
     return 0 if value.const_value is None else value.const_value.size
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-__all__ = ["Dim", "dims", "lasts", "rank", "same_shape", "same_sizes"]
+__all__ = ["Dim", "broadcasts_to", "dims", "rank", "same_shape", "same_sizes"]
 
 Dim = int | str | None
 
@@ -37,7 +37,7 @@ def same_shape(left: ir.Value | None, right: ir.Value | None) -> bool:
     return len(left.shape) == len(right.shape) and same_sizes(dims(left), dims(right))
 
 
-def lasts(small: ir.Value | None, large: ir.Value | None) -> bool:
+def broadcasts_to(small: ir.Value | None, large: ir.Value | None) -> bool:
     """Returns True if ``small`` is broadcast to ``large`` without changing the latter's shape."""
     inner, outer = dims(small), dims(large)
     if inner is None or outer is None or len(inner) > len(outer):

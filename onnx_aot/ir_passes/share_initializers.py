@@ -33,7 +33,7 @@ def share_initializers(model: ir.Model) -> int:
     kept: dict[Any, ir.Value] = {}
     dropped = []
     for value in initializers.values():
-        key = _memory(value)
+        key = _memory_key(value)
         if key is None or value.is_graph_output() or value.is_graph_input():
             continue
         first = kept.setdefault(key, value)
@@ -45,7 +45,7 @@ def share_initializers(model: ir.Model) -> int:
     return len(dropped)
 
 
-def _memory(value: ir.Value) -> Any:
+def _memory_key(value: ir.Value) -> Any:
     tensor = getattr(value.const_value, "raw", None)
     if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
         return None

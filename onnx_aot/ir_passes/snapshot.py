@@ -35,9 +35,9 @@ class Snapshot:
         self._graphs: list[_GraphState] = []
         self._nodes: list[tuple[ir.Node, Any, dict[str, ir.Attr], list[str | None]]] = []
         for root in (model.graph, *(function.graph for function in model.functions.values())):
-            self._take(root)
+            self._record_graph(root)
 
-    def _take(self, graph: ir.Graph) -> None:
+    def _record_graph(self, graph: ir.Graph) -> None:
         nodes = tuple(graph)
         interface = (tuple(graph.inputs), tuple(graph.outputs), dict(graph.initializers))
         self._graphs.append(_GraphState(graph, nodes, *interface, dict(graph.opset_imports)))
@@ -46,12 +46,12 @@ class Snapshot:
             names = [value.name for value in node.outputs]
             self._nodes.append((node, node.inputs, attributes, names))
             for inner in subgraphs(node):
-                self._take(inner)
+                self._record_graph(inner)
 
     def restore(self) -> None:
         """Restores the model, except types, shapes and metadata of values."""
         known = {node for node, *_ in self._nodes}
-        for node in _present(self._model):
+        for node in _iterate_nodes(self._model):
             if node not in known:
                 for index in range(len(node.inputs)):
                     node.replace_input_with(index, None)
@@ -85,6 +85,6 @@ class Snapshot:
         self._model.functions.update(self._functions)
 
 
-def _present(model: ir.Model) -> Iterator[ir.Node]:
+def _iterate_nodes(model: ir.Model) -> Iterator[ir.Node]:
     for root in (model.graph, *(function.graph for function in model.functions.values())):
         yield from all_nodes(root)

@@ -58,10 +58,10 @@ def is_weight(value: ir.Value) -> bool:
 
 def content_key(tensor: torch.Tensor) -> Any:
     """Returns a key that is equal for tensors of the same type, shape and content."""
-    return (tensor.dtype, tuple(tensor.shape), _bytes(tensor))
+    return (tensor.dtype, tuple(tensor.shape), _read_bytes(tensor))
 
 
-def _bytes(tensor: torch.Tensor) -> bytes:
+def _read_bytes(tensor: torch.Tensor) -> bytes:
     flat = tensor.detach().cpu().reshape(-1)
     if flat.stride(0) != 1:  # contiguous() keeps the stride 0 of an expanded single element
         flat = flat.clone(memory_format=torch.contiguous_format)

@@ -22,7 +22,7 @@ def add_to_conv_bias(node: ir.Node, rewriter: Rewriter) -> bool:
         conv = rewriter.producer(node.inputs[place], "Conv")
         conv = conv or rewriter.producer(node.inputs[place], "ConvTranspose")
         term = node.inputs[1 - place]
-        if conv is not None and _takes(conv, term, rewriter):
+        if conv is not None and _fits_conv_bias(conv, term, rewriter):
             break
     else:
         return False
@@ -35,21 +35,21 @@ def add_to_conv_bias(node: ir.Node, rewriter: Rewriter) -> bool:
     if not isinstance(channels, int) or term.dtype is None:
         return False
     sources = [term] if bias is None else [term, bias]
-    total = rewriter.folded(_per_channel(channels), sources, dtype=term.dtype, shape=[channels])
+    total = rewriter.fold(_per_channel(channels), sources, dtype=term.dtype, shape=[channels])
     inputs = [*conv.inputs[:2], total]
     new = rewriter.emit(conv.op_type, inputs, conv.attributes, like=conv)
     rewriter.replace(node.outputs[0], new)
     return True
 
 
-def _takes(conv: ir.Node, term: ir.Value | None, rewriter: Rewriter) -> bool:
+def _fits_conv_bias(conv: ir.Node, term: ir.Value | None, rewriter: Rewriter) -> bool:
     """Returns True if a constant has one number per channel and nothing else reads the result."""
     sizes, result = dims(term), dims(conv.outputs[0])
     if sizes is None or result is None or len(sizes) > len(result):
         return False
-    if not rewriter.only_use(conv.outputs[0]) or not rewriter.foldable(term):
+    if not rewriter.only_use(conv.outputs[0]) or not rewriter.is_foldable(term):
         return False
-    if len(conv.inputs) > 2 and not rewriter.foldable(conv.inputs[2]):
+    if len(conv.inputs) > 2 and not rewriter.is_foldable(conv.inputs[2]):
         return False
     wide = [1] * (len(result) - len(sizes)) + sizes
     return wide[1] in (1, result[1]) and all(s == 1 for i, s in enumerate(wide) if i != 1)
@@ -85,14 +85,14 @@ def pad_into_windows(node: ir.Node, rewriter: Rewriter) -> bool:
         attributes["count_include_pad"] = ir.AttrInt64("count_include_pad", 1)
     pads = [a + b for a, b in zip(before, added, strict=True)]
     attributes["pads"] = ir.AttrInt64s("pads", pads)
-    if node.op_type == "AveragePool" and not _fits(node, pads):
+    if node.op_type == "AveragePool" and not _fits_pooling_window(node, pads):
         return False
     inputs = [pad.inputs[0], *node.inputs[1:]]
     rewriter.replace(node.outputs[0], rewriter.emit(node.op_type, inputs, attributes, like=pad))
     return True
 
 
-def _fits(pool: ir.Node, pads: Sequence[int]) -> bool:
+def _fits_pooling_window(pool: ir.Node, pads: Sequence[int]) -> bool:
     """Returns True if the padding is smaller than the window, as runtimes require."""
     kernel = pool.attributes.get_ints("kernel_shape") or []
     return all(pad < size for pad, size in zip(pads, [*kernel, *kernel], strict=True))

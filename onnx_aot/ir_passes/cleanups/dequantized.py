@@ -48,7 +48,7 @@ def transpose_dequantized(node: ir.Node, rewriter: Rewriter) -> bool:
         return False
     source = inner.inputs[0]
     order = list(node.attributes.get_ints("perm") or range((rank(source) or 0) - 1, -1, -1))
-    rewriter.replace(node.outputs[0], _transposed(inner, order, rewriter))
+    rewriter.replace(node.outputs[0], _emit_transposed_dequantize(inner, order, rewriter))
     return True
 
 
@@ -60,13 +60,13 @@ def gemm_of_dequantized(node: ir.Node, rewriter: Rewriter) -> bool:
     if not rewriter.only_use(inner.outputs[0]):
         return False
     inputs, attributes = list(node.inputs), dict(node.attributes)
-    inputs[1] = _transposed(inner, [1, 0], rewriter)
+    inputs[1] = _emit_transposed_dequantize(inner, [1, 0], rewriter)
     del attributes["transB"]
     rewriter.replace(node.outputs[0], rewriter.emit("Gemm", inputs, attributes, like=node))
     return True
 
 
-def _transposed(inner: ir.Node, order: list[int], rewriter: Rewriter) -> ir.Value:
+def _emit_transposed_dequantize(inner: ir.Node, order: list[int], rewriter: Rewriter) -> ir.Value:
     """Emits the DequantizeLinear of the transposed weight."""
     attributes = dict(inner.attributes)
     axis = inner.attributes.get_int("axis", 1)
@@ -80,7 +80,9 @@ def _transposed(inner: ir.Node, order: list[int], rewriter: Rewriter) -> ir.Valu
             continue
         moved = None if (known := dims(value)) is None else [known[i] for i in order]
         inputs.append(
-            rewriter.emit("Transpose", [value], {"perm": order}, like=inner, shape=_shape(moved))
+            rewriter.emit(
+                "Transpose", [value], {"perm": order}, like=inner, shape=_make_shape(moved)
+            )
         )
     if inner.inputs[1] is not None and rank(inner.inputs[1]) != 0:
         attributes["axis"] = ir.AttrInt64("axis", order.index(axis % len(order)))
@@ -91,11 +93,11 @@ def _transposed(inner: ir.Node, order: list[int], rewriter: Rewriter) -> ir.Valu
         attributes,
         like=inner,
         dtype=inner.outputs[0].dtype,
-        shape=_shape(moved),
+        shape=_make_shape(moved),
     )
 
 
-def _shape(sizes: list[int | str | None] | None) -> ir.Shape | None:
+def _make_shape(sizes: list[int | str | None] | None) -> ir.Shape | None:
     return None if sizes is None else ir.Shape(sizes)
 
 

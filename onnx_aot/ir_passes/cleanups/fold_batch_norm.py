@@ -43,7 +43,7 @@ def fold_batch_norm(node: ir.Node, rewriter: Rewriter) -> bool:
         return False
     if not rewriter.only_use(source) or not _is_plain(layer, view is not None):
         return False
-    found = _weights(layer, parameters, source.dtype, rewriter)
+    found = _find_foldable_weights(layer, parameters, source.dtype, rewriter)
     if found is None:
         return False
     weight, known, bias = found
@@ -54,10 +54,10 @@ def fold_batch_norm(node: ir.Node, rewriter: Rewriter) -> bool:
     )
     sizes = [int(size) for size in dims(weight) or () if isinstance(size, int)]
     channels = [int(size) for size in dims(known[0]) or () if isinstance(size, int)]
-    folded = rewriter.folded(scaled, [weight, known[0], known[3]], dtype=weight.dtype, shape=sizes)
-    shifted = functools.partial(_shifted, epsilon)
+    folded = rewriter.fold(scaled, [weight, known[0], known[3]], dtype=weight.dtype, shape=sizes)
+    shifted = functools.partial(_fold_bias, epsilon)
     terms = known if bias is None else [*known, bias]
-    total = rewriter.folded(shifted, terms, dtype=weight.dtype, shape=channels)
+    total = rewriter.fold(shifted, terms, dtype=weight.dtype, shape=channels)
     if layer.op_type == "MatMul":
         product = rewriter.emit("MatMul", [layer.inputs[0], folded], like=layer, shape=source.shape)
         new = rewriter.emit("Add", [product, total], like=node, shape=source.shape)
@@ -81,7 +81,7 @@ def _as_matrix(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
     return node if before and isinstance(after[1], int) and before[-1] == after[1] else None
 
 
-def _weights(
+def _find_foldable_weights(
     layer: ir.Node,
     parameters: Sequence[ir.Value | None],
     dtype: ir.DataType | None,
@@ -95,7 +95,7 @@ def _weights(
         return None
     if any(value.dtype != dtype for value in (weight, *known)):
         return None
-    if not all(map(rewriter.foldable, [weight, *known, *([] if bias is None else [bias])])):
+    if not all(map(rewriter.is_foldable, [weight, *known, *([] if bias is None else [bias])])):
         return None
     channels = known[0].shape
     if channels is None or weight.shape is None or len(weight.uses()) != 1:
@@ -120,7 +120,7 @@ def _is_plain(layer: ir.Node, reshaped: bool) -> bool:
     return plain and attributes.get_int("transB", 0) == 1 and not attributes.get_int("transA", 0)
 
 
-def _factor(epsilon: float, scale: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
+def _compute_factor(epsilon: float, scale: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
     return scale.double() / torch.sqrt(var.double() + epsilon)
 
 
@@ -128,7 +128,7 @@ def _scale_outputs(
     group: int, epsilon: float, weight: torch.Tensor, scale: torch.Tensor, var: torch.Tensor
 ) -> torch.Tensor:
     """Scales the weight of a convolution or Gemm: [outputs, ...]."""
-    factor = _factor(epsilon, scale, var).reshape(-1, *[1] * (weight.ndim - 1))
+    factor = _compute_factor(epsilon, scale, var).reshape(-1, *[1] * (weight.ndim - 1))
     return (weight.double() * factor).to(weight.dtype)  # rounded once
 
 
@@ -136,7 +136,7 @@ def _scale_columns(
     group: int, epsilon: float, weight: torch.Tensor, scale: torch.Tensor, var: torch.Tensor
 ) -> torch.Tensor:
     """Scales the right matrix of a product: [inputs, outputs]."""
-    return (weight.double() * _factor(epsilon, scale, var)).to(weight.dtype)
+    return (weight.double() * _compute_factor(epsilon, scale, var)).to(weight.dtype)
 
 
 def _scale_transposed(
@@ -144,11 +144,11 @@ def _scale_transposed(
 ) -> torch.Tensor:
     """Scales the weight of a transposed convolution: [inputs, outputs / groups, ...]."""
     by_group = weight.double().reshape(group, -1, *weight.shape[1:])
-    factor = _factor(epsilon, scale, var).reshape(group, 1, -1, *[1] * (weight.ndim - 2))
+    factor = _compute_factor(epsilon, scale, var).reshape(group, 1, -1, *[1] * (weight.ndim - 2))
     return (by_group * factor).reshape(weight.shape).to(weight.dtype)
 
 
-def _shifted(
+def _fold_bias(
     epsilon: float,
     scale: torch.Tensor,
     shift: torch.Tensor,
@@ -157,7 +157,7 @@ def _shifted(
     bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
     before = -mean.double() if bias is None else bias.double() - mean.double()
-    return (before * _factor(epsilon, scale, var) + shift.double()).to(shift.dtype)
+    return (before * _compute_factor(epsilon, scale, var) + shift.double()).to(shift.dtype)
 
 
 _SCALED = {

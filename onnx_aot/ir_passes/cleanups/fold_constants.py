@@ -38,7 +38,7 @@ class _Plan(NamedTuple):
     key: Hashable
 
 
-def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], bool]:
+def _make_fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], bool]:
     def fold(node: ir.Node, rewriter: Rewriter) -> bool:
         """Folds a node; results computed from weights are evaluated while saving.
 
@@ -47,17 +47,17 @@ def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], 
         tensors that are not in memory are never folded. Values stored in a byte or less, such as
         quantized weights, are not widened.
         """
-        plan = _planned(node, operators, rewriter)
+        plan = _plan_evaluation(node, operators, rewriter)
         if plan is None or len(node.outputs) != 1 or not plan.given:
             return False
         evaluate, given, key = plan
         result = node.outputs[0]
-        if any(_widens(value, result) for value in given):
+        if any(_widens_elements(value, result) for value in given):
             return False
         contents = [rewriter.constant(value) for value in given]
         packed = result.dtype in dtypes.FOUR_BITS
         if not packed and all(tensor is not None for tensor in contents):
-            tensor = _result(evaluate, contents)
+            tensor = _try_evaluate(evaluate, contents)
             if tensor is None or tensor.numel() > SMALL:
                 return False
             rewriter.replace(result, rewriter.initializer(tensor))
@@ -66,22 +66,24 @@ def _fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewriter], 
         if shape is None or not shape.is_static() or dtype is None:
             return False
         sizes = [int(size) for size in shape.numpy()]
-        if not _pays(given, math.prod(sizes), dtype) or not all(map(rewriter.foldable, given)):
+        if not _is_worth_folding(given, math.prod(sizes), dtype) or not all(
+            map(rewriter.is_foldable, given)
+        ):
             return False
         # a trial, so that saving cannot fail: on shapes alone, unless it needs the contents
-        tried = _result(evaluate, [_stand_in(value, rewriter) for value in given])
+        tried = _try_evaluate(evaluate, [_stand_in(value, rewriter) for value in given])
         if tried is None:
-            tried = _result(evaluate, list(map(contents_of, given)))
+            tried = _try_evaluate(evaluate, list(map(contents_of, given)))
         if tried is None or list(tried.shape) != sizes or tried.dtype != dtypes.held_in(dtype):
             return False
-        new = rewriter.folded(evaluate, given, dtype=dtype, shape=sizes, key=key)
+        new = rewriter.fold(evaluate, given, dtype=dtype, shape=sizes, key=key)
         rewriter.replace(result, new)
         return True
 
     return fold
 
 
-def _planned(
+def _plan_evaluation(
     node: ir.Node, operators: Mapping[str, Evaluation], rewriter: Rewriter, inner: bool = True
 ) -> _Plan | None:
     """Returns the plan for a node, or None if it reads values that are not constant.
@@ -101,18 +103,18 @@ def _planned(
         producer = value.producer()
         if not inner or producer is None or producer.domain or producer.op_type not in EXACT:
             return None
-        plan = _planned(producer, EXACT, rewriter, inner=False)
+        plan = _plan_evaluation(producer, EXACT, rewriter, inner=False)
         if plan is None or len(producer.outputs) != 1 or not rewriter.only_use(value):
             return None
         plans.append(plan)
         given.extend(plan.given)
     attributes = {name: attribute.value for name, attribute in node.attributes.items()}
-    evaluate = functools.partial(_evaluated, operators[node.op_type], attributes, tuple(plans))
+    evaluate = functools.partial(_evaluate_plans, operators[node.op_type], attributes, tuple(plans))
     keys = tuple(None if plan is None else plan.key for plan in plans)
     return _Plan(evaluate, tuple(given), (node.op_type, repr(sorted(attributes.items())), keys))
 
 
-def _result(
+def _try_evaluate(
     evaluate: Callable[..., torch.Tensor], contents: list[torch.Tensor | None]
 ) -> torch.Tensor | None:
     try:
@@ -134,7 +136,7 @@ def _stand_in(value: ir.Value, rewriter: Rewriter) -> torch.Tensor:
     return torch.empty(sizes, dtype=dtypes.held_in(tensor.dtype), device="meta")
 
 
-def _widens(value: ir.Value, result: ir.Value) -> bool:
+def _widens_elements(value: ir.Value, result: ir.Value) -> bool:
     """Returns True if a result would store the elements of a narrow tensor in a wider type."""
     narrow, wide, held = value.dtype, result.dtype, value.const_value
     if narrow is None or wide is None or held is None or narrow == ir.DataType.BOOL:
@@ -145,7 +147,7 @@ def _widens(value: ir.Value, result: ir.Value) -> bool:
     return shape is None or not shape.is_static() or math.prod(shape.numpy()) >= held.size
 
 
-def _pays(given: Sequence[ir.Value], size: int, dtype: ir.DataType) -> bool:
+def _is_worth_folding(given: Sequence[ir.Value], size: int, dtype: ir.DataType) -> bool:
     """Returns True if the result is small, or not larger than the inputs that it frees."""
     if size <= SMALL_RESULT:
         return True
@@ -154,7 +156,7 @@ def _pays(given: Sequence[ir.Value], size: int, dtype: ir.DataType) -> bool:
     return nbytes <= min(freed, LARGEST)
 
 
-def _evaluated(
+def _evaluate_plans(
     evaluation: Evaluation,
     attributes: Mapping[str, object],
     plans: Sequence[_Plan | None],
@@ -168,7 +170,7 @@ def _evaluated(
     return evaluation(attributes, inputs)
 
 
-FOLD_CONSTANTS = Rule("fold_constants", tuple(EXACT), _fold(EXACT), exact=True, since=13)
+FOLD_CONSTANTS = Rule("fold_constants", tuple(EXACT), _make_fold(EXACT), exact=True, since=13)
 FOLD_ROUNDED_CONSTANTS = Rule(
-    "fold_rounded_constants", tuple(ROUNDED), _fold(ROUNDED), exact=False, since=13
+    "fold_rounded_constants", tuple(ROUNDED), _make_fold(ROUNDED), exact=False, since=13
 )

@@ -27,8 +27,12 @@ def fold_factor(node: ir.Node, rewriter: Rewriter) -> bool:
     """
     for place in (0, 1):
         value, factor = node.inputs[place], node.inputs[1 - place]
-        layer = _layer(value, rewriter)
-        if layer is not None and value is not None and _fits(factor, value, layer, rewriter):
+        layer = _find_layer(value, rewriter)
+        if (
+            layer is not None
+            and value is not None
+            and _fits_channels(factor, value, layer, rewriter)
+        ):
             break
     else:
         return False
@@ -36,15 +40,15 @@ def fold_factor(node: ir.Node, rewriter: Rewriter) -> bool:
     weight, total = layer.inputs[1], value.producer()
     assert weight is not None
     assert total is not None
-    bias = _bias(total, layer)
+    bias = _find_bias(total, layer)
     terms = [] if bias is None else [bias]
     if not all(_is_own(v, factor, rewriter) for v in (weight, *terms)):
         return False
-    if bias is not None and dims(bias) != [_channels(weight, layer)]:
+    if bias is not None and dims(bias) != [_count_channels(weight, layer)]:
         return False
-    scaled = [_folded(weight, factor, layer, rewriter)]
+    scaled = [_fold_into_weight(weight, factor, layer, rewriter)]
     scaled.extend(
-        rewriter.folded(_times, [v, factor], dtype=v.dtype, shape=_static(v))
+        rewriter.fold(_scale_channels, [v, factor], dtype=v.dtype, shape=_static_sizes(v))
         for v in terms
         if v.dtype is not None
     )
@@ -59,7 +63,7 @@ def fold_factor(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _layer(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
+def _find_layer(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
     """The node with the weight, whose result is the value itself or the value minus a bias."""
     if value is None or value.dtype not in FLOATS or not rewriter.only_use(value):
         return None
@@ -74,25 +78,27 @@ def _layer(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
     return None
 
 
-def _bias(total: ir.Node, layer: ir.Node) -> ir.Value | None:
+def _find_bias(total: ir.Node, layer: ir.Node) -> ir.Value | None:
     if total is layer:
         return layer.inputs[2] if len(layer.inputs) > 2 else None
     place = 1 if total.inputs[0] is layer.outputs[0] else 0
     return total.inputs[place]
 
 
-def _channels(weight: ir.Value, layer: ir.Node) -> int:
-    return _static(weight)[1 if layer.op_type == "MatMul" else 0]
+def _count_channels(weight: ir.Value, layer: ir.Node) -> int:
+    return _static_sizes(weight)[1 if layer.op_type == "MatMul" else 0]
 
 
-def _static(value: ir.Value) -> list[int]:
+def _static_sizes(value: ir.Value) -> list[int]:
     return [int(size) for size in value.shape.numpy()] if value.shape is not None else []
 
 
-def _fits(factor: ir.Value | None, value: ir.Value, layer: ir.Node, rewriter: Rewriter) -> bool:
+def _fits_channels(
+    factor: ir.Value | None, value: ir.Value, layer: ir.Node, rewriter: Rewriter
+) -> bool:
     """Returns True if a constant is one number, or one number per channel."""
     sizes, known = dims(factor), rank(value)
-    if sizes is None or known is None or len(sizes) > known or not rewriter.foldable(factor):
+    if sizes is None or known is None or len(sizes) > known or not rewriter.is_foldable(factor):
         return False
     number = rewriter.constant(factor, limit=1)
     if number is not None and not SMALLEST <= abs(number.item()) <= LARGEST:
@@ -100,7 +106,7 @@ def _fits(factor: ir.Value | None, value: ir.Value, layer: ir.Node, rewriter: Re
     weight = layer.inputs[1]
     if weight is None or weight.shape is None or not weight.shape.is_static():
         return False
-    channels = _channels(weight, layer)
+    channels = _count_channels(weight, layer)
     axis = known - 1 if layer.op_type == "MatMul" else 1
     wide = [1] * (known - len(sizes)) + sizes
     return (
@@ -111,17 +117,19 @@ def _fits(factor: ir.Value | None, value: ir.Value, layer: ir.Node, rewriter: Re
 
 def _is_own(value: ir.Value, factor: ir.Value, rewriter: Rewriter) -> bool:
     """Returns True if a weight can be folded and nothing else reads it."""
-    return len(value.uses()) == 1 and value.dtype == factor.dtype and rewriter.foldable(value)
+    return len(value.uses()) == 1 and value.dtype == factor.dtype and rewriter.is_foldable(value)
 
 
-def _folded(weight: ir.Value, factor: ir.Value, layer: ir.Node, rewriter: Rewriter) -> ir.Value:
-    behind = 0 if layer.op_type == "MatMul" else len(_static(weight)) - 1
-    compute = functools.partial(_times, behind=behind)
+def _fold_into_weight(
+    weight: ir.Value, factor: ir.Value, layer: ir.Node, rewriter: Rewriter
+) -> ir.Value:
+    behind = 0 if layer.op_type == "MatMul" else len(_static_sizes(weight)) - 1
+    compute = functools.partial(_scale_channels, behind=behind)
     assert weight.dtype is not None
-    return rewriter.folded(compute, [weight, factor], dtype=weight.dtype, shape=_static(weight))
+    return rewriter.fold(compute, [weight, factor], dtype=weight.dtype, shape=_static_sizes(weight))
 
 
-def _times(weight: torch.Tensor, factor: torch.Tensor, behind: int = 0) -> torch.Tensor:
+def _scale_channels(weight: torch.Tensor, factor: torch.Tensor, behind: int = 0) -> torch.Tensor:
     """Scales a weight in which ``behind`` axes follow the channel axis."""
     return weight * factor.reshape(-1, *[1] * behind)
 

@@ -29,7 +29,7 @@ def remove_no_ops(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _first(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+def _first_operand(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
     return node.inputs[0]
 
 
@@ -39,7 +39,7 @@ def _of_same_shape(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
     return node.inputs[0] if all(map(rewriter.of_shapes, node.inputs[1:])) else None
 
 
-def _transposed(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+def _operand_of_transpose(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
     order = node.attributes.data.get("perm")
     return node.inputs[0] if order is not None and _is_sorted(order.as_ints()) else None
 
@@ -48,7 +48,7 @@ def _is_sorted(order: Sequence[int]) -> bool:
     return all(axis == place for place, axis in enumerate(order))
 
 
-def _sliced(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+def _operand_of_slice(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
     starts, ends = (rewriter.constant(value) for value in node.inputs[1:3])
     steps = rewriter.constant(node.inputs[4]) if len(node.inputs) > 4 else None
     if starts is None or ends is None or (len(node.inputs) > 4 and steps is None):
@@ -61,16 +61,16 @@ def _sliced(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
     return node.inputs[0] if whole else None
 
 
-def _padded(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+def _operand_of_pad(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
     pads = rewriter.constant(node.inputs[1])
     return node.inputs[0] if pads is not None and not bool(pads.any()) else None
 
 
-def _concatenated(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+def _operand_of_concat(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
     return node.inputs[0] if len(node.inputs) == 1 else None
 
 
-def _with(
+def _operand_beside_neutral(
     neutral: float, commutative: bool = False, integers: bool = False
 ) -> Callable[[ir.Node, Rewriter], ir.Value | None]:
     """Returns a function for the operand whose counterpart is neutral and does not widen it.
@@ -81,7 +81,7 @@ def _with(
         integers: Whether only integers qualify, because a floating-point -0.0 would change.
     """
 
-    def kept(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+    def find_operand(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
         for place in (0, 1) if commutative else (0,):
             operand, other = node.inputs[place], node.inputs[1 - place]
             if operand is None or (integers and (operand.dtype is None or _is_float(operand))):
@@ -93,7 +93,7 @@ def _with(
                 return operand
         return None
 
-    return kept
+    return find_operand
 
 
 def drop_zeros(node: ir.Node, rewriter: Rewriter) -> bool:
@@ -119,8 +119,8 @@ def _is_float(value: ir.Value) -> bool:
     return value.dtype is not None and value.dtype.is_floating_point()
 
 
-def _with_true(neutral: bool) -> Callable[[ir.Node, Rewriter], ir.Value | None]:
-    def kept(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+def _operand_beside_bool(neutral: bool) -> Callable[[ir.Node, Rewriter], ir.Value | None]:
+    def find_operand(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
         for place in (0, 1):
             operand, known = node.inputs[place], rewriter.constant(node.inputs[1 - place])
             if known is None or known.dtype != torch.bool or bool((known != neutral).any()):
@@ -129,28 +129,28 @@ def _with_true(neutral: bool) -> Callable[[ir.Node, Rewriter], ir.Value | None]:
                 return operand
         return None
 
-    return kept
+    return find_operand
 
 
-_WITHOUT_ZERO = _with(0, commutative=True)
+_WITHOUT_ZERO = _operand_beside_neutral(0, commutative=True)
 
 _KEPT: dict[str, Callable[[ir.Node, Rewriter], ir.Value | None]] = {
-    "Add": _with(0, commutative=True, integers=True),
-    "And": _with_true(True),
-    "Cast": _first,  # to the same type
-    "Concat": _concatenated,
-    "Div": _with(1),
+    "Add": _operand_beside_neutral(0, commutative=True, integers=True),
+    "And": _operand_beside_bool(True),
+    "Cast": _first_operand,  # to the same type
+    "Concat": _operand_of_concat,
+    "Div": _operand_beside_neutral(1),
     "Expand": _of_same_shape,
     "Flatten": _of_same_shape,
-    "Identity": _first,
-    "Mul": _with(1, commutative=True),
-    "Or": _with_true(False),
-    "Pad": _padded,
-    "Pow": _with(1),
+    "Identity": _first_operand,
+    "Mul": _operand_beside_neutral(1, commutative=True),
+    "Or": _operand_beside_bool(False),
+    "Pad": _operand_of_pad,
+    "Pow": _operand_beside_neutral(1),
     "Reshape": _of_same_shape,
-    "Slice": _sliced,
-    "Sub": _with(0),
-    "Transpose": _transposed,
+    "Slice": _operand_of_slice,
+    "Sub": _operand_beside_neutral(0),
+    "Transpose": _operand_of_transpose,
 }
 
 REMOVE_NO_OPS = Rule("remove_no_ops", tuple(_KEPT), remove_no_ops, exact=True, since=13)

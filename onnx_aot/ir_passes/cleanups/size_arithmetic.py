@@ -6,7 +6,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
-from onnx_aot.ir_passes.shapes import dims, lasts, rank, same_shape
+from onnx_aot.ir_passes.shapes import broadcasts_to, dims, rank, same_shape
 
 __all__ = [
     "DROP_EXPAND",
@@ -32,7 +32,7 @@ def fold_shapes(node: ir.Node, rewriter: Rewriter) -> bool:
         rewriter.replace(node.outputs[0], constant)
         return True
     shape = rewriter.producer(node.inputs[0], "Shape")
-    taken = None if shape is None else _taken(node, shape, rewriter)
+    taken = None if shape is None else _resolve_indices(node, shape, rewriter)
     sizes = None if shape is None else _slice_of(shape)
     if shape is None or sizes is None or taken is None or not taken.numel():
         return False
@@ -64,7 +64,7 @@ def _slice_of(shape: ir.Node) -> list[int | str | None] | None:
     return sizes[shape.attributes.get_int("start", 0) : shape.attributes.get_int("end")]
 
 
-def _taken(node: ir.Node, shape: ir.Node, rewriter: Rewriter) -> torch.Tensor | None:
+def _resolve_indices(node: ir.Node, shape: ir.Node, rewriter: Rewriter) -> torch.Tensor | None:
     """Indices of the shape's entries that a Gather, or a Slice with step 1, takes."""
     sizes = _slice_of(shape)
     given = [rewriter.constant(value) for value in node.inputs[1:]]
@@ -120,9 +120,11 @@ def drop_expand(node: ir.Node, rewriter: Rewriter) -> bool:
         if expand is None or not rewriter.of_shapes(expand.inputs[1]):
             continue
         others = [other for i, other in enumerate(inputs) if i != place]
-        if not any(same_shape(other, result) for other in others) or not lasts(value, result):
+        if not any(same_shape(other, result) for other in others) or not broadcasts_to(
+            value, result
+        ):
             continue
-        if not lasts(expand.inputs[0], result):
+        if not broadcasts_to(expand.inputs[0], result):
             continue
         inputs[place], changed = expand.inputs[0], changed or expand
     if changed is None:
@@ -134,7 +136,7 @@ def drop_expand(node: ir.Node, rewriter: Rewriter) -> bool:
 
 def shorten_floor_division(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Div(Sub(x, Mod(x, n)), n)`` -> ``Div(x, n)`` for sizes, which are not negative."""
-    whole = _floored(node, rewriter)
+    whole = _match_floor_division(node, rewriter)
     divisor = rewriter.constant(node.inputs[1])
     if divisor is None or divisor.dtype != torch.int64 or bool((divisor <= 0).any()):
         return False
@@ -152,18 +154,18 @@ def join_floor_division(node: ir.Node, rewriter: Rewriter) -> bool:
     """
     for place in (0, 1):
         quotient = rewriter.producer(node.inputs[place], "Div")
-        added = _number(node.inputs[1 - place], rewriter)
+        added = _read_number(node.inputs[1 - place], rewriter)
         if quotient is not None and added is not None:
             break
     else:
         return False
-    whole = _floored(quotient, rewriter)
-    divisor = _number(quotient.inputs[1], rewriter)
+    whole = _match_floor_division(quotient, rewriter)
+    divisor = _read_number(quotient.inputs[1], rewriter)
     total = rewriter.producer(whole, "Add")
     if total is None or divisor is None or not rewriter.only_use(quotient.outputs[0]):
         return False
     for place in (0, 1):
-        size, first = total.inputs[place], _number(total.inputs[1 - place], rewriter)
+        size, first = total.inputs[place], _read_number(total.inputs[1 - place], rewriter)
         if first is not None and _is_not_negative(size, rewriter):
             break
     else:
@@ -180,7 +182,7 @@ def join_floor_division(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _number(value: ir.Value | None, rewriter: Rewriter) -> int | None:
+def _read_number(value: ir.Value | None, rewriter: Rewriter) -> int | None:
     """The number in a 0-d INT64 constant; None for other values."""
     constant = rewriter.constant(value, limit=1)
     if constant is None or constant.ndim or constant.dtype != torch.int64:
@@ -188,7 +190,7 @@ def _number(value: ir.Value | None, rewriter: Rewriter) -> int | None:
     return int(constant)
 
 
-def _floored(quotient: ir.Node, rewriter: Rewriter) -> ir.Value | None:
+def _match_floor_division(quotient: ir.Node, rewriter: Rewriter) -> ir.Value | None:
     """Returns ``x`` of ``Div(Sub(x, Mod(x, n)), n)``; None for other quotients."""
     difference = rewriter.producer(quotient.inputs[0], "Sub")
     rest = None if difference is None else rewriter.producer(difference.inputs[1], "Mod")
@@ -230,7 +232,7 @@ def _with_one_axis(value: ir.Value | None, rewriter: Rewriter, depth: int) -> ir
         return None
     inputs = []
     for operand in node.inputs:
-        is_number = _number(operand, rewriter) is not None
+        is_number = _read_number(operand, rewriter) is not None
         inputs.append(operand if is_number else _with_one_axis(operand, rewriter, depth - 1))
     if any(operand is None for operand in inputs) or all(
         o is i for o, i in zip(inputs, node.inputs, strict=True)

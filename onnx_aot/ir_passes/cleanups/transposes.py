@@ -39,7 +39,7 @@ def join_transposes(node: ir.Node, rewriter: Rewriter) -> bool:
         if producer.op_type not in POINTWISE or not _of_one(producer):
             return False
         chain.append(producer)
-        value = producer.inputs[_place(producer)]
+        value = producer.inputs[_tensor_operand_index(producer)]
     else:
         return False
     first = producer.attributes.get_ints("perm")
@@ -60,7 +60,7 @@ def _emit(
     assert source is not None
     for step in reversed(chain):
         inputs = list(step.inputs)
-        inputs[_place(step)] = source
+        inputs[_tensor_operand_index(step)] = source
         dtype = step.outputs[0].dtype
         source = rewriter.emit(
             step.op_type,
@@ -75,7 +75,7 @@ def _emit(
     rewriter.replace(node.outputs[0], source)
 
 
-def _place(node: ir.Node) -> int:
+def _tensor_operand_index(node: ir.Node) -> int:
     """Index of the operand that is not a single number."""
     sizes = [dims(value) for value in node.inputs]
     return next((i for i, size in enumerate(sizes) if size is None or set(size) - {1}), 0)
@@ -83,7 +83,7 @@ def _place(node: ir.Node) -> int:
 
 def _of_one(node: ir.Node) -> bool:
     """Returns True if all operands but one are single numbers of rank 0 or 1."""
-    place = _place(node)
+    place = _tensor_operand_index(node)
     known = rank(node.inputs[place])
     if known is None or len(node.outputs) != 1:
         return False

@@ -28,14 +28,14 @@ def merge_reshapes(node: ir.Node, rewriter: Rewriter) -> bool:
     Sizes that ``s`` copies from the removed node are copied from ``x`` or computed, if the recorded
     shapes prove them.
     """
-    inner = _view(node.inputs[0], rewriter)
+    inner = _find_view(node.inputs[0], rewriter)
     if inner is None or not all(map(rewriter.of_shapes, inner.inputs[1:])):
         return False
     if _copies_nothing(node, rewriter):
         inputs = [inner.inputs[0], node.inputs[1]]
         new = rewriter.emit("Reshape", inputs, node.attributes, like=inner)
     else:
-        sizes = _sizes(dims(inner.inputs[0]), dims(node.outputs[0]))
+        sizes = _find_reshape_sizes(dims(inner.inputs[0]), dims(node.outputs[0]))
         if sizes is None or not rewriter.of_shapes(node.inputs[1]):
             return False
         shape = rewriter.initializer(torch.tensor(sizes, dtype=torch.int64))
@@ -44,7 +44,7 @@ def merge_reshapes(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _view(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
+def _find_view(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
     node = None if value is None else value.producer()
     return node if node is not None and node.op_type in VIEWS and not node.domain else None
 
@@ -64,7 +64,7 @@ def constant_reshape(node: ir.Node, rewriter: Rewriter) -> bool:
     """
     if rewriter.constant(node.inputs[1]) is not None:
         return False
-    sizes = _sizes(dims(node.inputs[0]), dims(node.outputs[0]))
+    sizes = _find_reshape_sizes(dims(node.inputs[0]), dims(node.outputs[0]))
     if sizes is None or not rewriter.of_shapes(node.inputs[1]):
         return False
     shape = rewriter.initializer(torch.tensor(sizes, dtype=torch.int64))
@@ -73,7 +73,9 @@ def constant_reshape(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _sizes(before: Sequence[Dim] | None, after: Sequence[Dim] | None) -> list[int] | None:
+def _find_reshape_sizes(
+    before: Sequence[Dim] | None, after: Sequence[Dim] | None
+) -> list[int] | None:
     """The constant that reshapes ``before`` to ``after`` at every size; None if there is none."""
     if before is None or after is None:
         return None
@@ -98,7 +100,7 @@ def merge_squeezes(node: ir.Node, rewriter: Rewriter) -> bool:
     ``Unsqueeze(Unsqueeze(x, a), b)`` -> ``Unsqueeze(x, both)``, also for Squeeze;
     ``Squeeze(Reshape(x, s), a)`` -> ``Reshape(x, s without a)``, also for Unsqueeze.
     """
-    inner = _view(node.inputs[0], rewriter)
+    inner = _find_view(node.inputs[0], rewriter)
     axes = rewriter.constant(node.inputs[1]) if len(node.inputs) > 1 else None
     known = rank(node.inputs[0])
     if inner is None or axes is None or known is None or not inner.inputs[1:]:

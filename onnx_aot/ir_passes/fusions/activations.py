@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_aot.ir_passes.fusions.matching import close, either, number, product, single_use
+from onnx_aot.ir_passes.fusions.matching import (
+    both_orders,
+    is_close,
+    match_product,
+    scalar_constant,
+    single_use,
+)
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
 __all__ = ["HARD_SWISH", "MISH"]
@@ -27,17 +33,20 @@ def hard_swish(node: ir.Node, rewriter: Rewriter) -> bool:
 
     Matches every association of the product.
     """
-    found = product(rewriter, node)
-    if found is None or len(found.factors) != 2 or not close(found.number, 1.0 / 6.0):
+    found = match_product(rewriter, node)
+    if found is None or len(found.factors) != 2 or not is_close(found.number, 1.0 / 6.0):
         return False
     for x, clipped in (found.factors, reversed(found.factors)):
         clip = single_use(rewriter, clipped, "Clip")
         if clip is None or len(clip.inputs) != 3:
             continue
-        if number(rewriter, clip.inputs[1]) != 0.0 or number(rewriter, clip.inputs[2]) != 6.0:
+        if (
+            scalar_constant(rewriter, clip.inputs[1]) != 0.0
+            or scalar_constant(rewriter, clip.inputs[2]) != 6.0
+        ):
             continue
-        for summand, three in either(single_use(rewriter, clip.inputs[0], "Add")):
-            if summand is x and number(rewriter, three) == 3.0:
+        for summand, three in both_orders(single_use(rewriter, clip.inputs[0], "Add")):
+            if summand is x and scalar_constant(rewriter, three) == 3.0:
                 rewriter.replace(node.outputs[0], rewriter.emit("HardSwish", [x], like=node))
                 return True
     return False
@@ -54,7 +63,7 @@ def mish(node: ir.Node, rewriter: Rewriter) -> bool:
 
         y = Mish(x)
     """
-    for x, factor in either(node):
+    for x, factor in both_orders(node):
         tanh = single_use(rewriter, factor, "Tanh")
         softplus = None if tanh is None else single_use(rewriter, tanh.inputs[0], "Softplus")
         if softplus is not None and softplus.inputs[0] is x:

@@ -32,7 +32,7 @@ def attention_cache(node: ir.Node, rewriter: Rewriter) -> bool:
     causal = node.attributes.get("is_causal")
     if causal is not None and causal.as_int():
         return False
-    keys, values = (_appended(rewriter, node, value) for value in inputs[1:3])
+    keys, values = (_match_cache_concat(rewriter, node, value) for value in inputs[1:3])
     if keys is None or values is None or inputs[1] is inputs[2]:
         return False
     mask = inputs[3] if len(inputs) == 4 else None
@@ -47,7 +47,7 @@ def attention_cache(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _appended(
+def _match_cache_concat(
     rewriter: Rewriter, node: ir.Node, value: ir.Value | None
 ) -> tuple[ir.Value, ir.Value] | None:
     """The past and the new part of keys or values that only this node reads, or None."""

@@ -6,7 +6,13 @@ import dataclasses
 
 import onnx_ir as ir
 
-from onnx_aot.ir_passes.fusions.matching import dimensions, either, number, permutation, single_use
+from onnx_aot.ir_passes.fusions.matching import (
+    both_orders,
+    dimensions,
+    permutation,
+    scalar_constant,
+    single_use,
+)
 from onnx_aot.ir_passes.rewriter import Rewriter
 
 __all__ = [
@@ -15,11 +21,11 @@ __all__ = [
     "Grouped",
     "Masked",
     "Split",
-    "attention",
-    "grouped",
-    "masked_attention",
+    "match_attention",
+    "match_masked_attention",
+    "match_repeated_heads",
+    "match_split_heads",
     "same_shape",
-    "split_heads",
 ]
 
 HEADS_LAST = [0, 2, 1, 3]
@@ -49,7 +55,7 @@ class Attention:
     first: ir.Node
 
 
-def attention(rewriter: Rewriter, node: ir.Node | None) -> Attention | None:
+def match_attention(rewriter: Rewriter, node: ir.Node | None) -> Attention | None:
     """The attention whose last node is the given MatMul, if it has four dimensions."""
     if node is None or node.op_type != "MatMul" or node.domain:
         return None
@@ -59,33 +65,33 @@ def attention(rewriter: Rewriter, node: ir.Node | None) -> Attention | None:
         return None
     if any(len(dimensions(v) or ()) != 4 for v in (value, node.outputs[0])):
         return None
-    return _of_scores(rewriter, softmax.inputs[0], value)
+    return _match_scores(rewriter, softmax.inputs[0], value)
 
 
-def _of_scores(rewriter: Rewriter, scores: ir.Value | None, value: ir.Value) -> Attention | None:
-    product, scale = _scaled(rewriter, scores)
+def _match_scores(rewriter: Rewriter, scores: ir.Value | None, value: ir.Value) -> Attention | None:
+    product, scale = _match_scaled_product(rewriter, scores)
     bias: ir.Value | None = None
     if product is None:
-        for inner, added in either(single_use(rewriter, scores, "Add")):
-            product, scale = _scaled(rewriter, inner)
+        for inner, added in both_orders(single_use(rewriter, scores, "Add")):
+            product, scale = _match_scaled_product(rewriter, inner)
             if product is not None:
                 bias = added
                 break
     if product is None or scores is None:
         return None
-    key, rows_first, of_key = _untransposed(rewriter, product.inputs[1])
-    query, of_query, first = _unscaled(rewriter, product.inputs[0], product)
+    key, rows_first, of_key = _match_key_transpose(rewriter, product.inputs[1])
+    query, of_query, first = _strip_query_scale(rewriter, product.inputs[0], product)
     if query is None or key is None:
         return None
     sizes = dimensions(scores)
     if sizes is None or any(len(dimensions(v) or ()) != 4 for v in (query, key)):
         return None
-    if bias is not None and not _fits(bias, sizes):
+    if bias is not None and not _fits_scores(bias, sizes):
         return None
     return Attention(query, key, rows_first, value, bias, scale * of_key * of_query, first)
 
 
-def _fits(bias: ir.Value, scores: list[int | str]) -> bool:
+def _fits_scores(bias: ir.Value, scores: list[int | str]) -> bool:
     """Returns True if a bias is broadcast to the scores, and not the scores to it."""
     sizes = dimensions(bias)
     if sizes is None or len(sizes) > 4:
@@ -95,43 +101,45 @@ def _fits(bias: ir.Value, scores: list[int | str]) -> bool:
     )
 
 
-def _scaled(rewriter: Rewriter, value: ir.Value | None) -> tuple[ir.Node | None, float]:
+def _match_scaled_product(
+    rewriter: Rewriter, value: ir.Value | None
+) -> tuple[ir.Node | None, float]:
     """The MatMul whose result times a number is the value, and that number."""
     product = single_use(rewriter, value, "MatMul")
     if product is not None:
         return product, 1.0
-    for inner, other in either(single_use(rewriter, value, "Mul")):
-        factor = number(rewriter, other)
+    for inner, other in both_orders(single_use(rewriter, value, "Mul")):
+        factor = scalar_constant(rewriter, other)
         product = single_use(rewriter, inner, "MatMul")
         if product is not None and factor is not None:
             return product, factor
     division = single_use(rewriter, value, "Div")
     if division is not None:
-        divisor = number(rewriter, division.inputs[1])
+        divisor = scalar_constant(rewriter, division.inputs[1])
         product = single_use(rewriter, division.inputs[0], "MatMul")
         if product is not None and divisor:
             return product, 1.0 / divisor
     return None, 1.0
 
 
-def _unscaled(
+def _strip_query_scale(
     rewriter: Rewriter, value: ir.Value | None, product: ir.Node
 ) -> tuple[ir.Value | None, float, ir.Node]:
-    for inner, other in either(single_use(rewriter, value, "Mul")):
-        factor = number(rewriter, other)
+    for inner, other in both_orders(single_use(rewriter, value, "Mul")):
+        factor = scalar_constant(rewriter, other)
         if factor is not None and inner.producer() is not None:
             scaling = inner.consumers()[0] if rewriter.only_use(inner) else product
             return inner, factor, scaling
     return value, 1.0, product
 
 
-def _untransposed(
+def _match_key_transpose(
     rewriter: Rewriter, value: ir.Value | None
 ) -> tuple[ir.Value | None, bool, float]:
     """The key, whether it is ``[batch, rows, heads, width]``, and the number that scales it."""
     factor = 1.0
-    for inner, other in either(single_use(rewriter, value, "Mul")):
-        found = number(rewriter, other)
+    for inner, other in both_orders(single_use(rewriter, value, "Mul")):
+        found = scalar_constant(rewriter, other)
         if found is not None:
             value, factor = inner, found
             break
@@ -156,7 +164,7 @@ class Masked:
     rows: ir.Value | None
     zero: ir.Value | None
 
-    def emitted(
+    def emit_masking(
         self, rewriter: Rewriter, attended: ir.Value, rows: ir.Value, shape: ir.Shape
     ) -> ir.Value:
         """Emits the same masking for a result and a mask of other dimensions."""
@@ -167,20 +175,20 @@ class Masked:
         return rewriter.emit("Where", inputs, like=like, dtype=attended.dtype, shape=shape)
 
 
-def masked_attention(rewriter: Rewriter, value: ir.Value | None) -> Masked | None:
+def match_masked_attention(rewriter: Rewriter, value: ir.Value | None) -> Masked | None:
     """The attention that produces a value, with its mask of rows, or None."""
     value = same_shape(rewriter, value)
-    found = None if value is None else attention(rewriter, value.producer())
+    found = None if value is None else match_attention(rewriter, value.producer())
     if found is not None:
         return Masked(found, None, None)
-    for inner, rows in either(single_use(rewriter, value, "Mul")):
+    for inner, rows in both_orders(single_use(rewriter, value, "Mul")):
         product = single_use(rewriter, inner, "MatMul")
-        found = attention(rewriter, product)
+        found = match_attention(rewriter, product)
         if found is not None:
             return Masked(found, rows, None)
     where = single_use(rewriter, value, "Where")
-    if where is not None and number(rewriter, where.inputs[2]) == 0.0:
-        found = attention(rewriter, single_use(rewriter, where.inputs[1], "MatMul"))
+    if where is not None and scalar_constant(rewriter, where.inputs[2]) == 0.0:
+        found = match_attention(rewriter, single_use(rewriter, where.inputs[1], "MatMul"))
         if found is not None:
             return Masked(found, where.inputs[0], where.inputs[2])
     return None
@@ -201,7 +209,7 @@ class Grouped:
     times: int
 
 
-def grouped(rewriter: Rewriter, value: ir.Value) -> Grouped | None:
+def match_repeated_heads(rewriter: Rewriter, value: ir.Value) -> Grouped | None:
     """The value that is repeated along the heads by ``Reshape(Expand(Unsqueeze(x, [2])))``."""
     reshape = rewriter.producer(value, "Reshape")
     expand = None if reshape is None else rewriter.producer(reshape.inputs[0], "Expand")
@@ -234,7 +242,7 @@ class Split:
     width: int
 
 
-def split_heads(
+def match_split_heads(
     rewriter: Rewriter, value: ir.Value | None, rows_first: bool = False
 ) -> Split | None:
     """The source of ``Transpose(Reshape(source))``, or ``Reshape(source)`` if rows come first.

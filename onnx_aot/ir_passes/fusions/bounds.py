@@ -9,7 +9,7 @@ from onnx_aot.ir_passes.rewriter import Rewriter
 from onnx_aot.ir_passes.tensors import in_memory
 from onnx_aot.metadata.keys import INPUT_KIND
 
-__all__ = ["always_true", "counts_up", "largest"]
+__all__ = ["always_true", "bound_magnitude", "counts_up"]
 
 DEPTH = 12
 LARGEST_TABLE = 1 << 16
@@ -17,13 +17,13 @@ MOVES = {"Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpo
 """Operators whose result consists only of elements of the first input."""
 
 
-def largest(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) -> float | None:
+def bound_magnitude(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) -> float | None:
     """An upper bound on the magnitude of all elements, none of which is NaN; None if unknown."""
     if value is None or depth == 0 or value.dtype is None:
         return None
     if value.dtype == ir.DataType.BOOL:
         return 1.0
-    tensor = _table(rewriter, value)
+    tensor = _read_table(rewriter, value)
     if tensor is not None:
         if tensor.numel() == 0 or tensor.is_complex() or not bool(torch.isfinite(tensor).all()):
             return None
@@ -32,19 +32,19 @@ def largest(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) -> f
     if node is None or node.domain:
         return None
     if node.op_type in MOVES or node.op_type in ("Neg", "Abs"):
-        return largest(rewriter, node.inputs[0], depth - 1)
+        return bound_magnitude(rewriter, node.inputs[0], depth - 1)
     if node.op_type == "Cast":
         source = node.inputs[0]
         boolean = source is not None and source.dtype == ir.DataType.BOOL
         return 1.0 if boolean else None
     if node.op_type == "Where":
-        chosen = [largest(rewriter, operand, depth - 1) for operand in node.inputs[1:]]
+        chosen = [bound_magnitude(rewriter, operand, depth - 1) for operand in node.inputs[1:]]
         known = [bound for bound in chosen if bound is not None]
         return max(known) if len(known) == len(chosen) else None
     return None
 
 
-def _table(rewriter: Rewriter, value: ir.Value) -> torch.Tensor | None:
+def _read_table(rewriter: Rewriter, value: ir.Value) -> torch.Tensor | None:
     """Contents of a constant or a parameter; None for a buffer, which may be a mask.
 
     Weights that replace a parameter later are assumed to be finite too.
@@ -73,12 +73,12 @@ def always_true(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) 
         return any(always_true(rewriter, operand, depth - 1) for operand in node.inputs)
     if node.op_type == "GreaterOrEqual":
         limit = rewriter.constant(node.inputs[1])
-        low = None if limit is None else _lowest(rewriter, node.inputs[0], depth - 1)
+        low = None if limit is None else _lower_bound(rewriter, node.inputs[0], depth - 1)
         return low is not None and limit is not None and bool((limit <= low).all())
     return False
 
 
-def _lowest(rewriter: Rewriter, value: ir.Value | None, depth: int) -> float | None:
+def _lower_bound(rewriter: Rewriter, value: ir.Value | None, depth: int) -> float | None:
     """A lower bound on the elements of constants and of values that ``counts_up``, moved or not."""
     for _ in range(depth):
         tensor = rewriter.constant(value)

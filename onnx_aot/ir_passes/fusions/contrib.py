@@ -13,8 +13,8 @@ import torch
 from onnx_aot.ir_passes.fusions.attention_pattern import Attention
 from onnx_aot.ir_passes.fusions.bounds import counts_up
 from onnx_aot.ir_passes.fusions.dot_product_attention import Flat, every_row, flat_attention
-from onnx_aot.ir_passes.fusions.matching import dimensions, extent, number
-from onnx_aot.ir_passes.fusions.rotary_embedding import once, rotation
+from onnx_aot.ir_passes.fusions.matching import dimensions, emit_extent, scalar_constant
+from onnx_aot.ir_passes.fusions.rotary_embedding import halve_cache, match_rotation
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
 __all__ = ["GROUP_QUERY_ATTENTION", "MICROSOFT_ROTARY_EMBEDDING", "MULTI_HEAD_ATTENTION"]
@@ -35,13 +35,13 @@ def microsoft_rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
 
         y = com.microsoft.RotaryEmbedding(x, [0], Squeeze(Cos(a), [0]), Squeeze(Sin(a), [0]))
     """
-    found = rotation(rewriter, node)
+    found = match_rotation(rewriter, node)
     if found is None or rewriter.opset >= 23 or found.x.dtype != ir.DataType.FLOAT:
         return False
     first = rewriter.initializer(torch.zeros(1, dtype=torch.int64))
     caches = []
     for value in (found.cos, found.sin):
-        half = once(rewriter, value, found)
+        half = halve_cache(rewriter, value, found)
         sizes = dimensions(half)
         if half is None or half.shape is None or sizes is None or sizes[0] != 1:
             return False
@@ -73,13 +73,13 @@ def group_query_attention(node: ir.Node, rewriter: Rewriter) -> bool:
     Without ``some`` there is no bias. Groups of heads may share keys and values that were repeated
     before.
     """
-    return flat_attention(node, rewriter, _grouped)
+    return flat_attention(node, rewriter, _emit_group_query)
 
 
-def _grouped(
+def _emit_group_query(
     rewriter: Rewriter, found: Attention, query: Flat, key: Flat, value: Flat
 ) -> ir.Value | None:
-    mask = _mask(rewriter, found.bias)
+    mask = _mask_of_bias(rewriter, found.bias)
     sizes, others = dimensions(query.value), dimensions(key.value)
     if mask is None or sizes is None or others is None or dimensions(value.value) != others:
         return None
@@ -88,11 +88,11 @@ def _grouped(
         return None
     only = _is_causal(rewriter, mask, sizes[1])
     if not only and not any(
-        _is_causal(rewriter, part, sizes[1]) for part in _conjunction(rewriter, mask)
+        _is_causal(rewriter, part, sizes[1]) for part in _split_conjunction(rewriter, mask)
     ):
         return None
     like = found.first
-    lengths, total = _lengths(rewriter, query.value, like)
+    lengths, total = _emit_lengths(rewriter, query.value, like)
     bias = None if only else every_row(rewriter, found)
     inputs = [query.value, key.value, value.value, None, None, lengths, total]
     if bias is not None:
@@ -101,9 +101,9 @@ def _grouped(
     return rewriter.emit("GroupQueryAttention", inputs, attributes, like=like, domain=MICROSOFT)
 
 
-def _lengths(rewriter: Rewriter, query: ir.Value, like: ir.Node) -> tuple[ir.Value, ir.Value]:
+def _emit_lengths(rewriter: Rewriter, query: ir.Value, like: ir.Node) -> tuple[ir.Value, ir.Value]:
     """Emits, as INT32, the index of the last key per batch element, and the number of keys."""
-    rows, batch = (extent(rewriter, query, axis, like) for axis in (1, 0))
+    rows, batch = (emit_extent(rewriter, query, axis, like) for axis in (1, 0))
     count = rewriter.emit("Cast", [rows], {"to": 6}, like=like, dtype=ir.DataType.INT32, shape=[1])
     one = rewriter.initializer(torch.ones(1, dtype=torch.int32))
     last = rewriter.emit("Sub", [count, one], like=like, shape=[1])
@@ -113,16 +113,16 @@ def _lengths(rewriter: Rewriter, query: ir.Value, like: ir.Node) -> tuple[ir.Val
     return lengths, rewriter.emit("Squeeze", [count, axis], like=like, shape=[])
 
 
-def _mask(rewriter: Rewriter, bias: ir.Value | None) -> ir.Value | None:
+def _mask_of_bias(rewriter: Rewriter, bias: ir.Value | None) -> ir.Value | None:
     """The mask that is true where a bias is zero; None if the bias is of another form."""
     where = rewriter.producer(bias, "Where")
-    if where is None or number(rewriter, where.inputs[1]) != 0.0:
+    if where is None or scalar_constant(rewriter, where.inputs[1]) != 0.0:
         return None
-    low = number(rewriter, where.inputs[2])
+    low = scalar_constant(rewriter, where.inputs[2])
     return where.inputs[0] if low is not None and low < -1e30 else None
 
 
-def _conjunction(rewriter: Rewriter, mask: ir.Value) -> list[ir.Value]:
+def _split_conjunction(rewriter: Rewriter, mask: ir.Value) -> list[ir.Value]:
     """The operands of nested And nodes, which make up a mask."""
     parts: list[ir.Value] = []
     pending = [mask]
@@ -142,10 +142,14 @@ def _is_causal(rewriter: Rewriter, mask: ir.Value, size: int | str) -> bool:
     if node is None or node.domain or node.op_type not in ("LessOrEqual", "GreaterOrEqual"):
         return False
     keys, rows = node.inputs if node.op_type == "LessOrEqual" else reversed(node.inputs)
-    return _counts(rewriter, keys, KEYS, size) and _counts(rewriter, rows, ROWS, size)
+    return _counts_along_axis(rewriter, keys, KEYS, size) and _counts_along_axis(
+        rewriter, rows, ROWS, size
+    )
 
 
-def _counts(rewriter: Rewriter, value: ir.Value | None, axis: int, size: int | str) -> bool:
+def _counts_along_axis(
+    rewriter: Rewriter, value: ir.Value | None, axis: int, size: int | str
+) -> bool:
     """Returns True if a value is 0, 1, 2, ... along an axis, and all other axes have size 1."""
     sizes = dimensions(value)
     if sizes is None or len(sizes) < -axis or sizes[axis] != size:
@@ -173,10 +177,10 @@ def multi_head_attention(node: ir.Node, rewriter: Rewriter) -> bool:
         a = com.microsoft.MultiHeadAttention(xq, xk, xv, attention_bias=bias)
         y = Reshape(a, [0, 0, heads, width])
     """
-    return rewriter.opset < 23 and flat_attention(node, rewriter, _of_heads)
+    return rewriter.opset < 23 and flat_attention(node, rewriter, _emit_multi_head)
 
 
-def _of_heads(
+def _emit_multi_head(
     rewriter: Rewriter, found: Attention, query: Flat, key: Flat, value: Flat
 ) -> ir.Value | None:
     if query.heads != key.heads:

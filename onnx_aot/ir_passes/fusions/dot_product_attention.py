@@ -11,12 +11,12 @@ import torch
 from onnx_aot.ir_passes.fusions.attention_pattern import (
     HEADS_LAST,
     Attention,
-    attention,
-    grouped,
-    masked_attention,
-    split_heads,
+    match_attention,
+    match_masked_attention,
+    match_repeated_heads,
+    match_split_heads,
 )
-from onnx_aot.ir_passes.fusions.matching import dimensions, extent, permutation
+from onnx_aot.ir_passes.fusions.matching import dimensions, emit_extent, permutation
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
 __all__ = ["ATTENTION", "ATTENTION_OF_HEADS", "Flat", "every_row", "flat_attention"]
@@ -50,10 +50,10 @@ def attention_node(node: ir.Node, rewriter: Rewriter) -> bool:
     by ``RotaryEmbedding``, which then splits heads by itself too. A mask that zeroes rows without
     keys loses a dimension.
     """
-    return flat_attention(node, rewriter, _one_node)
+    return flat_attention(node, rewriter, _emit_attention)
 
 
-def _one_node(
+def _emit_attention(
     rewriter: Rewriter, found: Attention, query: Flat, key: Flat, value: Flat
 ) -> ir.Value | None:
     attributes = {"q_num_heads": query.heads, "kv_num_heads": key.heads, "scale": found.scale}
@@ -75,12 +75,17 @@ def flat_attention(node: ir.Node, rewriter: Rewriter, build: Build) -> bool:
     """
     if permutation(node) != HEADS_LAST:
         return False
-    masked = masked_attention(rewriter, node.inputs[0])
-    sizes, flat = dimensions(node.outputs[0]), _whole(node.outputs[0])
-    if masked is None or sizes is None or flat is None or not _takes(rewriter, masked.attention):
+    masked = match_masked_attention(rewriter, node.inputs[0])
+    sizes, flat = dimensions(node.outputs[0]), _merged_heads_shape(node.outputs[0])
+    if (
+        masked is None
+        or sizes is None
+        or flat is None
+        or not _fits_operator(rewriter, masked.attention)
+    ):
         return False
     found, kept = masked.attention, masked.rows
-    parts = _flat_parts(rewriter, found)
+    parts = _flatten_parts(rewriter, found)
     if parts is None or (kept is not None and (dimensions(kept) or [0, 0])[1:2] != [1]):
         return False
     new = build(rewriter, found, *parts)
@@ -92,7 +97,7 @@ def flat_attention(node: ir.Node, rewriter: Rewriter, build: Build) -> bool:
         axes = rewriter.initializer(torch.tensor([1], dtype=torch.int64))
         of_rows = ir.Shape([kept.shape[0], *kept.shape[2:]])
         rows = rewriter.emit("Squeeze", [kept, axes], like=found.first, shape=of_rows)
-        new = masked.emitted(rewriter, new, rows, flat)
+        new = masked.emit_masking(rewriter, new, rows, flat)
     into = rewriter.initializer(torch.tensor([0, 0, *sizes[2:]], dtype=torch.int64))
     rewriter.replace(node.outputs[0], rewriter.emit("Reshape", [new, into], like=found.first))
     return True
@@ -111,8 +116,8 @@ def attention_of_heads(node: ir.Node, rewriter: Rewriter) -> bool:
 
     Keys and values may be ``Reshape(Expand(Unsqueeze(k, [2])))``, which is removed.
     """
-    found = attention(rewriter, node)
-    if found is None or found.rows_first or not _takes(rewriter, found):
+    found = match_attention(rewriter, node)
+    if found is None or found.rows_first or not _fits_operator(rewriter, found):
         return False
     if _ends_flat(rewriter, node.outputs[0], found):
         return False
@@ -125,7 +130,7 @@ def attention_of_heads(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _takes(rewriter: Rewriter, found: Attention) -> bool:
+def _fits_operator(rewriter: Rewriter, found: Attention) -> bool:
     """Returns True if types and batches are equal and heads fit, as the operator requires."""
     types = {v.dtype for v in (found.query, found.key, found.value, found.bias) if v is not None}
     if len(types) != 1 or found.query.dtype != ir.DataType.FLOAT:
@@ -157,7 +162,7 @@ def every_row(rewriter: Rewriter, found: Attention) -> ir.Value | None:
     like, whole = found.first, found.query.shape
     assert whole is not None
     one = rewriter.initializer(torch.ones(1, dtype=torch.int64))
-    parts = [extent(rewriter, found.query, 2, like), one]
+    parts = [emit_extent(rewriter, found.query, 2, like), one]
     into = rewriter.emit("Concat", parts, {"axis": 0}, like=like, shape=[2])
     shape = ir.Shape([*bias.shape[:-2], whole[2], bias.shape[-1]])
     return rewriter.emit("Expand", [bias, into], like=like, shape=shape)
@@ -165,17 +170,20 @@ def every_row(rewriter: Rewriter, found: Attention) -> ir.Value | None:
 
 def _shared_heads(rewriter: Rewriter, found: Attention) -> tuple[ir.Value, ir.Value]:
     """Keys and values before they are repeated, if both are; otherwise as they are."""
-    key, value = grouped(rewriter, found.key), grouped(rewriter, found.value)
+    key, value = (
+        match_repeated_heads(rewriter, found.key),
+        match_repeated_heads(rewriter, found.value),
+    )
     if key is None or value is None or key.groups != value.groups or key.times != value.times:
         return found.key, found.value
     return key.value, value.value
 
 
-def _flat_parts(rewriter: Rewriter, found: Attention) -> tuple[Flat, Flat, Flat] | None:
+def _flatten_parts(rewriter: Rewriter, found: Attention) -> tuple[Flat, Flat, Flat] | None:
     key, value = _shared_heads(rewriter, found)
-    query = _flat(rewriter, found.query)
-    flat_key = _flat(rewriter, key, found.rows_first)
-    flat_value = _flat(rewriter, value)
+    query = _flatten_heads(rewriter, found.query)
+    flat_key = _flatten_heads(rewriter, key, found.rows_first)
+    flat_value = _flatten_heads(rewriter, value)
     if query is None or flat_key is None or flat_value is None:
         return None
     if flat_key.heads != flat_value.heads or query.heads % flat_key.heads:
@@ -183,14 +191,14 @@ def _flat_parts(rewriter: Rewriter, found: Attention) -> tuple[Flat, Flat, Flat]
     return query, flat_key, flat_value
 
 
-def _flat(rewriter: Rewriter, value: ir.Value, rows_first: bool = False) -> Flat | None:
-    split = split_heads(rewriter, value, rows_first)
+def _flatten_heads(rewriter: Rewriter, value: ir.Value, rows_first: bool = False) -> Flat | None:
+    split = match_split_heads(rewriter, value, rows_first)
     if split is not None:
         return Flat(split.source, split.heads)
-    rotary = None if rows_first else _rotary(rewriter, value)
+    rotary = None if rows_first else _find_rotary(rewriter, value)
     if rotary is None:
         return None
-    split = split_heads(rewriter, rotary.inputs[0])
+    split = match_split_heads(rewriter, rotary.inputs[0])
     if split is None or "num_heads" in rotary.attributes:
         return None
     attributes = dict(rotary.attributes)
@@ -208,7 +216,7 @@ def _flat(rewriter: Rewriter, value: ir.Value, rows_first: bool = False) -> Flat
     return Flat(new, split.heads)
 
 
-def _rotary(rewriter: Rewriter, value: ir.Value) -> ir.Node | None:
+def _find_rotary(rewriter: Rewriter, value: ir.Value) -> ir.Node | None:
     """The RotaryEmbedding, of ONNX or ONNX Runtime, that only the attention reads, or None."""
     rotary = value.producer()
     if rotary is None or rotary.op_type != "RotaryEmbedding":
@@ -216,7 +224,7 @@ def _rotary(rewriter: Rewriter, value: ir.Value) -> ir.Node | None:
     return rotary if rewriter.only_use(value) else None
 
 
-def _whole(value: ir.Value) -> ir.Shape | None:
+def _merged_heads_shape(value: ir.Value) -> ir.Shape | None:
     """The shape ``[batch, rows, heads * width]`` for a value ``[batch, rows, heads, width]``."""
     sizes = dimensions(value)
     if sizes is None or value.shape is None:
@@ -236,7 +244,7 @@ def _ends_flat(rewriter: Rewriter, value: ir.Value, found: Attention) -> bool:
         if reader.domain:
             return False
         if reader.op_type == "Transpose":
-            flat = _flat_parts(rewriter, found)
+            flat = _flatten_parts(rewriter, found)
             rewriter.begin()
             return permutation(reader) == HEADS_LAST and flat is not None
         if reader.op_type not in ("Mul", "Where", "Reshape") or dimensions(

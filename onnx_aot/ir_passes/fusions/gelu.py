@@ -6,7 +6,14 @@ import math
 
 import onnx_ir as ir
 
-from onnx_aot.ir_passes.fusions.matching import Product, close, either, number, product, single_use
+from onnx_aot.ir_passes.fusions.matching import (
+    Product,
+    both_orders,
+    is_close,
+    match_product,
+    scalar_constant,
+    single_use,
+)
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
 __all__ = ["GELU"]
@@ -31,13 +38,13 @@ def gelu(node: ir.Node, rewriter: Rewriter) -> bool:
 
     Matches every association of the products, and also ``x (1 + 0.044715 x^2)`` for the cubic.
     """
-    found = product(rewriter, node)
-    if found is None or len(found.factors) != 2 or not close(found.number, 0.5):
+    found = match_product(rewriter, node)
+    if found is None or len(found.factors) != 2 or not is_close(found.number, 0.5):
         return False
     for x, other in (found.factors, reversed(found.factors)):
         if x.dtype not in TYPES:
             continue
-        approximate = _approximation(rewriter, x, other)
+        approximate = _match_approximation(rewriter, x, other)
         if approximate is not None:
             attributes = {"approximate": approximate}
             emitted = rewriter.emit("Gelu", [x], attributes, like=node)
@@ -46,32 +53,38 @@ def gelu(node: ir.Node, rewriter: Rewriter) -> bool:
     return False
 
 
-def _approximation(rewriter: Rewriter, x: ir.Value, factor: ir.Value) -> str | None:
+def _match_approximation(rewriter: Rewriter, x: ir.Value, factor: ir.Value) -> str | None:
     """Value of ``approximate`` for a factor ``1 + f(x)``, or None if ``f`` does not match."""
-    for inner, one in either(single_use(rewriter, factor, "Add")):
-        if number(rewriter, one) != 1.0:
+    for inner, one in both_orders(single_use(rewriter, factor, "Add")):
+        if scalar_constant(rewriter, one) != 1.0:
             continue
         erf = single_use(rewriter, inner, "Erf")
         if erf is not None:
-            argument = _product(rewriter, erf.inputs[0])
+            argument = _match_single_use_product(rewriter, erf.inputs[0])
             if argument is not None and argument.factors == [x]:
-                return "none" if close(argument.number, math.sqrt(0.5)) else None
+                return "none" if is_close(argument.number, math.sqrt(0.5)) else None
         tanh = single_use(rewriter, inner, "Tanh")
         if tanh is not None:
-            return "tanh" if _cubic(rewriter, x, _product(rewriter, tanh.inputs[0])) else None
+            return (
+                "tanh"
+                if _is_tanh_argument(
+                    rewriter, x, _match_single_use_product(rewriter, tanh.inputs[0])
+                )
+                else None
+            )
     return None
 
 
-def _product(rewriter: Rewriter, value: ir.Value | None) -> Product | None:
+def _match_single_use_product(rewriter: Rewriter, value: ir.Value | None) -> Product | None:
     node = None if value is None or not rewriter.only_use(value) else value.producer()
     if node is None or node.domain or node.op_type not in ("Mul", "Div"):
         return None
-    return product(rewriter, node)
+    return match_product(rewriter, node)
 
 
-def _cubic(rewriter: Rewriter, x: ir.Value, found: Product | None) -> bool:
+def _is_tanh_argument(rewriter: Rewriter, x: ir.Value, found: Product | None) -> bool:
     """True for ``sqrt(2 / pi) (x + 0.044715 x^3)``, also with ``x`` taken out of the sum."""
-    if found is None or not close(found.number, math.sqrt(2.0 / math.pi)):
+    if found is None or not is_close(found.number, math.sqrt(2.0 / math.pi)):
         return False
     rest = list(found.factors)
     outside = x in rest
@@ -79,14 +92,14 @@ def _cubic(rewriter: Rewriter, x: ir.Value, found: Product | None) -> bool:
         rest.remove(x)
     if len(rest) != 1:
         return False
-    for linear, higher in either(single_use(rewriter, rest[0], "Add")):
+    for linear, higher in both_orders(single_use(rewriter, rest[0], "Add")):
         node = higher.producer() if rewriter.only_use(higher) else None
         if node is None or node.domain or node.op_type not in ("Mul", "Div"):
             continue
-        terms = product(rewriter, node)
-        if terms is None or not close(terms.number, CUBIC):
+        terms = match_product(rewriter, node)
+        if terms is None or not is_close(terms.number, CUBIC):
             continue
-        if outside and number(rewriter, linear) == 1.0 and terms.factors == [x, x]:
+        if outside and scalar_constant(rewriter, linear) == 1.0 and terms.factors == [x, x]:
             return True
         if not outside and linear is x and terms.factors == [x, x, x]:
             return True

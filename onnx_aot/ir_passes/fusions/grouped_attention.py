@@ -10,11 +10,11 @@ from onnx_aot.ir_passes.fusions.attention_pattern import (
     HEADS_LAST,
     Grouped,
     Masked,
-    grouped,
-    masked_attention,
-    split_heads,
+    match_masked_attention,
+    match_repeated_heads,
+    match_split_heads,
 )
-from onnx_aot.ir_passes.fusions.matching import dimensions, extent, permutation
+from onnx_aot.ir_passes.fusions.matching import dimensions, emit_extent, permutation
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
 __all__ = ["GROUPED_ATTENTION"]
@@ -45,17 +45,20 @@ def grouped_attention(node: ir.Node, rewriter: Rewriter) -> bool:
     """
     if permutation(node) != HEADS_LAST:
         return False
-    masked = masked_attention(rewriter, node.inputs[0])
+    masked = match_masked_attention(rewriter, node.inputs[0])
     if masked is None or masked.attention.rows_first or rewriter.opset >= 23:
         return False
     found = masked.attention
-    keys, values = grouped(rewriter, found.key), grouped(rewriter, found.value)
+    keys, values = (
+        match_repeated_heads(rewriter, found.key),
+        match_repeated_heads(rewriter, found.value),
+    )
     if keys is None or values is None:
         return False
     if (keys.groups, keys.times) != (values.groups, values.times):
         return False
     lift = _Lift(rewriter, keys, found.first)
-    new = _emitted(rewriter, masked, keys, values, lift)
+    new = _emit_attention(rewriter, masked, keys, values, lift)
     sizes = dimensions(node.outputs[0])
     if new is None or sizes is None:
         return False
@@ -64,7 +67,7 @@ def grouped_attention(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _emitted(
+def _emit_attention(
     rewriter: Rewriter,
     masked: Masked,
     keys: Grouped,
@@ -73,10 +76,10 @@ def _emitted(
 ) -> ir.Value | None:
     found, kept = masked.attention, masked.rows
     like = found.first
-    query = lift.heads(found.query)
-    key = lift.group(keys.value)
-    value = lift.group(values.value)
-    others = [None if v is None else lift.shared(v) for v in (found.bias, kept)]
+    query = lift.lift_queries(found.query)
+    key = lift.lift_keys_or_values(keys.value)
+    value = lift.lift_keys_or_values(values.value)
+    others = [None if v is None else lift.lift_shared(v) for v in (found.bias, kept)]
     if query is None or key is None or value is None:
         return None
     if (found.bias is not None and others[0] is None) or (kept is not None and others[1] is None):
@@ -84,7 +87,7 @@ def _emitted(
     if found.scale != 1.0:
         scale = torch.tensor(found.scale, dtype=torch.float32)
         query = rewriter.emit(
-            "Mul", [query, lift.constant(scale, query)], like=like, shape=query.shape
+            "Mul", [query, lift.constant_like(scale, query)], like=like, shape=query.shape
         )
     turned = rewriter.emit("Transpose", [key], {"perm": [0, 1, 2, 4, 3]}, like=like)
     assert query.shape is not None
@@ -99,7 +102,7 @@ def _emitted(
     result = ir.Shape([*query.shape[:4], value.shape[4]])
     attended = rewriter.emit("MatMul", [weights, value], like=like, shape=result)
     if others[1] is not None:
-        attended = masked.emitted(rewriter, attended, others[1], result)
+        attended = masked.emit_masking(rewriter, attended, others[1], result)
     moved = ir.Shape([result[axis] for axis in (0, 3, 1, 2, 4)])
     perm = {"perm": [0, 3, 1, 2, 4]}
     return rewriter.emit("Transpose", [attended], perm, like=like, shape=moved)
@@ -121,18 +124,18 @@ class _Lift:
         self._like = like
         self._done: dict[ir.Value, ir.Value] = {}
 
-    def constant(self, tensor: torch.Tensor, like: ir.Value) -> ir.Value:
+    def constant_like(self, tensor: torch.Tensor, like: ir.Value) -> ir.Value:
         return self._rewriter.initializer(tensor.to(dtypes.to_torch(like.dtype)))
 
-    def heads(self, value: ir.Value) -> ir.Value | None:
+    def lift_queries(self, value: ir.Value) -> ir.Value | None:
         """Lifts queries: splits the heads into groups."""
-        return self._of(value, self._groups, self._times)
+        return self._lift_value(value, self._groups, self._times)
 
-    def group(self, value: ir.Value) -> ir.Value | None:
+    def lift_keys_or_values(self, value: ir.Value) -> ir.Value | None:
         """Lifts keys and values: each group has one head."""
-        return self._of(value, self._groups, 1)
+        return self._lift_value(value, self._groups, 1)
 
-    def shared(self, value: ir.Value) -> ir.Value | None:
+    def lift_shared(self, value: ir.Value) -> ir.Value | None:
         """Lifts a value that is the same for all heads; None if it is not."""
         sizes = dimensions(value)
         if sizes is None:
@@ -146,15 +149,15 @@ class _Lift:
         shape = ir.Shape([*value.shape[:-3], 1, *value.shape[-3:]])
         return self._rewriter.emit("Unsqueeze", [value, axes], like=self._like, shape=shape)
 
-    def _of(self, value: ir.Value, groups: int, times: int) -> ir.Value | None:
+    def _lift_value(self, value: ir.Value, groups: int, times: int) -> ir.Value | None:
         sizes = dimensions(value)
         if sizes is None or len(sizes) != 4 or sizes[1] != groups * times:
             return None
         if self._read_elsewhere(value, groups * times):
             assert value.shape is not None
             shape = ir.Shape([value.shape[0], groups, times, *value.shape[2:]])
-            return self._apart(value, groups, times, shape)
-        return self._lifted(value, groups, times)
+            return self._lift_by_reshape(value, groups, times, shape)
+        return self._lift_once(value, groups, times)
 
     def _read_elsewhere(self, root: ir.Value, heads: int) -> bool:
         """Returns True if a node that would be emitted again is needed as it is, too."""
@@ -165,7 +168,11 @@ class _Lift:
             value = pending.pop()
             node = value.producer()
             values[value] = None
-            if node is None or node in nodes or split_heads(self._rewriter, value) is not None:
+            if (
+                node is None
+                or node in nodes
+                or match_split_heads(self._rewriter, value) is not None
+            ):
                 continue
             if node.op_type in LIFTED and not node.domain:
                 nodes[node] = None
@@ -176,20 +183,20 @@ class _Lift:
             for value in values
         )
 
-    def _lifted(self, value: ir.Value, groups: int, times: int) -> ir.Value | None:
+    def _lift_once(self, value: ir.Value, groups: int, times: int) -> ir.Value | None:
         if value not in self._done:
-            new = self._made(value, groups, times)
+            new = self._lift_producer(value, groups, times)
             if new is None:
                 return None
             self._done[value] = new
         return self._done[value]
 
-    def _made(self, value: ir.Value, groups: int, times: int) -> ir.Value | None:
+    def _lift_producer(self, value: ir.Value, groups: int, times: int) -> ir.Value | None:
         rewriter, node, sizes = self._rewriter, value.producer(), dimensions(value)
         assert sizes is not None
         assert value.shape is not None
         shape = ir.Shape([value.shape[0], groups, times, *value.shape[2:]])
-        split = split_heads(rewriter, value)
+        split = match_split_heads(rewriter, value)
         if split is not None:
             assert node is not None
             into = torch.tensor([0, 0, groups, times, split.width], dtype=torch.int64)
@@ -199,26 +206,28 @@ class _Lift:
             perm = {"perm": [0, 2, 3, 1, 4]}
             return rewriter.emit("Transpose", [apart], perm, like=node, shape=shape)
         if node is not None and not node.domain and node.op_type in LIFTED:
-            outputs = self._repeat(node, groups, times)
+            outputs = self._repeat_node(node, groups, times)
             if outputs is not None:
                 return outputs[node.outputs.index(value)]
-        return self._apart(value, groups, times, shape)
+        return self._lift_by_reshape(value, groups, times, shape)
 
-    def _apart(self, value: ir.Value, groups: int, times: int, shape: ir.Shape) -> ir.Value | None:
+    def _lift_by_reshape(
+        self, value: ir.Value, groups: int, times: int, shape: ir.Shape
+    ) -> ir.Value | None:
         """Lifts a value with an extra node; infers no size, which fails for an empty tensor."""
         rewriter, like = self._rewriter, self._like
         if times == 1:
             axes = rewriter.initializer(torch.tensor([2], dtype=torch.int64))
             return rewriter.emit("Unsqueeze", [value, axes], like=like, shape=shape)
         middle = rewriter.initializer(torch.tensor([groups, times], dtype=torch.int64))
-        batch, rows, width = (extent(rewriter, value, axis, like) for axis in (0, 2, 3))
+        batch, rows, width = (emit_extent(rewriter, value, axis, like) for axis in (0, 2, 3))
         into = rewriter.emit(
             "Concat", [batch, middle, rows, width], {"axis": 0}, like=like, shape=[5]
         )
         inputs = [value, into]
         return rewriter.emit("Reshape", inputs, {"allowzero": 1}, like=like, shape=shape)
 
-    def _repeat(self, node: ir.Node, groups: int, times: int) -> tuple[ir.Value, ...] | None:
+    def _repeat_node(self, node: ir.Node, groups: int, times: int) -> tuple[ir.Value, ...] | None:
         """Emits the same node with one dimension more; None if its axis is not the last."""
         inputs: list[ir.Value | None] = []
         for index, operand in enumerate(node.inputs):
@@ -228,9 +237,9 @@ class _Lift:
             if node.op_type == "Split" and index == 1:
                 inputs.append(operand)  # the lengths
             elif _has_heads(operand, groups * times):
-                inputs.append(self._lifted(operand, groups, times))
+                inputs.append(self._lift_once(operand, groups, times))
             else:
-                inputs.append(self.shared(operand))
+                inputs.append(self.lift_shared(operand))
         attributes = {name: node.attributes[name] for name in node.attributes if name != "axis"}
         if node.op_type in ("Concat", "Split"):
             if node.attributes.get_int("axis", 0) not in (-1, 3):

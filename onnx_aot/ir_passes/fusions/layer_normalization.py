@@ -8,11 +8,11 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ir_passes.fusions.matching import (
-    close,
+    both_orders,
     dimensions,
-    either,
-    number,
+    is_close,
     reduced_axes,
+    scalar_constant,
     single_use,
 )
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
@@ -51,7 +51,7 @@ def layer_normalization(node: ir.Node, rewriter: Rewriter) -> bool:
     Normalizes over the last dimensions. Weight and bias may be missing, and have the shape of these
     dimensions; the square may be ``Pow(d, 2)``, the division ``Mul(d, Reciprocal(...))``.
     """
-    found = _found(rewriter, node)
+    found = _match_affine_normalization(rewriter, node)
     if found is None or _goes_on(rewriter, node.outputs[0], found):
         return False
     weight = found.weight
@@ -67,22 +67,22 @@ def layer_normalization(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _found(rewriter: Rewriter, node: ir.Node | None) -> _Norm | None:
+def _match_affine_normalization(rewriter: Rewriter, node: ir.Node | None) -> _Norm | None:
     """The normalization that ends at a node, with the weight and bias applied so far, or None."""
     if node is None or node.domain:
         return None
-    found = _normalized(rewriter, node)
+    found = _match_normalization(rewriter, node)
     if found is not None or node.op_type not in ("Mul", "Add"):
         return found
-    for inner, other in either(node):
+    for inner, other in both_orders(node):
         producer = inner.producer()
         if producer is None or producer.op_type not in ("Div", "Mul"):
             continue  # does not follow a chain of sums
         if not rewriter.only_use(inner):
             continue
-        found = _found(rewriter, producer) if node.op_type == "Add" else None
+        found = _match_affine_normalization(rewriter, producer) if node.op_type == "Add" else None
         if node.op_type == "Mul":
-            found = _normalized(rewriter, producer)
+            found = _match_normalization(rewriter, producer)
         if found is None or found.bias is not None or dimensions(other) != found.sizes:
             continue
         if node.op_type == "Mul":
@@ -91,24 +91,30 @@ def _found(rewriter: Rewriter, node: ir.Node | None) -> _Norm | None:
     return None
 
 
-def _normalized(rewriter: Rewriter, node: ir.Node | None) -> _Norm | None:
+def _match_normalization(rewriter: Rewriter, node: ir.Node | None) -> _Norm | None:
     if node is None or node.domain or node.op_type not in ("Div", "Mul"):
         return None
     if node.op_type == "Div":
-        return _of(rewriter, node.inputs[0], single_use(rewriter, node.inputs[1], "Sqrt"))
-    for centred, scale in either(node):
+        return _match_variance(
+            rewriter, node.inputs[0], single_use(rewriter, node.inputs[1], "Sqrt")
+        )
+    for centred, scale in both_orders(node):
         reciprocal = single_use(rewriter, scale, "Reciprocal")
         if reciprocal is not None:
-            return _of(rewriter, centred, single_use(rewriter, reciprocal.inputs[0], "Sqrt"))
+            return _match_variance(
+                rewriter, centred, single_use(rewriter, reciprocal.inputs[0], "Sqrt")
+            )
     return None
 
 
-def _of(rewriter: Rewriter, centred: ir.Value | None, sqrt: ir.Node | None) -> _Norm | None:
+def _match_variance(
+    rewriter: Rewriter, centred: ir.Value | None, sqrt: ir.Node | None
+) -> _Norm | None:
     """Matches ``centred`` and the root of ``Add(ReduceMean(centred * centred), eps)``."""
     if centred is None or sqrt is None or centred.dtype != ir.DataType.FLOAT:
         return None
-    for variance, added in either(single_use(rewriter, sqrt.inputs[0], "Add")):
-        epsilon = number(rewriter, added)
+    for variance, added in both_orders(single_use(rewriter, sqrt.inputs[0], "Add")):
+        epsilon = scalar_constant(rewriter, added)
         reduce = single_use(rewriter, variance, "ReduceMean")
         if epsilon is None or reduce is None:
             continue
@@ -116,7 +122,7 @@ def _of(rewriter: Rewriter, centred: ir.Value | None, sqrt: ir.Node | None) -> _
         square = reduce.inputs[0].producer() if reduce.inputs[0] is not None else None
         if axes is None or not _is_square(rewriter, square, centred):
             return None
-        return _centred(rewriter, centred, axes, epsilon)
+        return _match_centering(rewriter, centred, axes, epsilon)
     return None
 
 
@@ -128,11 +134,13 @@ def _is_square(rewriter: Rewriter, node: ir.Node | None, of: ir.Value) -> bool:
     return (
         node.op_type == "Pow"
         and node.inputs[0] is of
-        and close(number(rewriter, node.inputs[1]), 2.0)
+        and is_close(scalar_constant(rewriter, node.inputs[1]), 2.0)
     )
 
 
-def _centred(rewriter: Rewriter, value: ir.Value, axes: list[int], epsilon: float) -> _Norm | None:
+def _match_centering(
+    rewriter: Rewriter, value: ir.Value, axes: list[int], epsilon: float
+) -> _Norm | None:
     """Matches ``x - mean(x)``, which the square and the division both read."""
     sub = rewriter.producer(value, "Sub")
     if sub is None or value.is_graph_output():

@@ -7,8 +7,8 @@ import math
 import onnx_ir as ir
 import torch
 
-from onnx_aot.ir_passes.fusions.bounds import always_true, counts_up, largest
-from onnx_aot.ir_passes.fusions.matching import dimensions, either, number, single_use
+from onnx_aot.ir_passes.fusions.bounds import always_true, bound_magnitude, counts_up
+from onnx_aot.ir_passes.fusions.matching import both_orders, dimensions, scalar_constant, single_use
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
 __all__ = ["ADMITTED_ROWS", "TRUE_MASK", "WHOLE_INDEX"]
@@ -30,16 +30,16 @@ def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
     """
     greater = rewriter.producer(node.inputs[0], "Greater")
     reduce = None if greater is None else rewriter.producer(greater.inputs[0], "ReduceMax")
-    if greater is None or reduce is None or number(rewriter, node.inputs[2]) != 0.0:
+    if greater is None or reduce is None or scalar_constant(rewriter, node.inputs[2]) != 0.0:
         return False
     x, bias = node.inputs[1], reduce.inputs[0]
-    if number(rewriter, greater.inputs[1]) != -math.inf or x is None:
+    if scalar_constant(rewriter, greater.inputs[1]) != -math.inf or x is None:
         return False
     if dimensions(x) is None or dimensions(x) != dimensions(node.outputs[0]):
         return False
     if rewriter.producer(x, "MatMul") is None:  # without keys it is 0, like the selection
         return False
-    if largest(rewriter, bias) is None:
+    if bound_magnitude(rewriter, bias) is None:
         return False
     rewriter.replace(node.outputs[0], x)
     return True
@@ -63,11 +63,15 @@ def true_mask(node: ir.Node, rewriter: Rewriter) -> bool:
     already have the shape of the results. From opset 23 on, only this last form is applied, because
     ONNX Runtime's Attention needs a mask with every row.
     """
-    for whole, part in either(node):
+    for whole, part in both_orders(node):
         sizes = dimensions(whole)
         if sizes is None or sizes != dimensions(node.outputs[0]):
             continue
-        new = _bias(rewriter, part) if node.op_type == "Add" else _kept(rewriter, part)
+        new = (
+            _shrink_bias(rewriter, part)
+            if node.op_type == "Add"
+            else _shrink_row_factor(rewriter, part)
+        )
         if new is None:
             continue
         if isinstance(new, ir.Value):
@@ -78,14 +82,14 @@ def true_mask(node: ir.Node, rewriter: Rewriter) -> bool:
     return False
 
 
-def _bias(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
+def _shrink_bias(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
     """Emits the bias of a smaller mask; True if no bias is needed, None if it stays."""
     where = rewriter.producer(value, "Where")
-    if where is None or number(rewriter, where.inputs[1]) != 0.0:
+    if where is None or scalar_constant(rewriter, where.inputs[1]) != 0.0:
         return None
-    if number(rewriter, where.inputs[2]) is None:
+    if scalar_constant(rewriter, where.inputs[2]) is None:
         return None
-    mask = _smaller(rewriter, where.inputs[0])
+    mask = _shrink_mask(rewriter, where.inputs[0])
     if mask is None or isinstance(mask, bool):
         return mask
     return rewriter.emit(
@@ -93,7 +97,7 @@ def _bias(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
     )
 
 
-def _kept(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
+def _shrink_row_factor(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
     """The same for the factor that is 1 for rows that have a key and 0 for others."""
     cast = rewriter.producer(value, "Cast")
     reduce = None if cast is None else rewriter.producer(cast.inputs[0], "ReduceMax")
@@ -106,7 +110,7 @@ def _kept(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
     rank = len(given.shape)
     if axes.tolist() != [rank - 1]:
         return None
-    mask = _smaller(rewriter, given)
+    mask = _shrink_mask(rewriter, given)
     if mask is None or isinstance(mask, bool):
         return mask
     if mask.shape is None or len(mask.shape) != rank:
@@ -124,14 +128,14 @@ def _kept(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
     )
 
 
-def _smaller(rewriter: Rewriter, mask: ir.Value | None) -> ir.Value | bool | None:
+def _shrink_mask(rewriter: Rewriter, mask: ir.Value | None) -> ir.Value | bool | None:
     """A mask without a part that is true everywhere; True if nothing is left, None if unchanged."""
     if always_true(rewriter, mask):
         return True
     if rewriter.opset >= 23:
         return None
     node = rewriter.producer(mask, "And")
-    for everywhere, some in either(node):
+    for everywhere, some in both_orders(node):
         if always_true(rewriter, everywhere) and _rank(some) == _rank(mask):
             return some
     return None
@@ -161,7 +165,7 @@ def whole_index(node: ir.Node, rewriter: Rewriter) -> bool:
         return False
     places = []
     for axis, index in enumerate(concat.inputs):
-        place = _place(rewriter, index, sizes[axis])
+        place = _find_index_axis(rewriter, index, sizes[axis])
         if place is None:
             return False
         places.append(place)
@@ -181,7 +185,7 @@ def whole_index(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _place(rewriter: Rewriter, index: ir.Value | None, size: int | str) -> int | None:
+def _find_index_axis(rewriter: Rewriter, index: ir.Value | None, size: int | str) -> int | None:
     """The only axis along which an index varies, if it counts through a whole dimension there."""
     outer = single_use(rewriter, index, "Unsqueeze")
     expand = None if outer is None else rewriter.producer(outer.inputs[0], "Expand")

@@ -11,16 +11,16 @@ from onnx_aot.ir_passes.rewriter import Rewriter
 
 __all__ = [
     "Product",
-    "close",
+    "both_orders",
     "dimensions",
-    "either",
-    "extent",
-    "number",
+    "emit_extent",
+    "is_close",
+    "is_vector",
+    "match_product",
     "permutation",
-    "product",
     "reduced_axes",
+    "scalar_constant",
     "single_use",
-    "vector",
 ]
 
 
@@ -41,7 +41,7 @@ MOST_FACTORS = 8
 PRODUCTS = ("Mul", "Div", "Pow")
 
 
-def number(rewriter: Rewriter, value: ir.Value | None) -> float | None:
+def scalar_constant(rewriter: Rewriter, value: ir.Value | None) -> float | None:
     """The element of a constant with one element; None for other values."""
     tensor = rewriter.constant(value, limit=1)
     if tensor is None or tensor.numel() != 1 or tensor.is_complex():
@@ -49,12 +49,12 @@ def number(rewriter: Rewriter, value: ir.Value | None) -> float | None:
     return float(tensor.item())
 
 
-def close(found: float | None, wanted: float) -> bool:
+def is_close(found: float | None, wanted: float) -> bool:
     """Returns True if a constant equals the wanted one within a relative error of 2e-6."""
     return found is not None and math.isclose(found, wanted, rel_tol=2e-6)
 
 
-def either(node: ir.Node | None) -> Iterator[tuple[ir.Value, ir.Value]]:
+def both_orders(node: ir.Node | None) -> Iterator[tuple[ir.Value, ir.Value]]:
     """Yields the operands of a node with two inputs, in both orders."""
     if node is not None and len(node.inputs) == 2:
         first, second = node.inputs
@@ -69,7 +69,7 @@ def single_use(rewriter: Rewriter, value: ir.Value | None, op_type: str) -> ir.N
     return node if node is not None and value is not None and rewriter.only_use(value) else None
 
 
-def product(rewriter: Rewriter, root: ir.Node) -> Product | None:
+def match_product(rewriter: Rewriter, root: ir.Node) -> Product | None:
     """The factors of a product in any association; None if there are more than ``MOST_FACTORS``.
 
     Products that other nodes read too are factors themselves. ``Div`` by a number, and ``Pow`` with
@@ -80,7 +80,7 @@ def product(rewriter: Rewriter, root: ir.Node) -> Product | None:
     while pending:
         entry = pending.pop()
         if isinstance(entry, ir.Value):
-            constant = number(rewriter, entry)
+            constant = scalar_constant(rewriter, entry)
             if constant is not None:
                 found.number *= constant
                 continue
@@ -91,14 +91,14 @@ def product(rewriter: Rewriter, root: ir.Node) -> Product | None:
                 pending.append(node)
             else:
                 found.factors.append(entry)
-        elif not _open(rewriter, entry, found, pending):
+        elif not _unfold_product(rewriter, entry, found, pending):
             found.factors.append(entry.outputs[0])
         if len(found.factors) + len(pending) > MOST_FACTORS:
             return None
     return found
 
 
-def _open(
+def _unfold_product(
     rewriter: Rewriter, node: ir.Node, found: Product, pending: list[ir.Value | ir.Node]
 ) -> bool:
     left, right = node.inputs
@@ -107,7 +107,7 @@ def _open(
     if node.op_type == "Mul":
         pending += [left, right]
         return True
-    constant = number(rewriter, right)
+    constant = scalar_constant(rewriter, right)
     if node.op_type == "Div" and constant:
         found.number /= constant
         pending.append(left)
@@ -147,7 +147,7 @@ def dimensions(value: ir.Value | None) -> list[int | str] | None:
     return sizes
 
 
-def vector(value: ir.Value, width: int | str) -> bool:
+def is_vector(value: ir.Value, width: int | str) -> bool:
     """Returns True if a value has one dimension, of that size."""
     return dimensions(value) == [width]
 
@@ -160,7 +160,7 @@ def permutation(node: ir.Node | None) -> list[int] | None:
 MOST_INPUTS = 16
 
 
-def extent(rewriter: Rewriter, value: ir.Value, axis: int, like: ir.Node) -> ir.Value:
+def emit_extent(rewriter: Rewriter, value: ir.Value, axis: int, like: ir.Node) -> ir.Value:
     """Emits a dimension as a vector with one element, read from a graph input if one has it.
 
     This makes it the same value wherever it is requested.

@@ -9,11 +9,11 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.ir_passes.fusions.matching import (
-    close,
+    both_orders,
     dimensions,
-    either,
-    number,
+    is_close,
     reduced_axes,
+    scalar_constant,
     single_use,
 )
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
@@ -35,26 +35,26 @@ class _Norm:
     canonical: bool  # Pow, ReduceMean, Add, Sqrt, Div
 
 
-def _norm(rewriter: Rewriter, node: ir.Node) -> _Norm | None:
+def _match_norm(rewriter: Rewriter, node: ir.Node) -> _Norm | None:
     if node.op_type == "Div":
         x, root = node.inputs
         sqrt = single_use(rewriter, root, "Sqrt")
-        return _of_root(rewriter, x, sqrt, canonical=True)
-    for x, scale in either(node):
+        return _match_root(rewriter, x, sqrt, canonical=True)
+    for x, scale in both_orders(node):
         reciprocal = single_use(rewriter, scale, "Reciprocal")
         if reciprocal is not None:
             sqrt = single_use(rewriter, reciprocal.inputs[0], "Sqrt")
-            return _of_root(rewriter, x, sqrt, canonical=False)
+            return _match_root(rewriter, x, sqrt, canonical=False)
     return None
 
 
-def _of_root(
+def _match_root(
     rewriter: Rewriter, x: ir.Value | None, sqrt: ir.Node | None, canonical: bool
 ) -> _Norm | None:
     if x is None or sqrt is None:
         return None
-    for mean, added in either(single_use(rewriter, sqrt.inputs[0], "Add")):
-        epsilon = number(rewriter, added)
+    for mean, added in both_orders(single_use(rewriter, sqrt.inputs[0], "Add")):
+        epsilon = scalar_constant(rewriter, added)
         reduce = single_use(rewriter, mean, "ReduceMean")
         if epsilon is None or reduce is None:
             continue
@@ -64,7 +64,9 @@ def _of_root(
             return None
         if square.inputs[0] is not x or len(square.inputs) != 2:
             return None
-        power = square.op_type == "Pow" and close(number(rewriter, square.inputs[1]), 2.0)
+        power = square.op_type == "Pow" and is_close(
+            scalar_constant(rewriter, square.inputs[1]), 2.0
+        )
         if not power and not (square.op_type == "Mul" and square.inputs[1] is x):
             return None
         return _Norm(x, epsilon, axes, sqrt.outputs[0], square, canonical and power)
@@ -86,10 +88,10 @@ def root_mean_square(node: ir.Node, rewriter: Rewriter) -> bool:
 
     The square may be ``Mul(x, x)``.
     """
-    norm = _norm(rewriter, node)
+    norm = _match_norm(rewriter, node)
     if norm is None or norm.canonical or norm.x.dtype == ir.DataType.DOUBLE:
         return False  # ONNX Runtime's kernel is less precise than double
-    if rewriter.opset >= 23 and _trailing(norm):
+    if rewriter.opset >= 23 and _fits_rms_normalization(norm):
         return False  # left to ``rms_normalization``, here or at the product with the weight
     mean = norm.first.outputs[0].consumers()[0]
     added = mean.outputs[0].consumers()[0]
@@ -122,18 +124,18 @@ def rms_normalization(node: ir.Node, rewriter: Rewriter) -> bool:
     In half precision, with ``Cast(x)`` for ``x`` and ``Cast(Mul(x, r))`` in the product: the
     operator computes in float32 too, and casts before the product. The division may be ``Div``.
     """
-    norm = _norm(rewriter, node)
+    norm = _match_norm(rewriter, node)
     if norm is not None:
         if _weight_follows(rewriter, norm, node.outputs[0]):
             return False
         sizes = (dimensions(norm.x) or [])[norm.axes[0] :]
-        if not _trailing(norm) or not all(isinstance(size, int) for size in sizes):
+        if not _fits_rms_normalization(norm) or not all(isinstance(size, int) for size in sizes):
             return False
         dtype = dtypes.to_torch(norm.x.dtype)
         ones = rewriter.initializer(torch.ones([int(size) for size in sizes], dtype=dtype))
-        rewriter.replace(node.outputs[0], _fused(rewriter, norm, norm.x, ones))
+        rewriter.replace(node.outputs[0], _emit_rms_normalization(rewriter, norm, norm.x, ones))
         return True
-    for normalized, weight in either(node):
+    for normalized, weight in both_orders(node):
         cast = single_use(rewriter, normalized, "Cast")
         inner = cast.inputs[0] if cast is not None else normalized
         producer = None if inner is None else inner.producer()
@@ -141,17 +143,19 @@ def rms_normalization(node: ir.Node, rewriter: Rewriter) -> bool:
             continue
         if not rewriter.only_use(producer.outputs[0]):
             continue
-        norm = _norm(rewriter, producer)
+        norm = _match_norm(rewriter, producer)
         if norm is None or not _is_weight(norm, weight):
             continue
-        x = norm.x if cast is None else _narrow(rewriter, norm.x, weight.dtype)
+        x = norm.x if cast is None else _operand_of_upcast(rewriter, norm.x, weight.dtype)
         if x is not None:
-            rewriter.replace(node.outputs[0], _fused(rewriter, norm, x, weight))
+            rewriter.replace(node.outputs[0], _emit_rms_normalization(rewriter, norm, x, weight))
             return True
     return False
 
 
-def _fused(rewriter: Rewriter, norm: _Norm, x: ir.Value, weight: ir.Value) -> ir.Value:
+def _emit_rms_normalization(
+    rewriter: Rewriter, norm: _Norm, x: ir.Value, weight: ir.Value
+) -> ir.Value:
     attributes = {"axis": norm.axes[0] - _rank(norm.x), "epsilon": norm.epsilon}
     return rewriter.emit("RMSNormalization", [x, weight], attributes, like=norm.first)
 
@@ -161,7 +165,7 @@ def _rank(value: ir.Value) -> int:
     return len(value.shape)
 
 
-def _trailing(norm: _Norm) -> bool:
+def _fits_rms_normalization(norm: _Norm) -> bool:
     rank = _rank(norm.x)
     # the operator computes wider types in float32
     fits = norm.x.dtype == ir.DataType.FLOAT
@@ -170,10 +174,16 @@ def _trailing(norm: _Norm) -> bool:
 
 def _is_weight(norm: _Norm, value: ir.Value) -> bool:
     sizes = dimensions(norm.x)
-    return _trailing(norm) and sizes is not None and dimensions(value) == sizes[norm.axes[0] :]
+    return (
+        _fits_rms_normalization(norm)
+        and sizes is not None
+        and dimensions(value) == sizes[norm.axes[0] :]
+    )
 
 
-def _narrow(rewriter: Rewriter, x: ir.Value, dtype: ir.DataType | None) -> ir.Value | None:
+def _operand_of_upcast(
+    rewriter: Rewriter, x: ir.Value, dtype: ir.DataType | None
+) -> ir.Value | None:
     """The operand of the cast to ``x``, if it has the half-precision ``dtype``; else None."""
     cast = rewriter.producer(x, "Cast")
     inner = None if cast is None else cast.inputs[0]
@@ -193,7 +203,7 @@ def _weight_follows(rewriter: Rewriter, norm: _Norm, value: ir.Value) -> bool:
             return len(others) == 1 and others[0] is not None and _is_weight(norm, others[0])
         if (
             reader.outputs[0].dtype not in HALVES
-            or _narrow(rewriter, norm.x, reader.outputs[0].dtype) is None
+            or _operand_of_upcast(rewriter, norm.x, reader.outputs[0].dtype) is None
         ):
             return False
         value = reader.outputs[0]

@@ -8,10 +8,16 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot import dtypes
-from onnx_aot.ir_passes.fusions.matching import dimensions, either, extent, number, single_use
+from onnx_aot.ir_passes.fusions.matching import (
+    both_orders,
+    dimensions,
+    emit_extent,
+    scalar_constant,
+    single_use,
+)
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
-__all__ = ["ROTARY_EMBEDDING", "ROTATED_HALVES", "Rotation", "once", "rotation"]
+__all__ = ["ROTARY_EMBEDDING", "ROTATED_HALVES", "Rotation", "halve_cache", "match_rotation"]
 
 ROWS = 2
 
@@ -27,23 +33,25 @@ class Rotation:
     first: ir.Node
 
 
-def rotation(rewriter: Rewriter, node: ir.Node) -> Rotation | None:
+def match_rotation(rewriter: Rewriter, node: ir.Node) -> Rotation | None:
     """The rotation whose last node is the given sum, or None."""
-    for straight, turned in either(node):
+    for straight, turned in both_orders(node):
         product = single_use(rewriter, straight, "Mul")
-        for rotated, sin in either(single_use(rewriter, turned, "Mul")):
+        for rotated, sin in both_orders(single_use(rewriter, turned, "Mul")):
             concat = single_use(rewriter, rotated, "Concat")
-            found = _halves(rewriter, concat)
+            found = _match_rotated_halves(rewriter, concat)
             if found is None:
                 continue
-            for x, cos in either(product):
+            for x, cos in both_orders(product):
                 if x is found[0]:
                     assert product is not None
                     return Rotation(x, cos, sin, found[1], product)
     return None
 
 
-def _halves(rewriter: Rewriter, concat: ir.Node | None) -> tuple[ir.Value, int] | None:
+def _match_rotated_halves(
+    rewriter: Rewriter, concat: ir.Node | None
+) -> tuple[ir.Value, int] | None:
     """Returns ``x`` and ``half`` of ``Concat(Neg(x[half:]), x[:half])`` on the last axis."""
     if concat is None or len(concat.inputs) != 2:
         return None
@@ -52,7 +60,7 @@ def _halves(rewriter: Rewriter, concat: ir.Node | None) -> tuple[ir.Value, int] 
     high = None if neg is None else neg.inputs[0]
     if high is None or low is None:
         return None
-    high_part, low_part = _part(rewriter, high), _part(rewriter, low)
+    high_part, low_part = _match_part(rewriter, high), _match_part(rewriter, low)
     if high_part is None or low_part is None or high_part[0] is not low_part[0]:
         return None
     x, sizes = low_part[0], dimensions(low_part[0])
@@ -65,7 +73,7 @@ def _halves(rewriter: Rewriter, concat: ir.Node | None) -> tuple[ir.Value, int] 
     return (x, half) if fits else None
 
 
-def _part(rewriter: Rewriter, value: ir.Value) -> tuple[ir.Value, int, int] | None:
+def _match_part(rewriter: Rewriter, value: ir.Value) -> tuple[ir.Value, int, int] | None:
     """Returns ``x``, ``first`` and ``end`` of a value that is ``x[..., first:end]``."""
     node = value.producer()
     x = None if node is None else node.inputs[0]
@@ -104,7 +112,7 @@ def rotated_halves(node: ir.Node, rewriter: Rewriter) -> bool:
         low, high = Split(x)
         y = Add(Mul(x, cos), Mul(Concat(high, low), signed))
     """
-    found = rotation(rewriter, node)
+    found = match_rotation(rewriter, node)
     if found is None or rewriter.opset < 18:
         return False
     x, half, like = found.x, found.half, found.first
@@ -146,12 +154,12 @@ def rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
 
     ``x`` is ``[batch, heads, rows, 2 * half]``. Both halves of the caches must be the same value.
     """
-    found = rotation(rewriter, node)
+    found = match_rotation(rewriter, node)
     if found is None:
         return False
     caches = []
     for value in (found.cos, found.sin):
-        cache = _cache(rewriter, value, found)
+        cache = _emit_cache(rewriter, value, found)
         if cache is None:
             return False
         caches.append(cache)
@@ -160,7 +168,7 @@ def rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def once(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | None:
+def halve_cache(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | None:
     """Half of a cosine or sine ``[batch or 1, 1, rows, 2 * half]``: ``[batch or 1, rows, half]``.
 
     None if its two halves are not the same value.
@@ -179,14 +187,14 @@ def once(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | Non
     return half if half is not None and half.shape is not None else None
 
 
-def _cache(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | None:
+def _emit_cache(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | None:
     """The cache ``[batch, rows, half]`` in the form that the operator requires, or None."""
-    half, given, sizes = once(rewriter, value, found), dimensions(value), dimensions(found.x)
+    half, given, sizes = halve_cache(rewriter, value, found), dimensions(value), dimensions(found.x)
     if half is None or half.shape is None or given is None or sizes is None:
         return None
     if given[0] == sizes[0]:
         return half
-    batch = extent(rewriter, found.x, 0, found.first)
+    batch = emit_extent(rewriter, found.x, 0, found.first)
     ones = rewriter.initializer(torch.ones(2, dtype=torch.int64))
     target = rewriter.emit("Concat", [batch, ones], {"axis": 0}, like=found.first, shape=[3])
     assert found.x.shape is not None
@@ -208,7 +216,7 @@ def _first_half(rewriter: Rewriter, value: ir.Value, half: int) -> ir.Value | No
     if node.op_type in ("Cos", "Sin", "Cast"):
         source, others = node.inputs[0], []
     elif node.op_type == "Mul":
-        pairs = [(a, b) for a, b in either(node) if number(rewriter, b) is not None]
+        pairs = [(a, b) for a, b in both_orders(node) if scalar_constant(rewriter, b) is not None]
         if not pairs or pairs[0][0].shape is None or len(pairs[0][0].shape) != len(shape):
             return None
         source, others = pairs[0][0], [pairs[0][1]]

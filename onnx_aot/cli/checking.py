@@ -1,4 +1,4 @@
-"""``verify`` and ``compare``: an ONNX model beside the PyTorch model it came from."""
+"""``verify`` and ``compare``: an ONNX model against its PyTorch model."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def verify(
     against: Against,
     inputs: Inputs = None,
     sizes: Annotated[
-        bool, typer.Option(help="Also at other sizes within the dynamic dimensions' ranges.")
+        bool, typer.Option(help="Also compare at other sizes of the dynamic dimensions.")
     ] = True,
     runtime: Annotated[
-        str, typer.Option(help="What runs the file: onnxruntime, or reference for onnx.reference.")
+        str, typer.Option(help="Runtime of the file: onnxruntime, or reference for onnx.reference.")
     ] = "onnxruntime",
     as_json: AsJson = False,
 ) -> None:
-    """Compare a file's outputs with PyTorch's. Exits with 1 where one differs."""
+    """Compare a file's outputs with PyTorch's. Exits with 1 if one differs."""
     import onnx_aot
 
     with errors_as_messages():
@@ -60,13 +60,13 @@ def compare(
         str | None,
         typer.Option(
             metavar="FOLDER",
-            help="Where a value differs, write the first such node there as a model of its own, "
-            "with its inputs and a script.",
+            help="Folder for the first node that differs, as a separate model with its inputs "
+            "and a script.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a file with PyTorch value by value. Exits with 1 where one differs."""
+    """Compare a file with PyTorch value by value. Exits with 1 if one differs."""
     import onnx_aot
 
     with errors_as_messages():

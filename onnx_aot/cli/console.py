@@ -1,4 +1,4 @@
-"""What every command does alike: errors as messages, progress, JSON, exit codes."""
+"""Shared behavior of the commands: errors as messages, progress, JSON, exit codes."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ __all__ = [
 ]
 
 EXIT_FAILED = 1
-"""What was asked for failed, or a comparison found a difference."""
+"""Exit code if the command failed or a comparison found a difference."""
 
 EXIT_USAGE = 2
-"""The command line cannot be what was meant."""
+"""Exit code if the command line is invalid."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 @contextlib.contextmanager
 def errors_as_messages() -> Iterator[None]:
-    """What the user can act on is a message, not a traceback."""
+    """Prints the errors of the package as messages, without a traceback, and sets the exit code."""
     try:
         yield
     except InvalidOptionError as error:
@@ -48,12 +48,12 @@ def errors_as_messages() -> Iterator[None]:
 
 
 def print_json(content: Any) -> None:
-    """Prints what a program can read, with keys in a fixed order."""
+    """Prints machine-readable content, with keys in a fixed order."""
     typer.echo(json.dumps(content, indent=2))
 
 
 def plain(text: str, stream: Any = None) -> str:
-    """The text as the stream can show it: other characters than ASCII only where it is UTF-8."""
+    """The text as the stream can show it: escaped to ASCII unless the stream is UTF-8."""
     if _is_utf8(sys.stdout if stream is None else stream):
         return text
     return text.encode("ascii", "backslashreplace").decode("ascii")
@@ -65,7 +65,7 @@ def _is_utf8(stream: Any) -> bool:
 
 @contextlib.contextmanager
 def stage_names() -> Iterator[None]:
-    """Shows the present stage while a terminal watches; nothing otherwise."""
+    """Shows the current stage on a terminal; shows nothing elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
@@ -80,7 +80,7 @@ def stage_names() -> Iterator[None]:
 
 
 class _TaskHandler(logging.Handler):
-    """Makes each stage that is logged the progress's description."""
+    """Sets the description of the progress to each logged stage."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__(logging.INFO)

@@ -1,4 +1,4 @@
-"""``export`` and ``report``: what needs the PyTorch model alone."""
+"""``export`` and ``report``: commands that need only the PyTorch model."""
 
 from __future__ import annotations
 
@@ -34,65 +34,66 @@ def export(
     opset: Opset = None,
     external_data: Annotated[
         bool | None,
-        typer.Option(help="Weights in a file beside; by default when they exceed 1.5 GB."),
+        typer.Option(help="Save the weights in a second file; by default if they exceed 1.5 GB."),
     ] = None,
-    optimize: Annotated[bool, typer.Option(help="Run all optimization passes, or none.")] = True,
+    optimize: Annotated[bool, typer.Option(help="Run all optimizations or none.")] = True,
     optimizations: Annotated[
         list[str] | None,
         typer.Option(
             "--optimization",
-            help="safe: only what keeps every value as it is; or the name of a pass or rule that "
-            "is to run alone. May be repeated.",
+            help="safe: only passes and rules that keep every value. Otherwise the name of a pass "
+            "or rule; only the named ones run. May be repeated.",
         ),
     ] = None,
     contrib_ops: Annotated[
-        bool, typer.Option(help="Use operators that only ONNX Runtime has, where faster.")
+        bool, typer.Option(help="Use operators that only ONNX Runtime has, if faster.")
     ] = False,
     target: Annotated[
-        str, typer.Option(help="Where the model is to run: onnxruntime, or none for pure ONNX.")
+        str, typer.Option(help="Runtime of the model: onnxruntime, or none for standard ONNX.")
     ] = "onnxruntime",
     verify: Annotated[
-        bool, typer.Option(help="Compare with PyTorch on the example inputs.")
+        bool, typer.Option(help="Compare with PyTorch at the example sizes and at others.")
     ] = False,
     on_specialized: Annotated[
         str,
-        typer.Option(help="When a dynamic size comes out fixed: error, warn or allow."),
+        typer.Option(help="Response if a dynamic dimension is specialized: error, warn or allow."),
     ] = "error",
     runtime_checks: Annotated[
-        bool, typer.Option(help="Make the runtime fail at sizes the model was not captured for.")
+        bool, typer.Option(help="Make the model refuse sizes that it was not captured for.")
     ] = False,
     unsupported: Annotated[
         str,
-        typer.Option(help="Operators without a translation: error, emit or function."),
+        typer.Option(help="Handling of operators without a translation: error, emit or function."),
     ] = "error",
     state: Annotated[
         str,
-        typer.Option(help="What becomes of buffers that the model writes: outputs, drop or io."),
+        typer.Option(help="Handling of buffers that the model writes to: outputs, drop or io."),
     ] = "outputs",
     weights_as_inputs: Annotated[
         list[str] | None,
         typer.Option(
             "--weight-as-input",
-            help="A parameter or buffer, or several by *, that becomes an input. May be repeated.",
+            help="Parameter or buffer that becomes an input; * matches several. May be repeated.",
         ),
     ] = None,
     modules_as_functions: Annotated[
         list[str] | None,
         typer.Option(
             "--module-as-function",
-            help="A class of modules, such as my_package.models.Block, of which each becomes a "
-            "function of the model. May be repeated.",
+            help="Module class whose modules become local functions, such as "
+            "my_package.models.Block. May be repeated.",
         ),
     ] = None,
     strategies: Annotated[
         list[str] | None,
         typer.Option(
             "--strategy",
-            help="How to capture: non-strict, strict, draft or trace. Repeated: in that order.",
+            help="Way of capturing: non-strict, strict, draft or trace. Repeat it to try several.",
         ),
     ] = None,
     report: Annotated[
-        str | None, typer.Option(help="Folder for a markdown report, also of a failure.")
+        str | None,
+        typer.Option(help="Folder for a markdown report, also of a failed export."),
     ] = None,
     train: Annotated[bool, typer.Option(help="Export in training mode.")] = False,
     as_json: AsJson = False,
@@ -135,7 +136,7 @@ def export(
 
 
 def _optimize(wanted: bool, named: list[str]) -> Any:
-    """What the two options mean together."""
+    """Combines the two command-line options into ``optimize=``."""
     if not named or not wanted:
         return wanted
     return "safe" if named == ["safe"] else set(named)
@@ -147,13 +148,13 @@ def report(
     opset: Opset = None,
     folder: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="Folder to write it to; else it is printed."),
+        typer.Option("--output", "-o", help="Folder for the report, which is printed by default."),
     ] = None,
     verify: Annotated[
-        bool, typer.Option(help="Compare with PyTorch on the example inputs and other sizes.")
+        bool, typer.Option(help="Compare with PyTorch at the example sizes and at others.")
     ] = False,
 ) -> None:
-    """Say what an export does with a model, also where it fails; nothing is saved."""
+    """Export without saving and print the report, even if the export fails."""
     import onnx_aot
 
     with errors_as_messages(), contextlib.ExitStack() as kept:
@@ -174,10 +175,10 @@ def report(
                     artifacts_dir=into,
                 )
         except OnnxExporterError as error:
-            if set(_reports(into)) == before:  # refused before it began
+            if set(_reports(into)) == before:  # refused before the export began
                 raise
             code = EXIT_USAGE if isinstance(error, InvalidOptionError) else EXIT_FAILED
-        for path in sorted(set(_reports(into)) - before):  # which says why it failed
+        for path in sorted(set(_reports(into)) - before):  # a failed export writes one too
             typer.echo(path if folder else plain(Path(path).read_text(encoding="utf-8")))
     if code:
         raise typer.Exit(code)

@@ -35,7 +35,7 @@ Inputs = Annotated[
     typer.Option(
         "--input",
         help='NAME:DTYPE[SIZES], such as "ids:int64[batch,seq]"; a size that is a name is '
-        "dynamic. Once per input; without any, the factory gives example inputs.",
+        "dynamic. Repeat it for each input; without it, the factory returns example inputs.",
     ),
 ]
 Opset = Annotated[int | None, typer.Option(help="ONNX operator set, 17 to 25; 20 by default.")]
@@ -45,7 +45,7 @@ _INPUT = re.compile(
 )
 
 EXAMPLE_SIZES = (2, 3, 5, 7, 11, 13, 17, 19)
-"""What named dimensions measure while the model is traced, in the order in which they appear."""
+"""Example sizes of the named dimensions, in the order in which they appear."""
 
 
 class InputSpec(NamedTuple):
@@ -55,7 +55,8 @@ class InputSpec(NamedTuple):
         name: A parameter of ``forward``.
         dtype: A torch type such as ``float32``.
         sizes: Numbers, and names of dimensions that are dynamic.
-        low: Smallest and ``high`` largest integer of the example values.
+        low: Smallest integer of the example values.
+        high: Largest integer of the example values.
     """
 
     name: str
@@ -75,8 +76,9 @@ class Subject(NamedTuple):
 
     Attributes:
         model: The module.
-        args: Positional, and ``kwargs`` keyword example inputs.
-        dynamic_shapes: What the command line says of them, or None.
+        args: Positional example inputs.
+        kwargs: Keyword example inputs.
+        dynamic_shapes: Dynamic dimensions of the command line, or None.
     """
 
     model: Any
@@ -86,10 +88,10 @@ class Subject(NamedTuple):
 
 
 def build_subject(reference: str, inputs: Sequence[str] | None) -> Subject:
-    """The model that a command line names, with the inputs that it describes or the factory's own.
+    """Returns the model that a command line names, with its inputs or those of the factory.
 
     Raises:
-        InvalidOptionError: There is no such model, or an input is described in another form.
+        InvalidOptionError: The model does not exist, or an input has another form.
     """
     specs = [parse_input(text) for text in inputs or ()]
     model, args, kwargs = build_model(reference)
@@ -102,7 +104,7 @@ def build_subject(reference: str, inputs: Sequence[str] | None) -> Subject:
 def parse_input(text: str) -> InputSpec:
     """Reads ``"ids:int64[batch,seq]"``.
 
-    Integer example values are 0 and 1, or those of a range behind it: ``"ids:int64[n]=0..99"``.
+    Integer example values are 0 and 1, or those of an appended range: ``"ids:int64[n]=0..99"``.
 
     Raises:
         InvalidOptionError: It has another form.
@@ -110,7 +112,7 @@ def parse_input(text: str) -> InputSpec:
     match = _INPUT.fullmatch(text.strip())
     if match is None:
         raise InvalidOptionError(
-            f"--input {text!r} is not understood; it is NAME:DTYPE[SIZES], such as "
+            f"--input {text!r} is not understood; expected NAME:DTYPE[SIZES], such as "
             '"ids:int64[batch,seq]" or "image:float32[batch,3,224,224]"'
         )
     low, high = int(match["low"] or 0), int(match["high"] or 1)
@@ -127,7 +129,7 @@ def parse_input(text: str) -> InputSpec:
 
 
 def example_inputs(specs: Sequence[InputSpec]) -> dict[str, Any]:
-    """A tensor for each specification, by name; equal names of dimensions are equal sizes.
+    """Returns a tensor per specification, by name; equal dimension names have equal sizes.
 
     Raises:
         InvalidOptionError: torch has no such type.
@@ -150,15 +152,15 @@ def example_inputs(specs: Sequence[InputSpec]) -> dict[str, Any]:
 
 
 def build_model(reference: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """A module, with example inputs where its factory gives them.
+    """Returns a module, with the example inputs of its factory if it has any.
 
     Args:
-        reference: ``package.module:name``, the name being that of a module, or of a function
-            without arguments that returns a module, ``(module, args)`` or ``(module, args,
-            kwargs)``. The working directory is searched first.
+        reference: ``package.module:name``. The name is a module, or a function without arguments
+            that returns a module, ``(module, args)`` or ``(module, args, kwargs)``. The working
+            directory is searched first.
 
     Raises:
-        InvalidOptionError: There is no such thing, or it gives something else.
+        InvalidOptionError: The name does not exist, or its value is something else.
     """
     import torch
 
@@ -171,7 +173,7 @@ def build_model(reference: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         args = found[1] if isinstance(found[1], tuple) else (found[1],)
         return found[0], args, dict(found[2]) if len(found) == 3 else {}
     raise InvalidOptionError(
-        f"{reference} gives {type(found).__name__}; it gives a module, (module, args) or "
+        f"{reference} returns {type(found).__name__}; expected a module, (module, args) or "
         "(module, args, kwargs)"
     )
 

@@ -1,4 +1,4 @@
-"""``inspect`` and ``view``: what is in an ONNX file."""
+"""``inspect`` and ``view``: the contents of an ONNX file."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ DEEPEST = 3
 
 def inspect(
     path: Model,
-    tree: Annotated[bool, typer.Option("--tree", help="Nodes and weights by module.")] = False,
-    depth: Annotated[int, typer.Option(help="How deep the tree goes.")] = DEEPEST,
+    tree: Annotated[bool, typer.Option("--tree", help="Show nodes and weights by module.")] = False,
+    depth: Annotated[int, typer.Option(help="Depth of the tree.")] = DEEPEST,
     as_json: AsJson = False,
 ) -> None:
-    """Show a model's inputs, outputs, operators, sizes and modules. Weights are not read."""
+    """Show a model's inputs, outputs, operators, sizes and modules, without reading weights."""
     from onnx_aot.inspection.statistics import contents, module_tree
 
     with errors_as_messages():
@@ -47,7 +47,7 @@ def view(
     path: Model,
     output: Annotated[str, typer.Option("--output", "-o", help="The HTML file to write.")],
 ) -> None:
-    """Write a page that shows the graph, by module, in any browser, without a network."""
+    """Write an HTML page that shows the graph by module and needs no network."""
     with errors_as_messages():
         written = _loaded(path).view(output)
     typer.echo(f"saved to {written}")

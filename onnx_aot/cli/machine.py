@@ -1,4 +1,4 @@
-"""``doctor``: whether what is installed works together."""
+"""``doctor``: checks that the installed packages work together."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DISTRIBUTION = "onnx-aot"
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """Result of one check.
 
     Attributes:
-        subject: What it is.
-        found: What is there.
-        ok: Whether that works.
-        advice: What to do where it does not.
+        subject: Name of the check.
+        found: State of the installation.
+        ok: Whether it works.
+        advice: Fix if it does not work.
     """
 
     subject: str
@@ -56,7 +56,7 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def _packages() -> Iterator[Finding]:
-    """The versions that this package asks for, and those that are there."""
+    """Compares the installed versions with the requirements of this package."""
     from packaging.requirements import Requirement
 
     try:
@@ -67,7 +67,7 @@ def _packages() -> Iterator[Finding]:
         return
     wanted: dict[str, tuple[Any, bool]] = {}
     for requirement in map(Requirement, requires):
-        optional = requirement.marker is not None  # of an extra: it need not be there
+        optional = requirement.marker is not None  # requirement of an extra
         wanted.setdefault(requirement.name, (requirement.specifier, optional))
     for name, (specifier, optional) in wanted.items():
         advice = f"python -m pip install '{name}{specifier}'"
@@ -82,15 +82,15 @@ def _packages() -> Iterator[Finding]:
 
 
 def _torch() -> Iterator[Finding]:
-    """Whether the release of torch is a tested one, and what of it cannot be used."""
+    """Checks that the torch release is tested, and lists the features that are switched off."""
     try:
         from onnx_aot.capture.patches import capabilities
         from onnx_aot.ops.registry import translations
         from onnx_aot.torch_compat import TESTED, describe_untested
 
-        translations()  # which asks for the operators
+        translations()  # looks up the operators
         found = capabilities()
-    except Exception as error:  # whatever is broken is what is asked for
+    except Exception as error:  # every failure is a finding
         yield Finding("torch", f"{type(error).__name__}: {error}", False, "reinstall torch")
         return
     releases = f"tested with {TESTED[0]} to {TESTED[-1]}"
@@ -102,7 +102,7 @@ def _torch() -> Iterator[Finding]:
 
 
 def _runtime() -> Iterator[Finding]:
-    """Where ONNX Runtime can run models, and whether it reads what is exported by default."""
+    """Lists the execution providers, and checks that onnx supports the default opset."""
     try:
         import onnx
         import onnxruntime
@@ -119,7 +119,7 @@ def _runtime() -> Iterator[Finding]:
 
 
 def _trial() -> Finding:
-    """A small export with a dynamic dimension, run at another size."""
+    """Exports a small model with a dynamic dimension and runs it at another size."""
     subject = "small export"
     try:
         import torch
@@ -132,7 +132,7 @@ def _trial() -> Finding:
             program = onnx_aot.export(model, (torch.randn(2, 4),), dynamic_shapes=({0: "n"},))
             x = torch.randn(5, 4)
             torch.testing.assert_close(program(x)[0], model(x))
-    except Exception as error:  # whatever is broken is what is asked for
+    except Exception as error:  # every failure is a finding
         line = str(error).strip().partition("\n")[0]
         found = f"{type(error).__name__}: {line}"
         return Finding(subject, found, False, "see docs/troubleshooting.md")

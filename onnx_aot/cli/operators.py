@@ -1,4 +1,4 @@
-"""``ops``: which operators are supported, where, and since which opset."""
+"""``ops``: the supported operators, with their files and opsets."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def ops(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="Such as aten.roll, aten::roll.default or a part of a name; all by default.",
+            help="aten.roll, aten::roll.default or a part of a name; all operators by default.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether an operator is supported. Exits with 1 where it is not."""
+    """Say whether an operator is supported. Exits with 1 if it is not."""
     from onnx_aot.ops.operator_table import entries
 
     table = entries()
@@ -48,8 +48,8 @@ def ops(
         if not found:
             raise InvalidOptionError(
                 f"neither onnx_aot nor PyTorch has an operator {name!r}. Names are like "
-                "aten.roll.default; import the package that defines it in a module of your own "
-                "and look in docs/custom-operators.md for how to translate it"
+                "aten.roll.default. If another package defines it, import that package and see "
+                "docs/custom-operators.md to translate it"
             )
     if as_json:
         print_json(found)
@@ -61,7 +61,7 @@ def ops(
 
 
 def _is_named(name: str, wanted: str) -> bool:
-    """Whether a name is the wanted one, one of its overloads, or it without its namespace."""
+    """True if the name matches: in full, as an overload, or without its namespace."""
     return wanted in (name, name.rpartition(".")[0]) or name.split(".")[1:2] == [wanted]
 
 
@@ -72,7 +72,7 @@ def _print_families(table: list[Entry], as_json: bool) -> None:
         return
     typer.echo("\n".join(columns([(family, counts[family]) for family in sorted(counts)])))
     operators = len({entry.name for entry in table})
-    typer.echo(f"{operators} operators; onnx-aot ops NAME tells where one is")
+    typer.echo(f"{operators} operators; onnx-aot ops NAME shows the file of one")
 
 
 def _translated(entry: Entry) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _translated(entry: Entry) -> dict[str, Any]:
 
 
 def _of_torch(wanted: str) -> list[Any]:
-    """The operators of PyTorch by that name, whether they are in the table or not.
+    """Operators of PyTorch with that name, in the table or not.
 
     Overloads that write to a given output are left out: no capture has them.
     """
@@ -117,9 +117,9 @@ def _other(target: Any) -> dict[str, Any]:
     if target in NOT_TRANSLATED:
         return {**row, "how": "not translated", "remark": NOT_TRANSLATED[target]}
     if schema_of(target).is_mutable:
-        remark = "its in-place writes become the operator that returns them"
+        remark = "replaced by the operator that returns the written values"
         return {**row, "supported": True, "how": "made functional", "remark": remark}
     if decompositions(target):
-        remark = "supported where its parts are"
+        remark = "supported if its parts are"
         return {**row, "supported": True, "how": "expanded with PyTorch's rules", "remark": remark}
     return {**row, "how": "not translated", "remark": "see docs/custom-operators.md"}

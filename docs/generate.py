@@ -21,7 +21,8 @@ from docs.models_page import models
 from docs.troubleshooting_page import troubleshooting
 from onnx_aot.ops import registry
 from onnx_aot.ops.complex.pairs import COMPLEX
-from onnx_aot.ops.operator_table import Entry, entries, operator_name
+from onnx_aot.ops.families import operator_name
+from onnx_aot.ops.operator_table import Entry, entries
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent

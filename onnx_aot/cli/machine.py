@@ -85,10 +85,10 @@ def _torch() -> Iterator[Finding]:
     """Checks that the torch release is tested, and lists the features that are switched off."""
     try:
         from onnx_aot.capture.patches import capabilities
-        from onnx_aot.ops.registry import translations
+        from onnx_aot.ops.families import import_all_families
         from onnx_aot.torch_compat import TESTED, describe_untested
 
-        translations()  # looks up the operators
+        import_all_families()  # looks up the operators
         found = capabilities()
     except Exception as error:  # every failure is a finding
         yield Finding("torch", f"{type(error).__name__}: {error}", False, "reinstall torch")

@@ -14,8 +14,16 @@ _BITS = (
     "exported. Compute it outside of the model"
 )
 
+_EIGENVALUES = (
+    "finds complex eigenvalues by an iteration that ONNX does not have; torch.linalg.eigvalsh "
+    "and eigh take symmetric matrices, those of others have to be found outside of the model"
+)
+
 NOT_TRANSLATED.update(
     {
+        aten.linalg_eig.default: _EIGENVALUES,
+        aten.linalg_eigvals.default: _EIGENVALUES,
+        aten._linalg_eigvals.default: _EIGENVALUES,
         aten._adaptive_avg_pool2d_backward.default: _GRADIENT,
         aten._adaptive_avg_pool3d.default: (
             "is the inner form of adaptive_avg_pool3d, which is translated; call "

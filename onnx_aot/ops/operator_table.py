@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +12,9 @@ from typing import Any
 from onnx_aot.graph.opset_range import MAX_OPSET
 from onnx_aot.ops import registry
 from onnx_aot.ops.complex.pairs import COMPLEX
-from onnx_aot.torch_compat import OpOverload
+from onnx_aot.ops.families import FAMILIES, LATE_FAMILIES, import_namespace, operator_name
 
-__all__ = ["Entry", "entries", "operator_name"]
+__all__ = ["Entry", "entries"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +57,7 @@ def entries(load: dict[str, Callable[[], Any]] | None = None) -> list[Entry]:
     for namespace, importing in (load or {}).items():
         if importing() is None:
             raise ModuleNotFoundError(f"the operators of {namespace} cannot be listed")
-        importlib.import_module(f"onnx_aot.ops.{registry.LATE_FAMILIES[namespace]}")
+        import_namespace(namespace)
     found = []
     for target, translations in registry.translations().items():
         until = MAX_OPSET
@@ -67,14 +66,6 @@ def entries(load: dict[str, Callable[[], Any]] | None = None) -> list[Entry]:
             until = translation.since - 1
     found += [_entry(target, t, MAX_OPSET, is_complex=True) for target, t in COMPLEX.items()]
     return found
-
-
-def operator_name(target: Any) -> str:
-    """Returns the name of an operator: ``aten.roll.default``, ``operator.add``."""
-    if isinstance(target, OpOverload):
-        return str(target)
-    module = getattr(target, "__module__", "").removeprefix("_")
-    return f"{module}.{target.__name__}".lstrip("_")
 
 
 def _entry(target: Any, translation: Any, until: int, is_complex: bool) -> Entry:
@@ -89,7 +80,7 @@ def _source(target: Any, function: Any) -> tuple[Path, int]:
     code = inspect.unwrap(function)
     if code.__module__ != registry.__name__:
         return Path(inspect.getfile(code)), code.__code__.co_firstlineno
-    for family in registry.FAMILIES:
+    for family in (*FAMILIES, *LATE_FAMILIES):
         path = Path(registry.__file__).parent.joinpath(*family.split(".")).with_suffix(".py")
         for number, text in enumerate(_lines(path), 1):
             if f"{target}:" in text:

@@ -7,13 +7,12 @@ Every entry is checked when it is registered: duplicates, packets (``aten.add`` 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from onnx_aot.graph.opset_range import MIN_OPSET
+from onnx_aot.ops.families import import_all_families, import_families, import_family_of
 from onnx_aot.torch_compat import (
     HigherOrderOperator,
     Missing,
@@ -26,6 +25,7 @@ __all__ = [
     "LIMITS",
     "NOT_TRANSLATED",
     "TRANSLATIONS",
+    "OperatorTable",
     "Translation",
     "check_target",
     "find_candidates",
@@ -46,80 +46,6 @@ _F = TypeVar("_F", bound=Function)
 MEMORY_ARGUMENTS = frozenset(
     {"layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "generator"}
 )
-
-# Families in the order of their files; importing one registers its operators.
-FAMILIES = (
-    "complex.arithmetic",
-    "complex.elementary",
-    "complex.fft",
-    "complex.linear_algebra",
-    "complex.normal_samples",
-    "complex.structural",
-    "complex.window_functions",
-    "control.control_flow",
-    "control.invoke_subgraph",
-    "control.scripted_control",
-    "control.sequences",
-    "control.symbolic_arithmetic",
-    "core.bucketize",
-    "core.casting",
-    "core.creation",
-    "core.cumulative",
-    "core.elementwise",
-    "core.float_bits",
-    "core.gradient",
-    "core.indexing",
-    "core.integers",
-    "core.logical",
-    "core.movement",
-    "core.reduction",
-    "core.scatter",
-    "core.segment_reduce",
-    "core.sorting",
-    "core.strided",
-    "core.unique",
-    "linalg.jacobi",
-    "linalg.ldl",
-    "linalg.matrix_functions",
-    "linalg.products_and_norms",
-    "linalg.qr",
-    "linalg.solvers",
-    "nn.activation",
-    "nn.attention",
-    "nn.conv",
-    "nn.embedding",
-    "nn.flex_attention",
-    "nn.fractional_pooling",
-    "nn.fused_attention",
-    "nn.grid_sample",
-    "nn.grouped_products",
-    "nn.losses",
-    "nn.normalization",
-    "nn.packed_sequences",
-    "nn.pooling",
-    "nn.resize",
-    "nn.rnn",
-    "quantized.affine",
-    "quantized.observers",
-    "random.distributions",
-    "random.uniform_and_normal",
-    "special.bessel",
-    "special.error_functions",
-    "special.gamma",
-    "special.polynomials",
-    "not_translated",
-)
-
-# Families of operators that exist only once their package is imported, by namespace.
-LATE_FAMILIES = {
-    "onnx": "libraries.torch_onnx_ops",
-    "onnx_symbolic": "libraries.torch_onnx_ops",
-    "quantized_decomposed": "quantized.pt2e",
-    "torch_nn": "nn.linear_cross_entropy",
-    "torchao": "libraries.torchao",
-    "torchvision": "libraries.torchvision",
-    "transformers": "libraries.transformers_moe",
-}
 
 NOT_TRANSLATED: dict[Any, str] = {}
 """Operators known to have no ONNX form, with the reason that an error gives."""
@@ -307,19 +233,32 @@ def find_candidates(
     return found
 
 
-@functools.cache
-def translations() -> Mapping[Any, tuple[Translation, ...]]:
-    """Returns the whole table; imports the families the first time.
+class OperatorTable(Mapping[Any, tuple[Translation, ...]]):
+    """The whole table. Looking an operator up imports its family; iterating imports every family.
 
-    Families that ``import_late_families`` imports afterwards are entered in the same table.
+    Operators of other packages take part in an iteration once they have been looked up.
     """
-    for family in FAMILIES:
-        importlib.import_module(f"onnx_aot.ops.{family}")
-    return TRANSLATIONS
+
+    def __getitem__(self, target: Any) -> tuple[Translation, ...]:
+        import_family_of(target)
+        return TRANSLATIONS[target]
+
+    def __iter__(self) -> Iterator[Any]:
+        import_all_families()
+        return iter(TRANSLATIONS)
+
+    def __len__(self) -> int:
+        import_all_families()
+        return len(TRANSLATIONS)
+
+
+def translations() -> OperatorTable:
+    """Returns the whole table; imports the families that most models need the first time."""
+    import_families()
+    return OperatorTable()
 
 
 def import_late_families(targets: Iterable[Any]) -> None:
-    """Imports the families for operators of other packages that occur among the targets."""
-    for namespace in {getattr(target, "namespace", None) for target in set(targets)}:
-        if namespace in LATE_FAMILIES:
-            importlib.import_module(f"onnx_aot.ops.{LATE_FAMILIES[namespace]}")
+    """Imports the families of operators that occur among the targets."""
+    for target in set(targets):
+        import_family_of(target)

@@ -24,6 +24,7 @@ from onnx_aot.ops.complex.pairs import (
     split,
     zeros_like,
 )
+from onnx_aot.ops.families import import_complex_families
 from onnx_aot.ops.registry import TRANSLATIONS, Argument, Translation
 from onnx_aot.torch_compat import OpOverload, schema_of
 from onnx_aot.translate.promote import SELECTORS, common_dtype, promotes
@@ -54,6 +55,7 @@ def _holds_complex(recorded: Any) -> bool:
 
 def complex_translation(target: Any, real: Translation | None) -> Translation | None:
     """Returns the translation for complex numbers, given the one for real numbers, or None."""
+    import_complex_families()
     if real is not None and _is_custom(target, real):
         return real
     entry = COMPLEX.get(target)

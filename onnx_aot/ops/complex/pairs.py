@@ -18,7 +18,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.registry import TRANSLATIONS, Translation, find_translation, make_translation
+from onnx_aot.ops.registry import Translation, find_translation, make_translation, translations
 from onnx_aot.torch_compat import Missing
 
 __all__ = [
@@ -106,7 +106,7 @@ def real_function(target: Any) -> Callable[..., Any]:
     """Translation of an operator for real numbers, to be called with all its arguments."""
 
     def call(op: Builder, *arguments: Any) -> Any:
-        translation = find_translation(TRANSLATIONS, target, op.opset)
+        translation = find_translation(translations(), target, op.opset)
         assert translation is not None, f"{target} has no translation"
         return translation.function(op, *arguments)
 

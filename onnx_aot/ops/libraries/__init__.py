@@ -1,1 +1,1 @@
-"""Operators of other packages, registered once these are imported (``registry.LATE_FAMILIES``)."""
+"""Operators of other packages, registered once these are imported (``families.LATE_FAMILIES``)."""

@@ -29,7 +29,7 @@ from onnx_aot.ops.linalg.matrices import (
     transpose_matrix,
 )
 from onnx_aot.ops.linalg.qr import orthogonal_and_triangle
-from onnx_aot.ops.registry import NOT_TRANSLATED, register
+from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
@@ -358,10 +358,3 @@ def _compute_tolerance(op: Builder, matrix: Value, sizes: Value, atol: Any, rtol
     largest = op.reduce("ReduceMax", padded, [-1], keepdims=True)
     relative = op.Mul(op.Unsqueeze(relative, [-1]), largest)
     return op.Max(op.Unsqueeze(absolute, [-1]), relative)
-
-
-for _target in (aten.linalg_eig.default, aten.linalg_eigvals.default, aten._linalg_eigvals.default):
-    NOT_TRANSLATED[_target] = (
-        "finds complex eigenvalues by an iteration that ONNX does not have; torch.linalg.eigvalsh "
-        "and eigh take symmetric matrices, those of others have to be found outside of the model"
-    )

@@ -6,9 +6,10 @@ for torch.onnx (``ops/user/onnxscript_functions.py``).
 
 from __future__ import annotations
 
+import collections
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, cast
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.graph.opset_range import MIN_OPSET
@@ -20,10 +21,10 @@ __all__ = ["custom_translations", "translations_of", "with_custom"]
 Table = Mapping[Any, tuple[Translation, ...]]
 
 
-def with_custom(table: Table, custom: Table) -> dict[Any, tuple[Translation, ...]]:
+def with_custom(table: Table, custom: Table) -> Table:
     """Returns a table in which custom translations are tried before the existing ones."""
     before = {target: (*entries, *table.get(target, ())) for target, entries in custom.items()}
-    return {**table, **before}
+    return collections.ChainMap(before, cast("MutableMapping[Any, Any]", table))  # only read
 
 
 def custom_translations(table: Mapping[Any, Any]) -> dict[Any, tuple[Translation, ...]]:

@@ -21,10 +21,10 @@ __all__ = [
     "held_in",
     "is_floating",
     "of_number",
-    "packed",
+    "pack_int4",
     "to_onnx",
     "to_torch",
-    "unpacked",
+    "unpack_int4",
 ]
 
 INT64_MAX = 2**63 - 1
@@ -89,7 +89,7 @@ def held_in(dtype: ir.DataType) -> torch.dtype:
     return FOUR_BITS.get(dtype) or to_torch(dtype)
 
 
-def packed(tensor: torch.Tensor) -> torch.Tensor:
+def pack_int4(tensor: torch.Tensor) -> torch.Tensor:
     """Packs integers of four bits as ONNX holds them: two to a byte, the first in the low half.
 
     Args:
@@ -104,8 +104,8 @@ def packed(tensor: torch.Tensor) -> torch.Tensor:
     return flat[::2] | (flat[1::2] << 4)
 
 
-def unpacked(data: torch.Tensor, dtype: ir.DataType, shape: Sequence[int]) -> torch.Tensor:
-    """The inverse of ``packed``: int8 for INT4, uint8 for UINT4, of the given shape."""
+def unpack_int4(data: torch.Tensor, dtype: ir.DataType, shape: Sequence[int]) -> torch.Tensor:
+    """The inverse of ``pack_int4``: int8 for INT4, uint8 for UINT4, of the given shape."""
     flat = torch.stack([data & 0xF, data >> 4], 1).reshape(-1)[: math.prod(shape)]
     if dtype == ir.DataType.INT4:
         flat = ((flat ^ 8).to(torch.int16) - 8).to(torch.int8)

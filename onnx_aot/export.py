@@ -464,7 +464,7 @@ def _capture(
     from onnx_aot.capture.strategies import DEFAULT, capture, check_strategies
     from onnx_aot.capture.training import training_operators
     from onnx_aot.pipeline.notes import check_dimensions, note_dimensions
-    from onnx_aot.pytrees.containers import unwrapped
+    from onnx_aot.pytrees.containers import unwrap_constants
 
     given = options.strategies
     strategies = DEFAULT if given is None else check_strategies(given)
@@ -521,7 +521,7 @@ def _capture(
             f"the model was captured in training mode: {', '.join(training)} behave as they do in "
             "training. Call model.eval() first for inference",
         )
-    given_args, given_kwargs = unwrapped((inputs.args, inputs.kwargs))
+    given_args, given_kwargs = unwrap_constants((inputs.args, inputs.kwargs))
     return program, requested, _Reference(model, given_args, given_kwargs, inputs.separated)
 
 
@@ -531,9 +531,9 @@ def _run_fx_passes(
     from onnx_aot import torch_compat
     from onnx_aot.capture.sizes.captured_dimensions import keeps_dimensions
     from onnx_aot.capture.strategies import capture_conditions
-    from onnx_aot.fx_passes import passes
+    from onnx_aot.fx_passes import select_passes
 
-    fx_passes = passes(keep_assertions=options.runtime_checks)
+    fx_passes = select_passes(keep_assertions=options.runtime_checks)
     original = program
     try:
         for fx_pass in fx_passes:

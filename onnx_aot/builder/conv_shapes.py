@@ -9,12 +9,12 @@ import onnx_ir as ir
 
 from onnx_aot.builder.size_table import Dimension, Op
 
-__all__ = ["convolved", "pooled", "transposed_convolution"]
+__all__ = ["infer_conv_shape", "infer_pool_shape", "transposed_convolution"]
 
 Attributes = Mapping[str, Any]
 
 
-def convolved(
+def infer_conv_shape(
     op: Op, shape: list[Dimension], inputs: Sequence[ir.Value | None], attributes: Attributes
 ) -> list[Dimension] | None:
     """Conv: batch size, output channels of the weight, and number of kernel positions per axis."""
@@ -22,18 +22,18 @@ def convolved(
     if weight is None:
         return None
     kernel = list(weight.dims[2:])
-    return [shape[0], weight[0], *_fitting(op, shape[2:], kernel, attributes)]
+    return [shape[0], weight[0], *_count_positions(op, shape[2:], kernel, attributes)]
 
 
-def pooled(
+def infer_pool_shape(
     op: Op, shape: list[Dimension], _: Sequence[ir.Value | None], attributes: Attributes
 ) -> list[Dimension]:
     """AveragePool, MaxPool, LpPool: batch and channel sizes are kept."""
     kernel = list(attributes["kernel_shape"])
-    return [*shape[:2], *_fitting(op, shape[2:], kernel, attributes)]
+    return [*shape[:2], *_count_positions(op, shape[2:], kernel, attributes)]
 
 
-def _fitting(
+def _count_positions(
     op: Op, sizes: Sequence[Dimension], kernel: Sequence[Dimension], attributes: Attributes
 ) -> list[Dimension]:
     rank = len(sizes)

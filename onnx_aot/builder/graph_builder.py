@@ -158,7 +158,7 @@ class GraphBuilder(BuilderBase):
             if not replaced:
                 raise refused_type(operator, *refused)
             rest = (kwargs, outputs, name, domain, version)
-            return self._through(replaced, operator, inputs, *rest)
+            return self._emit_between_casts(replaced, operator, inputs, *rest)
         count = outputs if isinstance(outputs, int) else len(outputs)
         if count == 1 and not domain:
             simplification = SIMPLIFICATIONS.get(op_type)
@@ -209,7 +209,7 @@ class GraphBuilder(BuilderBase):
                     break
         return replaced
 
-    def _through(
+    def _emit_between_casts(
         self,
         replaced: dict[str, tuple[ir.DataType, ir.DataType]],
         operator: OnnxOperator,

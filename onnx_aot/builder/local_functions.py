@@ -31,7 +31,7 @@ def call_function(
     function = state.functions_by_key.get(key)
     if function is None:
         function = _make_function(op, name, operands, body)
-        if not _draws(function):  # random: each call needs its own seeds
+        if not _has_random_nodes(function):  # random: each call needs its own seeds
             state.functions_by_key[key] = function
     state.functions[function.identifier()] = function
     results = [ir.Value() for _ in function.outputs]
@@ -61,7 +61,7 @@ def _make_function(
     with _closed_scope(op):
         graph = make_subgraph(op, unique, inputs, lambda: body(inputs))
     _own_constants(op, graph, unique)
-    for value in _values(graph):
+    for value in _iterate_values(graph):
         if value.shape is not None:  # another call may have other sizes
             sizes = [size if isinstance(size, int) else None for size in value.shape.dims]
             value.shape = ir.Shape(sizes)
@@ -87,7 +87,7 @@ def _closed_scope(op: GraphBuilder) -> Iterator[None]:
 def _own_constants(op: GraphBuilder, graph: ir.Graph, name: str) -> None:
     """Turns constants of the main graph that a function reads into nodes of the function."""
     made: dict[ir.Value, ir.Value] = {}
-    own = set(_values(graph))
+    own = set(_iterate_values(graph))
     for node in ir.traversal.RecursiveGraphIterator(graph):
         for index, value in enumerate(node.inputs):
             if value is None or value in own:
@@ -105,15 +105,15 @@ def _own_constants(op: GraphBuilder, graph: ir.Graph, name: str) -> None:
         graph.insert_before(graph[0], constant_node(inner, outer.const_value))
 
 
-def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+def _iterate_values(graph: ir.Graph) -> Iterator[ir.Value]:
     """Yields all values that a graph and its subgraphs define."""
     yield from graph.inputs
     for node in graph:
         yield from node.outputs
         for inner in subgraphs(node):
-            yield from _values(inner)
+            yield from _iterate_values(inner)
 
 
-def _draws(function: ir.Function) -> bool:
+def _has_random_nodes(function: ir.Function) -> bool:
     nodes = ir.traversal.RecursiveGraphIterator(function.graph)
     return any("seed" in node.attributes for node in nodes)

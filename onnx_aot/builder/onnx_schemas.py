@@ -78,19 +78,19 @@ def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | Non
     except onnx.defs.SchemaError:
         if domain not in ("", "ai.onnx.ml"):
             return None
-        raise _absent(name, opset, domain) from None
+        raise _missing_operator_error(name, opset, domain) from None
     if schema.deprecated:
-        raise _absent(name, opset, domain)
+        raise _missing_operator_error(name, opset, domain)
     allowed = {
-        constraint.type_param_str: _dtypes(constraint.allowed_type_strs)
+        constraint.type_param_str: _parse_dtypes(constraint.allowed_type_strs)
         for constraint in schema.type_constraints
     }
-    concrete = {variable: _only(types) for variable, types in allowed.items()}
+    concrete = {variable: _single_dtype(types) for variable, types in allowed.items()}
     formal = list(schema.inputs)
     accepted = tuple(
-        allowed.get(parameter.type_str, _dtypes([parameter.type_str])) for parameter in formal
+        allowed.get(parameter.type_str, _parse_dtypes([parameter.type_str])) for parameter in formal
     )
-    input_dtypes = tuple(map(_only, accepted))
+    input_dtypes = tuple(map(_single_dtype, accepted))
     last = formal[-1] if formal else None
     variadic = last is not None and last.option == _PARAMETER.Variadic
     input_types: list[str | None] = [parameter.type_str for parameter in formal]
@@ -121,7 +121,7 @@ def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | Non
     )
 
 
-def _dtypes(types: Sequence[str]) -> frozenset[ir.DataType] | None:
+def _parse_dtypes(types: Sequence[str]) -> frozenset[ir.DataType] | None:
     """``["tensor(int64)"]`` -> {INT64}; None if no tensor type is among them."""
     inner = [text[len("tensor(") : -1] for text in types if text.startswith("tensor(")]
     if not inner:
@@ -130,7 +130,7 @@ def _dtypes(types: Sequence[str]) -> frozenset[ir.DataType] | None:
     return frozenset(names[name.upper()] for name in inner if name.upper() in names)
 
 
-def _only(types: frozenset[ir.DataType] | None) -> ir.DataType | None:
+def _single_dtype(types: frozenset[ir.DataType] | None) -> ir.DataType | None:
     return next(iter(types)) if types is not None and len(types) == 1 else None
 
 
@@ -142,7 +142,7 @@ def _output_type(
 ) -> OutputType:
     if type_string in inputs:
         return OutputType(input_index=inputs.index(type_string))
-    fixed = concrete.get(type_string, _only(_dtypes([type_string])))
+    fixed = concrete.get(type_string, _single_dtype(_parse_dtypes([type_string])))
     if fixed is not None:
         return OutputType(fixed=fixed)
     for name in ("to", "dtype"):
@@ -218,7 +218,7 @@ def _in_opset(name: str, opset: int) -> OnnxOperator | None:
         return None
 
 
-def _absent(name: str, opset: int, domain: str) -> OpsetError:
+def _missing_operator_error(name: str, opset: int, domain: str) -> OpsetError:
     history = {
         schema.since_version: schema.deprecated
         for schema in onnx.defs.get_all_schemas_with_history()

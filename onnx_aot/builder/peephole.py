@@ -37,30 +37,30 @@ Attributes = dict[str, Any]
 Simplification = Callable[[Op, Inputs, Attributes], ir.Value | None]
 
 
-def _literals(op: Op, inputs: Inputs) -> list[torch.Tensor] | None:
+def _read_literals(op: Op, inputs: Inputs) -> list[torch.Tensor] | None:
     tensors = [op.literal(value) for value in inputs]
     small = [t for t in tensors if t is not None and t.numel() <= FOLD_LIMIT]
     return small if len(small) == len(inputs) else None
 
 
-def _integers(op: Op, value: ir.Value | None) -> list[int] | None:
+def _read_integers(op: Op, value: ir.Value | None) -> list[int] | None:
     tensor = op.literal(value)
     return None if tensor is None else tensor.flatten().tolist()
 
 
-def _producer(value: ir.Value | None, op_type: str) -> ir.Node | None:
+def _find_producer(value: ir.Value | None, op_type: str) -> ir.Node | None:
     node = value.producer() if value is not None else None
     return node if node is not None and node.op_type == op_type and not node.domain else None
 
 
-def _static(value: ir.Value | None) -> list[int] | None:
+def _static_sizes(value: ir.Value | None) -> list[int] | None:
     if value is None or value.shape is None or not value.shape.is_static():
         return None
     return list(value.shape)  # type: ignore[arg-type]
 
 
-def _axes(op: Op, node: ir.Node) -> list[int] | None:
-    return _integers(op, node.inputs[1]) if len(node.inputs) > 1 else None
+def _read_axes(op: Op, node: ir.Node) -> list[int] | None:
+    return _read_integers(op, node.inputs[1]) if len(node.inputs) > 1 else None
 
 
 def identity(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
@@ -80,7 +80,7 @@ def cast(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
         if to.is_floating_point() or to in _INTEGERS or to == ir.DataType.BOOL:
             return op.constant(literal, to)
         return None
-    inner = _producer(source, "Cast")
+    inner = _find_producer(source, "Cast")
     if inner is not None and inner.inputs[0] is not None:
         original = inner.inputs[0]
         if original.dtype == ir.DataType.BOOL and to != ir.DataType.BOOL:
@@ -93,16 +93,16 @@ _INTEGERS = frozenset({ir.DataType.INT32, ir.DataType.INT64})
 
 def reshape(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     """Same static shape -> ``x``; ``Reshape(Reshape(x, _), s)`` -> ``Reshape(x, s)``."""
-    source, target = inputs[0], _integers(op, inputs[1])
+    source, target = inputs[0], _read_integers(op, inputs[1])
     if source is None or target is None:
         return None
-    static = _static(source)
+    static = _static_sizes(source)
     if static is not None and not attributes.get("allowzero"):
         if target == static and 0 not in target:
             return source
         if len(target) == len(static) == 1 and target == [-1]:
             return source
-    inner = _producer(source, "Reshape")
+    inner = _find_producer(source, "Reshape")
     if inner is not None and 0 not in target and inner.inputs[0] is not None:
         return op.call_op("Reshape", [inner.inputs[0], inputs[1]], attributes)
     return None
@@ -116,7 +116,7 @@ def transpose(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None
     order = list(order)
     if order == sorted(order):
         return source
-    inner = _producer(source, "Transpose")
+    inner = _find_producer(source, "Transpose")
     if inner is None or "perm" not in inner.attributes or inner.inputs[0] is None:
         return None
     first = inner.attributes["perm"].as_ints()
@@ -125,9 +125,9 @@ def transpose(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None
 
 def unsqueeze(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     """``Unsqueeze(Squeeze(x, a), a)`` -> ``x``; a constant is reshaped."""
-    axes = _integers(op, inputs[1])
-    inner = _producer(inputs[0], "Squeeze")
-    if inner is not None and axes is not None and _axes(op, inner) == axes:
+    axes = _read_integers(op, inputs[1])
+    inner = _find_producer(inputs[0], "Squeeze")
+    if inner is not None and axes is not None and _read_axes(op, inner) == axes:
         return inner.inputs[0]
     literal = op.literal(inputs[0])
     if literal is None or axes is None or len(axes) != 1:
@@ -137,9 +137,9 @@ def unsqueeze(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None
 
 def squeeze(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     """``Squeeze(Unsqueeze(x, a), a)`` -> ``x``; a constant is reshaped."""
-    axes = _integers(op, inputs[1]) if len(inputs) > 1 else None
-    inner = _producer(inputs[0], "Unsqueeze")
-    if inner is not None and axes is not None and _axes(op, inner) == axes:
+    axes = _read_integers(op, inputs[1]) if len(inputs) > 1 else None
+    inner = _find_producer(inputs[0], "Unsqueeze")
+    if inner is not None and axes is not None and _read_axes(op, inner) == axes:
         return inner.inputs[0]
     literal = op.literal(inputs[0])
     if literal is None or axes is None or len(axes) != 1:
@@ -151,7 +151,7 @@ def concat(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     """One input -> itself; constants are concatenated."""
     if len(inputs) == 1:
         return inputs[0]
-    literals = _literals(op, inputs)
+    literals = _read_literals(op, inputs)
     return None if literals is None else op.constant(torch.cat(literals, attributes["axis"]))
 
 
@@ -161,7 +161,7 @@ def expand(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     A constant is expanded if the result is small. An empty result is a constant: it has no
     elements of ``x``, and ONNX Runtime treats an Expand from 1 to 0 as a no-op.
     """
-    target, source = _integers(op, inputs[1]), inputs[0]
+    target, source = _read_integers(op, inputs[1]), inputs[0]
     if target is None or source is None or source.shape is None:
         return None
     literal = op.literal(source)
@@ -169,7 +169,7 @@ def expand(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
         wide = torch.Size(torch.broadcast_shapes(literal.shape, tuple(target)))  # type: ignore[no-untyped-call]
         if wide.numel() <= FOLD_LIMIT:
             return op.constant(literal.expand(wide))
-    static = _static(source)
+    static = _static_sizes(source)
     if static is not None and 0 in target and source.dtype is not None:
         wide = torch.broadcast_shapes(tuple(static), tuple(target))  # type: ignore[no-untyped-call]
         return op.constant(torch.empty(wide, dtype=dtypes.to_torch(source.dtype)))
@@ -195,7 +195,7 @@ def _expand_from_nothing(op: Op, source: ir.Value, target: list[int], axis: int)
 
 def slice_(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     """From 0 to the largest int64 with step 1 -> ``x``; a constant vector is sliced."""
-    bounds = [_integers(op, value) for value in inputs[1:]]
+    bounds = [_read_integers(op, value) for value in inputs[1:]]
     if any(bound is None for bound in bounds) or len(bounds) < 2:
         return None
     starts, ends = bounds[0] or [], bounds[1] or []
@@ -211,7 +211,7 @@ def slice_(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
 
 def gather(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     """One element of a short constant vector -> a constant."""
-    literals = _literals(op, inputs)
+    literals = _read_literals(op, inputs)
     if literals is None or literals[0].ndim != 1 or literals[1].ndim > 0:
         return None
     return op.constant(literals[0][literals[1]])
@@ -230,7 +230,7 @@ def shape(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
 
 def range_(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     """Three constants -> a short constant vector."""
-    literals = _literals(op, inputs)
+    literals = _read_literals(op, inputs)
     if literals is None or literals[0].dtype not in (torch.int32, torch.int64):
         return None
     start, limit, delta = (int(literal) for literal in literals)
@@ -242,14 +242,14 @@ def range_(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
 
 def trilu(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     """A triangle of a small constant matrix -> a constant."""
-    literals = _literals(op, inputs)
+    literals = _read_literals(op, inputs)
     if literals is None:
         return None
     cut = torch.triu if attributes.get("upper", 1) else torch.tril
     return op.constant(cut(literals[0], int(literals[1]) if len(literals) > 1 else 0))
 
 
-def _arithmetic(
+def _make_arithmetic_rule(
     compute: Callable[..., torch.Tensor], neutral: int | None = None, commutative: bool = True
 ) -> Simplification:
     """Folds integer constants and drops a neutral 0-d integer operand."""
@@ -283,23 +283,23 @@ def _divide(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 SIMPLIFICATIONS: dict[str, Simplification] = {
-    "Add": _arithmetic(torch.add, neutral=0),
+    "Add": _make_arithmetic_rule(torch.add, neutral=0),
     "Cast": cast,
     "Concat": concat,
-    "Div": _arithmetic(_divide, neutral=1, commutative=False),
+    "Div": _make_arithmetic_rule(_divide, neutral=1, commutative=False),
     "Expand": expand,
     "Gather": gather,
     "Identity": identity,
-    "Max": _arithmetic(torch.maximum),
-    "Min": _arithmetic(torch.minimum),
-    "Mod": _arithmetic(torch.remainder),
-    "Mul": _arithmetic(torch.mul, neutral=1),
+    "Max": _make_arithmetic_rule(torch.maximum),
+    "Min": _make_arithmetic_rule(torch.minimum),
+    "Mod": _make_arithmetic_rule(torch.remainder),
+    "Mul": _make_arithmetic_rule(torch.mul, neutral=1),
     "Range": range_,
     "Reshape": reshape,
     "Shape": shape,
     "Slice": slice_,
     "Squeeze": squeeze,
-    "Sub": _arithmetic(torch.sub, neutral=0, commutative=False),
+    "Sub": _make_arithmetic_rule(torch.sub, neutral=0, commutative=False),
     "Transpose": transpose,
     "Trilu": trilu,
     "Unsqueeze": unsqueeze,

@@ -13,9 +13,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnx_aot.builder.conv_shapes import convolved, pooled, transposed_convolution
+from onnx_aot.builder.conv_shapes import infer_conv_shape, infer_pool_shape, transposed_convolution
 from onnx_aot.builder.size_table import UNKNOWN, Dimension, Op
-from onnx_aot.builder.slice_shapes import numbers_of, sliced
+from onnx_aot.builder.slice_shapes import infer_slice_shape, numbers_of
 
 __all__ = ["output_shapes"]
 
@@ -88,13 +88,13 @@ def _broadcast(op: Op, shapes: list[ir.Shape | None]) -> ir.Shape | None:
         return None
     return ir.Shape(
         [
-            _wider(op, [dims[position] for dims in known if len(dims) >= -position])
+            _broadcast_sizes(op, [dims[position] for dims in known if len(dims) >= -position])
             for position in range(-max(map(len, known)), 0)
         ]
     )
 
 
-def _wider(op: Op, sizes: Sequence[Dimension]) -> Dimension:
+def _broadcast_sizes(op: Op, sizes: Sequence[Dimension]) -> Dimension:
     """Broadcasts sizes: a number other than 1 wins, else a size that all but the 1s share."""
     wide: Dimension = 1
     for size in sizes:
@@ -107,7 +107,7 @@ def _wider(op: Op, sizes: Sequence[Dimension]) -> Dimension:
     return op.fresh() if wide == UNKNOWN else wide
 
 
-def _sized(op: Op, value: ir.Value | None) -> Dimensions | None:
+def _shape_from_sizes(op: Op, value: ir.Value | None) -> Dimensions | None:
     """Returns the shape that a vector of sizes describes."""
     sizes = op.contents(value)
     if sizes is None:
@@ -115,7 +115,7 @@ def _sized(op: Op, value: ir.Value | None) -> Dimensions | None:
     return [op.fresh() if isinstance(s, int) and s < 0 else s for s in sizes]
 
 
-def _with(shape: Dimensions, axis: int, size: Dimension) -> Dimensions:
+def _replace_size(shape: Dimensions, axis: int, size: Dimension) -> Dimensions:
     axis %= len(shape)
     return [*shape[:axis], size, *shape[axis + 1 :]]
 
@@ -159,11 +159,11 @@ def _reshape(
     ]
     if -1 in target:
         place = target.index(-1)
-        sizes[place] = _inferred(op, shape, [*sizes[:place], *sizes[place + 1 :]])
+        sizes[place] = _infer_reshape_size(op, shape, [*sizes[:place], *sizes[place + 1 :]])
     return sizes
 
 
-def _inferred(op: Op, shape: Dimensions, others: Dimensions) -> Dimension:
+def _infer_reshape_size(op: Op, shape: Dimensions, others: Dimensions) -> Dimension:
     """Infers the size for -1 in a Reshape; sizes that occur on both sides cancel."""
     left = list(shape)
     rest = []
@@ -187,10 +187,10 @@ def _inferred(op: Op, shape: Dimensions, others: Dimensions) -> Dimension:
 def _flatten(op: Op, shape: Dimensions, _: Inputs, attributes: Attributes) -> Dimensions | None:
     axis = attributes.get("axis", 1)
     axis = axis % len(shape) if axis < 0 else axis
-    return [_product(op, shape[:axis]), _product(op, shape[axis:])]
+    return [_multiply_sizes(op, shape[:axis]), _multiply_sizes(op, shape[axis:])]
 
 
-def _product(op: Op, sizes: Dimensions) -> Dimension:
+def _multiply_sizes(op: Op, sizes: Dimensions) -> Dimension:
     total: Dimension = 1
     for size in sizes:
         total = op.combine("mul", total, size)
@@ -198,7 +198,7 @@ def _product(op: Op, sizes: Dimensions) -> Dimension:
 
 
 def _expand(op: Op, shape: Dimensions, inputs: Inputs, _: Attributes) -> Dimensions | None:
-    target = _sized(op, inputs[1])
+    target = _shape_from_sizes(op, inputs[1])
     if target is None:
         return None
     widened = _broadcast(op, [ir.Shape(shape), ir.Shape(target)])
@@ -268,7 +268,7 @@ def _like_indices(_: Op, __: Dimensions, inputs: Inputs, ___: Attributes) -> Dim
 
 def _compress(op: Op, shape: Dimensions, _: Inputs, attributes: Attributes) -> Dimensions | None:
     axis = attributes.get("axis")
-    return [op.fresh()] if axis is None else _with(shape, axis, op.fresh())
+    return [op.fresh()] if axis is None else _replace_size(shape, axis, op.fresh())
 
 
 def _split(
@@ -284,7 +284,7 @@ def _split(
         sizes = [min(part, max(whole - index * part, 0)) for index in range(count)]
     if sizes is None or len(sizes) != count:
         sizes = [op.fresh() for _ in range(count)]
-    return [_with(shape, axis, size) for size in sizes]
+    return [_replace_size(shape, axis, size) for size in sizes]
 
 
 # --- reductions and products ---------------------------------------------------------------------
@@ -376,7 +376,7 @@ def _dft(op: Op, shape: Dimensions, inputs: Inputs, attributes: Attributes) -> D
         if attributes.get("inverse"):
             size = op.fresh()
     return [
-        *_with(shape, axis, size)[:-1],
+        *_replace_size(shape, axis, size)[:-1],
         1 if attributes.get("inverse") and attributes.get("onesided") else 2,
     ]
 
@@ -402,7 +402,7 @@ def _top_k(
     if shape is None:
         return [None] * count
     wanted = op.contents(inputs[1])
-    sizes = _with(shape, attributes.get("axis", -1), wanted[0] if wanted else op.fresh())
+    sizes = _replace_size(shape, attributes.get("axis", -1), wanted[0] if wanted else op.fresh())
     return [sizes, list(sizes)]
 
 
@@ -411,9 +411,9 @@ def _unique(
 ) -> Several:
     axis, found = attributes.get("axis"), op.fresh()
     first: Dimensions | None = [found]
-    along: Dimension = op.fresh() if shape is None else _product(op, shape)
+    along: Dimension = op.fresh() if shape is None else _multiply_sizes(op, shape)
     if axis is not None:
-        first = None if shape is None else _with(shape, axis, found)
+        first = None if shape is None else _replace_size(shape, axis, found)
         along = op.fresh() if shape is None else shape[axis]
     several: list[Dimensions | None] = [first, [found], [along], [found]]
     return several[:count]
@@ -422,11 +422,11 @@ def _unique(
 def _pool(
     op: Op, shape: Dimensions | None, _: Inputs, attributes: Attributes, count: int
 ) -> Several:
-    sizes = None if shape is None else pooled(op, shape, (), attributes)
+    sizes = None if shape is None else infer_pool_shape(op, shape, (), attributes)
     return [sizes] * count
 
 
-def _normalized(
+def _layer_normalization(
     op: Op, shape: Dimensions | None, inputs: Inputs, attributes: Attributes, count: int
 ) -> Several:
     """LayerNormalization with the statistics, which keep the reduced axes with size 1."""
@@ -451,13 +451,13 @@ def _same_each(
     return [None if shape is None else list(shape) for _ in range(count)]
 
 
-def _quantized(
+def _dynamic_quantize_linear(
     op: Op, shape: Dimensions | None, inputs: Inputs, attributes: Attributes, count: int
 ) -> Several:
     return [shape, [], []][:count]
 
 
-def _recurrent(
+def _recurrent_layer(
     op: Op, shape: Dimensions | None, inputs: Inputs, attributes: Attributes, count: int
 ) -> Several:
     """LSTM, GRU and RNN: states of all steps, last state, last cell state."""
@@ -494,12 +494,12 @@ SEVERAL: dict[str, Callable[..., Several]] = {
     "Attention": _attention,
     "BatchNormalization": _batch_norm,
     "Dropout": _same_each,
-    "DynamicQuantizeLinear": _quantized,
-    "GRU": _recurrent,
-    "LSTM": _recurrent,
-    "LayerNormalization": _normalized,
+    "DynamicQuantizeLinear": _dynamic_quantize_linear,
+    "GRU": _recurrent_layer,
+    "LSTM": _recurrent_layer,
+    "LayerNormalization": _layer_normalization,
     "MaxPool": _pool,
-    "RNN": _recurrent,
+    "RNN": _recurrent_layer,
     "Split": _split,
     "TopK": _top_k,
     "Unique": _unique,
@@ -508,13 +508,13 @@ SEVERAL: dict[str, Callable[..., Several]] = {
 RULES: dict[str, Rule] = {
     "ArgMax": _reduce,
     "ArgMin": _reduce,
-    "AveragePool": pooled,
-    "LpPool": pooled,
+    "AveragePool": infer_pool_shape,
+    "LpPool": infer_pool_shape,
     "Compress": _compress,
     "Concat": _concat,
-    "ConstantOfShape": lambda op, _, inputs, __: _sized(op, inputs[0]),
-    "Conv": convolved,
-    "ConvInteger": convolved,
+    "ConstantOfShape": lambda op, _, inputs, __: _shape_from_sizes(op, inputs[0]),
+    "Conv": infer_conv_shape,
+    "ConvInteger": infer_conv_shape,
     "ConvTranspose": transposed_convolution,
     "DFT": _dft,
     "Det": lambda op, shape, *_: shape[:-2],
@@ -550,7 +550,7 @@ RULES: dict[str, Rule] = {
     "Resize": _resize,
     "Shape": lambda op, shape, _, a: [len(shape[a.get("start") or 0 : a.get("end")])],
     "Size": lambda *_: [],
-    "Slice": sliced,
+    "Slice": infer_slice_shape,
     "Squeeze": _squeeze,
     "Tile": _tile,
     "Transpose": _transpose,

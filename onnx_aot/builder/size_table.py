@@ -158,7 +158,7 @@ class SizeTable:
         if name in self.values and not isinstance(known, int):
             self.values.setdefault(str(known.value), self.values[name])
 
-    def resolved(self, size: Dimension) -> Dimension:
+    def resolve(self, size: Dimension) -> Dimension:
         """Returns the size, or its replacement if it has become known."""
         while not isinstance(size, int) and size.value in self._bound:
             size = self._bound[size.value]
@@ -170,18 +170,20 @@ class SizeTable:
             return
         names: dict[str, Dimension] = {}
 
-        def final(size: Dimension, value: ir.Value, axis: int) -> Dimension:
-            size = self.resolved(size)
+        def finalize_size(size: Dimension, value: ir.Value, axis: int) -> Dimension:
+            size = self.resolve(size)
             if isinstance(size, int) or not _is_fresh(size):
                 return size
             if str(size.value) not in names:
                 names[str(size.value)] = ir.SymbolicDim(unique(f"{value.name}_dim_{axis}"))
             return names[str(size.value)]
 
-        for value in _values(nodes):
+        for value in _iterate_values(nodes):
             shape = value.shape
             if shape is not None and any(not isinstance(s, int) and _is_fresh(s) for s in shape):
-                value.shape = ir.Shape([final(s, value, axis) for axis, s in enumerate(shape.dims)])
+                value.shape = ir.Shape(
+                    [finalize_size(s, value, axis) for axis, s in enumerate(shape.dims)]
+                )
 
     # --- arithmetic ------------------------------------------------------------------------------
 
@@ -200,7 +202,7 @@ class SizeTable:
         if known is None:
             known = self.algebra.combine(function, left, right) if self.algebra else None
             known = self._combined[key] = self.fresh() if known is None else known
-        return self.resolved(known)
+        return self.resolve(known)
 
     def at_least(self, size: Dimension, number: int) -> bool:
         """True if a size is known never to be smaller than a number."""
@@ -216,13 +218,13 @@ class SizeTable:
             return None
         known = self._contents.get(value)
         if known is None:
-            known = self._elements(value)
+            known = self._read_elements(value)
             if known is None:
                 return None
             self._contents[value] = known
-        return [self.resolved(size) for size in known]
+        return [self.resolve(size) for size in known]
 
-    def _elements(self, value: ir.Value) -> list[Dimension] | None:
+    def _read_elements(self, value: ir.Value) -> list[Dimension] | None:
         literal = self._literal(value)
         if literal is not None:
             if literal.is_floating_point() or literal.ndim > 1 or literal.numel() > LONGEST:
@@ -260,12 +262,12 @@ class SizeTable:
             parts = [self.contents(part) for part in inputs]
             return [size for part in parts if part is not None for size in part]
         if kind in _ARITHMETIC and len(inputs) == 2:
-            return self._computed(kind, self.contents(first), self.contents(inputs[1]))
+            return self._compute_elementwise(kind, self.contents(first), self.contents(inputs[1]))
         if kind in ("Gather", "Slice"):
-            return self._taken(node)
+            return self._select_elements(node)
         return None
 
-    def _computed(
+    def _compute_elementwise(
         self, kind: str, left: list[Dimension] | None, right: list[Dimension] | None
     ) -> list[Dimension] | None:
         """Computes sizes elementwise; Div and Mod only where they agree with Python's."""
@@ -278,7 +280,7 @@ class SizeTable:
         pairs = zip(left, right, strict=True)
         return [self.combine(_ARITHMETIC[kind], one, two) for one, two in pairs]
 
-    def _taken(self, node: ir.Node) -> list[Dimension] | None:
+    def _select_elements(self, node: ir.Node) -> list[Dimension] | None:
         """Returns the elements of a vector of sizes at constant positions."""
         elements = self.contents(node.inputs[0])
         positions = [self._literal(value) for value in node.inputs[1:]]
@@ -295,11 +297,11 @@ def _is_fresh(size: ir.SymbolicDim) -> bool:
     return size.value is not None and size.value[0] == "?"
 
 
-def _values(nodes: Iterable[ir.Node]) -> Iterator[ir.Value]:
+def _iterate_values(nodes: Iterable[ir.Node]) -> Iterator[ir.Value]:
     for node in nodes:
         yield from node.outputs
         for attribute in node.attributes.values():
             if attribute.type == ir.AttributeType.GRAPH:
                 graph = attribute.as_graph()
                 yield from graph.inputs
-                yield from _values(graph)
+                yield from _iterate_values(graph)

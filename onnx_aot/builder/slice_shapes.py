@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_aot.builder.size_table import Dimension, Op
 
-__all__ = ["numbers_of", "sliced"]
+__all__ = ["infer_slice_shape", "numbers_of"]
 
 Dimensions = list[Dimension]
 Inputs = Sequence[ir.Value | None]
@@ -25,15 +25,17 @@ def numbers_of(op: Op, inputs: Inputs, index: int) -> list[int] | None:
     return None if literal is None else literal.flatten().tolist()
 
 
-def _length(op: Op, value: ir.Value | None) -> int | None:
+def _vector_length(op: Op, value: ir.Value | None) -> int | None:
     """Returns the number of elements of a vector, or None if it is not known."""
     shape = value.shape if value is not None else None
     return shape[0] if shape is not None and len(shape) == 1 and isinstance(shape[0], int) else None
 
 
-def sliced(op: Op, shape: Dimensions, inputs: Inputs, _: Attributes) -> Dimensions | None:
+def infer_slice_shape(
+    op: Op, shape: Dimensions, inputs: Inputs, _: Attributes
+) -> Dimensions | None:
     given = [op.contents(value) for value in inputs[1:]]
-    count = _length(op, inputs[1])
+    count = _vector_length(op, inputs[1])
     axes = numbers_of(op, inputs, 3) if len(inputs) > 3 else list(range(count or 0))
     if axes is None or (len(inputs) <= 3 and count is None):
         return [op.fresh() for _ in shape]
@@ -60,8 +62,8 @@ def _cut(
     if step < 0:
         whole = start == -1 and isinstance(end, int) and end < -OPEN
         return size if whole and step == -1 else None
-    first = _bound(op, size, start)
-    last = _bound(op, size, end)
+    first = _resolve_bound(op, size, start)
+    last = _resolve_bound(op, size, end)
     if first is None or last is None:
         return None
     length = op.combine("sub", last, first)
@@ -72,7 +74,7 @@ def _cut(
     return op.combine("floordiv", op.combine("add", length, step - 1), step)
 
 
-def _bound(op: Op, size: Dimension, bound: Dimension) -> Dimension | None:
+def _resolve_bound(op: Op, size: Dimension, bound: Dimension) -> Dimension | None:
     """Returns a slice bound as a position from the front, or None if it may be outside."""
     if isinstance(bound, int):
         if bound >= OPEN or bound == size:

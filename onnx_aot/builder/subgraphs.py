@@ -82,7 +82,7 @@ def emit_loop(
     outputs = _after_steps(op, before, inner, after)
     count_known = op.contents(trips) if condition is None else None
     steps = count_known[0] if count_known else op.fresh()
-    outputs += [_collected(op, value, steps, 0) for value in collected]
+    outputs += [_stack_over_steps(op, value, steps, 0) for value in collected]
     op.add_node(
         ir.Node(
             "",
@@ -119,7 +119,7 @@ def emit_scan(
     collected = after[len(before) :]
     outputs = _after_steps(op, before, inner, after)
     steps = sequences[0].shape[axis] if sequences[0].shape is not None else op.fresh()
-    outputs += [_collected(op, value, steps, axis) for value in collected]
+    outputs += [_stack_over_steps(op, value, steps, axis) for value in collected]
     attributes = [
         ir.AttrGraph("body", graph),
         ir.AttrInt64("num_scan_inputs", len(slices)),
@@ -140,7 +140,7 @@ def emit_if(op: GraphBuilder, condition: ir.Value, then: Body, otherwise: Body) 
     """Emits the nodes of ``Builder.if_``."""
     branches = [make_subgraph(op, "then", [], then), make_subgraph(op, "else", [], otherwise)]
     outputs = [
-        _like(op, one, other)
+        _merge_types(op, one, other)
         for one, other in zip(branches[0].outputs, branches[1].outputs, strict=True)
     ]
     attributes = [
@@ -178,11 +178,11 @@ def _after_steps(
         if one is not None and two is not None and three is not None and len(two) == len(three):
             sizes = zip(one.dims, two.dims, three.dims, strict=True)
             op.state.sizes.learn(two, ir.Shape([a if b == c else b for a, b, c in sizes]))
-        outputs.append(_like(op, last, first))
+        outputs.append(_merge_types(op, last, first))
     return outputs
 
 
-def _like(op: GraphBuilder, value: ir.Value, other: ir.Value) -> ir.Value:
+def _merge_types(op: GraphBuilder, value: ir.Value, other: ir.Value) -> ir.Value:
     """Returns a value of the common type of two, with the sizes in which they agree."""
     shape, one, two = None, value.shape, other.shape
     if one is not None and two is not None and len(one) == len(two):
@@ -193,7 +193,7 @@ def _like(op: GraphBuilder, value: ir.Value, other: ir.Value) -> ir.Value:
     return alike
 
 
-def _collected(op: GraphBuilder, value: ir.Value, steps: Dimension, axis: int) -> ir.Value:
+def _stack_over_steps(op: GraphBuilder, value: ir.Value, steps: Dimension, axis: int) -> ir.Value:
     """Returns a value with one slice per step along an axis."""
     shape = None
     if value.shape is not None:

@@ -12,7 +12,7 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.pytrees.containers import INPUTS, constants_held, registered
+from onnx_aot.pytrees.containers import INPUTS, register_containers, wrap_constants
 from onnx_aot.torch_compat import pytree
 
 __all__ = [
@@ -73,9 +73,9 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
     for name, value in bound.arguments.items():
         collects = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
         for path, given in value.items() if collects else [(name, value)]:
-            registered(given, path, INPUTS)
+            register_containers(given, path, INPUTS)
     distinct, separated = _distinct((positional, named))
-    positional, named = constants_held(distinct)
+    positional, named = wrap_constants(distinct)
     return Inputs(positional, named, separated)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnx_aot.errors import warn
-from onnx_aot.pytrees.containers import constants_held, registered, unwrapped
+from onnx_aot.pytrees.containers import register_containers, unwrap_constants, wrap_constants
 from onnx_aot.torch_compat import pytree
 
 __all__ = ["Boundary"]
@@ -29,7 +29,7 @@ class Boundary:
 
     def on_entry(self, _: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Unwraps constants; a hook before ``forward``."""
-        args, kwargs = unwrapped((args, kwargs))
+        args, kwargs = unwrap_constants((args, kwargs))
         if not self._strict:
             self._before = _tensors((args, kwargs))
         return args, kwargs
@@ -40,9 +40,9 @@ class Boundary:
         Raises:
             InvalidOptionError: The module returns an object of an unsupported class.
         """
-        registered(returned, "the result", "outputs")
+        register_containers(returned, "the result", "outputs")
         _warn_about_replaced(self._before, (args, kwargs), returned)
-        return constants_held(returned)
+        return wrap_constants(returned)
 
 
 def _warn_about_replaced(before: list[torch.Tensor], inputs: Any, returned: Any) -> None:

@@ -53,7 +53,7 @@ from onnx_aot.capture.sizes.specialization import (
     relaxed,
 )
 from onnx_aot.errors import CaptureError, DynamicShapeError, InvalidOptionError
-from onnx_aot.pytrees.containers import unwrapped
+from onnx_aot.pytrees.containers import unwrap_constants
 from onnx_aot.torch_compat import (
     EXPECTED_WARNINGS,
     SILENT,
@@ -452,7 +452,7 @@ def _compared_with_torch(
 
     Captures the model once more with ``torch.export`` alone, without this package's changes.
     """
-    args, kwargs = unwrapped((model.inputs.args, model.inputs.kwargs))
+    args, kwargs = unwrap_constants((model.inputs.args, model.inputs.kwargs))
     strict = failure.strategy == STRATEGIES["strict"]
     call = f"torch.export.export(model, args{', strict=True' if strict else ''})"
     try:
@@ -480,7 +480,7 @@ def _fails_alone(model: _Model) -> bool:
     buffers = [(buffer, buffer.clone()) for buffer in model.module.buffers()]
     if any(tensor.is_meta for tensor in (*tensors, *model.module.parameters())):
         return False  # without values the model fails for other reasons
-    args, kwargs = unwrapped(
+    args, kwargs = unwrap_constants(
         pytree.tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, inputs)
     )
     with preserved_state(model.module), torch.random.fork_rng(devices=[]), torch.no_grad():

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["CALLS", "Interpreter", "holds", "parse", "written"]
+__all__ = ["CALLS", "Interpreter", "holds", "parse", "unparse"]
 
 PLACEHOLDER = re.compile(r"\b_(\d+)_\b")
 
@@ -68,7 +68,7 @@ def parse(text: str, terms: list[str]) -> ast.expr:
         raise ValueError(text) from error
 
 
-def written(tree: ast.expr, terms: list[str]) -> str:
+def unparse(tree: ast.expr, terms: list[str]) -> str:
     """The inverse of ``parse``."""
     return PLACEHOLDER.sub(lambda match: terms[int(match[1])], ast.unparse(tree))
 
@@ -82,13 +82,15 @@ def holds(text: str, sizes: Mapping[str, int]) -> bool | None:
     """
     numbers = list(sizes.values())
     try:
-        return bool(Interpreter(lambda index: numbers[index]).value(_parsed(text, tuple(sizes))))
+        return bool(
+            Interpreter(lambda index: numbers[index]).evaluate(_parse_cached(text, tuple(sizes)))
+        )
     except (ArithmeticError, RecursionError, TypeError, ValueError):
         return None
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(text: str, terms: tuple[str, ...]) -> ast.expr:
+def _parse_cached(text: str, terms: tuple[str, ...]) -> ast.expr:
     """Cached ``parse``, for conditions that are evaluated at many sizes."""
     return parse(text, list(terms))
 
@@ -100,7 +102,7 @@ class Interpreter:
         """``term`` returns the value of a term by its index."""
         self._term = term
 
-    def value(self, tree: ast.expr) -> Any:
+    def evaluate(self, tree: ast.expr) -> Any:
         """Evaluates a tree.
 
         Raises:
@@ -113,26 +115,26 @@ class Interpreter:
             if match is not None:
                 return self._term(int(match[1]))
         if isinstance(tree, ast.UnaryOp):
-            operand = self.value(tree.operand)
+            operand = self.evaluate(tree.operand)
             if isinstance(tree.op, ast.Not):
                 return self.invert(operand)
             return self.apply(type(tree.op), operand)
         if isinstance(tree, ast.BinOp):
-            return self.apply(type(tree.op), self.value(tree.left), self.value(tree.right))
+            return self.apply(type(tree.op), self.evaluate(tree.left), self.evaluate(tree.right))
         if isinstance(tree, ast.BoolOp):
-            return self.join(isinstance(tree.op, ast.And), [self.value(v) for v in tree.values])
+            return self.join(isinstance(tree.op, ast.And), [self.evaluate(v) for v in tree.values])
         if isinstance(tree, ast.Compare):
-            sides = [self.value(side) for side in (tree.left, *tree.comparators)]
+            sides = [self.evaluate(side) for side in (tree.left, *tree.comparators)]
             pairs = zip(tree.ops, sides, sides[1:], strict=False)
             return self.join(True, [self.apply(type(op), *two) for op, *two in pairs])
         if isinstance(tree, ast.IfExp):
-            parts = [self.value(part) for part in (tree.test, tree.body, tree.orelse)]
+            parts = [self.evaluate(part) for part in (tree.test, tree.body, tree.orelse)]
             return self.choose(*parts)
         if isinstance(tree, ast.Call) and not tree.keywords:
             name = tree.func.attr if isinstance(tree.func, ast.Attribute) else None
             name = tree.func.id if isinstance(tree.func, ast.Name) else name
             if name in CALLS:
-                return self.call(name, [self.value(argument) for argument in tree.args])
+                return self.call(name, [self.evaluate(argument) for argument in tree.args])
         raise ValueError(ast.unparse(tree))
 
     def apply(self, kind: type[ast.AST], *operands: Any) -> Any:

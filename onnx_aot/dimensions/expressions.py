@@ -71,18 +71,18 @@ class Texts:
 
     def text(self, expression: Any) -> str:
         """Writes a captured expression: arithmetic, comparisons, torch's functions of sizes."""
-        return self._bound(expression)[0]
+        return self._write_cached(expression)[0]
 
-    def _bound(self, expression: Any) -> tuple[str, int]:
+    def _write_cached(self, expression: Any) -> tuple[str, int]:
         """The text and its precedence."""
         known = self._known.get(expression)
         if known is None:
             known = self._known[expression] = self._write(expression)
         return known
 
-    def _enclosed(self, expression: Any, level: int) -> str:
+    def _parenthesize(self, expression: Any, level: int) -> str:
         """The text, in parentheses unless it binds more tightly than the level."""
-        text, binds = self._bound(expression)
+        text, binds = self._write_cached(expression)
         return text if binds > level else f"({text})"
 
     def _write(self, expression: Any) -> tuple[str, int]:
@@ -94,34 +94,34 @@ class Texts:
         if expression.is_Add:
             return self._sum(expression), SUM
         if expression.is_Mul:
-            return self._product(expression)
+            return self._write_product(expression)
         arguments = expression.args
         if kind in UNCHANGED:
-            return self._bound(arguments[0])
+            return self._write_cached(arguments[0])
         if kind in SYMMETRIC:
             texts = sorted((self.text(a) for a in arguments), key=lambda t: (len(t), t))
             return f"{SYMMETRIC[kind]}({', '.join(texts)})", ATOM
         if kind in OPERATORS and len(arguments) == 2:
             sign, level = OPERATORS[kind]
             above = BITS if level <= SHIFT else PRODUCT
-            left, right = (self._enclosed(a, above) for a in arguments)
+            left, right = (self._parenthesize(a, above) for a in arguments)
             return f"{left}{sign}{right}", level
-        return self._other(kind, arguments)
+        return self._write_other(kind, arguments)
 
-    def _other(self, kind: str, arguments: Any) -> tuple[str, int]:
+    def _write_other(self, kind: str, arguments: Any) -> tuple[str, int]:
         if kind in ("And", "Or"):
             level = AND if kind == "And" else OR
-            parts = sorted(self._enclosed(a, level) for a in arguments)
+            parts = sorted(self._parenthesize(a, level) for a in arguments)
             return f" {kind.lower()} ".join(parts), level
         if kind == "Not":
-            return f"not {self._enclosed(arguments[0], NOT)}", NOT
+            return f"not {self._parenthesize(arguments[0], NOT)}", NOT
         if kind in ("BooleanTrue", "BooleanFalse"):
             return kind.removeprefix("Boolean"), ATOM
         if kind == "Where":
-            condition, then, otherwise = (self._enclosed(a, CHOICE) for a in arguments)
+            condition, then, otherwise = (self._parenthesize(a, CHOICE) for a in arguments)
             return f"{then} if {condition} else {otherwise}", CHOICE
         if kind == "ModularIndexing":
-            base, divisor, modulus = (self._enclosed(a, PRODUCT) for a in arguments)
+            base, divisor, modulus = (self._parenthesize(a, PRODUCT) for a in arguments)
             return f"({base}//{divisor}) % {modulus}", PRODUCT
         name = FUNCTIONS.get(kind, kind.removeprefix("OpaqueUnaryFn_"))
         return f"{name}({', '.join(map(self.text, arguments))})", ATOM
@@ -132,7 +132,7 @@ class Texts:
         for term in expression.args:
             coefficient, rest = term.as_coeff_Mul()
             negative = bool(coefficient.is_negative)
-            text = self._enclosed(-term if negative else term, SUM)
+            text = self._parenthesize(-term if negative else term, SUM)
             degree = len(rest.args) if rest.is_Mul else 1
             terms.append((negative, term.is_number, -degree, text))
         terms.sort()
@@ -141,10 +141,10 @@ class Texts:
         parts += [f" - {text}" if negative else f" + {text}" for negative, *_, text in others]
         return "".join(parts)
 
-    def _product(self, expression: Any) -> tuple[str, int]:
+    def _write_product(self, expression: Any) -> tuple[str, int]:
         coefficient, rest = expression.as_coeff_Mul()
         factors = sorted(
-            self._enclosed(f, PRODUCT) for f in (rest.args if rest.is_Mul else (rest,))
+            self._parenthesize(f, PRODUCT) for f in (rest.args if rest.is_Mul else (rest,))
         )
         product = "*".join(factors)
         if coefficient == 1:

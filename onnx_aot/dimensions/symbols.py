@@ -42,7 +42,7 @@ class Dimensions:
         self._expressions: dict[str, Any] = {}
         self._smallest: dict[Any, float] = {}
         self._standing_for: dict[Any, Any] = {}
-        self._texts = Texts(self.written)
+        self._texts = Texts(self.identifier_of)
 
     def dimension(self, size: int | torch.SymInt) -> Dimension:
         """Returns the dimension for a recorded size."""
@@ -93,7 +93,7 @@ class Dimensions:
             )
         return name
 
-    def written(self, symbol: str) -> str:
+    def identifier_of(self, symbol: str) -> str:
         """Name of a symbol inside an expression, always an identifier."""
         name = self._name_of(symbol)
         if is_identifier(name):
@@ -130,13 +130,16 @@ class Dimensions:
                 only when the model runs, which gets a name of its own.
         """
         before = self._standing_for
-        self._standing_for = {**before, **{s: self._expression(s, d) for s, d in symbols.items()}}
+        self._standing_for = {
+            **before,
+            **{s: self._expression_of(s, d) for s, d in symbols.items()},
+        }
         try:
             yield
         finally:
             self._standing_for = before
 
-    def _expression(self, symbol: Any, dimension: Dimension | None) -> Any:
+    def _expression_of(self, symbol: Any, dimension: Dimension | None) -> Any:
         if dimension is None:
             fresh = type(symbol)(f"{symbol}_{len(self._names)}", **symbol.assumptions0)
             self._names[str(fresh)] = self.unique(str(symbol))
@@ -169,9 +172,9 @@ class Dimensions:
         if isinstance(dimension, int):
             return dimension >= number
         expression = self._expressions.get(str(dimension.value))
-        return expression is not None and self._least(expression) >= number
+        return expression is not None and self._lower_bound(expression) >= number
 
-    def _least(self, expression: Any) -> float:
+    def _lower_bound(self, expression: Any) -> float:
         """Lower bound of an expression, minus infinity if none is known."""
         least = self._smallest.get(expression)
         if least is None:
@@ -182,26 +185,26 @@ class Dimensions:
         if expression.is_Integer:
             return int(expression)
         if expression.is_Symbol:
-            return _end(self._ranges.get(expression), "lower", -math.inf)
+            return _range_end(self._ranges.get(expression), "lower", -math.inf)
         arguments = expression.args
         if expression.is_Add:
-            return sum(map(self._least, arguments))
+            return sum(map(self._lower_bound, arguments))
         coefficient, rest = expression.as_coeff_Mul()
         if coefficient.is_negative:  # of a symbol with a largest value
-            most = _end(self._ranges.get(rest), "upper", math.inf)
+            most = _range_end(self._ranges.get(rest), "upper", math.inf)
             return math.floor(coefficient * most) if most < math.inf else -math.inf
         if not all(argument.is_integer for argument in arguments):
             return -math.inf
         if expression.is_Mul:
-            factors = [self._least(argument) for argument in arguments]
+            factors = [self._lower_bound(argument) for argument in arguments]
             return math.prod(factors) if min(factors) >= 0 else -math.inf
         kind = type(expression).__name__
         if kind == "Max":
-            return max(map(self._least, arguments))
+            return max(map(self._lower_bound, arguments))
         if kind == "Min":
-            return min(map(self._least, arguments))
+            return min(map(self._lower_bound, arguments))
         if kind in ("FloorDiv", "CleanDiv") and arguments[1].is_Integer and arguments[1] > 0:
-            return self._least(arguments[0]) // int(arguments[1])
+            return self._lower_bound(arguments[0]) // int(arguments[1])
         return -math.inf
 
     # --- values ----------------------------------------------------------------------------------
@@ -250,13 +253,13 @@ def _without_minimum(expression: Any) -> Any:
 
 def range_of(interval: Any) -> dict[str, int]:
     """``min`` and ``max`` of a range that the capture recorded, without unlimited ends."""
-    least = _end(interval, "lower", -math.inf)
-    most = _end(interval, "upper", math.inf)
+    least = _range_end(interval, "lower", -math.inf)
+    most = _range_end(interval, "upper", math.inf)
     found = {} if least == -math.inf else {"min": int(least)}
     return found if most >= UNLIMITED else found | {"max": int(most)}
 
 
-def _end(interval: Any, side: str, infinite: float) -> float:
+def _range_end(interval: Any, side: str, infinite: float) -> float:
     """The lower or upper end of a range that the capture recorded."""
     end: Any = getattr(interval, side, None)
     return int(end) if getattr(end, "is_Integer", isinstance(end, int)) else infinite

@@ -20,7 +20,7 @@ from onnx_aot.fx_passes.inline_scripted import inline_scripted
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
 from onnx_aot.fx_passes.propagate_fake_values import record_values
 
-__all__ = ["FX_PASSES", "passes"]
+__all__ = ["FX_PASSES", "select_passes"]
 
 Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 
@@ -38,6 +38,6 @@ FX_PASSES: tuple[Pass, ...] = (
 )
 
 
-def passes(*, keep_assertions: bool) -> tuple[Pass, ...]:
+def select_passes(*, keep_assertions: bool) -> tuple[Pass, ...]:
     """Returns the passes to run; assertions stay if the model is to check them."""
     return tuple(p for p in FX_PASSES if not (keep_assertions and p is drop_assertions))

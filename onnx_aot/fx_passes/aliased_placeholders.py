@@ -56,7 +56,7 @@ def merge_aliased_placeholders(graph: torch.fx.Graph, written: Set[int]) -> bool
         other = first.setdefault(storage, node)
         if other is node:
             continue
-        if not _same(value, other.meta["val"]):
+        if not _is_same_view(value, other.meta["val"]):
             raise ConversionError(
                 f"the model writes to {other.name} or {node.name}, which share memory without "
                 "being the same tensor. Register one tensor, and take the view of it in forward"
@@ -67,7 +67,7 @@ def merge_aliased_placeholders(graph: torch.fx.Graph, written: Set[int]) -> bool
     return merged
 
 
-def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
+def _is_same_view(left: torch.Tensor, right: torch.Tensor) -> bool:
     return (
         left.dtype == right.dtype
         and left.shape == right.shape

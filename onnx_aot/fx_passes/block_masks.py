@@ -48,10 +48,10 @@ def drop_block_masks(program: torch.export.ExportedProgram) -> torch.export.Expo
 
 def _erase_sources(graph: torch.fx.Graph, dropped: Iterable[torch.fx.Node]) -> None:
     """Erases nodes computed only for ``dropped``, and writes to tensors that nothing else reads."""
-    sources = _reached(dropped, lambda node: node.all_input_nodes)
+    sources = _collect_reachable(dropped, lambda node: node.all_input_nodes)
     erased = {
         node
-        for node in _reached(sources, lambda node: node.users)
+        for node in _collect_reachable(sources, lambda node: node.users)
         if node.op == "call_function" and not _is_assertion(node)
     }
     waiting = list(erased)
@@ -69,7 +69,7 @@ def _erase_sources(graph: torch.fx.Graph, dropped: Iterable[torch.fx.Node]) -> N
             graph.erase_node(node)
 
 
-def _reached(start: Iterable[torch.fx.Node], following: Any) -> set[torch.fx.Node]:
+def _collect_reachable(start: Iterable[torch.fx.Node], following: Any) -> set[torch.fx.Node]:
     found: set[torch.fx.Node] = set()
     waiting = [node for node in start if node.op == "call_function"]
     while waiting:

@@ -10,8 +10,14 @@ import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
 from onnx_aot.fx_passes.functional_twins import WRITTEN
-from onnx_aot.fx_passes.functionalize import functionalized
-from onnx_aot.fx_passes.nested_graphs import bodies, every_body, operands, placeholders, returned
+from onnx_aot.fx_passes.functionalize import functionalize_with_state
+from onnx_aot.fx_passes.nested_graphs import (
+    bodies,
+    body_results,
+    every_body,
+    operands,
+    placeholders,
+)
 from onnx_aot.torch_compat import higher_order
 
 __all__ = ["functionalize_bodies"]
@@ -49,7 +55,7 @@ def functionalize_bodies(program: torch.export.ExportedProgram) -> torch.export.
     found = list(every_body(program.graph_module))
     for body in found:
         _declare_writes(body)
-        body.graph, body.meta[NEW_VALUES] = functionalized(body.graph)
+        body.graph, body.meta[NEW_VALUES] = functionalize_with_state(body.graph)
     if found:
         _declare_writes(program.graph_module)
     return program
@@ -107,7 +113,7 @@ def _return_written(
         parameters, values = placeholders(body), body.meta[NEW_VALUES]
         added = [values.get(position, parameters[position]) for position in positions]
         output = next(iter(reversed(body.graph.nodes)))
-        output.args = ((*returned(body), *added),)
+        output.args = ((*body_results(body), *added),)
     given = operands(node)
     assert given is not None
     kwargs = {k: v for k, v in node.kwargs.items() if k != "mutated_arg_indices"}

@@ -32,15 +32,15 @@ def open_subclasses(program: torch.export.ExportedProgram) -> torch.export.Expor
     Raises:
         ConversionError: A node reads a subclass tensor as a whole.
     """
-    found = _accesses(program.graph_module.graph)
+    found = _find_accesses(program.graph_module.graph)
     while found:  # an inner tensor may be of a subclass again
         for holder, nodes in found.items():
             _open(program, holder, nodes)
-        found = _accesses(program.graph_module.graph)
+        found = _find_accesses(program.graph_module.graph)
     return program
 
 
-def _accesses(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]]:
+def _find_accesses(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]]:
     """Nodes that take inner tensors out of a placeholder, by placeholder."""
     target = torch_compat.access_of_subclasses()
     found: dict[torch.fx.Node, list[torch.fx.Node]] = {}

@@ -39,7 +39,7 @@ from onnx_aot.fx_passes.output_specs import renamed_outputs
 from onnx_aot.fx_passes.view_scatter import OF_A_LIST, is_identity, write_back
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, aten, schema_of, storage_key
 
-__all__ = ["functionalize", "functionalize_graph", "functionalized"]
+__all__ = ["functionalize", "functionalize_graph", "functionalize_with_state"]
 
 Node = torch.fx.Node
 
@@ -89,7 +89,7 @@ def functionalize_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
     Raises:
         FunctionalizationError: It does, or writes in a way that has no functional form here.
     """
-    rewritten, state = functionalized(graph)
+    rewritten, state = functionalize_with_state(graph)
     if state:
         given = [node for node in graph.nodes if node.op == "placeholder"]
         name = given[next(iter(state))]
@@ -97,7 +97,7 @@ def functionalize_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
     return rewritten
 
 
-def functionalized(graph: torch.fx.Graph) -> tuple[torch.fx.Graph, dict[int, Node]]:
+def functionalize_with_state(graph: torch.fx.Graph) -> tuple[torch.fx.Graph, dict[int, Node]]:
     """Functionalizes a graph that may write to its placeholders.
 
     Returns:

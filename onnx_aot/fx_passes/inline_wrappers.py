@@ -66,7 +66,7 @@ def _inline(module: Any, call: torch.fx.Node) -> None:
     body: Any = module.get_submodule(reference.target)
     inline_wrappers_in(body)
     autocast = target is higher_order.wrap_with_autocast and call.args[AUTOCAST_ENABLED]
-    arguments = iter(_arguments(call, position))
+    arguments = iter(_body_arguments(call, position))
     references = [node for node in call.all_input_nodes if body_of(node) is not None]
     values: dict[torch.fx.Node, Any] = {}
     returned: Any = None
@@ -95,7 +95,7 @@ def _inline(module: Any, call: torch.fx.Node) -> None:
             graph.erase_node(unread)
 
 
-def _arguments(call: torch.fx.Node, position: int) -> Sequence[Any]:
+def _body_arguments(call: torch.fx.Node, position: int) -> Sequence[Any]:
     """Arguments that the body gets."""
     following: Any = call.args[position + 1 :]
     if call.target is higher_order.autograd_function_apply:  # the body of the backward pass

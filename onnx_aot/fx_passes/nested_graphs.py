@@ -11,7 +11,7 @@ import torch.fx
 
 from onnx_aot.torch_compat import OPERANDS, HigherOrderOperator, higher_order
 
-__all__ = ["bodies", "body_of", "every_body", "operands", "placeholders", "returned"]
+__all__ = ["bodies", "body_of", "body_results", "every_body", "operands", "placeholders"]
 
 
 def body_of(node: Any) -> torch.fx.GraphModule | None:
@@ -35,16 +35,16 @@ def every_body(module: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
     """Yields the bodies in a module's graph and in other bodies, once each, innermost first."""
     seen: set[int] = set()
 
-    def inside(graph: torch.fx.Graph) -> Iterator[torch.fx.GraphModule]:
+    def walk_bodies(graph: torch.fx.Graph) -> Iterator[torch.fx.GraphModule]:
         for node in graph.nodes:
             body = body_of(node)
             if body is not None and id(body) not in seen:
                 seen.add(id(body))
-                yield from inside(body.graph)
+                yield from walk_bodies(body.graph)
                 yield body
 
     if any(isinstance(child, torch.fx.GraphModule) for child in module.children()):
-        yield from inside(module.graph)
+        yield from walk_bodies(module.graph)
 
 
 def placeholders(body: torch.fx.GraphModule) -> list[torch.fx.Node]:
@@ -52,7 +52,7 @@ def placeholders(body: torch.fx.GraphModule) -> list[torch.fx.Node]:
     return [node for node in body.graph.nodes if node.op == "placeholder"]
 
 
-def returned(body: torch.fx.GraphModule) -> list[Any]:
+def body_results(body: torch.fx.GraphModule) -> list[Any]:
     """Results of a body, nodes and constants, as a list even if there is only one."""
     results: Any = next(iter(reversed(body.graph.nodes))).args[0]
     return list(results) if isinstance(results, (list, tuple)) else [results]

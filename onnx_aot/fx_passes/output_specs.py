@@ -23,12 +23,12 @@ def renamed_outputs(
         returned: Results of the graph, one per output spec.
     """
     return [
-        OutputSpec(spec.kind, _renamed(spec.arg, value), spec.target)
+        OutputSpec(spec.kind, _rename_argument(spec.arg, value), spec.target)
         for spec, value in zip(program.graph_signature.output_specs, returned, strict=True)
     ]
 
 
-def _renamed(argument: Any, value: Any) -> Any:
+def _rename_argument(argument: Any, value: Any) -> Any:
     if isinstance(value, torch.fx.Node):
         renamed = copy.copy(argument)
         renamed.name = value.name

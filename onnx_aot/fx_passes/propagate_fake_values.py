@@ -37,7 +37,7 @@ def record_values(program: torch.export.ExportedProgram) -> torch.export.Exporte
     for module in modules:
         for node in module.graph.nodes:
             if _lacks_value(node):
-                node.meta["val"] = _value(node, mode)
+                node.meta["val"] = _compute_fake_value(node, mode)
     return program
 
 
@@ -52,7 +52,7 @@ def _lacks_value(node: torch.fx.Node) -> bool:
     )
 
 
-def _value(node: torch.fx.Node, mode: Any) -> Any:
+def _compute_fake_value(node: torch.fx.Node, mode: Any) -> Any:
     target: Any = node.target
     try:
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda given: given.meta["val"])

@@ -96,13 +96,13 @@ def is_identity(node: torch.fx.Node, parent: torch.fx.Node) -> bool:
     return (
         view.dtype == base.dtype
         and view.dim() == base.dim()
-        and all(map(_same, view.shape, base.shape))
-        and all(map(_same, view.stride(), base.stride()))
-        and _same(view.storage_offset(), base.storage_offset())
+        and all(map(_is_same_size, view.shape, base.shape))
+        and all(map(_is_same_size, view.stride(), base.stride()))
+        and _is_same_size(view.storage_offset(), base.storage_offset())
     )
 
 
-def _same(left: Any, right: Any) -> bool:
+def _is_same_size(left: Any, right: Any) -> bool:
     """True if sizes are equal as text; comparing symbols would add guards to the capture."""
     return (
         left == right
@@ -152,7 +152,7 @@ def write_back(
     if target in SCATTERS:
         return call(SCATTERS[target], (parent_now, value, *rest), options, parent)
     if target == aten.narrow.default:
-        return _narrow(call, rest, parent, parent_now, value)
+        return _scatter_narrow(call, rest, parent, parent_now, value)
     if target == aten.unbind.int:
         axis = via.args[1] if len(via.args) > 1 else 0
         return call(aten.select_scatter.default, (parent_now, value, axis, index), {}, parent)
@@ -195,7 +195,7 @@ def _refuse_repeated(via: torch.fx.Node, index: int | None, parent: torch.fx.Nod
     )
 
 
-def _narrow(
+def _scatter_narrow(
     call: Call, rest: Any, parent: torch.fx.Node, parent_now: torch.fx.Node, value: Any
 ) -> torch.fx.Node:
     axis, start, length = rest[:3]

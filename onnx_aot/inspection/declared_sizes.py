@@ -14,7 +14,7 @@ import torch
 from onnx_aot.dimensions import conditions
 from onnx_aot.inspection.resized_inputs import SizedInputs
 from onnx_aot.metadata.keys import DIMENSIONS
-from onnx_aot.pytrees.containers import constants_held
+from onnx_aot.pytrees.containers import wrap_constants
 from onnx_aot.torch_compat import pytree
 
 __all__ = ["DeclaredInputs"]
@@ -45,7 +45,7 @@ class DeclaredInputs(SizedInputs):
         cls, graph: ir.Graph, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> DeclaredInputs | None:
         """Matches inputs with the graph's; None if they do not fit or a name has no dimension."""
-        leaves = pytree.tree_leaves(constants_held((tuple(args), dict(kwargs))))
+        leaves = pytree.tree_leaves(wrap_constants((tuple(args), dict(kwargs))))
         variable = [isinstance(leaf, (torch.Tensor, *NUMBERS)) for leaf in leaves]
         if sum(variable) != len(graph.inputs):
             return None
@@ -97,7 +97,7 @@ class DeclaredInputs(SizedInputs):
 
     def shapes_at(self, sizes: dict[str, int]) -> list[Any]:
         """Declared shape of each leaf, with names replaced by numbers; None if not a tensor."""
-        leaves = pytree.tree_leaves(constants_held((self.args, self.kwargs)))
+        leaves = pytree.tree_leaves(wrap_constants((self.args, self.kwargs)))
         return [
             None
             if value is None or not isinstance(leaf, torch.Tensor)
@@ -120,4 +120,4 @@ def _size(declared: int | str | None, sizes: Mapping[str, int], otherwise: int) 
         return otherwise
     names, numbers = list(sizes), list(sizes.values())
     tree = conditions.parse(declared, names)
-    return int(conditions.Interpreter(lambda index: numbers[index]).value(tree))
+    return int(conditions.Interpreter(lambda index: numbers[index]).evaluate(tree))

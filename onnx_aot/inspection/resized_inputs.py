@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.pytrees.containers import constants_held, unwrapped
+from onnx_aot.pytrees.containers import unwrap_constants, wrap_constants
 from onnx_aot.torch_compat import pytree
 
 __all__ = ["Sample", "SizedInputs"]
@@ -98,11 +98,11 @@ class SizedInputs(abc.ABC):
 
     def sample(self, sizes: dict[str, int]) -> Sample:
         """Makes inputs of given sizes."""
-        leaves, structure = pytree.tree_flatten(constants_held((self.args, self.kwargs)))
+        leaves, structure = pytree.tree_flatten(wrap_constants((self.args, self.kwargs)))
         resized = [
             _resized(leaf, shape) for leaf, shape in zip(leaves, self.shapes_at(sizes), strict=True)
         ]
-        args, kwargs = unwrapped(pytree.tree_unflatten(resized, structure))
+        args, kwargs = unwrap_constants(pytree.tree_unflatten(resized, structure))
         return Sample(sizes, args, kwargs)
 
 

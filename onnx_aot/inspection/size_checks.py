@@ -14,7 +14,7 @@ from onnx_aot.dimensions.conditions import holds
 from onnx_aot.inspection.declared_sizes import DeclaredInputs
 from onnx_aot.inspection.resized_inputs import Sample, SizedInputs
 from onnx_aot.metadata.keys import CHECK
-from onnx_aot.pytrees.containers import constants_held
+from onnx_aot.pytrees.containers import wrap_constants
 from onnx_aot.torch_compat import (
     SIZE_TERM,
     pytree,
@@ -76,7 +76,7 @@ def flat_inputs(
     specs = [
         spec for spec in captured.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT
     ]
-    held = constants_held((tuple(args), _in_order(captured, kwargs)))
+    held = wrap_constants((tuple(args), _in_order(captured, kwargs)))
     leaves = pytree.tree_leaves(held)
     if len(leaves) != len(specs):
         return None
@@ -200,7 +200,7 @@ class _Captured(SizedInputs):
 
     def _stand_ins(self, shapes: Sequence[Any]) -> dict[str, Any]:
         """The arguments by name, with meta tensors, which have sizes but no elements."""
-        leaves, structure = pytree.tree_flatten(constants_held((self.args, self.kwargs)))
+        leaves, structure = pytree.tree_flatten(wrap_constants((self.args, self.kwargs)))
         args, kwargs = pytree.tree_unflatten(
             [
                 torch.empty(shape, dtype=leaf.dtype, device="meta")

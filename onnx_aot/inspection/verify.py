@@ -24,7 +24,7 @@ from onnx_aot.inspection.size_checks import Sample, flat_inputs, other_sizes, si
 from onnx_aot.inspection.subprocess_run import crash
 from onnx_aot.inspection.verification import Verification
 from onnx_aot.metadata.keys import DROPPED_STATE
-from onnx_aot.pytrees.containers import constants_held
+from onnx_aot.pytrees.containers import wrap_constants
 from onnx_aot.torch_compat import pytree
 
 __all__ = [
@@ -240,7 +240,7 @@ def _run_model(
         written = _written(program.exported_program, model, args, kwargs)
         leaves = [
             leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
-            for leaf in pytree.tree_leaves(constants_held(returned))
+            for leaf in pytree.tree_leaves(wrap_constants(returned))
         ]
     return leaves, written
 

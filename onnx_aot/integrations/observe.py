@@ -12,8 +12,8 @@ import torch
 from torch.export import Dim
 
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.pytrees.containers import INPUTS, registered
-from onnx_aot.pytrees.paths import mirrored
+from onnx_aot.pytrees.containers import INPUTS, register_containers
+from onnx_aot.pytrees.paths import mirror_containers
 from onnx_aot.torch_compat import pytree
 
 __all__ = ["CallsAlike", "Observed", "observe"]
@@ -63,7 +63,7 @@ class _Kind:
         """Summarizes the calls."""
         hints = [_hint(sizes) for sizes in zip(*self.seen, strict=True)]
         remaining = iter(hints)
-        shapes = {name: mirrored(value, remaining) for name, value in self.values.items()}
+        shapes = {name: mirror_containers(value, remaining) for name, value in self.values.items()}
         return CallsAlike(self.values, shapes if any(hints) else None, len(self.seen))
 
 
@@ -165,7 +165,7 @@ def _by_parameter(
         elif value is not None:
             values[name] = value
     for name, value in values.items():
-        registered(value, name, INPUTS)
+        register_containers(value, name, INPUTS)
     return values
 
 

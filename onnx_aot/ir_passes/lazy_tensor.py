@@ -58,13 +58,13 @@ class FoldedTensor(ir.LazyTensor):
         for part in _split_into_parts(self._compute_contents(), packs):
             file_part = _make_contiguous(part)
             if packs:
-                file_part = dtypes.packed(file_part)
+                file_part = dtypes.pack_int4(file_part)
             tensor_adapters.TorchTensor(file_part, name=self.name).tofile(file)
 
     def _materialize(self) -> ir.TensorProtocol:
         tensor = _make_contiguous(self._compute_contents())
         if self.dtype in dtypes.FOUR_BITS:
-            held = dtypes.packed(tensor).numpy()
+            held = dtypes.pack_int4(tensor).numpy()
             return ir.PackedTensor(held, self.dtype, shape=self.shape, name=self.name)
         return tensor_adapters.TorchTensor(tensor, name=self.name)
 

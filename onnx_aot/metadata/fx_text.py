@@ -27,40 +27,41 @@ class FxText:
     def __init__(self) -> None:
         self._called: dict[Any, str | None] = {}
 
-    def of(self, node: torch.fx.Node) -> str:
+    def format_node(self, node: torch.fx.Node) -> str:
         """Returns the same text as ``node.format_node()``."""
         if node.op != "call_function" or node.type is not None:
             return str(node.format_node())
         called = self._called.get(node.target)
         if called is not None:
-            return _text(node, called)
+            return _format_call(node, called)
         text = str(node.format_node())
         if node.target not in self._called:
             start, end = text.find("[target=") + len("[target="), text.find("](args = ")
             called = text[start:end]
-            # None if FX prints the node differently from _text
-            self._called[node.target] = called if _text(node, called) == text else None
+            # None if FX prints the node differently from _format_call
+            self._called[node.target] = called if _format_call(node, called) == text else None
         return text
 
 
-def _text(node: torch.fx.Node, called: str) -> str:
+def _format_call(node: torch.fx.Node, called: str) -> str:
     return (
         f"%{node.name} : [num_users={len(node.users)}] = call_function[target={called}]("
-        f"args = {_argument(node.args)}, kwargs = {_argument(node.kwargs)})"
+        f"args = {_format_argument(node.args)}, kwargs = {_format_argument(node.kwargs)})"
     )
 
 
-def _argument(argument: Any) -> str:
+def _format_argument(argument: Any) -> str:
     kind = type(argument)
     if kind is torch.fx.Node:
         return f"%{argument}"
     if kind in _PRINTED:
         return str(argument)
     if isinstance(argument, tuple):
-        items = ", ".join(map(_argument, argument))
+        items = ", ".join(map(_format_argument, argument))
         return f"({items},)" if len(argument) == 1 else f"({items})"
     if isinstance(argument, list):
-        return f"[{', '.join(map(_argument, argument))}]"
+        return f"[{', '.join(map(_format_argument, argument))}]"
     if isinstance(argument, dict):
-        return f"{{{', '.join(f'{key}: {_argument(value)}' for key, value in argument.items())}}}"
+        entries = (f"{key}: {_format_argument(value)}" for key, value in argument.items())
+        return f"{{{', '.join(entries)}}}"
     return printed_in_graphs(argument)

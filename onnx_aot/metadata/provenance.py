@@ -51,10 +51,10 @@ def location(node: torch.fx.Node) -> SourceLocation | None:
     a prompt; else, for nodes that torch adds, such as the look-up of a size, the line of the first
     reader; else, for a module of torch that is exported alone, torch's line.
     """
-    own = _frames(node)
-    readers = [frame for user in reversed(node.users) for frame in _frames(user)]
+    own = _parse_frames(node)
+    readers = [frame for user in reversed(node.users) for frame in _parse_frames(user)]
     for frames, origin in ((own, _USER), (own, _PROMPT), (readers, _USER), (own, _TORCH)):
-        found = [frame for frame in frames if _origin(frame.file) == origin]
+        found = [frame for frame in frames if _classify_origin(frame.file) == origin]
         if found:
             return found[-1]
     return None
@@ -69,14 +69,14 @@ def place(node: torch.fx.Node) -> SourceLocation | None:
     return dataclasses.replace(found, module=scopes[-1] if scopes else "", node=node.name)
 
 
-def _frames(node: torch.fx.Node) -> list[SourceLocation]:
+def _parse_frames(node: torch.fx.Node) -> list[SourceLocation]:
     return [
         SourceLocation(match["file"], int(match["line"]), match["function"], match["code"] or "")
         for match in _FRAME.finditer(stack_trace(node))
     ]
 
 
-def _origin(file: str) -> str:
+def _classify_origin(file: str) -> str:
     if file.startswith("<"):
         return _GENERATED if file.startswith("<eval_with_key>") else _PROMPT
     if file.startswith(TORCH_FOLDER):

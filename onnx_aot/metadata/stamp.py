@@ -73,13 +73,13 @@ class Metadata:
                 continue
             node.meta[FX_NODE] = fx_node.name
             if properties is None:
-                properties = {} if self._level == "none" else self._properties(fx_node)
+                properties = {} if self._level == "none" else self._make_properties(fx_node)
             node.metadata_props.update(properties)
             for graph in subgraphs(node):
                 self.stamp(graph, fx_node)
 
     @contextlib.contextmanager
-    def inside(self, caller: torch.fx.Node | None) -> Iterator[None]:
+    def enter_body(self, caller: torch.fx.Node | None) -> Iterator[None]:
         """Treats nodes as those of a body passed to ``caller``, which is a scope around them."""
         before = self._around
         self._around = before if caller is None else (*before, caller)
@@ -88,7 +88,7 @@ class Metadata:
         finally:
             self._around = before
 
-    def _properties(self, fx_node: torch.fx.Node) -> dict[str, str]:
+    def _make_properties(self, fx_node: torch.fx.Node) -> dict[str, str]:
         stack = tuple((fx_node.meta.get("nn_module_stack") or {}).values())
         around = self._modules.get(stack) if not self._around else None
         if around is None:
@@ -102,8 +102,8 @@ class Metadata:
             NAME_SCOPES: f"[{around[2]}{fx_node.name!r}]",
         }
         if self._level == "full":
-            properties[CAPTURED_NODE] = self._text.of(fx_node)
-            properties[STACK_TRACE] = self._relative(stack_trace(fx_node))
+            properties[CAPTURED_NODE] = self._text.format_node(fx_node)
+            properties[STACK_TRACE] = self._shorten_trace(stack_trace(fx_node))
         return properties
 
     def _scopes_around(self, fx_node: torch.fx.Node, stack: Sequence[Any]) -> tuple[str, str, str]:
@@ -145,7 +145,7 @@ class Metadata:
             self._class_names[class_] = name
         return name
 
-    def _relative(self, trace: str) -> str:
+    def _shorten_trace(self, trace: str) -> str:
         found = self._traces.get(trace)
         if found is None:
             if self._root is None:

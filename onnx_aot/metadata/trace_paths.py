@@ -23,12 +23,12 @@ def as_imported(trace: str, known: dict[str, str]) -> str:
     for frame in frames:
         path, quote, rest = frame.partition('"')
         if path not in known:
-            known[path] = _short(path)
+            known[path] = _shorten_path(path)
         named.append(known[path] + quote + rest)
     return _FILE.join(named)
 
 
-def _short(path: str) -> str:
+def _shorten_path(path: str) -> str:
     if path.startswith(_GENERATED):  # a counter of generated code follows
         return _GENERATED
     if not os.path.isabs(path):  # typed at a prompt, or relative already

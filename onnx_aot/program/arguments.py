@@ -11,7 +11,13 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, SymIntArgument
 
 from onnx_aot.errors import InferenceError, InvalidOptionError
-from onnx_aot.pytrees.containers import Constant, Rest, registered, same_constant, unwrapped
+from onnx_aot.pytrees.containers import (
+    Constant,
+    Rest,
+    register_containers,
+    same_constant,
+    unwrap_constants,
+)
 from onnx_aot.torch_compat import FakeTensor, pytree
 
 __all__ = ["argument_names", "example_arguments", "graph_inputs"]
@@ -42,7 +48,7 @@ def graph_inputs(
             one, or is a Python constant with another value.
     """
     if program is None or program.call_spec.in_spec is None:
-        registered((tuple(args), dict(kwargs)), "", "arguments")
+        register_containers((tuple(args), dict(kwargs)), "", "arguments")
         leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
         return [leaf for leaf in leaves if isinstance(leaf, (torch.Tensor, *NUMBERS))]
     found: list[tuple[str, Any]] = []
@@ -83,7 +89,7 @@ def example_arguments(program: torch.export.ExportedProgram) -> tuple[Any, Any]:
         raise InvalidOptionError(
             "the exported program has no example inputs with values; give inputs: args, kwargs"
         )
-    return unwrapped((args, kwargs or {}))  # type: ignore[no-any-return]
+    return unwrap_constants((args, kwargs or {}))  # type: ignore[no-any-return]
 
 
 # --- which argument is which ---------------------------------------------------------------------

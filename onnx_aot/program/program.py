@@ -157,14 +157,14 @@ class ONNXProgram(Editable, Examinable, Viewable):
             InvalidOptionError: The program has no exported program, or the number of outputs is
                 wrong.
         """
-        from onnx_aot.pytrees.outputs import structured
+        from onnx_aot.pytrees.outputs import structure_outputs
 
         if self.exported_program is None:
             raise InvalidOptionError(
                 "the program has no exported_program, which holds the structure of the outputs; "
                 "programs that onnx_aot.export returns have one"
             )
-        return structured(self.exported_program, outputs)
+        return structure_outputs(self.exported_program, outputs)
 
     def reset_state(self) -> None:
         """Resets ``state`` to its values at the export or, if later, of ``apply_weights``."""

@@ -140,7 +140,7 @@ def _pack(tensor: torch.Tensor) -> onnxruntime.OrtValue:
     """
     kind = ir.DataType.INT4 if tensor.dtype == torch.int8 else ir.DataType.UINT4
     held = np.zeros(tensor.numel(), np.uint8)
-    held[: -(-tensor.numel() // 2)] = dtypes.packed(tensor).numpy()
+    held[: -(-tensor.numel() // 2)] = dtypes.pack_int4(tensor).numpy()
     return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
         held.reshape(tuple(tensor.shape)), int(kind)
     )
@@ -150,7 +150,7 @@ def _unpack(value: onnxruntime.OrtValue, kind: ir.DataType) -> torch.Tensor:
     shape = value.shape()
     data = bytearray(ctypes.string_at(value.data_ptr(), -(-math.prod(shape) // 2)))
     held = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
-    return dtypes.unpacked(held, kind, shape)
+    return dtypes.unpack_int4(held, kind, shape)
 
 
 def _scalar(declared: ir.Value, number: Any) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """Registers classes that hold tensors with torch's pytree, on the user's behalf.
 
 ``torch.export`` takes inputs and outputs apart with ``torch.utils._pytree``, which knows tuples,
-lists, dicts and named tuples, and rejects other classes unless registered. ``registered`` looks
-through a value and registers, once per process:
+lists, dicts and named tuples, and rejects other classes unless registered.
+``register_containers`` looks through a value and registers, once per process:
 
 * dataclasses and ``SimpleNamespace``: the fields that hold data, in their order;
 * subclasses of dict, ``UserDict``, list and tuple: their entries;
@@ -36,13 +36,13 @@ __all__ = [
     "INPUTS",
     "Constant",
     "Rest",
-    "constants_held",
     "forget_caches",
     "own_caches",
     "recall_caches",
-    "registered",
+    "register_containers",
     "same_constant",
-    "unwrapped",
+    "unwrap_constants",
+    "wrap_constants",
 ]
 
 INPUTS = "example inputs"
@@ -113,7 +113,7 @@ def same_constant(left: Any, right: Any) -> bool:
 # --- looking through values ----------------------------------------------------------------------
 
 
-def registered(value: Any, path: str, what: str) -> None:
+def register_containers(value: Any, path: str, what: str) -> None:
     """Registers the classes of all containers in a value.
 
     Args:
@@ -141,11 +141,11 @@ def registered(value: Any, path: str, what: str) -> None:
             "torch's pytree without flatten_with_keys_fn; torch.export needs that to name what is "
             "in it. It returns [(pytree.GetAttrKey(name), child), ...] and the context"
         )
-    for below, child in _children(value):
-        registered(child, path + below, what)
+    for below, child in _list_children(value):
+        register_containers(child, path + below, what)
 
 
-def _children(value: Any) -> Iterable[tuple[str, Any]]:
+def _list_children(value: Any) -> Iterable[tuple[str, Any]]:
     """Accessors such as ``[0]`` and ``.keys``, and children, of a registered container."""
     if is_named_tuple(value):
         return [(f".{name}", getattr(value, name)) for name in value._fields]
@@ -155,15 +155,15 @@ def _children(value: Any) -> Iterable[tuple[str, Any]]:
     return [(pytree.keystr((key,)), child) for key, child in node.flatten_with_keys_fn(value)[0]]
 
 
-def constants_held(value: Any) -> Any:
+def wrap_constants(value: Any) -> Any:
     """Wraps each leaf that ``torch.export`` does not accept in a ``Constant``."""
     if all(map(_is_plain, pytree.tree_leaves(value))):
         return value
     return pytree.tree_map(lambda leaf: leaf if _is_plain(leaf) else Constant(leaf), value)
 
 
-def unwrapped(value: Any) -> Any:
-    """Inverse of ``constants_held``."""
+def unwrap_constants(value: Any) -> Any:
+    """Inverse of ``wrap_constants``."""
     is_constant = _is_kind(Constant)
     if not any(map(is_constant, pytree.tree_leaves(value, is_leaf=is_constant))):
         return value
@@ -183,15 +183,15 @@ def _is_kind(kind: type) -> Callable[[Any], bool]:
 def _is_constant(value: Any) -> bool:
     """True if a value that is not a container is immutable and compares by value."""
     if type(value).__module__ == "numpy":
-        return _hashable(value)  # a dtype or a number; arrays can change
+        return _is_hashable(value)  # a dtype or a number; arrays can change
     known = (enum.Enum, type, torch.dtype, torch.device, torch.layout, slice, *FUNCTIONS)
     if isinstance(value, known):
         return True
     compares = "__eq__" in {name for cls in type(value).__mro__[:-1] for name in vars(cls)}
-    return compares and _hashable(value) and not _has_tensors(value)
+    return compares and _is_hashable(value) and not _has_tensors(value)
 
 
-def _hashable(value: Any) -> bool:
+def _is_hashable(value: Any) -> bool:
     try:
         hash(value)
     except TypeError:
@@ -378,13 +378,13 @@ def _register_class(
         parts,
         lambda children, rest: rebuilt(cls, list(children), rest),
         serialized_type_name=_full_name(cls),
-        to_dumpable_context=_dumpable,
+        to_dumpable_context=_to_dumpable,
         from_dumpable_context=_from_dumpable,
         flatten_with_keys_fn=with_keys,
     )
 
 
-def _dumpable(rest: Rest) -> Any:
+def _to_dumpable(rest: Rest) -> Any:
     """Context for ``torch.export.save``; JSON rejects constants that it cannot hold."""
     return [list(rest.names), rest.constants]
 
@@ -396,7 +396,7 @@ def _from_dumpable(dumped: Any) -> Rest:
 
 def _mapping_parts(value: Any) -> Parts:
     attributes = {k: v for k, v in getattr(value, "__dict__", {}).items() if k != "data"}
-    return list(value.values()), _rest(tuple(value.keys()), attributes)
+    return list(value.values()), _make_rest(tuple(value.keys()), attributes)
 
 
 def _rebuilt_mapping(cls: type, children: list[Any], rest: Rest) -> Any:
@@ -411,7 +411,7 @@ def _rebuilt_mapping(cls: type, children: list[Any], rest: Rest) -> Any:
 
 
 def _sequence_parts(value: Any) -> Parts:
-    return list(value), _rest(tuple(range(len(value))), getattr(value, "__dict__", {}))
+    return list(value), _make_rest(tuple(range(len(value))), getattr(value, "__dict__", {}))
 
 
 def _rebuilt_sequence(cls: type, children: list[Any], rest: Rest) -> Any:
@@ -427,10 +427,10 @@ def _rebuilt_sequence(cls: type, children: list[Any], rest: Rest) -> Any:
 
 def _object_parts(value: Any) -> Parts:
     """Splits an object into fields that hold data or plain values, and constants."""
-    attributes = _attributes(value)
+    attributes = _collect_attributes(value)
     names = tuple(name for name, held in attributes.items() if _is_field(held))
     others = {name: held for name, held in attributes.items() if name not in names}
-    return [attributes[name] for name in names], _rest(names, others)
+    return [attributes[name] for name in names], _make_rest(names, others)
 
 
 def _is_field(held: Any) -> bool:
@@ -444,10 +444,10 @@ def _is_field(held: Any) -> bool:
 
 def _cache_parts(value: Any) -> Parts:
     """Splits a cache into tensors, their containers and lengths, and constants (all others)."""
-    attributes = _attributes(value)
+    attributes = _collect_attributes(value)
     names = tuple(name for name, held in attributes.items() if _is_state(name, held))
     others = {name: held for name, held in attributes.items() if name not in names}
-    return [attributes[name] for name in names], _rest(names, others)
+    return [attributes[name] for name in names], _make_rest(names, others)
 
 
 def _is_state(name: str, held: Any) -> bool:
@@ -466,7 +466,7 @@ def _holds_tensors(held: Any) -> bool:
     return isinstance(held, (list, tuple)) and any(map(_holds_tensors, held))
 
 
-def _attributes(value: Any) -> dict[str, Any]:
+def _collect_attributes(value: Any) -> dict[str, Any]:
     """Dataclass fields in their order, then other attributes that have been set."""
     fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
     held = {
@@ -484,22 +484,22 @@ def _rebuilt_object(cls: type, children: list[Any], rest: Rest) -> Any:
     return made
 
 
-def _rest(names: tuple[Any, ...], attributes: Mapping[str, Any]) -> Rest:
-    constants = {k: _copied(v) for k, v in attributes.items() if not k.startswith("_")}
+def _make_rest(names: tuple[Any, ...], attributes: Mapping[str, Any]) -> Rest:
+    constants = {k: _copy_containers(v) for k, v in attributes.items() if not k.startswith("_")}
     hidden = {k: v for k, v in attributes.items() if k.startswith("_")}
     return Rest(names, constants, hidden)
 
 
 def _restore(made: Any, rest: Rest) -> None:
     for name, held in (rest.hidden | rest.constants).items():
-        object.__setattr__(made, name, _copied(held))
+        object.__setattr__(made, name, _copy_containers(held))
 
 
-def _copied(held: Any) -> Any:
+def _copy_containers(held: Any) -> Any:
     """Copies dicts and lists, so that two objects do not share one that a model may write to."""
     if type(held) is dict:
-        return {key: _copied(value) for key, value in held.items()}
-    return [_copied(item) for item in held] if type(held) is list else held
+        return {key: _copy_containers(value) for key, value in held.items()}
+    return [_copy_containers(item) for item in held] if type(held) is list else held
 
 
 pytree.register_pytree_node(

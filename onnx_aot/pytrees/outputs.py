@@ -12,10 +12,10 @@ from onnx_aot.errors import InvalidOptionError
 from onnx_aot.pytrees.containers import Constant
 from onnx_aot.torch_compat import pytree
 
-__all__ = ["structured"]
+__all__ = ["structure_outputs"]
 
 
-def structured(program: torch.export.ExportedProgram, outputs: Sequence[Any]) -> Any:
+def structure_outputs(program: torch.export.ExportedProgram, outputs: Sequence[Any]) -> Any:
     """Puts outputs into the containers in which the captured model returns them.
 
     Args:
@@ -40,7 +40,9 @@ def structured(program: torch.export.ExportedProgram, outputs: Sequence[Any]) ->
             f"the model returns {expected} values{also}; {len(outputs)} were given to unflatten"
         )
     remaining = iter(outputs)
-    return _rebuilt(program.call_spec.out_spec, iter([_leaf(a, remaining) for a in returned]))
+    return _rebuild_container(
+        program.call_spec.out_spec, iter([_read_leaf(a, remaining) for a in returned])
+    )
 
 
 def _is_output(argument: Any) -> bool:
@@ -48,7 +50,7 @@ def _is_output(argument: Any) -> bool:
     return not isinstance(argument, ConstantArgument) or isinstance(argument.value, (int, float))
 
 
-def _leaf(argument: Any, outputs: Iterator[Any]) -> Any:
+def _read_leaf(argument: Any, outputs: Iterator[Any]) -> Any:
     output = next(outputs) if _is_output(argument) else None
     if isinstance(argument, ConstantArgument):
         return argument.value
@@ -58,12 +60,12 @@ def _leaf(argument: Any, outputs: Iterator[Any]) -> Any:
     return output.item()  # a symbolic int, float or bool
 
 
-def _rebuilt(spec: Any, leaves: Iterator[Any]) -> Any:
+def _rebuild_container(spec: Any, leaves: Iterator[Any]) -> Any:
     if spec.is_leaf():
         return next(leaves)
     if spec.type is Constant:
         return spec.context
-    children = [_rebuilt(child, leaves) for child in spec.children()]
+    children = [_rebuild_container(child, leaves) for child in spec.children()]
     if spec.type is torch.Size:
         return torch.Size(children)  # torch would make it a tuple
     return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)

@@ -15,7 +15,7 @@ __all__ = [
     "is_named_tuple",
     "is_registered",
     "leaves_of",
-    "mirrored",
+    "mirror_containers",
 ]
 
 
@@ -36,12 +36,12 @@ def leaves_of(bound: Mapping[str, Any]) -> Iterator[Leaf]:
         yield Leaf(parts[0] + pytree.keystr(path[1:]), "_".join(parts), value)
 
 
-def mirrored(value: Any, remaining: Iterator[Any]) -> Any:
+def mirror_containers(value: Any, remaining: Iterator[Any]) -> Any:
     """Arranges the specifications of leaves in containers with the inputs' structure."""
     children = children_of(value)
     if children is None:
         return next(remaining)
-    parts = [mirrored(child, remaining) for _, child in children]
+    parts = [mirror_containers(child, remaining) for _, child in children]
     if is_named_tuple(value):
         return type(value)(*parts)
     if is_registered(value):

@@ -14,7 +14,7 @@ from onnx_aot.metadata.stamp import Metadata
 from onnx_aot.translate.interface import Interface
 from onnx_aot.translate.ir_version import ir_version
 from onnx_aot.translate.request import Request
-from onnx_aot.translate.runtime_checks import constraints, emit_checks
+from onnx_aot.translate.runtime_checks import collect_constraints, emit_checks
 from onnx_aot.translate.walker import Statistics, Walker
 
 __all__ = ["Translated", "translate"]
@@ -68,7 +68,7 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
     walker.translate_nodes(graph)
     interface.finish()
     outputs = interface.outputs
-    wanted = constraints(program, interface.inputs, dimensions)
+    wanted = collect_constraints(program, interface.inputs, dimensions)
     if request.runtime_checks:
         outputs = emit_checks(op, wanted, interface.inputs, outputs, names)
     op.state.sizes.name_unknown(op.nodes, dimensions.unique)

@@ -10,7 +10,7 @@ from onnx_aot.builder.builder import Builder
 from onnx_aot.builder.rollback import DeclinedError
 from onnx_aot.errors import ConversionError, TranslationError
 from onnx_aot.ops.registry import Translation
-from onnx_aot.translate.promote import promotes
+from onnx_aot.translate.promote import needs_promotion
 
 __all__ = ["NoCandidateError", "Plan", "first_that_fits", "plan_of"]
 
@@ -27,7 +27,7 @@ class Plan:
 def plan_of(translation: Translation) -> Plan:
     """Returns the plan for an entry of the table."""
     names = tuple(argument.name for argument in translation.arguments or ())
-    return Plan(translation, names, promotes(translation.target))
+    return Plan(translation, names, needs_promotion(translation.target))
 
 
 class NoCandidateError(TranslationError):

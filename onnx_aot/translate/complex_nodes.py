@@ -27,9 +27,9 @@ from onnx_aot.ops.complex.pairs import (
 from onnx_aot.ops.families import import_complex_families
 from onnx_aot.ops.registry import TRANSLATIONS, Argument, Translation
 from onnx_aot.torch_compat import OpOverload, schema_of
-from onnx_aot.translate.promote import SELECTORS, common_dtype, promotes
+from onnx_aot.translate.promote import SELECTORS, common_dtype, needs_promotion
 
-__all__ = ["call_complex", "complex_translation", "is_complex", "joined", "parted"]
+__all__ = ["call_complex", "complex_translation", "is_complex", "join_complex", "split_complex"]
 
 Call = Callable[[list[Any]], Any]
 
@@ -70,23 +70,23 @@ def _is_custom(target: Any, translation: Translation) -> bool:
     return translation not in TRANSLATIONS.get(target, ())
 
 
-def joined(op: Builder, value: Any) -> Any:
+def join_complex(op: Builder, value: Any) -> Any:
     """Converts complex values, also in lists, to the form of ``torch.view_as_real``."""
     if isinstance(value, list):
-        return [joined(op, item) for item in value]
+        return [join_complex(op, item) for item in value]
     return join(op, value) if isinstance(value, Complex) else value
 
 
-def parted(
+def split_complex(
     op: Builder, value: Any, recorded: Any, describe: Callable[[ir.Value, torch.Tensor], None]
 ) -> Any:
-    """Inverse of ``joined``, for values that the capture recorded as complex tensors.
+    """Inverse of ``join_complex``, for values that the capture recorded as complex tensors.
 
     ``describe`` sets the type and the shape of a recorded tensor on a value.
     """
     if isinstance(value, (list, tuple)) and isinstance(recorded, (list, tuple)):
         pairs = zip(value, recorded, strict=False)
-        return [parted(op, one, other, describe) for one, other in pairs]
+        return [split_complex(op, one, other, describe) for one, other in pairs]
     if isinstance(value, ir.Value) and _holds_complex(recorded):
         describe(value, torch.view_as_real(recorded))
         return split(op, value)
@@ -106,7 +106,7 @@ def call_complex(
         arguments: In the translation's order, complex tensors as ``Complex``.
     """
     target, bound = node.target, translation.arguments or ()
-    if promotes(target):
+    if needs_promotion(target):
         _promote(op, node, bound, arguments)
 
     def call(values: list[Any]) -> Any:
@@ -116,19 +116,19 @@ def call_complex(
     if target in COMPLEX or _is_custom(target, translation):
         return call(arguments)
     if target in TRUTH:
-        return call([_truth(op, value) for value in arguments])
+        return call([_cast_to_bool(op, value) for value in arguments])
     recorded = op.result
     op.result = real_recorded(recorded)
     try:
         if target in BILINEAR:
-            return _bilinear(op, call, arguments, recorded)
+            return _expand_bilinear(op, call, arguments, recorded)
         numbers = _number_positions(target, bound)
-        real = call(_part(op, arguments, numbers, imaginary=False))
+        real = call(_select_part(op, arguments, numbers, imaginary=False))
         if not _holds_complex(recorded):
             return real
         if target in REAL_PART:
             return Complex(real, zeros_like(op, real))
-        imaginary = call(_part(op, arguments, numbers, imaginary=True))
+        imaginary = call(_select_part(op, arguments, numbers, imaginary=True))
     finally:
         op.result = recorded
     if isinstance(real, list):
@@ -161,9 +161,9 @@ def _promote(
             values[index] = cast(value)
 
 
-def _truth(op: Builder, value: Any) -> Any:
+def _cast_to_bool(op: Builder, value: Any) -> Any:
     if isinstance(value, list):
-        return [_truth(op, item) for item in value]
+        return [_cast_to_bool(op, item) for item in value]
     if not isinstance(value, Complex):
         return value
     real, imag = (op.Cast(part, to=ir.DataType.BOOL) for part in (value.real, value.imag))
@@ -178,7 +178,7 @@ def _number_positions(target: Any, bound: Sequence[Argument]) -> frozenset[int]:
     return frozenset(index for index, argument in enumerate(bound) if argument.name in numbers)
 
 
-def _part(
+def _select_part(
     op: Builder, arguments: list[Any], numbers: frozenset[int], *, imaginary: bool
 ) -> list[Any]:
     return [
@@ -203,7 +203,7 @@ def _part_of(op: Builder, value: Any, number: bool, imaginary: bool) -> Any:
     return value
 
 
-def _bilinear(op: Builder, call: Call, arguments: list[Any], recorded: torch.Tensor) -> Any:
+def _expand_bilinear(op: Builder, call: Call, arguments: list[Any], recorded: torch.Tensor) -> Any:
     """Computes ``(a + bi)(c + di)`` of the first two tensors, and adds a third one."""
     positions = [
         index for index, value in enumerate(arguments) if isinstance(value, (Complex, ir.Value))
@@ -213,19 +213,19 @@ def _bilinear(op: Builder, call: Call, arguments: list[Any], recorded: torch.Ten
     for index in rest:
         arguments[index] = None
 
-    def product(left: Any, right: Any) -> Any:
+    def call_with(left: Any, right: Any) -> Any:
         values = list(arguments)
         values[first], values[second] = left, right
         return call(values)
 
     a, b = arguments[first], arguments[second]
     if isinstance(a, Complex) and isinstance(b, Complex):
-        real = op.Sub(product(a.real, b.real), product(a.imag, b.imag))
-        imag = op.Add(product(a.real, b.imag), product(a.imag, b.real))
+        real = op.Sub(call_with(a.real, b.real), call_with(a.imag, b.imag))
+        imag = op.Add(call_with(a.real, b.imag), call_with(a.imag, b.real))
     elif isinstance(a, Complex):
-        real, imag = product(a.real, b), product(a.imag, b)
+        real, imag = call_with(a.real, b), call_with(a.imag, b)
     else:
-        real, imag = product(a, b.real), product(a, b.imag)
+        real, imag = call_with(a, b.real), call_with(a, b.imag)
     for bias in added:
         pair = from_real(op, bias, recorded.dtype)
         # one number per channel, before the spatial dimensions of a convolution's weight

@@ -18,7 +18,7 @@ from onnx_aot import torch_compat
 from onnx_aot.fx_passes.functionalize import functionalize_graph
 from onnx_aot.torch_compat import OpOverload, pytree
 
-__all__ = ["Decomposer", "Pieces", "distinct", "has_decomposition"]
+__all__ = ["Decomposer", "Pieces", "has_decomposition", "make_distinct"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Decomposer:
         if not rules:
             return None
         flat, structure = pytree.tree_flatten((node.args, node.kwargs))
-        key = (node.target, structure, tuple(map(_identity, flat)))
+        key = (node.target, structure, tuple(map(_argument_key, flat)))
         if key in self._cache:
             return self._cache[key]
         traced = (_trace(rule, node.target, flat, structure) for rule in rules)
@@ -86,7 +86,7 @@ def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pi
         return rule(*args, **kwargs)
 
     mode = torch_compat.fake_mode_of(examples)
-    examples = distinct(examples, mode)
+    examples = make_distinct(examples, mode)
     try:
         with torch_compat.refuse_fixed_sizes():
             module = torch_compat.trace_fake(run, examples, mode)
@@ -98,10 +98,12 @@ def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pi
     if target in calls:
         return None  # the rule calls the operator itself
     results = [n.meta.get("val") for n in graph.nodes]
-    return Pieces(graph, module, positions, bool(_symbols(results) - _symbols(examples)))
+    return Pieces(
+        graph, module, positions, bool(_collect_symbols(results) - _collect_symbols(examples))
+    )
 
 
-def distinct(examples: list[Any], mode: torch_compat.FakeTensorMode | None) -> list[Any]:
+def make_distinct(examples: list[Any], mode: torch_compat.FakeTensorMode | None) -> list[Any]:
     """Replaces repeated tensors by new ones, because a trace tells tensors apart by identity.
 
     The expansion of ``op(x, x)`` is also used for ``op(x, y)``.
@@ -119,7 +121,7 @@ def distinct(examples: list[Any], mode: torch_compat.FakeTensorMode | None) -> l
     return distinct
 
 
-def _symbols(values: Any) -> set[str]:
+def _collect_symbols(values: Any) -> set[str]:
     """The symbols in the sizes of tensors, and in numbers."""
     return {
         str(symbol)
@@ -130,7 +132,7 @@ def _symbols(values: Any) -> set[str]:
     }
 
 
-def _identity(argument: Any) -> Any:
+def _argument_key(argument: Any) -> Any:
     """The properties of an argument that the expansion depends on."""
     value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
     if isinstance(value, torch.Tensor):

@@ -55,19 +55,19 @@ def weights_asked(
     """
     if patterns is False:
         return set()
-    named = _named(program)
+    named = _weight_names(program)
     if patterns is True:
         return set(named)
     meant: set[str] = set()
     for pattern in patterns:
         found = fnmatch.filter(named, pattern)
         if not found:
-            raise InvalidOptionError(_unknown(pattern, named))
+            raise InvalidOptionError(_describe_unknown_pattern(pattern, named))
         meant.update(found)
     return _with_tied(program, meant)
 
 
-def _named(program: torch.export.ExportedProgram) -> list[str]:
+def _weight_names(program: torch.export.ExportedProgram) -> list[str]:
     """Names of the parameters and buffers; non-persistent ones are in the signature only."""
     specs = program.graph_signature.input_specs
     kinds = (InputKind.PARAMETER, InputKind.BUFFER)
@@ -79,10 +79,10 @@ def _with_tied(program: torch.export.ExportedProgram, names: set[str]) -> set[st
     if not names:
         return set()
     memories = {memory_of(tensor_of(program, name)) for name in names}
-    return {n for n in _named(program) if memory_of(tensor_of(program, n)) in memories}
+    return {n for n in _weight_names(program) if memory_of(tensor_of(program, n)) in memories}
 
 
-def _unknown(pattern: str, names: Sequence[str]) -> str:
+def _describe_unknown_pattern(pattern: str, names: Sequence[str]) -> str:
     close = difflib.get_close_matches(pattern, names, n=NAMES_SHOWN, cutoff=0.5)
     ends = [name for name in names if name.rpartition(".")[2] == pattern.rpartition(".")[2]]
     near = list(dict.fromkeys([*close, *ends]))[:NAMES_SHOWN]

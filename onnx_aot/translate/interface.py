@@ -104,7 +104,9 @@ class Interface:
         if isinstance(recorded, torch.Tensor):
             _refuse_unknown_kind(f"input {node.name}", recorded)
         complex_input = isinstance(recorded, torch.Tensor) and recorded.dtype.is_complex
-        self.dimensions.describe(value, _joined(recorded) if complex_input else recorded)
+        self.dimensions.describe(
+            value, _make_real_stand_in(recorded) if complex_input else recorded
+        )
         if isinstance(spec.arg, SymIntArgument):
             size = self.dimensions.name(recorded)
             if size is not None:
@@ -195,7 +197,7 @@ class Interface:
             )
         self._finish_inputs()
         for (_, spec), output in zip(state, self.outputs[len(user) :], strict=True):
-            self._pair(spec, output)
+            self._pair_with_input(spec, output)
 
     def _is_output(self, returned: Any) -> bool:
         """True if a returned value becomes an output; None and strings stay in Python."""
@@ -223,7 +225,7 @@ class Interface:
         self.state = {str(value.name): self._state[value] for value in state}
         self.weight_inputs = {str(value.name): self._fed[value] for value in fed}
 
-    def _pair(self, spec: Any, output: ir.Value) -> None:
+    def _pair_with_input(self, spec: Any, output: ir.Value) -> None:
         """Records the input that a state output is the new value of, if there is one."""
         source = self._by_target.get((not _is_weight(spec), spec.target))
         if source is None or source not in self.inputs:
@@ -236,18 +238,17 @@ class Interface:
     def _surplus_inputs(self, rest: Sequence[ir.Value]) -> str:
         message = (
             f"input_names has {len(self.request.input_names)} names, the model has "
-            f"{len(self._user_inputs)} inputs: {_listed(self._user_inputs)}"
+            f"{len(self._user_inputs)} inputs: {_join_names(self._user_inputs)}"
         )
         if not rest:
             return f"{message}. Its graph uses no weights that further names could be for"
-        return (
-            f"{message}. Further names are for its {len(rest)} weights, in order: {_listed(rest)}"
-        )
+        names = _join_names(rest)
+        return f"{message}. Further names are for its {len(rest)} weights, in order: {names}"
 
     def _surplus_outputs(self) -> str:
         message = (
             f"output_names has {len(self.request.output_names)} names, the model returns "
-            f"{len(self.outputs)} values: {_listed(self.outputs)}"
+            f"{len(self.outputs)} values: {_join_names(self.outputs)}"
         )
         if not self._state_names:
             return message
@@ -289,7 +290,7 @@ class Interface:
             joined = self._hand_on(joined, name, node)
         else:
             joined.name = name
-        self.dimensions.describe(joined, _joined(recorded))
+        self.dimensions.describe(joined, _make_real_stand_in(recorded))
         self.metadata.describe_complex(joined, recorded.dtype)
         self.metadata.describe_renamed(joined, node.name)
         self.metadata.describe_output(joined, spec.kind)
@@ -309,7 +310,7 @@ class Interface:
         return output
 
 
-def _joined(recorded: torch.Tensor) -> torch.Tensor:
+def _make_real_stand_in(recorded: torch.Tensor) -> torch.Tensor:
     """Stand-in for ``torch.view_as_real`` of a recorded complex tensor."""
     return recorded.new_empty((*recorded.shape, 2), dtype=recorded.dtype.to_real())
 
@@ -375,6 +376,6 @@ def _is_named(value: ir.Value) -> bool:
     return value.metadata_props[INPUT_KIND] in kinds
 
 
-def _listed(values: Sequence[ir.Value]) -> str:
+def _join_names(values: Sequence[ir.Value]) -> str:
     shown = [str(value.name) for value in values[:NAMES_SHOWN]]
     return ", ".join(shown) + (", ..." if len(values) > NAMES_SHOWN else "")

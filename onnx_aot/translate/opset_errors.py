@@ -42,13 +42,13 @@ class MissingForms:
                 for entry in refused.missing:
                     self._nodes.setdefault(entry, []).append(node)
                 if refused.lowest is None or refused.lowest <= self._op.opset:
-                    raise self._error() from refused
+                    raise self._make_error() from refused
                 self._op.opset = refused.lowest
-                refused = self._refused(node, translate)
+                refused = self._try_translation(node, translate)
         finally:
             self._op.opset = asked
 
-    def _refused(
+    def _try_translation(
         self, node: torch.fx.Node, translate: Callable[[torch.fx.Node], None]
     ) -> OpsetError | None:
         try:
@@ -56,7 +56,7 @@ class MissingForms:
         except OpsetError as error:
             return error
         except Exception as error:
-            raise self._error() from error
+            raise self._make_error() from error
         return None
 
     def check(self) -> None:
@@ -66,13 +66,13 @@ class MissingForms:
             OpsetError: Something is missing.
         """
         if self._nodes:
-            raise self._error()
+            raise self._make_error()
 
-    def _error(self) -> OpsetError:
-        return OpsetError(*(_entry(missing, nodes) for missing, nodes in self._nodes.items()))
+    def _make_error(self) -> OpsetError:
+        return OpsetError(*(_make_entry(missing, nodes) for missing, nodes in self._nodes.items()))
 
 
-def _entry(missing: MissingInOpset, nodes: list[torch.fx.Node]) -> MissingInOpset:
+def _make_entry(missing: MissingInOpset, nodes: list[torch.fx.Node]) -> MissingInOpset:
     targets = collections.Counter(target_name(node.target) for node in nodes)
     lines = list(
         dict.fromkeys(place.with_code for place in map(location, nodes) if place is not None)

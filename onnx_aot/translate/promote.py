@@ -17,7 +17,7 @@ import torch.fx
 from onnx_aot import dtypes
 from onnx_aot.torch_compat import OpOverload, aten
 
-__all__ = ["PROMOTED", "SELECTORS", "common_dtype", "promote", "promotes"]
+__all__ = ["PROMOTED", "SELECTORS", "common_dtype", "needs_promotion", "promote"]
 
 
 # Operators that promote although they do not carry the tag.
@@ -76,7 +76,7 @@ NOT_PROMOTED = frozenset(
 )
 
 
-def promotes(target: Any) -> bool:
+def needs_promotion(target: Any) -> bool:
     """True if the rule applies to an operator."""
     if not isinstance(target, OpOverload) or target in NOT_PROMOTED:
         return False

@@ -23,7 +23,7 @@ from onnx_aot.metadata.keys import ORIGINAL_NAME
 from onnx_aot.ops.control import symbolic_arithmetic
 from onnx_aot.torch_compat import SIZE_TERM, size_conditions, symbolic_expression
 
-__all__ = ["Constraints", "constraints", "emit_checks"]
+__all__ = ["Constraints", "collect_constraints", "emit_checks"]
 
 # Operators that only reshape; ONNX Runtime and others may merge them with a reshape before them.
 RESHAPING = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
@@ -54,7 +54,7 @@ class Constraints:
     unknown: tuple[str, ...]
 
 
-def constraints(
+def collect_constraints(
     program: torch.export.ExportedProgram, inputs: Sequence[ir.Value], dimensions: Dimensions
 ) -> Constraints:
     """Collects the constraints of a captured program.
@@ -94,7 +94,7 @@ class _Collector:
                     self._enter(f"{self.names[name]}.shape[{axis}]", size)
             else:
                 self._enter(self.names[name], recorded)
-        ranges = self._ranges()
+        ranges = self._collect_ranges()
         bounds = []
         of_numbers = []
         for term, (name, limits) in self.limits.items():
@@ -106,8 +106,8 @@ class _Collector:
                 bounds += [(text, name) for text in texts]
             else:
                 of_numbers += texts
-        relations = (*of_numbers, *self._relations())
-        found, unknown = self._conditions(relations)
+        relations = (*of_numbers, *self._collect_relations())
+        found, unknown = self._collect_conditions(relations)
         return Constraints(
             tuple(self.terms),
             ranges,
@@ -118,7 +118,7 @@ class _Collector:
             unknown,
         )
 
-    def _ranges(self) -> dict[str, dict[str, int]]:
+    def _collect_ranges(self) -> dict[str, dict[str, int]]:
         """Ranges of dimensions by name; the range of each term is stored in ``limits``."""
         ranges = {}
         roots = {str(expression): term for term, expression in self.derived}
@@ -147,7 +147,7 @@ class _Collector:
         if first != term:
             self.equal.append((f"{term} == {first}", self.dimensions.text(expression)))
 
-    def _relations(self) -> list[str]:
+    def _collect_relations(self) -> list[str]:
         """Relations for dimensions that the user derived from others."""
         relations = []
         texts = Texts(lambda symbol: self._placeholder(self.first[symbol]))
@@ -155,23 +155,29 @@ class _Collector:
             symbols = {str(symbol) for symbol in expression.free_symbols}
             if symbols <= self.first.keys():
                 relation = f"{self._placeholder(term)} == {texts.text(expression)}"
-                relations.append(self._written(relation))
+                relations.append(self._write_condition(relation))
         return relations
 
-    def _conditions(self, relations: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _collect_conditions(
+        self, relations: Sequence[str]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Guards of the capture that nothing else implies, and those that cannot be expressed."""
         found: dict[str, None] = {}
         unknown = []
         for code in size_conditions(self.program):
             try:
-                text = self._written(SIZE_TERM.sub(self._replaced, code))
-                if text not in relations and not self._implied(text) and not self._shared(text):
+                text = self._write_condition(SIZE_TERM.sub(self._replace_term, code))
+                if (
+                    text not in relations
+                    and not self._is_implied(text)
+                    and not self._is_shared_dimension(text)
+                ):
                     found[text] = None
             except (KeyError, ValueError):
                 unknown.append(code)
         return tuple(found), tuple(unknown)
 
-    def _implied(self, text: str) -> bool:
+    def _is_implied(self, text: str) -> bool:
         """True if a condition compares a size with a number and the size's range implies it."""
         match = re.fullmatch(r"(.+) (>=|>|!=|<=|<) (\d+)", text)
         if match is None or match[1] not in self.limits:
@@ -181,7 +187,7 @@ class _Collector:
         implied = {">": least > number, ">=": least >= number, "!=": least > number}
         return implied.get(match[2], most < number or (match[2] == "<=" and most == number))
 
-    def _shared(self, text: str) -> bool:
+    def _is_shared_dimension(self, text: str) -> bool:
         """True if a condition says that two inputs share a dimension, as their shapes do."""
         left, _, right = text.partition(" == ")
         same = {condition for condition, _ in self.equal}
@@ -190,10 +196,10 @@ class _Collector:
     def _placeholder(self, term: str) -> str:
         return f"_{self.terms.index(term)}_"
 
-    def _written(self, text: str) -> str:
-        return conditions.written(conditions.parse(text, []), self.terms)
+    def _write_condition(self, text: str) -> str:
+        return conditions.unparse(conditions.parse(text, []), self.terms)
 
-    def _replaced(self, match: re.Match[str]) -> str:
+    def _replace_term(self, match: re.Match[str]) -> str:
         """The term for ``L['x'][0].size()[1]``; torch joins the keys to form the input's name."""
         keys = "_".join(key for key in re.split(r"[\W]+", match[1] + match[2].lower()) if key)
         name = self.names[keys if keys in self.names else match[1]]
@@ -250,7 +256,7 @@ def emit_checks(
     for text in wanted.unknown:
         warn(f"runtime_checks cannot check a condition of the capture: {text}")
     if op.state.has_checks:
-        outputs = _guarded(op, outputs, names)
+        outputs = _guard_outputs(op, outputs, names)
         op.state.last_check = None
     translated, op.state.nodes = op.nodes, []
     op.result = None
@@ -281,10 +287,10 @@ def emit_checks(
     for node in translated:
         if not waiting.isdisjoint(node.inputs):
             waiting.update(node.outputs)
-    return _guarded(op, outputs, names, waiting)
+    return _guard_outputs(op, outputs, names, waiting)
 
 
-def _guarded(
+def _guard_outputs(
     op: Builder, outputs: Sequence[ir.Value], names: Names, waiting: Collection[ir.Value] = ()
 ) -> list[ir.Value]:
     """Makes outputs wait until the checks have passed; those in ``waiting`` do so already."""
@@ -317,7 +323,7 @@ class _Sizes(conditions.Interpreter):
     """Emits conditions: terms are 0-d INT64 values, conditions BOOL ones."""
 
     def __init__(self, op: Builder, terms: Sequence[str], inputs: dict[str, ir.Value]) -> None:
-        super().__init__(self._size)
+        super().__init__(self._emit_size)
         self._op = op
         self._terms = list(terms)
         self._inputs = inputs
@@ -325,9 +331,9 @@ class _Sizes(conditions.Interpreter):
 
     def emit(self, text: str) -> Any:
         """Emits a condition and returns it, a 0-d BOOL value."""
-        return self.value(conditions.parse(text, self._terms))
+        return self.evaluate(conditions.parse(text, self._terms))
 
-    def _size(self, index: int) -> ir.Value:
+    def _emit_size(self, index: int) -> ir.Value:
         known = self._known.get(index)
         if known is None:
             match = re.fullmatch(r"(.*)\.shape\[(\d+)\]", self._terms[index], re.DOTALL)

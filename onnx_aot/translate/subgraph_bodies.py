@@ -19,7 +19,7 @@ from onnx_aot.metadata.stamp import Metadata
 from onnx_aot.ops.complex.pairs import Complex
 from onnx_aot.ops.control.callable_bodies import Body
 from onnx_aot.torch_compat import CONTENT_SIZE, pytree, symbolic_expression
-from onnx_aot.translate.decompose import distinct
+from onnx_aot.translate.decompose import make_distinct
 
 __all__ = ["Bodies", "nodes_and_bodies"]
 
@@ -33,16 +33,16 @@ def nodes_and_bodies(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
     """
     seen: set[int] = set()
 
-    def inside(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
+    def walk_nodes(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
         for node in graph.nodes:
             body = body_of(node) if node.op == "get_attr" else None
             if body is None:
                 yield node
             elif id(body) not in seen and any(user.target != FLEX for user in node.users):
                 seen.add(id(body))
-                yield from inside(body.graph)
+                yield from walk_nodes(body.graph)
 
-    return inside(graph)
+    return walk_nodes(graph)
 
 
 class NodeVisitor(Protocol):
@@ -70,7 +70,7 @@ class Bodies:
     def __init__(self, walker: NodeVisitor) -> None:
         self._walker = walker
 
-    def function(self, module: torch.fx.GraphModule) -> Body:
+    def make_function(self, module: torch.fx.GraphModule) -> Body:
         """Returns the function that a translation gets for a body."""
         return Body(module, self._emit, self._trace)
 
@@ -80,7 +80,9 @@ class Bodies:
         mode = torch_compat.fake_mode_of(examples)
         try:
             with torch_compat.refuse_fixed_sizes():
-                module = torch_compat.trace_fake(function, distinct(list(examples), mode), mode)
+                module = torch_compat.trace_fake(
+                    function, make_distinct(list(examples), mode), mode
+                )
             module.graph = functionalize_graph(module.graph)
         except Exception:  # torch's rules for vmap may raise anything
             return None
@@ -97,8 +99,8 @@ class Bodies:
         held = op.result, op.recorded
         nodes = list(module.graph.nodes)
         parameters = [node for node in nodes if node.op == "placeholder"]
-        symbols = self._symbols(caller, nodes, parameters, operands)
-        with walker.dimensions.standing_for(symbols), walker.metadata.inside(caller):
+        symbols = self._bind_symbols(caller, nodes, parameters, operands)
+        with walker.dimensions.standing_for(symbols), walker.metadata.enter_body(caller):
             for node, operand in zip(parameters, operands, strict=True):
                 self._enter(node, operand)
             for node in nodes:
@@ -108,7 +110,7 @@ class Bodies:
         op.result, op.recorded = held
         return results if isinstance(results, list) else [results]
 
-    def _symbols(
+    def _bind_symbols(
         self,
         caller: torch.fx.Node | None,
         nodes: Sequence[torch.fx.Node],
@@ -128,7 +130,7 @@ class Bodies:
             return own
         for node, operand in zip(parameters, operands, strict=True):
             recorded = node.meta.get("val")
-            for size, given in _sizes(recorded, operand):
+            for size, given in _pair_sizes(recorded, operand):
                 expression = symbolic_expression(size)
                 if own.get(expression, 0) is None and not SizeTable.is_unknown(given):
                     own[expression] = given
@@ -153,7 +155,7 @@ class Bodies:
                     value.shape = shape
 
 
-def _sizes(recorded: Any, operand: Any) -> Iterator[tuple[torch.SymInt, Dimension]]:
+def _pair_sizes(recorded: Any, operand: Any) -> Iterator[tuple[torch.SymInt, Dimension]]:
     """Recorded symbolic sizes of a parameter, paired with those of the value bound to it."""
     pairs: list[tuple[Any, Any]] = []
     if isinstance(recorded, torch.Tensor):

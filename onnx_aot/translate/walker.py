@@ -44,13 +44,13 @@ from onnx_aot.translate.complex_nodes import (
     call_complex,
     complex_translation,
     is_complex,
-    joined,
-    parted,
+    join_complex,
+    split_complex,
 )
 from onnx_aot.translate.decompose import Decomposer, Pieces
 from onnx_aot.translate.opset_errors import MissingForms
 from onnx_aot.translate.promote import promote
-from onnx_aot.translate.stubs import parameters, stub
+from onnx_aot.translate.stubs import parameters, write_stub
 from onnx_aot.translate.subgraph_bodies import Bodies, nodes_and_bodies
 
 __all__ = ["Statistics", "Walker"]
@@ -120,14 +120,14 @@ class Walker:
             try:
                 targets = self._missing_targets(node, set())
             except Exception as error:
-                raise _located(error, node) from error
+                raise _add_location(error, node) from error
             if targets and self._keeps(node):
                 self._kept.add(node)
                 continue
             for target in targets:
                 missing.setdefault(target, []).append(node)
         if missing:
-            entries = [_unsupported(target, nodes) for target, nodes in missing.items()]
+            entries = [_describe_unsupported(target, nodes) for target, nodes in missing.items()]
             entries.sort(key=lambda entry: -entry.count)
             raise UnsupportedOperatorError(tuple(entries))
 
@@ -196,7 +196,7 @@ class Walker:
     def visit(self, node: torch.fx.Node) -> None:
         """Translates one node of a graph or body, and names and stamps the ONNX nodes."""
         if node.op == "get_attr" and node.users:
-            self.values[node] = self._attribute(node)
+            self.values[node] = self._translate_attribute(node)
         if node.op != "call_function":
             return
         start = len(self.op.nodes)
@@ -207,7 +207,7 @@ class Walker:
             return
         except Exception as error:
             self._missing.check()
-            raise _located(error, node) from error
+            raise _add_location(error, node) from error
         self._name(node, start)
         self.metadata.stamp(self.op.nodes[start:], node)
         if len(self.op.functions) != self._stamped:
@@ -215,13 +215,13 @@ class Walker:
                 self.metadata.stamp(function, node)
             self._stamped = len(self.op.functions)
 
-    def _attribute(self, node: torch.fx.Node) -> Any:
+    def _translate_attribute(self, node: torch.fx.Node) -> Any:
         """Returns a function that emits the body, or a constant for a tensor."""
         body = body_of(node)
         if body is not None:
-            return self._bodies.function(body)
+            return self._bodies.make_function(body)
         owner = node.graph.owning_module
-        return self._constant(operator.attrgetter(str(node.target))(owner))
+        return self._emit_constant(operator.attrgetter(str(node.target))(owner))
 
     def _translate_node(self, node: torch.fx.Node) -> None:
         self.current = node
@@ -282,7 +282,7 @@ class Walker:
         refused: NoCandidateError | None = None
         if plans:
             self.op.result = node.meta.get("val")
-            self.op.recorded = tuple(map(_recorded, node.args))
+            self.op.recorded = tuple(map(_recorded_value, node.args))
             call = self._call_complex if complex_ else self._call
             try:
                 result, plan = first_that_fits(
@@ -336,7 +336,7 @@ class Walker:
             given[argument.name] = self.argument(value)
         as_function = self._unsupported == "function"
         returned = emit_unsupported(self.op, target, given, recorded, as_function)
-        return parted(self.op, returned, recorded, self.dimensions.describe)
+        return split_complex(self.op, returned, recorded, self.dimensions.describe)
 
     def _call(self, plan: Plan, node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
         if plan.translation.arguments is None:
@@ -354,10 +354,12 @@ class Walker:
         bound = plan.translation.arguments
         if bound is not None:
             return call_complex(self.op, node, plan.translation, self._bind(args, kwargs, bound))
-        values = [joined(self.op, value) for value in self.argument(args)]
-        named = {name: joined(self.op, self.argument(value)) for name, value in kwargs.items()}
+        values = [join_complex(self.op, value) for value in self.argument(args)]
+        named = {
+            name: join_complex(self.op, self.argument(value)) for name, value in kwargs.items()
+        }
         returned = plan.translation.function(self.op, *values, **named)
-        return parted(self.op, returned, node.meta.get("val"), self.dimensions.describe)
+        return split_complex(self.op, returned, node.meta.get("val"), self.dimensions.describe)
 
     def _emit_pieces(self, node: torch.fx.Node, pieces: Pieces) -> Any:
         """Translates a decomposition in the node's place; the pieces' values have no names."""
@@ -370,12 +372,12 @@ class Walker:
                 self._record(piece)
             elif piece.op == "get_attr":
                 constant = operator.attrgetter(piece.target)(pieces.owner)
-                self.values[piece] = self._constant(constant)
+                self.values[piece] = self._emit_constant(constant)
             elif piece.op == "output":
                 return self.argument(piece.args[0])
         raise AssertionError("a graph ends with its output")
 
-    def _constant(self, tensor: torch.Tensor) -> ir.Value | Complex:
+    def _emit_constant(self, tensor: torch.Tensor) -> ir.Value | Complex:
         if tensor.is_complex():
             return Complex(self.op.constant(tensor.real), self.op.constant(tensor.imag))
         return self.op.constant(tensor)
@@ -481,7 +483,7 @@ class Walker:
                 self._name_body(inner, prefix)
 
 
-def _recorded(argument: Any) -> Any:
+def _recorded_value(argument: Any) -> Any:
     """Recorded value of an argument; a list of nodes stays as it is."""
     return argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
 
@@ -496,21 +498,21 @@ def _item_name(node: torch.fx.Node, index: int) -> str:
     return f"{node.name}__{index}"
 
 
-def _unsupported(target: Any, nodes: Sequence[torch.fx.Node]) -> UnsupportedOperator:
+def _describe_unsupported(target: Any, nodes: Sequence[torch.fx.Node]) -> UnsupportedOperator:
     is_operator = isinstance(target, OpOverload)
     return UnsupportedOperator(
         target=target_name(target),
         schema=str(schema_of(target)) if is_operator else "",
         count=len(nodes),
-        locations=_locations(nodes),
-        reason=_reason(target, nodes[0]),
+        locations=_list_locations(nodes),
+        reason=_explain_unsupported(target, nodes[0]),
         parameters=parameters(target) if is_operator else (),
-        stub=stub(target) if is_operator else "",
+        stub=write_stub(target) if is_operator else "",
         places=tuple(found for node in nodes if (found := place(node)) is not None),
     )
 
 
-def _reason(target: Any, node: torch.fx.Node) -> str:
+def _explain_unsupported(target: Any, node: torch.fx.Node) -> str:
     """Known reason why an operator is not translated, and a workaround."""
     if node.target == FUNCTIONALIZED_BY_TORCH:
         return (
@@ -526,7 +528,7 @@ def _reason(target: Any, node: torch.fx.Node) -> str:
     return NOT_TRANSLATED.get(target, "")
 
 
-def _locations(nodes: Sequence[torch.fx.Node], limit: int = 5) -> tuple[str, ...]:
+def _list_locations(nodes: Sequence[torch.fx.Node], limit: int = 5) -> tuple[str, ...]:
     found = dict.fromkeys(where.with_code for where in map(location, nodes) if where is not None)
     shown = list(found)[:limit]
     if len(found) > limit:
@@ -534,7 +536,7 @@ def _locations(nodes: Sequence[torch.fx.Node], limit: int = 5) -> tuple[str, ...
     return tuple(shown)
 
 
-def _located(error: Exception, node: torch.fx.Node) -> OnnxExporterError:
+def _add_location(error: Exception, node: torch.fx.Node) -> OnnxExporterError:
     """Returns an error of ours with the FX node, the module and the user's line, added once."""
     if not isinstance(error, OnnxExporterError):
         reason = f"{type(error).__name__}: {error}"

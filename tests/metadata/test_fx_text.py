@@ -35,6 +35,6 @@ def test_as_fx_prints_it() -> None:
     text = FxText()
     for _ in range(2):  # what was called before is known the second time
         for node in program.graph.nodes:
-            assert text.of(node) == str(node.format_node())
+            assert text.format_node(node) == str(node.format_node())
     assert len(text._called) > 10
     assert None not in text._called.values()

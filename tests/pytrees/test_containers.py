@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 import onnx_aot
 from onnx_aot.errors import InferenceError, InvalidOptionError
-from onnx_aot.pytrees.containers import Rest, registered, same_constant
+from onnx_aot.pytrees.containers import Rest, register_containers, same_constant
 
 X, Y = torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0])
 NAN = float("nan")
@@ -156,7 +156,7 @@ def test_classes_that_are_registered_are_left_alone() -> None:
 
     pytree.register_pytree_node(Mine, lambda m: ([m.a], "mine"), lambda c, _: Mine(*c))
     node = pytree.SUPPORTED_NODES[Mine]
-    registered([Mine(X)], "the result", "outputs")
+    register_containers([Mine(X)], "the result", "outputs")
     assert pytree.SUPPORTED_NODES[Mine] is node
     with pytest.raises(
         InvalidOptionError, match=r"m\[0\] of .*Mine, which .* without flatten_with"

@@ -11,7 +11,7 @@ import torch
 import onnx_aot
 from onnx_aot.ops import registry
 from onnx_aot.torch_compat import aten
-from onnx_aot.translate.promote import PROMOTED, SELECTORS, promotes
+from onnx_aot.translate.promote import PROMOTED, SELECTORS, needs_promotion
 from tests.tolerances import assert_close
 
 DTYPES = (
@@ -40,15 +40,15 @@ def takes_two_tensors(target: Any) -> bool:
 BINARY = [
     target
     for target in registry.translations()
-    if promotes(target) and takes_two_tensors(target) and target != aten.lerp.Scalar
+    if needs_promotion(target) and takes_two_tensors(target) and target != aten.lerp.Scalar
 ]
 
 
 def test_there_are_many() -> None:
     assert len(BINARY) > 35
-    assert all(promotes(target) for target in PROMOTED)
-    assert not promotes(aten.logical_and.default)
-    assert not promotes(aten.matmul.default)
+    assert all(needs_promotion(target) for target in PROMOTED)
+    assert not needs_promotion(aten.logical_and.default)
+    assert not needs_promotion(aten.matmul.default)
 
 
 def values(dtype: torch.dtype, scalar: bool) -> torch.Tensor:

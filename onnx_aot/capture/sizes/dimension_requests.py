@@ -11,7 +11,7 @@ from typing import Any
 from torch.export import Dim
 
 from onnx_aot.errors import DynamicShapeError
-from onnx_aot.pytrees.paths import mirrored
+from onnx_aot.pytrees.paths import mirror_containers
 from onnx_aot.torch_compat import SIZE_TERM
 
 __all__ = [
@@ -101,7 +101,7 @@ class DynamicShapes:
         if not any(self.dimensions):
             return None
         remaining = iter(self.dimensions)
-        return {name: mirrored(value, remaining) for name, value in self.values.items()}
+        return {name: mirror_containers(value, remaining) for name, value in self.values.items()}
 
     def at(self, source: str) -> RequestedDim | None:
         """Returns the dimension that torch calls, for example, ``L['x'].size()[0]``."""

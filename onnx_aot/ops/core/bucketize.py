@@ -46,8 +46,10 @@ def aten_searchsorted(
     """Promotes the arguments to a common type."""
     if sorter is not None:
         sorted_sequence = op.GatherElements(sorted_sequence, sorter, axis=-1)
-    sequence, values = _common(op, sorted_sequence, self)
-    return op.cast(_places(op, sequence, values, right or side == "right"), op.result_dtype)
+    sequence, values = _cast_to_common_type(op, sorted_sequence, self)
+    return op.cast(
+        _find_insertion_points(op, sequence, values, right or side == "right"), op.result_dtype
+    )
 
 
 @register(aten.searchsorted.Scalar)
@@ -68,8 +70,8 @@ def aten_bucketize(
     op: Builder, self: Value, boundaries: Value, out_int32: bool = False, right: bool = False
 ) -> Value:
     """Promotes the arguments to a common type."""
-    sequence, values = _common(op, boundaries, self)
-    return op.cast(_places(op, sequence, values, right), op.result_dtype)
+    sequence, values = _cast_to_common_type(op, boundaries, self)
+    return op.cast(_find_insertion_points(op, sequence, values, right), op.result_dtype)
 
 
 @register(aten.bucketize.Scalar)
@@ -79,20 +81,20 @@ def aten_bucketize_scalar(
     return aten_bucketize(op, self, boundaries, out_int32, right)
 
 
-def _common(op: Builder, sequence: Value, values: Any) -> tuple[Value, Value]:
+def _cast_to_common_type(op: Builder, sequence: Value, values: Any) -> tuple[Value, Value]:
     """Casts both to the type in which torch compares them."""
-    first = _sample(op, sequence)
-    second = _sample(op, values) if isinstance(values, ir.Value) else values
+    first = _make_promotion_sample(op, sequence)
+    second = _make_promotion_sample(op, values) if isinstance(values, ir.Value) else values
     dtype = dtypes.to_onnx(torch.result_type(first, second))
     return op.cast(sequence, dtype), op.cast(values, dtype)
 
 
-def _sample(op: Builder, value: Value) -> torch.Tensor:
+def _make_promotion_sample(op: Builder, value: Value) -> torch.Tensor:
     """Returns a tensor that is promoted as the value is."""
     return torch.empty([1] * op.rank(value), dtype=dtypes.to_torch(value.dtype or INT64))
 
 
-def _places(op: Builder, sequence: Value, values: Value, right: bool) -> Value:
+def _find_insertion_points(op: Builder, sequence: Value, values: Value, right: bool) -> Value:
     """Counts the sorted numbers that are less than a value, or not greater if ``right``.
 
     Comparisons with NaN are false, so its place is after all numbers.
@@ -106,14 +108,14 @@ def _places(op: Builder, sequence: Value, values: Value, right: bool) -> Value:
         passed = op.Not(op.call_op(compare, [wide, op.Unsqueeze(values, [-1])], {}))
         return op.reduce("ReduceSum", op.Cast(passed, to=INT64), [-1], keepdims=False)
     if op.rank(sequence) > 1:
-        return _halved(op, sequence, values, count, compare)
-    found = _halved(op, sequence, op.Reshape(values, [-1]), count, compare)
+        return _binary_search(op, sequence, values, count, compare)
+    found = _binary_search(op, sequence, op.Reshape(values, [-1]), count, compare)
     if op.rank(values) == 0:
         return op.Reshape(found, op.constant([], INT64))
     return reshape(op, found, op.all_sizes(values))
 
 
-def _halved(op: Builder, sequence: Value, values: Value, count: Size, compare: str) -> Value:
+def _binary_search(op: Builder, sequence: Value, values: Value, count: Size, compare: str) -> Value:
     """Binary search for all values at once; each place is between ``low`` and ``high``."""
     low = annotate_shape(op.Expand(op.constant(0), op.Shape(values)), values.shape or ())
     last = subtract_sizes(op, count, 1)
@@ -161,10 +163,10 @@ def aten_bincount(
         if weights is None
         else op.cast(weights, op.result_dtype)
     )
-    return _summed(op, numbers, amounts, length)
+    return _scatter_add(op, numbers, amounts, length)
 
 
-def _summed(op: Builder, positions: Value, amounts: Value, length: Value) -> Value:
+def _scatter_add(op: Builder, positions: Value, amounts: Value, length: Value) -> Value:
     """Adds up the amounts in a vector, each at its position."""
     zeros = op.Expand(op.constant(0, amounts.dtype), length)
     annotate_shape(zeros, [None])
@@ -183,12 +185,12 @@ def aten_histc(op: Builder, self: Value, bins: int = 100, min: Any = 0, max: Any
     elif self.shape is not None and 0 in self.shape:
         return op.constant(torch.zeros(bins, dtype=op.result.dtype))
     else:
-        low, high = _bounds(op, flat, 1.0)
+        low, high = _find_bin_range(op, flat, 1.0)
     inside = op.And(op.GreaterOrEqual(flat, low), op.LessOrEqual(flat, high))
     scaled = op.Div(op.Mul(op.Sub(flat, low), float(bins)), op.Sub(high, low))
     place = op.Min(op.Cast(op.Where(inside, scaled, 0.0), to=INT64), bins - 1)
     weights = op.Cast(inside, to=self.dtype)
-    return _summed(op, place, weights, op.sizes([bins]))
+    return _scatter_add(op, place, weights, op.sizes([bins]))
 
 
 LIMITS[aten.histc.default] = (
@@ -196,7 +198,7 @@ LIMITS[aten.histc.default] = (
 )
 
 
-def _bounds(op: Builder, flat: Value, apart: float) -> tuple[Value, Value]:
+def _find_bin_range(op: Builder, flat: Value, apart: float) -> tuple[Value, Value]:
     """Returns the extremes of numbers, moved apart if they are equal."""
     low, high = (op.reduce(name, flat, None, keepdims=False) for name in ("ReduceMin", "ReduceMax"))
     equal = op.Equal(low, high)
@@ -215,7 +217,7 @@ def aten_histogram(
     weight: Value | None = None,
     density: bool = False,
 ) -> list[Value]:
-    counts, edges = _histogram(op, op.Reshape(self, [-1, 1]), [bins], range, weight, density)
+    counts, edges = _count_in_bins(op, op.Reshape(self, [-1, 1]), [bins], range, weight, density)
     return [counts, edges[0]]
 
 
@@ -223,7 +225,7 @@ def aten_histogram(
 def aten_histogram_bins(
     op: Builder, self: Value, bins: Value, weight: Value | None = None, density: bool = False
 ) -> list[Value]:
-    counts, edges = _histogram(op, op.Reshape(self, [-1, 1]), [bins], None, weight, density)
+    counts, edges = _count_in_bins(op, op.Reshape(self, [-1, 1]), [bins], None, weight, density)
     return [counts, edges[0]]
 
 
@@ -237,7 +239,7 @@ def aten_histogramdd(
     density: bool = False,
 ) -> list[Any]:
     rows = reshape(op, self, [-1, op.size(self, -1)])
-    counts, edges = _histogram(op, rows, bins, range, weight, density)
+    counts, edges = _count_in_bins(op, rows, bins, range, weight, density)
     return [counts, edges]
 
 
@@ -254,7 +256,7 @@ def aten_histogramdd_int_bins(
     return aten_histogramdd(op, self, each, range, weight, density)
 
 
-def _histogram(
+def _count_in_bins(
     op: Builder,
     rows: Value,
     bins: Sequence[int | Value],
@@ -270,7 +272,7 @@ def _histogram(
     edges = [
         b
         if isinstance(b, ir.Value)
-        else _edges(op, column, b, None if limits is None else limits[2 * i : 2 * i + 2])
+        else _make_bin_edges(op, column, b, None if limits is None else limits[2 * i : 2 * i + 2])
         for i, (b, column) in enumerate(zip(bins, columns, strict=True))
     ]
     counts: list[Size] = [subtract_sizes(op, op.size(edge, 0), 1) for edge in edges]
@@ -283,7 +285,8 @@ def _histogram(
         )
         inside = within if inside is None else op.And(inside, within)
         place = op.Min(
-            op.Sub(_places(op, edge, column, right=True), 1), subtract_sizes(op, count, 1)
+            op.Sub(_find_insertion_points(op, edge, column, right=True), 1),
+            subtract_sizes(op, count, 1),
         )
         position = place if position is None else op.Add(op.Mul(position, count), place)
     assert position is not None
@@ -295,12 +298,14 @@ def _histogram(
     total: Size = 1
     for count in counts:
         total = multiply_sizes(op, total, count)
-    flat = _summed(op, op.Where(inside, position, 0), amounts, op.sizes([total]))
+    flat = _scatter_add(op, op.Where(inside, position, 0), amounts, op.sizes([total]))
     histogram = reshape(op, flat, counts)
-    return (_density(op, histogram, flat, edges) if density else histogram), edges
+    return (_normalize_to_density(op, histogram, flat, edges) if density else histogram), edges
 
 
-def _density(op: Builder, histogram: Value, flat: Value, edges: Sequence[Value]) -> Value:
+def _normalize_to_density(
+    op: Builder, histogram: Value, flat: Value, edges: Sequence[Value]
+) -> Value:
     """Divides the share of each bin by its volume."""
     histogram = op.Div(histogram, op.ReduceSum(flat, keepdims=0))
     for axis, edge in enumerate(edges):
@@ -310,7 +315,7 @@ def _density(op: Builder, histogram: Value, flat: Value, edges: Sequence[Value])
     return histogram
 
 
-def _edges(op: Builder, column: Value, bins: int, limits: Sequence[float] | None) -> Value:
+def _make_bin_edges(op: Builder, column: Value, bins: int, limits: Sequence[float] | None) -> Value:
     """Returns ``bins + 1`` evenly spaced numbers, computed from both ends as in torch.linspace."""
     dtype = dtypes.to_torch(column.dtype or op.result_dtype)
     if column.shape is not None and column.shape.dims == (0,) and limits is None:
@@ -319,7 +324,7 @@ def _edges(op: Builder, column: Value, bins: int, limits: Sequence[float] | None
         low, high = limits
         low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
         return op.constant(torch.linspace(low, high, bins + 1, dtype=dtype))
-    start, end = _bounds(op, column, 0.5)
+    start, end = _find_bin_range(op, column, 0.5)
     step = op.Div(op.Sub(end, start), float(bins))
     half = (bins + 1) // 2
     rising = torch.arange(half, dtype=dtype)

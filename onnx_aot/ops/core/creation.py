@@ -118,22 +118,22 @@ def aten_scalar_tensor(op: Builder, s: Any, dtype: Any = None) -> Value:
 
 @register(aten.arange.default)
 def aten_arange(op: Builder, end: Any, dtype: Any = None) -> Value:
-    return _arange(op, 0, end, 1)
+    return _emit_arange(op, 0, end, 1)
 
 
 @register(aten.arange.start)
 def aten_arange_start(op: Builder, start: Any, end: Any, dtype: Any = None) -> Value:
-    return _arange(op, start, end, 1)
+    return _emit_arange(op, start, end, 1)
 
 
 @register(aten.arange.start_step)
 def aten_arange_start_step(
     op: Builder, start: Any, end: Any, step: Any = 1, dtype: Any = None
 ) -> Value:
-    return _arange(op, start, end, step)
+    return _emit_arange(op, start, end, step)
 
 
-def _arange(op: Builder, start: Any, end: Any, step: Any) -> Value:
+def _emit_arange(op: Builder, start: Any, end: Any, step: Any) -> Value:
     """``start + i step``, counted in INT64 or DOUBLE, then cast.
 
     Range takes FLOAT, DOUBLE, INT16, INT32 and INT64 only, and FLOAT steps would accumulate errors.
@@ -144,20 +144,20 @@ def _arange(op: Builder, start: Any, end: Any, step: Any) -> Value:
     truncated = all(map(_is_integer, bounds))
     dtype = op.result_dtype
     if truncated or (dtype == INT64 and int64_ranges_truncate_their_bounds()):
-        return op.cast(_range(op, bounds, INT64), dtype)
+        return op.cast(_emit_range(op, bounds, INT64), dtype)
     if is_floating(dtype):
-        return op.cast(_range(op, bounds, DOUBLE), dtype)
-    index = _range(op, (0, _steps(op, *bounds), 1), INT64)
+        return op.cast(_emit_range(op, bounds, DOUBLE), dtype)
+    index = _emit_range(op, (0, _count_steps(op, *bounds), 1), INT64)
     counted = op.Add(op.cast(start, INT64), op.Mul(index, op.cast(step, INT64)))
     return op.cast(counted, dtype)
 
 
-def _range(op: Builder, bounds: Sequence[Any], dtype: ir.DataType) -> Value:
+def _emit_range(op: Builder, bounds: Sequence[Any], dtype: ir.DataType) -> Value:
     counted: Value = op.Range(*(op.cast(bound, dtype) for bound in bounds))
     return counted
 
 
-def _steps(op: Builder, start: Any, end: Any, step: Any) -> Value:
+def _count_steps(op: Builder, start: Any, end: Any, step: Any) -> Value:
     """Returns the number of steps to the end."""
     way = op.Sub(op.cast(end, DOUBLE), op.cast(start, DOUBLE))
     return op.cast(op.Ceil(op.Div(way, op.cast(step, DOUBLE))), INT64)
@@ -187,7 +187,7 @@ def aten_linspace(op: Builder, start: Any, end: Any, steps: int, dtype: Any = No
         start, end = op.cast(start, INT64), op.cast(end, INT64)
     first, last = op.cast(start, DOUBLE), op.cast(end, DOUBLE)
     step = op.Div(op.Sub(last, first), float(max(steps - 1, 1)))
-    index = _range(op, (0, steps, 1), INT64)
+    index = _emit_range(op, (0, steps, 1), INT64)
     in_first_half = op.Less(index, max(steps // 2, 1))
     position = op.cast(op.Where(in_first_half, index, op.Sub(index, steps - 1)), DOUBLE)
     end_point = op.Where(in_first_half, first, last)
@@ -196,30 +196,30 @@ def aten_linspace(op: Builder, start: Any, end: Any, steps: int, dtype: Any = No
 
 @register(aten.eye.default)
 def aten_eye(op: Builder, n: Size, dtype: Any = None) -> Value:
-    return _eye(op, n, n)
+    return _emit_eye(op, n, n)
 
 
 @register(aten.eye.m)
 def aten_eye_m(op: Builder, n: Size, m: Size, dtype: Any = None) -> Value:
-    return _eye(op, n, m)
+    return _emit_eye(op, n, m)
 
 
-def _eye(op: Builder, rows: Size, columns: Size) -> Value:
+def _emit_eye(op: Builder, rows: Size, columns: Size) -> Value:
     dtype = op.result_dtype
     if isinstance(rows, int) and isinstance(columns, int) and rows * columns <= FOLD_LIMIT:
         return op.constant(torch.eye(rows, columns, dtype=dtypes.to_torch(dtype), device="cpu"))
     return op.EyeLike(make_full(op, [rows, columns], 0, dtype))
 
 
-def _triangle(op: Builder, value: Value, diagonal: Any, upper: int) -> Value:
+def _emit_trilu(op: Builder, value: Value, diagonal: Any, upper: int) -> Value:
     return op.Trilu(value, None if diagonal == 0 else diagonal, upper=upper)
 
 
 @register(aten.tril.default)
 def aten_tril(op: Builder, self: Value, diagonal: Any = 0) -> Value:
-    return _triangle(op, self, diagonal, 0)
+    return _emit_trilu(op, self, diagonal, 0)
 
 
 @register(aten.triu.default)
 def aten_triu(op: Builder, self: Value, diagonal: Any = 0) -> Value:
-    return _triangle(op, self, diagonal, 1)
+    return _emit_trilu(op, self, diagonal, 1)

@@ -65,7 +65,7 @@ def aten_cumprod(op: Builder, self: Value, dim: int, dtype: Any = None) -> Value
         return [op.Mul(earlier[0], later[0])]
 
     axis = op.axis(value, dim)
-    products = _doubled(op, [wide], axis, join, neutral=op.constant(1, wide.dtype))[0]
+    products = _scan_by_doubling(op, [wide], axis, join, neutral=op.constant(1, wide.dtype))[0]
     return op.cast(products, value.dtype)
 
 
@@ -103,7 +103,7 @@ def _cumulative_extreme(op: Builder, value: Value, dim: int, compare: str) -> li
     positions = op.Expand(op.Unsqueeze(counted, around) if around else counted, op.Shape(value))
     positions.shape = ir.Shape(value.shape or ())
     # no neutral element: joining the first element twice makes no difference
-    values, indices = _doubled(op, [numbers, positions], axis, join)
+    values, indices = _scan_by_doubling(op, [numbers, positions], axis, join)
     return [op.cast(values, value.dtype), indices]
 
 
@@ -123,13 +123,13 @@ def aten_logcumsumexp(op: Builder, self: Value, dim: int) -> Value:
         return [op.Add(high, op.Log(op.Add(op.Exp(gap), 1)))]
 
     axis = op.axis(self, dim)
-    return _doubled(op, [self], axis, join, neutral=op.constant(-math.inf, self.dtype))[0]
+    return _scan_by_doubling(op, [self], axis, join, neutral=op.constant(-math.inf, self.dtype))[0]
 
 
 Join = Callable[[Sequence[Value], Sequence[Value]], list[Value]]
 
 
-def _doubled(
+def _scan_by_doubling(
     op: Builder, values: list[Value], axis: int, join: Join, *, neutral: Value | None = None
 ) -> list[Value]:
     """Joins each element with all elements before it along the axis.

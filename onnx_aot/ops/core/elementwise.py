@@ -57,7 +57,7 @@ def aten_neg(op: Builder, self: Value) -> Value:
     return op.Sub(0, self) if self.dtype == ir.DataType.UINT8 else op.Neg(self)
 
 
-def _scaled(op: Builder, value: Value | Scalar, alpha: Scalar) -> Value | Scalar:
+def _scale_by_alpha(op: Builder, value: Value | Scalar, alpha: Scalar) -> Value | Scalar:
     return value if isinstance(alpha, (int, float)) and alpha == 1 else op.Mul(value, alpha)
 
 
@@ -70,7 +70,7 @@ def aten_add(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1)
         if isinstance(alpha, (int, float)):
             return op.Add(self, other * alpha)
         other = op.constant(other, self.dtype)
-    return op.Add(self, _scaled(op, other, alpha))
+    return op.Add(self, _scale_by_alpha(op, other, alpha))
 
 
 @register(aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor, aten.multiply.Scalar)
@@ -82,12 +82,12 @@ def aten_mul(op: Builder, self: Value, other: Value | Scalar) -> Value:
 def aten_sub(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
     if not isinstance(other, ir.Value) and isinstance(alpha, (int, float)):
         return op.Sub(self, other * alpha)
-    return op.Sub(self, _scaled(op, other, alpha))
+    return op.Sub(self, _scale_by_alpha(op, other, alpha))
 
 
 @register(aten.rsub.Tensor, aten.rsub.Scalar)
 def aten_rsub(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
-    return op.Sub(other, _scaled(op, self, alpha))
+    return op.Sub(other, _scale_by_alpha(op, self, alpha))
 
 
 @register(
@@ -111,7 +111,7 @@ def aten_div_mode(
     if rounding_mode == "floor":
         return floor_divide(op, self, other)
     if not is_floating(self.dtype):
-        return op.Div(self, _divisor(op, self, other))
+        return op.Div(self, _guard_divisor(op, self, other))
     quotient = op.Div(self, other)
     return op.Where(op.Less(quotient, 0.0), op.Ceil(quotient), op.Floor(quotient))
 
@@ -131,21 +131,23 @@ def floor_divide(op: Builder, left: Value, right: Value | Scalar) -> Value:
     if is_floating(left.dtype):
         remainder = op.Mod(left, divisor, fmod=1)
         quotient = op.Div(op.Sub(left, remainder), divisor)
-        adjust = op.And(op.Not(op.Equal(remainder, 0.0)), _opposite_signs(op, remainder, divisor))
+        adjust = op.And(
+            op.Not(op.Equal(remainder, 0.0)), _has_opposite_signs(op, remainder, divisor)
+        )
         quotient = op.Sub(quotient, op.cast(adjust, left.dtype))
         floored = op.Floor(quotient)
         floored = op.Where(
             op.Greater(op.Sub(quotient, floored), 0.5), op.Add(floored, 1.0), floored
         )
         return op.Where(op.Equal(divisor, 0.0), op.Div(left, divisor), floored)
-    divisor = _divisor(op, left, divisor)
+    divisor = _guard_divisor(op, left, divisor)
     quotient = op.Div(left, divisor)
     inexact = op.Not(op.Equal(op.Mul(quotient, divisor), left))
-    adjust = op.And(inexact, _opposite_signs(op, left, divisor))
+    adjust = op.And(inexact, _has_opposite_signs(op, left, divisor))
     return op.Sub(quotient, op.cast(adjust, left.dtype))
 
 
-def _divisor(op: Builder, left: Value, right: Value | Scalar) -> Value | Scalar:
+def _guard_divisor(op: Builder, left: Value, right: Value | Scalar) -> Value | Scalar:
     """Returns an integer divisor that ONNX Runtime accepts if there is nothing to divide.
 
     It refuses a divisor of zero even then, and a size can be zero if the dividend is empty. So the
@@ -160,7 +162,7 @@ def _divisor(op: Builder, left: Value, right: Value | Scalar) -> Value | Scalar:
     return op.Expand(op.cast(right, left.dtype), op.Shape(left))
 
 
-def _opposite_signs(op: Builder, left: Value, right: Value) -> Value:
+def _has_opposite_signs(op: Builder, left: Value, right: Value) -> Value:
     return op.Xor(op.Less(left, 0.0), op.Less(right, 0.0))
 
 
@@ -169,10 +171,10 @@ def aten_remainder(op: Builder, self: Value | Scalar, other: Value | Scalar) -> 
     if not isinstance(self, ir.Value):
         self = op.constant(self, op.result_dtype)
     if not is_floating(self.dtype):
-        return op.Mod(self, _divisor(op, self, other))
+        return op.Mod(self, _guard_divisor(op, self, other))
     divisor = op.cast(other, self.dtype)
     remainder = op.Mod(self, divisor, fmod=1)
-    adjust = op.And(op.Not(op.Equal(remainder, 0.0)), _opposite_signs(op, remainder, divisor))
+    adjust = op.And(op.Not(op.Equal(remainder, 0.0)), _has_opposite_signs(op, remainder, divisor))
     return op.Where(adjust, op.Add(remainder, divisor), remainder)
 
 
@@ -181,7 +183,7 @@ def aten_fmod(op: Builder, self: Value, other: Value | Scalar) -> Value:
     """Avoids Mod with fmod=1 on integers: ONNX Runtime computes it in double, which rounds them."""
     if is_floating(self.dtype):
         return op.Mod(self, other, fmod=1)
-    divisor = _divisor(op, self, op.cast(other, self.dtype))
+    divisor = _guard_divisor(op, self, op.cast(other, self.dtype))
     return op.Sub(self, op.Mul(op.Div(self, divisor), divisor))
 
 
@@ -198,13 +200,13 @@ def aten_pow(op: Builder, self: Value | Scalar, exponent: Value | Scalar) -> Val
             return op.Reciprocal(op.Sqrt(self))
         integral = isinstance(self, ir.Value) and not is_floating(self.dtype)
         if integral and isinstance(exponent, int) and 1 < exponent < 64:
-            return _repeated_product(op, self, exponent)
+            return _multiply_repeatedly(op, self, exponent)
     if not is_floating(op.result_dtype):
         return integer_power(op, self, exponent)
     return op.Pow(op.cast(self, op.result_dtype), op.cast(exponent, op.result_dtype))
 
 
-def _repeated_product(op: Builder, base: Value, exponent: int) -> Value:
+def _multiply_repeatedly(op: Builder, base: Value, exponent: int) -> Value:
     """Squares and multiplies: ONNX Runtime's Pow uses double, which rounds large integers."""
     power: Value | None = None
     while exponent:
@@ -329,15 +331,15 @@ def aten_minimum(op: Builder, self: Value, other: Value) -> Value:
 
 @register(aten.fmax.default)
 def aten_fmax(op: Builder, self: Value, other: Value) -> Value:
-    return _ignoring_nan(op, aten_maximum(op, self, other), self, other)
+    return _prefer_numbers_to_nan(op, aten_maximum(op, self, other), self, other)
 
 
 @register(aten.fmin.default)
 def aten_fmin(op: Builder, self: Value, other: Value) -> Value:
-    return _ignoring_nan(op, aten_minimum(op, self, other), self, other)
+    return _prefer_numbers_to_nan(op, aten_minimum(op, self, other), self, other)
 
 
-def _ignoring_nan(op: Builder, chosen: Value, left: Value, right: Value) -> Value:
+def _prefer_numbers_to_nan(op: Builder, chosen: Value, left: Value, right: Value) -> Value:
     """Returns the other operand where one is NaN."""
     if not is_floating(chosen.dtype):
         return chosen
@@ -421,11 +423,11 @@ def aten_lerp(op: Builder, self: Value, end: Value, weight: Value | Scalar) -> V
 def aten_addcmul(
     op: Builder, self: Value, tensor1: Value, tensor2: Value, value: Scalar = 1
 ) -> Value:
-    return op.Add(self, _scaled(op, op.Mul(tensor1, tensor2), value))
+    return op.Add(self, _scale_by_alpha(op, op.Mul(tensor1, tensor2), value))
 
 
 @register(aten.addcdiv.default)
 def aten_addcdiv(
     op: Builder, self: Value, tensor1: Value, tensor2: Value, value: Scalar = 1
 ) -> Value:
-    return op.Add(self, _scaled(op, op.Div(tensor1, tensor2), value))
+    return op.Add(self, _scale_by_alpha(op, op.Div(tensor1, tensor2), value))

@@ -29,19 +29,19 @@ Dims = int | Sequence[int] | None
 def aten_gradient(
     op: Builder, self: Value, spacing: Any = None, dim: int | None = None, edge_order: int = 1
 ) -> list[Value]:
-    return _gradients(op, self, 1.0 if spacing is None else spacing, dim, edge_order)
+    return _differentiate_axes(op, self, 1.0 if spacing is None else spacing, dim, edge_order)
 
 
 @register(aten.gradient.scalararray)
 def aten_gradient_scalar(
     op: Builder, self: Value, spacing: Any, dim: Dims, edge_order: int = 1
 ) -> list[Value]:
-    return _gradients(op, self, spacing, dim, edge_order)
+    return _differentiate_axes(op, self, spacing, dim, edge_order)
 
 
 @register(aten.gradient.array)
 def aten_gradient_array(op: Builder, self: Value, dim: Dims, edge_order: int = 1) -> list[Value]:
-    return _gradients(op, self, 1.0, dim, edge_order)
+    return _differentiate_axes(op, self, 1.0, dim, edge_order)
 
 
 @register(
@@ -53,10 +53,12 @@ def aten_gradient_array(op: Builder, self: Value, dim: Dims, edge_order: int = 1
 def aten_gradient_spacings(
     op: Builder, self: Value, spacing: Sequence[Any], dim: Dims = None, edge_order: int = 1
 ) -> list[Value]:
-    return _gradients(op, self, spacing, dim, edge_order)
+    return _differentiate_axes(op, self, spacing, dim, edge_order)
 
 
-def _gradients(op: Builder, value: Value, spacing: Any, dim: Dims, edge_order: int) -> list[Value]:
+def _differentiate_axes(
+    op: Builder, value: Value, spacing: Any, dim: Dims, edge_order: int
+) -> list[Value]:
     """Returns one derivative per axis, with one spacing for all axes or one for each."""
     if dim is None:
         axes = list(range(op.rank(value)))
@@ -65,12 +67,14 @@ def _gradients(op: Builder, value: Value, spacing: Any, dim: Dims, edge_order: i
     spacings = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(axes)
     value = op.cast(value, op.result_dtype)
     return [
-        _gradient(op, value, step, axis, edge_order)
+        _differentiate_axis(op, value, step, axis, edge_order)
         for step, axis in zip(spacings, axes, strict=True)
     ]
 
 
-def _gradient(op: Builder, value: Value, spacing: Spacing, axis: int, order: int) -> Value:
+def _differentiate_axis(
+    op: Builder, value: Value, spacing: Spacing, axis: int, order: int
+) -> Value:
     first, last = [0, 1, 2][: order + 1], [-3, -2, -1][2 - order :]
     if isinstance(spacing, ir.Value):
         inner, before, after = _weights_of_coordinates(op, value, spacing, axis, order)
@@ -81,18 +85,18 @@ def _gradient(op: Builder, value: Value, spacing: Spacing, axis: int, order: int
         after = [-1 / spacing, 1 / spacing] if order == 1 else [half, -4 * half, 3 * half]
     ends = [INT64_MAX if start == 2 else start - 2 for start in (0, 1, 2)]
     middle = [slice_axis(op, value, axis, start, end) for start, end in enumerate(ends)]
-    parts = [_weighed(op, [_at(op, value, axis, i) for i in first], before)]
-    parts.append(_weighed(op, middle, inner))
-    parts.append(_weighed(op, [_at(op, value, axis, i) for i in last], after))
+    parts = [_sum_weighted(op, [_gather_one(op, value, axis, i) for i in first], before)]
+    parts.append(_sum_weighted(op, middle, inner))
+    parts.append(_sum_weighted(op, [_gather_one(op, value, axis, i) for i in last], after))
     return op.Concat(*parts, axis=axis)
 
 
-def _at(op: Builder, value: Value, axis: int, index: int) -> Value:
+def _gather_one(op: Builder, value: Value, axis: int, index: int) -> Value:
     """Returns one element along an axis, which is kept."""
     return op.Gather(value, op.constant([index]), axis=axis)
 
 
-def _weighed(op: Builder, values: Sequence[Value], weights: Sequence[Spacing | None]) -> Value:
+def _sum_weighted(op: Builder, values: Sequence[Value], weights: Sequence[Spacing | None]) -> Value:
     terms = [op.Mul(v, w) for v, w in zip(values, weights, strict=True) if w is not None]
     total = terms[0]
     for term in terms[1:]:
@@ -124,10 +128,10 @@ def _weights_of_coordinates(
         return inner, [op.Neg(ends[0]), ends[0]], [op.Neg(ends[1]), ends[1]]
     a, b = (op.Gather(gaps, op.constant([i]), axis=0) for i in (0, 1))
     y, z = (op.Gather(gaps, op.constant([i]), axis=0) for i in (-2, -1))
-    return inner, _one_sided(op, a, b, 1), list(reversed(_one_sided(op, z, y, -1)))
+    return inner, _one_sided_weights(op, a, b, 1), list(reversed(_one_sided_weights(op, z, y, -1)))
 
 
-def _one_sided(op: Builder, near: Value, far: Value, sign: int) -> Weights:
+def _one_sided_weights(op: Builder, near: Value, far: Value, sign: int) -> Weights:
     """Returns second-order weights at an end, from it inwards; ``sign`` is the direction."""
     both = op.Add(near, far)
     weights = [

@@ -45,11 +45,13 @@ def aten_take_along_dim(op: Builder, self: Value, indices: Value, dim: int | Non
         return op.GatherElements(op.Reshape(self, [-1]), op.Reshape(indices, [-1]), axis=0)
     axis = op.axis(self, dim)
     return op.GatherElements(
-        _widened(op, self, indices, axis), _widened(op, indices, self, axis), axis=axis
+        _broadcast_other_axes(op, self, indices, axis),
+        _broadcast_other_axes(op, indices, self, axis),
+        axis=axis,
     )
 
 
-def _widened(op: Builder, value: Value, other: Value, but: int) -> Value:
+def _broadcast_other_axes(op: Builder, value: Value, other: Value, but: int) -> Value:
     """Broadcasts a value to another on all axes but one."""
     same = [
         axis == but or (mine == theirs and (isinstance(mine, int) or mine.value is not None))
@@ -90,7 +92,7 @@ def aten_index(op: Builder, self: Value, indices: Sequence[Value | None]) -> Val
     front = op.Transpose(self, perm=plan.order)
     gathered = op.GatherND(front, plan.positions(op))
     kept = op.rank(self) - len(plan.axes)
-    return _placed(op, gathered, plan.rank, kept, plan.position)
+    return _move_indexed_axes(op, gathered, plan.rank, kept, plan.position)
 
 
 class IndexPlan:
@@ -125,7 +127,7 @@ class IndexPlan:
             count = op.rank(index) if index.dtype == BOOL else 1
             self.axes += range(axis, axis + count)
             axis += count
-        self.indices = _broadcast(op, self.indices)
+        self.indices = _broadcast_indices(op, self.indices)
         self.rank = op.rank(self.indices[0]) if self.indices else 1
         rest = [a for a in range(op.rank(value)) if a not in self.axes]
         self.order = [*self.axes, *rest]
@@ -146,11 +148,13 @@ def _true_positions(op: Builder, mask: Value) -> list[Value]:
     return [annotate_shape(op.Gather(positions, axis, axis=0), [None]) for axis in axes]
 
 
-def _broadcast(op: Builder, indices: list[Value]) -> list[Value]:
+def _broadcast_indices(op: Builder, indices: list[Value]) -> list[Value]:
     """Broadcasts indices to their common shape, that of one of them or that of their sum."""
     if len(indices) < 2:
         return indices
-    widest = next((i for i in indices if all(_fits(other, i) for other in indices)), None)
+    widest = next(
+        (i for i in indices if all(_is_broadcastable_to(other, i) for other in indices)), None
+    )
     if widest is None:
         widest = indices[0]
         for index in indices[1:]:
@@ -159,14 +163,14 @@ def _broadcast(op: Builder, indices: list[Value]) -> list[Value]:
     rank = max(map(op.rank, indices))
     wide = []
     for index in indices:
-        if index is widest or _same_shape(index, widest):
+        if index is widest or _has_same_shape(index, widest):
             wide.append(index)
             continue
         wide.append(annotate_shape(op.Expand(index, shape), [None] * rank))
     return wide
 
 
-def _fits(index: Value, other: Value) -> bool:
+def _is_broadcastable_to(index: Value, other: Value) -> bool:
     """True if broadcasting one shape to the other is known to give the other."""
     if index is other:
         return True
@@ -179,7 +183,7 @@ def _fits(index: Value, other: Value) -> bool:
     )
 
 
-def _same_shape(index: Value, other: Value) -> bool:
+def _has_same_shape(index: Value, other: Value) -> bool:
     assert index.shape is not None
     return index.shape == other.shape and all(map(_is_known, index.shape.dims))
 
@@ -188,7 +192,7 @@ def _is_known(dimension: int | ir.SymbolicDim) -> bool:
     return isinstance(dimension, int) or dimension.value is not None
 
 
-def _placed(op: Builder, value: Value, rank: int, kept: int, position: int) -> Value:
+def _move_indexed_axes(op: Builder, value: Value, rank: int, kept: int, position: int) -> Value:
     """Moves the first ``rank`` axes to ``position`` among the kept ones."""
     if position == 0:
         return value
@@ -208,15 +212,15 @@ def aten_nonzero(op: Builder, self: Value) -> Value:
 
 @register(aten.tril_indices.default)
 def aten_tril_indices(op: Builder, row: int, col: int, offset: int = 0, dtype: Any = None) -> Value:
-    return _triangle(op, row, col, offset, upper=False)
+    return _triangle_indices(op, row, col, offset, upper=False)
 
 
 @register(aten.triu_indices.default)
 def aten_triu_indices(op: Builder, row: int, col: int, offset: int = 0, dtype: Any = None) -> Value:
-    return _triangle(op, row, col, offset, upper=True)
+    return _triangle_indices(op, row, col, offset, upper=True)
 
 
-def _triangle(op: Builder, rows: int, columns: int, offset: int, *, upper: bool) -> Value:
+def _triangle_indices(op: Builder, rows: int, columns: int, offset: int, *, upper: bool) -> Value:
     """Returns rows and columns of a triangle's elements, a constant for a small matrix."""
     if rows * columns <= FOLD_LIMIT:
         indices = torch.triu_indices if upper else torch.tril_indices
@@ -246,19 +250,19 @@ def aten_unsafe_masked_index(
 def clamp_indices(op: Builder, value: Value, indices: Sequence[Value | None]) -> list[Value | None]:
     """Moves indices out of range to the first or the last element."""
 
-    def inside(axis: int, index: Value) -> Value:
+    def clamp(axis: int, index: Value) -> Value:
         size = op.size(value, axis)
         return op.Min(
             op.Max(op.cast(index, INT64), multiply_sizes(op, size, -1)), subtract_sizes(op, size, 1)
         )
 
-    return [None if index is None else inside(axis, index) for axis, index in enumerate(indices)]
+    return [None if index is None else clamp(axis, index) for axis, index in enumerate(indices)]
 
 
 @register(aten.masked_select.default)
 def aten_masked_select(op: Builder, self: Value, mask: Value) -> Value:
     """Returns the elements where the broadcast mask is true, in row-major order."""
-    if not _same_shape(self, mask):
+    if not _has_same_shape(self, mask):
         wide = op.Expand(mask, op.Shape(self))
         self = op.Expand(self, op.Shape(mask))
         mask = wide

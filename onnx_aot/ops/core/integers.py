@@ -72,7 +72,7 @@ def _any_nonzero(op: Builder, value: Value) -> Value:
     return op.Greater(op.ReduceSum(nonzero, keepdims=0), 0)
 
 
-def _divisor(op: Builder, left: Value, right: Value) -> Value:
+def _compute_gcd(op: Builder, left: Value, right: Value) -> Value:
     """Runs Euclid's algorithm on non-negative INT64 numbers until every remainder is 0."""
     shape = op.Shape(op.Add(left, right))
     left, right = op.Expand(left, shape), op.Expand(right, shape)
@@ -89,14 +89,14 @@ def _divisor(op: Builder, left: Value, right: Value) -> Value:
 @register(aten.gcd.default)
 def aten_gcd(op: Builder, self: Value, other: Value) -> Value:
     left, right = (op.Abs(op.cast(value, INT64)) for value in (self, other))
-    return op.cast(_divisor(op, left, right), op.result_dtype)
+    return op.cast(_compute_gcd(op, left, right), op.result_dtype)
 
 
 @register(aten.lcm.default)
 def aten_lcm(op: Builder, self: Value, other: Value) -> Value:
     """``|a / gcd * b|``; 0 where both are 0."""
     left, right = (op.Abs(op.cast(value, INT64)) for value in (self, other))
-    divisor = _divisor(op, left, right)
+    divisor = _compute_gcd(op, left, right)
     divisor = op.Where(op.Equal(divisor, 0), op.constant(1, INT64), divisor)
     multiple = op.cast(op.Mul(op.Div(left, divisor), right), op.result_dtype)
     return op.Abs(multiple)

@@ -68,28 +68,28 @@ def aten_ne(op: Builder, self: Value, other: Value | Scalar) -> Value:
     return op.Xor(self, other) if self.dtype == BOOL else op.Not(op.Equal(self, other))
 
 
-def _boolean(op: Builder, value: Value) -> Value:
+def _cast_to_bool(op: Builder, value: Value) -> Value:
     return op.cast(value, BOOL)
 
 
 @register(aten.logical_and.default)
 def aten_logical_and(op: Builder, self: Value, other: Value) -> Value:
-    return op.And(_boolean(op, self), _boolean(op, other))
+    return op.And(_cast_to_bool(op, self), _cast_to_bool(op, other))
 
 
 @register(aten.logical_or.default)
 def aten_logical_or(op: Builder, self: Value, other: Value) -> Value:
-    return op.Or(_boolean(op, self), _boolean(op, other))
+    return op.Or(_cast_to_bool(op, self), _cast_to_bool(op, other))
 
 
 @register(aten.logical_xor.default)
 def aten_logical_xor(op: Builder, self: Value, other: Value) -> Value:
-    return op.Xor(_boolean(op, self), _boolean(op, other))
+    return op.Xor(_cast_to_bool(op, self), _cast_to_bool(op, other))
 
 
 @register(aten.logical_not.default)
 def aten_logical_not(op: Builder, self: Value) -> Value:
-    return op.Not(_boolean(op, self))
+    return op.Not(_cast_to_bool(op, self))
 
 
 def _register_bitwise(logical: str, bitwise: str, *targets: Any) -> None:
@@ -152,7 +152,7 @@ def where(op: Builder, condition: Value, yes: Value, no: Value) -> Value:
     """
     if yes.dtype != BOOL:
         return op.Where(condition, yes, no)
-    always_yes, always_no = _truth(op, yes), _truth(op, no)
+    always_yes, always_no = _read_constant_bool(op, yes), _read_constant_bool(op, no)
     if always_yes is not None:
         return op.Or(condition, no) if always_yes else op.And(op.Not(condition), no)
     if always_no is not None:
@@ -160,7 +160,7 @@ def where(op: Builder, condition: Value, yes: Value, no: Value) -> Value:
     return op.Xor(no, op.And(condition, op.Xor(yes, no)))
 
 
-def _truth(op: Builder, value: Value) -> bool | None:
+def _read_constant_bool(op: Builder, value: Value) -> bool | None:
     """Returns the contents of a 0-d constant as a bool, or None for any other value."""
     literal = op.literal(value)
     return bool(literal) if literal is not None and literal.ndim == 0 else None
@@ -228,12 +228,12 @@ def aten_isin(
 
 @register(aten.any.default, aten.any.dim, aten.any.dims)
 def aten_any(op: Builder, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(op, self, dim, keepdim, "ReduceMax", "ReduceSum", ir.DataType.INT64)
+    return _reduce_truth(op, self, dim, keepdim, "ReduceMax", "ReduceSum", ir.DataType.INT64)
 
 
 @register(aten.all.default, aten.all.dim, aten.all.dims)
 def aten_all(op: Builder, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(op, self, dim, keepdim, "ReduceMin", "ReduceMin", ir.DataType.INT32)
+    return _reduce_truth(op, self, dim, keepdim, "ReduceMin", "ReduceMin", ir.DataType.INT32)
 
 
 @register(aten._is_any_true.default)
@@ -246,7 +246,7 @@ def aten_is_all_true(op: Builder, self: Value) -> Value:
     return aten_all(op, self)
 
 
-def _reduced(
+def _reduce_truth(
     op: Builder,
     value: Value,
     dim: Axes,
@@ -261,7 +261,7 @@ def _reduced(
     elements, numbers give False as their sum, and True as their minimum, the greatest INT32. ONNX
     Runtime does not reduce a negative axis of an empty tensor, hence ``op.axis``.
     """
-    truth = _boolean(op, value)
+    truth = _cast_to_bool(op, value)
     dims = range(op.rank(value)) if dim is None else [dim] if isinstance(dim, int) else dim
     axes = [op.axis(value, axis) for axis in dims]
     if axes and value.shape:
@@ -269,5 +269,5 @@ def _reduced(
         if op.opset >= 20 and all(isinstance(size, int) and size > 0 for size in sizes):
             truth = op.reduce(boolean, truth, axes, keepdim)
         else:
-            truth = _boolean(op, op.reduce(numeric, op.cast(truth, dtype), axes, keepdim))
+            truth = _cast_to_bool(op, op.reduce(numeric, op.cast(truth, dtype), axes, keepdim))
     return op.cast(truth, op.result_dtype)

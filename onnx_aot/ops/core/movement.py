@@ -42,7 +42,9 @@ def reshape(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
     numbers = [op.number(size) for size in sizes]
     source = value.shape or ()
     copied = [
-        isinstance(size, ir.Value) and position < len(source) and _holds(op, size, source[position])
+        isinstance(size, ir.Value)
+        and position < len(source)
+        and _is_value_of_dimension(op, size, source[position])
         for position, size in enumerate(sizes)
     ]
     target = [0 if copy else size for copy, size in zip(copied, sizes, strict=True)]
@@ -55,7 +57,7 @@ def reshape(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
     return op.Reshape(value, op.sizes(sizes), allowzero=1)
 
 
-def _holds(op: Builder, size: Value, dimension: int | ir.SymbolicDim) -> bool:
+def _is_value_of_dimension(op: Builder, size: Value, dimension: int | ir.SymbolicDim) -> bool:
     """True if a 0-d value holds a symbolic dimension."""
     if isinstance(dimension, int) or dimension.value is None:
         return False
@@ -130,20 +132,20 @@ def aten_ravel(op: Builder, self: Value) -> Value:
 @register(aten.squeeze.default)
 def aten_squeeze(op: Builder, self: Value) -> Value:
     """Drops the dimensions that the capture recorded as 1."""
-    return _squeezed(op, self, range(op.rank(self)))
+    return _squeeze_ones(op, self, range(op.rank(self)))
 
 
 @register(aten.squeeze.dim)
 def aten_squeeze_dim(op: Builder, self: Value, dim: int) -> Value:
-    return _squeezed(op, self, [dim])
+    return _squeeze_ones(op, self, [dim])
 
 
 @register(aten.squeeze.dims)
 def aten_squeeze_dims(op: Builder, self: Value, dim: Sequence[int]) -> Value:
-    return _squeezed(op, self, dim)
+    return _squeeze_ones(op, self, dim)
 
 
-def _squeezed(op: Builder, value: Value, axes: Sequence[int]) -> Value:
+def _squeeze_ones(op: Builder, value: Value, axes: Sequence[int]) -> Value:
     ones = [op.axis(value, axis) for axis in axes] if op.rank(value) else []
     ones = [axis for axis in ones if value.shape is not None and value.shape[axis] == 1]
     return op.Squeeze(value, sorted(ones)) if ones else value
@@ -167,14 +169,14 @@ def expand(op: Builder, value: Value, sizes: Sequence[Size]) -> Value:
     target: list[Size] = []
     for position, size in enumerate(sizes):
         there = shape[position - offset] if position >= offset else None
-        keeps = op.number(size) == -1 or (there is not None and _is_size(op, there, size))
+        keeps = op.number(size) == -1 or (there is not None and _has_target_size(op, there, size))
         target.append(1 if keeps else size)
     if all(size == 1 for size in target) and offset == 0:
         return value
     return op.Expand(value, op.sizes(target))
 
 
-def _is_size(op: Builder, there: int | ir.SymbolicDim, size: Size) -> bool:
+def _has_target_size(op: Builder, there: int | ir.SymbolicDim, size: Size) -> bool:
     """True if a dimension already has the target size, which it must have if it is not 1."""
     if isinstance(there, int):
         return there != 1
@@ -276,7 +278,7 @@ def aten_stack(op: Builder, tensors: Sequence[Value], dim: int = 0) -> Value:
 def aten_split(op: Builder, self: Value, split_size: Size, dim: int = 0) -> list[Value]:
     """Returns as many pieces as the capture recorded; the last one takes the rest."""
     count = len(op.result)
-    return _pieces(op, self, [split_size] * (count - 1), dim)
+    return _split_with_rest(op, self, [split_size] * (count - 1), dim)
 
 
 @register(aten.split_with_sizes.default)
@@ -305,7 +307,7 @@ def aten_chunk(op: Builder, self: Value, chunks: int, dim: int = 0) -> list[Valu
         each: Size = -(-size // chunks)
     else:
         each = op.Div(op.Add(size, chunks - 1), chunks)
-    return _pieces(op, self, [each] * (count - 1), dim)
+    return _split_with_rest(op, self, [each] * (count - 1), dim)
 
 
 @register(aten.tensor_split.sections)
@@ -324,7 +326,7 @@ def aten_tensor_split(op: Builder, self: Value, sections: Size, dim: int = 0) ->
     return [slice_axis(op, self, dim, *piece) for piece in zip(starts, ends, strict=True)]
 
 
-def _pieces(op: Builder, value: Value, sizes: list[Size], dim: int) -> list[Value]:
+def _split_with_rest(op: Builder, value: Value, sizes: list[Size], dim: int) -> list[Value]:
     """Returns consecutive pieces; the last one, whose size is not given, takes the rest."""
     whole = op.size(value, dim)
     if isinstance(whole, int) and all(isinstance(size, int) for size in sizes):
@@ -384,12 +386,12 @@ def aten_slice(
     dim = op.axis(self, dim)
     first = 0 if start is None else start
     last = INT64_MAX if end is None else end
-    if step == 1 and op.number(first) == 0 and _covers(op, self, dim, last):
+    if step == 1 and op.number(first) == 0 and _is_whole_axis(op, self, dim, last):
         return self
     return slice_axis(op, self, dim, first, last, step)
 
 
-def _covers(op: Builder, value: Value, axis: int, end: Size) -> bool:
+def _is_whole_axis(op: Builder, value: Value, axis: int, end: Size) -> bool:
     """True if a slice from 0 to ``end`` is known to be the whole axis."""
     assert value.shape is not None
     dimension = value.shape[axis]
@@ -398,7 +400,7 @@ def _covers(op: Builder, value: Value, axis: int, end: Size) -> bool:
         return number is not None and number >= dimension
     if number is not None:
         return number >= INT64_MAX
-    return isinstance(end, ir.Value) and _holds(op, end, dimension)
+    return isinstance(end, ir.Value) and _is_value_of_dimension(op, end, dimension)
 
 
 @register(aten.narrow.default)
@@ -461,13 +463,13 @@ def aten_roll(op: Builder, self: Value, shifts: Sequence[Size], dims: Sequence[i
     if not dims:
         count = product(op, op.all_sizes(self))
         flat = op.Reshape(self, [count if isinstance(count, int) and count > 0 else -1])
-        return reshape(op, _rolled(op, flat, shifts[0], 0), op.all_sizes(self))
+        return reshape(op, _roll_axis(op, flat, shifts[0], 0), op.all_sizes(self))
     for shift, dim in zip(shifts, dims, strict=True):
-        self = _rolled(op, self, shift, op.axis(self, dim))
+        self = _roll_axis(op, self, shift, op.axis(self, dim))
     return self
 
 
-def _rolled(op: Builder, value: Value, shift: Size, axis: int) -> Value:
+def _roll_axis(op: Builder, value: Value, shift: Size, axis: int) -> Value:
     size = op.size(value, axis)
     if isinstance(size, int) and isinstance(shift, int):
         if size == 0 or shift % size == 0:
@@ -490,31 +492,31 @@ PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", 
 
 @register(aten.constant_pad_nd.default)
 def aten_constant_pad_nd(op: Builder, self: Value, pad: Sequence[Size], value: Any = 0) -> Value:
-    return _padded(op, self, pad, "constant", value)
+    return _pad_axes(op, self, pad, "constant", value)
 
 
 @register(aten.pad.default)
 def aten_pad(
     op: Builder, self: Value, pad: Sequence[Size], mode: str = "constant", value: Any = None
 ) -> Value:
-    return _padded(op, self, pad, PAD_MODES[mode], 0 if value is None else value)
+    return _pad_axes(op, self, pad, PAD_MODES[mode], 0 if value is None else value)
 
 
 @register(
     aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default
 )
 def aten_reflection_pad(op: Builder, self: Value, padding: Sequence[Size]) -> Value:
-    return _padded(op, self, padding, "reflect", 0)
+    return _pad_axes(op, self, padding, "reflect", 0)
 
 
 @register(
     aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default
 )
 def aten_replication_pad(op: Builder, self: Value, padding: Sequence[Size]) -> Value:
-    return _padded(op, self, padding, "edge", 0)
+    return _pad_axes(op, self, padding, "edge", 0)
 
 
-def _padded(op: Builder, value: Value, pad: Sequence[Size], mode: str, fill: Any) -> Value:
+def _pad_axes(op: Builder, value: Value, pad: Sequence[Size], mode: str, fill: Any) -> Value:
     """Pads. Torch lists (before, after) from the last axis backwards, ONNX all befores first."""
     if all(op.number(size) == 0 for size in pad):
         return value
@@ -527,11 +529,11 @@ def _padded(op: Builder, value: Value, pad: Sequence[Size], mode: str, fill: Any
     numbers = [op.number(size) for size in pad]
     if mode in ("edge", "reflect") and any(n is not None and n < 0 for n in numbers):
         for axis, (left, right) in enumerate(zip(before, after, strict=True), start=rank - count):
-            value = _cut_or_continued(op, value, axis, left, right, mode)
+            value = _pad_or_crop_axis(op, value, axis, left, right, mode)
         return value
     empty = value.shape is not None and 0 in value.shape
     if mode == "wrap" and (op.opset < 19 or empty):  # ONNX Runtime cannot wrap empty ones
-        return _wrapped(op, value, before, after, rank - count)
+        return _pad_circularly(op, value, before, after, rank - count)
     if mode != "constant" or (not isinstance(fill, ir.Value) and fill == 0):
         return op.Pad(value, pads, mode=mode)
     if isinstance(fill, ir.Value):
@@ -539,7 +541,7 @@ def _padded(op: Builder, value: Value, pad: Sequence[Size], mode: str, fill: Any
     return op.Pad(value, pads, fill, mode=mode)
 
 
-def _cut_or_continued(
+def _pad_or_crop_axis(
     op: Builder, value: Value, axis: int, left: Size, right: Size, mode: str
 ) -> Value:
     """Pads one axis of which a side may be cut off, by picking elements by position.
@@ -558,7 +560,7 @@ def _cut_or_continued(
     return op.Gather(value, positions, axis=axis)
 
 
-def _wrapped(
+def _pad_circularly(
     op: Builder, value: Value, before: Sequence[Size], after: Sequence[Size], first: int
 ) -> Value:
     """Pads circularly before opset 19, axis by axis: ``[end of x | x | start of x]``.

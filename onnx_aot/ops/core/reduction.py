@@ -28,7 +28,7 @@ def axes_of(dim: Axes) -> list[int] | None:
     return list(dim) if dim else None
 
 
-def _reduced(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
+def _reduce_in_result_type(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
     """Reduces in the recorded type; a 0-d value is its own reduction.
 
     ONNX does not sum or multiply short integers or booleans. They are computed in INT64 and cast
@@ -55,23 +55,23 @@ def _element_count(op: Builder, value: Value, dim: Axes) -> Size:
 def aten_sum(
     op: Builder, self: Value, dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Value:
-    return _reduced(op, "ReduceSum", self, dim, keepdim)
+    return _reduce_in_result_type(op, "ReduceSum", self, dim, keepdim)
 
 
 @register(aten.mean.default, aten.mean.dim)
 def aten_mean(
     op: Builder, self: Value, dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Value:
-    return _mean(op, op.cast(self, op.result_dtype), dim, keepdim)
+    return _compute_mean(op, op.cast(self, op.result_dtype), dim, keepdim)
 
 
-def _mean(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
+def _compute_mean(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
     if op.rank(value) == 0:
         return value
-    return _average(op, value, axes_of(dim), keepdim, _divisor(op, value, dim, keepdim))
+    return _emit_mean(op, value, axes_of(dim), keepdim, _mean_divisor(op, value, dim, keepdim))
 
 
-def _divisor(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Size:
+def _mean_divisor(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Size:
     """Returns the element count, as a vector if the sums have axes, which saves a Squeeze."""
     count = _element_count(op, value, dim)
     rank, axes = op.rank(value), axes_of(dim)
@@ -82,7 +82,7 @@ def _divisor(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Size:
     return vector
 
 
-def _average(
+def _emit_mean(
     op: Builder, value: Value, axes: list[int] | None, keepdim: bool, count: Size
 ) -> Value:
     """Emits ReduceMean, or ReduceSum divided by the count if that may be 0.
@@ -103,24 +103,24 @@ def aten_prod(
     if (
         op.result_dtype != ir.DataType.INT64
         or op.rank(self) == 0
-        or _product_is_small(op, self, dim)
+        or _is_product_exact(op, self, dim)
     ):
-        return _reduced(op, "ReduceProd", self, dim, keepdim)
-    return _product_of_integers(op, op.cast(self, ir.DataType.INT64), dim, keepdim)
+        return _reduce_in_result_type(op, "ReduceProd", self, dim, keepdim)
+    return _multiply_integers(op, op.cast(self, ir.DataType.INT64), dim, keepdim)
 
 
 EXACT_BITS = 53
 """Bits that double holds exactly; ONNX Runtime computes ReduceProd of INT64 in double."""
 
 
-def _product_is_small(op: Builder, value: Value, dim: Axes) -> bool:
+def _is_product_exact(op: Builder, value: Value, dim: Axes) -> bool:
     if value.dtype in (None, ir.DataType.BOOL):
         return True
     count = _element_count(op, value, dim)
     return isinstance(count, int) and count * value.dtype.bitwidth <= EXACT_BITS
 
 
-def _product_of_integers(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
+def _multiply_integers(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
     """Multiplies one element after the other, which keeps the low bits of an overflow."""
     rank = op.rank(value)
     if dim is None:
@@ -139,32 +139,32 @@ def _product_of_integers(op: Builder, value: Value, dim: Axes, keepdim: bool) ->
 
 @register(aten.amax.default)
 def aten_amax(op: Builder, self: Value, dim: Axes = (), keepdim: bool = False) -> Value:
-    return _extreme(op, "ReduceMax", self, dim, keepdim)
+    return _reduce_extreme(op, "ReduceMax", self, dim, keepdim)
 
 
 @register(aten.amin.default)
 def aten_amin(op: Builder, self: Value, dim: Axes = (), keepdim: bool = False) -> Value:
-    return _extreme(op, "ReduceMin", self, dim, keepdim)
+    return _reduce_extreme(op, "ReduceMin", self, dim, keepdim)
 
 
 @register(aten.max.default)
 def aten_max(op: Builder, self: Value) -> Value:
-    return _extreme(op, "ReduceMax", self, None, False)
+    return _reduce_extreme(op, "ReduceMax", self, None, False)
 
 
 @register(aten.min.default)
 def aten_min(op: Builder, self: Value) -> Value:
-    return _extreme(op, "ReduceMin", self, None, False)
+    return _reduce_extreme(op, "ReduceMin", self, None, False)
 
 
 @register(aten.aminmax.default)
 def aten_aminmax(
     op: Builder, self: Value, dim: int | None = None, keepdim: bool = False
 ) -> list[Value]:
-    return [_extreme(op, name, self, dim, keepdim) for name in ("ReduceMin", "ReduceMax")]
+    return [_reduce_extreme(op, name, self, dim, keepdim) for name in ("ReduceMin", "ReduceMax")]
 
 
-def _extreme(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
+def _reduce_extreme(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
     """Returns NaN where there is one, which ONNX leaves open and ONNX Runtime ignores.
 
     ReduceMax and ReduceMin take booleans since opset 20; before, they are reduced as integers.
@@ -183,27 +183,27 @@ def _extreme(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> 
 
 @register(aten.max.dim)
 def aten_max_dim(op: Builder, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    values = _extreme(op, "ReduceMax", self, dim, keepdim)
-    return [values, _position(op, "ArgMax", self, dim, keepdim)]
+    values = _reduce_extreme(op, "ReduceMax", self, dim, keepdim)
+    return [values, _find_extreme(op, "ArgMax", self, dim, keepdim)]
 
 
 @register(aten.min.dim)
 def aten_min_dim(op: Builder, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    values = _extreme(op, "ReduceMin", self, dim, keepdim)
-    return [values, _position(op, "ArgMin", self, dim, keepdim)]
+    values = _reduce_extreme(op, "ReduceMin", self, dim, keepdim)
+    return [values, _find_extreme(op, "ArgMin", self, dim, keepdim)]
 
 
 @register(aten.argmax.default)
 def aten_argmax(op: Builder, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    return _position(op, "ArgMax", self, dim, keepdim)
+    return _find_extreme(op, "ArgMax", self, dim, keepdim)
 
 
 @register(aten.argmin.default)
 def aten_argmin(op: Builder, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    return _position(op, "ArgMin", self, dim, keepdim)
+    return _find_extreme(op, "ArgMin", self, dim, keepdim)
 
 
-def _position(op: Builder, name: str, value: Value, dim: int | None, keepdim: bool) -> Value:
+def _find_extreme(op: Builder, name: str, value: Value, dim: int | None, keepdim: bool) -> Value:
     """Returns the first position of the extreme, as eager torch does on the CPU."""
     rank = op.rank(value)
     if rank == 0:
@@ -229,7 +229,7 @@ LIMITS.update(
 
 @register(aten.logsumexp.default)
 def aten_logsumexp(op: Builder, self: Value, dim: Axes, keepdim: bool = False) -> Value:
-    return _reduced(op, "ReduceLogSumExp", self, dim, keepdim)
+    return _reduce_in_result_type(op, "ReduceLogSumExp", self, dim, keepdim)
 
 
 @register(aten.cumsum.default)
@@ -244,36 +244,36 @@ def aten_cumsum(op: Builder, self: Value, dim: int, dtype: Any = None) -> Value:
 def aten_var(
     op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
 ) -> Value:
-    return _variance(op, self, dim, correction, keepdim)
+    return _compute_variance(op, self, dim, correction, keepdim)
 
 
 @register(aten.var.default, aten.var.dim)
 def aten_var_unbiased(
     op: Builder, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
 ) -> Value:
-    return _variance(op, self, dim, int(unbiased), keepdim)
+    return _compute_variance(op, self, dim, int(unbiased), keepdim)
 
 
 @register(aten.std.correction)
 def aten_std(
     op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
 ) -> Value:
-    return op.Sqrt(_variance(op, self, dim, correction, keepdim))
+    return op.Sqrt(_compute_variance(op, self, dim, correction, keepdim))
 
 
 @register(aten.std.default, aten.std.dim)
 def aten_std_unbiased(
     op: Builder, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
 ) -> Value:
-    return op.Sqrt(_variance(op, self, dim, int(unbiased), keepdim))
+    return op.Sqrt(_compute_variance(op, self, dim, int(unbiased), keepdim))
 
 
 @register(aten.var_mean.correction)
 def aten_var_mean(
     op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
 ) -> list[Value]:
-    variance = _variance(op, self, dim, correction, keepdim)
-    return [variance, _mean(op, self, dim, keepdim)]
+    variance = _compute_variance(op, self, dim, correction, keepdim)
+    return [variance, _compute_mean(op, self, dim, keepdim)]
 
 
 @register(aten.var_mean.default, aten.var_mean.dim)
@@ -309,7 +309,9 @@ for _target in (
     LIMITS[_target] = "the mean of numbers with an infinity is infinite, in eager it is NaN"
 
 
-def _variance(op: Builder, value: Value, dim: Axes, correction: Any, keepdim: bool) -> Value:
+def _compute_variance(
+    op: Builder, value: Value, dim: Axes, correction: Any, keepdim: bool
+) -> Value:
     """``sum((x - mean)^2) / max(0, n - correction)``, in two passes."""
     axes = axes_of(dim)
     correction = 1 if correction is None else correction
@@ -319,12 +321,14 @@ def _variance(op: Builder, value: Value, dim: Axes, correction: Any, keepdim: bo
     square = op.Mul(centred, centred)
     count = _element_count(op, value, dim)
     if correction == 0:
-        return _average(op, square, axes, keepdim, count)
+        return _emit_mean(op, square, axes, keepdim, count)
     total = op.reduce("ReduceSum", square, axes, keepdim)
-    return op.Div(total, _freedom(op, count, correction, value.dtype))
+    return op.Div(total, _degrees_of_freedom(op, count, correction, value.dtype))
 
 
-def _freedom(op: Builder, count: Size, correction: Any, dtype: ir.DataType | None) -> Value | float:
+def _degrees_of_freedom(
+    op: Builder, count: Size, correction: Any, dtype: ir.DataType | None
+) -> Value | float:
     """``max(0, n - correction)``; the subtraction is exact if the correction is an integer."""
     if isinstance(count, int):
         return max(0.0, count - float(correction))

@@ -51,33 +51,33 @@ WIDE = {
 
 @register(aten.scatter.src)
 def aten_scatter_src(op: Builder, self: Value, dim: int, index: Value, src: Value) -> Value:
-    return _scattered(op, self, dim, index, src, "none")
+    return _scatter_source(op, self, dim, index, src, "none")
 
 
 @register(aten.scatter.value)
 def aten_scatter_value(op: Builder, self: Value, dim: int, index: Value, value: Any) -> Value:
-    source = _filled_like(op, index, op.cast(value, self.dtype))
-    return _scattered(op, self, dim, index, source, "none")
+    source = _expand_like(op, index, op.cast(value, self.dtype))
+    return _scatter_source(op, self, dim, index, source, "none")
 
 
 @register(aten.scatter_add.default)
 def aten_scatter_add(op: Builder, self: Value, dim: int, index: Value, src: Value) -> Value:
-    return _scattered(op, self, dim, index, src, "add")
+    return _scatter_source(op, self, dim, index, src, "add")
 
 
 @register(aten.scatter.reduce)
 def aten_scatter_reduce_src(
     op: Builder, self: Value, dim: int, index: Value, src: Value, reduce: str
 ) -> Value:
-    return _scattered(op, self, dim, index, src, REDUCTIONS[reduce])
+    return _scatter_source(op, self, dim, index, src, REDUCTIONS[reduce])
 
 
 @register(aten.scatter.value_reduce)
 def aten_scatter_value_reduce(
     op: Builder, self: Value, dim: int, index: Value, value: Any, reduce: str
 ) -> Value:
-    source = _filled_like(op, index, op.cast(value, self.dtype))
-    return _scattered(op, self, dim, index, source, REDUCTIONS[reduce])
+    source = _expand_like(op, index, op.cast(value, self.dtype))
+    return _scatter_source(op, self, dim, index, source, REDUCTIONS[reduce])
 
 
 @register(aten.scatter_reduce.two)
@@ -98,15 +98,20 @@ def aten_scatter_reduce(
             "since opset 18"
         )
         raise OpsetError(MissingInOpset("ScatterElements", problem, 18))
-    reduced = _scattered(
-        op, _start(op, self, dim, index, reduction, include_self), dim, index, src, reduction
+    reduced = _scatter_source(
+        op,
+        _initialize_reduction(op, self, dim, index, reduction, include_self),
+        dim,
+        index,
+        src,
+        reduction,
     )
     if reduce != "mean":
         return reduced
-    ones = _filled_like(op, self, op.cast(1, self.dtype))
-    count = _start(op, ones, dim, index, "add", include_self)
-    one = _filled_like(op, index, op.cast(1, self.dtype))
-    count = _scattered(op, count, dim, index, one, "add")
+    ones = _expand_like(op, self, op.cast(1, self.dtype))
+    count = _initialize_reduction(op, ones, dim, index, "add", include_self)
+    one = _expand_like(op, index, op.cast(1, self.dtype))
+    count = _scatter_source(op, count, dim, index, one, "add")
     return op.Div(reduced, count) if is_floating(self.dtype) else floor_divide(op, reduced, count)
 
 
@@ -139,7 +144,7 @@ def aten_put(
     for value in (flat, index, source):
         annotate_shape(value, [None])
     reduction = "add" if accumulate else "none"
-    written = _scattered(op, flat, 0, as_positions(op, index), source, reduction)
+    written = _scatter_source(op, flat, 0, as_positions(op, index), source, reduction)
     return reshape(op, written, op.all_sizes(self))
 
 
@@ -148,21 +153,21 @@ LIMITS[aten.scatter_reduce.two] = LIMITS[aten.index_reduce.default] = (
 )
 
 
-def _start(
+def _initialize_reduction(
     op: Builder, value: Value, dim: int, index: Value, reduction: str, include: bool
 ) -> Value:
     """Returns the tensor that a reduction starts from."""
     if include:
         return value
     dtype = dtypes.to_torch(value.dtype or op.result_dtype)
-    lowest, highest = _range(dtype)
+    lowest, highest = _value_range(dtype)
     neutral = {"add": 0, "mul": 1, "max": lowest, "min": highest}[reduction]
-    return _scattered(
-        op, value, dim, index, _filled_like(op, index, op.cast(neutral, value.dtype)), "none"
+    return _scatter_source(
+        op, value, dim, index, _expand_like(op, index, op.cast(neutral, value.dtype)), "none"
     )
 
 
-def _range(dtype: torch.dtype) -> tuple[float, float]:
+def _value_range(dtype: torch.dtype) -> tuple[float, float]:
     """Returns the lowest and the highest number of a type."""
     if dtype.is_floating_point:
         return -math.inf, math.inf
@@ -171,12 +176,12 @@ def _range(dtype: torch.dtype) -> tuple[float, float]:
     return torch.iinfo(dtype).min, torch.iinfo(dtype).max
 
 
-def _filled_like(op: Builder, value: Value, fill: Value) -> Value:
+def _expand_like(op: Builder, value: Value, fill: Value) -> Value:
     """Expands a 0-d value to the shape of another."""
     return annotate_shape(op.Expand(fill, op.Shape(value)), value.shape or ())
 
 
-def _scattered(
+def _scatter_source(
     op: Builder, value: Value, dim: int, index: Value, source: Value, reduction: str
 ) -> Value:
     """Scatters the part of the source that the index covers; treats 0-d tensors as 1-d."""
@@ -185,7 +190,7 @@ def _scattered(
     index = as_positions(op, index)
     if 0 in (op.rank(value), op.rank(index), op.rank(source)):
         flat = [_as_vector(op, tensor) for tensor in (value, index, source)]
-        written = _scattered(op, flat[0], 0, flat[1], flat[2], reduction)
+        written = _scatter_source(op, flat[0], 0, flat[1], flat[2], reduction)
         return op.Reshape(written, op.constant([], INT64)) if op.rank(value) == 0 else written
     if source.shape is None or source.shape != index.shape:
         rank = op.rank(index)
@@ -213,12 +218,12 @@ def _as_vector(op: Builder, value: Value) -> Value:
 def aten_masked_scatter(op: Builder, self: Value, mask: Value, source: Value) -> Value:
     """Writes elements of the source, in order, where the mask is true, in row-major order."""
     if op.result.dim() == 0:
-        written = _masked(op, _as_vector(op, self), _as_vector(op, mask), source)
+        written = _scatter_by_mask(op, _as_vector(op, self), _as_vector(op, mask), source)
         return op.Reshape(written, op.constant([], INT64))
-    return _masked(op, self, mask, source)
+    return _scatter_by_mask(op, self, mask, source)
 
 
-def _masked(op: Builder, value: Value, mask: Value, source: Value) -> Value:
+def _scatter_by_mask(op: Builder, value: Value, mask: Value, source: Value) -> Value:
     wide = op.Expand(mask, op.Shape(value))
     if mask.shape != value.shape:
         value = op.Expand(value, op.Shape(mask))
@@ -248,12 +253,12 @@ def aten_slice_scatter(
     if step == 1:
         sizes = op.all_sizes(self)
         sizes[dim] = op.size(src, dim)
-        return _joined(op, self, expand(op, src, sizes), dim, first, last, sizes[dim])
+        return _replace_slice(op, self, expand(op, src, sizes), dim, first, last, sizes[dim])
     positions = slice_axis(op, range_of_length(op, 0, op.size(self, dim)), 0, first, last, step)
-    return _written_along(op, self, dim, positions, src)
+    return _write_along(op, self, dim, positions, src)
 
 
-def _joined(
+def _replace_slice(
     op: Builder, value: Value, source: Value, axis: int, start: Size, end: Size, length: Size
 ) -> Value:
     """``[before | source | after]``; the source has the length of the slice that it replaces.
@@ -278,7 +283,7 @@ def _joined(
     return op.Concat(*parts, axis=axis)
 
 
-def _written_along(
+def _write_along(
     op: Builder, value: Value, axis: int, positions: Value, source: Value, reduction: str = "none"
 ) -> Value:
     """``x[positions] = source``, or ``+=``, along one axis.
@@ -301,8 +306,8 @@ def aten_select_scatter(op: Builder, self: Value, src: Value, dim: int, index: S
     src = op.cast(src, self.dtype or op.result_dtype)
     row = op.Unsqueeze(src, [dim])
     if dim == 0 or isinstance(index, ir.Value):
-        return _written_along(op, self, dim, op.sizes([index]), row)
-    return _joined(op, self, row, dim, index, INT64_MAX if index == -1 else index + 1, 1)
+        return _write_along(op, self, dim, op.sizes([index]), row)
+    return _replace_slice(op, self, row, dim, index, INT64_MAX if index == -1 else index + 1, 1)
 
 
 @register(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
@@ -317,7 +322,7 @@ def aten_index_fill(op: Builder, self: Value, dim: int, index: Value, value: Any
     sizes = op.all_sizes(self)
     sizes[dim] = op.size(index, 0)
     rows = op.Expand(fill, op.sizes(sizes))
-    return _written_along(op, self, dim, op.cast(index, INT64), rows)
+    return _write_along(op, self, dim, op.cast(index, INT64), rows)
 
 
 # --- advanced indexing ---------------------------------------------------------------------------
@@ -337,7 +342,7 @@ def aten_index_put(
     if (
         plan.mask is not None
         and self.dtype != BOOL
-        and _broadcasts_over_mask(op, self, values, plan)
+        and _is_constant_over_mask(op, self, values, plan)
     ):
         after = range(op.rank(plan.mask), op.rank(self) - plan.axes[0])
         mask = op.Unsqueeze(plan.mask, list(after)) if after else plan.mask
@@ -345,7 +350,7 @@ def aten_index_put(
     if plan.mask is None and len(plan.axes) == 1:
         return _put_along(op, self, plan.axes[0], plan.indices[0], values, accumulate)
     front = op.Transpose(self, perm=plan.order)
-    values = _values_in_front(op, values, plan, op.rank(self) - len(plan.axes))
+    values = _move_values_to_front(op, values, plan, op.rank(self) - len(plan.axes))
     # A mask has no position twice, so ScatterND can add, too.
     if plan.mask is not None or not accumulate:
         written = _put_at(op, front, plan, values, "add" if accumulate else "none")
@@ -366,7 +371,7 @@ def aten_unsafe_masked_index_put(
     return aten_index_put(op, self, clamp_indices(op, self, indices), values, accumulate=True)
 
 
-def _broadcasts_over_mask(op: Builder, value: Value, values: Value, plan: IndexPlan) -> bool:
+def _is_constant_over_mask(op: Builder, value: Value, values: Value, plan: IndexPlan) -> bool:
     """True if the values are the same for every element of the mask, including false ones."""
     dims = values.shape.dims if values.shape is not None else ()
     after = op.rank(value) - plan.axes[-1] - 1
@@ -380,10 +385,10 @@ def _put_along(
     """Writes at one integer index, whose shape replaces the axis in the written block."""
     reduction = "add" if accumulate else "none"
     before, after = range(axis), range(axis + 1, op.rank(value))
-    values = _spread(op, value, values, before, index, after)
+    values = _broadcast_to_block(op, value, values, before, index, after)
     if op.rank(index) != 1 and (accumulate or axis > 0):
-        values, index = _flattened(op, value, values, before, index, after)
-    return _written_along(op, value, axis, index, values, reduction)
+        values, index = _flatten_index(op, value, values, before, index, after)
+    return _write_along(op, value, axis, index, values, reduction)
 
 
 def _put_at(op: Builder, front: Value, plan: IndexPlan, values: Value, reduction: str) -> Value:
@@ -391,10 +396,10 @@ def _put_at(op: Builder, front: Value, plan: IndexPlan, values: Value, reduction
     positions = plan.positions(op)
     after = range(len(plan.axes), op.rank(front))
     if plan.mask is None:
-        values = _spread(op, front, values, range(0), plan.indices[0], after)
+        values = _broadcast_to_block(op, front, values, range(0), plan.indices[0], after)
     else:
         count = op.Shape(positions, start=0, end=1)
-        values = op.Expand(values, _block(op, front, range(0), count, after))
+        values = op.Expand(values, _block_sizes(op, front, range(0), count, after))
     wide = None if reduction == "none" else WIDE.get(front.dtype or op.result_dtype)
     if wide is None:
         return op.ScatterND(front, positions, values, reduction=reduction)
@@ -403,7 +408,7 @@ def _put_at(op: Builder, front: Value, plan: IndexPlan, values: Value, reduction
 
 
 def _add_at(op: Builder, front: Value, plan: IndexPlan, values: Value) -> Value:
-    """Adds at several indices, as one index into their merged axes; see ``_written_along``."""
+    """Adds at several indices, as one index into their merged axes; see ``_write_along``."""
     count = len(plan.axes)
     sizes = op.all_sizes(front)
     index = op.Mod(plan.indices[0], _at_least_one(op, sizes[0]))
@@ -419,7 +424,7 @@ def _at_least_one(op: Builder, size: Size) -> Size:
     return op.Max(size, 1) if isinstance(size, ir.Value) else max(size, 1)
 
 
-def _spread(
+def _broadcast_to_block(
     op: Builder, value: Value, values: Value, before: range, index: Value, after: range
 ) -> Value:
     """Broadcasts the values to the block that is written."""
@@ -427,17 +432,17 @@ def _spread(
     block = ir.Shape([*(shape[a] for a in before), *indexed, *(shape[a] for a in after)])
     if values.shape == block and not block.has_unknown_dim():
         return values
-    return op.Expand(values, _block(op, value, before, op.Shape(index), after))
+    return op.Expand(values, _block_sizes(op, value, before, op.Shape(index), after))
 
 
-def _block(op: Builder, value: Value, before: range, index: Value, after: range) -> Value:
+def _block_sizes(op: Builder, value: Value, before: range, index: Value, after: range) -> Value:
     """Returns the sizes of the axes before the index, of the index, and of the axes after it."""
     outer, inner = ([op.size(value, axis) for axis in axes] for axes in (before, after))
     parts = [op.sizes(outer)] if outer else []
     return op.Concat(*parts, index, *([op.sizes(inner)] if inner else []), axis=0)
 
 
-def _flattened(
+def _flatten_index(
     op: Builder, value: Value, values: Value, before: range, index: Value, after: range
 ) -> tuple[Value, Value]:
     """Returns the values and the index with the index's axes merged into one."""
@@ -447,7 +452,7 @@ def _flattened(
     return reshape(op, values, [*outer, count, *inner]), op.Reshape(index, [-1])
 
 
-def _values_in_front(op: Builder, values: Value, plan: IndexPlan, kept: int) -> Value:
+def _move_values_to_front(op: Builder, values: Value, plan: IndexPlan, kept: int) -> Value:
     """Moves the indices' axes of the values from ``plan.position`` to the front.
 
     Values that have only axes after these need no change.

@@ -44,25 +44,25 @@ def aten_segment_reduce(
     """Pairs every segment with every element and reduces over those that it contains."""
     name, combine, neutral = REDUCTIONS[reduce]
     axis = op.axis(data, axis)
-    starts, ends = _bounds(op, lengths, offsets)
+    starts, ends = _segment_bounds(op, lengths, offsets)
     sizes = op.Sub(ends, starts)
     position = range_of_length(op, 0, op.size(data, axis))
     first, behind = op.Unsqueeze(starts, [-1]), op.Unsqueeze(ends, [-1])
     held = op.And(op.GreaterOrEqual(position, first), op.Less(position, behind))
     trailing = op.rank(data) - axis - 1
-    held = _widened(op, held, trailing)
+    held = _append_axes(op, held, trailing)
     elements = op.Unsqueeze(data, [axis])
     value = op.Where(held, elements, op.constant(neutral, data.dtype))
     start = op.constant(neutral if initial is None else initial, data.dtype)
     reduced = op.call_op(combine, [op.reduce(name, value, [axis + 1], False), start], {})
     if reduce != "mean":
         return reduced
-    count = op.cast(_widened(op, sizes, trailing), data.dtype)
+    count = op.cast(_append_axes(op, sizes, trailing), data.dtype)
     empty = op.constant(math.nan if initial is None else initial, data.dtype)
     return op.Where(op.Equal(count, 0.0), empty, op.Div(reduced, count))
 
 
-def _bounds(op: Builder, lengths: Any, offsets: Any) -> tuple[Value, Value]:
+def _segment_bounds(op: Builder, lengths: Any, offsets: Any) -> tuple[Value, Value]:
     """Returns the start of each segment and the start of the next one."""
     if lengths is not None:
         ends = op.CumSum(op.cast(lengths, INT64), op.constant(op.rank(lengths) - 1, INT64))
@@ -71,6 +71,6 @@ def _bounds(op: Builder, lengths: Any, offsets: Any) -> tuple[Value, Value]:
     return op.Slice(offsets, [0], [-1], [-1]), op.Slice(offsets, [1], [2**63 - 1], [-1])
 
 
-def _widened(op: Builder, value: Value, trailing: int) -> Value:
+def _append_axes(op: Builder, value: Value, trailing: int) -> Value:
     rank = op.rank(value)
     return op.Unsqueeze(value, list(range(rank, rank + trailing))) if trailing else value

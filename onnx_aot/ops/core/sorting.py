@@ -82,7 +82,7 @@ def sort_along_axis(
         return [value, op.constant(0, INT64)]
     axis = op.axis(value, dim)
     wanted = op.sizes([op.size(value, axis) if count is None else count])
-    ranks = _ranks(op, value)
+    ranks = _make_sort_keys(op, value)
     values, positions = op.TopK(
         ranks, wanted, axis=axis, largest=int(largest), sorted=1, _outputs=2
     )
@@ -91,7 +91,7 @@ def sort_along_axis(
     return [values, positions]
 
 
-def _ranks(op: Builder, value: Value) -> Value:
+def _make_sort_keys(op: Builder, value: Value) -> Value:
     """Returns numbers that TopK takes and that have the order of torch."""
     if value.dtype == BOOL:
         return op.Cast(value, to=INT32)
@@ -109,10 +109,10 @@ def _ranks(op: Builder, value: Value) -> Value:
 def aten_kthvalue(
     op: Builder, self: Value, k: Size, dim: int = -1, keepdim: bool = False
 ) -> list[Value]:
-    return _kth(op, self, k, dim, keepdim)
+    return _take_kth(op, self, k, dim, keepdim)
 
 
-def _kth(op: Builder, value: Value, k: Size, dim: int, keepdim: bool) -> list[Value]:
+def _take_kth(op: Builder, value: Value, k: Size, dim: int, keepdim: bool) -> list[Value]:
     """Returns the last of the k smallest elements, and its position."""
     if op.rank(value) == 0:
         return [value, op.constant(0, INT64)]
@@ -125,34 +125,36 @@ def _kth(op: Builder, value: Value, k: Size, dim: int, keepdim: bool) -> list[Va
 
 @register(aten.median.default)
 def aten_median(op: Builder, self: Value) -> Value:
-    return _median_of_all(op, self, skip_nan=False)
+    return _take_median_of_all(op, self, skip_nan=False)
 
 
 @register(aten.nanmedian.default)
 def aten_nanmedian(op: Builder, self: Value) -> Value:
-    return _median_of_all(op, self, skip_nan=True)
+    return _take_median_of_all(op, self, skip_nan=True)
 
 
-def _median_of_all(op: Builder, value: Value, *, skip_nan: bool) -> Value:
+def _take_median_of_all(op: Builder, value: Value, *, skip_nan: bool) -> Value:
     """Median of all elements; for none it is NaN cast to the element type, as in torch."""
     if op.rank(value) == 0:
         return value
     if value.shape is not None and 0 in value.shape:
         return op.constant(torch.full((), math.nan).to(op.result.dtype))
-    return _median(op, op.Reshape(value, [-1]), 0, False, skip_nan=skip_nan)[0]
+    return _take_median(op, op.Reshape(value, [-1]), 0, False, skip_nan=skip_nan)[0]
 
 
 @register(aten.median.dim)
 def aten_median_dim(op: Builder, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    return _median(op, self, dim, keepdim, skip_nan=False)
+    return _take_median(op, self, dim, keepdim, skip_nan=False)
 
 
 @register(aten.nanmedian.dim)
 def aten_nanmedian_dim(op: Builder, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    return _median(op, self, dim, keepdim, skip_nan=True)
+    return _take_median(op, self, dim, keepdim, skip_nan=True)
 
 
-def _median(op: Builder, value: Value, dim: int, keepdim: bool, *, skip_nan: bool) -> list[Value]:
+def _take_median(
+    op: Builder, value: Value, dim: int, keepdim: bool, *, skip_nan: bool
+) -> list[Value]:
     """Returns the lower middle element. NaN sorts last: the first NaN is after all numbers."""
     if op.rank(value) == 0:
         return [value, op.constant(0, INT64)]
@@ -160,15 +162,15 @@ def _median(op: Builder, value: Value, dim: int, keepdim: bool, *, skip_nan: boo
     size = op.size(value, axis)
     if not dtypes.is_floating(value.dtype):
         k = (size + 1) // 2 if isinstance(size, int) else op.Div(op.Add(size, 1), 2)
-        return _kth(op, value, k, axis, keepdim)
+        return _take_kth(op, value, k, axis, keepdim)
     numbers = op.Cast(op.Not(op.IsNaN(value)), to=INT64)
     count = op.ReduceSum(numbers, [axis], keepdims=1)
     middle = op.Div(op.Sub(count, 1), 2)
     at = middle if skip_nan else op.Where(op.Less(count, size), count, middle)
-    return [_taken(op, part, at, axis, keepdim) for part in sort_along_axis(op, value, axis)]
+    return [_take_at(op, part, at, axis, keepdim) for part in sort_along_axis(op, value, axis)]
 
 
-def _taken(op: Builder, value: Value, at: Value, axis: int, keepdim: bool) -> Value:
+def _take_at(op: Builder, value: Value, at: Value, axis: int, keepdim: bool) -> Value:
     taken = op.GatherElements(value, at, axis=axis)
     return taken if keepdim else op.Squeeze(taken, [axis])
 
@@ -187,7 +189,7 @@ def aten_mode(op: Builder, self: Value, dim: int = -1, keepdim: bool = False) ->
     length.shape = values.shape
     first = op.ArgMax(length, axis=axis, keepdims=1)
     last = op.Sub(op.Add(first, op.GatherElements(length, first, axis=axis)), 1)
-    return [_taken(op, part, last, axis, keepdim) for part in (values, positions)]
+    return [_take_at(op, part, last, axis, keepdim) for part in (values, positions)]
 
 
 LIMITS[aten.mode.default] = "the last of the most frequent elements is chosen, eager does not say"

@@ -32,10 +32,10 @@ def aten_as_strided(
     stride: Sequence[Size],
     storage_offset: Size | None = None,
 ) -> Value:
-    storage, _, first = _storage(op, self)
+    storage, _, first = _recover_storage(op, self)
     start = 0 if storage_offset is None else subtract_sizes(op, storage_offset, first)
     _refuse_outside(op, self, size, stride, start)
-    return op.Gather(storage, _positions(op, size, stride, start), axis=0)
+    return op.Gather(storage, _compute_positions(op, size, stride, start), axis=0)
 
 
 @register(aten.as_strided_scatter.default)
@@ -47,10 +47,10 @@ def aten_as_strided_scatter(
     stride: Sequence[Size],
     storage_offset: Size | None = None,
 ) -> Value:
-    storage, order, first = _storage(op, self)
+    storage, order, first = _recover_storage(op, self)
     start = 0 if storage_offset is None else subtract_sizes(op, storage_offset, first)
     _refuse_outside(op, self, size, stride, start)
-    positions = op.Reshape(_positions(op, size, stride, start), [-1])
+    positions = op.Reshape(_compute_positions(op, size, stride, start), [-1])
     source = op.Reshape(op.Expand(op.cast(src, self.dtype), op.sizes(size)), [-1])
     written = op.ScatterElements(storage, positions, source, axis=0)
     sizes = op.all_sizes(self)
@@ -58,10 +58,10 @@ def aten_as_strided_scatter(
     return op.Transpose(laid, perm=[order.index(axis) for axis in range(len(order))])
 
 
-def _storage(op: Builder, value: Value) -> tuple[Value, list[int], int]:
+def _recover_storage(op: Builder, value: Value) -> tuple[Value, list[int], int]:
     """Returns the elements in memory order, the axes from the outermost on, and the offset."""
     recorded = op.recorded[0]
-    order = sorted(range(recorded.dim()), key=lambda axis: _outwards(recorded, axis))
+    order = sorted(range(recorded.dim()), key=lambda axis: _stride_sort_key(recorded, axis))
     expected = 1
     for axis in reversed(order):
         if recorded.shape[axis] != 1 and recorded.stride(axis) != expected:
@@ -97,13 +97,15 @@ def _refuse_outside(
     )
 
 
-def _outwards(recorded: torch.Tensor, axis: int) -> tuple[int, int]:
+def _stride_sort_key(recorded: torch.Tensor, axis: int) -> tuple[int, int]:
     """Sort key by falling strides, or their hints; axes of size 1 may be anywhere."""
     stride = recorded.stride(axis)
     return (-stride if isinstance(stride, int) else -stride.node.hint, axis)
 
 
-def _positions(op: Builder, size: Sequence[Size], stride: Sequence[Size], start: Size) -> Value:
+def _compute_positions(
+    op: Builder, size: Sequence[Size], stride: Sequence[Size], start: Size
+) -> Value:
     """``start + sum(index * stride)`` for every index; a constant if it is small and known."""
     numbers = [op.number(n) for n in (*size, *stride, start)]
     known = [n for n in numbers if n is not None]
@@ -139,12 +141,12 @@ for _target in (
 
 @register(aten.resize.default)
 def aten_resize(op: Builder, self: Value, size: Sequence[Size]) -> Value:
-    return _resized(op, self, size)
+    return _resize_storage(op, self, size)
 
 
 @register(aten.resize_as.default)
 def aten_resize_as(op: Builder, self: Value, the_template: Value) -> Value:
-    return _resized(op, self, op.all_sizes(the_template))
+    return _resize_storage(op, self, op.all_sizes(the_template))
 
 
 LIMITS[aten.resize.default] = LIMITS[aten.resize_as.default] = (
@@ -152,9 +154,9 @@ LIMITS[aten.resize.default] = LIMITS[aten.resize_as.default] = (
 )
 
 
-def _resized(op: Builder, value: Value, size: Sequence[Size]) -> Value:
+def _resize_storage(op: Builder, value: Value, size: Sequence[Size]) -> Value:
     """Returns the first elements in memory order, followed by zeros if there are too few."""
-    storage = annotate_shape(_storage(op, value)[0], [None])
+    storage = annotate_shape(_recover_storage(op, value)[0], [None])
     wanted, there = product(op, list(size)), product(op, op.all_sizes(value))
     if not (isinstance(wanted, int) and wanted == there):
         added = subtract_sizes(op, wanted, there)

@@ -29,7 +29,7 @@ def aten_unique2(
     return_counts: bool = False,
 ) -> list[Value]:
     """Sorts even if that is not asked for, as torch does on the CPU."""
-    values, inverse, counts = _unique(op, op.Reshape(self, [-1]))
+    values, inverse, counts = _find_unique(op, op.Reshape(self, [-1]))
     return [
         values,
         reshape(op, inverse, op.all_sizes(self)) if return_inverse else make_empty_result(op),
@@ -44,7 +44,7 @@ def aten_unique(
     return aten_unique2(op, self, sorted, return_inverse)[:2]
 
 
-def _unique(op: Builder, flat: Value) -> tuple[Value, Value, Value]:
+def _find_unique(op: Builder, flat: Value) -> tuple[Value, Value, Value]:
     """Returns the distinct elements in order, the inverse positions, and the counts.
 
     No NaN equals another one, but ONNX Runtime's Unique does not respect that.
@@ -59,16 +59,16 @@ def _unique(op: Builder, flat: Value) -> tuple[Value, Value, Value]:
     values, positions = sort_along_axis(op, flat, 0)
     starts = mark_run_starts(op, values, 0)
     # positions are a permutation, so that every element of the first operand is overwritten
-    inverse = op.ScatterElements(positions, positions, _run_numbers(op, starts), axis=0)
-    return op.Compress(values, starts, axis=0), inverse, _run_lengths(op, starts)
+    inverse = op.ScatterElements(positions, positions, _number_runs(op, starts), axis=0)
+    return op.Compress(values, starts, axis=0), inverse, _measure_runs(op, starts)
 
 
-def _run_numbers(op: Builder, starts: Value) -> Value:
+def _number_runs(op: Builder, starts: Value) -> Value:
     """Returns the number of the run that each element belongs to."""
     return op.Sub(op.CumSum(op.Cast(starts, to=INT64), 0), 1)
 
 
-def _run_lengths(op: Builder, starts: Value) -> Value:
+def _measure_runs(op: Builder, starts: Value) -> Value:
     first = annotate_shape(op.Gather(op.NonZero(starts), 0, axis=0), [None])
     after = op.Concat(
         slice_axis(op, first, 0, 1, INT64_MAX), op.sizes([op.size(starts, 0)]), axis=0
@@ -97,16 +97,16 @@ def aten_unique_consecutive(
         starts = mark_run_starts(op, flat, 0)
         values = op.Compress(flat, starts, axis=0)
     else:
-        starts = _slices_start(op, self, op.axis(self, dim))
+        starts = _mark_slice_starts(op, self, op.axis(self, dim))
         values = op.Compress(self, starts, axis=op.axis(self, dim))
     inverse = make_empty_result(op)
     if return_inverse:
-        inverse = _run_numbers(op, starts)
+        inverse = _number_runs(op, starts)
         inverse = reshape(op, inverse, op.all_sizes(self)) if dim is None else inverse
-    return [values, inverse, _run_lengths(op, starts) if return_counts else make_empty_result(op)]
+    return [values, inverse, _measure_runs(op, starts) if return_counts else make_empty_result(op)]
 
 
-def _slices_start(op: Builder, value: Value, axis: int) -> Value:
+def _mark_slice_starts(op: Builder, value: Value, axis: int) -> Value:
     """True where a slice along an axis differs from the one before it in any element."""
     first = move_axis(op, value, axis, 0)
     sizes = op.all_sizes(first)
@@ -135,7 +135,7 @@ def aten_unique_dim(
     Torch returns positions and counts even if they are not asked for.
     """
     if op.rank(self) == 0:
-        values, inverse, counts = _unique(op, op.Reshape(self, [1]))
+        values, inverse, counts = _find_unique(op, op.Reshape(self, [1]))
         values = op.Reshape(values, op.constant([], INT64))
     else:
         axis = op.axis(self, dim)

@@ -160,17 +160,17 @@ def aten_glu(op: Builder, self: Value, dim: int = -1) -> Value:
 def aten_softmax(
     op: Builder, self: Value, dim: int, dtype: Any = None, half_to_float: bool = False
 ) -> Value:
-    return _normalized(op, "Softmax", self, dim)
+    return _emit_softmax(op, "Softmax", self, dim)
 
 
 @register(aten.log_softmax.int, aten._log_softmax.default)
 def aten_log_softmax(
     op: Builder, self: Value, dim: int, dtype: Any = None, half_to_float: bool = False
 ) -> Value:
-    return _normalized(op, "LogSoftmax", self, dim)
+    return _emit_softmax(op, "LogSoftmax", self, dim)
 
 
-def _normalized(op: Builder, name: str, value: Value, dim: int) -> Value:
+def _emit_softmax(op: Builder, name: str, value: Value, dim: int) -> Value:
     value = op.cast(value, op.result_dtype)
     if op.rank(value) == 0:
         whole = op.call_op(name, [op.Unsqueeze(value, [0])], {"axis": 0})

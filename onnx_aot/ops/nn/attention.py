@@ -14,7 +14,7 @@ from onnx_aot.ops.random.uniform_and_normal import drop
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
-__all__ = ["repeated_heads"]
+__all__ = ["repeat_heads"]
 
 Value = ir.Value
 BOOL = ir.DataType.BOOL
@@ -39,21 +39,21 @@ def aten_scaled_dot_product_attention(
     still has weights, and one product zeroes its result; this costs half as much as a Where.
     """
     if enable_gqa:
-        key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
-    factor = _scale(op, query, scale)
+        key, value = repeat_heads(op, query, key), repeat_heads(op, query, value)
+    factor = _attention_scale(op, query, scale)
     scaled = query if factor == 1.0 else op.Mul(query, factor)
     scores = op.MatMul(scaled, swap_axes(op, key, -2, -1))
     admitted = kept = None
     if is_causal:
-        scores = op.Add(scores, _causal_bias(op, query, key))
+        scores = op.Add(scores, _make_causal_bias(op, query, key))
     elif attn_mask is not None:
         if attn_mask.dtype == BOOL and op.result_dtype in _LOW:
-            scores = op.Add(scores, op.Where(attn_mask, 0.0, _low(op)))
+            scores = op.Add(scores, op.Where(attn_mask, 0.0, _make_mask_bias(op)))
             # as unsigned integers, whose maximum over no elements is 0; booleans have none
             numbers = op.cast(attn_mask, ir.DataType.UINT8)
             kept = op.cast(op.reduce("ReduceMax", numbers, [-1], True), op.result_dtype)
         else:
-            bias, admitted = _bias(op, attn_mask)
+            bias, admitted = _convert_mask_to_bias(op, attn_mask)
             scores = op.Add(scores, bias)
     weights = op.Softmax(scores, axis=-1)
     if dropout_p > 0.0:
@@ -74,13 +74,13 @@ _LOW = {
 }
 
 
-def _low(op: Builder) -> Value:
+def _make_mask_bias(op: Builder) -> Value:
     """Bias for the score of a key that is not admitted."""
     assert op.result_dtype is not None
     return op.constant(_LOW[op.result_dtype], op.result_dtype)
 
 
-def _scale(op: Builder, query: Value, scale: float | None) -> float | Value:
+def _attention_scale(op: Builder, query: Value, scale: float | None) -> float | Value:
     """One over the square root of the width, unless a scale is given."""
     if scale is not None:
         return scale
@@ -90,7 +90,7 @@ def _scale(op: Builder, query: Value, scale: float | None) -> float | Value:
     return op.Reciprocal(op.Sqrt(op.cast(width, op.result_dtype)))
 
 
-def _bias(op: Builder, mask: Value) -> tuple[Value, Value]:
+def _convert_mask_to_bias(op: Builder, mask: Value) -> tuple[Value, Value]:
     """Bias to add to the scores, and per row a flag that is true if any key is admitted."""
     minus_infinity = op.constant(float("-inf"), op.result_dtype)
     if mask.dtype == BOOL:
@@ -100,7 +100,7 @@ def _bias(op: Builder, mask: Value) -> tuple[Value, Value]:
     return bias, op.Greater(op.reduce("ReduceMax", bias, [-1], True), minus_infinity)
 
 
-def _causal_bias(op: Builder, query: Value, key: Value) -> Value:
+def _make_causal_bias(op: Builder, query: Value, key: Value) -> Value:
     """Bias with which row i admits keys 0 to i."""
     rows, columns = op.size(query, -2), op.size(key, -2)
     row = op.Unsqueeze(op.Range(0, rows, 1), [1])
@@ -109,7 +109,7 @@ def _causal_bias(op: Builder, query: Value, key: Value) -> Value:
     return op.Where(op.LessOrEqual(column, row), 0.0, minus_infinity)
 
 
-def repeated_heads(op: Builder, query: Value, value: Value) -> Value:
+def repeat_heads(op: Builder, query: Value, value: Value) -> Value:
     """Repeats each key-value head once for every query head that shares it."""
     heads, groups = op.size(query, -3), op.size(value, -3)
     if isinstance(heads, int) and isinstance(groups, int):

@@ -16,7 +16,13 @@ from onnx_aot.ops.core.size_math import (
     product,
     subtract_sizes,
 )
-from onnx_aot.ops.nn.conv_arguments import NARROW, batched, gathered, padded, per_axis
+from onnx_aot.ops.nn.conv_arguments import (
+    NARROW,
+    apply_batched,
+    gather_windows,
+    pad_last_axes,
+    per_axis,
+)
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
@@ -29,7 +35,7 @@ Ints = Sequence[int]
 CONVOLVED = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
-def convolved(
+def convolve(
     op: Builder,
     input: Value,
     weight: Value,
@@ -51,24 +57,24 @@ def convolved(
 
     def apply(x: Value) -> Value:
         if by_windows or len(known) < len(pads):
-            x = padded(op, x, pads[:spatial], pads[spatial:])
+            x = pad_last_axes(op, x, pads[:spatial], pads[spatial:])
         if by_windows:
-            return _window_products(op, x, weight, bias, strides, dilations, groups)
+            return _multiply_windows(op, x, weight, bias, strides, dilations, groups)
         return op.Conv(
             x,
             weight,
             bias,
-            kernel_shape=_kernel(weight),
+            kernel_shape=_static_kernel_shape(weight),
             strides=strides,
             pads=known if len(known) == len(pads) else [0] * len(pads),
             dilations=dilations,
             group=groups,
         )
 
-    return batched(op, input, spatial, apply)
+    return apply_batched(op, input, spatial, apply)
 
 
-def _kernel(weight: Value) -> list[int] | None:
+def _static_kernel_shape(weight: Value) -> list[int] | None:
     """Returns the kernel's sizes if they are static; otherwise None, and ONNX infers them."""
     assert weight.shape is not None
     sizes = weight.shape.dims[2:]
@@ -76,7 +82,7 @@ def _kernel(weight: Value) -> list[int] | None:
     return known if len(known) == len(sizes) else None
 
 
-def _window_products(
+def _multiply_windows(
     op: Builder,
     input: Value,
     weight: Value,
@@ -87,7 +93,7 @@ def _window_products(
 ) -> Value:
     """Multiplies ``[outputs, channels * kernel]`` per group by all images' windows as columns."""
     outputs, channels, *kernel = op.all_sizes(weight)
-    windows = gathered(op, input, kernel, strides, dilations)
+    windows = gather_windows(op, input, kernel, strides, dilations)
     spatial = len(kernel)
     batch, counts = op.size(input, 0), op.all_sizes(windows)[2 + spatial :]
     length = product(op, [channels, *kernel])
@@ -114,7 +120,7 @@ def aten_conv(
 ) -> Value:
     spatial = op.rank(weight) - 2
     pads = per_axis(padding, spatial) * 2
-    return convolved(op, input, weight, bias, stride, pads, dilation, groups)
+    return convolve(op, input, weight, bias, stride, pads, dilation, groups)
 
 
 @register(aten.conv1d.padding, aten.conv2d.padding, aten.conv3d.padding)
@@ -131,7 +137,7 @@ def aten_conv_padding(
     """``same`` pads ``dilation * (kernel - 1)`` in total, the odd element after, as torch does."""
     spatial = op.rank(weight) - 2
     if padding == "valid":
-        return convolved(op, input, weight, bias, stride, [0] * 2 * spatial, dilation, groups)
+        return convolve(op, input, weight, bias, stride, [0] * 2 * spatial, dilation, groups)
     steps = per_axis(dilation, spatial)
     kernel = op.all_sizes(weight)[2:]
     total = [
@@ -140,7 +146,7 @@ def aten_conv_padding(
     ]
     before = [divide_size(op, size, 2) for size in total]
     after = [subtract_sizes(op, size, half) for size, half in zip(total, before, strict=True)]
-    return convolved(op, input, weight, bias, stride, [*before, *after], dilation, groups)
+    return convolve(op, input, weight, bias, stride, [*before, *after], dilation, groups)
 
 
 @register(aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.conv_transpose3d.input)
@@ -168,13 +174,15 @@ def aten_conv_transpose(
             wide = ir.DataType.FLOAT if x.dtype in NARROW else x.dtype
             shift = None if bias is None else op.cast(bias, wide)
             value, rows = op.cast(x, wide), op.cast(weight, wide)
-            value = _transposed(op, value, rows, shift, strides, pads, more, groups, dilations)
+            value = _convolve_transposed(
+                op, value, rows, shift, strides, pads, more, groups, dilations
+            )
             return op.cast(value, x.dtype)
         return op.ConvTranspose(
             x,
             weight,
             bias,
-            kernel_shape=_kernel(weight),
+            kernel_shape=_static_kernel_shape(weight),
             strides=strides,
             pads=[*pads, *pads],
             output_padding=more,
@@ -182,10 +190,10 @@ def aten_conv_transpose(
             group=groups,
         )
 
-    return batched(op, input, spatial, apply)
+    return apply_batched(op, input, spatial, apply)
 
 
-def _transposed(
+def _convolve_transposed(
     op: Builder,
     input: Value,
     weight: Value,
@@ -200,14 +208,14 @@ def _transposed(
     spatial = len(strides)
     value = input
     for axis, stride in enumerate(strides):
-        value = _spaced(op, value, axis + 2, stride)
+        value = _insert_zeros(op, value, axis + 2, stride)
     inputs, channels, *kernel = op.all_sizes(weight)
     reach = [
         multiply_sizes(op, d, add_sizes(op, k, -1)) for d, k in zip(dilations, kernel, strict=True)
     ]
     before = [add_sizes(op, size, -pad) for size, pad in zip(reach, pads, strict=True)]
     after = [add_sizes(op, size, extra) for size, extra in zip(before, more, strict=True)]
-    value = padded(op, value, before, after)
+    value = pad_last_axes(op, value, before, after)
     # [groups * inputs, channels, ...] to [groups * channels, inputs, ...]
     each = divide_size(op, inputs, groups)
     rows = reshape(op, weight, [groups, each, channels, *kernel])
@@ -217,20 +225,20 @@ def _transposed(
     for axis, size in enumerate(kernel, 2):
         backwards = op.Sub(add_sizes(op, size, -1), op.Range(0, size, 1))
         rows = op.Gather(rows, backwards, axis=axis)
-    return _window_products(op, value, rows, bias, [1] * spatial, dilations, groups)
+    return _multiply_windows(op, value, rows, bias, [1] * spatial, dilations, groups)
 
 
-def _spaced(op: Builder, value: Value, axis: int, stride: int) -> Value:
+def _insert_zeros(op: Builder, value: Value, axis: int, stride: int) -> Value:
     """Inserts ``stride - 1`` zeros between neighbours along an axis."""
     if stride == 1:
         return value
     sizes = op.all_sizes(value)
     apart = op.Unsqueeze(value, [axis + 1])
     rest = [0] * (op.rank(value) - axis - 1)
-    apart = padded(op, apart, [0, *rest], [stride - 1, *rest])
+    apart = pad_last_axes(op, apart, [0, *rest], [stride - 1, *rest])
     wide = multiply_sizes(op, sizes[axis], stride)
     value = reshape(op, apart, [*sizes[:axis], wide, *sizes[axis + 1 :]])
-    return padded(op, value, [0, *rest], [1 - stride, *rest])
+    return pad_last_axes(op, value, [0, *rest], [1 - stride, *rest])
 
 
 @register(aten.convolution.default)
@@ -267,11 +275,11 @@ def aten_im2col(
 ) -> Value:
     """``[N, C, H, W]`` to ``[N, C * kernel, windows]``; gathers elements, so infinities survive."""
 
-    def columns(image: Value) -> Value:
-        wide = padded(op, image, padding, padding)
-        windows = gathered(op, wide, kernel_size, stride, dilation)
+    def unfold(image: Value) -> Value:
+        wide = pad_last_axes(op, image, padding, padding)
+        windows = gather_windows(op, wide, kernel_size, stride, dilation)
         rows = multiply_sizes(op, op.size(image, 1), math.prod(kernel_size))
         count = product(op, [op.size(windows, axis) for axis in (4, 5)])
         return reshape(op, windows, [op.size(image, 0), rows, count])
 
-    return batched(op, self, 2, columns)
+    return apply_batched(op, self, 2, unfold)

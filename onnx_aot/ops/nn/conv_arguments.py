@@ -10,7 +10,15 @@ import onnx_ir as ir
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.ops.core.size_math import add_sizes, multiply_sizes, subtract_sizes
 
-__all__ = ["NARROW", "along_axis", "batched", "gathered", "in_float", "padded", "per_axis"]
+__all__ = [
+    "NARROW",
+    "apply_batched",
+    "apply_in_float",
+    "gather_windows",
+    "multiply_axis",
+    "pad_last_axes",
+    "per_axis",
+]
 
 NARROW = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 """Types for which PyTorch computes in float32 and rounds once at the end."""
@@ -21,7 +29,9 @@ def per_axis(values: Sequence[int], axes: int) -> list[int]:
     return list(values) * axes if len(values) == 1 else list(values)
 
 
-def batched(op: Builder, value: ir.Value, spatial: int, apply: Callable[[ir.Value], Any]) -> Any:
+def apply_batched(
+    op: Builder, value: ir.Value, spatial: int, apply: Callable[[ir.Value], Any]
+) -> Any:
     """Applies an operator that needs a batch dimension, which torch allows to be absent.
 
     ``apply`` returns a value or a list of them.
@@ -34,14 +44,14 @@ def batched(op: Builder, value: ir.Value, spatial: int, apply: Callable[[ir.Valu
     return op.Squeeze(results, [0])
 
 
-def in_float(op: Builder, value: ir.Value, apply: Callable[[ir.Value], ir.Value]) -> ir.Value:
+def apply_in_float(op: Builder, value: ir.Value, apply: Callable[[ir.Value], ir.Value]) -> ir.Value:
     """Applies a computation in float32 if the value is float16 or bfloat16."""
     if value.dtype not in NARROW:
         return apply(value)
     return op.cast(apply(op.cast(value, ir.DataType.FLOAT)), value.dtype)
 
 
-def padded(
+def pad_last_axes(
     op: Builder,
     value: ir.Value,
     before: Sequence[Size],
@@ -57,7 +67,7 @@ def padded(
     return wide
 
 
-def gathered(
+def gather_windows(
     op: Builder,
     value: ir.Value,
     kernel: Sequence[Size],
@@ -76,7 +86,7 @@ def gathered(
     return op.Transpose(value, perm=[0, 1, *places, *(place + 1 for place in places)])
 
 
-def along_axis(op: Builder, value: ir.Value, axis: int, matrix: ir.Value) -> ir.Value:
+def multiply_axis(op: Builder, value: ir.Value, axis: int, matrix: ir.Value) -> ir.Value:
     """Multiplies an axis, as a vector, by a matrix ``[size, wanted]``.
 
     ONNX Runtime's matrix product of an empty batch of transposed matrices fails, so a value that

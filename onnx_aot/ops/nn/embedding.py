@@ -48,8 +48,10 @@ def aten_embedding_renorm(
     places = op.Reshape(op.cast(indices, INT64), [-1])
     ones = op.Expand(True, op.Shape(places))
     seen = op.ScatterElements(make_full(op, [rows], 0, ir.DataType.BOOL), places, ones, axis=0)
-    scale = op.Where(op.Unsqueeze(seen, [1]), _factor(op, self, norm_type, [1], max_norm), 1.0)
-    return _scaled(op, self, scale)
+    scale = op.Where(
+        op.Unsqueeze(seen, [1]), _renorm_factor(op, self, norm_type, [1], max_norm), 1.0
+    )
+    return _scale_rows(op, self, scale)
 
 
 @register(aten.renorm.default)
@@ -57,17 +59,19 @@ def aten_renorm(op: Builder, self: Value, p: float, dim: int, maxnorm: float) ->
     """Scales every slice of an axis down to the maximum norm, by a factor in the result's type."""
     axis = op.axis(self, dim)
     others = [other for other in range(op.rank(self)) if other != axis]
-    return op.Mul(self, op.cast(_factor(op, self, p, others, maxnorm), self.dtype))
+    return op.Mul(self, op.cast(_renorm_factor(op, self, p, others, maxnorm), self.dtype))
 
 
-def _factor(op: Builder, value: Value, p: float, axes: Sequence[int], largest: float) -> Value:
+def _renorm_factor(
+    op: Builder, value: Value, p: float, axes: Sequence[int], largest: float
+) -> Value:
     """``largest / (norm + 1e-7)`` where the norm is larger, else 1; in float32 at least."""
     wide = op.cast(value, ir.DataType.FLOAT) if value.dtype in NARROW else value
-    norm = _norm(op, wide, float(p), axes)
+    norm = _reduce_norm(op, wide, float(p), axes)
     return op.Where(op.Greater(norm, largest), op.Div(largest, op.Add(norm, 1e-7)), 1.0)
 
 
-def _norm(op: Builder, value: Value, p: float, axes: Sequence[int]) -> Value:
+def _reduce_norm(op: Builder, value: Value, p: float, axes: Sequence[int]) -> Value:
     if p in (1.0, 2.0):
         return op.reduce(f"ReduceL{int(p)}", value, axes, True)
     size = op.Abs(value)
@@ -78,7 +82,7 @@ def _norm(op: Builder, value: Value, p: float, axes: Sequence[int]) -> Value:
     return op.Pow(op.reduce("ReduceSum", op.Pow(size, p), axes, True), 1.0 / p)
 
 
-def _scaled(op: Builder, value: Value, scale: Value) -> Value:
+def _scale_rows(op: Builder, value: Value, scale: Value) -> Value:
     if value.dtype not in NARROW:
         return op.Mul(value, scale)
     return op.cast(op.Mul(op.cast(value, ir.DataType.FLOAT), scale), value.dtype)
@@ -99,7 +103,9 @@ def aten_embedding_bag(
     per_sample_weights: Value | None = None,
     include_last_offset: bool = False,
 ) -> list[Value]:
-    return _bags(op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, None)
+    return _reduce_bags(
+        op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, None
+    )
 
 
 @register(aten.embedding_bag.padding_idx)
@@ -118,7 +124,7 @@ def aten_embedding_bag_padding_idx(
     padding: Size | None = padding_idx
     if padding_idx is not None and padding_idx < 0:
         padding = add_sizes(op, op.size(weight, 0), padding_idx)
-    return _bags(
+    return _reduce_bags(
         op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding
     )
 
@@ -137,7 +143,7 @@ def aten__embedding_bag(
     padding_idx: int = -1,
 ) -> list[Value]:
     padding = None if padding_idx < 0 else padding_idx
-    return _bags(
+    return _reduce_bags(
         op, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding
     )
 
@@ -155,7 +161,7 @@ for _target in (
     )
 
 
-def _bags(
+def _reduce_bags(
     op: Builder,
     weight: Value,
     indices: Value,
@@ -174,17 +180,17 @@ def _bags(
     bags = op.size(offsets, 0)
     bags = subtract_sizes(op, bags, 1) if include_last_offset else bags
     starts = op.Slice(offsets, [0], op.sizes([bags]), [0]) if include_last_offset else offsets
-    bag = _bag_of_each(op, starts, op.size(indices, 0))
+    bag = _assign_bags(op, starts, op.size(indices, 0))
     kept = None if padding is None else op.Not(op.Equal(indices, padding))
     rows = op.Gather(weight, indices, axis=0)
     # ONNX Runtime's ScatterND does not add or compare float16 and bfloat16
     rows = op.cast(rows, ir.DataType.FLOAT) if rows.dtype in NARROW else rows
-    sizes = _counts(op, bag, kept, bags)
+    sizes = _count_indices(op, bag, kept, bags)
     shape = [bags, op.size(weight, 1)]
     if mode == MAX:
-        output, largest = _largest(op, rows, indices, bag, kept, sizes, shape)
+        output, largest = _maximize_bags(op, rows, indices, bag, kept, sizes, shape)
     else:
-        output = _added(op, rows, bag, kept, per_sample_weights, shape)
+        output = _sum_bags(op, rows, bag, kept, per_sample_weights, shape)
         if mode == MEAN:
             count = op.cast(op.Max(sizes, 1), rows.dtype)
             output = op.Div(output, op.Unsqueeze(count, [1]))
@@ -200,7 +206,7 @@ def _bags(
     return [output, *(op.cast(value, dtype) for value, dtype in zip(others, types, strict=True))]
 
 
-def _added(
+def _sum_bags(
     op: Builder,
     rows: Value,
     bag: Value,
@@ -218,7 +224,7 @@ def _added(
     return op.ScatterND(zeros, op.Unsqueeze(bag, [1]), rows, reduction="add")
 
 
-def _bag_of_each(op: Builder, starts: Value, count: Size) -> Value:
+def _assign_bags(op: Builder, starts: Value, count: Size) -> Value:
     """Bag of each index: the number of bags that have begun there, less one."""
     begun = make_full(op, [add_sizes(op, count, 1)], 0, INT64)
     ones = op.Expand(op.constant([1]), op.Shape(starts))
@@ -227,13 +233,13 @@ def _bag_of_each(op: Builder, starts: Value, count: Size) -> Value:
     return op.Sub(op.CumSum(begun, 0), 1)
 
 
-def _counts(op: Builder, bag: Value, kept: Value | None, bags: Size) -> Value:
+def _count_indices(op: Builder, bag: Value, kept: Value | None, bags: Size) -> Value:
     """Number of indices in each bag, without padding."""
     ones = op.Expand(op.constant([1]), op.Shape(bag)) if kept is None else op.cast(kept, INT64)
     return op.ScatterElements(make_full(op, [bags], 0, INT64), bag, ones, axis=0, reduction="add")
 
 
-def _largest(
+def _maximize_bags(
     op: Builder,
     rows: Value,
     indices: Value,

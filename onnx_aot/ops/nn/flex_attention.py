@@ -14,7 +14,7 @@ from onnx_aot.builder.builder import Builder
 from onnx_aot.errors import TranslationError
 from onnx_aot.ops.control.callable_bodies import Body
 from onnx_aot.ops.core.movement import swap_axes
-from onnx_aot.ops.nn.attention import repeated_heads
+from onnx_aot.ops.nn.attention import repeat_heads
 from onnx_aot.ops.registry import register
 
 __all__: list[str] = []
@@ -44,14 +44,14 @@ def flex_attention(
     """
     recorded, queries = op.result, op.recorded[0]
     working = torch.float64 if queries.dtype == torch.float64 else torch.float32
-    key, value = repeated_heads(op, query, key), repeated_heads(op, query, value)
+    key, value = repeat_heads(op, query, key), repeat_heads(op, query, value)
     dtype = dtypes.to_onnx(working)
     scores = op.MatMul(op.cast(query, dtype), swap_axes(op, op.cast(key, dtype), -2, -1))
     scores = op.Mul(scores, op.cast(scale, dtype))
     keys = op.recorded[1]
     example = queries.new_empty((*queries.shape[:3], keys.shape[2]), dtype=working)
     buffers = (score_mod_other_buffers, mask_mod_other_buffers)
-    scores = _modified(op, scores, example, score_mod, block_mask[-1], buffers)
+    scores = _apply_score_and_mask_mods(op, scores, example, score_mod, block_mask[-1], buffers)
     largest = op.reduce("ReduceMax", scores, [-1], True)
     admitted = op.Greater(largest, -INFINITY)
     weights = op.cast(op.Softmax(scores, axis=-1), query.dtype)
@@ -67,7 +67,7 @@ def flex_attention(
     return [attended, *kept]
 
 
-def _modified(
+def _apply_score_and_mask_mods(
     op: Builder,
     scores: Value,
     example: torch.Tensor,
@@ -80,7 +80,7 @@ def _modified(
     Raises:
         TranslationError: Torch cannot trace them without fixing sizes.
     """
-    changes, masks = not _returns_first(score_mod), not _admits_all(mask_mod)
+    changes, masks = not _is_identity_score_mod(score_mod), not _is_trivial_mask_mod(mask_mod)
     if not changes and not masks:
         return scores
     mine, others = score_mod.parameters[5:], mask_mod.parameters[4:]
@@ -89,10 +89,10 @@ def _modified(
         places = [torch.arange(size, device=given.device) for size in given.shape]
         changed = given
         if changes:
-            function = _over_positions(score_mod.run, (0,), len(mine))
+            function = _vmap_over_positions(score_mod.run, (0,), len(mine))
             changed = function(given, *places, *captured[: len(mine)])
         if masks:
-            function = _over_positions(mask_mod.run, (), len(others))
+            function = _vmap_over_positions(mask_mod.run, (), len(others))
             mask = function(*places, *captured[len(mine) :])
             changed = torch.where(mask, changed, -INFINITY)
         return changed
@@ -108,7 +108,7 @@ def _modified(
     return result
 
 
-def _over_positions(
+def _vmap_over_positions(
     function: Callable[..., Any], scores: tuple[int, ...], captured: int
 ) -> Callable[..., Any]:
     """Extends a function of one score, batch, head, query and key to vectors of the last four."""
@@ -118,7 +118,7 @@ def _over_positions(
     return function
 
 
-def _returns_first(body: Body) -> bool:
+def _is_identity_score_mod(body: Body) -> bool:
     """True if a score function returns the score unchanged."""
     nodes = list(body.module.graph.nodes)
     returned: Any = nodes[-1].args[0]
@@ -126,7 +126,7 @@ def _returns_first(body: Body) -> bool:
     return item is nodes[0]
 
 
-def _admits_all(body: Body) -> bool:
+def _is_trivial_mask_mod(body: Body) -> bool:
     """True if a mask function is the one that stands for no mask."""
     calls = [node.target for node in body.module.graph.nodes if node.op == "call_function"]
     return calls == [torch.ops.aten.new_ones.default]

@@ -13,7 +13,7 @@ import torch
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.ops.core.movement import reshape
 from onnx_aot.ops.core.size_math import product, subtract_sizes
-from onnx_aot.ops.nn.conv_arguments import batched
+from onnx_aot.ops.nn.conv_arguments import apply_batched
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
@@ -32,8 +32,10 @@ def aten_fractional_max_pool2d(
     random_samples: Value,
 ) -> list[Value]:
     """The samples are for the columns first, then for the rows."""
-    samples = _samples(op, self, random_samples, (1, 0))
-    return batched(op, self, 2, lambda x: _pooled(op, x, kernel_size, output_size, samples))
+    samples = _split_samples(op, self, random_samples, (1, 0))
+    return apply_batched(
+        op, self, 2, lambda x: _pool_windows(op, x, kernel_size, output_size, samples)
+    )
 
 
 @register(aten.fractional_max_pool3d.default)
@@ -44,18 +46,20 @@ def aten_fractional_max_pool3d(
     output_size: Sequence[int],
     random_samples: Value,
 ) -> list[Value]:
-    samples = _samples(op, self, random_samples, (0, 1, 2))
-    return batched(op, self, 3, lambda x: _pooled(op, x, kernel_size, output_size, samples))
+    samples = _split_samples(op, self, random_samples, (0, 1, 2))
+    return apply_batched(
+        op, self, 3, lambda x: _pool_windows(op, x, kernel_size, output_size, samples)
+    )
 
 
-def _samples(op: Builder, image: Value, samples: Value, order: Sequence[int]) -> list[Value]:
+def _split_samples(op: Builder, image: Value, samples: Value, order: Sequence[int]) -> list[Value]:
     """Samples per axis, ``[N, C]``; an image without a batch uses those of the first entry."""
     if op.rank(image) == len(order) + 1:
         samples = op.Slice(samples, [0], [1], [0])
     return [op.Gather(samples, index, axis=2) for index in order]
 
 
-def _pooled(
+def _pool_windows(
     op: Builder, value: Value, kernel: Sequence[int], wanted: Sequence[int], samples: list[Value]
 ) -> list[Value]:
     """Maximum of each window and its position in its channel."""
@@ -63,7 +67,7 @@ def _pooled(
     spatial = len(sizes)
     places: Value | None = None
     for axis, (k, count, sample) in enumerate(zip(kernel, wanted, samples, strict=True)):
-        starts = _starts(op, sizes[axis], k, count, op.cast(sample, value.dtype))
+        starts = _compute_starts(op, sizes[axis], k, count, op.cast(sample, value.dtype))
         within = op.Add(op.Unsqueeze(starts, [-1]), op.Range(0, k, 1))
         # [N, C, windows, k] to [N, C, windows of each axis, k of each axis]
         apart = [2 + other for other in range(spatial) if other != axis]
@@ -71,22 +75,24 @@ def _pooled(
         along = op.Mul(op.Unsqueeze(within, apart), product(op, sizes[axis + 1 :]))
         places = along if places is None else op.Add(places, along)
     assert places is not None
-    elements = reshape(op, places, [batch, channels, *wanted, _product(kernel)])
+    elements = reshape(op, places, [batch, channels, *wanted, _count_elements(kernel)])
     flat = reshape(op, value, [batch, channels, product(op, sizes)])
-    index = reshape(op, places, [batch, channels, _product(wanted) * _product(kernel)])
+    index = reshape(
+        op, places, [batch, channels, _count_elements(wanted) * _count_elements(kernel)]
+    )
     windows = op.GatherElements(flat, index, axis=2)
-    windows = reshape(op, windows, [batch, channels, *wanted, _product(kernel)])
+    windows = reshape(op, windows, [batch, channels, *wanted, _count_elements(kernel)])
     where = op.ArgMax(windows, axis=spatial + 2, keepdims=1)
     found = op.GatherElements(elements, where, axis=spatial + 2)
     largest = op.reduce("ReduceMax", windows, [spatial + 2], False)
     return [largest, op.Squeeze(found, [spatial + 2])]
 
 
-def _product(sizes: Sequence[int]) -> int:
+def _count_elements(sizes: Sequence[int]) -> int:
     return torch.Size(sizes).numel()
 
 
-def _starts(op: Builder, size: Size, kernel: int, count: int, sample: Value) -> Value:
+def _compute_starts(op: Builder, size: Size, kernel: int, count: int, sample: Value) -> Value:
     """``floor((i + u) a) - floor(u a)`` with ``a = (size - k) / (count - 1)``; the last at the end.
 
     Computed in the input's type, as torch does; ``[N, C, count]`` from ``[N, C]``.

@@ -125,18 +125,18 @@ def aten__transformer_encoder_layer_fwd(
 ) -> Value:
     """Attention and two linear layers, each added to its input; normalized before or after."""
 
-    def normalized(x: Value, weight: Value, bias: Value) -> Value:
+    def normalize(x: Value, weight: Value, bias: Value) -> Value:
         x = op.LayerNormalization(x, weight, bias, axis=-1, epsilon=eps)
         x.shape = src.shape
         return x
 
-    def attended(x: Value) -> Value:
+    def attend(x: Value) -> Value:
         rest = (qkv_weight, qkv_bias, proj_weight, proj_bias, mask, False, True, mask_type)
         result = aten__native_multi_head_attention(op, x, x, x, embed_dim, num_heads, *rest)[0]
         assert result is not None
         return result
 
-    def transformed(x: Value) -> Value:
+    def feed_forward(x: Value) -> Value:
         x = op.Add(op.MatMul(x, op.Transpose(ffn_weight_1, perm=[1, 0])), ffn_bias_1)
         if use_gelu:
             half = op.Mul(x, 0.5)
@@ -147,7 +147,7 @@ def aten__transformer_encoder_layer_fwd(
 
     first, second = (norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2)
     if norm_first:
-        value = op.Add(src, attended(normalized(src, *first)))
-        return op.Add(value, transformed(normalized(value, *second)))
-    value = normalized(op.Add(src, attended(src)), *first)
-    return normalized(op.Add(value, transformed(value)), *second)
+        value = op.Add(src, attend(normalize(src, *first)))
+        return op.Add(value, feed_forward(normalize(value, *second)))
+    value = normalize(op.Add(src, attend(src)), *first)
+    return normalize(op.Add(value, feed_forward(value)), *second)

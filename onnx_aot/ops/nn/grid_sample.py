@@ -55,13 +55,17 @@ def aten_grid_sampler(
         )
         return op.cast(sampled, dtype)
     if interpolation_mode == BICUBIC:
-        value = _cubic(op, input, grid, padding_mode, align_corners)
+        value = _sample_cubic(op, input, grid, padding_mode, align_corners)
     else:
-        value = _sampled(op, input, grid, interpolation_mode, padding_mode, align_corners)
+        value = _sample_nearest_or_linear(
+            op, input, grid, interpolation_mode, padding_mode, align_corners
+        )
     return op.cast(value, dtype)
 
 
-def _places(op: Builder, grid: Value, sizes: Sequence[Size], align_corners: bool) -> list[Value]:
+def _unnormalize_grid(
+    op: Builder, grid: Value, sizes: Sequence[Size], align_corners: bool
+) -> list[Value]:
     """Converts the grid's numbers to pixel positions per axis; the grid has the last axis first."""
     places = []
     for index, size in enumerate(sizes):
@@ -74,17 +78,19 @@ def _places(op: Builder, grid: Value, sizes: Sequence[Size], align_corners: bool
     return places
 
 
-def _within(op: Builder, place: Value, size: Size, padding_mode: int, align_corners: bool) -> Value:
+def _apply_padding_mode(
+    op: Builder, place: Value, size: Size, padding_mode: int, align_corners: bool
+) -> Value:
     """Moves a position into the image per the padding mode; zero padding is handled later."""
     if padding_mode == ZEROS:
         return place
     end = op.cast(add_sizes(op, size, -1), place.dtype)
     if padding_mode == REFLECTION:
-        place = _reflected(op, place, size, align_corners)
+        place = _reflect_coordinates(op, place, size, align_corners)
     return op.Min(op.Max(place, 0.0), end)
 
 
-def _reflected(op: Builder, place: Value, size: Size, align_corners: bool) -> Value:
+def _reflect_coordinates(op: Builder, place: Value, size: Size, align_corners: bool) -> Value:
     """Reflects at the outer pixels' centres or edges until the position is between them."""
     low = 0.0 if align_corners else -0.5
     span = op.cast(add_sizes(op, size, -1) if align_corners else size, place.dtype)
@@ -114,7 +120,7 @@ class _Image:
         self.shape = [batch, channels, *self.wanted]
         self.rank = op.rank(image)
 
-    def at(self, places: Sequence[Value], inside: bool) -> Value:
+    def gather(self, places: Sequence[Value], inside: bool) -> Value:
         """Pixels ``[N, C, wanted]`` at positions, ``[N, wanted]`` each; 0 outside the image."""
         op = self.op
         ends = [op.cast(add_sizes(op, size, -1), places[0].dtype) for size in self.sizes]
@@ -137,20 +143,20 @@ class _Image:
         return op.Where(op.Unsqueeze(kept, [1]), found, 0.0)
 
 
-def _sampled(
+def _sample_nearest_or_linear(
     op: Builder, image: Value, grid: Value, mode: int, padding_mode: int, align_corners: bool
 ) -> Value:
     """Nearest pixel, or weighted sum of the corners, around each position."""
     pixels = _Image(op, image, grid)
     inside = padding_mode != ZEROS
     places = [
-        _within(op, place, size, padding_mode, align_corners)
+        _apply_padding_mode(op, place, size, padding_mode, align_corners)
         for place, size in zip(
-            _places(op, grid, pixels.sizes, align_corners), pixels.sizes, strict=True
+            _unnormalize_grid(op, grid, pixels.sizes, align_corners), pixels.sizes, strict=True
         )
     ]
     if mode == NEAREST:
-        return pixels.at([op.Round(place) for place in places], inside)
+        return pixels.gather([op.Round(place) for place in places], inside)
     lows = [op.Floor(place) for place in places]
     parts = [op.Sub(place, low) for place, low in zip(places, lows, strict=True)]
     total: Value | None = None
@@ -160,26 +166,28 @@ def _sampled(
             one = part if high else op.Sub(1.0, part)
             weight = one if weight is None else op.Mul(weight, one)
         at = [op.Add(low, 1.0) if high else low for high, low in zip(corner, lows, strict=True)]
-        term = op.Mul(pixels.at(at, inside), op.Unsqueeze(weight, [1]))
+        term = op.Mul(pixels.gather(at, inside), op.Unsqueeze(weight, [1]))
         total = term if total is None else op.Add(total, term)
     assert total is not None
     return total
 
 
-def _cubic(op: Builder, image: Value, grid: Value, padding_mode: int, align_corners: bool) -> Value:
+def _sample_cubic(
+    op: Builder, image: Value, grid: Value, padding_mode: int, align_corners: bool
+) -> Value:
     """Weights four pixels along each axis around each position; each is padded on its own.
 
     Torch samples volumes this way from 2.15 on.
     """
     pixels = _Image(op, image, grid)
-    places = _places(op, grid, pixels.sizes, align_corners)
+    places = _unnormalize_grid(op, grid, pixels.sizes, align_corners)
     lows = [op.Floor(place) for place in places]
     weights = [
         _cubic_weights(op, op.Sub(place, low)) for place, low in zip(places, lows, strict=True)
     ]
     around = [
         [
-            _within(op, op.Add(low, float(step)), size, padding_mode, align_corners)
+            _apply_padding_mode(op, op.Add(low, float(step)), size, padding_mode, align_corners)
             for step in (-1, 0, 1, 2)
         ]
         for low, size in zip(lows, pixels.sizes, strict=True)
@@ -188,7 +196,7 @@ def _cubic(op: Builder, image: Value, grid: Value, padding_mode: int, align_corn
     for steps in itertools.product(range(4), repeat=len(places)):
         weight = functools.reduce(op.Mul, [w[step] for w, step in zip(weights, steps, strict=True)])
         at = [places[step] for places, step in zip(around, steps, strict=True)]
-        term = op.Mul(pixels.at(at, padding_mode != ZEROS), op.Unsqueeze(weight, [1]))
+        term = op.Mul(pixels.gather(at, padding_mode != ZEROS), op.Unsqueeze(weight, [1]))
         total = term if total is None else op.Add(total, term)
     assert total is not None
     return total
@@ -198,12 +206,17 @@ def _cubic_weights(op: Builder, t: Value) -> list[Value]:
     """Weights of the four pixels around a position: Keys' cubic convolution, ``a = -0.75``."""
     a = -0.75
 
-    def near(x: Value) -> Value:  # |x| <= 1
+    def near_weight(x: Value) -> Value:  # |x| <= 1
         return op.Add(op.Mul(op.Mul(op.Sub(op.Mul(x, a + 2), a + 3), x), x), 1.0)
 
-    def far(x: Value) -> Value:  # 1 < |x| < 2
+    def far_weight(x: Value) -> Value:  # 1 < |x| < 2
         inner = op.Add(op.Mul(op.Sub(op.Mul(x, a), 5 * a), x), 8 * a)
         return op.Sub(op.Mul(inner, x), 4 * a)
 
     rest = op.Sub(1.0, t)
-    return [far(op.Add(t, 1.0)), near(t), near(rest), far(op.Add(rest, 1.0))]
+    return [
+        far_weight(op.Add(t, 1.0)),
+        near_weight(t),
+        near_weight(rest),
+        far_weight(op.Add(rest, 1.0)),
+    ]

@@ -13,13 +13,13 @@ from onnx_aot.ops.core.creation import make_full
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
-__all__ = ["grouped_product"]
+__all__ = ["multiply_groups"]
 
 Value = ir.Value
 INT64 = ir.DataType.INT64
 
 
-def grouped_product(op: Builder, rows: Value, weight: Value, ends: Value) -> Value:
+def multiply_groups(op: Builder, rows: Value, weight: Value, ends: Value) -> Value:
     """Stacks ``rows[ends[i - 1]:ends[i]] @ weight[i]`` of all groups into [S, N].
 
     Args:
@@ -57,7 +57,7 @@ def aten__grouped_mm(
     if offs is None and op.rank(self) == op.rank(mat2) == 3:
         product = op.MatMul(self, mat2)
     elif offs is not None and (op.rank(self), op.rank(mat2)) == (2, 3):
-        product = grouped_product(op, self, mat2, offs)
+        product = multiply_groups(op, self, mat2, offs)
     else:
         raise ConversionError(
             f"grouped_mm of tensors with {op.rank(self)} and {op.rank(mat2)} dimensions; rows in "

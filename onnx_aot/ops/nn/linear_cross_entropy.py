@@ -44,7 +44,9 @@ def torch_nn_linear_cross_entropy_batch_chunked(
 
     Torch refuses label smoothing.
     """
-    losses, weights = _losses(op, input, linear_weight, target, linear_bias, weight, ignore_index)
+    losses, weights = _compute_losses(
+        op, input, linear_weight, target, linear_bias, weight, ignore_index
+    )
     loss = op.reduce("ReduceSum", losses, None, False)
     if reduction == "mean":
         loss = op.Div(loss, op.reduce("ReduceSum", weights, None, False))
@@ -69,11 +71,11 @@ def torch_nn_linear_cross_entropy_batch_chunked_no_reduction(
     acc_policy: str,
     acc_dtype: Any,
 ) -> Value:
-    losses, _ = _losses(op, input, linear_weight, target, linear_bias, weight, ignore_index)
+    losses, _ = _compute_losses(op, input, linear_weight, target, linear_bias, weight, ignore_index)
     return op.cast(losses, input.dtype)
 
 
-def _losses(
+def _compute_losses(
     op: Builder,
     input: Value,
     linear_weight: Value,

@@ -18,7 +18,7 @@ NONE, MEAN, SUM = 0, 1, 2
 REDUCTIONS = {MEAN: "ReduceMean", SUM: "ReduceSum"}
 
 
-def _reduced(op: Builder, loss: Value, reduction: int) -> Value:
+def _reduce_loss(op: Builder, loss: Value, reduction: int) -> Value:
     """Loss of each element, or their mean or sum."""
     if reduction == NONE or op.rank(loss) == 0:
         return loss
@@ -39,7 +39,7 @@ def aten_margin_ranking_loss(
     dtype = target.dtype if is_floating(target.dtype) else difference.dtype
     product = op.Mul(op.cast(difference, dtype), op.cast(target, dtype))
     negative = op.cast(op.Sub(op.cast(0, dtype), product), op.result_dtype)
-    return _reduced(op, op.Max(op.Add(negative, margin), 0.0), reduction)
+    return _reduce_loss(op, op.Max(op.Add(negative, margin), 0.0), reduction)
 
 
 @register(aten.hinge_embedding_loss.default)
@@ -50,7 +50,7 @@ def aten_hinge_embedding_loss(
     kind = op.cast(target, ir.DataType.FLOAT)
     apart = op.Where(op.Equal(kind, 1.0), 0.0, op.Max(op.Sub(margin, self), 0.0))
     close = op.Where(op.Equal(kind, -1.0), 0.0, self)
-    return _reduced(op, op.Add(apart, close), reduction)
+    return _reduce_loss(op, op.Add(apart, close), reduction)
 
 
 @register(aten.binary_cross_entropy_with_logits.default)
@@ -76,7 +76,7 @@ def aten_binary_cross_entropy_with_logits(
     loss = op.Sub(op.Mul(op.Sub(1.0, y), x), log)
     if weight is not None:
         loss = op.Mul(loss, op.cast(weight, wide))
-    return op.cast(_reduced(op, loss, reduction), dtype)
+    return op.cast(_reduce_loss(op, loss, reduction), dtype)
 
 
 @register(aten.multilabel_margin_loss.default)
@@ -116,5 +116,5 @@ def aten_multilabel_margin_loss_forward(
     terms = op.Where(counted, op.Max(margins, 0.0), 0.0)
     loss = op.reduce("ReduceSum", terms, [1, 2], False)
     loss = op.Div(loss, op.cast(classes, first.dtype))
-    loss = op.cast(_reduced(op, loss, reduction), self.dtype)
+    loss = op.cast(_reduce_loss(op, loss, reduction), self.dtype)
     return [loss, op.cast(op.Reshape(chosen, op.Shape(target)), self.dtype)]

@@ -81,7 +81,7 @@ def aten_group_norm(
         value = reshape(op, value, [batch, channels, *spatial])
     else:
         value = op.Reshape(value, op.Shape(input), allowzero=1)
-    return _affine_per_channel(op, value, weight, bias, len(spatial))
+    return _scale_and_shift_channels(op, value, weight, bias, len(spatial))
 
 
 @register(aten.native_group_norm.default)
@@ -97,22 +97,22 @@ def aten_native_group_norm(
     eps: float,
 ) -> list[Value]:
     """Also returns each group's mean and inverse deviation; half precision is widened meanwhile."""
-    wide = op.cast(input, _wide(input.dtype))
+    wide = op.cast(input, _statistics_type(input.dtype))
     each = multiply_sizes(op, divide_size(op, C, group), HxW)
     grouped = reshape(op, wide, [N, group, each])
-    value, mean, inverse = _normalized(op, grouped, [2], eps)
+    value, mean, inverse = _normalize_axes(op, grouped, [2], eps)
     value = op.Reshape(value, op.Shape(input), allowzero=1)
     value.shape = input.shape
-    value = _affine_per_channel(op, value, weight, bias, op.rank(input) - 2)
-    return _as_recorded(op, [value, op.Squeeze(mean, [2]), op.Squeeze(inverse, [2])])
+    value = _scale_and_shift_channels(op, value, weight, bias, op.rank(input) - 2)
+    return _cast_to_recorded(op, [value, op.Squeeze(mean, [2]), op.Squeeze(inverse, [2])])
 
 
-def _wide(dtype: ir.DataType | None) -> ir.DataType | None:
+def _statistics_type(dtype: ir.DataType | None) -> ir.DataType | None:
     """Type in which PyTorch computes statistics."""
     return ir.DataType.FLOAT if dtype in NARROW else dtype
 
 
-def _normalized(
+def _normalize_axes(
     op: Builder, value: Value, axes: Sequence[int], eps: float
 ) -> tuple[Value, Value, Value]:
     """Normalizes over axes; also returns the mean and the inverse deviation, of the same rank."""
@@ -123,7 +123,7 @@ def _normalized(
     return op.Mul(centred, inverse), mean, inverse
 
 
-def _affine_per_channel(
+def _scale_and_shift_channels(
     op: Builder, value: Value, weight: Value | None, bias: Value | None, spatial: int
 ) -> Value:
     """Multiplies by the weight and adds the bias, one number per channel, in the value's type."""
@@ -135,7 +135,7 @@ def _affine_per_channel(
     return value
 
 
-def _as_recorded(op: Builder, values: Sequence[Value]) -> list[Value]:
+def _cast_to_recorded(op: Builder, values: Sequence[Value]) -> list[Value]:
     """Casts the results, or the first ones, to the recorded types."""
     return [op.cast(v, to_onnx(r.dtype)) for v, r in zip(values, op.result, strict=False)]
 
@@ -154,12 +154,12 @@ def aten_batch_norm(
     cudnn_enabled: bool,
 ) -> Value:
     if training or running_mean is None or running_var is None:
-        wide = _by_batch(op, input, weight, bias, eps)[0]
+        wide = _normalize_by_batch(op, input, weight, bias, eps)[0]
         return op.cast(wide, input.dtype)
-    return _by_running(op, input, weight, bias, running_mean, running_var, eps)
+    return _normalize_by_running(op, input, weight, bias, running_mean, running_var, eps)
 
 
-def _by_running(
+def _normalize_by_running(
     op: Builder,
     input: Value,
     weight: Value | None,
@@ -171,11 +171,11 @@ def _by_running(
     """Normalizes by given statistics, which may have a wider type than the input."""
     if op.rank(input) < 2:
         return input  # torch accepts an empty one
-    scale, shift = _affine(op, input, weight, bias)
+    scale, shift = _scale_and_shift_of(op, input, weight, bias)
     return op.BatchNormalization(input, scale, shift, mean, variance, epsilon=eps)
 
 
-def _affine(
+def _scale_and_shift_of(
     op: Builder, input: Value, weight: Value | None, bias: Value | None
 ) -> tuple[Value, Value]:
     channels = [op.size(input, 1)]
@@ -203,12 +203,12 @@ def aten__native_batch_norm_legit_functional(
 ) -> list[Value]:
     """Output, saved mean and inverse deviation, and the updated running statistics."""
     if training:
-        results, running = _trained(
+        results, running = _normalize_in_training(
             op, input, weight, bias, eps, (running_mean, running_var, momentum)
         )
-        return _as_recorded(op, [*results, *running])
+        return _cast_to_recorded(op, [*results, *running])
     return [
-        *_not_trained(op, input, weight, bias, running_mean, running_var, eps),
+        *_normalize_in_inference(op, input, weight, bias, running_mean, running_var, eps),
         running_mean,
         running_var,
     ]
@@ -232,8 +232,10 @@ def aten__batch_norm_with_update_functional(
     eps: float,
 ) -> list[Value]:
     """Returns the same results and a fourth one, which is empty on CPUs."""
-    results, running = _trained(op, input, weight, bias, eps, (running_mean, running_var, momentum))
-    return _as_recorded(op, [*results, op.constant([], ir.DataType.UINT8), *running])
+    results, running = _normalize_in_training(
+        op, input, weight, bias, eps, (running_mean, running_var, momentum)
+    )
+    return _cast_to_recorded(op, [*results, op.constant([], ir.DataType.UINT8), *running])
 
 
 @register(aten.native_batch_norm.default)
@@ -249,8 +251,8 @@ def aten_native_batch_norm(
     eps: float,
 ) -> list[Value]:
     if training or running_mean is None or running_var is None:
-        return _as_recorded(op, _trained(op, input, weight, bias, eps, None)[0])
-    return _not_trained(op, input, weight, bias, running_mean, running_var, eps)
+        return _cast_to_recorded(op, _normalize_in_training(op, input, weight, bias, eps, None)[0])
+    return _normalize_in_inference(op, input, weight, bias, running_mean, running_var, eps)
 
 
 @register(aten._native_batch_norm_legit.no_stats)
@@ -263,7 +265,7 @@ def aten__native_batch_norm_legit_no_stats(
     momentum: float,
     eps: float,
 ) -> list[Value]:
-    return _as_recorded(op, _trained(op, input, weight, bias, eps, None)[0])
+    return _cast_to_recorded(op, _normalize_in_training(op, input, weight, bias, eps, None)[0])
 
 
 @register(aten._native_batch_norm_legit_no_training.default)
@@ -277,10 +279,10 @@ def aten__native_batch_norm_legit_no_training(
     momentum: float,
     eps: float,
 ) -> list[Value]:
-    return _not_trained(op, input, weight, bias, running_mean, running_var, eps)
+    return _normalize_in_inference(op, input, weight, bias, running_mean, running_var, eps)
 
 
-def _not_trained(
+def _normalize_in_inference(
     op: Builder,
     input: Value,
     weight: Value | None,
@@ -291,11 +293,11 @@ def _not_trained(
 ) -> list[Value]:
     """Normalizes by the running statistics; outside training nothing is saved."""
     nothing = op.constant([], ir.DataType.FLOAT)
-    output = _by_running(op, input, weight, bias, mean, variance, eps)
-    return _as_recorded(op, [output, nothing, nothing])
+    output = _normalize_by_running(op, input, weight, bias, mean, variance, eps)
+    return _cast_to_recorded(op, [output, nothing, nothing])
 
 
-def _trained(
+def _normalize_in_training(
     op: Builder,
     input: Value,
     weight: Value | None,
@@ -308,7 +310,7 @@ def _trained(
     Torch keeps the unbiased variance. ONNX BatchNormalization in training mode would keep the
     biased one, so the statistics are written out.
     """
-    output, mean, variance = _by_batch(op, input, weight, bias, eps)
+    output, mean, variance = _normalize_by_batch(op, input, weight, bias, eps)
     inverse = op.Reciprocal(op.Sqrt(op.Add(variance, eps)))
     if running is None:
         return [output, mean, inverse], []
@@ -317,18 +319,18 @@ def _trained(
     unbiased = op.Mul(variance, op.Div(count, op.Sub(count, 1.0)))
     before_mean, before_variance, momentum = running
     kept = [
-        _moving(op, before_mean, mean, momentum),
-        _moving(op, before_variance, unbiased, momentum),
+        _update_moving_average(op, before_mean, mean, momentum),
+        _update_moving_average(op, before_variance, unbiased, momentum),
     ]
     return [output, mean, inverse], kept
 
 
-def _moving(op: Builder, running: Value, current: Value, momentum: float) -> Value:
+def _update_moving_average(op: Builder, running: Value, current: Value, momentum: float) -> Value:
     running = op.cast(running, current.dtype)
     return op.Add(op.Mul(running, 1.0 - momentum), op.Mul(current, momentum))
 
 
-def _by_batch(
+def _normalize_by_batch(
     op: Builder, input: Value, weight: Value | None, bias: Value | None, eps: float
 ) -> tuple[Value, Value, Value]:
     """Normalizes by the batch's own statistics; also returns the mean and the biased variance.
@@ -337,12 +339,12 @@ def _by_batch(
     """
     rank = op.rank(input)
     axes = [axis for axis in range(rank) if axis != 1]
-    wide = op.cast(input, _wide(input.dtype))
+    wide = op.cast(input, _statistics_type(input.dtype))
     mean = op.reduce("ReduceMean", wide, axes, True)
     centred = op.Sub(wide, mean)
     variance = op.reduce("ReduceMean", op.Mul(centred, centred), axes, True)
     value = op.Div(centred, op.Sqrt(op.Add(variance, eps)))
-    value = _affine_per_channel(op, value, weight, bias, rank - 2)
+    value = _scale_and_shift_channels(op, value, weight, bias, rank - 2)
     return value, op.Squeeze(mean, axes), op.Squeeze(variance, axes)
 
 
@@ -360,8 +362,10 @@ def aten_instance_norm(
     cudnn_enabled: bool,
 ) -> Value:
     if not use_input_stats and running_mean is not None and running_var is not None:
-        return _by_running(op, input, weight, bias, running_mean, running_var, eps)
-    scale, shift = (op.cast(value, input.dtype) for value in _affine(op, input, weight, bias))
+        return _normalize_by_running(op, input, weight, bias, running_mean, running_var, eps)
+    scale, shift = (
+        op.cast(value, input.dtype) for value in _scale_and_shift_of(op, input, weight, bias)
+    )
     return op.InstanceNormalization(input, scale, shift, epsilon=eps)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.nn.rnn import recurrent
+from onnx_aot.ops.nn.rnn import run_layers
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import OpOverload, aten
 from onnx_aot.torch_ops.packed_sequence_ops import PACK, PAD
@@ -28,7 +28,7 @@ LENGTHS = "lengths of the packed sequences"
 
 
 @dataclasses.dataclass(frozen=True)
-class Padded:
+class PaddedSequences:
     """Sequences ``[time, batch, *]`` whose elements after the lengths are undefined."""
 
     sequences: Value
@@ -40,12 +40,12 @@ def pack_padded_sequence(
     op: Builder, input: Value, lengths: Value, batch_first: bool
 ) -> list[Value]:
     """Packs with GatherND at the steps before each length."""
-    padded = Padded(_time_first(op, input) if batch_first else input, lengths)
+    padded = PaddedSequences(_swap_time_and_batch(op, input) if batch_first else input, lengths)
     longest = op.reduce("ReduceMax", lengths, [0], keepdims=False)
-    counted = op.cast(_steps(op, longest, lengths), ir.DataType.INT64)
+    counted = op.cast(_mask_steps(op, longest, lengths), ir.DataType.INT64)
     batch_sizes = op.reduce("ReduceSum", counted, [1], keepdims=False)
     batch_sizes.meta[LENGTHS] = lengths
-    return [_packed(op, padded), batch_sizes]
+    return [_pack_steps(op, padded), batch_sizes]
 
 
 @register(PAD)
@@ -59,13 +59,13 @@ def pad_packed_sequence(
     total_length: Size,
 ) -> list[Value]:
     """Emits Where after Slice or Pad along time (``onnx_aot/torch_ops/packed_sequence_ops.py``)."""
-    padded = _padded(op, data, batch_sizes, batch)
-    sequences = _resized(op, padded.sequences, total_length, op.size(batch_sizes, 0))
-    inside = _steps(op, op.cast(total_length, ir.DataType.INT64), padded.lengths)
+    padded = _recover_padded(op, data, batch_sizes, batch)
+    sequences = _resize_time(op, padded.sequences, total_length, op.size(batch_sizes, 0))
+    inside = _mask_steps(op, op.cast(total_length, ir.DataType.INT64), padded.lengths)
     last = range(2, op.rank(sequences))
     inside = op.Unsqueeze(inside, list(last)) if last else inside
     filled = op.Where(inside, sequences, op.constant(padding_value, sequences.dtype))
-    return [_time_first(op, filled) if batch_first else filled, padded.lengths]
+    return [_swap_time_and_batch(op, filled) if batch_first else filled, padded.lengths]
 
 
 def _register_layers(target: OpOverload, kind: str, activation: str | None = None) -> None:
@@ -82,8 +82,8 @@ def _register_layers(target: OpOverload, kind: str, activation: str | None = Non
         bidirectional: bool,
     ) -> list[Value]:
         states = hx if kind == "LSTM" else [hx]
-        padded = _padded(op, data, batch_sizes, op.size(states[0], 1))
-        output, *finals = recurrent(
+        padded = _recover_padded(op, data, batch_sizes, op.size(states[0], 1))
+        output, *finals = run_layers(
             op,
             kind,
             padded.sequences,
@@ -97,7 +97,7 @@ def _register_layers(target: OpOverload, kind: str, activation: str | None = Non
             activation,
             padded.lengths,
         )
-        return [_packed(op, Padded(output, padded.lengths)), *finals]
+        return [_pack_steps(op, PaddedSequences(output, padded.lengths)), *finals]
 
     register(target)(translation)
 
@@ -108,34 +108,34 @@ _register_layers(aten.rnn_tanh.data, "RNN", "Tanh")
 _register_layers(aten.rnn_relu.data, "RNN", "Relu")
 
 
-def _time_first(op: Builder, value: Value) -> Value:
+def _swap_time_and_batch(op: Builder, value: Value) -> Value:
     """Exchanges the first two axes."""
     return op.Transpose(value, perm=[1, 0, *range(2, op.rank(value))])
 
 
-def _steps(op: Builder, count: Value, lengths: Value) -> Value:
+def _mask_steps(op: Builder, count: Value, lengths: Value) -> Value:
     """Mask of the steps that each sequence has, ``[count, batch]``."""
     steps = op.Range(0, count, 1)
     return op.Less(op.Unsqueeze(steps, [1]), op.Unsqueeze(lengths, [0]))
 
 
-def _positions(op: Builder, inside: Value) -> Value:
+def _list_steps(op: Builder, inside: Value) -> Value:
     """Indices of the steps, ``[sum of lengths, 2]``, ordered by time."""
     return op.Transpose(op.NonZero(inside), perm=[1, 0])
 
 
-def _packed(op: Builder, padded: Padded) -> Value:
+def _pack_steps(op: Builder, padded: PaddedSequences) -> Value:
     """Steps of all sequences, ``[sum of lengths, *]``."""
     time = op.cast(op.size(padded.sequences, 0), ir.DataType.INT64)
-    inside = _steps(op, time, padded.lengths)
-    data: Value = op.GatherND(padded.sequences, _positions(op, inside))
+    inside = _mask_steps(op, time, padded.lengths)
+    data: Value = op.GatherND(padded.sequences, _list_steps(op, inside))
     data.meta[PADDED] = padded
     return data
 
 
-def _padded(op: Builder, data: Value, batch_sizes: Value, batch: Size) -> Padded:
+def _recover_padded(op: Builder, data: Value, batch_sizes: Value, batch: Size) -> PaddedSequences:
     """Padded sequences that the data was packed from, or zeros into which it is scattered."""
-    known: Padded | None = data.meta.get(PADDED)
+    known: PaddedSequences | None = data.meta.get(PADDED)
     if known is not None:
         return known
     sequences = op.Range(0, op.cast(batch, ir.DataType.INT64), 1)
@@ -149,10 +149,10 @@ def _padded(op: Builder, data: Value, batch_sizes: Value, batch: Size) -> Padded
         op.constant(0, data.dtype),
         op.sizes([op.size(batch_sizes, 0), batch, *op.all_sizes(data)[1:]]),
     )
-    return Padded(op.ScatterND(zeros, _positions(op, inside), data), lengths)
+    return PaddedSequences(op.ScatterND(zeros, _list_steps(op, inside), data), lengths)
 
 
-def _resized(op: Builder, sequences: Value, time: Size, longest: Size) -> Value:
+def _resize_time(op: Builder, sequences: Value, time: Size, longest: Size) -> Value:
     """Sequences with another number of steps, which is at least the longest length."""
     before = op.size(sequences, 0)
     if before is time or (isinstance(before, int) and before == time):

@@ -14,11 +14,11 @@ from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.core.movement import reshape
 from onnx_aot.ops.core.size_math import add_sizes, multiply_sizes, product
 from onnx_aot.ops.nn.conv_arguments import (
-    along_axis,
-    batched,
-    gathered,
-    in_float,
-    padded,
+    apply_batched,
+    apply_in_float,
+    gather_windows,
+    multiply_axis,
+    pad_last_axes,
     per_axis,
 )
 from onnx_aot.ops.registry import register
@@ -40,8 +40,8 @@ def _register_max_pool(spatial: int, values: OpOverload, with_indices: OpOverloa
         dilation: Ints = (1,),
         ceil_mode: bool = False,
     ) -> Value:
-        windows = _windows(spatial, kernel_size, stride, padding, dilation, ceil_mode)
-        return batched(op, self, spatial, lambda x: _largest(op, x, windows, 1)[0])
+        windows = _window_attributes(spatial, kernel_size, stride, padding, dilation, ceil_mode)
+        return apply_batched(op, self, spatial, lambda x: _max_pool(op, x, windows, 1)[0])
 
     def aten_max_pool_with_indices(
         op: Builder,
@@ -52,14 +52,14 @@ def _register_max_pool(spatial: int, values: OpOverload, with_indices: OpOverloa
         dilation: Ints = (1,),
         ceil_mode: bool = False,
     ) -> list[Value]:
-        windows = _windows(spatial, kernel_size, stride, padding, dilation, ceil_mode)
-        return batched(op, self, spatial, lambda x: _largest(op, x, windows, 2))
+        windows = _window_attributes(spatial, kernel_size, stride, padding, dilation, ceil_mode)
+        return apply_batched(op, self, spatial, lambda x: _max_pool(op, x, windows, 2))
 
     register(values)(aten_max_pool)
     register(with_indices)(aten_max_pool_with_indices)
 
 
-def _windows(
+def _window_attributes(
     spatial: int, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
 ) -> dict[str, Any]:
     """Attributes that define the windows; the stride defaults to the kernel's size."""
@@ -73,7 +73,7 @@ def _windows(
     }
 
 
-def _settled(value: Value, windows: dict[str, Any]) -> dict[str, Any]:
+def _resolve_ceil_mode(value: Value, windows: dict[str, Any]) -> dict[str, Any]:
     """Drops ceil mode if no window needs it, and padding that no window reaches.
 
     Torch and ONNX Runtime omit a last window that starts after the input and the padding before it,
@@ -98,29 +98,29 @@ def _settled(value: Value, windows: dict[str, Any]) -> dict[str, Any]:
     return {**windows, "pads": pads, "ceil_mode": int(needed)}
 
 
-def _largest(op: Builder, value: Value, windows: dict[str, Any], outputs: int) -> list[Value]:
+def _max_pool(op: Builder, value: Value, windows: dict[str, Any], outputs: int) -> list[Value]:
     """Maximum of each window and, as the second output, its position.
 
     ONNX has no MaxPool of the larger integers: those of up to 32 bits are exact as DOUBLE. ONNX
     counts positions through the whole tensor, torch within each channel.
     """
     if value.dtype == ir.DataType.INT64:
-        return _largest_gathered(op, value, windows)[:outputs]
+        return _max_pool_int64(op, value, windows)[:outputs]
     number = value if is_floating(value.dtype) else op.cast(value, ir.DataType.DOUBLE)
-    pooled = op.MaxPool(number, **_settled(value, windows), _outputs=outputs)
+    pooled = op.MaxPool(number, **_resolve_ceil_mode(value, windows), _outputs=outputs)
     if outputs == 1:
         return [op.cast(pooled, op.result_dtype)]
     channel = product(op, op.all_sizes(value)[2:])
     return [op.cast(pooled[0], op.result_dtype), op.Mod(pooled[1], channel)]
 
 
-def _largest_gathered(op: Builder, value: Value, windows: dict[str, Any]) -> list[Value]:
+def _max_pool_int64(op: Builder, value: Value, windows: dict[str, Any]) -> list[Value]:
     """Computes the same for INT64, which no float holds exactly, from the windows' elements."""
     batch, channels, *sizes = op.all_sizes(value)
     numbers = reshape(op, op.Range(0, product(op, sizes), 1), [1, 1, *sizes])
     lowest = torch.iinfo(torch.int64).min
-    elements, _ = _elements(op, value, windows, lowest)
-    places, counts = _elements(op, numbers, windows, 0)
+    elements, _ = _gather_elements(op, value, windows, lowest)
+    places, counts = _gather_elements(op, numbers, windows, 0)
     elements = reshape(op, elements, [batch, channels, -1, *counts])
     places = reshape(op, places, [1, 1, -1, *counts])
     largest = op.reduce("ReduceMax", elements, [2], False)
@@ -129,7 +129,7 @@ def _largest_gathered(op: Builder, value: Value, windows: dict[str, Any]) -> lis
     return [largest, op.Squeeze(op.GatherElements(places, where, axis=2), [2])]
 
 
-def _elements(
+def _gather_elements(
     op: Builder, value: Value, windows: dict[str, Any], fill: int
 ) -> tuple[Value, list[Size]]:
     """Elements of each window, ``[N, C, *kernel, *windows]``, and the window counts per axis."""
@@ -139,10 +139,13 @@ def _elements(
     pads: list[Size] = list(windows["pads"][:spatial])
     after = pads
     if windows["ceil_mode"]:
-        missing = [_missing(op, op.size(value, axis + 2), windows, axis) for axis in range(spatial)]
+        missing = [
+            _ceil_mode_padding(op, op.size(value, axis + 2), windows, axis)
+            for axis in range(spatial)
+        ]
         after = [add_sizes(op, pad, more) for pad, more in zip(pads, missing, strict=True)]
-    wide = padded(op, value, pads, after, fill)
-    gathering = gathered(op, wide, kernel, windows["strides"], dilations)
+    wide = pad_last_axes(op, value, pads, after, fill)
+    gathering = gather_windows(op, wide, kernel, windows["strides"], dilations)
     return gathering, op.all_sizes(gathering)[2 + spatial :]
 
 
@@ -162,20 +165,26 @@ def _register_avg_pool(spatial: int, target: OpOverload) -> None:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Value:
-        windows = _windows(spatial, kernel_size, stride, padding, (1,), ceil_mode)
+        windows = _window_attributes(spatial, kernel_size, stride, padding, (1,), ceil_mode)
         del windows["dilations"]  # torch has none, and ONNX only since opset 19
         if self.dtype == ir.DataType.DOUBLE or not is_floating(self.dtype):
             counted = divisor_override if divisor_override is not None else count_include_pad
-            return batched(op, self, spatial, lambda x: _averages(op, x, windows, counted))
+            return apply_batched(
+                op, self, spatial, lambda x: _average_windows(op, x, windows, counted)
+            )
         if divisor_override is not None:
-            return batched(op, self, spatial, lambda x: _sums(op, x, windows, divisor_override))
+            return apply_batched(
+                op, self, spatial, lambda x: _sum_windows(op, x, windows, divisor_override)
+            )
         windows["count_include_pad"] = int(count_include_pad)
-        return batched(op, self, spatial, lambda x: op.AveragePool(x, **_settled(x, windows)))
+        return apply_batched(
+            op, self, spatial, lambda x: op.AveragePool(x, **_resolve_ceil_mode(x, windows))
+        )
 
     register(target)(aten_avg_pool)
 
 
-def _sums(op: Builder, value: Value, windows: dict[str, Any], divisor: int) -> Value:
+def _sum_windows(op: Builder, value: Value, windows: dict[str, Any], divisor: int) -> Value:
     """Sums of the windows over a divisor: means that count the padding, times the window's size.
 
     In ``ceil_mode`` AveragePool does not count elements beyond the padding, so the zeros that the
@@ -184,20 +193,22 @@ def _sums(op: Builder, value: Value, windows: dict[str, Any], divisor: int) -> V
     kernel = windows["kernel_shape"]
     if windows["ceil_mode"]:
         axes = range(len(kernel))
-        missing = [_missing(op, op.size(value, axis + 2), windows, axis) for axis in axes]
+        missing = [_ceil_mode_padding(op, op.size(value, axis + 2), windows, axis) for axis in axes]
         if any(size != 0 for size in missing):
             value = op.Pad(value, op.sizes([0] * (len(kernel) + 4) + missing))
     means = op.AveragePool(value, **{**windows, "ceil_mode": 0, "count_include_pad": 1})
     return op.Mul(means, math.prod(kernel) / divisor)
 
 
-def _averages(op: Builder, value: Value, windows: dict[str, Any], counted: bool | int) -> Value:
+def _average_windows(
+    op: Builder, value: Value, windows: dict[str, Any], counted: bool | int
+) -> Value:
     """Sums of the windows' elements over their number, for types AveragePool does not take.
 
     Integers are divided toward zero. ``counted`` is the divisor, or a bool: whether padding counts.
     """
     spatial = len(windows["kernel_shape"])
-    elements, counts = _elements(op, value, windows, 0)
+    elements, counts = _gather_elements(op, value, windows, 0)
     sums = op.reduce("ReduceSum", elements, list(range(2, spatial + 2)), False)
     if not isinstance(counted, bool):
         return op.Div(sums, counted)
@@ -215,7 +226,7 @@ def _averages(op: Builder, value: Value, windows: dict[str, Any], counted: bool 
     return op.Div(sums, op.cast(divisor, value.dtype))
 
 
-def _missing(op: Builder, size: Size, windows: dict[str, Any], axis: int) -> Size:
+def _ceil_mode_padding(op: Builder, size: Size, windows: dict[str, Any], axis: int) -> Size:
     """Number of positions that an axis lacks for its last window in ceil mode.
 
     There are ``ceil((n + 2 p - k) / s) + 1`` windows, without one that starts after the input and
@@ -263,29 +274,29 @@ def aten_adaptive_avg_pool(op: Builder, self: Value, output_size: Sequence[Size]
         if rank == spatial + 2 and self.dtype != ir.DataType.DOUBLE:
             return op.GlobalAveragePool(self)
         return op.reduce("ReduceMean", self, list(axes), True)
-    kernel = _even_windows([op.size(self, axis) for axis in axes], output_size)
+    kernel = _even_kernel([op.size(self, axis) for axis in axes], output_size)
     if kernel is not None and all(k == 1 for k in kernel):
         return self
     if kernel is not None and self.dtype != ir.DataType.DOUBLE:
-        return batched(
+        return apply_batched(
             op,
             self,
             spatial,
             lambda x: op.AveragePool(x, kernel_shape=kernel, strides=kernel),
         )
 
-    def means(value: Value) -> Value:
-        product = _one_product(op, value, output_size)
+    def average(value: Value) -> Value:
+        product = _average_by_one_product(op, value, output_size)
         if product is not None:
             return product
         for axis, wanted in reversed(list(zip(axes, output_size, strict=True))):
-            value = _adaptive_axis(op, value, self, axis, wanted)
+            value = _average_axis(op, value, self, axis, wanted)
         return value
 
-    return in_float(op, self, means)
+    return apply_in_float(op, self, average)
 
 
-def _one_product(op: Builder, value: Value, wanted: Sequence[Size]) -> Value | None:
+def _average_by_one_product(op: Builder, value: Value, wanted: Sequence[Size]) -> Value | None:
     """Pools all axes by a constant ``[sizes, windows]``; None if that is large or not static."""
     spatial = len(wanted)
     first = op.rank(value) - spatial
@@ -305,7 +316,7 @@ def _one_product(op: Builder, value: Value, wanted: Sequence[Size]) -> Value | N
     return op.Reshape(product, op.sizes([-1, *channels, *wanted]))
 
 
-def _even_windows(sizes: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
+def _even_kernel(sizes: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
     """Sizes of the windows if they divide the input evenly on every axis, else None."""
     kernel = []
     for size, count in zip(sizes, wanted, strict=True):
@@ -315,7 +326,7 @@ def _even_windows(sizes: Sequence[Size], wanted: Sequence[Size]) -> list[int] | 
     return kernel
 
 
-def _adaptive_axis(op: Builder, value: Value, source: Value, axis: int, wanted: Size) -> Value:
+def _average_axis(op: Builder, value: Value, source: Value, axis: int, wanted: Size) -> Value:
     """Means over the windows of one axis, as a product with the windows' weights."""
     size = op.size(source, axis)
     if size is wanted or (isinstance(size, int) and size == wanted):
@@ -324,8 +335,8 @@ def _adaptive_axis(op: Builder, value: Value, source: Value, axis: int, wanted: 
         return op.reduce("ReduceMean", value, [axis], True)
     last = op.rank(value) - 1
     if isinstance(size, int) or not isinstance(wanted, int) or not wanted:
-        return along_axis(op, value, axis, _window_weights(op, size, wanted, value.dtype))
-    weights = _weights_of_size(op, size, wanted, last - axis, value.dtype)
+        return multiply_axis(op, value, axis, _window_weights(op, size, wanted, value.dtype))
+    weights = _dynamic_window_weights(op, size, wanted, last - axis, value.dtype)
     if axis == last:
         return op.MatMul(value, weights)
     # not a MatMul: ONNX Runtime refuses an empty batch on its right side
@@ -333,7 +344,7 @@ def _adaptive_axis(op: Builder, value: Value, source: Value, axis: int, wanted: 
     return op.reduce("ReduceSum", windows, [axis + 1], False)
 
 
-def _weights_of_size(
+def _dynamic_window_weights(
     op: Builder, size: Value, wanted: int, after: int, dtype: ir.DataType | None
 ) -> Value:
     """Weights of the windows for a dynamic size.
@@ -359,7 +370,7 @@ def _weights_of_size(
 
 def _window_weights(op: Builder, size: Size, wanted: Size, dtype: ir.DataType | None) -> Value:
     """``[size, wanted]``: one over the window's size inside it, 0 outside."""
-    inside = _inside(op, size, wanted)
+    inside = _mask_windows(op, size, wanted)
     literal = op.literal(inside)
     if literal is not None:
         return op.constant(literal.to(torch.float64) / literal.sum(0), dtype)
@@ -367,7 +378,7 @@ def _window_weights(op: Builder, size: Size, wanted: Size, dtype: ir.DataType | 
     return op.Div(member, op.reduce("ReduceSum", member, [0], True))
 
 
-def _inside(op: Builder, size: Size, wanted: Size) -> Value:
+def _mask_windows(op: Builder, size: Size, wanted: Size) -> Value:
     """``[size, wanted]``: true where a position is in a window, ``floor(i h / n)`` to its end."""
     if isinstance(size, int) and isinstance(wanted, int):
         index, place = torch.arange(wanted), torch.arange(size).unsqueeze(1)
@@ -390,15 +401,15 @@ def aten_adaptive_max_pool(op: Builder, self: Value, output_size: Ints) -> list[
     """Maximum of each window and its position: MaxPool, or one axis after the other."""
     spatial = len(output_size)
     axes = range(op.rank(self) - spatial, op.rank(self))
-    kernel = _even_windows([op.size(self, axis) for axis in axes], output_size)
+    kernel = _even_kernel([op.size(self, axis) for axis in axes], output_size)
     if kernel is not None:
-        windows = _windows(spatial, kernel, (), (0,), (1,), False)
-        return batched(op, self, spatial, lambda x: _largest(op, x, windows, 2))
+        windows = _window_attributes(spatial, kernel, (), (0,), (1,), False)
+        return apply_batched(op, self, spatial, lambda x: _max_pool(op, x, windows, 2))
     value, inner = self, op.size(self, -1)
     position: Value | None = None
     for axis, wanted in reversed(list(zip(axes, output_size, strict=True))):
         size = op.size(self, axis)
-        value, where = _largest_along(op, value, axis, size, wanted)
+        value, where = _max_pool_axis(op, value, axis, size, wanted)
         if position is not None:
             within = op.GatherElements(position, where, axis=axis)
             where = op.Add(op.Mul(where, inner), within)
@@ -408,7 +419,7 @@ def aten_adaptive_max_pool(op: Builder, self: Value, output_size: Ints) -> list[
     return [value, position]
 
 
-def _largest_along(
+def _max_pool_axis(
     op: Builder, value: Value, axis: int, size: Size, wanted: int
 ) -> tuple[Value, Value]:
     """Maximum of each window along one axis, and its first position."""
@@ -417,7 +428,7 @@ def _largest_along(
         return op.reduce("ReduceMax", value, [axis], True), where
     # [..., size, wanted, ...]: minus infinity where a position is outside the window
     after = list(range(2, op.rank(value) - axis + 1))
-    inside = _inside(op, size, wanted)
+    inside = _mask_windows(op, size, wanted)
     inside = op.Unsqueeze(inside, after) if after else inside
     spread = op.Where(inside, op.Unsqueeze(value, [axis + 1]), -math.inf)
     where = op.ArgMax(spread, axis=axis, keepdims=0)

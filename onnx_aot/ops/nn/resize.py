@@ -16,7 +16,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.nn.conv_arguments import along_axis, in_float
+from onnx_aot.ops.nn.conv_arguments import apply_in_float, multiply_axis
 from onnx_aot.ops.nn.resize_weights import (
     index_of_nearest,
     weights_of_linear,
@@ -60,7 +60,7 @@ class Axis:
         wide = op.Mul(op.cast(before, ir.DataType.DOUBLE), self.factor)
         return before, op.cast(wide, ir.DataType.INT64)
 
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         """True if the sizes alone determine the factor."""
         if self.factor is None or float(self.factor).is_integer():
             return True
@@ -72,23 +72,23 @@ class Axis:
         """Factor for ONNX, which multiplies sizes by it in float32; None if that may round."""
         if self.before is not None and self.after is not None:
             found = self.after / self.before if self.before else 0.0
-            return found if self.factor in (None, found) and _is_short(found) else None
-        if self.factor is None or not _is_short(self.factor):
+            return found if self.factor in (None, found) and _is_exact_in_float32(found) else None
+        if self.factor is None or not _is_exact_in_float32(self.factor):
             return None
         follows = self.wanted is None or float(self.factor).is_integer()
         return self.factor if follows else None
 
-    def repeats(self) -> int | None:
+    def repeat_count(self) -> int | None:
         """Number of times nearest mode repeats each pixel; None if it is uneven."""
         found = self.scale()
         return int(found) if found is not None and float(found).is_integer() else None
 
-    def stays(self) -> bool:
+    def is_unchanged(self) -> bool:
         """True if resizing changes nothing along the axis."""
         return self.before is not None and self.scale() == 1.0
 
 
-def _is_short(factor: float) -> bool:
+def _is_exact_in_float32(factor: float) -> bool:
     """True if products with sizes are exact in float32: up to 2,000,000 by 1.75, 0.25, 2.5."""
     return factor > 0 and float(factor * 4).is_integer() and _odd_part(int(factor * 4)) <= 7
 
@@ -97,7 +97,7 @@ def _odd_part(number: int) -> int:
     return number // (number & -number)
 
 
-def _axes(
+def _make_axes(
     op: Builder, input: Value, wanted: Sequence[Size] | None, factors: Sequence[float | None]
 ) -> list[Axis]:
     assert input.shape is not None
@@ -105,12 +105,14 @@ def _axes(
     factors = list(factors) or [None] * spatial
     sizes: Sequence[Size | None] = [None] * spatial if wanted is None else wanted
     return [
-        Axis(axis, _known(input.shape[axis]), _known(op.result.shape[axis]), size, factor)
+        Axis(
+            axis, _static_size(input.shape[axis]), _static_size(op.result.shape[axis]), size, factor
+        )
         for axis, (size, factor) in enumerate(zip(sizes, factors, strict=True), 2)
     ]
 
 
-def _known(size: Any) -> int | None:
+def _static_size(size: Any) -> int | None:
     return size if isinstance(size, int) else None
 
 
@@ -126,8 +128,8 @@ def _register(target: OpOverload, mode: str) -> None:
         factors = given.get("scale_factors")
         if "scale_factors" not in given:
             factors = [given[name] for name in names if name.startswith("scales")]
-        axes = _axes(op, values[0], given["output_size"], factors or ())
-        return _resized(op, values[0], axes, mode, bool(given.get("align_corners")))
+        axes = _make_axes(op, values[0], given["output_size"], factors or ())
+        return _resize(op, values[0], axes, mode, bool(given.get("align_corners")))
 
     translation.__name__ = f"aten_{target.overloadpacket.__name__}_{overload_name(target)}"
     translation.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -177,14 +179,14 @@ for _target in (
 # --- the forms -----------------------------------------------------------------------------------
 
 
-def _resized(
+def _resize(
     op: Builder, input: Value, axes: Sequence[Axis], mode: str, align_corners: bool
 ) -> Value:
     if mode.startswith("nearest"):
-        return _nearest(op, input, axes, mode == "nearest-exact")
+        return _resize_nearest(op, input, axes, mode == "nearest-exact")
     if input.dtype == ir.DataType.UINT8:
-        return _by_weights_of_bytes(op, input, axes, mode, align_corners)
-    return in_float(op, input, lambda x: _smooth(op, x, axes, mode, align_corners))
+        return _interpolate_bytes(op, input, axes, mode, align_corners)
+    return apply_in_float(op, input, lambda x: _interpolate(op, x, axes, mode, align_corners))
 
 
 # Types that ONNX Runtime resizes; other types gather the nearest pixels.
@@ -193,9 +195,9 @@ RESIZED = frozenset(
 )
 
 
-def _nearest(op: Builder, input: Value, axes: Sequence[Axis], exact: bool) -> Value:
+def _resize_nearest(op: Builder, input: Value, axes: Sequence[Axis], exact: bool) -> Value:
     """Repeats each pixel, or gathers the nearest pixels along each axis."""
-    repeats = [axis.repeats() for axis in axes]
+    repeats = [axis.repeat_count() for axis in axes]
     if all(repeats) and input.dtype in RESIZED:
         return op.Resize(
             input,
@@ -213,13 +215,13 @@ def _nearest(op: Builder, input: Value, axes: Sequence[Axis], exact: bool) -> Va
     return value
 
 
-def _smooth(
+def _interpolate(
     op: Builder, input: Value, axes: Sequence[Axis], mode: str, align_corners: bool
 ) -> Value:
     scales = [axis.scale() for axis in axes]
-    known = None not in scales or all(align_corners or axis.exact() for axis in axes)
+    known = None not in scales or all(align_corners or axis.is_exact() for axis in axes)
     if not known or "antialias" in mode or input.dtype != ir.DataType.FLOAT:
-        return _by_weights(op, input, axes, mode, align_corners)
+        return _interpolate_by_weights(op, input, axes, mode, align_corners)
     flat = len(axes) == 1  # ONNX Runtime has no linear Resize of three dimensions
     factors, wanted = None, None
     if None not in scales:
@@ -239,7 +241,7 @@ def _smooth(
     return op.Squeeze(resized, [2]) if flat else resized
 
 
-def _matrix(
+def _make_weights(
     op: Builder, input: Value, axis: Axis, mode: str, align_corners: bool, dtype: ir.DataType
 ) -> Value:
     kind, _, antialias = mode.partition(" ")
@@ -247,20 +249,20 @@ def _matrix(
     return make(op, *axis.sizes(op, input), axis.factor, align_corners, kind, dtype)
 
 
-def _by_weights(
+def _interpolate_by_weights(
     op: Builder, input: Value, axes: Sequence[Axis], mode: str, align_corners: bool
 ) -> Value:
     value = input
     assert input.dtype is not None
     for axis in reversed(axes):
-        if axis.stays():
+        if axis.is_unchanged():
             continue
-        matrix = _matrix(op, input, axis, mode, align_corners, input.dtype)
-        value = along_axis(op, value, axis.axis, matrix)
+        matrix = _make_weights(op, input, axis, mode, align_corners, input.dtype)
+        value = multiply_axis(op, value, axis.axis, matrix)
     return value
 
 
-def _by_weights_of_bytes(
+def _interpolate_bytes(
     op: Builder, input: Value, axes: Sequence[Axis], mode: str, align_corners: bool
 ) -> Value:
     """Resizes the last axis first, rounds to bytes after each, with 16-bit weights as in torch.
@@ -269,18 +271,18 @@ def _by_weights_of_bytes(
     """
     value = op.cast(input, ir.DataType.DOUBLE)
     for axis in reversed(axes):
-        if axis.stays():
+        if axis.is_unchanged():
             continue
-        matrix = _matrix(op, input, axis, mode, align_corners, ir.DataType.DOUBLE)
+        matrix = _make_weights(op, input, axis, mode, align_corners, ir.DataType.DOUBLE)
         literal = op.literal(matrix)
         if literal is not None:
-            matrix = op.constant(_in_16_bits(literal))
-        product = along_axis(op, value, axis.axis, matrix)
+            matrix = op.constant(_round_to_16_bits(literal))
+        product = multiply_axis(op, value, axis.axis, matrix)
         value = op.Min(op.Max(op.Floor(op.Add(product, 0.5)), 0.0), 255.0)
     return op.cast(value, ir.DataType.UINT8)
 
 
-def _in_16_bits(weights: torch.Tensor) -> torch.Tensor:
+def _round_to_16_bits(weights: torch.Tensor) -> torch.Tensor:
     """Rounds to multiples of the smallest power of two in which the largest weight has 16 bits."""
     largest, bits = float(weights.max()), 0
     while bits < 22 and int(0.5 + largest * 2 ** (bits + 1)) < 2**15:

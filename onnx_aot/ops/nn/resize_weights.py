@@ -20,7 +20,7 @@ Value = ir.Value
 FLOAT, DOUBLE, INT64 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64
 
 
-class _Known:
+class _TorchOperators:
     """Operators that the formulas use, implemented on torch tensors."""
 
     Abs = staticmethod(torch.abs)
@@ -46,19 +46,19 @@ class _Known:
         return torch.minimum(torch.as_tensor(a), torch.as_tensor(b, dtype=torch.as_tensor(a).dtype))
 
 
-def _numbers(op: Builder, before: Size, after: Size, dtype: ir.DataType) -> tuple[Any, ...]:
+def _make_operands(op: Builder, before: Size, after: Size, dtype: ir.DataType) -> tuple[Any, ...]:
     """Operators, both sizes, the old positions as a column and the new ones as a row."""
     if isinstance(before, int) and isinstance(after, int):
         kind = torch.float32 if dtype == FLOAT else torch.float64
         sizes = (torch.tensor(before, dtype=kind), torch.tensor(after, dtype=kind))
         ranges = (torch.arange(before, dtype=kind)[:, None], torch.arange(after, dtype=kind))
-        return (_Known, *sizes, *ranges)
+        return (_TorchOperators, *sizes, *ranges)
     column = op.Unsqueeze(op.cast(op.Range(0, before, 1), dtype), [1])
     row = op.cast(op.Range(0, after, 1), dtype)
     return (op, op.cast(before, dtype), op.cast(after, dtype), column, row)
 
 
-def _constant(op: Builder, value: Any, dtype: ir.DataType) -> Value:
+def _convert_to_value(op: Builder, value: Any, dtype: ir.DataType) -> Value:
     return op.constant(value, dtype) if isinstance(value, torch.Tensor) else op.cast(value, dtype)
 
 
@@ -68,20 +68,20 @@ def index_of_nearest(
     """``floor(i s)``, or ``floor((i + 0.5) s)`` if exact, computed in float32 as in torch."""
     if before is after or (isinstance(before, int) and before == after and not factor):
         return op.Range(0, after, 1)
-    do, size, wanted, _, row = _numbers(op, before, after, FLOAT)
+    do, size, wanted, _, row = _make_operands(op, before, after, FLOAT)
     step = 1.0 / factor if factor else do.Div(size, wanted)
     if exact:
         row = do.Add(row, 0.5)
-    if do is _Known:
+    if do is _TorchOperators:
         step = torch.as_tensor(step, dtype=torch.float32)
         if not exact and float(wanted) in (float(size), 2 * float(size)):
             step = size / wanted  # torch ignores the factor in this case
     place = do.Floor(do.Mul(row, step))
-    index = _constant(op, place, INT64)
+    index = _convert_to_value(op, place, INT64)
     return op.Min(index, add_sizes(op, before, -1))
 
 
-def _source(
+def _source_positions(
     do: Any, size: Any, wanted: Any, row: Any, factor: float | None, align_corners: bool
 ) -> Any:
     """Position of each new pixel among the old ones."""
@@ -102,21 +102,23 @@ def weights_of_linear(
     dtype: ir.DataType,
 ) -> Value:
     """``[before, after]``: weights of two pixels around each position, or of four if cubic."""
-    do, size, wanted, column, row = _numbers(op, before, after, DOUBLE)
-    source = _source(do, size, wanted, row, factor, align_corners)
+    do, size, wanted, column, row = _make_operands(op, before, after, DOUBLE)
+    source = _source_positions(do, size, wanted, row, factor, align_corners)
     end = do.Sub(size, 1.0)
     if kind == "linear":
         source = do.Min(do.Max(source, 0.0), end)
-        return _constant(op, do.Max(do.Sub(1.0, do.Abs(do.Sub(column, source))), 0.0), dtype)
+        return _convert_to_value(
+            op, do.Max(do.Sub(1.0, do.Abs(do.Sub(column, source))), 0.0), dtype
+        )
     low = do.Floor(source)
     part = do.Sub(source, low)
     total: Any = None
     for step in (-1.0, 0.0, 1.0, 2.0):
-        weight = _cubic(do, do.Abs(do.Sub(part, step)), -0.75)
+        weight = _evaluate_cubic_kernel(do, do.Abs(do.Sub(part, step)), -0.75)
         place = do.Min(do.Max(do.Add(low, step), 0.0), end)
         term = do.Where(do.Equal(column, place), weight, 0.0)
         total = term if total is None else do.Add(total, term)
-    return _constant(op, total, dtype)
+    return _convert_to_value(op, total, dtype)
 
 
 def weights_of_window(
@@ -133,7 +135,7 @@ def weights_of_window(
     Antialiasing as in Pillow: the filter is evaluated at the centres of the pixels in the window,
     and the weights are divided by their sum.
     """
-    do, size, wanted, column, row = _numbers(op, before, after, DOUBLE)
+    do, size, wanted, column, row = _make_operands(op, before, after, DOUBLE)
     if align_corners:
         step = do.Div(do.Sub(size, 1.0), do.Max(do.Sub(wanted, 1.0), 1.0))
     else:
@@ -147,16 +149,16 @@ def weights_of_window(
     if kind == "linear":
         filtered = do.Max(do.Sub(1.0, distance), 0.0)
     else:
-        filtered = _cubic(do, distance, -0.5)
+        filtered = _evaluate_cubic_kernel(do, distance, -0.5)
     inside = do.And(do.GreaterOrEqual(column, first), do.Less(column, last))
     weights = do.Where(inside, filtered, 0.0)
-    if do is _Known:
+    if do is _TorchOperators:
         return op.constant(weights / weights.sum(0), dtype)
     total = op.reduce("ReduceSum", weights, [0], True)
     return op.cast(op.Div(weights, total), dtype)
 
 
-def _cubic(do: Any, x: Any, a: float) -> Any:
+def _evaluate_cubic_kernel(do: Any, x: Any, a: float) -> Any:
     """Keys' cubic convolution of a distance; 0 from 2 on."""
     near = do.Add(do.Mul(do.Mul(do.Sub(do.Mul(x, a + 2), a + 3), x), x), 1.0)
     inner = do.Add(do.Mul(do.Sub(do.Mul(x, a), 5 * a), x), 8 * a)

@@ -9,12 +9,12 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.nn.rnn_scan import Direction, by_steps, one_step
+from onnx_aot.ops.nn.rnn_scan import Direction, run_one_step, scan_steps
 from onnx_aot.ops.random.uniform_and_normal import drop
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import OpOverload, aten
 
-__all__ = ["recurrent"]
+__all__ = ["run_layers"]
 
 Value = ir.Value
 
@@ -35,11 +35,11 @@ def _register_layers(target: OpOverload, kind: str, activation: str | None = Non
         bidirectional: bool,
         batch_first: bool,
     ) -> list[Value]:
-        return recurrent(
+        return run_layers(
             op,
             kind,
             input,
-            _states(kind, hx),
+            _list_states(kind, hx),
             params,
             has_biases,
             num_layers,
@@ -52,7 +52,7 @@ def _register_layers(target: OpOverload, kind: str, activation: str | None = Non
     register(target)(translation)
 
 
-def _states(kind: str, hx: Any) -> Sequence[Value]:
+def _list_states(kind: str, hx: Any) -> Sequence[Value]:
     """States as a list: an LSTM has two, the other kinds have one."""
     return hx if kind == "LSTM" else [hx]
 
@@ -76,8 +76,8 @@ def _register_cell(target: OpOverload, kind: str, activation: str | None = None)
         b_ih: Value | None = None,
         b_hh: Value | None = None,
     ) -> list[Value] | Value:
-        states = _states(kind, hx)
-        finals = _step(op, kind, input, states, w_ih, w_hh, b_ih, b_hh, activation)
+        states = _list_states(kind, hx)
+        finals = _run_cell(op, kind, input, states, w_ih, w_hh, b_ih, b_hh, activation)
         return finals if kind == "LSTM" else finals[0]
 
     register(target)(translation)
@@ -89,7 +89,7 @@ _register_cell(aten.rnn_tanh_cell.default, "RNN", "Tanh")
 _register_cell(aten.rnn_relu_cell.default, "RNN", "Relu")
 
 
-def _step(
+def _run_cell(
     op: Builder,
     kind: str,
     input: Value,
@@ -104,9 +104,9 @@ def _step(
     if input.dtype == ir.DataType.DOUBLE:
         hidden = _hidden_size(op, w_hh)
         cell = Direction(kind, activation, hidden, w_ih, w_hh, b_ih, b_hh, None)
-        return one_step(op, cell, input, states)
+        return run_one_step(op, cell, input, states)
     biases = [bias for bias in (b_ih, b_hh) if bias is not None]
-    _, *finals = _layer(
+    _, *finals = _run_layer(
         op,
         kind,
         op.Unsqueeze(input, [0]),
@@ -135,7 +135,7 @@ def _gate_size(op: Builder, w_hh: Value, kind: str) -> int:
     return rows // len(GATES[kind])
 
 
-def recurrent(
+def run_layers(
     op: Builder,
     kind: str,
     input: Value,
@@ -160,14 +160,14 @@ def recurrent(
     projected = per_direction > (4 if has_biases else 2)
     width = _hidden_size(op, params[1])
     hidden = _gate_size(op, params[1], kind)
-    split = [_per_layer(op, state, layers, directions) for state in states]
+    split = [_split_by_layer(op, state, layers, directions) for state in states]
     finals: list[list[Value]] = [[] for _ in states]
     for layer in range(layers):
         weights = [
             params[(layer * directions + d) * per_direction :][:per_direction]
             for d in range(directions)
         ]
-        run = _layer_by_steps if projected or input.dtype == ir.DataType.DOUBLE else _layer
+        run = _run_layer_by_steps if projected or input.dtype == ir.DataType.DOUBLE else _run_layer
         outputs = run(
             op,
             kind,
@@ -192,11 +192,11 @@ def recurrent(
     return [output, *(op.Concat(*final, axis=0) for final in finals)]
 
 
-def _per_layer(op: Builder, state: Value, layers: int, directions: int) -> list[Value]:
+def _split_by_layer(op: Builder, state: Value, layers: int, directions: int) -> list[Value]:
     return op.split(state, [directions] * layers, 0)
 
 
-def _layer(
+def _run_layer(
     op: Builder,
     kind: str,
     sequence: Value,
@@ -208,13 +208,13 @@ def _layer(
     lengths: Value | None = None,
 ) -> list[Value]:
     stacked = [
-        _stack(op, [_reordered(op, direction[i], kind, hidden) for direction in weights])
+        _stack(op, [_reorder_gates(op, direction[i], kind, hidden) for direction in weights])
         for i in range(2)
     ]
     bias = None
     if has_biases:
         biases = [
-            op.Concat(*(_reordered(op, b, kind, hidden) for b in direction[2:4]), axis=0)
+            op.Concat(*(_reorder_gates(op, b, kind, hidden) for b in direction[2:4]), axis=0)
             for direction in weights
         ]
         bias = _stack(op, biases)
@@ -235,7 +235,7 @@ def _layer(
     return list(outputs)
 
 
-def _layer_by_steps(
+def _run_layer_by_steps(
     op: Builder,
     kind: str,
     sequence: Value,
@@ -246,7 +246,7 @@ def _layer_by_steps(
     activation: str | None,
     lengths: Value | None = None,
 ) -> list[Value]:
-    """Computes the same results as ``_layer``, one step at a time."""
+    """Computes the same results as ``_run_layer``, one step at a time."""
     results = []
     for index, direction in enumerate(weights):
         b_ih, b_hh = direction[2:4] if has_biases else (None, None)
@@ -256,14 +256,14 @@ def _layer_by_steps(
             kind, activation, hidden, direction[0], direction[1], b_ih, b_hh, projection
         )
         own = [op.Gather(state, index, axis=0) for state in states]
-        outputs, *last = by_steps(op, layer, sequence, own, index == 1, lengths)
+        outputs, *last = scan_steps(op, layer, sequence, own, index == 1, lengths)
         results.append([op.Unsqueeze(outputs, [1]), *(op.Unsqueeze(value, [0]) for value in last)])
     outputs = op.Concat(*(result[0] for result in results), axis=1)
     finals = [op.Concat(*values, axis=0) for values in list(zip(*results, strict=True))[1:]]
     return [outputs, *finals]
 
 
-def _reordered(op: Builder, weight: Value, kind: str, hidden: int) -> Value:
+def _reorder_gates(op: Builder, weight: Value, kind: str, hidden: int) -> Value:
     """Reorders the gates' rows to ONNX's order."""
     order = GATES[kind]
     if order == sorted(order):

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
 
-__all__ = ["Direction", "by_steps", "one_step"]
+__all__ = ["Direction", "run_one_step", "scan_steps"]
 
 Value = ir.Value
 
@@ -41,7 +41,7 @@ class Direction:
     w_hr: Value | None
 
 
-def by_steps(
+def scan_steps(
     op: Builder,
     layer: Direction,
     sequence: Value,
@@ -54,14 +54,14 @@ def by_steps(
     With ``lengths``, INT64 ``[batch]``, the states of a sequence do not change after its end; in
     the reverse direction those steps come first.
     """
-    slices = [_products(op, sequence, layer.w_ih, layer.b_ih)]
+    slices = [_apply_linear(op, sequence, layer.w_ih, layer.b_ih)]
     if lengths is not None:
         steps = op.Range(0, op.cast(op.size(sequence, 0), ir.DataType.INT64), 1)
         slices.append(op.Less(op.Unsqueeze(steps, [1, 2]), op.Unsqueeze(lengths, [0, 2])))
 
     def body(*values: Value) -> list[Value]:
         before, (inputs, *inside) = values[: len(states)], values[len(states) :]
-        after = _cell(op, layer, inputs, before)
+        after = _apply_cell(op, layer, inputs, before)
         if inside:
             pairs = zip(after, before, strict=True)
             after = [op.Where(inside[0], new, old) for new, old in pairs]
@@ -71,19 +71,23 @@ def by_steps(
     return [outputs, *last]
 
 
-def one_step(op: Builder, layer: Direction, input: Value, states: Sequence[Value]) -> list[Value]:
+def run_one_step(
+    op: Builder, layer: Direction, input: Value, states: Sequence[Value]
+) -> list[Value]:
     """Returns the states after one step."""
-    return _cell(op, layer, _products(op, input, layer.w_ih, layer.b_ih), states)
+    return _apply_cell(op, layer, _apply_linear(op, input, layer.w_ih, layer.b_ih), states)
 
 
-def _products(op: Builder, value: Value, weight: Value, bias: Value | None) -> Value:
+def _apply_linear(op: Builder, value: Value, weight: Value, bias: Value | None) -> Value:
     product: Value = op.MatMul(value, op.Transpose(weight, perm=[1, 0]))
     return product if bias is None else op.Add(product, bias)
 
 
-def _cell(op: Builder, layer: Direction, inputs: Value, states: Sequence[Value]) -> list[Value]:
+def _apply_cell(
+    op: Builder, layer: Direction, inputs: Value, states: Sequence[Value]
+) -> list[Value]:
     """Computes torch's equations; ``inputs`` are the gates' contributions from the input."""
-    recurrent = _products(op, states[0], layer.w_hh, layer.b_hh)
+    recurrent = _apply_linear(op, states[0], layer.w_hh, layer.b_hh)
     if layer.kind == "RNN":
         return [op.call_op(layer.activation or "Tanh", [op.Add(inputs, recurrent)], {})]
     if layer.kind == "GRU":
@@ -97,5 +101,5 @@ def _cell(op: Builder, layer: Direction, inputs: Value, states: Sequence[Value])
     cell = op.Add(op.Mul(kept, states[1]), op.Mul(admitted, op.Tanh(gates[2])))
     hidden = op.Mul(output, op.Tanh(cell))
     if layer.w_hr is not None:
-        hidden = _products(op, hidden, layer.w_hr, None)
+        hidden = _apply_linear(op, hidden, layer.w_hr, None)
     return [hidden, cell]

@@ -19,11 +19,11 @@ from onnx_aot.torch_compat import aten
 __all__ = [
     "AT_TIES",
     "dequantize",
-    "move_to_grid",
+    "fake_quantize",
+    "mask_unclipped",
     "quantize",
-    "scalar",
-    "spread",
-    "within_grid",
+    "reshape_to_scalar",
+    "unsqueeze_parameters",
 ]
 
 Value = ir.Value
@@ -45,14 +45,14 @@ AT_TIES = (
 # --- one grid ------------------------------------------------------------------------------------
 
 
-def _bounds(dtype: ir.DataType) -> tuple[int, int]:
+def _integer_range(dtype: ir.DataType) -> tuple[int, int]:
     if dtype in dtypes.FOUR_BITS:
         return (-8, 7) if dtype == ir.DataType.INT4 else (0, 15)
     info = torch.iinfo(dtypes.to_torch(dtype))
     return int(info.min), int(info.max)
 
 
-def _native(op: Builder, dtype: ir.DataType | None) -> bool:
+def _is_quantize_linear_type(op: Builder, dtype: ir.DataType | None) -> bool:
     """True if QuantizeLinear and DequantizeLinear take integers of this type."""
     return dtype in (INT8, UINT8) or (
         op.opset >= dtypes.FOUR_BITS_SINCE
@@ -60,24 +60,24 @@ def _native(op: Builder, dtype: ir.DataType | None) -> bool:
     )
 
 
-def _fits(op: Builder, zero_point: Any, dtype: ir.DataType) -> bool:
+def _fits_type(op: Builder, zero_point: Any, dtype: ir.DataType) -> bool:
     """True if a zero point is an integer that the type holds."""
     literal = torch.tensor(zero_point) if isinstance(zero_point, int) else op.literal(zero_point)
     if literal is None:
         return isinstance(zero_point, Value) and not zero_point.dtype.is_floating_point()  # type: ignore[union-attr]
     if literal.is_floating_point():
         return False
-    low, high = _bounds(dtype)
+    low, high = _integer_range(dtype)
     return bool(((literal >= low) & (literal <= high)).all())
 
 
-def scalar(op: Builder, value: Any, dtype: ir.DataType) -> Value:
+def reshape_to_scalar(op: Builder, value: Any, dtype: ir.DataType) -> Value:
     """Number or one-element tensor as a 0-d value."""
     value = op.cast(value, dtype)
     return value if op.rank(value) == 0 else op.Reshape(value, [])
 
 
-def spread(op: Builder, value: Value, rank: int, axis: int | None) -> Value:
+def unsqueeze_parameters(op: Builder, value: Value, rank: int, axis: int | None) -> Value:
     """Reshapes parameters per channel to broadcast along the channels' axis."""
     if axis is None:
         return value
@@ -107,13 +107,13 @@ def quantize(
         axis: Axis of the channels if they have their own parameters.
     """
     value = op.cast(value, FLOAT)
-    if _native(op, dtype) and _fits(op, zero_point, dtype):
+    if _is_quantize_linear_type(op, dtype) and _fits_type(op, zero_point, dtype):
         quantized = op.QuantizeLinear(value, scale, op.cast(zero_point, dtype), axis=axis)
-        full = (low, high) == _bounds(dtype)
+        full = (low, high) == _integer_range(dtype)
         return quantized if full else op.Clip(quantized, int(low), int(high))
     rank = op.rank(value)
-    factor = spread(op, op.Reciprocal(scale), rank, axis)
-    offset = spread(op, op.cast(zero_point, FLOAT), rank, axis)
+    factor = unsqueeze_parameters(op, op.Reciprocal(scale), rank, axis)
+    offset = unsqueeze_parameters(op, op.cast(zero_point, FLOAT), rank, axis)
     rounded = op.Add(op.Round(op.Mul(value, factor)), offset)
     return op.cast(op.Clip(rounded, float(low), float(high)), dtype)
 
@@ -138,20 +138,22 @@ def dequantize(
     """
     stored = value.dtype
     assert stored is not None
-    if _native(op, stored) and (zero_point is None or _fits(op, zero_point, stored)):
+    if _is_quantize_linear_type(op, stored) and (
+        zero_point is None or _fits_type(op, zero_point, stored)
+    ):
         offset = None if zero_point is None else op.cast(zero_point, stored)
         return op.cast(op.DequantizeLinear(value, scale, offset, axis=axis), dtype)
     rank = op.rank(value)
     numbers = op.cast(value, FLOAT)
     if zero_point is not None and zero_point != 0:
-        numbers = op.Sub(numbers, spread(op, op.cast(zero_point, FLOAT), rank, axis))
-    return op.cast(op.Mul(numbers, spread(op, scale, rank, axis)), dtype)
+        numbers = op.Sub(numbers, unsqueeze_parameters(op, op.cast(zero_point, FLOAT), rank, axis))
+    return op.cast(op.Mul(numbers, unsqueeze_parameters(op, scale, rank, axis)), dtype)
 
 
 # --- fake quantization: to the grid and back -----------------------------------------------------
 
 
-def move_to_grid(
+def fake_quantize(
     op: Builder,
     value: Value,
     scale: Any,
@@ -166,27 +168,27 @@ def move_to_grid(
     stored = UINT8 if low >= 0 and high <= 255 else INT8
     if low < -128 or high > (127 if stored == INT8 else 255):
         stored = UINT16 if low >= 0 else INT16
-    least, most = _bounds(stored)
-    native = _native(op, stored) and least <= low and high <= most
-    if dtype != DOUBLE and native and _fits(op, zero_point, stored):
+    least, most = _integer_range(stored)
+    native = _is_quantize_linear_type(op, stored) and least <= low and high <= most
+    if dtype != DOUBLE and native and _fits_type(op, zero_point, stored):
         scale = op.cast(scale, FLOAT)
         integers = quantize(op, value, scale, zero_point, low, high, stored, axis)
         return dequantize(op, integers, scale, zero_point, dtype, axis)
-    integers, _ = _on_grid(op, value, scale, zero_point, low, high, axis)
+    integers, _ = _round_to_grid(op, value, scale, zero_point, low, high, axis)
     work = integers.dtype
     rank = op.rank(value)
-    steps = op.Sub(integers, spread(op, op.cast(zero_point, work), rank, axis))
-    return op.cast(op.Mul(steps, spread(op, op.cast(scale, work), rank, axis)), dtype)
+    steps = op.Sub(integers, unsqueeze_parameters(op, op.cast(zero_point, work), rank, axis))
+    return op.cast(op.Mul(steps, unsqueeze_parameters(op, op.cast(scale, work), rank, axis)), dtype)
 
 
-def within_grid(
+def mask_unclipped(
     op: Builder, value: Value, scale: Any, zero_point: Any, low: int, high: int, axis: int | None
 ) -> Value:
     """Mask of the numbers that the bounds do not change."""
-    return _on_grid(op, value, scale, zero_point, low, high, axis)[1]
+    return _round_to_grid(op, value, scale, zero_point, low, high, axis)[1]
 
 
-def _on_grid(
+def _round_to_grid(
     op: Builder, value: Value, scale: Any, zero_point: Any, low: int, high: int, axis: int | None
 ) -> tuple[Value, Value]:
     """Integers, as floating point numbers, and the mask of those within the bounds.
@@ -195,9 +197,9 @@ def _on_grid(
     """
     work = DOUBLE if value.dtype == DOUBLE else FLOAT
     rank = op.rank(value)
-    factor = spread(op, op.Reciprocal(op.cast(scale, work)), rank, axis)
+    factor = unsqueeze_parameters(op, op.Reciprocal(op.cast(scale, work)), rank, axis)
     scaled = op.Mul(op.cast(value, work), factor)
-    offset = spread(op, op.cast(zero_point, work), rank, axis)
+    offset = unsqueeze_parameters(op, op.cast(zero_point, work), rank, axis)
     fractional = isinstance(zero_point, Value) and dtypes.is_floating(zero_point.dtype)
     integers = op.Round(op.Add(scaled, offset)) if fractional else op.Add(op.Round(scaled), offset)
     inside = op.And(op.GreaterOrEqual(integers, float(low)), op.LessOrEqual(integers, float(high)))
@@ -208,15 +210,15 @@ def _on_grid(
 def aten_fake_quantize_per_tensor_affine(
     op: Builder, self: Value, scale: float, zero_point: int, quant_min: int, quant_max: int
 ) -> Value:
-    return move_to_grid(op, self, scale, zero_point, quant_min, quant_max)
+    return fake_quantize(op, self, scale, zero_point, quant_min, quant_max)
 
 
 @register(aten.fake_quantize_per_tensor_affine.tensor_qparams)
 def aten_fake_quantize_per_tensor_affine_tensors(
     op: Builder, self: Value, scale: Value, zero_point: Value, quant_min: int, quant_max: int
 ) -> Value:
-    factor, offset = scalar(op, scale, FLOAT), scalar(op, zero_point, INT64)
-    return move_to_grid(op, self, factor, offset, quant_min, quant_max)
+    factor, offset = reshape_to_scalar(op, scale, FLOAT), reshape_to_scalar(op, zero_point, INT64)
+    return fake_quantize(op, self, factor, offset, quant_min, quant_max)
 
 
 @register(aten.fake_quantize_per_tensor_affine_cachemask.default)
@@ -225,8 +227,8 @@ def aten_fake_quantize_per_tensor_affine_cachemask(
 ) -> list[Value]:
     """Also returns the mask of the elements that the bounds did not change."""
     return [
-        move_to_grid(op, self, scale, zero_point, quant_min, quant_max),
-        within_grid(op, self, scale, zero_point, quant_min, quant_max, None),
+        fake_quantize(op, self, scale, zero_point, quant_min, quant_max),
+        mask_unclipped(op, self, scale, zero_point, quant_min, quant_max, None),
     ]
 
 
@@ -240,10 +242,10 @@ def aten_fake_quantize_cachemask_tensors(
     quant_min: int,
     quant_max: int,
 ) -> list[Value]:
-    factor, offset = scalar(op, scale, FLOAT), scalar(op, zero_point, INT64)
-    enabled = scalar(op, fake_quant_enabled, BOOL)
-    quantized = move_to_grid(op, self, factor, offset, quant_min, quant_max)
-    inside = within_grid(op, self, factor, offset, quant_min, quant_max, None)
+    factor, offset = reshape_to_scalar(op, scale, FLOAT), reshape_to_scalar(op, zero_point, INT64)
+    enabled = reshape_to_scalar(op, fake_quant_enabled, BOOL)
+    quantized = fake_quantize(op, self, factor, offset, quant_min, quant_max)
+    inside = mask_unclipped(op, self, factor, offset, quant_min, quant_max, None)
     return [op.Where(enabled, quantized, self), op.Or(inside, op.Not(enabled))]
 
 
@@ -258,7 +260,7 @@ def aten_fake_quantize_per_channel_affine(
     quant_max: int,
 ) -> Value:
     axis = op.axis(self, axis)
-    return move_to_grid(op, self, scale, zero_point, quant_min, quant_max, axis)
+    return fake_quantize(op, self, scale, zero_point, quant_min, quant_max, axis)
 
 
 @register(aten.fake_quantize_per_channel_affine_cachemask.default)
@@ -273,12 +275,12 @@ def aten_fake_quantize_per_channel_affine_cachemask(
 ) -> list[Value]:
     axis = op.axis(self, axis)
     return [
-        move_to_grid(op, self, scale, zero_point, quant_min, quant_max, axis),
-        within_grid(op, self, scale, zero_point, quant_min, quant_max, axis),
+        fake_quantize(op, self, scale, zero_point, quant_min, quant_max, axis),
+        mask_unclipped(op, self, scale, zero_point, quant_min, quant_max, axis),
     ]
 
 
-def _learnt_zero_point(op: Builder, zero_point: Value, low: int, high: int) -> Value:
+def _round_zero_point(op: Builder, zero_point: Value, low: int, high: int) -> Value:
     rounded = op.Clip(op.Round(op.cast(zero_point, FLOAT)), float(low), float(high))
     return op.cast(rounded, INT64)
 
@@ -293,8 +295,10 @@ def aten_fake_quantize_learnable_per_tensor_affine(
     quant_max: int,
     grad_factor: float = 1.0,
 ) -> Value:
-    offset = _learnt_zero_point(op, scalar(op, zero_point, FLOAT), quant_min, quant_max)
-    return move_to_grid(op, self, scalar(op, scale, FLOAT), offset, quant_min, quant_max)
+    offset = _round_zero_point(op, reshape_to_scalar(op, zero_point, FLOAT), quant_min, quant_max)
+    return fake_quantize(
+        op, self, reshape_to_scalar(op, scale, FLOAT), offset, quant_min, quant_max
+    )
 
 
 @register(aten._fake_quantize_learnable_per_channel_affine.default)
@@ -308,9 +312,9 @@ def aten_fake_quantize_learnable_per_channel_affine(
     quant_max: int,
     grad_factor: float = 1.0,
 ) -> Value:
-    offset = _learnt_zero_point(op, zero_point, quant_min, quant_max)
+    offset = _round_zero_point(op, zero_point, quant_min, quant_max)
     axis = op.axis(self, axis)
-    return move_to_grid(op, self, scale, offset, quant_min, quant_max, axis)
+    return fake_quantize(op, self, scale, offset, quant_min, quant_max, axis)
 
 
 # --- products of integers -------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder
 
-__all__ = ["dequantize_blocks", "in_four_bits"]
+__all__ = ["cast_to_four_bits", "dequantize_blocks"]
 
 FLOAT = ir.DataType.FLOAT
 Value = ir.Value
@@ -29,7 +29,7 @@ def _is_weight(value: Value) -> bool:
     return value.const_value is not None and not value.is_graph_input()
 
 
-def in_four_bits(op: Builder, value: Value, low: int | None, high: int | None) -> Value:
+def cast_to_four_bits(op: Builder, value: Value, low: int | None, high: int | None) -> Value:
     """Casts a weight to the narrowest type that holds its integers: INT4 or UINT4 if they fit.
 
     Args:
@@ -73,20 +73,22 @@ def dequantize_blocks(
     ]
     integers = zero_point is None or not dtypes.is_floating(zero_point.dtype)
     if value.dtype in NATIVE and integers and _is_weight(value):
-        along = _along(block, whole)
+        along = _find_blocked_axis(block, whole)
         if along is not None:
-            scale = scale if scale.dtype in _scales(op) else op.cast(scale, FLOAT)
-            narrow = in_four_bits(op, value, *bounds)
-            return op.cast(_linear(op, narrow, block, along, scale, zero_point), dtype)
-    return _by_arithmetic(op, value, block, whole, scale, zero_point, dtype)
+            scale = scale if scale.dtype in _scale_types(op) else op.cast(scale, FLOAT)
+            narrow = cast_to_four_bits(op, value, *bounds)
+            return op.cast(
+                _emit_dequantize_linear(op, narrow, block, along, scale, zero_point), dtype
+            )
+    return _dequantize_by_arithmetic(op, value, block, whole, scale, zero_point, dtype)
 
 
-def _scales(op: Builder) -> frozenset[ir.DataType]:
+def _scale_types(op: Builder) -> frozenset[ir.DataType]:
     """Types of scales that DequantizeLinear supports."""
     return frozenset({FLOAT, ir.DataType.FLOAT16}) if op.opset >= HALF else frozenset({FLOAT})
 
 
-def _along(block: Sequence[int], whole: Sequence[bool]) -> int | None:
+def _find_blocked_axis(block: Sequence[int], whole: Sequence[bool]) -> int | None:
     """Axis that is cut into blocks, -1 for a single block, None if several axes are cut."""
     cut = [axis for axis, is_whole in enumerate(whole) if not is_whole]
     if not cut:
@@ -98,7 +100,7 @@ def _along(block: Sequence[int], whole: Sequence[bool]) -> int | None:
     return wide[0] if len(wide) == 1 and set(others) <= {1} else None
 
 
-def _linear(
+def _emit_dequantize_linear(
     op: Builder,
     value: Value,
     block: Sequence[int],
@@ -109,30 +111,30 @@ def _linear(
     """Emits DequantizeLinear; before opset 21 each block along the axis becomes a row."""
     if axis < 0 or block[axis] == 1:
         parameters = [] if axis < 0 else [-1]
-        scale, zero_point = _reshaped(op, scale, zero_point, parameters)
+        scale, zero_point = _reshape_parameters(op, scale, zero_point, parameters)
         offset = None if zero_point is None else op.cast(zero_point, value.dtype)
         return op.DequantizeLinear(value, scale, offset, axis=None if axis < 0 else axis)
     assert value.shape is not None
     sizes = [int(size) for size in value.shape.numpy()]
     if op.opset >= dtypes.FOUR_BITS_SINCE:
         counts = [size // width for size, width in zip(sizes, block, strict=True)]
-        scale, zero_point = _reshaped(op, scale, zero_point, counts)
+        scale, zero_point = _reshape_parameters(op, scale, zero_point, counts)
         offset = None if zero_point is None else op.cast(zero_point, value.dtype)
         return op.DequantizeLinear(value, scale, offset, axis=axis, block_size=block[axis])
     order = [*(other for other in range(len(sizes)) if other != axis), axis]
     rows = op.Reshape(op.Transpose(value, perm=order), [-1, block[axis]])
     counts = [size // width for size, width in zip(sizes, block, strict=True)]
-    scale, zero_point = _reshaped(op, scale, zero_point, counts)
+    scale, zero_point = _reshape_parameters(op, scale, zero_point, counts)
     scale = op.Transpose(scale, perm=order)
     zero_point = None if zero_point is None else op.Transpose(zero_point, perm=order)
-    scale, zero_point = _reshaped(op, scale, zero_point, [-1])
+    scale, zero_point = _reshape_parameters(op, scale, zero_point, [-1])
     offset = None if zero_point is None else op.cast(zero_point, value.dtype)
     numbers = op.DequantizeLinear(rows, scale, offset, axis=0)
     numbers = op.Reshape(numbers, [sizes[other] for other in order])
     return op.Transpose(numbers, perm=[order.index(other) for other in range(len(order))])
 
 
-def _reshaped(
+def _reshape_parameters(
     op: Builder, scale: Value, zero_point: Value | None, sizes: Sequence[int]
 ) -> tuple[Value, Value | None]:
     """Reshapes the parameters; zero points are cast later: ONNX Runtime reshapes no 4-bit ones."""
@@ -140,7 +142,7 @@ def _reshaped(
     return op.Reshape(scale, list(sizes)), offset
 
 
-def _by_arithmetic(
+def _dequantize_by_arithmetic(
     op: Builder,
     value: Value,
     block: Sequence[int],

@@ -6,7 +6,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.quantized.affine import move_to_grid, scalar, within_grid
+from onnx_aot.ops.quantized.affine import fake_quantize, mask_unclipped, reshape_to_scalar
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
@@ -42,27 +42,30 @@ def aten_fused_moving_avg_obs_fq_helper(
 
     The grid is recomputed whenever fake quantization is on, even if the observer is off.
     """
-    observes, quantizes = scalar(op, observer_on, BOOL), scalar(op, fake_quant_on, BOOL)
+    observes, quantizes = (
+        reshape_to_scalar(op, observer_on, BOOL),
+        reshape_to_scalar(op, fake_quant_on, BOOL),
+    )
     axis = op.axis(self, ch_axis) if per_row_fake_quant else None
-    low = _followed(op, "ReduceMin", self, running_min, averaging_const, axis)
-    high = _followed(op, "ReduceMax", self, running_max, averaging_const, axis)
+    low = _update_moving_average(op, "ReduceMin", self, running_min, averaging_const, axis)
+    high = _update_moving_average(op, "ReduceMax", self, running_max, averaging_const, axis)
     low, high = op.Where(observes, low, running_min), op.Where(observes, high, running_max)
-    chosen = _chosen(op, low, high, quant_min, quant_max, symmetric_quant)
+    chosen = _choose_qparams(op, low, high, quant_min, quant_max, symmetric_quant)
     factor, offset = (
         op.Where(quantizes, op.cast(new, old.dtype), old)
         for new, old in zip(chosen, (scale, zero_point), strict=True)
     )
     present = [low, high, factor, offset]
     if axis is None:
-        factor, offset = scalar(op, factor, FLOAT), op.Reshape(offset, [])
-    quantized = move_to_grid(op, self, factor, offset, quant_min, quant_max, axis)
-    inside = within_grid(op, self, factor, offset, quant_min, quant_max, axis)
+        factor, offset = reshape_to_scalar(op, factor, FLOAT), op.Reshape(offset, [])
+    quantized = fake_quantize(op, self, factor, offset, quant_min, quant_max, axis)
+    inside = mask_unclipped(op, self, factor, offset, quant_min, quant_max, axis)
     output = op.Where(quantizes, quantized, self)
     mask = op.Or(inside, op.Not(quantizes))
     return [output, mask, *present]
 
 
-def _followed(
+def _update_moving_average(
     op: Builder, reduction: str, value: Value, running: Value, share: float, axis: int | None
 ) -> Value:
     """Moving average of an extreme; the first extreme if there is no average yet."""
@@ -72,7 +75,7 @@ def _followed(
     return op.Where(op.IsInf(running), extreme, moved)
 
 
-def _chosen(
+def _choose_qparams(
     op: Builder, low: Value, high: Value, quant_min: int, quant_max: int, symmetric: bool
 ) -> tuple[Value, Value]:
     """Grid between two numbers; 0 is on it, placed by the end with the smaller rounding error."""

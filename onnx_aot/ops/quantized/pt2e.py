@@ -13,8 +13,8 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.quantized.affine import AT_TIES, dequantize, quantize, scalar
-from onnx_aot.ops.quantized.blocks import in_four_bits
+from onnx_aot.ops.quantized.affine import AT_TIES, dequantize, quantize, reshape_to_scalar
+from onnx_aot.ops.quantized.blocks import cast_to_four_bits
 from onnx_aot.ops.registry import LIMITS, register
 
 __all__: list[str] = []
@@ -39,7 +39,7 @@ def quantize_per_tensor(
     quant_max: int,
     dtype: Any,
 ) -> Value:
-    factor = scalar(op, scale, FLOAT)
+    factor = reshape_to_scalar(op, scale, FLOAT)
     return quantize(op, input, factor, zero_point, quant_min, quant_max, op.result_dtype)
 
 
@@ -53,7 +53,7 @@ def quantize_per_tensor_tensor(
     quant_max: int,
     dtype: Any,
 ) -> Value:
-    factor, offset = scalar(op, scale, FLOAT), scalar(op, zero_point, INT64)
+    factor, offset = reshape_to_scalar(op, scale, FLOAT), reshape_to_scalar(op, zero_point, INT64)
     return quantize(op, input, factor, offset, quant_min, quant_max, op.result_dtype)
 
 
@@ -68,9 +68,9 @@ def quantize_per_tensor_tensor2(
     dtype: Any,
 ) -> Value:
     """The bounds are tensors too, so Clip does not have constant bounds."""
-    factor, offset = scalar(op, scale, FLOAT), scalar(op, zero_point, FLOAT)
+    factor, offset = reshape_to_scalar(op, scale, FLOAT), reshape_to_scalar(op, zero_point, FLOAT)
     scaled = op.Mul(op.cast(input, FLOAT), op.Reciprocal(factor))
-    low, high = scalar(op, quant_min, FLOAT), scalar(op, quant_max, FLOAT)
+    low, high = reshape_to_scalar(op, quant_min, FLOAT), reshape_to_scalar(op, quant_max, FLOAT)
     return op.cast(op.Clip(op.Add(op.Round(scaled), offset), low, high), op.result_dtype)
 
 
@@ -85,8 +85,8 @@ def dequantize_per_tensor(
     dtype: Any,
     out_dtype: Any = None,
 ) -> Value:
-    input = in_four_bits(op, input, quant_min, quant_max)
-    return dequantize(op, input, scalar(op, scale, FLOAT), zero_point, op.result_dtype)
+    input = cast_to_four_bits(op, input, quant_min, quant_max)
+    return dequantize(op, input, reshape_to_scalar(op, scale, FLOAT), zero_point, op.result_dtype)
 
 
 @register(decomposed.dequantize_per_tensor.tensor, decomposed.dequantize_per_tensor.tensor2)
@@ -100,7 +100,7 @@ def dequantize_per_tensor_tensor(
     dtype: Any,
     out_dtype: Any = None,
 ) -> Value:
-    factor, offset = scalar(op, scale, FLOAT), scalar(op, zero_point, INT64)
+    factor, offset = reshape_to_scalar(op, scale, FLOAT), reshape_to_scalar(op, zero_point, INT64)
     return dequantize(op, input, factor, offset, op.result_dtype)
 
 
@@ -134,7 +134,7 @@ def dequantize_per_channel(
     dtype: Any,
     out_dtype: Any = None,
 ) -> Value:
-    input = in_four_bits(op, input, quant_min, quant_max)
+    input = cast_to_four_bits(op, input, quant_min, quant_max)
     factor, axis = op.cast(scales, FLOAT), op.axis(input, axis)
     return dequantize(op, input, factor, zero_points, op.result_dtype, axis)
 
@@ -162,7 +162,7 @@ def fake_quant_per_channel(
 # --- per token and per group ---------------------------------------------------------------------
 
 
-def _on_rows(
+def _quantize_rows(
     op: Builder, input: Value, scales: Value, zero_points: Value, low: int, high: int
 ) -> Value:
     """Rounds to integers with parameters that broadcast; adds the zero point before rounding."""
@@ -172,7 +172,7 @@ def _on_rows(
     return op.cast(op.Clip(rounded, float(low), float(high)), op.result_dtype)
 
 
-def _off_rows(op: Builder, input: Value, scales: Value, zero_points: Value | None) -> Value:
+def _dequantize_rows(op: Builder, input: Value, scales: Value, zero_points: Value | None) -> Value:
     work = DOUBLE if scales.dtype == DOUBLE else FLOAT
     numbers = op.cast(input, work)
     if zero_points is not None:
@@ -190,7 +190,7 @@ def quantize_per_token(
     quant_max: int,
     dtype: Any,
 ) -> Value:
-    return _on_rows(op, input, scales, zero_points, quant_min, quant_max)
+    return _quantize_rows(op, input, scales, zero_points, quant_min, quant_max)
 
 
 @register(decomposed.dequantize_per_token.default)
@@ -204,10 +204,10 @@ def dequantize_per_token(
     dtype: Any,
     output_dtype: Any,
 ) -> Value:
-    return _off_rows(op, input, scales, zero_points)
+    return _dequantize_rows(op, input, scales, zero_points)
 
 
-def _group_size(op: Builder, input: Value, scales: Value, group_size: int) -> int:
+def _clip_group_size(op: Builder, input: Value, scales: Value, group_size: int) -> int:
     """Size of a group; a row with a single scale is one group, even if it is shorter."""
     columns = op.size(input, -1)
     single = op.size(scales, -1) == 1
@@ -228,9 +228,9 @@ def quantize_per_channel_group(
     group_size: int,
 ) -> Value:
     """Cuts each row into groups that have their own parameters."""
-    rows = op.Reshape(input, [-1, _group_size(op, input, scales, group_size)])
+    rows = op.Reshape(input, [-1, _clip_group_size(op, input, scales, group_size)])
     factors, offsets = op.Reshape(scales, [-1, 1]), op.Reshape(zero_points, [-1, 1])
-    integers = _on_rows(op, rows, factors, offsets, quant_min, quant_max)
+    integers = _quantize_rows(op, rows, factors, offsets, quant_min, quant_max)
     return op.Reshape(integers, op.Shape(input))
 
 
@@ -247,7 +247,7 @@ def dequantize_per_channel_group(
     output_dtype: Any,
 ) -> Value:
     """Emits DequantizeLinear with groups since opset 21, arithmetic otherwise."""
-    size = _group_size(op, input, scales, group_size)
+    size = _clip_group_size(op, input, scales, group_size)
     whole = zero_points is None or not dtypes.is_floating(zero_points.dtype)
     if (
         op.opset >= dtypes.FOUR_BITS_SINCE
@@ -255,27 +255,27 @@ def dequantize_per_channel_group(
         and op.rank(scales) == 2
         and scales.dtype == FLOAT
     ):
-        input = in_four_bits(op, input, quant_min, quant_max)
+        input = cast_to_four_bits(op, input, quant_min, quant_max)
         offset = None if zero_points is None else op.cast(zero_points, input.dtype)
         numbers = op.DequantizeLinear(input, scales, offset, axis=1, block_size=size)
         return op.cast(numbers, op.result_dtype)
     rows = op.Reshape(input, [-1, size])
     offsets = None if zero_points is None else op.Reshape(zero_points, [-1, 1])
-    numbers = _off_rows(op, rows, op.Reshape(scales, [-1, 1]), offsets)
+    numbers = _dequantize_rows(op, rows, op.Reshape(scales, [-1, 1]), offsets)
     return op.Reshape(numbers, op.Shape(input))
 
 
 # --- choosing the parameters ---------------------------------------------------------------------
 
 
-def _extremes(op: Builder, input: Value) -> tuple[Value, Value]:
+def _find_range(op: Builder, input: Value) -> tuple[Value, Value]:
     """The least number or 0, and the largest number or 0."""
     low = op.Min(op.reduce("ReduceMin", input, None, False), 0.0)
     high = op.Max(op.reduce("ReduceMax", input, None, False), 0.0)
     return low, high
 
 
-def _chosen(op: Builder, scale: Value, zero_point: Any) -> list[Value]:
+def _cast_qparams(op: Builder, scale: Value, zero_point: Any) -> list[Value]:
     """Scale and zero point as one element each, in the recorded types."""
     types = [dtypes.to_onnx(result.dtype) for result in op.result]
     return [
@@ -289,12 +289,12 @@ def choose_qparams(
     op: Builder, input: Value, quant_min: int, quant_max: int, eps: float, dtype: Any
 ) -> list[Value]:
     """Grid that reaches from the least to the largest number and has 0 on it."""
-    low, high = _extremes(op, input)
+    low, high = _find_range(op, input)
     scale = op.Div(op.Sub(high, low), float(quant_max - quant_min))
     scale = op.Max(op.cast(scale, FLOAT), float(eps))
     steps = op.Round(op.Div(op.cast(low, FLOAT), scale))
     zero_point = op.Clip(op.Sub(float(quant_min), steps), float(quant_min), float(quant_max))
-    return _chosen(op, scale, zero_point)
+    return _cast_qparams(op, scale, zero_point)
 
 
 @register(decomposed.choose_qparams_symmetric.tensor)
@@ -302,11 +302,11 @@ def choose_qparams_symmetric(
     op: Builder, input: Value, quant_min: int, quant_max: int, eps: float, dtype: Any
 ) -> list[Value]:
     """Grid around 0 that reaches to the largest absolute number."""
-    low, high = _extremes(op, input)
+    low, high = _find_range(op, input)
     reach = op.Max(op.Neg(low), high)
     scale = op.cast(op.Div(reach, float(quant_max - quant_min) / 2), FLOAT)
     middle = 128.0 if dtype in (torch.uint8, torch.quint8) else 0.0
-    return _chosen(op, op.Max(scale, float(eps)), op.constant(middle))
+    return _cast_qparams(op, op.Max(scale, float(eps)), op.constant(middle))
 
 
 @register(decomposed.choose_qparams_per_token.default)

@@ -16,10 +16,10 @@ from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.ops.random.uniform_and_normal import (
     Frame,
-    exponentials,
+    draw_exponential,
+    draw_normal,
+    draw_uniform,
     frame_of,
-    normal,
-    uniform,
     working_type,
 )
 from onnx_aot.ops.registry import LIMITS, register
@@ -53,7 +53,7 @@ def aten_multinomial(
     weights = op.cast(self, work)
     count = op.number(num_samples)
     if not replacement:
-        keys = op.Div(weights, exponentials(op, weights, work))
+        keys = op.Div(weights, draw_exponential(op, weights, work))
         return op.TopK(keys, op.sizes([num_samples]), _outputs=2)[1]
     batched = op.rank(self) == 2
     drawable = count is not None and count > 0 and 0 not in (self.shape or ())
@@ -63,7 +63,7 @@ def aten_multinomial(
         drawn = op.Multinomial(rows, sample_size=count, dtype=int(INT64), seed=op.random_seed())
         return drawn if batched else op.Squeeze(drawn, [0])
     sizes = [*op.all_sizes(self)[:-1], num_samples, op.size(self, -1)]
-    keys = op.Div(op.Unsqueeze(weights, [-2]), exponentials(op, sizes, work))
+    keys = op.Div(op.Unsqueeze(weights, [-2]), draw_exponential(op, sizes, work))
     return op.ArgMax(keys, axis=op.rank(self), keepdims=0)
 
 
@@ -75,7 +75,7 @@ LIMITS[aten.multinomial.default] = (
 # --- rejection -----------------------------------------------------------------------------------
 
 
-def _accepted(
+def _draw_by_rejection(
     op: Builder, pending: Value, dtype: ir.DataType, attempt: Callable[[], tuple[Value, Value]]
 ) -> Value:
     """Repeats attempts until every pending element has accepted one.
@@ -91,19 +91,19 @@ def _accepted(
         drawn, accepts = attempt()
         taken = op.And(waiting, accepts)
         left = op.And(waiting, op.Not(accepts))
-        return [_any(op, left), op.Where(taken, drawn, numbers), left]
+        return [_reduce_any(op, left), op.Where(taken, drawn, numbers), left]
 
     numbers = op.cast(op.Xor(pending, pending), dtype)
-    return op.loop(MOST_STEPS, [numbers, pending], step, condition=_any(op, pending))[0]
+    return op.loop(MOST_STEPS, [numbers, pending], step, condition=_reduce_any(op, pending))[0]
 
 
-def _any(op: Builder, flags: Value) -> Value:
+def _reduce_any(op: Builder, flags: Value) -> Value:
     """True if any flag is true; False if there are none."""
     total = op.reduce("ReduceSum", op.cast(flags, FLOAT), None, False)
     return op.Greater(total, 0.0)
 
 
-def _counted_down(
+def _draw_by_inversion(
     op: Builder,
     pending: Value,
     first: Value,
@@ -117,19 +117,21 @@ def _counted_down(
         first: Probability of 0, in DOUBLE.
         ratio: Probability of ``k`` divided by that of ``k - 1``.
     """
-    target = uniform(op, first, DOUBLE)
+    target = draw_uniform(op, first, DOUBLE)
 
-    def beyond(total: Value) -> Value:
+    def is_beyond(total: Value) -> Value:
         return op.And(pending, op.GreaterOrEqual(target, total))
 
     def step(_: Value, count: Value, probability: Value, total: Value) -> list[Value]:
-        count = op.Add(count, op.cast(beyond(total), DOUBLE))
+        count = op.Add(count, op.cast(is_beyond(total), DOUBLE))
         probability = op.Mul(probability, ratio(count))
-        after = op.Where(beyond(total), op.Add(total, probability), total)
-        return [_any(op, beyond(after)), count, probability, after]
+        after = op.Where(is_beyond(total), op.Add(total, probability), total)
+        return [_reduce_any(op, is_beyond(after)), count, probability, after]
 
     zeros = op.Mul(op.cast(pending, DOUBLE), 0.0)
-    return op.loop(MOST_STEPS, [zeros, first, first], step, condition=_any(op, beyond(first)))[0]
+    return op.loop(
+        MOST_STEPS, [zeros, first, first], step, condition=_reduce_any(op, is_beyond(first))
+    )[0]
 
 
 def _log_factorial(op: Builder, count: Value) -> Value:
@@ -155,7 +157,9 @@ def aten_poisson(op: Builder, self: Value) -> Value:
     rate = op.cast(self, DOUBLE)
     few = op.Less(rate, 10.0)
     small = op.Where(few, rate, 0.0)
-    counts = _counted_down(op, few, op.Exp(op.Neg(small)), lambda k: _over(op, small, k))
+    counts = _draw_by_inversion(
+        op, few, op.Exp(op.Neg(small)), lambda k: _divide_by_count(op, small, k)
+    )
     large = op.Where(few, 10.0, rate)
     log_rate = op.Log(large)
     b = op.Add(op.Mul(op.Sqrt(large), 2.53), 0.931)
@@ -166,18 +170,18 @@ def aten_poisson(op: Builder, self: Value) -> Value:
     def log_probability(k: Value) -> Value:
         return op.Sub(op.Sub(op.Mul(k, log_rate), large), _log_factorial(op, k))
 
-    many = _transformed(
+    many = _draw_by_transformed_rejection(
         op, op.Not(few), a, b, op.Add(large, 0.43), sure, scale, log_probability, None
     )
     return op.cast(op.Add(counts, many), op.result_dtype)
 
 
-def _over(op: Builder, number: Value, count: Value) -> Value:
+def _divide_by_count(op: Builder, number: Value, count: Value) -> Value:
     """Divides a number by a count, which may still be 0 where nothing is counted."""
     return op.Div(number, op.Max(count, 1.0))
 
 
-def _transformed(
+def _draw_by_transformed_rejection(
     op: Builder,
     pending: Value,
     a: Value,
@@ -195,8 +199,8 @@ def _transformed(
     """
 
     def attempt() -> tuple[Value, Value]:
-        u = uniform(op, a, DOUBLE, -0.5, 0.5)
-        v = uniform(op, a, DOUBLE, low=2.0**-60)
+        u = draw_uniform(op, a, DOUBLE, -0.5, 0.5)
+        v = draw_uniform(op, a, DOUBLE, low=2.0**-60)
         edge = op.Max(op.Sub(0.5, op.Abs(u)), 1e-12)
         k = op.Floor(op.Add(op.Mul(op.Add(op.Div(op.Mul(a, 2.0), edge), b), u), centre))
         inside = op.GreaterOrEqual(k, 0.0)
@@ -208,7 +212,7 @@ def _transformed(
         below = op.LessOrEqual(op.Log(op.Div(op.Mul(v, scale), hat)), log_probability(possible))
         return k, op.And(inside, op.Or(at_once, below))
 
-    return _accepted(op, pending, DOUBLE, attempt)
+    return _draw_by_rejection(op, pending, DOUBLE, attempt)
 
 
 @register(aten.binomial.default)
@@ -226,14 +230,16 @@ def aten_binomial(op: Builder, count: Value, prob: Value) -> Value:
     few = op.Less(mean, 10.0)
     odds = op.Div(p, op.Sub(1.0, p))
     first = op.Exp(op.Mul(op.Where(few, n, 0.0), op.Log(op.Sub(1.0, p))))
-    counts = _counted_down(
-        op, few, first, lambda k: op.Mul(_over(op, op.Sub(op.Add(n, 1.0), k), k), odds)
+    counts = _draw_by_inversion(
+        op, few, first, lambda k: op.Mul(_divide_by_count(op, op.Sub(op.Add(n, 1.0), k), k), odds)
     )
-    rare = op.Add(counts, _many_successes(op, op.Not(few), n, p, mean))
+    rare = op.Add(counts, _draw_large_binomial(op, op.Not(few), n, p, mean))
     return op.cast(op.Where(mostly, op.Sub(n, rare), rare), op.result_dtype)
 
 
-def _many_successes(op: Builder, pending: Value, count: Value, chance: Value, mean: Value) -> Value:
+def _draw_large_binomial(
+    op: Builder, pending: Value, count: Value, chance: Value, mean: Value
+) -> Value:
     """Binomial numbers of mean 10 and more; 0 where they are not pending."""
     n = op.Where(pending, count, 40.0)
     p = op.Where(pending, chance, 0.5)
@@ -253,7 +259,9 @@ def _many_successes(op: Builder, pending: Value, count: Value, chance: Value, me
         own = op.Add(_log_factorial(op, k), _log_factorial(op, op.Sub(n, k)))
         return op.Add(op.Sub(ways, own), op.Mul(op.Sub(k, mode), log_odds))
 
-    return _transformed(op, pending, a, b, op.Add(mean, 0.5), sure, scale, log_probability, n)
+    return _draw_by_transformed_rejection(
+        op, pending, a, b, op.Add(mean, 0.5), sure, scale, log_probability, n
+    )
 
 
 # --- gammas --------------------------------------------------------------------------------------
@@ -261,17 +269,17 @@ def _many_successes(op: Builder, pending: Value, count: Value, chance: Value, me
 
 @register(aten._standard_gamma.default)
 def aten_standard_gamma(op: Builder, self: Value) -> Value:
-    drawn = op.cast(_gammas(op, self), op.result_dtype)
+    drawn = op.cast(_draw_gamma(op, self), op.result_dtype)
     return op.Max(drawn, torch.finfo(dtypes.to_torch(op.result_dtype)).tiny)
 
 
 @register(aten._sample_dirichlet.default)
 def aten_sample_dirichlet(op: Builder, self: Value) -> Value:
-    drawn = _gammas(op, self)
+    drawn = _draw_gamma(op, self)
     return op.cast(op.Div(drawn, op.reduce("ReduceSum", drawn, [-1], True)), op.result_dtype)
 
 
-def _gammas(op: Builder, concentration: Value) -> Value:
+def _draw_gamma(op: Builder, concentration: Value) -> Value:
     """Marsaglia and Tsang 2000: a cubed normal number; below 1, times a power of a uniform one."""
     work = working_type(concentration.dtype)
     alpha = op.cast(concentration, work)
@@ -281,7 +289,7 @@ def _gammas(op: Builder, concentration: Value) -> Value:
     c = op.Reciprocal(op.Sqrt(op.Mul(d, 9.0)))
 
     def attempt() -> tuple[Value, Value]:
-        x = normal(op, frame, work)
+        x = draw_normal(op, frame, work)
         base = op.Add(op.Mul(c, x), 1.0)
         positive = op.Greater(base, 0.0)
         cube = op.Where(positive, op.Mul(op.Mul(base, base), base), 1.0)
@@ -289,10 +297,10 @@ def _gammas(op: Builder, concentration: Value) -> Value:
             op.Mul(op.Mul(x, x), 0.5),
             op.Mul(d, op.Add(op.Sub(1.0, cube), op.Log(cube))),
         )
-        below = op.Less(op.Neg(exponentials(op, frame, work)), bound)
+        below = op.Less(op.Neg(draw_exponential(op, frame, work)), bound)
         return op.Mul(d, cube), op.And(positive, below)
 
     everywhere = op.Equal(d, d)
-    drawn = _accepted(op, everywhere, work, attempt)
-    power = op.Exp(op.Neg(op.Div(exponentials(op, frame, work), alpha)))
+    drawn = _draw_by_rejection(op, everywhere, work, attempt)
+    power = op.Exp(op.Neg(op.Div(draw_exponential(op, frame, work), alpha)))
     return op.Mul(drawn, op.Where(low, power, 1.0))

@@ -75,7 +75,7 @@ _BEFORE: dict[tuple[int, int], dict[str, str]] = {
         r"test_docs.py::test_code_runs\[troubleshooting.md\]": (
             "indexing with a tensor of no dimension needs its value"
         ),
-        r"ops/random/test_uniform_and_normal.py::test_row\[aten._standard_gamma.default": (
+        r"ops/random/test_distributions.py::test_row\[aten._standard_gamma.default": (
             "aten._standard_gamma has no fake kernel"
         ),
         r"ops/nn/test_rnn.py::test_row\[aten.lstm.input": (
@@ -91,7 +91,7 @@ _BEFORE: dict[tuple[int, int], dict[str, str]] = {
         r"ops/nn/test_fused_attention.py::test_row\[aten._transformer_encoder_layer_fwd": (
             "aten._transformer_encoder_layer_fwd has no fake kernel"
         ),
-        r"ops/linalg/test_mixed_products.py::test_row\[aten.addmm.dtype": (
+        r"ops/linalg/test_products_and_norms_mixed.py::test_row\[aten.addmm.dtype": (
             "aten.addmm.dtype cannot be captured"
         ),
         r"ops/core/test_movement.py::test_row\[aten.split.Tensor-empty\]": (

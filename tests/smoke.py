@@ -33,6 +33,7 @@ TESTS = (
     "ir_passes/test_share_initializers.py",
     "ir_passes/fusions/test_contrib.py",
     "ir_passes/fusions/test_dot_product_attention.py",
+    "ir_passes/fusions/test_rotary_embedding.py",
     "models/test_models.py::test_model[clip]",
     "models/test_models.py::test_model[gemma]",
     "models/test_models.py::test_model[mobilenet_v3_small]",

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from tests.models.every_size import FIXED, Row, check, parametrize
+from tests.models.every_size import FIXED, SizeCase, check, parametrize
 from tests.ops.rows import bools, floats, ints
 
 # --- products and attention ----------------------------------------------------------------------
@@ -47,41 +47,43 @@ QKV = (floats("n", "h", "l", 4), floats("n", "h", "m", 4), floats("n", "h", "m",
 SAME = (floats("n", "h", "l", 4), floats("n", "h", "l", 4), floats("n", "h", "l", 4))
 
 PRODUCTS = [
-    Row("matmul", torch.matmul, (floats("n", "m"), floats("m", "k"))),
-    Row("matmul_vector", torch.matmul, (floats("n", "m"), floats("m"))),
-    Row("matmul_batched", torch.matmul, (floats("k", "n", "m"), floats("m", 3))),
-    Row("bmm", torch.bmm, (floats("n", "m", "k"), floats("n", "k", "l"))),
-    Row("baddbmm", torch.baddbmm, (floats("l"), floats("n", "m", "k"), floats("n", "k", "l"))),
-    Row("linear", nn.Linear(4, 3), (floats("n", "m", 4),)),
-    Row("addmm", torch.addmm, (floats("k"), floats("n", "m"), floats("m", "k"))),
-    Row("outer", torch.outer, (floats("n"), floats("m"))),
-    Row("dot", torch.dot, (floats("n"), floats("n"))),
-    Row(
+    SizeCase("matmul", torch.matmul, (floats("n", "m"), floats("m", "k"))),
+    SizeCase("matmul_vector", torch.matmul, (floats("n", "m"), floats("m"))),
+    SizeCase("matmul_batched", torch.matmul, (floats("k", "n", "m"), floats("m", 3))),
+    SizeCase("bmm", torch.bmm, (floats("n", "m", "k"), floats("n", "k", "l"))),
+    SizeCase("baddbmm", torch.baddbmm, (floats("l"), floats("n", "m", "k"), floats("n", "k", "l"))),
+    SizeCase("linear", nn.Linear(4, 3), (floats("n", "m", 4),)),
+    SizeCase("addmm", torch.addmm, (floats("k"), floats("n", "m"), floats("m", "k"))),
+    SizeCase("outer", torch.outer, (floats("n"), floats("m"))),
+    SizeCase("dot", torch.dot, (floats("n"), floats("n"))),
+    SizeCase(
         "tensordot",
         lambda x, y: torch.tensordot(x, y, dims=([1], [0])),
         (floats("n", "m"), floats("m", "k", 2)),
     ),
-    Row("kron", torch.kron, (floats("n", 2), floats("m", 3)), error=FIXED),
-    Row(
+    SizeCase("kron", torch.kron, (floats("n", 2), floats("m", 3)), error=FIXED),
+    SizeCase(
         "einsum",
         lambda x, y: torch.einsum("bij,bjk->bik", x, y),
         (floats("n", "m", "k"), floats("n", "k", "l")),
     ),
-    Row("einsum_outer", lambda x, y: torch.einsum("i,j->ji", x, y), (floats("n"), floats("m"))),
-    Row("einsum_heads", lambda q, k: torch.einsum("bhqd,bhkd->bhqk", q, k), QKV[:2], least=1),
-    Row(
+    SizeCase(
+        "einsum_outer", lambda x, y: torch.einsum("i,j->ji", x, y), (floats("n"), floats("m"))
+    ),
+    SizeCase("einsum_heads", lambda q, k: torch.einsum("bhqd,bhkd->bhqk", q, k), QKV[:2], least=1),
+    SizeCase(
         "einsum_sum",
         lambda x, y: torch.einsum("bij,ij->b", x, y),
         (floats("n", "m", "k"), floats("m", "k")),
     ),
-    Row("attention", attention, QKV),
-    Row("attention_causal", causal, SAME),
-    Row("attention_causal_lengths", causal, QKV),
-    Row("attention_mask", masked, (*QKV, bools("l", "m"))),
-    Row("attention_float_mask", masked, (*QKV, floats("n", 1, "l", "m"))),
-    Row("attention_by_hand", by_hand, QKV),
-    Row("multi_head", SelfAttention().eval(), (floats("n", "l", 6),), least=1),
-    Row(
+    SizeCase("attention", attention, QKV),
+    SizeCase("attention_causal", causal, SAME),
+    SizeCase("attention_causal_lengths", causal, QKV),
+    SizeCase("attention_mask", masked, (*QKV, bools("l", "m"))),
+    SizeCase("attention_float_mask", masked, (*QKV, floats("n", 1, "l", "m"))),
+    SizeCase("attention_by_hand", by_hand, QKV),
+    SizeCase("multi_head", SelfAttention().eval(), (floats("n", "l", 6),), least=1),
+    SizeCase(
         "encoder_layer",
         nn.TransformerEncoderLayer(6, 2, 8, batch_first=True).eval(),
         (floats("n", "l", 6),),
@@ -100,111 +102,113 @@ TO_12 = ({"h": 12, "w": 12}, {"h": 7, "w": 5}, {"h": 2, "w": 1}, {"h": 6, "w": 3
 SQUARE = {"h": 9, "w": 9}
 
 IMAGES = [
-    Row("adaptive_avg_1", pooled(1, 1), (IMAGE,), SQUARE, TO_12),
-    Row("adaptive_avg_3", pooled(3, 3), (IMAGE,), SQUARE, TO_12),
-    Row("adaptive_avg_7", pooled(7, 7), (IMAGE,), SQUARE, TO_12),
-    Row("adaptive_avg_1_5", pooled(1, 5), (IMAGE,), SQUARE, TO_12),
-    Row("adaptive_avg_none", pooled(None, 4), (IMAGE,), SQUARE, TO_12),
-    Row(
+    SizeCase("adaptive_avg_1", pooled(1, 1), (IMAGE,), SQUARE, TO_12),
+    SizeCase("adaptive_avg_3", pooled(3, 3), (IMAGE,), SQUARE, TO_12),
+    SizeCase("adaptive_avg_7", pooled(7, 7), (IMAGE,), SQUARE, TO_12),
+    SizeCase("adaptive_avg_1_5", pooled(1, 5), (IMAGE,), SQUARE, TO_12),
+    SizeCase("adaptive_avg_none", pooled(None, 4), (IMAGE,), SQUARE, TO_12),
+    SizeCase(
         "adaptive_avg_half",
         lambda x: F.adaptive_avg_pool2d(x, (x.shape[2] // 2, 2)),
         (IMAGE,),
         SQUARE,
         TO_12,
     ),
-    Row("adaptive_avg_unbatched", pooled(3, 2), (floats(2, "h", "w"),), SQUARE, TO_12),
-    Row("adaptive_avg_1d", lambda x: F.adaptive_avg_pool1d(x, 4), (floats("n", 2, "w"),)),
-    Row(
+    SizeCase("adaptive_avg_unbatched", pooled(3, 2), (floats(2, "h", "w"),), SQUARE, TO_12),
+    SizeCase("adaptive_avg_1d", lambda x: F.adaptive_avg_pool1d(x, 4), (floats("n", 2, "w"),)),
+    SizeCase(
         "adaptive_avg_3d",
         lambda x: F.adaptive_avg_pool3d(x, (2, 3, 1)),
         (floats("n", 2, "k", "h", "w"),),
     ),
-    Row("adaptive_max_3", lambda x: F.adaptive_max_pool2d(x, 3), (IMAGE,), SQUARE, TO_12),
-    Row(
+    SizeCase("adaptive_max_3", lambda x: F.adaptive_max_pool2d(x, 3), (IMAGE,), SQUARE, TO_12),
+    SizeCase(
         "adaptive_max_indices",
         lambda x: F.adaptive_max_pool2d(x, (2, 5), return_indices=True),
         (IMAGE,),
         SQUARE,
         TO_12,
     ),
-    Row("max_pool", lambda x: F.max_pool2d(x, 2), (IMAGE,)),
-    Row("max_pool_ceil", lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), (IMAGE,)),
-    Row("avg_pool", lambda x: F.avg_pool2d(x, 2), (IMAGE,)),
-    Row(
+    SizeCase("max_pool", lambda x: F.max_pool2d(x, 2), (IMAGE,)),
+    SizeCase("max_pool_ceil", lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), (IMAGE,)),
+    SizeCase("avg_pool", lambda x: F.avg_pool2d(x, 2), (IMAGE,)),
+    SizeCase(
         "avg_pool_ceil",
         lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
         (IMAGE,),
     ),
-    Row(
+    SizeCase(
         "avg_pool_whole",
         lambda x: F.avg_pool2d(x, x.shape[2:]),
         (IMAGE,),
         error=r"axis 2 \(.h.\): fixed at 9",
     ),
-    Row("lp_pool", lambda x: F.lp_pool1d(x.abs(), 2, 3), (floats("n", 2, "w"),)),
-    Row("conv", nn.Conv2d(2, 3, 3, 2, 1), (IMAGE,)),
-    Row("conv_same", nn.Conv2d(2, 3, 4, padding="same"), (IMAGE,)),
-    Row("conv_transpose", nn.ConvTranspose2d(2, 3, 3, 2, 1), (IMAGE,)),
-    Row("conv_unbatched", nn.Conv1d(2, 3, 3, padding=1), (floats(2, "w"),)),
-    Row("nearest_by_scale", lambda x: F.interpolate(x, scale_factor=2), (IMAGE,)),
-    Row("nearest_by_fraction", lambda x: F.interpolate(x, scale_factor=0.6), (IMAGE,)),
-    Row(
+    SizeCase("lp_pool", lambda x: F.lp_pool1d(x.abs(), 2, 3), (floats("n", 2, "w"),)),
+    SizeCase("conv", nn.Conv2d(2, 3, 3, 2, 1), (IMAGE,)),
+    SizeCase("conv_same", nn.Conv2d(2, 3, 4, padding="same"), (IMAGE,)),
+    SizeCase("conv_transpose", nn.ConvTranspose2d(2, 3, 3, 2, 1), (IMAGE,)),
+    SizeCase("conv_unbatched", nn.Conv1d(2, 3, 3, padding=1), (floats(2, "w"),)),
+    SizeCase("nearest_by_scale", lambda x: F.interpolate(x, scale_factor=2), (IMAGE,)),
+    SizeCase("nearest_by_fraction", lambda x: F.interpolate(x, scale_factor=0.6), (IMAGE,)),
+    SizeCase(
         "bilinear_by_scale", lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"), (IMAGE,)
     ),
-    Row(
+    SizeCase(
         "bilinear_aligned",
         lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True),
         (IMAGE,),
     ),
-    Row("bilinear_to_size", lambda x: F.interpolate(x, (5, 7), mode="bilinear"), (IMAGE,)),
-    Row(
+    SizeCase("bilinear_to_size", lambda x: F.interpolate(x, (5, 7), mode="bilinear"), (IMAGE,)),
+    SizeCase(
         "bilinear_to_1",
         lambda x: F.interpolate(x, (1, 7), mode="bilinear", align_corners=True),
         (IMAGE,),
     ),
-    Row(
+    SizeCase(
         "bilinear_to_other",
         lambda x, y: F.interpolate(x, y.shape[2:], mode="bilinear"),
         (IMAGE, floats(1, 1, "m", "k")),
     ),
-    Row(
+    SizeCase(
         "aligned_to_other",
         lambda x, y: F.interpolate(x, y.shape[2:], mode="bilinear", align_corners=True),
         (IMAGE, floats(1, 1, "m", "k")),
     ),
-    Row(
+    SizeCase(
         "bicubic_to_half",
         lambda x: F.interpolate(x, (x.shape[2] // 2, x.shape[3] * 2), mode="bicubic"),
         (IMAGE,),
     ),
-    Row(
+    SizeCase(
         "bicubic_aligned_to_other",
         lambda x, y: F.interpolate(x, y.shape[2:], mode="bicubic", align_corners=True),
         (IMAGE, floats(1, 1, "m", "k")),
     ),
-    Row(
+    SizeCase(
         "nearest_exact",
         lambda x: F.interpolate(x, (x.shape[2] + 3, 5), mode="nearest-exact"),
         (IMAGE,),
     ),
-    Row("area", lambda x: F.interpolate(x, (3, 4), mode="area"), (IMAGE,)),
-    Row(
+    SizeCase("area", lambda x: F.interpolate(x, (3, 4), mode="area"), (IMAGE,)),
+    SizeCase(
         "linear_to_other",
         lambda x, y: F.interpolate(x, y.shape[0], mode="linear", align_corners=True),
         (floats("n", 2, "w"), floats("m")),
     ),
-    Row(
+    SizeCase(
         "trilinear",
         lambda x: F.interpolate(x, scale_factor=2, mode="trilinear", align_corners=True),
         (floats("n", 1, "k", "h", "w"),),
     ),
-    Row("antialias", lambda x: F.interpolate(x, (3, 4), mode="bilinear", antialias=True), (IMAGE,)),
-    Row(
+    SizeCase(
+        "antialias", lambda x: F.interpolate(x, (3, 4), mode="bilinear", antialias=True), (IMAGE,)
+    ),
+    SizeCase(
         "grid_sample",
         lambda x, g: F.grid_sample(x, g, align_corners=False),
         (IMAGE, floats("n", "m", "k", 2, low=-1.2, high=1.2)),
     ),
-    Row(
+    SizeCase(
         "affine_grid",
         lambda t, x: F.affine_grid(t, [t.shape[0], 1, x.shape[0], x.shape[1]], align_corners=True),
         (floats("n", 2, 3), floats("h", "w")),
@@ -239,7 +243,7 @@ TIMES = floats("l", "n", 3)
 BATCHES = floats("n", "l", 3)
 
 RECURRENT = [
-    Row(f"{kind.__name__.lower()}_{name}", Recurrent(kind, **options), args, least=1)
+    SizeCase(f"{kind.__name__.lower()}_{name}", Recurrent(kind, **options), args, least=1)
     for kind in (nn.LSTM, nn.GRU, nn.RNN)
     for name, options, args in (
         ("plain", {}, (TIMES,)),
@@ -251,17 +255,21 @@ RECURRENT = [
     )
 ]
 RECURRENT += [
-    Row("lstm_states", Recurrent(nn.LSTM), (TIMES, floats(1, "n", 4), floats(1, "n", 4)), least=1),
-    Row("gru_states", Recurrent(nn.GRU, num_layers=2), (TIMES, floats(2, "n", 4)), least=1),
-    Row("rnn_states", Recurrent(nn.RNN, bidirectional=True), (TIMES, floats(2, "n", 4))),
-    Row("lstm_states_unbatched", Recurrent(nn.LSTM), (floats("l", 3), floats(1, 4), floats(1, 4))),
-    Row("lstm_projected", Recurrent(nn.LSTM, proj_size=2), (TIMES,)),
-    Row("rnn_relu", Recurrent(nn.RNN, nonlinearity="relu", batch_first=True), (BATCHES,)),
-    Row("lstm_cell", nn.LSTMCell(3, 4), (floats("n", 3),), least=1),
-    Row("gru_packed", packed, (TIMES, ints("n", low=1, high=2)), least=1),
+    SizeCase(
+        "lstm_states", Recurrent(nn.LSTM), (TIMES, floats(1, "n", 4), floats(1, "n", 4)), least=1
+    ),
+    SizeCase("gru_states", Recurrent(nn.GRU, num_layers=2), (TIMES, floats(2, "n", 4)), least=1),
+    SizeCase("rnn_states", Recurrent(nn.RNN, bidirectional=True), (TIMES, floats(2, "n", 4))),
+    SizeCase(
+        "lstm_states_unbatched", Recurrent(nn.LSTM), (floats("l", 3), floats(1, 4), floats(1, 4))
+    ),
+    SizeCase("lstm_projected", Recurrent(nn.LSTM, proj_size=2), (TIMES,)),
+    SizeCase("rnn_relu", Recurrent(nn.RNN, nonlinearity="relu", batch_first=True), (BATCHES,)),
+    SizeCase("lstm_cell", nn.LSTMCell(3, 4), (floats("n", 3),), least=1),
+    SizeCase("gru_packed", packed, (TIMES, ints("n", low=1, high=2)), least=1),
 ]
 
 
 @parametrize([*PRODUCTS, *IMAGES, *RECURRENT])
-def test_row(row: Row) -> None:
-    check(row)
+def test_at_every_size(case: SizeCase) -> None:
+    check(case)

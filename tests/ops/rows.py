@@ -26,6 +26,7 @@ from onnx_aot.torch_compat import Missing
 from tests.releases import HIGHEST_OPSET
 
 __all__ = [
+    "EVERY_SIZE",
     "SIZES",
     "Call",
     "Row",
@@ -41,11 +42,23 @@ __all__ = [
 ]
 
 SIZES = (
-    {"n": 4, "m": 6, "k": 5, "h": 9, "w": 8},
-    {"n": 1, "m": 3, "k": 7, "h": 12, "w": 11},
-    {"n": 7, "m": 9, "k": 2, "h": 8, "w": 15},
+    {"n": 4, "m": 6, "k": 5, "h": 9, "w": 8, "l": 3},
+    {"n": 1, "m": 3, "k": 7, "h": 12, "w": 11, "l": 1},
+    {"n": 7, "m": 9, "k": 2, "h": 8, "w": 15, "l": 4},
 )
 """Values of the named sizes; the first set is the example."""
+
+EVERY_SIZE = (
+    SIZES[0],
+    {"n": 1, "m": 1, "k": 1, "h": 1, "w": 1, "l": 1},
+    {"n": 3, "m": 7, "k": 2, "h": 7, "w": 5, "l": 5},
+    {"n": 9, "m": 5, "k": 8, "h": 12, "w": 13, "l": 4},
+    {"n": 1, "m": 8, "k": 1, "h": 16, "w": 3, "l": 1},
+    {"n": 0, "m": 0, "k": 0, "h": 0, "w": 0, "l": 0},
+    {"n": 0, "m": 6, "k": 5, "h": 9, "w": 8, "l": 3},
+    {"n": 4, "m": 0, "k": 5, "h": 9, "w": 8, "l": 0},
+)
+"""Values at which tests of models/every_size.py try a function, 1 and 0 among them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +78,10 @@ class T:
     def example(self, sizes: Mapping[str, int]) -> torch.Tensor:
         concrete = [sizes[s] if isinstance(s, str) else s for s in self.sizes]
         return self.make(*concrete).to(self.dtype)
+
+    def dynamic_axes(self) -> dict[int, str]:
+        """Names of the sizes that have one, by axis."""
+        return {axis: size for axis, size in enumerate(self.sizes) if isinstance(size, str)}
 
 
 def floats(
@@ -128,6 +145,9 @@ class Row:
             leaf for leaf in pytree.tree_leaves((self.args, self.kwargs)) if isinstance(leaf, T)
         ]
 
+    def dynamic_shapes(self) -> tuple[dict[int, str], ...]:
+        return tuple(tensor.dynamic_axes() for tensor in self.inputs())
+
     def examples(self, sizes: Mapping[str, int]) -> tuple[torch.Tensor, ...]:
         return tuple(tensor.example(sizes) for tensor in self.inputs())
 
@@ -155,7 +175,7 @@ def check(row: Row) -> None:
     examples = row.examples(SIZES[0])
     captured = torch.export.export(module, examples)
     targets = {node.target for node in captured.graph.nodes}
-    dynamic = any(isinstance(size, str) for tensor in row.inputs() for size in tensor.sizes)
+    dynamic = any(row.dynamic_shapes())
     wanted = row.captured or row.target
     assert wanted in targets or dynamic, f"{wanted} is not in the graph, which has {targets}"
     if row.since > HIGHEST_OPSET:
@@ -170,12 +190,11 @@ def check(row: Row) -> None:
 
 def check_dynamic(row: Row, module: Call, examples: tuple[torch.Tensor, ...]) -> None:
     """Runs a row with the named sizes dynamic."""
-    shapes = tuple(
-        {axis: size for axis, size in enumerate(tensor.sizes) if isinstance(size, str)}
-        for tensor in row.inputs()
-    )
     program = onnx_aot.export(
-        module, examples, dynamic_shapes=(shapes,), opset_version=max(row.since, 20)
+        module,
+        examples,
+        dynamic_shapes=(row.dynamic_shapes(),),
+        opset_version=max(row.since, 20),
     )
     targets = {node.target for node in program.exported_program.graph.nodes}
     wanted = row.captured or row.target

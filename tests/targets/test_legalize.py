@@ -27,7 +27,7 @@ EVERY = (*FLOATS, *NARROW, torch.bool)
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class LegalizeCase:
     """A function of tensors of one type, and shapes of these."""
 
     name: str
@@ -39,9 +39,9 @@ class Row:
 X, XY = ((3, 4),), ((3, 4), (3, 4))
 IMAGE = ((2, 4, 6, 6),)
 
-ROWS = [
+CASES = [
     *(
-        Row(function.__name__, function, FLOATS)
+        LegalizeCase(function.__name__, function, FLOATS)
         for function in (
             *(torch.abs, torch.atan, torch.asinh, torch.ceil, torch.cos, torch.cosh, torch.erf),
             *(torch.exp, torch.floor, torch.neg, torch.round, torch.sigmoid, torch.sin, torch.sinh),
@@ -50,54 +50,56 @@ ROWS = [
             *(torch.isnan, torch.isinf, torch.nonzero),
         )
     ),
-    Row("bounded", lambda x: torch.asin(x / 4) + torch.acos(x / 4) + torch.atanh(x / 4), FLOATS),
-    Row("acosh", lambda x: torch.acosh(x.abs() + 1), FLOATS),
-    Row("gelu tanh", lambda x: F.gelu(x, approximate="tanh"), FLOATS),
-    Row("log sqrt", lambda x: torch.log(x.abs() + 1).sqrt(), FLOATS),
-    Row("softmax", lambda x: F.softmax(x, -1), FLOATS),
-    Row("layer_norm", lambda x: F.layer_norm(x, (4,)), FLOATS),
-    Row("instance_norm", F.instance_norm, FLOATS, IMAGE),
-    Row("group_norm", lambda x: F.group_norm(x, 2), FLOATS, IMAGE),
-    Row("avg_pool", lambda x: F.avg_pool2d(x, 2), FLOATS, IMAGE),
-    Row("global", lambda x: F.adaptive_avg_pool2d(x, 1), FLOATS, IMAGE),
-    Row("max_pool", lambda x: F.max_pool2d(x, 3), FLOATS, IMAGE),
-    Row("conv", F.conv2d, FLOATS, (*IMAGE, (2, 4, 3, 3))),
-    Row("conv transposed", F.conv_transpose2d, FLOATS, (*IMAGE, (4, 2, 3, 3))),
-    Row("prelu", F.prelu, FLOATS, (*IMAGE, (4,))),
-    Row("linear", F.linear, FLOATS, ((3, 4), (5, 4), (5,))),
-    Row("matmul", torch.matmul, (*FLOATS, *NARROW), ((3, 4), (4, 5))),
-    Row("attention", F.scaled_dot_product_attention, FLOATS, ((2, 4, 3, 8),) * 3),
-    Row("add", torch.add, (*FLOATS, *NARROW), XY),
-    Row("chain", lambda x, y: (x * y + x - y) * x, (*FLOATS, *NARROW), XY),
-    Row("pow", lambda x: x**2, (*FLOATS, *NARROW)),
-    Row("floor_divide", lambda x: x // 3, (*FLOATS, *NARROW)),
-    Row("where", lambda x, y: torch.where(x > y, x, y), EVERY, XY),
-    Row("maximum", torch.maximum, EVERY, XY),
-    Row("clamp", lambda x: x.clamp(1, 2), (*FLOATS, *NARROW)),
-    Row("equal", torch.eq, EVERY, XY),
-    Row("less", torch.lt, EVERY, XY),
-    Row("sum", lambda x: x.sum(1), EVERY),
-    Row("prod", lambda x: x.prod(1), EVERY),
-    Row("amax", lambda x: x.amax(1), EVERY),
-    Row("argmax", lambda x: x.flatten().argmax(), (*FLOATS, *NARROW)),
-    Row("cumsum", lambda x: x.cumsum(1), EVERY),
-    Row("sort", lambda x: x.sort(1).values, (*FLOATS, *NARROW)),
-    Row("mean var", lambda x: (x.mean(1), x.var(1)), FLOATS),
-    Row("expand", lambda x: x[:1].expand(3, 4) , EVERY),
-    Row("repeat", lambda x: x.repeat(2, 2), EVERY),
-    Row("pad", lambda x: F.pad(x, (1, 2)), EVERY),
-    Row("flip", lambda x: x.flip(0), EVERY),
-    Row("tril", torch.tril, EVERY),
-    Row("roll", lambda x: x.roll(1, 1), EVERY),
-    Row("cat", lambda x, y: torch.cat([x, y], 1), EVERY, XY),
-    Row("index", lambda x: x[[2, 0]], EVERY),
-    Row("gather", lambda x: x.gather(1, torch.tensor([[0], [1], [2]])), EVERY),
-    Row("index_add", lambda x, y: x.index_add(0, torch.tensor([0, 1, 0]), y), FLOATS, XY),
-    Row("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2), EVERY, IMAGE),
-    Row("pixel_unshuffle", lambda x: F.pixel_unshuffle(x, 2), EVERY, IMAGE),
-    Row("bits", lambda x, y: (x & y) | (x ^ ~y), (*NARROW, torch.bool), XY),
-    Row("einsum", lambda x, y: torch.einsum("ij,kj->ik", x, y), FLOATS, XY),
-]  # fmt: skip
+    LegalizeCase(
+        "bounded", lambda x: torch.asin(x / 4) + torch.acos(x / 4) + torch.atanh(x / 4), FLOATS
+    ),
+    LegalizeCase("acosh", lambda x: torch.acosh(x.abs() + 1), FLOATS),
+    LegalizeCase("gelu tanh", lambda x: F.gelu(x, approximate="tanh"), FLOATS),
+    LegalizeCase("log sqrt", lambda x: torch.log(x.abs() + 1).sqrt(), FLOATS),
+    LegalizeCase("softmax", lambda x: F.softmax(x, -1), FLOATS),
+    LegalizeCase("layer_norm", lambda x: F.layer_norm(x, (4,)), FLOATS),
+    LegalizeCase("instance_norm", F.instance_norm, FLOATS, IMAGE),
+    LegalizeCase("group_norm", lambda x: F.group_norm(x, 2), FLOATS, IMAGE),
+    LegalizeCase("avg_pool", lambda x: F.avg_pool2d(x, 2), FLOATS, IMAGE),
+    LegalizeCase("global", lambda x: F.adaptive_avg_pool2d(x, 1), FLOATS, IMAGE),
+    LegalizeCase("max_pool", lambda x: F.max_pool2d(x, 3), FLOATS, IMAGE),
+    LegalizeCase("conv", F.conv2d, FLOATS, (*IMAGE, (2, 4, 3, 3))),
+    LegalizeCase("conv transposed", F.conv_transpose2d, FLOATS, (*IMAGE, (4, 2, 3, 3))),
+    LegalizeCase("prelu", F.prelu, FLOATS, (*IMAGE, (4,))),
+    LegalizeCase("linear", F.linear, FLOATS, ((3, 4), (5, 4), (5,))),
+    LegalizeCase("matmul", torch.matmul, (*FLOATS, *NARROW), ((3, 4), (4, 5))),
+    LegalizeCase("attention", F.scaled_dot_product_attention, FLOATS, ((2, 4, 3, 8),) * 3),
+    LegalizeCase("add", torch.add, (*FLOATS, *NARROW), XY),
+    LegalizeCase("chain", lambda x, y: (x * y + x - y) * x, (*FLOATS, *NARROW), XY),
+    LegalizeCase("pow", lambda x: x**2, (*FLOATS, *NARROW)),
+    LegalizeCase("floor_divide", lambda x: x // 3, (*FLOATS, *NARROW)),
+    LegalizeCase("where", lambda x, y: torch.where(x > y, x, y), EVERY, XY),
+    LegalizeCase("maximum", torch.maximum, EVERY, XY),
+    LegalizeCase("clamp", lambda x: x.clamp(1, 2), (*FLOATS, *NARROW)),
+    LegalizeCase("equal", torch.eq, EVERY, XY),
+    LegalizeCase("less", torch.lt, EVERY, XY),
+    LegalizeCase("sum", lambda x: x.sum(1), EVERY),
+    LegalizeCase("prod", lambda x: x.prod(1), EVERY),
+    LegalizeCase("amax", lambda x: x.amax(1), EVERY),
+    LegalizeCase("argmax", lambda x: x.flatten().argmax(), (*FLOATS, *NARROW)),
+    LegalizeCase("cumsum", lambda x: x.cumsum(1), EVERY),
+    LegalizeCase("sort", lambda x: x.sort(1).values, (*FLOATS, *NARROW)),
+    LegalizeCase("mean var", lambda x: (x.mean(1), x.var(1)), FLOATS),
+    LegalizeCase("expand", lambda x: x[:1].expand(3, 4), EVERY),
+    LegalizeCase("repeat", lambda x: x.repeat(2, 2), EVERY),
+    LegalizeCase("pad", lambda x: F.pad(x, (1, 2)), EVERY),
+    LegalizeCase("flip", lambda x: x.flip(0), EVERY),
+    LegalizeCase("tril", torch.tril, EVERY),
+    LegalizeCase("roll", lambda x: x.roll(1, 1), EVERY),
+    LegalizeCase("cat", lambda x, y: torch.cat([x, y], 1), EVERY, XY),
+    LegalizeCase("index", lambda x: x[[2, 0]], EVERY),
+    LegalizeCase("gather", lambda x: x.gather(1, torch.tensor([[0], [1], [2]])), EVERY),
+    LegalizeCase("index_add", lambda x, y: x.index_add(0, torch.tensor([0, 1, 0]), y), FLOATS, XY),
+    LegalizeCase("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2), EVERY, IMAGE),
+    LegalizeCase("pixel_unshuffle", lambda x: F.pixel_unshuffle(x, 2), EVERY, IMAGE),
+    LegalizeCase("bits", lambda x, y: (x & y) | (x ^ ~y), (*NARROW, torch.bool), XY),
+    LegalizeCase("einsum", lambda x, y: torch.einsum("ij,kj->ik", x, y), FLOATS, XY),
+]
 
 
 def example(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -148,13 +150,13 @@ def operators(program: onnx_aot.ONNXProgram) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("row", "dtype"),
-    [(row, dtype) for row in ROWS for dtype in row.dtypes],
+    ("case", "dtype"),
+    [(case, dtype) for case in CASES for dtype in case.dtypes],
     ids=lambda p: getattr(p, "name", str(p)),
 )
-def test_types_without_kernels(row: Row, dtype: torch.dtype) -> None:
+def test_types_without_kernels(case: LegalizeCase, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    check(row.call, tuple(example(shape, dtype) for shape in row.shapes))
+    check(case.call, tuple(example(shape, dtype) for shape in case.shapes))
 
 
 @pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])

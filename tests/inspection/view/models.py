@@ -98,7 +98,7 @@ def named(name: str = NASTY) -> ONNXProgram:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class ViewedValue:
     """What is used of a row of a comparison."""
 
     onnx_value: str | None
@@ -110,6 +110,6 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
-    rows: tuple[Row, ...]
-    first: Row | None = None
+class ViewedComparison:
+    rows: tuple[ViewedValue, ...]
+    first: ViewedValue | None = None

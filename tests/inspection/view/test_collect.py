@@ -15,7 +15,7 @@ import onnx_aot
 from onnx_aot.inspection.view.collect import GraphData, collect
 from onnx_aot.inspection.view.tree import MOST_CHILDREN, Item
 from tests.inspection.view import models
-from tests.inspection.view.models import Comparison, Row
+from tests.inspection.view.models import ViewedComparison, ViewedValue
 
 
 def _titles(item: Item, data: GraphData) -> Any:
@@ -197,9 +197,14 @@ def test_models_of_other_programs_may_have_any_metadata() -> None:
 
 
 def test_differences_go_up_to_the_groups_around_them() -> None:
-    wrong = Row("linear", False, 0.5, float("inf"), "3 of 9 elements differ")
-    rows = (Row("exp", True, 1e-7), wrong, Row("sigmoid", None), Row(None, True))
-    data = collect(models.net().model, comparison=Comparison(rows, wrong))
+    wrong = ViewedValue("linear", False, 0.5, float("inf"), "3 of 9 elements differ")
+    rows = (
+        ViewedValue("exp", True, 1e-7),
+        wrong,
+        ViewedValue("sigmoid", None),
+        ViewedValue(None, True),
+    )
+    data = collect(models.net().model, comparison=ViewedComparison(rows, wrong))
     found = {item.title: item.difference for item in data.items}
     assert found["Exp"] == "within"
     assert found["first"] == "deviates"
@@ -215,17 +220,17 @@ def test_differences_go_up_to_the_groups_around_them() -> None:
 
 
 def test_what_follows_from_a_deviation_is_not_the_worst() -> None:
-    inherits = Row("linear", False, origin="inherited")
-    own, unknown = Row("linear_2", False, origin="own"), Row("tanh", False)
-    data = collect(models.net().model, comparison=Comparison((inherits, own, unknown), own))
+    inherits = ViewedValue("linear", False, origin="inherited")
+    own, unknown = ViewedValue("linear_2", False, origin="own"), ViewedValue("tanh", False)
+    data = collect(models.net().model, comparison=ViewedComparison((inherits, own, unknown), own))
     found = {item.title: item.difference for item in data.items if item.difference}
     assert found["first"] == found["Tanh"] == "follows"
     assert found["second"] == found["main_graph"] == "deviates"
 
 
 def test_what_was_not_examined_deviates_where_nothing_is_to_blame() -> None:
-    rows = (Row("linear", False, origin="inherited"), Row("tanh", False))
-    data = collect(models.net().model, comparison=Comparison(rows, rows[0]))
+    rows = (ViewedValue("linear", False, origin="inherited"), ViewedValue("tanh", False))
+    data = collect(models.net().model, comparison=ViewedComparison(rows, rows[0]))
     found = {item.title: item.difference for item in data.items if item.difference}
     assert (found["first"], found["Tanh"]) == ("follows", "deviates")
 
@@ -234,7 +239,7 @@ def test_names_in_functions_are_not_those_of_the_model() -> None:
     model = models.net_of_functions().model
     (function,) = model.functions.values()
     inner = str(next(iter(function)).outputs[0].name)
-    data = collect(model, comparison=Comparison((Row(inner, False),)))
+    data = collect(model, comparison=ViewedComparison((ViewedValue(inner, False),)))
     inside = [item for call in data.items if call.kind == "function" for item in call.children]
     assert {item.difference for item in inside} == {None}
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.inspection.view import models
 from tests.inspection.view.conftest import Viewer
-from tests.inspection.view.models import NASTY, Comparison, Row
+from tests.inspection.view.models import NASTY, ViewedComparison, ViewedValue
 
 MOST_ELEMENTS = 2500
 """In the document, of a graph of any size."""
@@ -181,10 +181,10 @@ def test_wheel_and_mouse_move_the_graph(viewer: Viewer) -> None:
 
 
 def test_differences_are_colours(viewer: Viewer) -> None:
-    wrong = Row("linear_2", False, 0.5, float("inf"), "3 of 9 elements differ")
-    follows = Row("tanh", False, 0.5, 1.0, origin="inherited")
-    rows = (Row("exp", True), Row("linear", True), wrong, follows)
-    page = viewer.open(models.net(), Comparison(rows, wrong))
+    wrong = ViewedValue("linear_2", False, 0.5, float("inf"), "3 of 9 elements differ")
+    follows = ViewedValue("tanh", False, 0.5, 1.0, origin="inherited")
+    rows = (ViewedValue("exp", True), ViewedValue("linear", True), wrong, follows)
+    page = viewer.open(models.net(), ViewedComparison(rows, wrong))
     page.click("#collapse")
 
     def colour(title: str) -> Any:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from tests.ir_passes.fusions.rows import Row
+from tests.ir_passes.fusions.fusion_cases import FusionCase
 
 HEADS, GROUPS, WIDTH = 4, 2, 8
 FREQUENCIES = 1.0 / 10.0 ** (torch.arange(0, WIDTH, 2) / WIDTH)
@@ -36,6 +36,11 @@ def rotate_half(x: Tensor) -> Tensor:
 def rotated(x: Tensor, turn: Callable[[Tensor], Tensor] = rotate_half) -> Tensor:
     cos, sin = rotations(x.shape[2])
     return x * cos + turn(x) * sin
+
+
+def by_chunks(x: Tensor) -> Tensor:
+    low, high = x.chunk(2, dim=-1)
+    return torch.cat([-high, low], dim=-1)
 
 
 def heads(x: Tensor) -> Tensor:
@@ -67,7 +72,7 @@ def attention(
     contrib_ops: bool = False,
     mask: Callable[[Tensor], Tensor | None] = lambda keep: keep[:, None, None],
     **options: Any,
-) -> Row:
+) -> FusionCase:
     def forward(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
         q, k, v = heads(q), heads(k), heads(v)
         if rotate:
@@ -78,7 +83,7 @@ def attention(
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask(keep), **options)
         return together(y) if flat else y
 
-    return Row(name, forward, projected, fires, operators, opset, contrib_ops=contrib_ops)
+    return FusionCase(name, forward, projected, fires, operators, opset, contrib_ops=contrib_ops)
 
 
 def rows_and_keys(keep: Tensor) -> Tensor:

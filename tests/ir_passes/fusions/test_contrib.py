@@ -20,7 +20,7 @@ from tests.ir_passes.fusions.attention_models import (
     projected,
     rows_and_keys,
 )
-from tests.ir_passes.fusions.rows import Row, check, parametrize
+from tests.ir_passes.fusions.fusion_cases import FusionCase, check, parametrize
 
 # --- attention -----------------------------------------------------------------------------------
 
@@ -53,16 +53,16 @@ CONTRIB = [
               contrib_ops=True),
     attention("above the diagonal", mask=above_diagonal, fires={"grouped_attention": 1},
               operators={"Softmax": 1}, contrib_ops=True),
-    Row("heads of their own", heads_of_their_own, projected, {"multi_head_attention": 1},
+    FusionCase("heads of their own", heads_of_their_own, projected, {"multi_head_attention": 1},
         {"MultiHeadAttention": 1, "Softmax": 0}, contrib_ops=True),
-    Row("heads of their own, 23", heads_of_their_own, projected, {"attention": 1},
+    FusionCase("heads of their own, 23", heads_of_their_own, projected, {"attention": 1},
         {"Attention": 1}, opset=23, contrib_ops=True),
 ]  # fmt: skip
 
 
 @parametrize(CONTRIB)
-def test_contrib_ops(row: Row) -> None:
-    check(row)
+def test_contrib_ops(case: FusionCase) -> None:
+    check(case)
 
 
 @pytest.mark.parametrize("given", [{"contrib_ops": True, "target": None}, {"contrib_ops": 2}])

@@ -17,6 +17,7 @@ from tests.ir_passes.fusions.attention_models import (
     GROUPS,
     WIDTH,
     attention,
+    by_chunks,
     heads,
     nothing,
     projected,
@@ -26,39 +27,16 @@ from tests.ir_passes.fusions.attention_models import (
     rows_and_keys,
     together,
 )
-from tests.ir_passes.fusions.rows import Row, check, export, parametrize, same_with_and_without
+from tests.ir_passes.fusions.fusion_cases import (
+    FusionCase,
+    check,
+    export,
+    parametrize,
+    same_with_and_without,
+)
 
 # --- rotations -----------------------------------------------------------------------------------
 
-
-def turned(name: str, turn: Callable[[Tensor], Tensor], fires: bool, opset: int = 20) -> Row:
-    def forward(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
-        return rotated(heads(q), turn), rotated(heads(k), turn)
-
-    rule, operator = "rotated_halves", "Split"
-    if opset >= 23:
-        rule = operator = "rotary_embedding"
-        operator = "RotaryEmbedding"
-    n = 2 if fires else 0
-    return Row(name, forward, projected, {rule: n} if fires else {}, {operator: n}, opset)
-
-
-def by_chunks(x: Tensor) -> Tensor:
-    low, high = x.chunk(2, dim=-1)
-    return torch.cat([-high, low], dim=-1)
-
-
-ROTATIONS = [
-    turned("halves", rotate_half, True),
-    turned("halves, 18", rotate_half, True, 18),
-    turned("halves, 17", rotate_half, False, 17),
-    turned("halves, 23", rotate_half, True, 23),
-    turned("chunks, 23", by_chunks, True, 23),
-    turned("not negated", lambda x: torch.cat([x[..., 4:], x[..., :4]], -1), False, 23),
-    turned("other halves", lambda x: torch.cat([-x[..., :4], x[..., 4:]], -1), False, 23),
-    turned("other sizes", lambda x: torch.cat([-x[..., 3:], x[..., :3]], -1), False, 23),
-    turned("other axis", lambda x: torch.cat([-x[:, 1:], x[:, :1]], 1), False, 23),
-]
 
 # --- attention -----------------------------------------------------------------------------------
 
@@ -145,31 +123,54 @@ def by_hand(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
 
 
 SPECIAL = [
-    Row("cached", cached, projected, {"rotated_halves": 2, "grouped_attention": 1}, {"Split": 2}),
-    Row("cached, 23", cached, projected, {"rotary_embedding": 2, "attention_of_heads": 1},
-        {"RotaryEmbedding": 2, "Attention": 1}, opset=23),
-    Row("appended", appended, projected, {}, {"Softmax": 1}),
-    Row("appended, 23", appended, projected, {"attention_of_heads": 1, "attention_cache": 1},
-        {"Attention": 1}, opset=23),
-    Row("appended without mask, 23", appended_without_mask, projected,
-        {"attention_of_heads": 1, "attention_cache": 1}, {"Attention": 1, "Concat": 0}, opset=23),
-    Row("keys read, 23", keys_read, projected, {"attention_of_heads": 1}, {"Attention": 1},
-        opset=23),
-    Row("weights read", weights_read, projected, {}, {"Softmax": 1}),
-    Row("weights read, 23", weights_read, projected, {}, {"Softmax": 1}, opset=23),
-    Row("over rows, 23", over_rows, projected, {}, {"Softmax": 1}, opset=23),
-    Row("one batch of keys, 23", one_batch_of_keys, projected, {}, {"Softmax": 1}, opset=23),
-    Row("one batch of keys", one_batch_of_keys, projected, {}, {"Softmax": 1}, contrib_ops=True),
-    Row("by hand", by_hand, projected, {"grouped_attention": 1}, BROADCAST),
-    Row("by hand, 23", by_hand, projected, {"attention": 1}, ONE, opset=23),
-]  # fmt: skip
+    FusionCase(
+        "cached", cached, projected, {"rotated_halves": 2, "grouped_attention": 1}, {"Split": 2}
+    ),
+    FusionCase(
+        "cached, 23",
+        cached,
+        projected,
+        {"rotary_embedding": 2, "attention_of_heads": 1},
+        {"RotaryEmbedding": 2, "Attention": 1},
+        opset=23,
+    ),
+    FusionCase("appended", appended, projected, {}, {"Softmax": 1}),
+    FusionCase(
+        "appended, 23",
+        appended,
+        projected,
+        {"attention_of_heads": 1, "attention_cache": 1},
+        {"Attention": 1},
+        opset=23,
+    ),
+    FusionCase(
+        "appended without mask, 23",
+        appended_without_mask,
+        projected,
+        {"attention_of_heads": 1, "attention_cache": 1},
+        {"Attention": 1, "Concat": 0},
+        opset=23,
+    ),
+    FusionCase(
+        "keys read, 23", keys_read, projected, {"attention_of_heads": 1}, {"Attention": 1}, opset=23
+    ),
+    FusionCase("weights read", weights_read, projected, {}, {"Softmax": 1}),
+    FusionCase("weights read, 23", weights_read, projected, {}, {"Softmax": 1}, opset=23),
+    FusionCase("over rows, 23", over_rows, projected, {}, {"Softmax": 1}, opset=23),
+    FusionCase("one batch of keys, 23", one_batch_of_keys, projected, {}, {"Softmax": 1}, opset=23),
+    FusionCase(
+        "one batch of keys", one_batch_of_keys, projected, {}, {"Softmax": 1}, contrib_ops=True
+    ),
+    FusionCase("by hand", by_hand, projected, {"grouped_attention": 1}, BROADCAST),
+    FusionCase("by hand, 23", by_hand, projected, {"attention": 1}, ONE, opset=23),
+]
 
 # --- operators of ONNX Runtime -------------------------------------------------------------------
 
 
-@parametrize([*ROTATIONS, *ATTENTION, *SPECIAL])
-def test_attention(row: Row) -> None:
-    check(row)
+@parametrize([*ATTENTION, *SPECIAL])
+def test_attention(case: FusionCase) -> None:
+    check(case)
 
 
 @pytest.mark.parametrize("opset", [20, 23])
@@ -190,7 +191,7 @@ def test_visits_grow_with_the_layers(opset: int) -> None:
 
     visits = []
     for count in (2, 8):
-        program = export(Row("", layers(count), projected, {}, opset=opset))
+        program = export(FusionCase("", layers(count), projected, {}, opset=opset))
         nodes = len(program.model.graph)
         outcome = run_passes(program.model)
         assert outcome.counts["attention" if opset == 23 else "grouped_attention"] == count
@@ -219,5 +220,5 @@ def test_with_and_without(data: st.DataObject, opset: int) -> None:
 
     contrib_ops = data.draw(st.booleans())
     same_with_and_without(
-        Row("drawn", forward, projected, {}, opset=opset, contrib_ops=contrib_ops)
+        FusionCase("drawn", forward, projected, {}, opset=opset, contrib_ops=contrib_ops)
     )

@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tests.ir_passes.fusions.rows import Row, check, parametrize, same_with_and_without
+from tests.ir_passes.fusions.fusion_cases import (
+    FusionCase,
+    check,
+    parametrize,
+    same_with_and_without,
+)
 
 WIDTH = 4
 
@@ -78,23 +83,27 @@ class Positions(nn.Module):
 
 
 LOW = torch.finfo(torch.float32).min
-ROWS = [
-    Row("padding", padding, inputs, {"whole_index": 1, "true_mask": 2}, {"And": 0, "GatherND": 0}),
-    Row("padding, 23", padding, inputs, {"whole_index": 1}, {"And": 1, "GatherND": 0}, opset=23),
-    Row("causal", causal, inputs, {"whole_index": 1}, {"And": 1, "GatherND": 0}),
-    Row("above the first", above_first, inputs, {"whole_index": 1}, {"And": 1}),
-    Row("everywhere", everywhere, inputs, {"true_mask": 2}, {"Where": 0, "ReduceMax": 0}),
-    Row("part of an index", part_of_index, inputs, {}, {"GatherND": 1}),
-    Row("moved index", moved_index, inputs, {}, {"GatherND": 1}),
-    Row("finite", Positions(LOW), inputs, {"admitted_rows": 1}, {"Where": 1, "Greater": 0}),
-    Row("infinite", Positions(-float("inf")), inputs, {}, {"Where": 2, "Greater": 1}),
-    Row("a buffer", Positions(LOW, buffer=True), inputs, {}, {"Where": 2, "Greater": 1}),
+CASES = [
+    FusionCase(
+        "padding", padding, inputs, {"whole_index": 1, "true_mask": 2}, {"And": 0, "GatherND": 0}
+    ),
+    FusionCase(
+        "padding, 23", padding, inputs, {"whole_index": 1}, {"And": 1, "GatherND": 0}, opset=23
+    ),
+    FusionCase("causal", causal, inputs, {"whole_index": 1}, {"And": 1, "GatherND": 0}),
+    FusionCase("above the first", above_first, inputs, {"whole_index": 1}, {"And": 1}),
+    FusionCase("everywhere", everywhere, inputs, {"true_mask": 2}, {"Where": 0, "ReduceMax": 0}),
+    FusionCase("part of an index", part_of_index, inputs, {}, {"GatherND": 1}),
+    FusionCase("moved index", moved_index, inputs, {}, {"GatherND": 1}),
+    FusionCase("finite", Positions(LOW), inputs, {"admitted_rows": 1}, {"Where": 1, "Greater": 0}),
+    FusionCase("infinite", Positions(-float("inf")), inputs, {}, {"Where": 2, "Greater": 1}),
+    FusionCase("a buffer", Positions(LOW, buffer=True), inputs, {}, {"Where": 2, "Greater": 1}),
 ]
 
 
-@parametrize(ROWS)
-def test_masks(row: Row) -> None:
-    check(row)
+@parametrize(CASES)
+def test_masks(case: FusionCase) -> None:
+    check(case)
 
 
 @settings(max_examples=8)
@@ -109,4 +118,4 @@ def test_with_and_without(data: st.DataObject, opset: int) -> None:
         mask = indexed(keep) if index else keep.bool()[:, None]
         return attended(x, some & mask if conjunction else some | mask)
 
-    same_with_and_without(Row("drawn", forward, inputs, {}, opset=opset))
+    same_with_and_without(FusionCase("drawn", forward, inputs, {}, opset=opset))

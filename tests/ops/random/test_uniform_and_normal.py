@@ -1,4 +1,4 @@
-"""Random numbers, and samples of distributions.
+"""Random numbers, dropout and seeds.
 
 Numbers cannot be compared with eager PyTorch's. Rows check what does not depend on them (types,
 shapes, that the model loads), the other tests the distribution: moments of many samples within five
@@ -17,23 +17,22 @@ import torch
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.torch_compat import aten
+from tests.ops.random.draws import (
+    HALF,
+    SHAPE,
+    WIDE,
+    Function,
+    N,
+    assert_moments,
+    drawn,
+    hidden,
+    like,
+)
 from tests.ops.rows import Row, check, floats, given, ints, parametrize, positive
 
 pytestmark = pytest.mark.filterwarnings("ignore:the model was captured in training mode")
 
 EMPTY = ({"n": 0},)
-N = 60_000
-
-
-def hidden(result: Any) -> Any:
-    """Zeros of the results' types and shapes, and that they are numbers."""
-    results = result if isinstance(result, (list, tuple)) else [result]
-    return [(torch.zeros_like(item), item == item) for item in results]  # noqa: PLR0124
-
-
-def without_values(target: Any, *more: Any, **options: Any) -> Callable[..., Any]:
-    """Calls a target and hides what it draws."""
-    return lambda *args: hidden(target(*args, *more, **options))
 
 
 def of_sizes(target: Any, *before: Any, **options: Any) -> Callable[..., Any]:
@@ -41,14 +40,6 @@ def of_sizes(target: Any, *before: Any, **options: Any) -> Callable[..., Any]:
     return lambda x: hidden(target(*before, list(x.shape), **options))
 
 
-def like(target: Any, x: Any, *more: Any, name: str = "", **options: Any) -> Row:
-    """A row without values that is given tensors."""
-    tensors = x if isinstance(x, tuple) else (x,)
-    return Row(target, tensors, call=without_values(target, *more, **options), name=name)
-
-
-HALF = torch.float16
-WIDE = torch.float64
 GENERATOR = {"generator": None}
 
 SIZES = [
@@ -145,14 +136,6 @@ CERTAIN = [
     Row(aten.bernoulli.default, (given(0.0, 1.0, 1.0, 0.0),), name="certain"),
     Row(aten.bernoulli.p, (floats("n", 3), 1.0), sizes=EMPTY, name="certain"),
     Row(aten.bernoulli.p, (floats("n", 3), 0.0), sizes=EMPTY, name="impossible"),
-    Row(aten.multinomial.default, (given(0.0, 0.0, 2.0, 0.0), 1), name="one"),
-    Row(aten.multinomial.default, (given(0.0, 0.0, 2.0, 0.0), 4, True), name="certain"),
-    Row(
-        aten.multinomial.default,
-        (given(0.0, 3.0, 2.0, 0.0), 2),
-        call=lambda x, n: aten.multinomial.default(x, n).sort()[0],
-        name="both",
-    ),
     Row(
         aten.randperm.default,
         (floats("n", 2),),
@@ -170,28 +153,6 @@ CERTAIN = [
         (),
         call=lambda: aten.randperm.generator(9, generator=None).sort()[0],
     ),
-    Row(aten.poisson.default, (given(0.0, 0.0),), name="rate 0"),
-    Row(aten.binomial.default, (given(0, 5, 90), given(0.5, 1.0, 0.0)), name="certain"),
-]
-
-DISTRIBUTIONS = [
-    like(aten.multinomial.default, positive("n", 3), 2),
-    like(aten.multinomial.default, positive("n", 3), 5, True, name="replacement"),
-    like(aten.multinomial.default, positive("n", dtype=WIDE), 1, name="rank 1"),
-    like(aten.multinomial.default, positive("n", dtype=HALF), 3, True, name="half"),
-    Row(
-        aten.multinomial.default,
-        (positive(2, 3), floats("m")),
-        call=lambda x, y: hidden(aten.multinomial.default(x, y.shape[0], True)),
-        name="as many as a size",
-    ),
-    like(aten.poisson.default, positive("n", 3)),
-    like(aten.poisson.default, positive("n", 3, dtype=HALF), name="half"),
-    like(aten.binomial.default, (positive(2, 3), floats(3, low=0.0, high=1.0))),
-    like(aten._standard_gamma.default, positive("n", 3)),
-    like(aten._standard_gamma.default, positive("n", 3, dtype=WIDE), name="double"),
-    like(aten._sample_dirichlet.default, positive(2, 3)),
-    like(aten._sample_dirichlet.default, positive(2, 3, dtype=WIDE), name="double"),
 ]
 
 DROPOUT = [
@@ -243,7 +204,6 @@ ROWS = [
     *LIKE,
     *ELEMENTWISE,
     *CERTAIN,
-    *DISTRIBUTIONS,
     *DROPOUT,
     *RRELU,
 ]
@@ -255,35 +215,6 @@ def test_row(row: Row) -> None:
 
 
 # --- distributions -------------------------------------------------------------------------------
-
-
-class Function(torch.nn.Module):
-    """Calls a function that draws."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: torch.Tensor) -> Any:
-        return self.function(*args)
-
-
-def drawn(function: Callable[..., Any], *args: torch.Tensor, seed: int | None = 3) -> torch.Tensor:
-    program = onnx_aot.export(Function(function), args, seed=seed)
-    answer: torch.Tensor = program(*args)[0]
-    return answer
-
-
-def assert_moments(numbers: torch.Tensor, mean: float, variance: float, kurtosis: float) -> None:
-    """Mean and variance of independent numbers within five standard errors."""
-    numbers = numbers.double().flatten()
-    count = len(numbers)
-    assert abs(float(numbers.mean()) - mean) < 5 * math.sqrt(variance / count)
-    error = variance * math.sqrt(max(kurtosis - 1, 1e-3) / count)
-    assert abs(float(numbers.var()) - variance) < 5 * error
-
-
-SHAPE = (3, N // 3)
 
 MOMENTS: dict[str, tuple[Callable[..., Any], float, float, float]] = {
     # what is drawn; mean, variance and kurtosis of the distribution
@@ -313,40 +244,6 @@ MOMENTS: dict[str, tuple[Callable[..., Any], float, float, float]] = {
     "bernoulli_, default": (lambda: torch.empty(SHAPE).bernoulli_(), 0.5, 0.25, 1),
     "bernoulli": (lambda: torch.bernoulli(torch.full(SHAPE, 0.25)), 0.25, 3 / 16, 7 / 3),
     "random_": (lambda: torch.empty(SHAPE).random_(5), 2, 2, 1.7),
-    "poisson, small": (lambda: torch.poisson(torch.full(SHAPE, 2.5)), 2.5, 2.5, 3.4),
-    "poisson, large": (lambda: torch.poisson(torch.full(SHAPE, 40.0)), 40, 40, 3 + 1 / 40),
-    "binomial, few": (
-        lambda: torch.binomial(torch.full(SHAPE, 12.0), torch.full(SHAPE, 0.25)),
-        3,
-        2.25,
-        3,
-    ),
-    "binomial, many": (
-        lambda: torch.binomial(torch.full(SHAPE, 100.0), torch.full(SHAPE, 0.7)),
-        70,
-        21,
-        3,
-    ),
-    "gamma": (lambda: torch._standard_gamma(torch.full(SHAPE, 3.0)), 3, 3, 5),
-    "gamma below 1": (lambda: torch._standard_gamma(torch.full(SHAPE, 0.5)), 0.5, 0.5, 15),
-    "dirichlet": (
-        lambda: torch._sample_dirichlet(torch.full((N, 3), 2.0))[:, 0],
-        1 / 3,
-        2 / 63,
-        2.6,
-    ),
-    "multinomial": (
-        lambda: torch.multinomial(torch.tensor([0.0, 1.0, 2.0, 1.0]), N, replacement=True),
-        2,
-        0.5,
-        2,
-    ),
-    "multinomial, first of two": (
-        lambda: torch.multinomial(torch.tensor([[0.0, 1.0, 2.0, 1.0]]).expand(N, 4), 2)[:, 0],
-        2,
-        0.5,
-        2,
-    ),
     "randperm": (lambda: torch.randperm(N)[: N // 2] / N, 1 / 2, 1 / 12, 9 / 5),
     "distributions.Normal": (
         lambda: torch.distributions.Normal(torch.zeros(SHAPE), 2.0, validate_args=False).rsample(),
@@ -377,17 +274,6 @@ def test_cauchy_has_its_quartiles() -> None:
     numbers = drawn(lambda: torch.empty(N).cauchy_(1.0, 2.0)).double()
     quartiles = torch.quantile(numbers, torch.tensor([0.25, 0.5, 0.75], dtype=WIDE))
     assert torch.allclose(quartiles, torch.tensor([-1.0, 1.0, 3.0], dtype=WIDE), atol=0.1)
-
-
-@pytest.mark.parametrize("rate", [0.3, 9.5, 10.5, 300.0, 1e5])
-def test_poisson_has_the_frequencies(rate: float) -> None:
-    numbers = drawn(lambda r: torch.poisson(r.expand(N)), torch.tensor(rate))
-    low, high = rate - 3 * math.sqrt(rate), rate + 3 * math.sqrt(rate)
-    exact = torch.poisson(torch.full((N,), rate), torch.Generator().manual_seed(1))
-    for points in (low, rate - math.sqrt(rate), rate, rate + math.sqrt(rate), high):
-        mine = float((numbers <= points).double().mean())
-        eager = float((exact <= points).double().mean())
-        assert abs(mine - eager) < 5 * math.sqrt(0.5 / N), points
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, HALF, torch.bfloat16])

@@ -1,4 +1,4 @@
-"""Rows: a model, the rules that fire on it and how often, and what is left."""
+"""Cases: a model, the rules that fire on it and how often, and what is left."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import onnx_aot
 from onnx_aot.ir_passes import CONTRIB_RULES, RULES
 from tests.tolerances import assert_close
 
-__all__ = ["Row", "check", "export", "parametrize", "same_with_and_without"]
+__all__ = ["FusionCase", "check", "export", "parametrize", "same_with_and_without"]
 
 FUSIONS = {r.name for r in (*RULES, *CONTRIB_RULES) if "fusions" in r.apply.__module__}
-SIZES = ((2, 5), (3, 1))
+BATCH_AND_LENGTH = ((2, 5), (3, 1))
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class FusionCase:
     """One export.
 
     Attributes:
@@ -47,41 +47,41 @@ class Row:
     contrib_ops: bool = False
 
 
-def parametrize(rows: list[Row]) -> Any:
-    return pytest.mark.parametrize("row", rows, ids=lambda row: row.name)
+def parametrize(cases: list[FusionCase]) -> Any:
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
 
 
-def export(row: Row) -> onnx_aot.ONNXProgram:
-    model = row.model.eval() if isinstance(row.model, nn.Module) else row.model
-    args = row.inputs(*SIZES[0])
-    shapes = tuple(row.dynamic * len(args)) if len(row.dynamic) == 1 else row.dynamic
+def export(case: FusionCase) -> onnx_aot.ONNXProgram:
+    model = case.model.eval() if isinstance(case.model, nn.Module) else case.model
+    args = case.inputs(*BATCH_AND_LENGTH[0])
+    shapes = tuple(case.dynamic * len(args)) if len(case.dynamic) == 1 else case.dynamic
     return onnx_aot.export(
-        model, args, dynamic_shapes=shapes, opset_version=row.opset, optimize=False
+        model, args, dynamic_shapes=shapes, opset_version=case.opset, optimize=False
     )
 
 
-def check(row: Row) -> None:
-    """The fusions fire as the row says, and outputs are eager's at two sizes."""
-    program = export(row)
-    counts = program.optimize(contrib_ops=row.contrib_ops)
+def check(case: FusionCase) -> None:
+    """The fusions fire as the case says, and outputs are eager's at two sizes."""
+    program = export(case)
+    counts = program.optimize(contrib_ops=case.contrib_ops)
     fired = {name: n for name, n in counts.items() if name in FUSIONS}
-    assert fired == row.fires, fired
+    assert fired == case.fires, fired
     found = collections.Counter(node.op_type for node in program.model.graph)
-    assert {name: found[name] for name in row.operators} == row.operators
+    assert {name: found[name] for name in case.operators} == case.operators
     onnx.checker.check_model(program.model_proto, full_check=True)
-    for size in SIZES:
-        args = row.inputs(*size)
-        wanted = row.model(*args)
+    for size in BATCH_AND_LENGTH:
+        args = case.inputs(*size)
+        wanted = case.model(*args)
         wanted = wanted if isinstance(wanted, tuple) else (wanted,)
         for mine, eager in zip(program(*args), wanted, strict=True):
             assert_close(mine, eager.detach())
 
 
-def same_with_and_without(row: Row) -> None:
+def same_with_and_without(case: FusionCase) -> None:
     """Whatever fires, the outputs are the same."""
-    program = export(row)
-    args = row.inputs(*SIZES[0])
+    program = export(case)
+    args = case.inputs(*BATCH_AND_LENGTH[0])
     before = program(*args)
-    program.optimize(contrib_ops=row.contrib_ops)
+    program.optimize(contrib_ops=case.contrib_ops)
     for after, wanted in zip(program(*args), before, strict=True):
         assert_close(after, wanted)

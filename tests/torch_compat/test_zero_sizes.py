@@ -1,4 +1,4 @@
-"""Sizes that torch takes for others: a capture has to be right for its own example at least."""
+"""Slices that torch takes to be as long as others: a capture is right for its own example."""
 
 from __future__ import annotations
 
@@ -72,39 +72,3 @@ def test_a_slice_alone_is_right_for_every_size(checks: bool) -> None:
     for length in (5, 2, 1):
         x = torch.randn(2, length)
         assert_close(program(x)[0], model(x))
-
-
-# --- range ---------------------------------------------------------------------------------------
-
-
-class Chunks(nn.Module):
-    """One chunk, as codecs have it where no length of chunks is set."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        n, y = x.shape[1], x * 0
-        for start in range(0, n, n):
-            y = y + x[:, start : start + n]
-        for i in range(n + 1, n - 2, -1):
-            y = y + i
-        for i in range(n - (n - 2)):
-            y = y * (i + 1)
-        assert isinstance(range(2), range)
-        assert not isinstance([0, 1], range)
-        return y
-
-
-def test_a_known_number_of_symbolic_steps() -> None:
-    program = onnx_aot.export(Chunks(), (torch.randn(2, 5),), dynamic_shapes=(T,))
-    for length in (5, 9):
-        x = torch.randn(2, length)
-        assert_close(program(x)[0], Chunks()(x))
-
-
-class EachColumn(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return sum(x[:, i] for i in range(x.shape[1]))  # type: ignore[return-value]
-
-
-def test_a_number_of_steps_that_follows_the_size_fixes_it() -> None:
-    with pytest.raises(onnx_aot.errors.DynamicShapeError, match="Python loop is unrolled"):
-        onnx_aot.export(EachColumn(), (torch.randn(2, 5),), dynamic_shapes=(T,))

@@ -1,4 +1,4 @@
-"""Products of half precision in single: ``aten_mm_dtype`` and its like in ``linalg.py``.
+"""Products of half precision in single: ``aten.mm.dtype`` and others of ``products_and_norms.py``.
 
 PyTorch has kernels of these for CUDA alone; the ones here say the same for the CPU.
 """

@@ -460,8 +460,9 @@ def _capture(
         inputs_of_program,
         normalize_inputs,
     )
+    from onnx_aot.capture.plans import capture
     from onnx_aot.capture.sizes.dynamic_shapes import resolve_dynamic_shapes
-    from onnx_aot.capture.strategies import DEFAULT, capture, check_strategies
+    from onnx_aot.capture.strategies import DEFAULT, check_strategies
     from onnx_aot.capture.training import training_operators
     from onnx_aot.pipeline.notes import check_dimensions, note_dimensions
     from onnx_aot.pytrees.containers import unwrap_constants
@@ -529,8 +530,8 @@ def _run_fx_passes(
     program: torch.export.ExportedProgram, options: Options, record: ExportRecord
 ) -> torch.export.ExportedProgram:
     from onnx_aot import torch_compat
+    from onnx_aot.capture.patches import capture_conditions
     from onnx_aot.capture.sizes.captured_dimensions import keeps_dimensions
-    from onnx_aot.capture.strategies import capture_conditions
     from onnx_aot.fx_passes import select_passes
 
     fx_passes = select_passes(keep_assertions=options.runtime_checks)

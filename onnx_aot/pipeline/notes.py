@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     import torch
 
+    from onnx_aot.capture.attempts import Captured
     from onnx_aot.capture.sizes.dynamic_shapes import DynamicShapes
-    from onnx_aot.capture.strategies import Captured
     from onnx_aot.ir_passes import Outcome
     from onnx_aot.program.program import ONNXProgram
     from onnx_aot.reporting.record import ExportRecord

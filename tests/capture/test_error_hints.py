@@ -26,7 +26,7 @@ X = torch.ones(3)
 def test_every_link_leads_to_the_section_that_shows_its_message() -> None:
     sources = [Path(module.__file__ or "") for module in (error_hints, data_dependent)]
     package = sources[0].parents[1]
-    sources += [package / "translate" / "interface.py", package / "capture" / "strategies.py"]
+    sources += [package / "translate" / "interface.py", package / "capture" / "refusals.py"]
     code = "".join(path.read_text(encoding="utf-8") for path in sources)
     linked = set(re.findall(r'page\("([\w-]+)"\)|troubleshooting\.md#([\w-]+)', code))
     anchors = {one or two for one, two in linked} | set(error_hints._EXPLANATIONS)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.capture.strategies import capture_conditions
+from onnx_aot.capture.patches import capture_conditions
 from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.torch_compat import Settings, is_symbol, pytree, symbolic_expression
 from tests.properties.programs import Program

@@ -14,7 +14,7 @@ import torch
 
 import onnx_aot
 from onnx_aot import torch_compat
-from onnx_aot.capture import strategies
+from onnx_aot.capture import patches
 from onnx_aot.capture.patches import PATCHES
 from onnx_aot.errors import CaptureError
 from onnx_aot.ops.registry import translations
@@ -151,7 +151,7 @@ def _broken(original: Any, settings: Any) -> Any:
     """A replacement that no longer works; its code is of this package."""
     code = "def replaced(x):\n    raise TypeError('torch has another way now')"
     space: dict[str, Any] = {}
-    exec(compile(code, str(Path(strategies.__file__)), "exec"), space)
+    exec(compile(code, str(Path(patches.__file__)), "exec"), space)
     return space["replaced"]
 
 
@@ -163,7 +163,7 @@ def _with_broken_row(monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
         places=lambda settings: [Attribute(Host, "scale")],
         **options,
     )
-    monkeypatch.setattr(strategies, "PATCHES", (*PATCHES, row))
+    monkeypatch.setattr(patches, "PATCHES", (*PATCHES, row))
 
 
 def test_a_capture_that_fails_in_this_package_is_made_again_without_changes(
@@ -208,7 +208,7 @@ def test_a_failure_of_torch_is_shown_to_be_one() -> None:
 def test_a_row_that_is_off_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     row = dataclasses.replace(_ROW, places=None, exists=None, name="torch.nn.functional:relu")
     monkeypatch.setattr(
-        strategies, "PATCHES", (*PATCHES, dataclasses.replace(row, parameters="input, out"))
+        patches, "PATCHES", (*PATCHES, dataclasses.replace(row, parameters="input, out"))
     )
     program = onnx_aot.export(torch.nn.ReLU().eval(), (X,))
     assert program.report is not None

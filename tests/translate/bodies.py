@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import onnx_aot
-from onnx_aot.capture.strategies import capture_conditions
+from onnx_aot.capture.patches import capture_conditions
 from onnx_aot.inspection.differences import compare_outputs
 from tests.releases import HIGHEST_OPSET
 

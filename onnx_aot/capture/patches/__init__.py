@@ -7,6 +7,10 @@ tensors are in ``torch_compat``; those for operators, functions, packages and th
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+from collections.abc import Iterator
+
 from onnx_aot.capture.patches.autograd_functions import FUNCTIONS_KEPT
 from onnx_aot.capture.patches.detection import DETECTION
 from onnx_aot.capture.patches.flex_masks import BLOCK_MASKS
@@ -21,6 +25,7 @@ from onnx_aot.capture.tracing_state import TRACING
 from onnx_aot.torch_compat import (
     CAPTURE,
     DECISIONS,
+    EXPECTED_WARNINGS,
     FIXED_SIZES,
     FROM_ZERO,
     LARGER_SIZES,
@@ -31,11 +36,13 @@ from onnx_aot.torch_compat import (
     ZERO_IGNORED,
     Capabilities,
     Patch,
+    Settings,
+    applied,
     find_capabilities,
     shape_rule_patches,
 )
 
-__all__ = ["ALL_PATCHES", "PATCHES", "capabilities"]
+__all__ = ["ALL_PATCHES", "PATCHES", "capabilities", "capture_conditions"]
 
 PATCHES: tuple[Patch, ...] = (
     TRACING,
@@ -67,6 +74,15 @@ PATCHES: tuple[Patch, ...] = (
 
 ALL_PATCHES: tuple[Patch, ...] = (*PATCHES, *WHILE_TRACED, *FIXED_SIZES)
 """Includes rows that are applied only briefly, while one function is traced."""
+
+
+@contextlib.contextmanager
+def capture_conditions(settings: Settings | None = None) -> Iterator[None]:
+    """Applies the patches and silences expected warnings while torch traces a program."""
+    with applied(PATCHES, settings or Settings()), warnings.catch_warnings():
+        for message in EXPECTED_WARNINGS:
+            warnings.filterwarnings("ignore", message=message)
+        yield
 
 
 def capabilities() -> Capabilities:

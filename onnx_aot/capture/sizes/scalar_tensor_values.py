@@ -19,15 +19,15 @@ from torch.overrides import TorchFunctionMode
 
 from onnx_aot.torch_compat import FakeTensor, writes_to
 
-__all__ = ["ConstantWritten", "constants_of", "with_followed_sizes"]
+__all__ = ["ConstantWrittenError", "constants_of", "with_followed_sizes"]
 
 Size = int | torch.SymInt
 
 
-class ConstantWritten(BaseException):
+class ConstantWrittenError(Exception):
     """The model wrote to a buffer that the capture takes for a constant.
 
-    A BaseException, so that no ``except Exception`` in the model handles it.
+    Raised after ``forward`` has returned, so no ``except`` in the model meets it.
     """
 
 
@@ -51,7 +51,7 @@ def with_followed_sizes(
 ) -> Callable[..., Any]:
     """Wraps ``forward`` so that numbers computed from sizes with tensors stay symbolic.
 
-    The result raises ``ConstantWritten`` if ``forward`` wrote to a constant.
+    The result raises ``ConstantWrittenError`` if ``forward`` wrote to a constant.
 
     Args:
         forward: The function that is traced.
@@ -68,7 +68,7 @@ def with_followed_sizes(
         held = dict(module.named_buffers())
         for name, (buffer, writes) in before.items():
             if held.get(name) is not buffer or writes_to(buffer) != writes:
-                raise ConstantWritten(name)
+                raise ConstantWrittenError(name)
         return result
 
     followed.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]

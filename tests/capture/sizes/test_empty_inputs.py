@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.export import Dim
 
 import onnx_aot
-from onnx_aot.capture import strategies
+from onnx_aot.capture import attempts
+from onnx_aot.capture.strategies import Run
 from onnx_aot.errors import DynamicShapeError, OnnxExporterWarning
 
 N = Dim("n")
@@ -68,8 +69,10 @@ def test_a_branch_on_zero_is_a_condition(function: Callable[[Tensor], Tensor]) -
 
 def test_what_does_not_depend_on_zero_is_captured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[str] = []
-    run = strategies._run
-    monkeypatch.setattr(strategies, "_run", lambda *args: runs.append(args[0]) or run(*args))
+    capture = attempts.run_strategy
+    monkeypatch.setattr(
+        attempts, "run_strategy", lambda run: runs.append(run.strategy) or capture(run)
+    )
 
     def model(x: Tensor) -> Tensor:
         if x.shape[0] < x.shape[0] or x.shape[0] + 1 == 0:
@@ -100,15 +103,15 @@ def test_where_zero_is_asked_for_the_first_capture_ends() -> None:
 
 def test_what_fails_from_zero_on_is_captured_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[bool] = []
-    run = strategies._run
+    capture = attempts.run_strategy
 
-    def fails_from_zero(*args: Any) -> Any:
-        runs.append(args[-1].from_zero)
-        if args[-1].from_zero:
+    def fails_from_zero(run: Run) -> torch.export.ExportedProgram:
+        runs.append(run.settings.from_zero)
+        if run.settings.from_zero:
             raise ValueError("as torch.export may")
-        return run(*args)
+        return capture(run)
 
-    monkeypatch.setattr(strategies, "_run", fails_from_zero)
+    monkeypatch.setattr(attempts, "run_strategy", fails_from_zero)
     named = ({0: "n"},)
     with pytest.warns(OnnxExporterWarning, match="captured for sizes above 0"):
         program = onnx_aot.export(ASKED["numel() > 0"], (torch.rand(4, 3),), dynamic_shapes=named)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from onnx_aot.capture.patches import capture_conditions
 from onnx_aot.capture.sizes.shape_rules import SHAPE_RULES
-from onnx_aot.capture.strategies import capture_conditions
 from onnx_aot.torch_compat import OpOverload, Settings, applied, shape_rule_patches
 
 F = nn.functional

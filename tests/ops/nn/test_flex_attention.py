@@ -13,7 +13,7 @@ import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import onnx_aot
-from onnx_aot.capture.strategies import capture_conditions
+from onnx_aot.capture.patches import capture_conditions
 from onnx_aot.inspection.differences import compare_outputs
 
 Tensor = torch.Tensor

@@ -1,0 +1,231 @@
+"""One attempt to capture a model: what it tries, and what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Sequence
+
+import torch
+
+from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
+from onnx_aot.capture.sizes.empty_inputs import contradicts_example, may_be_wrong
+from onnx_aot.capture.sizes.guards import Decision, is_ours
+from onnx_aot.capture.sizes.scalar_tensor_values import ConstantWrittenError
+from onnx_aot.capture.sizes.specialization import Finding, findings
+from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
+from onnx_aot.errors import CaptureError, InvalidOptionError
+from onnx_aot.torch_compat import violates_constraints
+
+__all__ = ["Attempt", "Captured", "Failure", "Plan", "make_attempt"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Settings of one attempt.
+
+    Attributes:
+        requested: The dynamic dimensions that torch is asked for.
+        request: Their origin: ``"asked"`` as the user asked; ``"any"``, all of them left to the
+            model; ``"delivered"``, those that the model fixes or limits left to it.
+        from_zero: Whether the capture holds for empty tensors too, which takes a tenth longer.
+        small_sizes: Whether dimensions whose example size is 0 or 1 stay dynamic.
+        constants: Whether buffers of one integer that are not saved count as numbers.
+        plain: Whether the optional changes to torch are left out.
+        ends_early: Whether it ends as soon as the result is seen to be wrong for empty tensors.
+    """
+
+    requested: DynamicShapes = dataclasses.field(compare=False)
+    request: str = "asked"
+    from_zero: bool = False
+    small_sizes: bool = True
+    constants: bool = True
+    plain: bool = False
+    ends_early: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Captured:
+    """A captured program and how it was obtained.
+
+    Attributes:
+        program: The captured program.
+        strategy: The call of torch that produced it.
+        requested: The request, less what the model does not deliver and the user accepts.
+        decisions: Decisions of the capture about sizes, with the user's lines.
+        given_up: A sentence for every dimension that came out differently from the request.
+        warning: A sentence about what holds for a part of the data only: values that ``draft`` and
+            ``trace`` fix to those of the example, and answers about sizes that depend on data.
+        drawn: Generators of Python and numpy that the model drew random numbers from.
+        above_zero: Whether it may be wrong for empty tensors.
+        off: Sentences about what this package could not change in torch.
+        retried: Why the capture was repeated without the optional changes to torch, in a sentence.
+    """
+
+    program: torch.export.ExportedProgram
+    strategy: str
+    requested: DynamicShapes
+    decisions: tuple[Decision, ...]
+    given_up: tuple[str, ...] = ()
+    warning: str | None = None
+    drawn: tuple[str, ...] = ()
+    above_zero: bool = False
+    off: tuple[str, ...] = ()
+    retried: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """One strategy that failed."""
+
+    strategy: str
+    error: Exception
+    decisions: tuple[Decision, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """What came of a plan.
+
+    Attributes:
+        plan: The plan.
+        captured: The result of the first strategy that succeeded, or None.
+        failures: The strategies that failed before it.
+        ended: Whether it ended early, with neither.
+        constant_written: Whether it ended because the model writes to a buffer that counted as a
+            number.
+    """
+
+    plan: Plan
+    captured: Captured | None = None
+    failures: tuple[Failure, ...] = ()
+    ended: bool = False
+    constant_written: bool = False
+
+    @functools.cached_property
+    def fixed(self) -> list[Finding]:
+        """Requested dimensions that the captured program does not have."""
+        return self._findings(refused=False)
+
+    @functools.cached_property
+    def limited(self) -> list[Finding]:
+        """``fixed``, and dimensions with a smaller range than requested."""
+        return self._findings(refused=True)
+
+    @functools.cached_property
+    def contradicts_example(self) -> bool:
+        """True if a size in the captured program is not the example's."""
+        return self.captured is not None and contradicts_example(self.captured.program)
+
+    @property
+    def above_zero(self) -> bool:
+        """True if the result is, or would have been, wrong for empty tensors."""
+        return self.ended or (self.captured is not None and self.captured.above_zero)
+
+    @property
+    def our_failure(self) -> Failure | None:
+        """The failure, if any, that the code of this package raised."""
+        return next((f for f in self.failures if is_ours(f.error)), None)
+
+    @property
+    def violation(self) -> Failure | None:
+        """The failure, if any, in which torch refused the requested dimensions."""
+        return next((f for f in self.failures if violates_constraints(f.error)), None)
+
+    def _findings(self, refused: bool) -> list[Finding]:
+        if self.captured is None:
+            return []
+        return findings(
+            self.captured.program, self.plan.requested, self.captured.decisions, refused
+        )
+
+
+class _WrongWhenEmptyError(Exception):
+    """Ends a capture whose result would be wrong for empty tensors.
+
+    A model that catches it does no harm: the attempt has recorded the reason, and is judged by it.
+    """
+
+
+class _EmptyTensors:
+    """Records answers of torch that hold for sizes above zero only.
+
+    Attributes:
+        answers: One entry per answer: True if it matters even if no size is computed.
+        ended: Whether the capture was ended for one.
+    """
+
+    def __init__(self, ends: bool) -> None:
+        self._ends, self.ended = ends, False
+        self.answers: list[bool] = []
+
+    def record(self, everywhere: bool) -> None:
+        """Callback for ``Settings.zero_ignored``.
+
+        Raises:
+            _WrongWhenEmptyError: The answer makes the result wrong, and the attempt is to end then.
+        """
+        self.answers.append(everywhere)
+        if everywhere and self._ends:
+            self.ended = True
+            raise _WrongWhenEmptyError
+
+    def may_be_wrong(self, program: torch.export.ExportedProgram) -> bool:
+        return any(self.answers) or may_be_wrong(program, bool(self.answers))
+
+
+def make_attempt(model: Model, plan: Plan) -> Attempt:
+    """Captures a model according to a plan, with the first of its strategies that succeeds.
+
+    Raises:
+        CaptureError: The model has something that this package refuses with words of its own.
+        InvalidOptionError: The model returns an object of an unsupported class.
+    """
+    if not plan.constants:
+        model = dataclasses.replace(model, constants={})
+    failures: list[Failure] = []
+    for name in model.strategies:
+        empty = _EmptyTensors(plan.ends_early and name == "non-strict" and not failures)
+        run = Run.prepare(
+            name,
+            model,
+            plan.requested,
+            from_zero=plan.from_zero,
+            small_sizes=plan.small_sizes,
+            plain=plan.plain,
+            zero_ignored=empty.record,
+        )
+        try:
+            program = run_strategy(run)
+        except (CaptureError, InvalidOptionError):  # our own messages need no explanation
+            raise
+        except ConstantWrittenError:
+            return Attempt(plan, constant_written=True)
+        except Exception as error:
+            if empty.ended:
+                return Attempt(plan, ended=True)
+            logger.info("%s failed: %s", name, str(error).strip().partition("\n")[0])
+            failures.append(Failure(STRATEGIES[name], error, tuple(run.decisions)))
+            if is_ours(error) and not plan.plain:
+                break  # the next attempt does without the change that failed
+            continue
+        captured = _collect(run, program, above_zero=empty.may_be_wrong(program))
+        return Attempt(plan, captured, tuple(failures))
+    return Attempt(plan, failures=tuple(failures))
+
+
+def _collect(run: Run, program: torch.export.ExportedProgram, above_zero: bool) -> Captured:
+    off: Sequence[str] = [f"{p.name}: {why}. {p.without}" for p, why in run.settings.off.items()]
+    return Captured(
+        program,
+        STRATEGIES[run.strategy],
+        run.requested,
+        tuple(run.decisions),
+        warning=run.warning,
+        drawn=tuple(run.drawn),
+        above_zero=above_zero,
+        off=tuple(off),
+    )

@@ -1,0 +1,312 @@
+"""Captures a model: a table of plans, and the choice among what they gave.
+
+The first plan captures as asked. Each row of ``ROWS`` says after which outcome another plan is
+tried, and what it changes. The first row that applies and whose plan is new comes next; when none
+applies, ``_Attempts.best`` chooses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+
+from onnx_aot.capture.attempts import Attempt, Captured, Failure, Plan, make_attempt
+from onnx_aot.capture.inputs import Inputs
+from onnx_aot.capture.refusals import describe_retry, refuse_model
+from onnx_aot.capture.scripted.children import is_scripted
+from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
+from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
+from onnx_aot.capture.sizes.scalar_tensor_values import constants_of
+from onnx_aot.capture.sizes.specialization import (
+    Finding,
+    describe_torch,
+    findings,
+    is_delivered,
+    refusal,
+    relaxed,
+)
+from onnx_aot.capture.strategies import DEFAULT, Model
+from onnx_aot.errors import DynamicShapeError
+
+__all__ = ["ROWS", "capture"]
+
+
+class _Attempts:
+    """The attempts so far for one export.
+
+    Attributes:
+        requested: The user's request.
+        strict: Whether a dimension that the model does not deliver is an error.
+        done: The attempts, in order.
+    """
+
+    def __init__(self, requested: DynamicShapes, strict: bool) -> None:
+        self.requested, self.strict = requested, strict
+        self.done: list[Attempt] = []
+
+    @property
+    def last(self) -> Attempt:
+        return self.done[-1]
+
+    def of(self, request: str) -> list[Attempt]:
+        """The attempts with one request, ``Plan.request``."""
+        return [attempt for attempt in self.done if attempt.plan.request == request]
+
+    def best(self, request: str = "asked") -> Attempt:
+        """The attempt with one request that is kept.
+
+        A capture that contradicts the example is never kept if another way was tried. Then, in
+        this order: a capture rather than none; one that limits no dimension; one that holds for
+        empty tensors; the later one. If none succeeded, the failure with the fewest changes to
+        what was asked says why.
+        """
+        attempts = self.of(request)
+        without_small = [attempt for attempt in attempts if not attempt.plan.small_sizes]
+        captured = [a for a in without_small or attempts if a.captured is not None]
+        if len(captured) == 1:
+            return captured[0]
+        if captured:
+            ranked = enumerate(captured)
+            return max(ranked, key=lambda r: (not r[1].limited, not r[1].above_zero, r[0]))[1]
+        failed = [a for a in without_small or attempts if a.failures]
+        return min(failed, key=lambda a: (a.plan.plain, a.plan.from_zero))
+
+    @property
+    def violation(self) -> Failure | None:
+        """Torch's refusal of the requested dimensions, if that is why the capture failed."""
+        best = self.best()
+        return None if best.captured is not None else best.violation
+
+    @functools.cached_property
+    def undelivered(self) -> list[Finding]:
+        """Requested dimensions that the model fixes or, if torch refused them, limits."""
+        if self.violation is None:
+            return self.best().fixed
+        anyhow = self.best("any").captured
+        if anyhow is None:
+            return []
+        return findings(anyhow.program, self.requested, anyhow.decisions, refused=True)
+
+    @property
+    def given_up(self) -> tuple[str, ...]:
+        """A sentence for each requested dimension that the model does not deliver."""
+        refused = self.violation
+        if refused is None or self.undelivered:
+            return tuple(map(str, self.undelivered))
+        if is_delivered(refused.error, self.requested, refused.decisions):
+            return ()
+        return (describe_torch(refused.error, self.requested, refused.decisions),)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A plan, and when it is tried.
+
+    Attributes:
+        name: The outcome after which it is tried, in a few words.
+        when: True if the attempts so far call for it.
+        plan: Makes the plan.
+    """
+
+    name: str
+    when: Callable[[_Attempts], bool]
+    plan: Callable[[_Attempts], Plan]
+
+
+def _first(requested: DynamicShapes, request: str = "asked", after: Plan | None = None) -> Plan:
+    """Plan for the first attempt with a request.
+
+    It ends as soon as an answer is wrong for empty tensors. A request such as ``n + 1`` is captured
+    from zero on at once, because torch would refuse it.
+
+    Args:
+        requested: The requested dynamic shapes.
+        request: Their origin, ``Plan.request``.
+        after: Plan of the attempt before, which taught what does not work for the model.
+    """
+    after = after or Plan(requested)
+    derived = is_derived_from_zero(requested)
+    return dataclasses.replace(
+        after,
+        requested=requested,
+        request=request,
+        from_zero=derived,
+        small_sizes=True,
+        ends_early=not derived,
+    )
+
+
+def _changed(**changes: Any) -> Callable[[_Attempts], Plan]:
+    """The last plan, with some settings changed, to be carried out to the end."""
+    changes = {"ends_early": False, **changes}
+    return lambda attempts: dataclasses.replace(attempts.last.plan, **changes)
+
+
+def _wants_zero(attempts: _Attempts) -> bool:
+    """True if the last result is wrong for empty tensors."""
+    last = attempts.last
+    return last.above_zero and last.plan.small_sizes and not last.plan.from_zero
+
+
+def _fails_from_zero(attempts: _Attempts) -> bool:
+    """True if a capture from zero on is worse than one of sizes above zero may be."""
+    last = attempts.last
+    if not last.plan.from_zero or not last.plan.small_sizes:
+        return False
+    if any(a.captured is not None and not a.plan.from_zero for a in attempts.of(last.plan.request)):
+        return False
+    derived = is_derived_from_zero(last.plan.requested)
+    return last.captured is None or bool(last.limited) or (derived and last.above_zero)
+
+
+def _fails_in_our_code(attempts: _Attempts) -> bool:
+    best = attempts.best(attempts.last.plan.request)
+    return best.our_failure is not None and best.captured is None and not best.plan.plain
+
+
+def _contradicts_example(attempts: _Attempts) -> bool:
+    best = attempts.best(attempts.last.plan.request)
+    return best.plan.small_sizes and best.contradicts_example
+
+
+def _wants_delivered(attempts: _Attempts) -> bool:
+    """True if the model does not deliver what was asked, and what it delivers is accepted."""
+    if attempts.of("any"):
+        if attempts.best("any").captured is None:
+            return False
+        return not (attempts.given_up and attempts.strict)
+    return bool(attempts.given_up) and not attempts.strict
+
+
+def _any(attempts: _Attempts) -> Plan:
+    plan = _first(relaxed(attempts.requested), "any", attempts.last.plan)
+    # An error only needs to know which dimensions the model fixes or limits.
+    return dataclasses.replace(plan, ends_early=plan.ends_early and not attempts.strict)
+
+
+def _delivered(attempts: _Attempts) -> Plan:
+    error = None if attempts.violation is None else attempts.violation.error
+    requested = relaxed(attempts.requested, attempts.undelivered, error)
+    return _first(requested, "delivered", attempts.last.plan)
+
+
+def _plain(attempts: _Attempts) -> Plan:
+    last = attempts.last.plan
+    return dataclasses.replace(_first(last.requested, last.request, last), plain=True)
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "the model writes to a buffer that counted as a number",
+        lambda attempts: attempts.last.constant_written,
+        lambda attempts: dataclasses.replace(attempts.last.plan, constants=False),
+    ),
+    Row(
+        "it is wrong for empty tensors, and may be used",
+        lambda attempts: (
+            _wants_zero(attempts) and not (attempts.strict and attempts.last.plan.request == "any")
+        ),
+        _changed(from_zero=True),
+    ),
+    Row(
+        "sizes from zero on are too much for the model, or for torch",
+        _fails_from_zero,
+        _changed(from_zero=False),
+    ),
+    Row("a change to torch failed", _fails_in_our_code, _plain),
+    Row(
+        "a size contradicts the example",
+        _contradicts_example,
+        _changed(small_sizes=False, from_zero=False),
+    ),
+    Row(
+        "torch refuses the requested dimensions",
+        lambda attempts: attempts.violation is not None and not attempts.of("any"),
+        _any,
+    ),
+    Row("what the model delivers is accepted", _wants_delivered, _delivered),
+)
+"""When another plan is tried, in order of precedence."""
+
+
+def capture(
+    module: torch.nn.Module,
+    inputs: Inputs,
+    requested: DynamicShapes,
+    collected: tuple[str, ...] = (),
+    on_specialized: Literal["error", "warn", "allow"] = "error",
+    strategies: tuple[str, ...] = DEFAULT,
+) -> Captured:
+    """Captures ``module(*args, **kwargs)`` as a graph of ATen operators.
+
+    Args:
+        module: The model, which is left unchanged.
+        inputs: Example inputs.
+        requested: The requested dynamic shapes.
+        collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
+        on_specialized: With ``"error"``, a dimension that the model fixes, or limits to less than
+            its ``Dim`` allows, is an error; otherwise it is captured as the model needs it, and
+            ``given_up`` says so.
+        strategies: Names from ``STRATEGIES``, which are tried in this order.
+
+    Raises:
+        DynamicShapeError: The model fixes or limits a dimension that was requested as dynamic.
+        InvalidOptionError: The model returns an object of an unsupported class.
+        CaptureError: Every strategy failed for another reason; the first failure is chained.
+    """
+    if is_scripted(module):  # its graph is interpreted, so there is only one strategy
+        model = Model(module, inputs, collected, ("non-strict",))
+    else:
+        model = Model(module, inputs, collected, strategies, constants_of(module))
+    attempts = _Attempts(requested, strict=on_specialized == "error")
+    plan: Plan | None = _first(requested)
+    while plan is not None:
+        attempts.done.append(make_attempt(model, plan))
+        plan = _next_plan(attempts)
+    chosen = _choose(model, attempts)
+    assert chosen.captured is not None
+    ours = [a.our_failure for a in attempts.done if a.our_failure is not None]
+    retried = describe_retry(ours[0]) if chosen.plan.plain else None
+    return dataclasses.replace(chosen.captured, given_up=attempts.given_up, retried=retried)
+
+
+def _next_plan(attempts: _Attempts) -> Plan | None:
+    tried = [attempt.plan for attempt in attempts.done]
+    for row in ROWS:
+        if row.when(attempts):
+            plan = row.plan(attempts)
+            if plan not in tried:
+                return plan
+    return None
+
+
+def _choose(model: Model, attempts: _Attempts) -> Attempt:
+    """The attempt whose program is used.
+
+    Raises:
+        CaptureError: There is none.
+        DynamicShapeError: There is none with the requested dimensions.
+    """
+    asked, violation, undelivered = attempts.best(), attempts.violation, attempts.undelivered
+    if asked.captured is not None and not undelivered:
+        return asked
+    if asked.captured is None and violation is None:
+        error = asked.failures[0].error
+        raise refuse_model(model, attempts.requested, asked.failures) from error
+    cause = None if violation is None else violation.error
+    anyhow = None if violation is None else attempts.best("any")
+    if violation is not None and (anyhow is None or anyhow.captured is None):
+        text = describe_torch(violation.error, attempts.requested, violation.decisions)
+        raise DynamicShapeError(text) from cause
+    if attempts.of("delivered"):
+        delivered = attempts.best("delivered")
+        if delivered.captured is None and anyhow is None:
+            raise refusal(undelivered, model.module) from delivered.failures[0].error
+        return delivered if anyhow is None or delivered.captured is not None else anyhow
+    if undelivered:
+        raise refusal(undelivered, model.module) from cause
+    raise DynamicShapeError(attempts.given_up[0]) from cause

@@ -1,0 +1,190 @@
+"""Explains why a model could not be captured: reason, place in the user's code, and fix."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import torch
+
+from onnx_aot.capture.attempts import Failure
+from onnx_aot.capture.error_hints import Explanation, explain, page
+from onnx_aot.capture.fake_quantization import observing
+from onnx_aot.capture.module_state import preserved_state
+from onnx_aot.capture.sizes.data_dependent import NeedsData, describe_data_dependent
+from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
+from onnx_aot.capture.sizes.guards import as_places, location_of_error, with_line
+from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
+from onnx_aot.errors import CaptureError
+from onnx_aot.pytrees.containers import unwrap_constants
+from onnx_aot.torch_compat import (
+    SILENT,
+    Settings,
+    applied,
+    missing_fake_kernels,
+    needs_data,
+    only_says,
+    pytree,
+)
+
+__all__ = ["describe_retry", "refuse_model"]
+
+logger = logging.getLogger(__name__)
+
+
+def describe_retry(failure: Failure) -> str:
+    """Describes why a model was captured without the optional changes to torch."""
+    return (
+        "the capture failed in the code of this package, and was made again with as few changes to "
+        "torch as possible. That is a bug of onnx_aot; please report it. The export may be slower, "
+        f"or refuse more, for it: {_short(failure.error, 2)}"
+    )
+
+
+def refuse_model(
+    model: Model, requested: DynamicShapes, failures: Sequence[Failure]
+) -> CaptureError:
+    """The error about a model that cannot be captured: reason, place in the user's code, edit."""
+    first = failures[0]
+    observes = observing(model.module)
+    if observes is None:
+        described = (
+            _find_data_questions(model, requested, first) if needs_data(first.error) else None
+        )
+        if described is not None:
+            return CaptureError(
+                f"the model could not be captured; {described.message}",
+                cause=described.cause,
+                places=as_places(described.locations, model.module),
+                fix=described.fix,
+            )
+        for failure in failures:
+            explained = explain(failure.error)
+            if explained is not None:
+                return _give_hint(explained, failure, first, model)
+    return _report_failures(model, requested, failures, observes)
+
+
+def _report_failures(
+    model: Model, requested: DynamicShapes, failures: Sequence[Failure], observes: str | None
+) -> CaptureError:
+    """The error in torch's own words, which tells whether the model, torch or onnx_aot failed."""
+    first = failures[0]
+    location = location_of_error(first.error)
+    if observes is not None:
+        what, head, fix = observes, f"the model could not be captured: {observes}", ""
+    elif _fails_alone(model):
+        what = "the model fails on the example inputs by itself, without an export"
+        head = "the model could not be captured; it fails on the example inputs by itself:"
+        fix = "run model(*args), and correct the model or the inputs"
+    else:
+        what, head, fix = _compare_with_torch(model, requested, first)
+    lines = [head, "", f"  {first.strategy}", f"    {_short(first.error, 8)}", *with_line(location)]
+    for failure in failures[1:]:
+        lines += ["", f"  {failure.strategy}", f"    {_short(failure.error, 2)}"]
+    lines += ["", f"fix: {fix}"] if fix else [""]
+    lines.append("The first failure is chained, with its traceback. " + _OTHERS)
+    return CaptureError(
+        "\n".join(lines),
+        cause=f"{what}: {_short(first.error, 2)}",
+        places=as_places([location], model.module),
+        fix=f"{fix}. {_OTHERS}" if fix else _OTHERS,
+    )
+
+
+def _compare_with_torch(
+    model: Model, requested: DynamicShapes, failure: Failure
+) -> tuple[str, str, str]:
+    """The party at fault, the beginning of a message about it, and what to do.
+
+    Captures the model once more with ``torch.export`` alone, without this package's changes.
+    """
+    args, kwargs = unwrap_constants((model.inputs.args, model.inputs.kwargs))
+    strict = failure.strategy == STRATEGIES["strict"]
+    call = f"torch.export.export(model, args{', strict=True' if strict else ''})"
+    try:
+        with preserved_state(model.module), applied(SILENT, Settings()):
+            torch.export.export(
+                model.module, args, kwargs, dynamic_shapes=requested.spec, strict=strict
+            )
+    except Exception as error:
+        what = "torch.export refuses the model"
+        same = _first_line(error) == _first_line(failure.error)
+        shows = "shows the failure" if same else f"fails too ({_short(error, 1)})"
+        return what, "the model could not be captured:", f"{call} {shows} without this package"
+    what = "torch.export captures the model and onnx_aot does not, which is a bug of onnx_aot"
+    fix = f"export what it gives, onnx_aot.export({call}), and report the traceback below"
+    return what, f"the model could not be captured; {what}:", fix
+
+
+_OTHERS = page("other-failures")
+
+
+def _fails_alone(model: Model) -> bool:
+    """True if the model raises without any capture. Its state is restored."""
+    inputs = (model.inputs.args, model.inputs.kwargs)
+    tensors = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+    buffers = [(buffer, buffer.clone()) for buffer in model.module.buffers()]
+    if any(tensor.is_meta for tensor in (*tensors, *model.module.parameters())):
+        return False  # without values the model fails for other reasons
+    args, kwargs = unwrap_constants(
+        pytree.tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, inputs)
+    )
+    with preserved_state(model.module), torch.random.fork_rng(devices=[]), torch.no_grad():
+        try:
+            model.module(*args, **kwargs)
+        except Exception:
+            return True
+        finally:
+            for buffer, before in buffers:
+                buffer.copy_(before)
+    return False
+
+
+def _give_hint(
+    explained: Explanation, failure: Failure, first: Failure, model: Model
+) -> CaptureError:
+    location = location_of_error(failure.error) or location_of_error(first.error)
+    lines = [
+        f"the model could not be captured; {explained.reason}:",
+        *with_line(location, "  "),
+        f"fix: {explained.fix}",
+        page(explained.anchor),
+        "",
+        f"  {failure.strategy}",
+        f"    {_short(failure.error, 2)}",
+    ]
+    return CaptureError(
+        "\n".join(lines),
+        cause=explained.reason,
+        places=as_places([location], model.module),
+        fix=f"{explained.fix}. {page(explained.anchor)}",
+    )
+
+
+def _find_data_questions(
+    model: Model, requested: DynamicShapes, first: Failure
+) -> NeedsData | None:
+    """All places that need the values of data, found with draft export if it succeeds."""
+    run = Run.prepare("draft", model, requested)
+    try:
+        program = run_strategy(run)
+    except Exception as error:
+        logger.info("torch.export.draft_export failed: %s", _first_line(error))
+    else:
+        missing = missing_fake_kernels(program)
+        described = describe_data_dependent(run.decisions, missing, complete=True)
+        if described is not None:
+            return described
+    return describe_data_dependent(first.decisions, (), complete=False)
+
+
+def _short(error: Exception, most: int) -> str:
+    """An error in a few lines."""
+    lines = [line for line in only_says(error).strip().splitlines() if line.strip()]
+    shown = "\n    ".join(lines[:most]) + (" ..." if len(lines) > most else "")
+    return f"{type(error).__name__}: {shown}".rstrip()
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -60,7 +60,7 @@ _BEFORE: dict[tuple[int, int], dict[str, str]] = {
         r"capture/sizes/test_shape_rules.py::test_what_torch_refuses\[<lambda>13\]": (
             "x.select(1, 3) of three elements is not refused"
         ),
-        r"models/test_detection.py::test_any_number_is_found\[keypoint_rcnn\]": (
+        r"capture/patches/test_detection.py::test_any_number_is_found\[keypoint_rcnn\]": (
             "map reads the number of slices, which depends on data"
         ),
         r"test_lookup_missing.py::test_detection_is_refused\[.*(keypoints|map:map)\]": (

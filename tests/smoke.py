@@ -26,6 +26,7 @@ TESTS = (
     "cli/test_machine.py",
     "fx_passes/test_functionalize.py",
     "reporting/test_report.py",
+    "reporting/test_repro_script.py",
     "inspection/test_verify.py",
     "ir_passes/test_ir_passes.py",
     "ir_passes/test_eliminate_common_subexpressions.py",
@@ -46,13 +47,16 @@ TESTS = (
     "targets/test_fusion_workarounds.py",
     "torch_compat/test_lookup_covered.py",
     "torch_compat/test_patching_undone.py",
+    "torch_compat/test_overloads.py",
     "torch_compat/test_patching.py",
+    "torch_compat/test_places.py",
     "torch_compat/test_releases.py",
     "torch_compat/test_texts.py",
     "ops/control/test_control_flow_branches_and_loops.py",
     "ops/user/test_custom_translations.py",
     "ops/user/test_process_registrations.py",
     "metadata/test_stamp.py",
+    "metadata/test_trace_paths.py",
 )
 
 # The hundred that the most architectures of benchmarks/zoo_models have in their captured graphs.

@@ -283,3 +283,60 @@ def test_one_grep_finds_the_translation_of_an_operator() -> None:
             continue
         found = [path.name for path, names in sources.items() if str(target) in names]
         assert found, f"{target} is written nowhere"
+
+
+# --- the tests -----------------------------------------------------------------------------------
+
+TESTS = Path(__file__).parent
+
+# Tests of no single module, by file or folder, and what they are about instead.
+CROSS_CUTTING = {
+    "conformance": "the folder conformance/ of the project",
+    "models": "whole networks, at several sizes and opsets, and the zoo of architectures",
+    "properties": "random programs through all stages",
+    "cli/test_documented_commands": "docs/command-line.md",
+    "inspection/test_broken_models": "the reports of failures on docs/failures.md",
+    "test_architecture": "the rules of the tree",
+    "test_benchmarks": "the folder benchmarks/ of the project",
+    "test_docs": "the code and the links on the pages of docs/",
+    "test_fresh_interpreter": "what importing the package does",
+    "test_notebooks": "the notebooks of docs/",
+    "test_reproducible": "the same bytes from every process and folder",
+}
+MODULES_WITH_TESTS = 0.52
+"""Share of the modules that have a test of their own name; the rows of an operator are one."""
+
+
+def _tested(path: Path) -> str:
+    """The module or folder of the package that a test is named after; empty if there is none.
+
+    ``X/test_Y_part.py`` is another file of tests for ``X/Y.py``, ``X/test_X.py`` one for ``X``.
+    """
+    folder, name = path.relative_to(TESTS).parent, path.stem.removeprefix("test_")
+    if name == folder.name and (ROOT / folder).is_dir():
+        return folder.as_posix()
+    while name:
+        module = folder / name
+        if (ROOT / module).is_dir() or (ROOT / f"{module}.py").is_file():
+            return module.as_posix()
+        name = name.rpartition("_")[0]
+    return ""
+
+
+TEST_FILES = sorted(TESTS.rglob("test_*.py"))
+
+
+@pytest.mark.parametrize("path", TEST_FILES, ids=lambda p: str(p.relative_to(TESTS)))
+def test_tests_are_named_after_what_they_test(path: Path) -> None:
+    place = path.relative_to(TESTS).with_suffix("")
+    listed = {place.as_posix(), place.parts[0]} & set(CROSS_CUTTING)
+    assert bool(listed) != bool(_tested(path)), f"{path} is to be named after a module, or listed"
+
+
+def test_modules_have_tests_of_their_name() -> None:
+    modules = {p.relative_to(ROOT).with_suffix("").as_posix() for p in FILES if p.stem[0] != "_"}
+    tested = {_tested(path) for path in TEST_FILES} & modules
+    assert len(tested) / len(modules) >= MODULES_WITH_TESTS
+    assert all(
+        (TESTS / f"{place}.py").is_file() or (TESTS / place).is_dir() for place in CROSS_CUTTING
+    )

@@ -145,17 +145,6 @@ def test_levels() -> None:
     assert none.model.graph.inputs[0].metadata_props  # says what an input is; no size to speak of
 
 
-def test_stack_traces_as_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Path(__file__).parents[2]
-    monkeypatch.setattr("sys.path", [str(folder), str(folder / "tests" / "translate"), "/"])
-    lines = [f'File "{folder}/{name}", line 3, in f' for name in ("a.py", "tests/translate/b.py")]
-    lines += ['File "/elsewhere/lib/c.py", line 4', 'File "<stdin>", line 5']
-    lines += ['File "<eval_with_key>.17", line 6']
-    named = as_imported("\n".join(lines), {})
-    expected = ("a.py", "b.py", "c.py", "<stdin>", "<eval_with_key>")
-    assert tuple(line.split('"')[1] for line in named.splitlines()) == expected
-
-
 def test_stack_traces_relative_to_a_folder() -> None:
     folder = Path(__file__).parent
     program = exported(stack_trace_root=folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +13,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import onnx_aot
 from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning, SaveError
-from onnx_aot.serialization.checkpoints import read_checkpoint, read_safetensors
 from onnx_aot.serialization.mapped_tensor import CastTensor, StoredTensor
+from tests.serialization.checkpoint_files import Tensor, X, write_safetensors
 from tests.tolerances import assert_close
-
-Tensor = torch.Tensor
-X = torch.tensor([[1, 2, 3], [4, 5, 0]])
-NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64"}
-
-
-def write_safetensors(path: Path, tensors: dict[str, Tensor], first: int = 0) -> None:
-    """``first`` bytes of spaces end the header, as writers that align do."""
-    header, offset = {}, 0
-    for name, tensor in tensors.items():
-        end = offset + tensor.nbytes
-        entry = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape)}
-        header[name] = {**entry, "data_offsets": [offset, end]}
-        offset = end
-    text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode() + b" " * first
-    data = [bytes(t.contiguous().flatten().view(torch.uint8).numpy()) for t in tensors.values()]
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
 
 
 class Net(torch.nn.Module):
@@ -279,65 +261,3 @@ def test_fake_mode_leaves_other_models_alone(tmp_path: Path) -> None:
     assert loaded.linear.weight.is_meta
     assert isinstance(lazy.weight, torch.nn.UninitializedParameter)
     assert not torch.nn.Linear(1, 1).weight.is_meta
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "the length of its header cannot be"),
-        (struct.pack("<Q", 10**12) + b"{}", "the length of its header cannot be"),
-        (struct.pack("<Q", 4) + b"nono", "Expecting value"),
-        (
-            b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}',
-            "ends before the tensor at byte",
-        ),
-        (b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,15]}}', "a has 15 bytes for"),
-        (b'{"a":{"dtype":"F3","shape":[4],"data_offsets":[0,16]}}', "type F3, which is not known"),
-        (b'{"a":{"shape":[4],"data_offsets":[0,16]}}', "it has no 'dtype'"),
-    ],
-)
-def test_files_that_are_not_whole(content: bytes, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(struct.pack("<Q", len(content)) + content if content[:1] == b"{" else content)
-    with pytest.raises(InvalidOptionError, match=f"no whole safetensors file: .*{message}"):
-        read_checkpoint(tmp_path)
-
-
-def test_paths_that_hold_no_weights(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match=r"has none of model.safetensors.index.json, "):
-        read_checkpoint(tmp_path)
-    with pytest.raises(InvalidOptionError, match="there is no file"):
-        read_checkpoint(tmp_path / "missing.safetensors")
-    with pytest.raises(InvalidOptionError, match="give a dict of tensors by name"):
-        read_checkpoint(3)  # type: ignore[arg-type]
-    with pytest.raises(InvalidOptionError, match="ndarray under 'a'; it is tensors by name"):
-        read_checkpoint({"a": X.numpy()})
-    (tmp_path / "weights.h5").write_bytes(b"")
-    with pytest.raises(InvalidOptionError, match="of an unknown kind"):
-        read_checkpoint(tmp_path / "weights.h5")
-    (tmp_path / "weights.pt").write_bytes(b"no")
-    with pytest.raises(InvalidOptionError, match="is no file of tensors"):
-        read_checkpoint(tmp_path / "weights.pt")
-    index = tmp_path / "model.safetensors.index.json"
-    index.write_text('{"weight_map": {"a": "other.safetensors"}}')
-    with pytest.raises(InvalidOptionError, match=r"not beside it: other\.safetensors"):
-        read_checkpoint(tmp_path)
-    write_safetensors(tmp_path / "other.safetensors", {"b": X})
-    with pytest.raises(InvalidOptionError, match="tensors that its files do not have: a"):
-        read_checkpoint(index)
-
-
-def test_the_format_is_that_of_safetensors(tmp_path: Path) -> None:
-    library = pytest.importorskip("safetensors.torch")
-    tensors = {
-        str(dtype): torch.ones(3, 5).to(dtype)
-        for dtype in (torch.float64, torch.bfloat16, torch.float8_e4m3fn, torch.int8, torch.bool)
-    }
-    tensors |= {"empty": torch.empty(0, 3), "scalar": torch.tensor(3)}
-    library.save_file(tensors, tmp_path / "a.safetensors")
-    read = read_safetensors(str(tmp_path / "a.safetensors"))
-    assert set(read) == set(tensors)
-    for name, tensor in tensors.items():
-        assert read[name].raw.dtype == tensor.dtype
-        assert read[name].raw.shape == tensor.shape
-        assert torch.equal(read[name].raw.float(), tensor.float())

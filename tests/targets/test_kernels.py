@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +10,8 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from onnx_aot.targets import TARGETS, legalize, unsupported_nodes
-from onnx_aot.targets.kernels import Kernel, decoded, kernels, signature
-from onnx_aot.targets.regenerate import FILE, make_table
+from onnx_aot.targets import legalize, unsupported_nodes
+from onnx_aot.targets.kernels import signature
 
 TARGET = "onnxruntime"
 OPSETS = (17, 20, 23)
@@ -97,6 +95,7 @@ NODES: dict[str, tuple[list[Any], dict[str, Any]]] = {
 }
 
 OUTPUTS = {"TopK": 2}
+
 # ONNX's shape inference does not know these outputs.
 TYPED_LIKE_THE_INPUT = {"GroupNormalization", "RMSNormalization"}
 
@@ -179,25 +178,3 @@ def test_every_type_of_an_operator_loads(op_type: str, opset: int) -> None:
         if refused:
             problems.append(f"{dtype}: {refused}")
     assert not problems, "\n".join(problems)
-
-
-def test_the_installed_version_has_what_the_table_has() -> None:
-    table = json.loads(FILE.read_text(encoding="utf-8"))
-    found = make_table()
-    assert kernels(TARGETS[TARGET]) == decoded(table)
-    if table["version"] == onnxruntime.__version__:
-        assert found == table
-    wanted, there = decoded(table), decoded(found)
-    gone = [
-        (operator, since, kernel)
-        for (operator, since), needed in wanted.by_operator.items()
-        for kernel in needed
-        if not any(_covers(other, kernel) for other in there.by_operator.get((operator, since), ()))
-    ]
-    assert not gone
-    assert not [key for key, types in wanted.inlined.items() if types - there.inlined[key]]
-
-
-def _covers(kernel: Kernel, other: Kernel) -> bool:
-    """Whether one kernel takes all types that another takes."""
-    return kernel.keys() == other.keys() and all(kernel[name] >= other[name] for name in other)

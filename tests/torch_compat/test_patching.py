@@ -12,7 +12,8 @@ import pytest
 
 from onnx_aot.torch_compat import Patch, Settings, applied, patching
 from onnx_aot.torch_compat.patching import exclusively, in_capturing_thread, restored
-from onnx_aot.torch_compat.places import ABSENT, Added, Attribute, Contents, Entry, Hook, Member
+from onnx_aot.torch_compat.places import Attribute
+from tests.torch_compat.patch_rows import plus_one, row
 
 
 class Library(types.SimpleNamespace):
@@ -28,16 +29,8 @@ def library() -> Library:
     return Library(double=double, flag=False)
 
 
-def row(place: Any, make: Callable[..., Any], **options: Any) -> Patch:
-    return Patch("a place", make, "Nothing.", places=lambda settings: [place], **options)
-
-
 def on(library: Library, name: str, make: Callable[..., Any], **options: Any) -> Patch:
     return row(Attribute(library, name), make, **options)
-
-
-def plus_one(original: Callable[[int], int], settings: Settings) -> Callable[[int], int]:
-    return lambda x: original(x) + 1
 
 
 def in_another_thread(work: Callable[[], Any]) -> Any:
@@ -111,74 +104,6 @@ def test_plain_captures_leave_out_what_they_can_do_without(library: Library) -> 
     with applied(rows, Settings(plain=True)):
         assert (library.double(3), library.flag) == (6, True)
     assert library.flag is False
-
-
-def test_every_kind_of_place_is_put_back() -> None:
-    table, members, added, hooks = {"kept": 1, "changed": 2}, {1}, [0], [1]
-
-    class Handle:
-        def remove(self) -> None:
-            hooks.pop()
-
-    def register(hook: Any) -> Handle:
-        hooks.append(hook)
-        return Handle()
-
-    def empty(original: Any, settings: Settings) -> Any:
-        return ABSENT
-
-    rows = [
-        row(Entry(table, "changed"), lambda original, settings: original + 1),
-        row(Entry(table, "new"), lambda original, settings: 5),
-        row(Entry(table, "kept"), empty),
-        row(Member(members, 1), empty),
-        row(Member(members, 2), lambda original, settings: True),
-        row(Added(added.append, added.remove), lambda original, settings: 7),
-        row(Hook(register), lambda original, settings: 8),
-    ]
-    with applied(rows, Settings()):
-        assert table == {"changed": 3, "new": 5}
-        assert 1 not in members
-        assert added == [0, 7]
-        assert hooks == [1, 8]
-    assert table == {"kept": 1, "changed": 2}
-    assert members == {1}
-    assert added == [0]
-    assert hooks == [1]
-
-
-def test_contents_keep_the_dict() -> None:
-    table = {"a": 1}
-    with applied([row(Contents(table), lambda original, settings: original)], Settings()):
-        table["b"] = 2
-        del table["a"]
-    assert table == {"a": 1}
-
-
-def test_an_inherited_attribute_is_removed_again() -> None:
-    class Base:
-        def answer(self) -> int:
-            return 1
-
-    class Derived(Base):
-        @staticmethod
-        def fixed(x: int) -> int:
-            return x
-
-    def replaced(original: Any, settings: Settings) -> Any:
-        return lambda self: original(self) + 1
-
-    rows = [
-        row(Attribute(Derived, "answer"), replaced),
-        row(Attribute(Derived, "fixed"), plus_one),
-    ]
-    own = vars(Derived)["fixed"]
-    with applied(rows, Settings()):
-        assert Derived().answer() == 2
-        assert Derived().fixed(3) == Derived.fixed(3) == 4
-        assert Base().answer() == 1
-    assert "answer" not in vars(Derived)
-    assert vars(Derived)["fixed"] is own
 
 
 def test_an_error_while_changes_are_made_undoes_those_that_were(library: Library) -> None:

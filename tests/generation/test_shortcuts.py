@@ -1,0 +1,64 @@
+"""Shortcuts for one token and for no past."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+
+from onnx_aot.errors import DynamicShapeError, VerificationError
+from onnx_aot.generation import export_decoder
+from tests.generation import models
+from tests.generation.models import transformers
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+
+class Odd(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
+    """Answers otherwise where a step is of one token, or there is no past."""
+
+    one_token = False
+
+    def forward(self, past_key_values: Any = None, **kwargs: Any) -> Any:
+        past = 0 if past_key_values is None else past_key_values.layers[0].keys.shape[2]
+        odd = kwargs["input_ids"].shape[1] == 1 if self.one_token else past == 0
+        found = super().forward(past_key_values=past_key_values, **kwargs)
+        if odd:
+            found.logits = found.logits * 2
+        return found
+
+
+@pytest.mark.parametrize("one_token", [False, True])
+def test_a_shortcut_that_is_none_is_refused(one_token: bool, tmp_path: Path) -> None:
+    """The capture has the way of several tokens after others; nothing in it tells of another."""
+    model = models.spread(Odd(transformers.LlamaConfig(**models.DECODER)))
+    model.one_token = one_token
+    path = tmp_path / "model.onnx"
+    where = "6 tokens before and 1 new" if one_token else "0 tokens before and 6 new"
+    with pytest.raises(DynamicShapeError, match=f"Odd computes some steps.*{where}"):
+        export_decoder(model, path)
+    assert not path.exists()
+
+
+def _wrong_for_one_token(op: Any, self: Any) -> Any:
+    """SiLU, and one more where the sequence is of length 1."""
+    one = op.Cast(op.Equal(op.Shape(self, start=1, end=2), [1]), to=onnx.TensorProto.FLOAT)
+    return op.Add(op.Mul(self, op.Sigmoid(self)), one)
+
+
+def test_verify_tries_what_the_capture_did_not(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    wrong = {torch.ops.aten.silu.default: _wrong_for_one_token}
+    with pytest.raises(VerificationError, match="batch_size=2, sequence_length=1, past_"):
+        export_decoder(models.llama(), path, custom_translation_table=wrong, verify=True)
+    assert not path.exists()
+
+
+def test_verify_saves_what_is_right(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    program = export_decoder(models.gpt2(), path, verify=True, external_data=True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data"]
+    assert program.report.verification is not None

@@ -1,0 +1,75 @@
+"""Checkpoints in memory and in files: their formats, and files that cannot be read."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.serialization.checkpoints import read_checkpoint, read_safetensors
+from tests.serialization.checkpoint_files import X, write_safetensors
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the length of its header cannot be"),
+        (struct.pack("<Q", 10**12) + b"{}", "the length of its header cannot be"),
+        (struct.pack("<Q", 4) + b"nono", "Expecting value"),
+        (
+            b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}',
+            "ends before the tensor at byte",
+        ),
+        (b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,15]}}', "a has 15 bytes for"),
+        (b'{"a":{"dtype":"F3","shape":[4],"data_offsets":[0,16]}}', "type F3, which is not known"),
+        (b'{"a":{"shape":[4],"data_offsets":[0,16]}}', "it has no 'dtype'"),
+    ],
+)
+def test_files_that_are_not_whole(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", len(content)) + content if content[:1] == b"{" else content)
+    with pytest.raises(InvalidOptionError, match=f"no whole safetensors file: .*{message}"):
+        read_checkpoint(tmp_path)
+
+
+def test_paths_that_hold_no_weights(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match=r"has none of model.safetensors.index.json, "):
+        read_checkpoint(tmp_path)
+    with pytest.raises(InvalidOptionError, match="there is no file"):
+        read_checkpoint(tmp_path / "missing.safetensors")
+    with pytest.raises(InvalidOptionError, match="give a dict of tensors by name"):
+        read_checkpoint(3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOptionError, match="ndarray under 'a'; it is tensors by name"):
+        read_checkpoint({"a": X.numpy()})
+    (tmp_path / "weights.h5").write_bytes(b"")
+    with pytest.raises(InvalidOptionError, match="of an unknown kind"):
+        read_checkpoint(tmp_path / "weights.h5")
+    (tmp_path / "weights.pt").write_bytes(b"no")
+    with pytest.raises(InvalidOptionError, match="is no file of tensors"):
+        read_checkpoint(tmp_path / "weights.pt")
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text('{"weight_map": {"a": "other.safetensors"}}')
+    with pytest.raises(InvalidOptionError, match=r"not beside it: other\.safetensors"):
+        read_checkpoint(tmp_path)
+    write_safetensors(tmp_path / "other.safetensors", {"b": X})
+    with pytest.raises(InvalidOptionError, match="tensors that its files do not have: a"):
+        read_checkpoint(index)
+
+
+def test_the_format_is_that_of_safetensors(tmp_path: Path) -> None:
+    library = pytest.importorskip("safetensors.torch")
+    tensors = {
+        str(dtype): torch.ones(3, 5).to(dtype)
+        for dtype in (torch.float64, torch.bfloat16, torch.float8_e4m3fn, torch.int8, torch.bool)
+    }
+    tensors |= {"empty": torch.empty(0, 3), "scalar": torch.tensor(3)}
+    library.save_file(tensors, tmp_path / "a.safetensors")
+    read = read_safetensors(str(tmp_path / "a.safetensors"))
+    assert set(read) == set(tensors)
+    for name, tensor in tensors.items():
+        assert read[name].raw.dtype == tensor.dtype
+        assert read[name].raw.shape == tensor.shape
+        assert torch.equal(read[name].raw.float(), tensor.float())

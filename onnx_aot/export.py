@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from onnx_aot.errors import FunctionalizationError, warn
+from onnx_aot.errors import warn
 from onnx_aot.options import (
     DEFAULT_OPSET,
     Options,
@@ -25,18 +23,17 @@ from onnx_aot.pipeline.recording import (
     collection_paused,
     dump_program,
     new_record,
-    note,
     profiled,
     progress,
+    publish,
     stage,
     write_report,
 )
 
 if TYPE_CHECKING:
-    from onnx_aot.capture.sizes.dynamic_shapes import DynamicShapes
+    from onnx_aot.pipeline.stages import CapturedModel, Reference
     from onnx_aot.program.program import ONNXProgram
     from onnx_aot.reporting.record import ExportRecord
-    from onnx_aot.translate import Translated
 
 __all__ = ["export"]
 
@@ -236,7 +233,7 @@ def export(
         with progress(verbose), profiled(profile, record), collection_paused(), parameters_kept():
             program, reference = _build(model, args, kwargs, options, record)
             if dump_exported_program:
-                dump_program(program, folder, record)
+                publish(record, dump_program(program, folder, record))
             if verify:  # before saving, so that a wrong model does not replace a right one
                 with stage(record, "verify"):
                     _verify(program, reference, options, record)
@@ -261,6 +258,91 @@ def export(
             write_report(record, program, folder)
     assert program is not None
     return program
+
+
+def _build(
+    model: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    options: Options,
+    record: ExportRecord,
+) -> tuple[ONNXProgram, Reference]:
+    """Runs the stages up to the checked program, in order."""
+    from onnx_aot.pipeline import stages
+    from onnx_aot.pipeline.notes import check_delivered
+
+    with stage(record, "capture"):
+        captured, notes = stages.capture_model(model, args, kwargs, options)
+        record.strategy, record.conditions = captured.strategy, captured.conditions
+        publish(record, notes)
+    with stage(record, "fx_passes"):
+        rewritten, notes = stages.rewrite_graph(captured, options)
+        publish(record, notes)
+    program = _to_onnx(rewritten, captured, options, record)
+    with stage(record, "check"):
+        publish(record, check_delivered(program, captured.requested, options, record.custom))
+    return program, captured.reference
+
+
+def _to_onnx(
+    program: torch.export.ExportedProgram,
+    captured: CapturedModel,
+    options: Options,
+    record: ExportRecord,
+) -> ONNXProgram:
+    """Runs the stages from a rewritten program to an ONNX program."""
+    from onnx_aot.ir_passes.module_functions import keep_calls_apart, modules_as_functions
+    from onnx_aot.metadata.module_calls import module_calls, wanted_classes
+    from onnx_aot.pipeline import stages
+    from onnx_aot.pipeline.notes import describe_inline_calls
+    from onnx_aot.program.origin import Origin
+    from onnx_aot.program.program import ONNXProgram
+
+    def translate_again(**changed: Any) -> ONNXProgram:
+        again = dataclasses.replace(options, **changed)
+        return _to_onnx(program, captured, again, new_record(program, (), None, {}))
+
+    with stage(record, "translate"):
+        translated, notes = stages.translate_graph(program, captured.requested, options)
+        counts = translated.statistics
+        record.direct, record.custom = counts.direct, counts.custom
+        record.decomposed, record.unsupported = counts.decomposed, counts.unsupported
+        publish(record, notes)
+    model = translated.model
+    calls = module_calls(program.graph) if options.export_modules_as_functions else {}
+    functions = wanted_classes(options.export_modules_as_functions, calls)
+    if functions:
+        keep_calls_apart(model, calls, functions)
+    if options.optimize:
+        with stage(record, "ir_passes"):
+            outcome, notes = stages.optimize_model(model, options)
+            record.optimizations = outcome.counts
+            publish(record, notes)
+    if options.target is not None:
+        with stage(record, "legalize"):
+            record.adaptations, notes = stages.fit_to_target(model, options.target)
+            publish(record, notes)
+    if functions:
+        publish(record, describe_inline_calls(modules_as_functions(model, calls, functions)))
+    return ONNXProgram(
+        model,
+        program,
+        captured.reference.forward,
+        state=translated.state,
+        weights=translated.weights,
+        origin=Origin(translate_again, options.target, record.optimizations.copy()),
+        record=record,
+    )
+
+
+def _verify(
+    program: ONNXProgram, reference: Reference, options: Options, record: ExportRecord
+) -> None:
+    from onnx_aot.pipeline.stages import check_verification, verify_program
+
+    record.verification, notes = verify_program(program, reference)
+    check_verification(program, reference, record.verification, options)
+    publish(record, notes)
 
 
 def _other_than_default(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,308 +373,3 @@ def _check_arguments(
         from onnx_aot.serialization.atomic import check_destination
 
         check_destination(f)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Reference:
-    """The model and the inputs that the exported program is compared with."""
-
-    model: torch.nn.Module | torch.export.ExportedProgram
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    separated: tuple[str, ...]
-
-    @property
-    def forward(self) -> inspect.Signature | None:
-        """The signature of the module, or None for an ExportedProgram."""
-        if isinstance(self.model, torch.export.ExportedProgram):
-            return None
-        return inspect.signature(self.model.forward)
-
-
-def _build(
-    model: Any,
-    args: Any,
-    kwargs: Mapping[str, Any] | None,
-    options: Options,
-    record: ExportRecord,
-) -> tuple[ONNXProgram, _Reference]:
-    """Runs the stages up to the checked program, in order."""
-    from onnx_aot.fx_passes.drop_state import drop_state
-    from onnx_aot.pipeline.notes import check_delivered, note_dropped, note_separated
-
-    with stage(record, "capture"):
-        captured, requested, reference = _capture(model, args, kwargs, options, record)
-    with stage(record, "fx_passes"):
-        captured = _run_fx_passes(captured, options, record)
-        note_separated(record, captured, reference.separated)
-        if options.state == "drop":
-            note_dropped(record, drop_state(captured))
-    program = _to_onnx(captured, requested, reference.forward, options, record)
-    with stage(record, "check"):
-        check_delivered(program, requested, options, record)
-    return program, reference
-
-
-def _to_onnx(
-    captured: torch.export.ExportedProgram,
-    requested: DynamicShapes,
-    forward: inspect.Signature | None,
-    options: Options,
-    record: ExportRecord,
-) -> ONNXProgram:
-    """Runs the stages from a captured and rewritten program to an ONNX program."""
-    from onnx_aot.ir_passes import run_passes
-    from onnx_aot.ir_passes.module_functions import keep_calls_apart, modules_as_functions
-    from onnx_aot.metadata.module_calls import module_calls, wanted_classes
-    from onnx_aot.pipeline.notes import note_inline, note_lossy, note_optimized, note_wide_integers
-    from onnx_aot.program.origin import Origin
-    from onnx_aot.program.program import ONNXProgram
-
-    def translate_again(**changed: Any) -> ONNXProgram:
-        again = dataclasses.replace(options, **changed)
-        quiet = new_record(captured, (), None, {})
-        return _to_onnx(captured, requested, forward, again, quiet)
-
-    with stage(record, "translate"):
-        translated = _translate(captured, requested, options, record)
-        onnx_model = translated.model
-        note_wide_integers(record, captured, options)
-    calls = module_calls(captured.graph) if options.export_modules_as_functions else {}
-    functions = wanted_classes(options.export_modules_as_functions, calls)
-    if functions:
-        keep_calls_apart(onnx_model, calls, functions)
-    if options.optimize:
-        with stage(record, "ir_passes"):
-            note_optimized(record, run_passes(onnx_model, options.optimize, options.contrib_ops))
-    if options.target is not None:
-        from onnx_aot.targets import legalize
-
-        with stage(record, "legalize"):
-            record.adaptations = legalize(onnx_model, options.target)
-            note_lossy(record, options.target)
-    if functions:
-        note_inline(record, modules_as_functions(onnx_model, calls, functions))
-    return ONNXProgram(
-        onnx_model,
-        captured,
-        forward,
-        state=translated.state,
-        weights=translated.weights,
-        origin=Origin(translate_again, options.target, record.optimizations.copy()),
-        record=record,
-    )
-
-
-def _translate(
-    captured: torch.export.ExportedProgram,
-    requested: DynamicShapes,
-    options: Options,
-    record: ExportRecord,
-) -> Translated:
-    from onnx_aot.capture.patches.autograd_functions import kept_functions
-    from onnx_aot.capture.sizes.captured_dimensions import dimension_names
-    from onnx_aot.ops.registry import import_late_families, translations
-    from onnx_aot.ops.user.custom_translations import custom_translations, with_custom
-    from onnx_aot.ops.user.process_registrations import registered_translations
-    from onnx_aot.ops.user.symbolic_methods import symbolic_translations
-    from onnx_aot.pipeline.notes import note_unsupported
-    from onnx_aot.translate import Request, translate
-    from onnx_aot.version import __version__
-
-    table = translations()
-    import_late_families(
-        node.target
-        for module in captured.graph_module.modules()
-        if isinstance(module, torch.fx.GraphModule)
-        for node in module.graph.nodes
-    )
-    for custom in (
-        symbolic_translations(kept_functions()),
-        registered_translations(),
-        custom_translations(options.custom_translation_table or {}),
-    ):
-        table = with_custom(table, custom) if custom else table
-    if options.runtime_checks:
-        from onnx_aot.ops.control.assertions import assertions
-
-        table = {**table, **assertions()}
-    translated = translate(
-        captured,
-        Request(
-            opset=options.opset,
-            table=table,
-            custom_opsets=options.custom_opsets or {},
-            unsupported=options.unsupported,
-            decompose=options.decompose,
-            input_names=options.input_names,
-            output_names=options.output_names,
-            dimension_names=dimension_names(captured, requested, options.input_names),
-            metadata=options.metadata,
-            relative_to=options.stack_trace_root,
-            producer_version=__version__,
-            seed=options.seed,
-            runtime_checks=options.runtime_checks,
-            state=options.state,
-            weights_as_inputs=options.weights_as_inputs,
-        ),
-    )
-    record.direct = translated.statistics.direct
-    record.custom = translated.statistics.custom
-    record.decomposed = translated.statistics.decomposed
-    record.unsupported = translated.statistics.unsupported
-    note_unsupported(record, translated.model, options)
-    return translated
-
-
-def _capture(
-    model: Any,
-    args: Any,
-    kwargs: Mapping[str, Any] | None,
-    options: Options,
-    record: ExportRecord,
-) -> tuple[torch.export.ExportedProgram, DynamicShapes, _Reference]:
-    from onnx_aot import torch_compat
-    from onnx_aot.capture.inputs import (
-        arguments_of_program,
-        as_module,
-        bind_arguments,
-        inputs_of_program,
-        normalize_inputs,
-    )
-    from onnx_aot.capture.plans import capture
-    from onnx_aot.capture.sizes.dynamic_shapes import resolve_dynamic_shapes
-    from onnx_aot.capture.strategies import DEFAULT, check_strategies
-    from onnx_aot.capture.training import training_operators
-    from onnx_aot.pipeline.notes import check_dimensions, note_dimensions
-    from onnx_aot.pytrees.containers import unwrap_constants
-
-    given = options.strategies
-    strategies = DEFAULT if given is None else check_strategies(given)
-    asked = (
-        options.dynamic_shapes,
-        options.dynamic_axes,
-        options.input_names,
-        options.output_names,
-    )
-    if isinstance(model, torch.export.ExportedProgram):
-        inputs = inputs_of_program(model, args, kwargs)
-        arguments = arguments_of_program(model)
-        requested = resolve_dynamic_shapes(arguments, *asked)
-        program = torch_compat.copy_program(model)
-        check_dimensions(program, requested, options, record)
-        note_dimensions(program, requested, options, record)
-        record.strategy = "ExportedProgram"
-    else:
-        model = as_module(model)
-        inputs = normalize_inputs(model, args, kwargs)
-        arguments = bind_arguments(model, inputs)
-        requested = resolve_dynamic_shapes(arguments, *asked)
-        captured = capture(
-            model, inputs, requested, arguments.collected, options.on_specialized, strategies
-        )
-        for warning in (captured.warning, captured.retried):
-            if warning is not None:
-                note(record, warning)
-        record.notes += [f"switched off with this release of torch: {o}" for o in captured.off]
-        if captured.above_zero:
-            note(
-                record,
-                "the model asks for the larger of two sizes, or whether one is 0, and was captured "
-                "for sizes above 0; for empty inputs it may answer otherwise than PyTorch. Exclude "
-                "0 with torch.export.Dim(name, min=1)",
-            )
-        program, requested = captured.program, captured.requested
-        note_dimensions(program, requested, options, record, captured)
-        record.strategy = captured.strategy
-        if captured.drawn:
-            note(
-                record,
-                f"the model draws random numbers with {' and '.join(captured.drawn)}; those of the "
-                "capture are constants of the ONNX model. Draw with torch.rand and its like, or "
-                "pass them to forward",
-            )
-    if not torch_compat.is_tested():
-        record.notes.append(torch_compat.describe_untested())
-    record.conditions = torch_compat.size_conditions(program)
-    training = training_operators(program.graph_module)
-    if training:
-        note(
-            record,
-            f"the model was captured in training mode: {', '.join(training)} behave as they do in "
-            "training. Call model.eval() first for inference",
-        )
-    given_args, given_kwargs = unwrap_constants((inputs.args, inputs.kwargs))
-    return program, requested, _Reference(model, given_args, given_kwargs, inputs.separated)
-
-
-def _run_fx_passes(
-    program: torch.export.ExportedProgram, options: Options, record: ExportRecord
-) -> torch.export.ExportedProgram:
-    from onnx_aot import torch_compat
-    from onnx_aot.capture.patches import capture_conditions
-    from onnx_aot.capture.sizes.captured_dimensions import keeps_dimensions
-    from onnx_aot.fx_passes import select_passes
-
-    fx_passes = select_passes(keep_assertions=options.runtime_checks)
-    original = program
-    try:
-        for fx_pass in fx_passes:
-            program = fx_pass(program)
-        return program
-    except FunctionalizationError as error:
-        if not error.torch_has_one:
-            raise
-        refused = error
-        note(
-            record,
-            f"{error}. The whole program was functionalized by torch's run_decompositions instead, "
-            "which takes longer and breaks composite operators apart",
-        )
-    try:
-        with capture_conditions():
-            program = torch_compat.functionalized_by_torch(original)
-    except Exception as error:
-        raise FunctionalizationError(
-            f"{refused}, and torch's run_decompositions failed too: "
-            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        ) from error
-    if not keeps_dimensions(original, program):
-        raise FunctionalizationError(
-            f"{refused}, and torch's run_decompositions makes dynamic dimensions static. Write it "
-            "without the in-place operator, or make its dimensions static"
-        )
-    for fx_pass in fx_passes:
-        program = fx_pass(program)
-    return program
-
-
-def _verify(
-    program: ONNXProgram, reference: _Reference, options: Options, record: ExportRecord
-) -> None:
-    from onnx_aot.capture.module_state import preserved_state
-    from onnx_aot.inspection.verification import Verification, describe_sizes, failure
-    from onnx_aot.inspection.verify import verify_sizes
-    from onnx_aot.pipeline.blame import blame
-    from onnx_aot.pipeline.notes import note_not_verified
-
-    if note_not_verified(record, program):
-        return
-    model = reference.model
-    if isinstance(model, torch.export.ExportedProgram):
-        model = model.module()
-
-    def isolated() -> AbstractContextManager[Any]:
-        return preserved_state(model)
-
-    record.verification = verify_sizes(program, model, reference.args, reference.kwargs, isolated)
-    if not Verification(tuple(record.verification)).ok:
-        inputs = reference.args, reference.kwargs
-        raise failure(record.verification, blame(program, inputs, record.verification, options))
-    refused = [describe_sizes(r) for r in record.verification if r.runtime_refuses]
-    if refused:
-        note(
-            record,
-            f"ONNX Runtime refuses empty inputs that PyTorch takes: {'; '.join(refused)}. The "
-            "report says why",
-        )

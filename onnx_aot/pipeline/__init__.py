@@ -1,5 +1,6 @@
-"""Records the stages of an export and checks their result.
+"""Runs the stages of an export.
 
-``recording`` times the stages and collects notes, ``notes`` compares what was asked for with what
-was delivered, and ``blame`` looks for the cause if the model's results differ from PyTorch's.
+``stages`` has a function per stage, which returns what it made and notes to the user; ``notes``
+writes these where something differs from what was asked for. ``recording`` times the stages and
+passes the notes on. ``blame`` looks for the cause if the model's results differ from PyTorch's.
 """

@@ -1,9 +1,9 @@
-"""Compares what was asked for with what was delivered, and notes the differences."""
+"""Compares what was asked for with what was delivered; each difference is a note to the user."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from torch.export.graph_signature import OutputKind
@@ -11,9 +11,11 @@ from torch.export.graph_signature import OutputKind
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.metadata.keys import OUTPUT_KIND, STATE
 from onnx_aot.options import Options
-from onnx_aot.pipeline.recording import note
+from onnx_aot.pipeline.recording import Note
 
 if TYPE_CHECKING:
+    import collections
+
     import onnx_ir as ir
     import torch
 
@@ -21,37 +23,74 @@ if TYPE_CHECKING:
     from onnx_aot.capture.sizes.dynamic_shapes import DynamicShapes
     from onnx_aot.ir_passes import Outcome
     from onnx_aot.program.program import ONNXProgram
-    from onnx_aot.reporting.record import ExportRecord
+    from onnx_aot.targets import Adaptation
 
 __all__ = [
     "check_delivered",
     "check_dimensions",
-    "note_dimensions",
-    "note_dropped",
-    "note_inline",
-    "note_lossy",
-    "note_not_verified",
-    "note_optimized",
-    "note_separated",
-    "note_unsupported",
-    "note_wide_integers",
+    "describe_capture",
+    "describe_dimensions",
+    "describe_dropped_state",
+    "describe_inline_calls",
+    "describe_less_precise_types",
+    "describe_shared_inputs",
+    "describe_training",
+    "describe_undone_passes",
+    "describe_unsupported",
+    "describe_wide_integers",
+    "find_reason_not_to_verify",
 ]
 
 
-def note_dimensions(
+def describe_capture(captured: Captured) -> list[Note]:
+    """Notes about how a model was captured."""
+    notes = [Note(text) for text in (captured.warning, captured.retried) if text is not None]
+    notes += [
+        Note(f"switched off with this release of torch: {off}", quiet=True) for off in captured.off
+    ]
+    if captured.above_zero:
+        notes.append(
+            Note(
+                "the model asks for the larger of two sizes, or whether one is 0, and was captured "
+                "for sizes above 0; for empty inputs it may answer otherwise than PyTorch. Exclude "
+                "0 with torch.export.Dim(name, min=1)"
+            )
+        )
+    if captured.drawn:
+        notes.append(
+            Note(
+                f"the model draws random numbers with {' and '.join(captured.drawn)}; those of the "
+                "capture are constants of the ONNX model. Draw with torch.rand and its like, or "
+                "pass them to forward"
+            )
+        )
+    return notes
+
+
+def describe_training(operators: Sequence[str]) -> list[Note]:
+    """Notes operators that behave otherwise in training mode, if there are any."""
+    if not operators:
+        return []
+    return [
+        Note(
+            f"the model was captured in training mode: {', '.join(operators)} behave as they do in "
+            "training. Call model.eval() first for inference"
+        )
+    ]
+
+
+def describe_dimensions(
     program: torch.export.ExportedProgram,
     requested: DynamicShapes,
     options: Options,
-    record: ExportRecord,
     captured: Captured | None = None,
-) -> None:
+) -> list[Note]:
     """Notes dimensions that differ from what was asked for, right after the capture.
 
     Args:
         program: The captured program.
         requested: Dimensions that were asked for, less those that were given up.
         options: The other options.
-        record: Gets the notes.
         captured: Result of the capture, with the user's lines; None if the user did the capture.
     """
     from onnx_aot.capture.sizes.captured_dimensions import dimension_names
@@ -60,47 +99,49 @@ def note_dimensions(
     from onnx_aot.capture.sizes.squeezes import dynamic_squeezes
 
     decisions = () if captured is None else captured.decisions
-    if captured is not None and captured.given_up:
-        _note_given_up(captured.given_up, options, record)
+    given_up = () if captured is None else captured.given_up
+    notes = _describe_given_up(given_up, options)
     near = limits(program, requested, decisions)
     if near:
-        note(
-            record,
-            "the model chooses between sizes, and was captured as it is around the example's; it "
-            f"may answer wrongly outside of {'; '.join(near)}. The report lists the conditions",
+        notes.append(
+            Note(
+                "the model chooses between sizes, and was captured as it is around the example's; "
+                f"it may answer wrongly outside of {'; '.join(near)}. The report lists the "
+                "conditions"
+            )
         )
-    given_up = () if captured is None else captured.given_up
     chosen = branches(program, requested, decisions, "; ".join([*near, *given_up]))
     if chosen and not options.runtime_checks:
-        note(
-            record,
-            "the model's code chooses by sizes, and the export has what it chose for the example: "
-            f"{'; '.join(chosen)}. Where it chooses otherwise the answers may be wrong; "
-            "runtime_checks=True makes the model refuse such sizes",
+        notes.append(
+            Note(
+                "the model's code chooses by sizes, and the export has what it chose for the "
+                f"example: {'; '.join(chosen)}. Where it chooses otherwise the answers may be "
+                "wrong; runtime_checks=True makes the model refuse such sizes"
+            )
         )
     others = relations(program, requested, decisions)
     if others:
-        note(
-            record,
-            f"dimensions have other names than were asked for: {'; '.join(others)}. Give what is "
-            "always equal one name",
+        notes.append(
+            Note(
+                "dimensions have other names than were asked for: "
+                f"{'; '.join(others)}. Give what is always equal one name"
+            )
         )
     squeezed = dynamic_squeezes(program, dimension_names(program, requested))
     if squeezed:
-        note(
-            record,
-            "squeeze takes away dimensions that are 1, and the ONNX model keeps dynamic ones at "
-            f"every size: {'; '.join(squeezed)}. Name the dimension that is to go, as in "
-            "squeeze(1), or exclude 1 with torch.export.Dim(name, min=2)",
+        notes.append(
+            Note(
+                "squeeze takes away dimensions that are 1, and the ONNX model keeps dynamic ones "
+                f"at every size: {'; '.join(squeezed)}. Name the dimension that is to go, as in "
+                "squeeze(1), or exclude 1 with torch.export.Dim(name, min=2)"
+            )
         )
+    return notes
 
 
 def check_dimensions(
-    program: torch.export.ExportedProgram,
-    requested: DynamicShapes,
-    options: Options,
-    record: ExportRecord,
-) -> None:
+    program: torch.export.ExportedProgram, requested: DynamicShapes, options: Options
+) -> list[Note]:
     """Compares the dimensions of a program with what was asked for.
 
     Raises:
@@ -112,19 +153,17 @@ def check_dimensions(
     found = findings(program, requested, ())
     if found and options.on_specialized == "error":
         raise refusal(found)
-    if found:
-        _note_given_up([str(finding) for finding in found], options, record)
+    return _describe_given_up([str(finding) for finding in found], options)
 
 
-def _note_given_up(sentences: Sequence[str], options: Options, record: ExportRecord) -> None:
-    message = (
+def _describe_given_up(sentences: Sequence[str], options: Options) -> list[Note]:
+    if not sentences:
+        return []
+    text = (
         "dimensions that were asked to be dynamic are exported as the model needs them: "
         + "; ".join(sentences)
     )
-    if options.on_specialized == "allow":
-        record.notes.append(message)
-    else:
-        note(record, message)
+    return [Note(text, quiet=options.on_specialized == "allow")]
 
 
 def _check_output_axes(program: ONNXProgram, options: Options) -> None:
@@ -146,9 +185,15 @@ def _check_output_axes(program: ONNXProgram, options: Options) -> None:
 
 
 def check_delivered(
-    program: ONNXProgram, requested: DynamicShapes, options: Options, record: ExportRecord
-) -> None:
+    program: ONNXProgram, requested: DynamicShapes, options: Options, custom: Collection[str]
+) -> list[Note]:
     """Compares what was asked for with what was delivered.
+
+    Args:
+        program: The finished program.
+        requested: The requested dynamic shapes.
+        options: The other options.
+        custom: Operators that functions of the user translated.
 
     Raises:
         DynamicShapeError: A dimension became static after the capture, or ``dynamic_axes`` names
@@ -156,21 +201,23 @@ def check_delivered(
     """
     captured = program.exported_program
     assert captured is not None
-    check_dimensions(captured, requested, options, record)
+    notes = check_dimensions(captured, requested, options)
     _check_output_axes(program, options)
-    unused = [str(t) for t in options.custom_translation_table or () if str(t) not in record.custom]
+    unused = [str(t) for t in options.custom_translation_table or () if str(t) not in custom]
     if unused:
-        record.notes.append(
-            "custom_translation_table has operators that the rewritten graph does not: "
-            + ", ".join(unused)
+        notes.append(
+            Note(
+                "custom_translation_table has operators that the rewritten graph does not: "
+                + ", ".join(unused),
+                quiet=True,
+            )
         )
     delivered = program.model.opset_imports.get("")
     assert delivered == options.opset, f"opset {delivered} instead of {options.opset}"
-    _note_state(program, options, record)
-    _note_weights(program, options, record)
+    return notes + _describe_state(program, options) + _describe_unused_weights(program, options)
 
 
-def _note_state(program: ONNXProgram, options: Options, record: ExportRecord) -> None:
+def _describe_state(program: ONNXProgram, options: Options) -> list[Note]:
     """Notes which outputs are new values of state that the model writes to."""
     state = [
         str(value.name)
@@ -178,112 +225,118 @@ def _note_state(program: ONNXProgram, options: Options, record: ExportRecord) ->
         if value.metadata_props.get(OUTPUT_KIND) not in (None, "USER_OUTPUT")
     ]
     if not state:
-        return
+        return []
     if options.state == "io":  # as it was asked for
         pairs = [
             f"{value.metadata_props[STATE]} -> {value.name}"
             for value in program.model.graph.outputs
             if STATE in value.metadata_props
         ]
-        record.notes.append(f"state is input and output: {', '.join(pairs)}")
-        return
-    note(
-        record,
-        "the model writes to buffers or inputs; their new values are extra outputs of the "
-        f'ONNX model: {", ".join(state)}. state="io" makes such buffers inputs too, for a caller '
-        'that loops; state="drop" leaves the outputs out',
-    )
+        return [Note(f"state is input and output: {', '.join(pairs)}", quiet=True)]
+    return [
+        Note(
+            "the model writes to buffers or inputs; their new values are extra outputs of the "
+            f'ONNX model: {", ".join(state)}. state="io" makes such buffers inputs too, for a '
+            'caller that loops; state="drop" leaves the outputs out'
+        )
+    ]
 
 
-def _note_weights(program: ONNXProgram, options: Options, record: ExportRecord) -> None:
+def _describe_unused_weights(program: ONNXProgram, options: Options) -> list[Note]:
     """Notes entries of ``weights_as_inputs`` whose weights the graph does not use."""
     if isinstance(options.weights_as_inputs, bool):
-        return
+        return []
     from onnx_aot.serialization.weights import weights_by_target
 
     held = {*program.weights, *program.state}
     targets = weights_by_target(program.model.graph, program.exported_program, held)
     inputs = [name for name, value in targets.items() if value.name in held]
     without = [p for p in options.weights_as_inputs if not fnmatch.filter(inputs, p)]
-    if without:
-        note(
-            record,
+    if not without:
+        return []
+    return [
+        Note(
             f"weights_as_inputs has {', '.join(map(repr, without))}, of which the graph uses "
-            "nothing; there is no input for it",
+            "nothing; there is no input for it"
         )
+    ]
 
 
-def note_dropped(record: ExportRecord, dropped: Sequence[str]) -> None:
+def describe_dropped_state(dropped: Sequence[str]) -> list[Note]:
     """Notes the outputs that ``state="drop"`` left out."""
-    if dropped:
-        record.notes.append(
-            f"the model writes to {', '.join(dropped)}; the new values were left out, as asked "
-            'with state="drop"'
-        )
+    if not dropped:
+        return []
+    text = (
+        f"the model writes to {', '.join(dropped)}; the new values were left out, as asked with "
+        'state="drop"'
+    )
+    return [Note(text, quiet=True)]
 
 
-def note_separated(
-    record: ExportRecord, captured: torch.export.ExportedProgram, separated: Sequence[str]
-) -> None:
+def describe_shared_inputs(
+    captured: torch.export.ExportedProgram, separated: Sequence[str]
+) -> list[Note]:
     """Notes that a write to an input is not seen in others that shared memory in the example."""
     written = [
         str(spec.target)
         for spec in captured.graph_signature.output_specs
         if spec.kind == OutputKind.USER_INPUT_MUTATION
     ]
-    if written and separated:
-        note(
-            record,
+    if not written or not separated:
+        return []
+    return [
+        Note(
             f"the model writes to {', '.join(written)}, and example inputs share memory "
             f"({', '.join(separated)} with one before); inputs of an ONNX model do not, so that a "
-            "write to one is not seen in another",
+            "write to one is not seen in another"
         )
+    ]
 
 
-def note_optimized(record: ExportRecord, outcome: Outcome) -> None:
-    """Records what passes and rules did, and notes which of them failed."""
-    record.optimizations = outcome.counts
-    for name, reason in outcome.undone.items():
-        note(
-            record,
+def describe_undone_passes(outcome: Outcome) -> list[Note]:
+    """Notes passes and rules that failed."""
+    return [
+        Note(
             f"the optimization {name} failed and was undone: {reason}. The model is right without "
-            "it",
+            "it"
         )
+        for name, reason in outcome.undone.items()
+    ]
 
 
-def note_lossy(record: ExportRecord, target: str) -> None:
+def describe_less_precise_types(adaptations: Sequence[Adaptation], target: str) -> list[Note]:
     """Notes types for which the target has only a less precise kernel."""
     lossy = [
-        f"{a.op_type} of {a.dtype} as {a.surrogate} ({a.count}x)"
-        for a in record.adaptations
-        if a.lossy
+        f"{a.op_type} of {a.dtype} as {a.surrogate} ({a.count}x)" for a in adaptations if a.lossy
     ]
-    if lossy:
-        note(
-            record,
+    if not lossy:
+        return []
+    return [
+        Note(
             f"{target} has no kernel for the type of some nodes, which run in another and may be "
-            f"less precise: {', '.join(lossy)}. target=None leaves them as they are",
+            f"less precise: {', '.join(lossy)}. target=None leaves them as they are"
         )
+    ]
 
 
-def note_wide_integers(
-    record: ExportRecord, captured: torch.export.ExportedProgram, options: Options
-) -> None:
+def describe_wide_integers(captured: torch.export.ExportedProgram, options: Options) -> list[Note]:
     """Notes that quantized weights would be smaller, or faster, in a later opset."""
     from onnx_aot.dtypes import FOUR_BITS_SINCE  # onnx_ir is slow to import
 
     if options.opset >= FOUR_BITS_SINCE:
-        return
+        return []
     user = captured.graph_signature.user_inputs
     nodes = [node for node in captured.graph.nodes if _is_small_weight(node, user)]
-    if nodes:
-        note(
-            record,
+    if not nodes:
+        return []
+    return [
+        Note(
             f"{len(nodes)} weights of integers that four bits hold are stored one to a byte, "
             f"because opset {options.opset} has no such type. opset_version={FOUR_BITS_SINCE} "
             "stores two to a byte, with scales of groups in a form that ONNX Runtime multiplies "
-            "without dequantizing",
+            "without dequantizing"
         )
+    ]
 
 
 def _is_small_weight(node: torch.fx.Node, user: Sequence[object]) -> bool:
@@ -306,51 +359,60 @@ def _is_small_weight(node: torch.fx.Node, user: Sequence[object]) -> bool:
     return isinstance(held, torch.fx.Node) and held.op == "placeholder" and held.name not in user
 
 
-def note_unsupported(record: ExportRecord, model: ir.Model, options: Options) -> None:
+def describe_unsupported(
+    unsupported: collections.Counter[str], model: ir.Model, options: Options
+) -> list[Note]:
     """Notes operators that are nodes of their own names, and unused ``custom_opsets``."""
-    if record.unsupported:
-        shown = ", ".join(f"{target} ({n}x)" for target, n in record.unsupported.most_common())
+    notes = []
+    if unsupported:
+        shown = ", ".join(f"{target} ({n}x)" for target, n in unsupported.most_common())
         stands = "calls of local functions without a body" * (options.unsupported == "function")
-        note(
-            record,
-            f"{len(record.unsupported)} operator(s) have no ONNX translation and are "
-            f"{stands or 'nodes'} of domains of their own, which ONNX Runtime runs only with a "
-            f"library of custom operators that has them: {shown}",
+        notes.append(
+            Note(
+                f"{len(unsupported)} operator(s) have no ONNX translation and are "
+                f"{stands or 'nodes'} of domains of their own, which ONNX Runtime runs only with a "
+                f"library of custom operators that has them: {shown}"
+            )
         )
     unused = (options.custom_opsets or {}).keys() - model.opset_imports.keys()
     if unused:
-        note(
-            record,
-            f"custom_opsets names domains that the model has no operators of: {sorted(unused)}",
+        notes.append(
+            Note(
+                f"custom_opsets names domains that the model has no operators of: {sorted(unused)}"
+            )
         )
+    return notes
 
 
-def note_not_verified(record: ExportRecord, program: ONNXProgram) -> bool:
-    """Returns True, with a note, if the model lacks weight values or ONNX Runtime an operator."""
+def find_reason_not_to_verify(program: ONNXProgram) -> list[Note]:
+    """Notes that a model lacks weight values, or ONNX Runtime an operator; else nothing."""
     from onnx_aot.program.custom_op_domains import foreign_operators
 
     if not program.has_values:
-        note(
-            record,
-            "the model was not verified: it was exported without the values of its weights. "
-            "Compare it after apply_weights",
-        )
-        return True
+        return [
+            Note(
+                "the model was not verified: it was exported without the values of its weights. "
+                "Compare it after apply_weights"
+            )
+        ]
     foreign = foreign_operators(program.model)
-    if foreign:
-        note(
-            record,
+    if not foreign:
+        return []
+    return [
+        Note(
             "the model was not verified: ONNX Runtime needs a library of custom operators for "
-            f"{', '.join(foreign)}",
+            f"{', '.join(foreign)}"
         )
-    return bool(foreign)
+    ]
 
 
-def note_inline(record: ExportRecord, calls: Sequence[str]) -> None:
+def describe_inline_calls(calls: Sequence[str]) -> list[Note]:
     """Notes calls of modules that were to become functions but stay inline."""
-    if calls:
-        note(
-            record,
+    if not calls:
+        return []
+    return [
+        Note(
             f"the nodes of {', '.join(calls)} stay in the graph: something outside of the module "
-            "reads one of its values and gives the module another",
+            "reads one of its values and gives the module another"
         )
+    ]

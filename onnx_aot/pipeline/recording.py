@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import gc
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     from onnx_aot.reporting.record import ExportRecord
 
 __all__ = [
+    "Note",
     "collection_paused",
     "dump_program",
     "logged_to",
     "new_record",
-    "note",
     "profiled",
     "progress",
+    "publish",
     "stage",
     "write_report",
 ]
@@ -60,10 +62,20 @@ def new_record(
     return record
 
 
-def note(record: ExportRecord, message: str) -> None:
-    """Tells the user something, in a warning and in a line of the report."""
-    record.notes.append(message)
-    warn(message)
+@dataclasses.dataclass(frozen=True)
+class Note:
+    """A sentence for the user: a line of the report and, unless ``quiet``, a warning."""
+
+    text: str
+    quiet: bool = False
+
+
+def publish(record: ExportRecord, notes: Iterable[Note]) -> None:
+    """Passes the notes of a stage on to the user."""
+    for note in notes:
+        record.notes.append(note.text)
+        if not note.quiet:
+            warn(note.text)
 
 
 @contextlib.contextmanager
@@ -135,7 +147,7 @@ def profiled(profile: bool, record: ExportRecord) -> Iterator[None]:
 
 def dump_program(
     program: ONNXProgram, folder: str | os.PathLike[str], record: ExportRecord
-) -> None:
+) -> list[Note]:
     """Saves the captured program; a failure to do so becomes a note."""
     assert program.exported_program is not None
     from onnx_aot.serialization.atomic import written_beside
@@ -146,10 +158,10 @@ def dump_program(
         with written_beside(path) as file:
             torch.export.save(program.exported_program, file)
     except Exception as error:  # the model itself is not affected
-        message = f"the captured program could not be saved: {type(error).__name__}: {error}"
-        note(record, message)
-    else:
-        logger.info("the captured program is in %s", path)
+        reason = f"{type(error).__name__}: {error}"
+        return [Note(f"the captured program could not be saved: {reason}")]
+    logger.info("the captured program is in %s", path)
+    return []
 
 
 def write_report(

@@ -19,6 +19,7 @@ from docs.conformance_page import conformance, dtypes_of_operators, summary
 from docs.failures_page import failures
 from docs.models_page import models
 from docs.troubleshooting_page import troubleshooting
+from docs.walkthrough import architecture
 from onnx_aot.ops import registry
 from onnx_aot.ops.complex.pairs import COMPLEX
 from onnx_aot.ops.families import operator_name
@@ -111,6 +112,7 @@ def _row(entry: Entry, right: Mapping[str, list[str]]) -> Row:
 
 
 PAGES = {
+    "architecture.md": architecture,
     "benchmarks.md": benchmarks_page.page,
     "operators.md": operators,
     "conformance.md": conformance,

@@ -7,17 +7,19 @@ from typing import Any
 
 __all__ = ["on_page_markdown"]
 
-OUTSIDE = re.compile(r"\[([^][]+)\]\(\.\./([^)]+)\)")
 NOTEBOOK = re.compile(r"\]\(([\w/-]+)\.ipynb\)")
 
 
-def on_page_markdown(markdown: str, *, config: Any, **_: Any) -> str:
+def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
     """Links to notebooks, and to files outside of docs/, which the site does not have.
 
     ``[tour](tour.ipynb)`` becomes a link to its page. ``[a.py:3](../ops/a.py#L3)`` becomes one to
-    the repository where mkdocs.yml names it in ``repo_url``, and ``a.py:3`` otherwise.
+    the repository where mkdocs.yml names it in ``repo_url``, and ``a.py:3`` otherwise. A page in a
+    folder of docs/ has one ``../`` more in such links.
     """
     markdown = NOTEBOOK.sub(r"](\1.md)", markdown)
+    up = re.escape("../" * (page.file.src_uri.count("/") + 1))
+    outside = re.compile(rf"\[([^][]+)\]\({up}([^)]+)\)")
     if not config.repo_url:
-        return OUTSIDE.sub(r"\1", markdown)
-    return OUTSIDE.sub(rf"[\1]({config.repo_url.rstrip('/')}/blob/main/\2)", markdown)
+        return outside.sub(r"\1", markdown)
+    return outside.sub(rf"[\1]({config.repo_url.rstrip('/')}/blob/main/\2)", markdown)

@@ -23,8 +23,9 @@ from onnx_aot import errors
 from tests.releases import REFERENCE, TORCH
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
 
 
@@ -55,7 +56,7 @@ def test_the_readme_has_code() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in LINK.findall(page.read_text(encoding="utf-8")):
+    for target in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
         assert (page.parent / target).exists(), target
 
 
@@ -123,6 +124,7 @@ def test_the_reference_has_every_public_name() -> None:
     assert not set(onnx_aot.__all__) - {"__version__"} - described
 
 
+@pytest.mark.parametrize("source", ["page.md", "folder/page.md"])
 @pytest.mark.parametrize(
     ("repo_url", "link"),
     [
@@ -130,7 +132,30 @@ def test_the_reference_has_every_public_name() -> None:
         ("https://example.org/repo/", "[a.py:3](https://example.org/repo/blob/main/ops/a.py#L3)"),
     ],
 )
-def test_links_out_of_the_site(repo_url: str | None, link: str) -> None:
-    page = "See [a.py:3](../ops/a.py#L3), [sizes](sizes.md), [tour](books/tour.ipynb)."
-    made = on_page_markdown(page, config=types.SimpleNamespace(repo_url=repo_url))
-    assert made == f"See {link}, [sizes](sizes.md), [tour](books/tour.md)."
+def test_links_out_of_the_site(repo_url: str | None, link: str, source: str) -> None:
+    up = "../" * (source.count("/") + 1)
+    inside = f"[sizes]({up[3:]}sizes.md), [tour](books/tour.ipynb)."
+    made = on_page_markdown(
+        f"See [a.py:3]({up}ops/a.py#L3), {inside}",
+        page=types.SimpleNamespace(file=types.SimpleNamespace(src_uri=source)),
+        config=types.SimpleNamespace(repo_url=repo_url),
+    )
+    assert made == f"See {link}, {inside.replace('ipynb', 'md')}"
+
+
+# Pages for people who change the package, which name its files.
+FOR_CONTRIBUTORS = ("architecture.md", "where-to-add.md", "add-an-operator.md", "internals/*.md")
+PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w-]+\.\w+)?)(?:::?\w+)?`")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for names in FOR_CONTRIBUTORS for page in sorted((ROOT / "docs").glob(names))],
+    ids=lambda p: p.name,
+)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    """Paths are relative to the repository or to the package."""
+    named = PATH.findall(page.read_text(encoding="utf-8"))
+    assert named
+    roots = (ROOT, ROOT / "onnx_aot")
+    assert not [path for path in named if not any((root / path).exists() for root in roots)]

@@ -11,9 +11,11 @@ import onnx
 import onnx.defs
 import onnx_ir as ir
 
+from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
+
 __all__ = ["make_table"]
 
-OPSETS = range(17, 26)
+OPSETS = range(MIN_OPSET, MAX_OPSET + 1)
 UNBOUNDED = 2**31 - 1
 FILE = Path(__file__).with_name("onnxruntime_cpu.json")
 

@@ -1,0 +1,202 @@
+"""Writes into docs/architecture.md what each stage makes of the model on that page.
+
+The page's Python block defines and exports the model. It is run here once per stage, and each block
+below a line ``<!-- name: generated -->`` is filled in.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import sys
+import tempfile
+import textwrap
+import types
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import onnx_ir as ir
+import torch
+import torch.fx
+
+import onnx_aot
+from docs.blocks import run_block
+from onnx_aot import fx_passes
+
+__all__ = ["architecture"]
+
+PAGE = Path(__file__).with_name("architecture.md")
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PART = re.compile(r"^(<!-- (\w+): generated -->\n\n```text\n).*?^(```)$", re.MULTILINE | re.DOTALL)
+FILE = "tagger.py"
+WIDTH = 98
+REPEATED = ("pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.name_scopes")
+"""Keys that repeat parts of the namespace."""
+
+
+def architecture() -> str:
+    """The page as it should be."""
+    page = PAGE.read_text(encoding="utf-8")
+    code = BLOCK.search(page)
+    assert code is not None, f"{PAGE} has no Python block"
+    parts = _parts(code[1])
+    written = set()
+
+    def fill(part: re.Match[str]) -> str:
+        written.add(part[2])
+        return part[1] + "".join(f"{line}\n" for line in parts[part[2]]) + part[3]
+
+    text = PART.sub(fill, page)
+    assert written == set(parts), f"{PAGE} has parts {written}, not {set(parts)}"
+    return text
+
+
+def _parts(code: str) -> dict[str, list[str]]:
+    """What each stage makes of the model, as lines."""
+    graphs, translated = _captured_graphs(code)
+    captured, *_, rewritten = (list(map(_fx_line, _calls(graph))) for graph in graphs)
+    nodes = _nodes(translated)
+    optimized = _nodes(_export(code, target=None))
+    program = _export(code)
+    legalized = _nodes(program)
+    batch_norm = next(node for node in program.model.graph if node.op_type == "Gemm")
+    return {
+        "captured": captured,
+        "sizes": _sizes(program.model.graph),
+        "functionalized": _changes(captured, rewritten),
+        "translated": nodes,
+        "optimized": _changes(nodes, optimized),
+        "legalized": _changes(optimized, legalized),
+        "metadata": _wrapped(_metadata(batch_norm)),
+        "saved": _saved(program),
+    }
+
+
+# --- running the stages --------------------------------------------------------------------------
+
+
+def _export(code: str, **options: Any) -> onnx_aot.ONNXProgram:
+    """Runs the page's block with further options of ``export``."""
+    module = types.ModuleType("tagger")
+    export = onnx_aot.export
+
+    def export_with_options(*args: Any, **kwargs: Any) -> onnx_aot.ONNXProgram:
+        return export(*args, **{**kwargs, **options})
+
+    torch.manual_seed(0)
+    sys.modules[module.__name__] = module  # where the export looks for the class
+    try:
+        with mock.patch.object(onnx_aot, "export", export_with_options):
+            run_block(FILE, code, vars(module))
+    finally:
+        del sys.modules[module.__name__]
+    program = vars(module)["program"]
+    assert isinstance(program, onnx_aot.ONNXProgram)
+    return program
+
+
+def _captured_graphs(code: str) -> tuple[list[torch.fx.Graph], onnx_aot.ONNXProgram]:
+    """The captured graph, the graph after each FX pass, and the program before optimization."""
+    seen: list[torch.fx.Graph] = []
+
+    def watch(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+        copy = torch.fx.Graph()
+        copy.graph_copy(program.graph, {})
+        seen.append(copy)
+        return program
+
+    passes = [watch]
+    for fx_pass in fx_passes.FX_PASSES:
+        passes += [fx_pass, watch]
+    with mock.patch.object(fx_passes, "FX_PASSES", tuple(passes)):
+        program = _export(code, optimize=False, target=None)
+    return seen, program
+
+
+# --- writing them down ---------------------------------------------------------------------------
+
+
+def _calls(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    return [node for node in graph.nodes if node.op == "call_function"]
+
+
+def _fx_line(node: torch.fx.Node) -> str:
+    value = node.meta.get("val")
+    kind = ""
+    if isinstance(value, torch.Tensor):
+        sizes = ", ".join(map(str, value.shape))
+        kind = f": {str(value.dtype).removeprefix('torch.')}[{sizes}]"
+    elif value is not None:
+        kind = f": {type(value).__name__}"
+    given = [*map(str, node.args), *(f"{name}={arg}" for name, arg in node.kwargs.items())]
+    return _shortened(f"{node.name}{kind} = {node.target}({', '.join(given)})")
+
+
+def _nodes(program: onnx_aot.ONNXProgram) -> list[str]:
+    return [_shortened(_onnx_line(node)) for node in program.model.graph]
+
+
+def _onnx_line(node: ir.Node) -> str:
+    given = [
+        *("" if value is None else _input(value) for value in node.inputs),
+        *(f"{name}={attribute.value}" for name, attribute in node.attributes.items()),
+    ]
+    made = ", ".join(_typed(value) for value in node.outputs)
+    return f"{made} = {node.op_type}({', '.join(given)})"
+
+
+def _input(value: ir.Value) -> str:
+    """The name of a value, or the numbers of a constant that a translation made."""
+    tensor = value.const_value
+    if tensor is not None and tensor.dtype == ir.DataType.INT64 and tensor.size < 4:
+        return str(tensor.numpy().tolist())
+    return str(value.name)
+
+
+def _typed(value: ir.Value) -> str:
+    assert value.dtype is not None
+    assert value.shape is not None
+    sizes = ", ".join(str(getattr(size, "value", size)) for size in value.shape)
+    return f"{value.name}: {value.dtype.numpy()}[{sizes}]"
+
+
+def _metadata(node: ir.Node) -> Iterator[str]:
+    for key, text in node.metadata_props.items():
+        if key in REPEATED:
+            continue
+        first, *rest = text.splitlines()
+        yield f"{key}: {first}"
+        yield from (f"    {line}" for line in rest)
+
+
+def _sizes(graph: ir.Graph) -> list[str]:
+    sizes = json.loads(graph.metadata_props["pkg.onnx_aot.dimensions"])
+    return [f"{key}: {json.dumps(entry)}" for key, entry in sizes.items() if entry]
+
+
+def _saved(program: onnx_aot.ONNXProgram) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "tagger.onnx")
+        program.save(path)
+        files = [file.name for file in Path(folder).iterdir()]
+    model = program.model
+    described = f"IR version {model.ir_version}, opset {model.opset_imports['']}"
+    inputs = ", ".join(map(str, program.inputs))
+    outputs = ", ".join(map(str, program.outputs))
+    return [*files, described, f"{inputs} -> {outputs}"]
+
+
+def _changes(before: list[str], after: list[str]) -> list[str]:
+    """Lines that went, marked ``-``, and lines that came, marked ``+``, in order."""
+    return [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 4]} ..."
+
+
+def _wrapped(lines: Iterable[str]) -> list[str]:
+    return [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="    ")]

@@ -18,10 +18,10 @@ __all__ = [
     "INT64_MAX",
     "TOLERANCES",
     "Tolerance",
-    "held_in",
     "is_floating",
     "of_number",
     "pack_int4",
+    "storage_dtype",
     "to_onnx",
     "to_torch",
     "unpack_int4",
@@ -80,7 +80,7 @@ FOUR_BITS_SINCE = 21
 """First opset in which QuantizeLinear and DequantizeLinear take these, and scales of blocks."""
 
 
-def held_in(dtype: ir.DataType) -> torch.dtype:
+def storage_dtype(dtype: ir.DataType) -> torch.dtype:
     """The torch dtype of tensors that hold numbers of an ONNX element type, one per element.
 
     Raises:

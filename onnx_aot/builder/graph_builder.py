@@ -23,10 +23,10 @@ from onnx_aot.builder.constant_pool import ConstantPool
 from onnx_aot.builder.domains import ONNX_DOMAINS, Domains
 from onnx_aot.builder.onnx_schemas import (
     OnnxOperator,
+    make_attribute_error,
+    make_inputs_error,
+    make_type_error,
     onnx_operator,
-    refused_attribute,
-    refused_inputs,
-    refused_type,
 )
 from onnx_aot.builder.peephole import SIMPLIFICATIONS
 from onnx_aot.builder.shape_inference import output_shapes
@@ -156,7 +156,7 @@ class GraphBuilder(BuilderBase):
         if refused and operator is not None:
             replaced = self._accepted_types(operator, inputs)
             if not replaced:
-                raise refused_type(operator, *refused)
+                raise make_type_error(operator, *refused)
             rest = (kwargs, outputs, name, domain, version)
             return self._emit_between_casts(replaced, operator, inputs, *rest)
         count = outputs if isinstance(outputs, int) else len(outputs)
@@ -270,7 +270,7 @@ class GraphBuilder(BuilderBase):
         variables = operator.input_types
         last = len(variables) - 1
         if not operator.takes_inputs(len(inputs)):
-            raise refused_inputs(operator, len(inputs))
+            raise make_inputs_error(operator, len(inputs))
         bound: dict[str, ir.DataType] = {}
         pending = []
         for index, value in enumerate(inputs):
@@ -298,7 +298,7 @@ class GraphBuilder(BuilderBase):
             accepted = operator.accepted[position]
             if accepted is not None and constant.dtype not in accepted:
                 assert constant.dtype is not None
-                raise refused_type(operator, position, constant.dtype)
+                raise make_type_error(operator, position, constant.dtype)
         return inputs, None
 
     def _convert_attributes(
@@ -314,7 +314,7 @@ class GraphBuilder(BuilderBase):
             if operator is not None and not isinstance(value, ir.Attr):
                 kind = operator.attributes.get(name)
                 if kind is None:
-                    raise refused_attribute(operator, name)
+                    raise make_attribute_error(operator, name)
             converted.append(self.attributes.make(name, value, kind))
         return converted
 

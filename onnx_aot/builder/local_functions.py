@@ -58,7 +58,7 @@ def _make_function(
         ir.Value(name=f"{unique}.input_{index}", type=value.type, shape=value.shape)
         for index, value in enumerate(operands)
     ]
-    with _closed_scope(op):
+    with _hide_outer_values(op):
         graph = make_subgraph(op, unique, inputs, lambda: body(inputs))
     _own_constants(op, graph, unique)
     for value in _iterate_values(graph):
@@ -72,7 +72,7 @@ def _make_function(
 
 
 @contextmanager
-def _closed_scope(op: GraphBuilder) -> Iterator[None]:
+def _hide_outer_values(op: GraphBuilder) -> Iterator[None]:
     """Hides from the body everything known about values outside it."""
     state = op.state
     held = state.sizes.values, state.sizes.sources, state.last_check, state.conditions

@@ -16,11 +16,11 @@ from onnx_aot.graph.opset_range import MAX_OPSET
 __all__ = [
     "OnnxOperator",
     "OutputType",
+    "make_attribute_error",
+    "make_inputs_error",
+    "make_type_error",
     "onnx_operator",
     "refuse_type",
-    "refused_attribute",
-    "refused_inputs",
-    "refused_type",
 ]
 
 _PARAMETER = onnx.defs.OpSchema.FormalParameterOption
@@ -78,9 +78,9 @@ def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | Non
     except onnx.defs.SchemaError:
         if domain not in ("", "ai.onnx.ml"):
             return None
-        raise _missing_operator_error(name, opset, domain) from None
+        raise _make_missing_operator_error(name, opset, domain) from None
     if schema.deprecated:
-        raise _missing_operator_error(name, opset, domain)
+        raise _make_missing_operator_error(name, opset, domain)
     allowed = {
         constraint.type_param_str: _parse_dtypes(constraint.allowed_type_strs)
         for constraint in schema.type_constraints
@@ -160,10 +160,10 @@ def refuse_type(operator: OnnxOperator | None, position: int, dtype: ir.DataType
     """
     accepted = None if operator is None else operator.accepted[position]
     if operator is not None and accepted is not None and dtype not in accepted:
-        raise refused_type(operator, position, dtype)
+        raise make_type_error(operator, position, dtype)
 
 
-def refused_type(operator: OnnxOperator, position: int, dtype: ir.DataType) -> ConversionError:
+def make_type_error(operator: OnnxOperator, position: int, dtype: ir.DataType) -> ConversionError:
     """Returns the error for an input of an element type that the operator does not take."""
     name, opset, domain = operator.name, operator.opset, operator.domain
     parameter = onnx.defs.get_schema(name, opset, domain).inputs[position].name
@@ -173,32 +173,32 @@ def refused_type(operator: OnnxOperator, position: int, dtype: ir.DataType) -> C
         f"{', '.join(accepted)}. "
     )
     for later in () if domain else range(opset + 1, MAX_OPSET + 1):
-        if _takes(name, later, position, dtype):
+        if _takes_dtype(name, later, position, dtype):
             return OpsetError(MissingInOpset(name, f"{message}Opset {later} does", later))
     advice = "Convert the operand where the model computes this, for instance with x.float()"
     return TranslationError(message + advice)
 
 
-def _takes(name: str, opset: int, position: int, dtype: ir.DataType) -> bool:
+def _takes_dtype(name: str, opset: int, position: int, dtype: ir.DataType) -> bool:
     operator = _in_opset(name, opset)
     types = operator.accepted[position : position + 1] if operator is not None else ()
     return any(dtype in accepted for accepted in types if accepted is not None)
 
 
-def refused_inputs(operator: OnnxOperator, count: int) -> Exception:
+def make_inputs_error(operator: OnnxOperator, count: int) -> Exception:
     """Returns the error for more inputs than the operator takes."""
     most = len(operator.input_types)
     problem = f"takes {most} inputs in opset {operator.opset}, {count} were given"
-    return _refused_form(operator, problem, lambda form: form.takes_inputs(count))
+    return _make_form_error(operator, problem, lambda form: form.takes_inputs(count))
 
 
-def refused_attribute(operator: OnnxOperator, name: str) -> Exception:
+def make_attribute_error(operator: OnnxOperator, name: str) -> Exception:
     """Returns the error for an attribute that the operator does not have."""
     problem = f"has no attribute {name!r} in opset {operator.opset}"
-    return _refused_form(operator, problem, lambda form: name in form.attributes)
+    return _make_form_error(operator, problem, lambda form: name in form.attributes)
 
 
-def _refused_form(
+def _make_form_error(
     operator: OnnxOperator, problem: str, has_form: Callable[[OnnxOperator], bool]
 ) -> Exception:
     """Returns the error for a form that only a later opset, or no opset, has."""
@@ -218,7 +218,7 @@ def _in_opset(name: str, opset: int) -> OnnxOperator | None:
         return None
 
 
-def _missing_operator_error(name: str, opset: int, domain: str) -> OpsetError:
+def _make_missing_operator_error(name: str, opset: int, domain: str) -> OpsetError:
     history = {
         schema.since_version: schema.deprecated
         for schema in onnx.defs.get_all_schemas_with_history()

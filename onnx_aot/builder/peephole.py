@@ -178,11 +178,11 @@ def expand(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     if len(target) <= len(source.shape):
         for axis, size in enumerate(reversed(target), start=1):
             if size == 0 and source.shape[-axis] == 1:
-                return _expand_from_nothing(op, source, target, len(source.shape) - axis)
+                return _expand_empty_axis(op, source, target, len(source.shape) - axis)
     return None
 
 
-def _expand_from_nothing(op: Op, source: ir.Value, target: list[int], axis: int) -> ir.Value:
+def _expand_empty_axis(op: Op, source: ir.Value, target: list[int], axis: int) -> ir.Value:
     """Slices a dimension from 1 to 0 before the others are expanded."""
     bounds = [op.constant(torch.tensor([bound])) for bound in (0, 0, axis)]
     nothing = op.call_op("Slice", [source, *bounds], {})

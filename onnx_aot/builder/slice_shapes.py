@@ -46,12 +46,12 @@ def infer_slice_shape(
         size = None
         if starts is not None and ends is not None and steps is not None:
             bounds = (starts[position], ends[position], steps[position])
-            size = _cut(op, sizes[axis], *bounds)
+            size = _slice_length(op, sizes[axis], *bounds)
         sizes[axis] = op.fresh() if size is None else size
     return sizes
 
 
-def _cut(
+def _slice_length(
     op: Op, size: Dimension, start: Dimension, end: Dimension, step: Dimension
 ) -> Dimension | None:
     """Returns the length of a slice, or None if it is not known."""

@@ -122,7 +122,7 @@ class Dimensions:
     # --- bodies of higher-order operators --------------------------------------------------------
 
     @contextlib.contextmanager
-    def standing_for(self, symbols: Mapping[Any, Dimension | None]) -> Iterator[None]:
+    def bind_symbols(self, symbols: Mapping[Any, Dimension | None]) -> Iterator[None]:
         """Lets symbols of a body stand for other sizes while it is translated.
 
         Args:

@@ -57,7 +57,7 @@ def _erase_sources(graph: torch.fx.Graph, dropped: Iterable[torch.fx.Node]) -> N
     waiting = list(erased)
     while waiting:
         node = waiting.pop()
-        if node in erased and not (erased.issuperset(node.users) and _writes_within(node, erased)):
+        if node in erased and not (erased.issuperset(node.users) and _writes_only_to(node, erased)):
             erased.remove(node)
             waiting += [*node.all_input_nodes, *node.users]
     for node in reversed(graph.nodes):
@@ -80,7 +80,7 @@ def _collect_reachable(start: Iterable[torch.fx.Node], following: Any) -> set[to
     return found
 
 
-def _writes_within(node: torch.fx.Node, nodes: set[torch.fx.Node]) -> bool:
+def _writes_only_to(node: torch.fx.Node, nodes: set[torch.fx.Node]) -> bool:
     return nodes.issuperset(written_nodes(node))
 
 

@@ -67,11 +67,11 @@ def _declare_writes(module: torch.fx.GraphModule) -> None:
         called = bodies(node)
         positions = sorted({p for body in called for p in body.meta.get(NEW_VALUES, ())})
         if positions:
-            _refuse_unshared(node, called, positions)
-            _return_written(node, called, tuple(positions))
+            _refuse_unshared_writes(node, called, positions)
+            _return_new_values(node, called, tuple(positions))
 
 
-def _refuse_unshared(
+def _refuse_unshared_writes(
     node: torch.fx.Node, called: Sequence[torch.fx.GraphModule], positions: Sequence[int]
 ) -> None:
     """Checks that bodies write only to operands that every step gets, and conditions to none.
@@ -102,7 +102,7 @@ def _list(node: torch.fx.Node, position: int) -> Sequence[Any]:
     return node.args[position]  # type: ignore[return-value]
 
 
-def _return_written(
+def _return_new_values(
     node: torch.fx.Node, called: Sequence[torch.fx.GraphModule], positions: tuple[int, ...]
 ) -> None:
     returning = called[1:] if node.target == higher_order.while_loop else called

@@ -35,7 +35,7 @@ from onnx_aot.fx_passes.functional_twins import (
     instance_norm_statistics,
     written_nodes,
 )
-from onnx_aot.fx_passes.output_specs import renamed_outputs
+from onnx_aot.fx_passes.output_specs import rename_outputs
 from onnx_aot.fx_passes.view_scatter import OF_A_LIST, is_identity, write_back
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, aten, schema_of, storage_key
 
@@ -72,11 +72,11 @@ def functionalize(program: torch.export.ExportedProgram) -> torch.export.Exporte
         FunctionalizationError: An operator writes in a way that has no functional form here.
     """
     captured = program.graph_module.graph
-    writes = _writes(captured)
+    writes = _find_writes(captured)
     if not writes:
         return program
     if merge_aliased_placeholders(captured, _written_storages(writes)):
-        writes = _writes(captured)
+        writes = _find_writes(captured)
     rewriter = _Rewriter(captured, writes)
     state, returned = rewriter.run()
     _set_outputs(program, rewriter.graph, state, returned)
@@ -106,7 +106,7 @@ def functionalize_with_state(graph: torch.fx.Graph) -> tuple[torch.fx.Graph, dic
     Raises:
         FunctionalizationError: It writes in a way that has no functional form here.
     """
-    writes = _writes(graph)
+    writes = _find_writes(graph)
     if not writes:
         return graph, {}
     rewriter = _Rewriter(graph, writes)
@@ -116,7 +116,7 @@ def functionalize_with_state(graph: torch.fx.Graph) -> tuple[torch.fx.Graph, dic
     return rewriter.graph, {given.index(node): value for node, value in state}
 
 
-def _writes(graph: torch.fx.Graph) -> dict[Node, list[Node]]:
+def _find_writes(graph: torch.fx.Graph) -> dict[Node, list[Node]]:
     return {node: written for node in graph.nodes if (written := written_nodes(node))}
 
 
@@ -397,7 +397,7 @@ class _Rewriter:
     def _in_type_of(self, target: Node, value: Node, node: Node) -> Node:
         """Casts to the target's type; in-place operators compute in the promoted type."""
         wanted = target.meta["val"].dtype
-        computed = _computed_dtype(node, wanted)
+        computed = _compute_result_dtype(node, wanted)
         if computed == wanted:
             return value
         value.meta["val"] = value.meta["val"].to(computed)
@@ -424,7 +424,7 @@ def _is_literal(node: Node) -> bool:
     return node.op == "placeholder" and any(user.target == copied for user in node.users)
 
 
-def _computed_dtype(node: Node, stored: torch.dtype) -> torch.dtype:
+def _compute_result_dtype(node: Node, stored: torch.dtype) -> torch.dtype:
     """Result type of the functional twin of an in-place pointwise operator."""
     target: Any = node.target
     twin = functional_twin(target)
@@ -484,7 +484,7 @@ def _set_outputs(
         target = placeholder.name if spec.kind == InputKind.USER_INPUT else spec.target
         argument = TensorArgument(name=value.name)
         mutations.append(OutputSpec(_MUTATIONS[spec.kind], argument, target))
-    outputs = [*mutations, *renamed_outputs(program, returned)]
+    outputs = [*mutations, *rename_outputs(program, returned)]
     output = graph.output((*(value for _, value in state), *returned))
     output.meta = dict(next(iter(reversed(program.graph_module.graph.nodes))).meta)
     torch_compat.set_graph(program, graph)

@@ -15,7 +15,7 @@ from torch.export.graph_signature import ExportGraphSignature
 
 from onnx_aot import torch_compat
 from onnx_aot.fx_passes.nested_graphs import bodies, body_of, every_body
-from onnx_aot.fx_passes.output_specs import renamed_outputs
+from onnx_aot.fx_passes.output_specs import rename_outputs
 from onnx_aot.torch_compat import (
     ARGUMENTS_IN_A_TUPLE,
     AUTOCAST_BEGINS,
@@ -54,7 +54,7 @@ def inline_wrappers(program: torch.export.ExportedProgram) -> torch.export.Expor
         # the program may return the result of a wrapper
         returned: Any = next(iter(reversed(program.graph_module.graph.nodes))).args[0]
         inputs = list(program.graph_signature.input_specs)
-        outputs = renamed_outputs(program, returned)
+        outputs = rename_outputs(program, returned)
         torch_compat.set_graph_signature(program, ExportGraphSignature(inputs, outputs))
     return program
 

@@ -10,10 +10,10 @@ import torch
 import torch.fx
 from torch.export.graph_signature import ConstantArgument, OutputSpec
 
-__all__ = ["renamed_outputs"]
+__all__ = ["rename_outputs"]
 
 
-def renamed_outputs(
+def rename_outputs(
     program: torch.export.ExportedProgram, returned: Sequence[Any]
 ) -> list[OutputSpec]:
     """Returns the program's output specs with the names of the graph's current results.

@@ -152,7 +152,7 @@ def write_back(
     if target in SCATTERS:
         return call(SCATTERS[target], (parent_now, value, *rest), options, parent)
     if target == aten.narrow.default:
-        return _scatter_narrow(call, rest, parent, parent_now, value)
+        return _narrow(call, rest, parent, parent_now, value)
     if target == aten.unbind.int:
         axis = via.args[1] if len(via.args) > 1 else 0
         return call(aten.select_scatter.default, (parent_now, value, axis, index), {}, parent)
@@ -195,7 +195,7 @@ def _refuse_repeated(via: torch.fx.Node, index: int | None, parent: torch.fx.Nod
     )
 
 
-def _scatter_narrow(
+def _narrow(
     call: Call, rest: Any, parent: torch.fx.Node, parent_now: torch.fx.Node, value: Any
 ) -> torch.fx.Node:
     axis, start, length = rest[:3]

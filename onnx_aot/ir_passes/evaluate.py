@@ -24,7 +24,7 @@ _INTEGERS = frozenset({torch.bool, torch.int8, torch.uint8, torch.int16, torch.i
 def _cast(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
     """Casts with a defined result for every number; floating point to integers is refused."""
     to = ir.DataType(attributes["to"])
-    wanted, source = dtypes.held_in(to), inputs[0].dtype
+    wanted, source = dtypes.storage_dtype(to), inputs[0].dtype
     if wanted not in _FLOATS and wanted != torch.bool and not {wanted, source} <= _INTEGERS:
         raise NotImplementedError
     return _lowest_bits(inputs[0], to) if to in dtypes.FOUR_BITS else inputs[0].to(wanted)

@@ -92,7 +92,7 @@ def wanted_classes(
     if option is False:
         return frozenset()
     if option is True:
-        return _repeated_blocks(set(calls.values()))
+        return _find_repeated_blocks(set(calls.values()))
     present = {call.class_name for stack in set(calls.values()) for call in stack}
     wanted = frozenset(map(class_name, option))
     if absent := sorted(wanted - present):
@@ -103,7 +103,7 @@ def wanted_classes(
     return wanted
 
 
-def _repeated_blocks(stacks: Collection[tuple[ModuleCall, ...]]) -> frozenset[str]:
+def _find_repeated_blocks(stacks: Collection[tuple[ModuleCall, ...]]) -> frozenset[str]:
     paths: dict[str, set[str]] = collections.defaultdict(set)
     above: dict[str, set[str]] = collections.defaultdict(set)
     with_modules: set[str] = set()

@@ -35,7 +35,7 @@ from onnx_aot.metadata.keys import (
     STATE,
 )
 from onnx_aot.metadata.provenance import stack_trace, target_name
-from onnx_aot.metadata.trace_paths import as_imported
+from onnx_aot.metadata.trace_paths import relativize_trace
 from onnx_aot.torch_compat import NO_MODULE, TRACED_ROOT
 
 __all__ = ["Metadata", "MetadataLevel"]
@@ -149,7 +149,7 @@ class Metadata:
         found = self._traces.get(trace)
         if found is None:
             if self._root is None:
-                found = as_imported(trace, self._files)
+                found = relativize_trace(trace, self._files)
             else:
                 found = trace.replace(f'"{self._root}', '"')
             self._traces[trace] = found
@@ -191,7 +191,7 @@ class Metadata:
         """Records that a value's last dimension holds the parts of complex numbers."""
         value.metadata_props[COMPLEX] = str(dtype).removeprefix("torch.")
 
-    def describe_renamed(self, value: ir.Value, original: str) -> None:
+    def record_original_name(self, value: ir.Value, original: str) -> None:
         """Writes the name that the capture gave a value, if it has another one now."""
         if value.name != original:
             value.metadata_props[ORIGINAL_NAME] = original

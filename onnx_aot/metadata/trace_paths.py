@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["as_imported"]
+__all__ = ["relativize_trace"]
 
 _FILE = 'File "'
 _GENERATED = "<eval_with_key>"
 
 
-def as_imported(trace: str, known: dict[str, str]) -> str:
+def relativize_trace(trace: str, known: dict[str, str]) -> str:
     """Names the files of a stack trace relative to where Python looks for modules.
 
     ``/home/ann/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py`` becomes

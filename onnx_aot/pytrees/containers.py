@@ -316,7 +316,7 @@ def _register(value: Any) -> bool:
     """Registers the class of a value; returns False if the class is not supported."""
     cls = type(value)
     if isinstance(value, (dict, collections.UserDict)):
-        _register_class(cls, _mapping_parts, _rebuilt_mapping, pytree.MappingKey)
+        _register_class(cls, _mapping_parts, _rebuild_mapping, pytree.MappingKey)
     elif isinstance(value, (list, tuple)):
         _register_class(cls, _sequence_parts, _rebuilt_sequence, pytree.SequenceKey)
     elif _is_record(value):
@@ -399,7 +399,7 @@ def _mapping_parts(value: Any) -> Parts:
     return list(value.values()), _make_rest(tuple(value.keys()), attributes)
 
 
-def _rebuilt_mapping(cls: type, children: list[Any], rest: Rest) -> Any:
+def _rebuild_mapping(cls: type, children: list[Any], rest: Rest) -> Any:
     made: Any = cls.__new__(cls)  # type: ignore[call-overload]
     _restore(made, rest)
     entries = dict(zip(rest.names, children, strict=True))

@@ -22,7 +22,7 @@ __all__ = [
     "During",
     "SequenceVal",
     "branch",
-    "keep_recorded",
+    "keep_graph",
     "repeat",
     "sequence_append",
     "sequence_at",
@@ -115,7 +115,7 @@ KEPT = 1024
 _RUNNING: dict[int, Callable[..., list[Tensor]]] = {}
 
 
-def keep_recorded(number: int, module: torch.fx.GraphModule) -> None:
+def keep_graph(number: int, module: torch.fx.GraphModule) -> None:
     """Keeps a graph until it replaces the call."""
     RECORDED[number] = module
     if len(RECORDED) > KEPT:

@@ -12,7 +12,7 @@ from onnx_aot.errors import ConversionError, TranslationError
 from onnx_aot.ops.registry import Translation
 from onnx_aot.translate.promote import needs_promotion
 
-__all__ = ["NoCandidateError", "Plan", "first_that_fits", "plan_of"]
+__all__ = ["NoCandidateError", "Plan", "plan_of", "try_candidates"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class NoCandidateError(TranslationError):
     """Every translation of an operator declined a call."""
 
 
-def first_that_fits(
+def try_candidates(
     op: Builder, plans: Sequence[Plan], call: Callable[[Plan], Any]
 ) -> tuple[Any, Plan]:
     """Returns the result of the first translation that accepts a call, and its plan.

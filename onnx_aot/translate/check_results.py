@@ -33,7 +33,7 @@ def refuse_other_results(
     Raises:
         TranslationError: They differ.
     """
-    if not _fits(returned, recorded, node):
+    if not _fits_recorded(returned, recorded, node):
         raise TranslationError(
             f"the translation of {target} returned {_describe(returned)}; the operator gives "
             f"{_describe_recorded(recorded)}. A translation returns a value for a tensor "
@@ -47,7 +47,7 @@ def _limit(target: Any) -> str:
     return "" if limit is None else f". Limits of the translation that comes with it: {limit}"
 
 
-def _fits(returned: Any, recorded: Any, node: torch.fx.Node | None = None) -> bool:
+def _fits_recorded(returned: Any, recorded: Any, node: torch.fx.Node | None = None) -> bool:
     if isinstance(recorded, torch.Tensor):
         return isinstance(returned, Complex if recorded.dtype.is_complex else ir.Value)
     if isinstance(recorded, _NUMBERS):
@@ -57,7 +57,7 @@ def _fits(returned: Any, recorded: Any, node: torch.fx.Node | None = None) -> bo
             isinstance(returned, list)
             and len(returned) == len(recorded)
             and all(
-                _fits(item, expected)
+                _fits_recorded(item, expected)
                 or (item is None and node is not None and not _is_read(node, index))
                 for index, (item, expected) in enumerate(zip(returned, recorded, strict=True))
             )

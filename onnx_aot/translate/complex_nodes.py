@@ -20,7 +20,7 @@ from onnx_aot.ops.complex.pairs import (
     Complex,
     from_real,
     join,
-    real_recorded,
+    make_recorded_part,
     split,
     zeros_like,
 )
@@ -118,7 +118,7 @@ def call_complex(
     if target in TRUTH:
         return call([_cast_to_bool(op, value) for value in arguments])
     recorded = op.result
-    op.result = real_recorded(recorded)
+    op.result = make_recorded_part(recorded)
     try:
         if target in BILINEAR:
             return _expand_bilinear(op, call, arguments, recorded)

@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.torch_compat import storage_key
 
-__all__ = ["memory_of", "mutated_targets", "tensor_of", "weights_asked"]
+__all__ = ["find_mutated_targets", "memory_of", "select_weights", "tensor_of"]
 
 NAMES_SHOWN = 5
 
@@ -35,13 +35,13 @@ def memory_of(tensor: torch.Tensor) -> Any:
     return (*place, tensor.dtype, tensor.is_conj(), tuple(tensor.shape), tensor.stride())
 
 
-def mutated_targets(program: torch.export.ExportedProgram) -> set[str]:
+def find_mutated_targets(program: torch.export.ExportedProgram) -> set[str]:
     """Names of the parameters and buffers that the program writes to, and of those tied to them."""
     specs = program.graph_signature.output_specs
-    return _with_tied(program, {str(s.target) for s in specs if s.kind in STATE_KINDS})
+    return _add_tied_weights(program, {str(s.target) for s in specs if s.kind in STATE_KINDS})
 
 
-def weights_asked(
+def select_weights(
     program: torch.export.ExportedProgram, patterns: bool | Sequence[str]
 ) -> set[str]:
     """Names of the parameters and buffers that patterns select, and of those tied to them.
@@ -64,7 +64,7 @@ def weights_asked(
         if not found:
             raise InvalidOptionError(_describe_unknown_pattern(pattern, named))
         meant.update(found)
-    return _with_tied(program, meant)
+    return _add_tied_weights(program, meant)
 
 
 def _weight_names(program: torch.export.ExportedProgram) -> list[str]:
@@ -75,7 +75,7 @@ def _weight_names(program: torch.export.ExportedProgram) -> list[str]:
     return list(found | dict.fromkeys(program.state_dict))
 
 
-def _with_tied(program: torch.export.ExportedProgram, names: set[str]) -> set[str]:
+def _add_tied_weights(program: torch.export.ExportedProgram, names: set[str]) -> set[str]:
     if not names:
         return set()
     memories = {memory_of(tensor_of(program, name)) for name in names}

@@ -20,7 +20,12 @@ from onnx_aot.metadata.keys import INPUT_KIND, NAMED, ORIGINAL_NAME
 from onnx_aot.metadata.provenance import location
 from onnx_aot.metadata.stamp import Metadata
 from onnx_aot.ops.complex.pairs import Complex
-from onnx_aot.translate.initializers import memory_of, mutated_targets, tensor_of, weights_asked
+from onnx_aot.translate.initializers import (
+    find_mutated_targets,
+    memory_of,
+    select_weights,
+    tensor_of,
+)
 from onnx_aot.translate.request import Request
 from onnx_aot.translate.walker import Walker
 
@@ -85,8 +90,8 @@ class Interface:
                 self.walker.values[node] = spec.arg.value
                 continue
             self._user_inputs.append(self._enter_user_input(node, spec))
-        looped = mutated_targets(self.program) if self.request.state == "io" else set()
-        asked = weights_asked(self.program, self.request.weights_as_inputs) - looped
+        looped = find_mutated_targets(self.program) if self.request.state == "io" else set()
+        asked = select_weights(self.program, self.request.weights_as_inputs) - looped
         for node, spec in pairs:
             if spec.kind != InputKind.USER_INPUT and (node.users or spec.target in looped):
                 self._enter_weight(node, spec, looped, asked)
@@ -117,7 +122,7 @@ class Interface:
                 if dimension is not None:
                     self.walker.op.state.sizes.sources.setdefault(dimension, (value, axis))
         self.metadata.describe_input(value, spec.kind, spec.persistent)
-        self.metadata.describe_renamed(value, node.name)
+        self.metadata.record_original_name(value, node.name)
         self.walker.values[node] = value
         self._by_target[True, node.name] = value
         if complex_input:
@@ -162,7 +167,7 @@ class Interface:
         self._entered[memory] = (node, value)
         self._by_target[False, spec.target] = value
         self.metadata.describe_input(value, spec.kind, spec.persistent)
-        self.metadata.describe_renamed(value, node.name)
+        self.metadata.record_original_name(value, node.name)
         self.walker.values[node] = value
         if tensor.is_complex():
             if is_input:
@@ -220,7 +225,7 @@ class Interface:
             value.meta[NAMED] = True
             if value.const_value is not None:
                 value.const_value.name = name
-            self.metadata.describe_renamed(value, original)
+            self.metadata.record_original_name(value, original)
         self.inputs = [*self._user_inputs, *state, *fed]
         self.state = {str(value.name): self._state[value] for value in state}
         self.weight_inputs = {str(value.name): self._fed[value] for value in fed}
@@ -276,7 +281,7 @@ class Interface:
         elif name is not None:
             value.name = name
         if original is not None:
-            self.metadata.describe_renamed(value, original)
+            self.metadata.record_original_name(value, original)
         self.metadata.describe_output(value, spec.kind)
         self.outputs.append(value)
 
@@ -292,7 +297,7 @@ class Interface:
             joined.name = name
         self.dimensions.describe(joined, _make_real_stand_in(recorded))
         self.metadata.describe_complex(joined, recorded.dtype)
-        self.metadata.describe_renamed(joined, node.name)
+        self.metadata.record_original_name(joined, node.name)
         self.metadata.describe_output(joined, spec.kind)
         return joined
 

@@ -100,7 +100,7 @@ class Bodies:
         nodes = list(module.graph.nodes)
         parameters = [node for node in nodes if node.op == "placeholder"]
         symbols = self._bind_symbols(caller, nodes, parameters, operands)
-        with walker.dimensions.standing_for(symbols), walker.metadata.enter_body(caller):
+        with walker.dimensions.bind_symbols(symbols), walker.metadata.enter_body(caller):
             for node, operand in zip(parameters, operands, strict=True):
                 self._enter(node, operand)
             for node in nodes:

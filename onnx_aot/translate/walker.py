@@ -29,7 +29,7 @@ from onnx_aot.graph.traversal import subgraphs
 from onnx_aot.metadata.keys import FX_NODE
 from onnx_aot.metadata.provenance import location, place, target_name
 from onnx_aot.metadata.stamp import Metadata
-from onnx_aot.ops.complex.pairs import Complex, join, real_recorded, split
+from onnx_aot.ops.complex.pairs import Complex, join, make_recorded_part, split
 from onnx_aot.ops.registry import (
     NOT_TRANSLATED,
     Argument,
@@ -38,7 +38,7 @@ from onnx_aot.ops.registry import (
 )
 from onnx_aot.ops.user.placeholder_nodes import emit_unsupported
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, higher_order, schema_of
-from onnx_aot.translate.candidates import NoCandidateError, Plan, first_that_fits, plan_of
+from onnx_aot.translate.candidates import NoCandidateError, Plan, plan_of, try_candidates
 from onnx_aot.translate.check_results import refuse_other_results
 from onnx_aot.translate.complex_nodes import (
     call_complex,
@@ -121,7 +121,7 @@ class Walker:
                 targets = self._missing_targets(node, set())
             except Exception as error:
                 raise _add_location(error, node) from error
-            if targets and self._keeps(node):
+            if targets and self._is_emitted_as_node(node):
                 self._kept.add(node)
                 continue
             for target in targets:
@@ -152,7 +152,7 @@ class Walker:
         # A rule that needs an unsupported operator does not help: report the user's operator.
         return [node.target] if found else []
 
-    def _keeps(self, node: torch.fx.Node) -> bool:
+    def _is_emitted_as_node(self, node: torch.fx.Node) -> bool:
         """True if a node without a translation becomes a node with the operator's own name."""
         wanted = self._unsupported != "error" or not self._decompose
         return wanted and (node.target == FUNCTIONALIZED or isinstance(node.target, OpOverload))
@@ -276,7 +276,7 @@ class Walker:
         if node.target == FUNCTIONALIZED:
             return self._emit_custom_write(node)
         if node in self._kept:
-            return self._emit_kept(node.target, node.args, node.kwargs, node.meta["val"])
+            return self._emit_untranslated(node.target, node.args, node.kwargs, node.meta["val"])
         complex_ = self._is_complex(node)
         plans = self._plans_for(node, complex_)
         refused: NoCandidateError | None = None
@@ -285,7 +285,7 @@ class Walker:
             self.op.recorded = tuple(map(_recorded_value, node.args))
             call = self._call_complex if complex_ else self._call
             try:
-                result, plan = first_that_fits(
+                result, plan = try_candidates(
                     self.op, plans, lambda plan: call(plan, node, node.args, node.kwargs)
                 )
             except NoCandidateError as error:
@@ -313,9 +313,9 @@ class Walker:
         wanted = [recorded[index] for index in call.results]
         self.op.result = wanted[0] if len(wanted) == 1 else wanted
         if node in self._kept:
-            returned = self._emit_kept(call.target, call.args, call.kwargs, self.op.result)
+            returned = self._emit_untranslated(call.target, call.args, call.kwargs, self.op.result)
         else:
-            returned, plan = first_that_fits(
+            returned, plan = try_candidates(
                 self.op, plans, lambda plan: self._call(plan, node, call.args, call.kwargs)
             )
             self._count(plan, str(call.target))
@@ -326,7 +326,7 @@ class Walker:
             results[index] = value
         return results
 
-    def _emit_kept(self, target: Any, args: Any, kwargs: Any, recorded: Any) -> Any:
+    def _emit_untranslated(self, target: Any, args: Any, kwargs: Any, recorded: Any) -> Any:
         """Emits an operator without a translation as a node with the operator's own name."""
         self.statistics.unsupported[target_name(target)] += 1
         given = {}
@@ -418,7 +418,7 @@ class Walker:
     def _describe(self, value: ir.Value | Complex, recorded: Any, node: torch.fx.Node) -> None:
         if isinstance(value, Complex):
             for part in (value.real, value.imag):
-                self._describe(part, real_recorded(recorded), node)
+                self._describe(part, make_recorded_part(recorded), node)
             return
         if value.producer() is None or (value.shape is not None and value.name):
             return  # an input, a constant, or another FX node's value handed on
@@ -456,7 +456,7 @@ class Walker:
             self._name_result(result.imag, f"{name}.imag")
         elif isinstance(result, ir.Value) and result.name is None:
             result.name = self._names.unique(name)
-            self.metadata.describe_renamed(result, name)
+            self.metadata.record_original_name(result, name)
 
     def _name_inner(self, onnx_node: ir.Node, prefix: str) -> None:
         if FX_NODE in onnx_node.meta:

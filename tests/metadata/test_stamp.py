@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import onnx_aot
-from onnx_aot.metadata.trace_paths import as_imported
+from onnx_aot.metadata.trace_paths import relativize_trace
 
 Tensor = torch.Tensor
 NODE_KEYS = (
@@ -61,7 +61,7 @@ def test_every_node_has_everything() -> None:
         for key in NODE_KEYS:
             assert node.metadata_props.get(key), (node, key)
         fx_node = fx_nodes[node.metadata_props["pkg.torch.onnx.fx_node"]]
-        trace = as_imported(fx_node.meta["stack_trace"], {})
+        trace = relativize_trace(fx_node.meta["stack_trace"], {})
         assert node.metadata_props["pkg.torch.onnx.stack_trace"] == trace
         scopes = ast.literal_eval(node.metadata_props["pkg.torch.onnx.name_scopes"])
         classes = ast.literal_eval(node.metadata_props["pkg.torch.onnx.class_hierarchy"])
@@ -198,7 +198,7 @@ def test_same_as_torch_onnx() -> None:
                 assert left[name][key].startswith(f"%{name} : [num_users=")
                 assert right[name][key].startswith(f"%{name} : [num_users=")
                 continue
-            assert left[name][key] == as_imported(right[name][key], {}), (name, key)
+            assert left[name][key] == relativize_trace(right[name][key], {}), (name, key)
     assert ours.model.graph.metadata_props.keys() == theirs.model.graph.metadata_props.keys()
     for a, b in zip(ours.model.graph.inputs, theirs.model.graph.inputs, strict=True):
         assert a.metadata_props == b.metadata_props

@@ -74,7 +74,11 @@ def _make_fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewrit
         tried = _try_evaluate(evaluate, [_stand_in(value, rewriter) for value in given])
         if tried is None:
             tried = _try_evaluate(evaluate, list(map(contents_of, given)))
-        if tried is None or list(tried.shape) != sizes or tried.dtype != dtypes.held_in(dtype):
+        if (
+            tried is None
+            or list(tried.shape) != sizes
+            or tried.dtype != dtypes.storage_dtype(dtype)
+        ):
             return False
         new = rewriter.fold(evaluate, given, dtype=dtype, shape=sizes, key=key)
         rewriter.replace(result, new)
@@ -133,7 +137,7 @@ def _stand_in(value: ir.Value, rewriter: Rewriter) -> torch.Tensor:
     if not isinstance(tensor, FoldedTensor):
         return contents_of(value).to("meta")
     sizes = [int(size) for size in tensor.shape.numpy()]
-    return torch.empty(sizes, dtype=dtypes.held_in(tensor.dtype), device="meta")
+    return torch.empty(sizes, dtype=dtypes.storage_dtype(tensor.dtype), device="meta")
 
 
 def _widens_elements(value: ir.Value, result: ir.Value) -> bool:

@@ -13,9 +13,9 @@ from onnx_aot.ops.complex.pairs import (
     Complex,
     from_real,
     join,
+    make_recorded_part,
     parts,
     real_function,
-    real_recorded,
     register_complex,
     split,
 )
@@ -428,7 +428,7 @@ def complex_cumprod(op: Builder, self: Operand, dim: int, dtype: Any = None) -> 
     """Cumulative product in polar form, as in ``_reduce_product``."""
     value = _cast_to_result_type(op, self)
     recorded = op.result
-    op.result = real_recorded(recorded)
+    op.result = make_recorded_part(recorded)
     size = real_function(aten.cumprod.default)(op, absolute(op, value), dim, None)
     turn = real_function(aten.cumsum.default)(op, angle(op, value), dim, None)
     op.result = recorded

@@ -298,7 +298,7 @@ def complex_istft(
     start = n_fft // 2 if center else 0
     stop = start + length if length is not None else subtract_sizes(op, total, start)
 
-    def cut(part: Value) -> Value:
+    def crop_signal(part: Value) -> Value:
         kept = op.Slice(part, [start], op.sizes([stop]), [-1])
         if length is None:
             return kept
@@ -306,7 +306,7 @@ def complex_istft(
         pads = op.Concat([0] * (rank - 1 + rank - 2), missing, axis=0)
         return op.Pad(kept, pads, op.constant(0.0, kept.dtype))
 
-    return _map_parts(signal, cut)
+    return _map_parts(signal, crop_signal)
 
 
 def _map_parts(value: Any, function: Callable[[Value], Value]) -> Any:

@@ -23,8 +23,8 @@ from onnx_aot.ops.complex.elementary import logarithm
 from onnx_aot.ops.complex.pairs import (
     Complex,
     from_real,
+    make_recorded_part,
     real_function,
-    real_recorded,
     register_complex,
 )
 from onnx_aot.ops.core.indexing import range_of_length
@@ -84,7 +84,7 @@ def _ensure_complex(op: Builder, value: Any) -> Complex:
 def _call_real(op: Builder, target: Any, *arguments: Any) -> Any:
     """Calls the real translation, which may read the type and rank of its result."""
     recorded = op.result
-    op.result = real_recorded(recorded)
+    op.result = make_recorded_part(recorded)
     try:
         return real_function(target)(op, *arguments)
     finally:

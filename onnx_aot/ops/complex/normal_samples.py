@@ -8,9 +8,9 @@ from typing import Any
 from onnx_aot.builder.builder import Builder
 from onnx_aot.ops.complex.pairs import (
     Complex,
+    make_recorded_part,
     parts,
     real_function,
-    real_recorded,
     register_complex,
 )
 from onnx_aot.torch_compat import aten
@@ -20,7 +20,7 @@ __all__: list[str] = []
 
 def _draw_parts(op: Builder, target: Any, real: tuple[Any, ...], imag: tuple[Any, ...]) -> Complex:
     recorded = op.result
-    op.result = real_recorded(recorded)
+    op.result = make_recorded_part(recorded)
     try:
         draw = real_function(target)
         return Complex(draw(op, *real), draw(op, *imag))

@@ -30,9 +30,9 @@ __all__ = [
     "Complex",
     "from_real",
     "join",
+    "make_recorded_part",
     "parts",
     "real_function",
-    "real_recorded",
     "register_complex",
     "split",
     "zeros_like",
@@ -113,10 +113,10 @@ def real_function(target: Any) -> Callable[..., Any]:
     return call
 
 
-def real_recorded(recorded: Any) -> Any:
+def make_recorded_part(recorded: Any) -> Any:
     """Recorded value as it would be for one part."""
     if isinstance(recorded, (list, tuple)):
-        return [real_recorded(item) for item in recorded]
+        return [make_recorded_part(item) for item in recorded]
     if isinstance(recorded, torch.Tensor) and recorded.dtype.is_complex:
         return recorded.new_empty(recorded.shape, dtype=recorded.dtype.to_real())
     return recorded

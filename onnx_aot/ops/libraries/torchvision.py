@@ -148,7 +148,7 @@ def _sum_bins(op: Builder, image: Value, rows: Value, columns: Value) -> list[Va
     return [op.MatMul(op.MatMul(rows, image), op.Transpose(columns, perm=[1, 0]))]
 
 
-def _summed_by_position(op: Builder, image: Value, rows: Value, columns: Value) -> list[Value]:
+def _sum_bins_by_position(op: Builder, image: Value, rows: Value, columns: Value) -> list[Value]:
     """Sums each bin over its own channels: ``[outputs, rows, columns, height, width]``."""
     along = op.MatMul(image, op.Unsqueeze(columns, [2]))  # [outputs, rows, columns, height, 1]
     both = op.MatMul(op.Unsqueeze(rows, [1, 2]), along)
@@ -231,7 +231,7 @@ def _by_position(
         regions,
         weights,
         [outputs, *bins],
-        lambda *parts: _summed_by_position(op, *parts),
+        lambda *parts: _sum_bins_by_position(op, *parts),
     )[0]
 
 

@@ -149,7 +149,7 @@ def aten_einsum(op: Builder, equation: str, tensors: list[Value], path: Any = No
 
     Where the output has no ellipsis, torch sums over the ellipsis' axes, which ONNX cannot express.
     """
-    equation = _spelled_out(equation)
+    equation = _spell_out_equation(equation)
     letters, _, output = equation.partition("->")
     summed = "..." in letters and "..." not in output
     if summed:
@@ -174,7 +174,7 @@ def aten_einsum(op: Builder, equation: str, tensors: list[Value], path: Any = No
     return op.reduce("ReduceSum", result, list(range(max(spread))), keepdims=False)
 
 
-def _spelled_out(equation: str) -> str:
+def _spell_out_equation(equation: str) -> str:
     """Writes out the equation's output, in lower-case letters.
 
     Torch orders the letters that occur once alphabetically, capitals first; ONNX Runtime does not

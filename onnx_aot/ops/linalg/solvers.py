@@ -119,7 +119,7 @@ def _solve_matrix(op: Builder, matrix: Value, right: Value) -> tuple[Value, Valu
     """
     if as_batch(op, matrix, right) is not matrix:
         lu, pivots, info = _factorize_lu(op, matrix)
-        return _lu_solved(op, lu, pivots, right, True, False), info
+        return _solve_with_lu(op, lu, pivots, right, True, False), info
     size = op.size(matrix, -1)
     both, _ = _eliminate_columns(op, op.Concat(matrix, as_batch(op, right, matrix), axis=-1), size)
     last = op.rank(both) - 1
@@ -350,7 +350,7 @@ def aten_lu_unpack(
     return (permutation, *(_split_triangles(op, LU_data) if unpack_data else (none, none)))
 
 
-def _lu_solved(
+def _solve_with_lu(
     op: Builder, lu: Value, pivots: Value, right: Value, left: bool, adjoint: bool
 ) -> Value:
     """Solves ``A x = right`` for ``A = P L U``; adjoint: with ``A^T``; not left: ``x A = right``.
@@ -358,7 +358,7 @@ def _lu_solved(
     Rows are moved rather than multiplied by P: ONNX Runtime does not broadcast empty products.
     """
     if not left:
-        solution = _lu_solved(op, lu, pivots, transpose_matrix(op, right), True, not adjoint)
+        solution = _solve_with_lu(op, lu, pivots, transpose_matrix(op, right), True, not adjoint)
         return transpose_matrix(op, solution)
     right = as_batch(op, right, lu)
     order = op.Unsqueeze(_order(op, pivots, op.size(lu, -1)), [-1])
@@ -380,12 +380,12 @@ def _lu_solved(
 def aten_linalg_lu_solve(
     op: Builder, LU: Value, pivots: Value, B: Value, left: bool = True, adjoint: bool = False
 ) -> Value:
-    return _lu_solved(op, LU, pivots, B, left, adjoint)
+    return _solve_with_lu(op, LU, pivots, B, left, adjoint)
 
 
 @register(aten.lu_solve.default)
 def aten_lu_solve(op: Builder, self: Value, LU_data: Value, LU_pivots: Value) -> Value:
-    return _lu_solved(op, LU_data, LU_pivots, self, True, False)
+    return _solve_with_lu(op, LU_data, LU_pivots, self, True, False)
 
 
 # --- triangular systems --------------------------------------------------------------------------
@@ -464,7 +464,7 @@ LIMITS[aten.linalg_cholesky_ex.default] = (
 )
 
 
-def _cholesky_solved(op: Builder, factor: Value, right: Value, upper: bool) -> Value:
+def _solve_with_cholesky(op: Builder, factor: Value, right: Value, upper: bool) -> Value:
     """Solves ``L L^T x = right``, with ``L`` given as its transpose if ``upper``."""
     lower, turned = (
         (transpose_matrix(op, factor), factor) if upper else (factor, transpose_matrix(op, factor))
@@ -476,10 +476,10 @@ def _cholesky_solved(op: Builder, factor: Value, right: Value, upper: bool) -> V
 
 @register(aten.cholesky_solve.default)
 def aten_cholesky_solve(op: Builder, self: Value, input2: Value, upper: bool = False) -> Value:
-    return _cholesky_solved(op, input2, self, upper)
+    return _solve_with_cholesky(op, input2, self, upper)
 
 
 @register(aten.cholesky_inverse.default)
 def aten_cholesky_inverse(op: Builder, self: Value, upper: bool = False) -> Value:
     ones = identity(op, op.size(self, -1), self.dtype)
-    return _cholesky_solved(op, self, ones, upper)
+    return _solve_with_cholesky(op, self, ones, upper)

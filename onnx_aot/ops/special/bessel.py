@@ -117,7 +117,7 @@ def _square(op: Builder, x: Value, unit: float = FAR) -> Value:
 # --- the first kind, modified ----------------------------------------------------------------
 
 
-def _scaled_first(op: Builder, x: Value, order: int) -> Value:
+def _scaled_modified_first_kind(op: Builder, x: Value, order: int) -> Value:
     """``exp(-|x|) I(|x|)``."""
     a = op.Abs(x)
     near = op.Mul(
@@ -131,9 +131,9 @@ def _scaled_first(op: Builder, x: Value, order: int) -> Value:
     return op.Mul(value, op.Sign(x)) if order else value
 
 
-def _modified_first(op: Builder, value: Value, order: int, scaled: bool) -> Value:
+def _modified_first_kind(op: Builder, value: Value, order: int, scaled: bool) -> Value:
     x = op.cast(value, DOUBLE)
-    result = _scaled_first(op, x, order)
+    result = _scaled_modified_first_kind(op, x, order)
     if not scaled:
         result = op.Mul(result, op.Exp(op.Abs(x)))
     return op.cast(result, op.result_dtype)
@@ -141,28 +141,28 @@ def _modified_first(op: Builder, value: Value, order: int, scaled: bool) -> Valu
 
 @register(aten.i0.default, aten.special_modified_bessel_i0.default)
 def aten_i0(op: Builder, self: Value) -> Value:
-    return _modified_first(op, self, 0, False)
+    return _modified_first_kind(op, self, 0, False)
 
 
 @register(aten.special_i0e.default)
 def aten_special_i0e(op: Builder, self: Value) -> Value:
-    return _modified_first(op, self, 0, True)
+    return _modified_first_kind(op, self, 0, True)
 
 
 @register(aten.special_i1.default, aten.special_modified_bessel_i1.default)
 def aten_special_i1(op: Builder, self: Value) -> Value:
-    return _modified_first(op, self, 1, False)
+    return _modified_first_kind(op, self, 1, False)
 
 
 @register(aten.special_i1e.default)
 def aten_special_i1e(op: Builder, self: Value) -> Value:
-    return _modified_first(op, self, 1, True)
+    return _modified_first_kind(op, self, 1, True)
 
 
 # --- the second kind, modified ---------------------------------------------------------------
 
 
-def _modified_second(op: Builder, value: Value, order: int, scaled: bool) -> Value:
+def _modified_second_kind(op: Builder, value: Value, order: int, scaled: bool) -> Value:
     """K, which is infinite at zero and NaN below it."""
     x = op.cast(value, DOUBLE)
     y, log = _square(op, x, 2.0), op.Log(op.Mul(x, 0.5))
@@ -184,22 +184,22 @@ def _modified_second(op: Builder, value: Value, order: int, scaled: bool) -> Val
 
 @register(aten.special_modified_bessel_k0.default)
 def aten_special_modified_bessel_k0(op: Builder, self: Value) -> Value:
-    return _modified_second(op, self, 0, False)
+    return _modified_second_kind(op, self, 0, False)
 
 
 @register(aten.special_modified_bessel_k1.default)
 def aten_special_modified_bessel_k1(op: Builder, self: Value) -> Value:
-    return _modified_second(op, self, 1, False)
+    return _modified_second_kind(op, self, 1, False)
 
 
 @register(aten.special_scaled_modified_bessel_k0.default)
 def aten_special_scaled_modified_bessel_k0(op: Builder, x: Value) -> Value:
-    return _modified_second(op, x, 0, True)
+    return _modified_second_kind(op, x, 0, True)
 
 
 @register(aten.special_scaled_modified_bessel_k1.default)
 def aten_special_scaled_modified_bessel_k1(op: Builder, x: Value) -> Value:
-    return _modified_second(op, x, 1, True)
+    return _modified_second_kind(op, x, 1, True)
 
 
 # --- J and Y ---------------------------------------------------------------------------------

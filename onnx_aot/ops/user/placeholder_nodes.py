@@ -141,7 +141,7 @@ def _add_placeholder_function(
     """
     number, free = 1, name
     while (known := op.functions.get((domain, free, ""))) is not None:
-        if _fits(known, len(inputs), attributes, outputs):
+        if _fits_call(known, len(inputs), attributes, outputs):
             _extend_attributes(known, attributes)
             return free
         number += 1
@@ -158,7 +158,7 @@ def _add_placeholder_function(
     return free
 
 
-def _fits(
+def _fits_call(
     function: ir.Function, inputs: int, attributes: Mapping[str, ir.Attr], outputs: int
 ) -> bool:
     known = function.attributes

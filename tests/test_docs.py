@@ -21,6 +21,7 @@ from docs.blocks import run_block
 from docs.site_links import on_page_markdown
 from onnx_aot import errors
 from tests.releases import REFERENCE, TORCH
+from tests.test_architecture import LAYERS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -159,3 +160,11 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     assert named
     roots = (ROOT, ROOT / "onnx_aot")
     assert not [path for path in named if not any((root / path).exists() for root in roots)]
+
+
+def test_the_layers_are_those_of_the_package() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = text.partition("\n## Layers\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE)
+    named = [tuple(sorted(re.findall(r"`(\w+)`", cell))) for cell in cells]
+    assert named == [tuple(sorted(names)) for names in reversed(LAYERS)]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_smoke"]
+__all__ = ["OPERATORS", "TESTS", "is_smoke"]
 
 # Of every stage what goes through most of it: files, or single tests of long ones.
 TESTS = (
+    "test_dtypes.py",
     "test_export.py",
     "test_fresh_interpreter.py::test_importing",
+    "builder/test_rollback.py",
     "capture/sizes/test_size_branches.py",
     "capture/sizes/test_dynamic_shapes_of_inputs.py",
     "capture/sizes/test_dynamic_shapes.py",
@@ -24,7 +26,12 @@ TESTS = (
     "capture/sizes/test_empty_inputs.py",
     "cli/test_exporting.py::test_export_with_inputs_on_the_command_line",
     "cli/test_machine.py",
+    "dimensions/test_expressions.py",
     "fx_passes/test_functionalize.py",
+    "generation/test_exports.py::test_names_and_dimensions",
+    "graph/test_attributes.py",
+    "integrations/test_observe.py::test_what_differs_is_dynamic",
+    "inspection/view/test_mermaid.py::test_modules_are_boxes",
     "reporting/test_report.py",
     "reporting/test_repro_script.py",
     "inspection/test_verify.py",

@@ -8,15 +8,12 @@ import pytest
 from onnx_aot.builder.builder import Builder
 from onnx_aot.builder.rollback import DeclinedError
 from onnx_aot.metadata.keys import CHECK
+from tests.builder.made_values import value
 
 
 @pytest.fixture
 def op() -> Builder:
     return Builder(20)
-
-
-def values(*shape: int | str) -> ir.Value:
-    return ir.Value(type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape(shape))
 
 
 def decline(op: Builder, x: ir.Value) -> None:
@@ -39,7 +36,7 @@ def checks(op: Builder) -> list[str]:
 
 
 def test_nothing_is_left(op: Builder) -> None:
-    x = values("n", 3)
+    x = value("n", 3)
     op.Relu(x)
     decline(op, x)
     assert [node.op_type for node in op.nodes] == ["Relu"]
@@ -52,7 +49,7 @@ def test_nothing_is_left(op: Builder) -> None:
 
 
 def test_the_next_translation_makes_its_checks(op: Builder) -> None:
-    x = values("n", 3)
+    x = value("n", 3)
     decline(op, x)
     assert checks(op) == []
     op.check(op.Less(op.size(x, 0), 9), "n < 9")
@@ -60,7 +57,7 @@ def test_the_next_translation_makes_its_checks(op: Builder) -> None:
 
 
 def test_inside_of_a_body(op: Builder) -> None:
-    x = values("n", 3)
+    x = value("n", 3)
 
     def body(i: ir.Value, inner: ir.Value) -> tuple[ir.Value]:
         negative = op.Neg(inner)
@@ -74,8 +71,8 @@ def test_inside_of_a_body(op: Builder) -> None:
 
 
 def test_inside_of_a_function(op: Builder) -> None:
-    x = values(2, 3)
-    op.size(values("n"), 0)
+    x = value(2, 3)
+    op.size(value("n"), 0)
     known = dict(op.state.sizes.values)
 
     def body(operands: object) -> list[ir.Value]:

@@ -248,7 +248,7 @@ def export(
 
     try:
         _check_arguments(options, retired, external_data, dynamo, f)
-        torch_compat.exclusively(run)
+        torch_compat.run_exclusively(run)
     except BaseException as error:
         record.error = error
         record.traceback = traceback.format_exc()

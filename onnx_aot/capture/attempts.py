@@ -13,7 +13,7 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import contradicts_example, may_be_wrong
 from onnx_aot.capture.sizes.guards import Decision, is_ours
 from onnx_aot.capture.sizes.scalar_tensor_values import ConstantWrittenError
-from onnx_aot.capture.sizes.specialization import Finding, findings
+from onnx_aot.capture.sizes.specialization import Finding, find_undelivered
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.errors import CaptureError, InvalidOptionError
 from onnx_aot.torch_compat import violates_constraints
@@ -108,12 +108,12 @@ class Attempt:
     @functools.cached_property
     def fixed(self) -> list[Finding]:
         """Requested dimensions that the captured program does not have."""
-        return self._findings(refused=False)
+        return self._compare_dimensions(refused=False)
 
     @functools.cached_property
     def limited(self) -> list[Finding]:
         """``fixed``, and dimensions with a smaller range than requested."""
-        return self._findings(refused=True)
+        return self._compare_dimensions(refused=True)
 
     @functools.cached_property
     def contradicts_example(self) -> bool:
@@ -135,10 +135,10 @@ class Attempt:
         """The failure, if any, in which torch refused the requested dimensions."""
         return next((f for f in self.failures if violates_constraints(f.error)), None)
 
-    def _findings(self, refused: bool) -> list[Finding]:
+    def _compare_dimensions(self, refused: bool) -> list[Finding]:
         if self.captured is None:
             return []
-        return findings(
+        return find_undelivered(
             self.captured.program, self.plan.requested, self.captured.decisions, refused
         )
 

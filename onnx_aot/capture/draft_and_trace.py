@@ -20,7 +20,7 @@ from onnx_aot.capture.sizes.guards import Decision, is_question
 from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat import missing_fake_kernels, pytree
 
-__all__ = ["describe_draft", "traced"]
+__all__ = ["describe_draft", "trace_model"]
 
 
 def describe_draft(program: torch.export.ExportedProgram, decisions: Sequence[Decision]) -> str:
@@ -34,11 +34,11 @@ def describe_draft(program: torch.export.ExportedProgram, decisions: Sequence[De
     return (
         "the model was captured with torch.export.draft_export, which goes the way that the "
         "example inputs go wherever data decides. The ONNX model is right only where the same "
-        f"holds{_listed(assumed)}"
+        f"holds{_list_places(assumed)}"
     )
 
 
-def traced(model: torch.nn.Module, inputs: Inputs) -> tuple[ScriptedModel, str]:
+def trace_model(model: torch.nn.Module, inputs: Inputs) -> tuple[ScriptedModel, str]:
     """Traces the model with ``torch.jit.trace``; returns the result and the warning about it.
 
     Raises:
@@ -60,11 +60,11 @@ def traced(model: torch.nn.Module, inputs: Inputs) -> tuple[ScriptedModel, str]:
             strict=False,
         )
     found = [w for w in caught if w.category.__name__ == "TracerWarning"]
-    fixed = dict.fromkeys(f"{_sentence(w.message)} ({w.filename}:{w.lineno})" for w in found)
+    fixed = dict.fromkeys(f"{_first_sentence(w.message)} ({w.filename}:{w.lineno})" for w in found)
     return ScriptedModel(script), (
         "the model was captured with torch.jit.trace, which records what was computed for the "
         "example inputs: branches, loops, and numbers taken from tensors are fixed to what they "
-        f"were{_listed(list(fixed))}"
+        f"were{_list_places(list(fixed))}"
     )
 
 
@@ -77,7 +77,7 @@ def _place(decision: Decision) -> str:
     return f"a number is what it was for the example{shown}"
 
 
-def _listed(places: list[str]) -> str:
+def _list_places(places: list[str]) -> str:
     return (
         ". Nothing of the kind was met"
         if not places
@@ -85,5 +85,5 @@ def _listed(places: list[str]) -> str:
     )
 
 
-def _sentence(message: Any) -> str:
+def _first_sentence(message: Any) -> str:
     return str(message).partition(". ")[0]

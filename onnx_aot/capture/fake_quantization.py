@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["observing", "quantize_only", "quantizing_only", "switches"]
+__all__ = ["describe_observers", "quantize_only", "quantizing_only", "switches"]
 
 SWITCHES = ("observer_enabled", "fake_quant_enabled")
 
@@ -27,7 +27,7 @@ def _layers(module: torch.nn.Module) -> list[tuple[str, Any]]:
     return [(name, layer) for name, layer in module.named_modules() if isinstance(layer, kind)]
 
 
-def observing(module: torch.nn.Module) -> str | None:
+def describe_observers(module: torch.nn.Module) -> str | None:
     """Advice about layers that still observe their inputs, most of which cannot be captured."""
     names = [name or "the model" for name, layer in _layers(module) if layer.observer_enabled[0]]
     if not names:

@@ -22,7 +22,7 @@ __all__ = [
     "as_module",
     "bind_arguments",
     "inputs_of_program",
-    "named",
+    "name_collected_inputs",
     "normalize_inputs",
 ]
 
@@ -74,7 +74,7 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
         collects = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
         for path, given in value.items() if collects else [(name, value)]:
             register_containers(given, path, INPUTS)
-    distinct, separated = _distinct((positional, named))
+    distinct, separated = _separate_memory((positional, named))
     positional, named = wrap_constants(distinct)
     return Inputs(positional, named, separated)
 
@@ -89,7 +89,7 @@ def _positional(args: Any) -> tuple[Any, ...]:
     return tuple(args)
 
 
-def _distinct(inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[str, ...]]:
+def _separate_memory(inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[str, ...]]:
     """Copies tensors that share memory with an earlier one; returns the inputs and some paths.
 
     Each input of a graph has its own dimensions and elements. The paths are those of copied tensors
@@ -102,7 +102,7 @@ def _distinct(inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[str, ...]
         if not isinstance(leaf, torch.Tensor):
             return leaf
         others = seen.setdefault(_storage(leaf), [])
-        extent = _extent(leaf)
+        extent = _byte_range(leaf)
         others.append(extent)
         if len(others) == 1:
             return leaf
@@ -120,7 +120,7 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr() or id(tensor)
 
 
-def _extent(tensor: torch.Tensor) -> range:
+def _byte_range(tensor: torch.Tensor) -> range:
     """Range of bytes in the storage from a tensor's first to its last element."""
     last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     size = tensor.element_size()
@@ -250,7 +250,9 @@ def arguments_of_program(program: torch.export.ExportedProgram) -> Arguments:
     return Arguments(values, tuple(values), ())
 
 
-def named(forward: Callable[..., Any], collected: tuple[str, ...]) -> Callable[..., Any]:
+def name_collected_inputs(
+    forward: Callable[..., Any], collected: tuple[str, ...]
+) -> Callable[..., Any]:
     """Gives ``forward`` a parameter for each input that its ``**kwargs`` takes.
 
     ``torch.export`` accepts no dynamic shapes for inputs that ``**kwargs`` takes.

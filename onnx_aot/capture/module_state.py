@@ -74,7 +74,7 @@ class _Snapshot:
             if name not in present or present[name] is not value:
                 present[name] = value
         for container, before in self._containers.values():
-            if not _same(container, before):
+            if not _holds_same_objects(container, before):
                 container.clear()
                 if isinstance(container, list):
                     container.extend(before)
@@ -86,7 +86,7 @@ class _Snapshot:
                     tensor.copy_(elements)
 
 
-def _same(left: Container, right: Container) -> bool:
+def _holds_same_objects(left: Container, right: Container) -> bool:
     """True if two containers hold the same objects in the same order."""
     if len(left) != len(right):
         return False

@@ -24,10 +24,10 @@ from onnx_aot.capture.sizes.scalar_tensor_values import constants_of
 from onnx_aot.capture.sizes.specialization import (
     Finding,
     describe_torch,
-    findings,
+    find_undelivered,
     is_delivered,
-    refusal,
-    relaxed,
+    make_refusal,
+    relax_request,
 )
 from onnx_aot.capture.strategies import DEFAULT, Model
 from onnx_aot.errors import DynamicShapeError
@@ -89,7 +89,7 @@ class _Attempts:
         anyhow = self.best("any").captured
         if anyhow is None:
             return []
-        return findings(anyhow.program, self.requested, anyhow.decisions, refused=True)
+        return find_undelivered(anyhow.program, self.requested, anyhow.decisions, refused=True)
 
     @property
     def given_up(self) -> tuple[str, ...]:
@@ -117,7 +117,9 @@ class Row:
     plan: Callable[[_Attempts], Plan]
 
 
-def _first(requested: DynamicShapes, request: str = "asked", after: Plan | None = None) -> Plan:
+def _plan_first(
+    requested: DynamicShapes, request: str = "asked", after: Plan | None = None
+) -> Plan:
     """Plan for the first attempt with a request.
 
     It ends as soon as an answer is wrong for empty tensors. A request such as ``n + 1`` is captured
@@ -140,7 +142,7 @@ def _first(requested: DynamicShapes, request: str = "asked", after: Plan | None 
     )
 
 
-def _changed(**changes: Any) -> Callable[[_Attempts], Plan]:
+def _change_last(**changes: Any) -> Callable[[_Attempts], Plan]:
     """The last plan, with some settings changed, to be carried out to the end."""
     changes = {"ends_early": False, **changes}
     return lambda attempts: dataclasses.replace(attempts.last.plan, **changes)
@@ -182,21 +184,21 @@ def _wants_delivered(attempts: _Attempts) -> bool:
     return bool(attempts.given_up) and not attempts.strict
 
 
-def _any(attempts: _Attempts) -> Plan:
-    plan = _first(relaxed(attempts.requested), "any", attempts.last.plan)
+def _plan_for_any(attempts: _Attempts) -> Plan:
+    plan = _plan_first(relax_request(attempts.requested), "any", attempts.last.plan)
     # An error only needs to know which dimensions the model fixes or limits.
     return dataclasses.replace(plan, ends_early=plan.ends_early and not attempts.strict)
 
 
-def _delivered(attempts: _Attempts) -> Plan:
+def _plan_for_delivered(attempts: _Attempts) -> Plan:
     error = None if attempts.violation is None else attempts.violation.error
-    requested = relaxed(attempts.requested, attempts.undelivered, error)
-    return _first(requested, "delivered", attempts.last.plan)
+    requested = relax_request(attempts.requested, attempts.undelivered, error)
+    return _plan_first(requested, "delivered", attempts.last.plan)
 
 
-def _plain(attempts: _Attempts) -> Plan:
+def _plan_without_patches(attempts: _Attempts) -> Plan:
     last = attempts.last.plan
-    return dataclasses.replace(_first(last.requested, last.request, last), plain=True)
+    return dataclasses.replace(_plan_first(last.requested, last.request, last), plain=True)
 
 
 ROWS: tuple[Row, ...] = (
@@ -210,25 +212,25 @@ ROWS: tuple[Row, ...] = (
         lambda attempts: (
             _wants_zero(attempts) and not (attempts.strict and attempts.last.plan.request == "any")
         ),
-        _changed(from_zero=True),
+        _change_last(from_zero=True),
     ),
     Row(
         "sizes from zero on are too much for the model, or for torch",
         _fails_from_zero,
-        _changed(from_zero=False),
+        _change_last(from_zero=False),
     ),
-    Row("a change to torch failed", _fails_in_our_code, _plain),
+    Row("a change to torch failed", _fails_in_our_code, _plan_without_patches),
     Row(
         "a size contradicts the example",
         _contradicts_example,
-        _changed(small_sizes=False, from_zero=False),
+        _change_last(small_sizes=False, from_zero=False),
     ),
     Row(
         "torch refuses the requested dimensions",
         lambda attempts: attempts.violation is not None and not attempts.of("any"),
-        _any,
+        _plan_for_any,
     ),
-    Row("what the model delivers is accepted", _wants_delivered, _delivered),
+    Row("what the model delivers is accepted", _wants_delivered, _plan_for_delivered),
 )
 """When another plan is tried, in order of precedence."""
 
@@ -263,7 +265,7 @@ def capture(
     else:
         model = Model(module, inputs, collected, strategies, constants_of(module))
     attempts = _Attempts(requested, strict=on_specialized == "error")
-    plan: Plan | None = _first(requested)
+    plan: Plan | None = _plan_first(requested)
     while plan is not None:
         attempts.done.append(make_attempt(model, plan))
         plan = _next_plan(attempts)
@@ -305,8 +307,8 @@ def _choose(model: Model, attempts: _Attempts) -> Attempt:
     if attempts.of("delivered"):
         delivered = attempts.best("delivered")
         if delivered.captured is None and anyhow is None:
-            raise refusal(undelivered, model.module) from delivered.failures[0].error
+            raise make_refusal(undelivered, model.module) from delivered.failures[0].error
         return delivered if anyhow is None or delivered.captured is not None else anyhow
     if undelivered:
-        raise refusal(undelivered, model.module) from cause
+        raise make_refusal(undelivered, model.module) from cause
     raise DynamicShapeError(attempts.given_up[0]) from cause

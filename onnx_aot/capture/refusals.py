@@ -9,7 +9,7 @@ import torch
 
 from onnx_aot.capture.attempts import Failure
 from onnx_aot.capture.error_hints import Explanation, explain, page
-from onnx_aot.capture.fake_quantization import observing
+from onnx_aot.capture.fake_quantization import describe_observers
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.sizes.data_dependent import NeedsData, describe_data_dependent
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
@@ -37,7 +37,7 @@ def describe_retry(failure: Failure) -> str:
     return (
         "the capture failed in the code of this package, and was made again with as few changes to "
         "torch as possible. That is a bug of onnx_aot; please report it. The export may be slower, "
-        f"or refuse more, for it: {_short(failure.error, 2)}"
+        f"or refuse more, for it: {_shorten_error(failure.error, 2)}"
     )
 
 
@@ -46,7 +46,7 @@ def refuse_model(
 ) -> CaptureError:
     """The error about a model that cannot be captured: reason, place in the user's code, edit."""
     first = failures[0]
-    observes = observing(model.module)
+    observes = describe_observers(model.module)
     if observes is None:
         described = (
             _find_data_questions(model, requested, first) if needs_data(first.error) else None
@@ -79,14 +79,20 @@ def _report_failures(
         fix = "run model(*args), and correct the model or the inputs"
     else:
         what, head, fix = _compare_with_torch(model, requested, first)
-    lines = [head, "", f"  {first.strategy}", f"    {_short(first.error, 8)}", *with_line(location)]
+    lines = [
+        head,
+        "",
+        f"  {first.strategy}",
+        f"    {_shorten_error(first.error, 8)}",
+        *with_line(location),
+    ]
     for failure in failures[1:]:
-        lines += ["", f"  {failure.strategy}", f"    {_short(failure.error, 2)}"]
+        lines += ["", f"  {failure.strategy}", f"    {_shorten_error(failure.error, 2)}"]
     lines += ["", f"fix: {fix}"] if fix else [""]
     lines.append("The first failure is chained, with its traceback. " + _OTHERS)
     return CaptureError(
         "\n".join(lines),
-        cause=f"{what}: {_short(first.error, 2)}",
+        cause=f"{what}: {_shorten_error(first.error, 2)}",
         places=as_places([location], model.module),
         fix=f"{fix}. {_OTHERS}" if fix else _OTHERS,
     )
@@ -110,7 +116,7 @@ def _compare_with_torch(
     except Exception as error:
         what = "torch.export refuses the model"
         same = _first_line(error) == _first_line(failure.error)
-        shows = "shows the failure" if same else f"fails too ({_short(error, 1)})"
+        shows = "shows the failure" if same else f"fails too ({_shorten_error(error, 1)})"
         return what, "the model could not be captured:", f"{call} {shows} without this package"
     what = "torch.export captures the model and onnx_aot does not, which is a bug of onnx_aot"
     fix = f"export what it gives, onnx_aot.export({call}), and report the traceback below"
@@ -152,7 +158,7 @@ def _give_hint(
         page(explained.anchor),
         "",
         f"  {failure.strategy}",
-        f"    {_short(failure.error, 2)}",
+        f"    {_shorten_error(failure.error, 2)}",
     ]
     return CaptureError(
         "\n".join(lines),
@@ -179,7 +185,7 @@ def _find_data_questions(
     return describe_data_dependent(first.decisions, (), complete=False)
 
 
-def _short(error: Exception, most: int) -> str:
+def _shorten_error(error: Exception, most: int) -> str:
     """An error in a few lines."""
     lines = [line for line in only_says(error).strip().splitlines() if line.strip()]
     shown = "\n    ".join(lines[:most]) + (" ..." if len(lines) > most else "")

@@ -129,13 +129,13 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
     model, settings, spec = run.model, run.settings, run.requested.spec
     inputs = floats_as_tensors(model.inputs, run.requested.floats)
     if run.strategy in ("draft", "trace"):
-        from onnx_aot.capture.draft_and_trace import describe_draft, traced
+        from onnx_aot.capture.draft_and_trace import describe_draft, trace_model
     if run.strategy == "trace":
-        script, run.warning = traced(model.module, inputs)
+        script, run.warning = trace_model(model.module, inputs)
         model = dataclasses.replace(model, module=script, collected=(), constants={})
         settings.module = script
         settings.model_rows = _model_rows(model, run.requested, strict=False)
-    with _prepared(model, settings), draws_observed() as drawn:
+    with _prepare_capture(model, settings), draws_observed() as drawn:
         run.drawn = drawn
         if run.strategy == "draft":
             program = torch.export.draft_export(
@@ -159,7 +159,7 @@ def _model_rows(model: Model, requested: DynamicShapes, strict: bool) -> Any:
 
 
 @contextlib.contextmanager
-def _prepared(model: Model, settings: Settings) -> Iterator[None]:
+def _prepare_capture(model: Model, settings: Settings) -> Iterator[None]:
     """Changes torch, packages and the model for a capture and restores everything afterwards."""
     with preserved_state(model.module), capture_conditions(settings):
         yield

@@ -23,7 +23,7 @@ def is_in_onnx_export() -> bool:
     return _Tracing.now and in_capturing_thread()
 
 
-def _now(settings: Settings) -> Iterator[Place]:
+def _tracing_now(settings: Settings) -> Iterator[Place]:
     yield Attribute(_Tracing, "now")
 
 
@@ -31,6 +31,6 @@ TRACING = Patch(
     "onnx_aot.is_in_onnx_export()",
     lambda original, settings: True,
     "Models that ask take their eager path.",
-    places=_now,
+    places=_tracing_now,
     optional=False,
 )

@@ -79,7 +79,7 @@ def _missing_kernels(program: ONNXProgram) -> Blame | None:
         kinds[f"{node.op_type} of {typed.dtype}"] = None
     return Blame(
         f"ONNX Runtime has no kernel for {', '.join(kinds)}, which the model has with target=None",
-        _places(program, (node.meta.get(FX_NODE) for node in nodes)),
+        _find_lines(program, (node.meta.get(FX_NODE) for node in nodes)),
         'export with target="onnxruntime", the default, which writes such nodes so that they run; '
         "or compute in another type, such as float32",
     )
@@ -89,7 +89,7 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
     """Blames the optimization or translation that the first wrong value comes from."""
     row = comparison.first
     assert row is not None
-    places = _places(program, [row.fx_node])
+    places = _find_lines(program, [row.fx_node])
     found = comparison.bisect()
     if found.guilty:
         names = " and ".join(found.guilty)
@@ -102,7 +102,7 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
         )
     if row.origin != "own":
         return Blame(found.reason, places, "program.compare() shows every value")
-    yours = _function_of_user(_target(program, row.fx_node), options)
+    yours = _function_of_user(_operator_of(program, row.fx_node), options)
     if yours is None:
         return Blame(
             f"the translation of {row.operator} gives another {row.fx_node} than PyTorch does, "
@@ -114,7 +114,7 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
     return Blame(
         f"your translation of {row.operator}, {getattr(yours, '__name__', repr(yours))}, gives "
         f"another {row.fx_node} than PyTorch does, from the same inputs",
-        (*places, *_definition(yours)),
+        (*places, *_find_definition(yours)),
         "correct the function, or leave it out of custom_translation_table where onnx_aot has a "
         "translation of its own",
     )
@@ -142,7 +142,7 @@ def _set_of(names: Iterable[str] | None) -> str:
     return f"{{{', '.join(map(repr, sorted(names)))}}}" if names else "False"
 
 
-def _places(program: ONNXProgram, names: Iterable[Any]) -> tuple[SourceLocation, ...]:
+def _find_lines(program: ONNXProgram, names: Iterable[Any]) -> tuple[SourceLocation, ...]:
     """Lines of the user's code that captured nodes come from."""
     assert program.exported_program is not None
     wanted = set(names)
@@ -150,7 +150,7 @@ def _places(program: ONNXProgram, names: Iterable[Any]) -> tuple[SourceLocation,
     return tuple(dict.fromkeys(where for where in found if where is not None))
 
 
-def _target(program: ONNXProgram, name: str) -> Any:
+def _operator_of(program: ONNXProgram, name: str) -> Any:
     """Operator that a captured node calls; for an item of several results, their operator."""
     assert program.exported_program is not None
     nodes = {node.name: node for node in program.exported_program.graph.nodes}
@@ -173,7 +173,7 @@ def _function_of_user(target: Any, options: Options) -> Any:
     return given[0] if isinstance(given, (list, tuple)) else given
 
 
-def _definition(function: Any) -> tuple[SourceLocation, ...]:
+def _find_definition(function: Any) -> tuple[SourceLocation, ...]:
     """First line of a function; empty for callables without Python code."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:

@@ -94,14 +94,14 @@ def describe_dimensions(
         captured: Result of the capture, with the user's lines; None if the user did the capture.
     """
     from onnx_aot.capture.sizes.captured_dimensions import dimension_names
-    from onnx_aot.capture.sizes.size_branches import branches
-    from onnx_aot.capture.sizes.specialization import limits, relations
+    from onnx_aot.capture.sizes.size_branches import describe_branches
+    from onnx_aot.capture.sizes.specialization import describe_limits, describe_relations
     from onnx_aot.capture.sizes.squeezes import dynamic_squeezes
 
     decisions = () if captured is None else captured.decisions
     given_up = () if captured is None else captured.given_up
     notes = _describe_given_up(given_up, options)
-    near = limits(program, requested, decisions)
+    near = describe_limits(program, requested, decisions)
     if near:
         notes.append(
             Note(
@@ -110,7 +110,7 @@ def describe_dimensions(
                 "conditions"
             )
         )
-    chosen = branches(program, requested, decisions, "; ".join([*near, *given_up]))
+    chosen = describe_branches(program, requested, decisions, "; ".join([*near, *given_up]))
     if chosen and not options.runtime_checks:
         notes.append(
             Note(
@@ -119,7 +119,7 @@ def describe_dimensions(
                 "wrong; runtime_checks=True makes the model refuse such sizes"
             )
         )
-    others = relations(program, requested, decisions)
+    others = describe_relations(program, requested, decisions)
     if others:
         notes.append(
             Note(
@@ -148,11 +148,11 @@ def check_dimensions(
         DynamicShapeError: A dimension is static, or bound to the example's size, and
             ``on_specialized`` is ``"error"``.
     """
-    from onnx_aot.capture.sizes.specialization import findings, refusal
+    from onnx_aot.capture.sizes.specialization import find_undelivered, make_refusal
 
-    found = findings(program, requested, ())
+    found = find_undelivered(program, requested, ())
     if found and options.on_specialized == "error":
-        raise refusal(found)
+        raise make_refusal(found)
     return _describe_given_up([str(finding) for finding in found], options)
 
 

@@ -56,9 +56,9 @@ from onnx_aot.torch_compat.patching import (
     Patch,
     Settings,
     applied,
-    exclusively,
     in_capturing_thread,
     restored,
+    run_exclusively,
 )
 from onnx_aot.torch_compat.places import ABSENT, Attribute, Entry, Hook, Place
 from onnx_aot.torch_compat.programs import (
@@ -197,7 +197,6 @@ __all__ = [
     "describe_untested",
     "dynamo_stack",
     "example_size",
-    "exclusively",
     "expression_key",
     "failure_kind",
     "fake_mode_of",
@@ -238,6 +237,7 @@ __all__ = [
     "registered_in",
     "restored",
     "root_symbol",
+    "run_exclusively",
     "schema_of",
     "set_graph",
     "set_graph_signature",

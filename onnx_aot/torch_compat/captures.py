@@ -33,12 +33,12 @@ __all__ = [
 # --- tracing -------------------------------------------------------------------------------------
 
 
-def _lazily(original: Callable[[], Any], settings: Settings) -> Callable[[], Any]:
+def _make_lazy(original: Callable[[], Any], settings: Settings) -> Callable[[], Any]:
     lazy = private("torch.fx._lazy_graph_module:_LazyGraphModule")
     return original if lazy is None else lambda: lazy
 
 
-def _anchors(settings: Settings) -> Iterable[Place]:
+def _add_trace_anchor(settings: Settings) -> Iterable[Place]:
     """Adds the user's outermost function as a trace anchor if it is not called ``forward``."""
     place = find_place("torch.fx.proxy:_STACK_TRACE_ANCHORS")
     forward = getattr(settings.module, "forward", None)
@@ -47,7 +47,9 @@ def _anchors(settings: Settings) -> Iterable[Place]:
         yield Member(place.value(), (code.co_filename, code.co_name))
 
 
-def _solved(original: Callable[[Any], None], settings: Settings) -> Callable[[Any], None]:
+def _ignore_solver_errors(
+    original: Callable[[Any], None], settings: Settings
+) -> Callable[[Any], None]:
     """Suppresses sympy's NotImplementedError: this package finds static dimensions itself."""
 
     def solve(self: Any) -> None:
@@ -212,7 +214,7 @@ class _Modes:
             self.pop()
 
 
-def _modes(settings: Settings) -> Iterator[Place]:
+def _mode_stacks(settings: Settings) -> Iterator[Place]:
     for names in _STACKS:
         length, pop = map(find_place, names)
         if length is not None and pop is not None:
@@ -223,14 +225,14 @@ MODES = Patch(
     "modes of the thread",
     lambda original, settings: original,
     "After a second Ctrl-C during a capture, new tensors may be without values for good.",
-    places=_modes,
-    exists=lambda: len(list(_modes(Settings()))) == len(_STACKS),
+    places=_mode_stacks,
+    exists=lambda: len(list(_mode_stacks(Settings()))) == len(_STACKS),
 )
 
 _FLAGS = ("_is_compiling_flag", "_is_exporting_flag")
 
 
-def _flags(settings: Settings) -> Iterator[Place]:
+def _export_flags(settings: Settings) -> Iterator[Place]:
     places = (find_place(f"torch.compiler:{name}") for name in _FLAGS)
     return (place for place in places if place is not None)
 
@@ -239,8 +241,8 @@ FLAGS = Patch(
     "torch.compiler.is_compiling() and is_exporting()",
     lambda original, settings: original,
     "After a second Ctrl-C during a capture, models may be told for good that they are compiled.",
-    places=_flags,
-    exists=lambda: len(list(_flags(Settings()))) == len(_FLAGS),
+    places=_export_flags,
+    exists=lambda: len(list(_export_flags(Settings()))) == len(_FLAGS),
 )
 
 GLOBAL_HOOKS = Patch(
@@ -265,14 +267,14 @@ SILENT = (
 
 CAPTURE: tuple[Patch, ...] = (
     Patch(
-        "torch.onnx._internal.exporter._flags:_is_onnx_exporting",
+        "torch.onnx._internal.exporter._export_flags:_is_onnx_exporting",
         lambda original, settings: True,
         "torch.onnx.is_in_onnx_export() is false, so models that ask take their eager path.",
         optional=False,
     ),
     Patch(
         "torch.fx._lazy_graph_module:_get_graph_module_cls",
-        _lazily,
+        _make_lazy,
         "Captures take 7 to 31 % longer, because FX generates source at every edit.",
         when=lambda settings: settings.lazy,
         behaves=lambda original: issubclass(original(), torch.fx.GraphModule),
@@ -281,12 +283,12 @@ CAPTURE: tuple[Patch, ...] = (
         "torch.fx.proxy:_STACK_TRACE_ANCHORS",
         lambda original, settings: True,
         "Errors and metadata of models that are functions or methods name no line.",
-        places=_anchors,
+        places=_add_trace_anchor,
         exists=lambda: find_place("torch.fx.proxy:_STACK_TRACE_ANCHORS") is not None,
     ),
     Patch(
         "torch.fx.experimental.symbolic_shapes:DimConstraints.solve",
-        _solved,
+        _ignore_solver_errors,
         "Captures fail with sympy's NotImplementedError where it cannot solve a condition.",
         parameters="self",
     ),

@@ -121,7 +121,7 @@ def shape_rule_patches(rules: Mapping[Any, ShapeRule]) -> tuple[Patch, ...]:
         ),
         Patch(
             "torch._subclasses.fake_tensor:FakeTensorMode._cached_dispatch_impl",
-            _uncached,
+            _bypass_cache,
             "Captures with symbolic sizes take up to twice as long.",
             when=lambda settings: settings.dynamic,
             parameters="self, func, types, args, kwargs",
@@ -149,7 +149,7 @@ def _kernel(table: Any, operator: Any, rule: ShapeRule, new: Results) -> Callabl
     return results
 
 
-def _uncached(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+def _bypass_cache(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     def dispatch(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if str(func).startswith(_CACHED):
             return original(self, func, types, args, kwargs)
@@ -160,7 +160,7 @@ def _uncached(original: Callable[..., Any], settings: Settings) -> Callable[...,
 
 def _on_device(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Traces meta tensors as if they were on the device of the tensors that have elements."""
-    tensors = [*_held(settings), *pytree.tree_leaves(settings.inputs)]
+    tensors = [*_tensors_of_model(settings), *pytree.tree_leaves(settings.inputs)]
     devices = (t.device for t in tensors if isinstance(t, torch.Tensor) and not t.is_meta)
     device = next(devices, torch.device("cpu"))
 
@@ -173,7 +173,7 @@ def _on_device(original: Callable[..., Any], settings: Settings) -> Callable[...
     return describe_tensor
 
 
-def _held(settings: Settings) -> list[torch.Tensor]:
+def _tensors_of_model(settings: Settings) -> list[torch.Tensor]:
     module = settings.module
     return [] if module is None else [*module.parameters(), *module.buffers()]
 
@@ -182,6 +182,6 @@ META_TENSORS = Patch(
     "torch._subclasses.meta_utils:MetaTensorDescriber.describe_tensor",
     _on_device,
     "A model is refused that joins parameters on the device meta with tensors that have elements.",
-    when=lambda settings: any(tensor.is_meta for tensor in _held(settings)),
+    when=lambda settings: any(tensor.is_meta for tensor in _tensors_of_model(settings)),
     parameters="self, t",
 )

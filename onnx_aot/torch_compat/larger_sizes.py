@@ -16,7 +16,7 @@ __all__ = ["LARGER_SIZES", "UNINTERESTING"]
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 
 
-def _answering(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+def _answer_for_larger(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Lets a capture continue if it asks about the number of elements that data selects.
 
     ``n > 0`` is true and ``n == 1`` false for every number from 2 on; ``n > 4`` has no such answer,
@@ -70,17 +70,17 @@ def _for_larger_sizes(env: Any, expression: Any) -> Any:
 
 LARGER_SIZES = Patch(
     f"{_SHAPES}:ShapeEnv._evaluate_expr",
-    _answering,
+    _answer_for_larger,
     "Captures fail where they ask about the number of elements that data selects.",
     when=lambda settings: settings.larger_sizes,
     parameters="self, orig_expr, hint, fx_node",
 )
 
 
-def _files(settings: Settings) -> Iterator[Place]:
+def _own_files(settings: Settings) -> Iterator[Place]:
     files = private(f"{_SHAPES}:uninteresting_files")
     if files is not None:
-        for path in Path(_answering.__code__.co_filename).parent.glob("*.py"):
+        for path in Path(_answer_for_larger.__code__.co_filename).parent.glob("*.py"):
             yield Member(files(), str(path))
 
 
@@ -88,6 +88,6 @@ UNINTERESTING = Patch(
     f"{_SHAPES}:uninteresting_files",
     lambda original, settings: True,
     "Torch's messages about sizes of data name lines of this package.",
-    places=_files,
+    places=_own_files,
     exists=lambda: private(f"{_SHAPES}:uninteresting_files") is not None,
 )

@@ -3,12 +3,12 @@
 Each change is a row, a ``Patch``. ``applied`` makes the changes of a table in order and undoes them
 in reverse order. Three things hold for every row:
 
-* One thread captures at a time. ``exclusively`` holds the lock for a whole export; others wait.
+* One thread captures at a time. ``run_exclusively`` holds the lock for a whole export; others wait.
 * A replacement function only acts in the capturing thread. In every other thread, and after the
   capture, it calls the original, so code that runs, compiles or compares sizes at the same time
   sees torch unchanged. Flags and other plain values are seen by all threads.
-* Each change is recorded before it is made, and undone by ``exclusively`` if an interrupt (Ctrl-C
-  between any two instructions) kept ``applied`` from doing so.
+* Each change is recorded before it is made, and undone by ``run_exclusively`` if an interrupt
+  (Ctrl-C between any two instructions) kept ``applied`` from doing so.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = [
     "Patch",
     "Settings",
     "applied",
-    "exclusively",
     "in_capturing_thread",
     "restored",
+    "run_exclusively",
     "why_off",
 ]
 
@@ -181,7 +181,7 @@ def in_capturing_thread() -> bool:
 in_capturing_thread._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def exclusively(work: Callable[[], _T]) -> _T:
+def run_exclusively(work: Callable[[], _T]) -> _T:
     """Runs a function while no other thread captures.
 
     However it ends, torch and the model are restored.
@@ -274,7 +274,7 @@ def _take_back(count: int) -> None:
 _REASONS: dict[Patch, tuple[Any, str]] = {}
 
 
-def _reason(patch: Patch, place: Place) -> str:
+def _cached_why_off(patch: Patch, place: Place) -> str:
     """``why_off``, computed once per original."""
     if not patch.parameters and patch.behaves is None:
         return ""
@@ -290,14 +290,14 @@ def _apply(application: object, patch: Patch, settings: Settings) -> None:
     if not places and patch.is_wanted():
         settings.off[patch] = why_off(patch, None)
     for place in places:
-        reason = _reason(patch, place)
+        reason = _cached_why_off(patch, place)
         if reason:
             settings.off[patch] = reason
         else:
-            _change(application, patch, place, settings)
+            _apply_change(application, patch, place, settings)
 
 
-def _change(application: object, patch: Patch, place: Place, settings: Settings) -> None:
+def _apply_change(application: object, patch: Patch, place: Place, settings: Settings) -> None:
     own, original = place.own(), place.value()
     replacement = patch.make(original, settings)
     if isinstance(replacement, _FUNCTIONS) and callable(original):
@@ -324,7 +324,7 @@ def _in_this_thread(original: Function, replacement: Function, checked: bool) ->
         checked: Whether arguments that do not fit the replacement go to the original. Dynamo cannot
             analyse that.
     """
-    signature = _limited(replacement) if checked else None
+    signature = _fixed_signature(replacement) if checked else None
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if not in_capturing_thread():
@@ -340,7 +340,7 @@ def _in_this_thread(original: Function, replacement: Function, checked: bool) ->
     return functools.update_wrapper(call, described)
 
 
-def _limited(function: Function) -> inspect.Signature | None:
+def _fixed_signature(function: Function) -> inspect.Signature | None:
     """Returns the signature of a function; None if it takes arbitrary arguments."""
     signature = inspect.signature(function, follow_wrapped=False)
     kinds = {parameter.kind for parameter in signature.parameters.values()}

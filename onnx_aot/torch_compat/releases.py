@@ -83,7 +83,7 @@ def find_capabilities(patches: Iterable[Patch]) -> Capabilities:
     off += [
         SwitchedOff(path, "it does not exist", without)
         for path, without in PRIVATE.items()
-        if is_hidden(path) or not _exists(path)
+        if is_hidden(path) or not _place_exists(path)
     ]
     return Capabilities(torch.__version__, is_tested(), tuple(off), tuple(missing_operators()))
 
@@ -104,7 +104,7 @@ def _switched_off(patch: Patch) -> SwitchedOff | None:
     return SwitchedOff(patch.name, reason, patch.without) if reason else None
 
 
-def _exists(path: str) -> bool:
+def _place_exists(path: str) -> bool:
     """True if a place exists; an attribute that only instances have is looked up in a sample."""
     return find_place(path) is not None or path.rpartition(".")[2] in _instance_attributes(path)
 

@@ -127,7 +127,7 @@ def failure_kind(error: BaseException) -> tuple[str, str] | None:
 
     None for other failures.
     """
-    for link in _chain(error):
+    for link in _walk_causes(error):
         for kind, pattern in _KINDS.items():
             found = re.search(pattern, f"{type(link).__name__}: {link}", re.MULTILINE)
             if found is not None:
@@ -138,10 +138,12 @@ def failure_kind(error: BaseException) -> tuple[str, str] | None:
 def needs_data(error: BaseException) -> bool:
     """True if a capture failed because it needs the value of data, or a fake kernel."""
     names = ("GuardOnDataDependentSymNode", "UnsupportedOperatorException")
-    return any(type(link).__name__ in names or "fake impl" in str(link) for link in _chain(error))
+    return any(
+        type(link).__name__ in names or "fake impl" in str(link) for link in _walk_causes(error)
+    )
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _walk_causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yields an error and its causes, outermost first."""
     while error is not None:
         yield error
@@ -194,7 +196,7 @@ TRACED_ROOT = re.compile(r"^.*(\]|cell_contents)\.?|^_export_root\.?")
 
 def is_transform(target: object) -> bool:
     """True if a node is part of ``torch.vmap`` or another function transform."""
-    return _module(target).startswith("torch._functorch")
+    return _module_name(target).startswith("torch._functorch")
 
 
 def is_vmap_value(target: object) -> bool:
@@ -204,8 +206,8 @@ def is_vmap_value(target: object) -> bool:
 
 def is_vmap_mark(target: object) -> bool:
     """True if a node marks where a function under ``vmap`` begins, ends, or gets its tensors."""
-    return _module(target) == "torch._functorch.predispatch"
+    return _module_name(target) == "torch._functorch.predispatch"
 
 
-def _module(target: object) -> str:
+def _module_name(target: object) -> str:
     return str(getattr(target, "__module__", ""))

@@ -110,7 +110,7 @@ def decompositions(target: OpOverload) -> list[Callable[..., Any]]:
     return rules
 
 
-def _refusing(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+def _refuse_guards(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     def guard(self: Any, *where: Any, **more: Any) -> Any:
         if getattr(self.expr, "free_symbols", ()):
             raise ValueError(f"the size {self.expr} is read as a number")
@@ -122,7 +122,7 @@ def _refusing(original: Callable[..., Any], settings: Settings) -> Callable[...,
 FIXED_SIZES: tuple[Patch, ...] = tuple(
     Patch(
         f"torch.fx.experimental.sym_node:SymNode.{name}",
-        _refusing,
+        _refuse_guards,
         "A decomposition that computes with an example's size fixes the dimension, unnoticed.",
         parameters="self, file, line",
     )

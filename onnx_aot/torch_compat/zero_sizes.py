@@ -37,7 +37,7 @@ class _NextSymbol:
     may_be_zero = False
 
 
-def _nonnegative(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+def _make_nonnegative(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     def make_symbol(*args: Any, **assumptions: Any) -> Any:
         if _NextSymbol.may_be_zero and assumptions.pop("positive", None):
             assumptions["nonnegative"] = True
@@ -71,7 +71,7 @@ _WRONG_WHEN_EMPTY = "Models that ask for the larger of a size and 1 are wrong fo
 FROM_ZERO: tuple[Patch, ...] = (
     Patch(
         f"{_SHAPES}:make_symbol",
-        _nonnegative,
+        _make_nonnegative,
         _WRONG_WHEN_EMPTY,
         when=lambda settings: settings.from_zero,
         parameters="prefix, idx, kwargs",
@@ -143,7 +143,7 @@ def _comparison_observed(name: str) -> Callable[[Any, Settings], Any]:
         def compared(self: Any, other: Any) -> Any:
             result = original(self, other)
             if (
-                _package(_asking(sys._getframe(1))) != "torch"
+                _package(_find_asking_frame(sys._getframe(1))) != "torch"
                 and _is_decided(result)
                 and _may_be_zero(self, other)
                 and _is_answered_above_zero(_COMPARED[name], self, other)
@@ -156,7 +156,7 @@ def _comparison_observed(name: str) -> Callable[[Any, Settings], Any]:
     return make
 
 
-def _asking(frame: FrameType) -> FrameType:
+def _find_asking_frame(frame: FrameType) -> FrameType:
     """Returns the frame that compares, outside of this package's and ``__bool__``."""
     while frame.f_back is not None and (
         frame.f_globals.get("__name__") in (__name__, Patch.__module__)
@@ -166,7 +166,7 @@ def _asking(frame: FrameType) -> FrameType:
     return frame
 
 
-def _observed(method: str, make: Callable[[Any, Settings], Any]) -> Patch:
+def _make_observer(method: str, make: Callable[[Any, Settings], Any]) -> Patch:
     return Patch(
         f"torch:SymInt.{method}",
         make,
@@ -177,8 +177,8 @@ def _observed(method: str, make: Callable[[Any, Settings], Any]) -> Patch:
 
 
 ZERO_IGNORED: tuple[Patch, ...] = (
-    *(_observed(name, _larger_observed(name)) for name in _LARGER),
-    *(_observed(name, _comparison_observed(name)) for name in _COMPARED),
+    *(_make_observer(name, _larger_observed(name)) for name in _LARGER),
+    *(_make_observer(name, _comparison_observed(name)) for name in _COMPARED),
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from onnx_aot.torch_compat import Patch, Settings, applied, patching
-from onnx_aot.torch_compat.patching import exclusively, in_capturing_thread, restored
+from onnx_aot.torch_compat.patching import in_capturing_thread, restored, run_exclusively
 from onnx_aot.torch_compat.places import Attribute
 from tests.torch_compat.patch_rows import plus_one, row
 
@@ -166,7 +166,7 @@ def test_a_capture_that_was_left_open_is_undone_at_the_end_of_the_export(library
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        exclusively(work)
+        run_exclusively(work)
     assert library.double is double
     # Python closes the context some time later; by then another export may run.
     with applied([on(library, "double", plus_one)], Settings()):
@@ -201,10 +201,12 @@ def test_one_thread_captures_at_a_time() -> None:
         with guard:
             inside -= 1
 
-    threads = [threading.Thread(target=exclusively, args=(work,)) for _ in range(8)]
+    threads = [threading.Thread(target=run_exclusively, args=(work,)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert most == 1
-    assert exclusively(lambda: exclusively(in_capturing_thread))  # a thread waits for no other
+    assert run_exclusively(
+        lambda: run_exclusively(in_capturing_thread)
+    )  # a thread waits for no other

@@ -121,17 +121,17 @@ class _StaticMethod(Attribute):
         return _Method(self.owner, getattr(self.owner, self.name))
 
 
-def _functions(base: type = torch.autograd.Function) -> Iterator[type]:
+def _functions_with_symbolic(base: type = torch.autograd.Function) -> Iterator[type]:
     """Classes with ``symbolic``, subclasses before their base classes."""
     cls: type
     for cls in base.__subclasses__():
-        yield from _functions(cls)
+        yield from _functions_with_symbolic(cls)
         if callable(getattr(cls, "symbolic", None)):
             yield cls
 
 
-def _forwards(settings: Settings) -> Iterator[Place]:
-    return (_StaticMethod(cls, "forward") for cls in _functions())
+def _find_forwards(settings: Settings) -> Iterator[Place]:
+    return (_StaticMethod(cls, "forward") for cls in _functions_with_symbolic())
 
 
 def _is_old_form(cls: Any) -> bool:
@@ -145,7 +145,7 @@ def _kept_forward(original: _Method, settings: Settings) -> Callable[..., Any]:
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         try:
-            return _kept(cls, kernel, args[1:] if old_form else args, kwargs)
+            return _call_operator(cls, kernel, args[1:] if old_form else args, kwargs)
         except _NotKeptError:
             return original(*args, **kwargs)
 
@@ -158,7 +158,7 @@ FUNCTIONS_KEPT: tuple[Patch, ...] = (
         _kept_forward,
         "Functions with symbolic are looked into, and their symbolic is not used.",
         when=lambda settings: not settings.strict,
-        places=_forwards,
+        places=_find_forwards,
     ),
 )
 
@@ -167,7 +167,7 @@ class _NotKeptError(Exception):
     """No operator can stand for a call; the capture traces through it instead."""
 
 
-def _kept(cls: Any, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _call_operator(cls: Any, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if kwargs:
         raise _NotKeptError
     leaves, structure = pytree.tree_flatten(list(args))

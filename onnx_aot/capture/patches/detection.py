@@ -70,12 +70,13 @@ def _batch_images(self: Any, images: list[Tensor], size_divisible: int = 32) -> 
             steps = torch_compat.fresh_size(steps)
         whole = steps * size_divisible
         images = [
-            _extended(image, axis, whole - size) for image, size in zip(images, sizes, strict=True)
+            _extend_edge(image, axis, whole - size)
+            for image, size in zip(images, sizes, strict=True)
         ]
     return torch.stack(images)
 
 
-def _extended(image: Tensor, axis: int, more: Any) -> Tensor:
+def _extend_edge(image: Tensor, axis: int, more: Any) -> Tensor:
     shape = list(image.shape)
     shape[axis] = more
     return torch.cat([image, image.new_zeros(shape)], axis)
@@ -158,7 +159,9 @@ def _keypoints(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
     extents = (rois[:, 2:] - rois[:, :2]).clamp(min=1)  # width, height
     whole = extents.ceil()
     columns, rows = (_up_to(whole[:, axis]) for axis in (0, 1))
-    x, y, scores = torch_compat.map_slices(_strongest, (maps, whole.to(torch.int64)), columns, rows)
+    x, y, scores = torch_compat.map_slices(
+        _find_strongest, (maps, whole.to(torch.int64)), columns, rows
+    )
     places = [
         (index + 0.5) * (extents[:, axis] / whole[:, axis])[:, None] + rois[:, axis][:, None]
         for axis, index in enumerate((x, y))
@@ -173,7 +176,7 @@ def _up_to(sizes: Tensor) -> Tensor:
     return torch.arange(largest, device=sizes.device)
 
 
-def _strongest(
+def _find_strongest(
     slices: tuple[Tensor, Tensor], columns: Tensor, rows: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Column, row and value of the maximum of each of ``K`` maps ``[H, W]``, resized."""
@@ -211,7 +214,9 @@ def _cubic_weights(pixels: Tensor, extent: Tensor, count: int, dtype: torch.dtyp
 _COUNTED = "Detection models are refused, or exported for as many boxes as the example has."
 
 
-def _row(place: str, replacement: Callable[..., Any], parameters: str, without: str) -> Patch:
+def _make_patch(
+    place: str, replacement: Callable[..., Any], parameters: str, without: str
+) -> Patch:
     return Patch(
         place,
         lambda original, settings: replacement,
@@ -223,27 +228,29 @@ def _row(place: str, replacement: Callable[..., Any], parameters: str, without: 
 
 DETECTION: tuple[Patch, ...] = (
     *(
-        _row(f"{module}:batched_nms", _batched_nms, "boxes, scores, idxs, iou_threshold", _COUNTED)
+        _make_patch(
+            f"{module}:batched_nms", _batched_nms, "boxes, scores, idxs, iou_threshold", _COUNTED
+        )
         for module in ("torchvision.ops", "torchvision.ops.boxes")
     ),
-    _row(
+    _make_patch(
         "torchvision.ops.poolers:_infer_scale",
         _infer_scale,
         "feature, original_size",
         "MultiScaleRoIAlign is refused with dynamic sizes of images.",
     ),
-    _row(f"{_MODELS}._utils:BoxCoder.decode", _decode, "self, rel_codes, boxes", _COUNTED),
-    _row(
+    _make_patch(f"{_MODELS}._utils:BoxCoder.decode", _decode, "self, rel_codes, boxes", _COUNTED),
+    _make_patch(
         f"{_MODELS}.transform:GeneralizedRCNNTransform.batch_images",
         _batch_images,
         "self, images, size_divisible",
         "Detection models are refused with dynamic sizes of images.",
     ),
-    _row(
+    _make_patch(
         f"{_MODELS}.transform:paste_masks_in_image",
         _paste_masks,
         "masks, boxes, img_shape, padding",
         _COUNTED,
     ),
-    _row(f"{_MODELS}.roi_heads:heatmaps_to_keypoints", _keypoints, "maps, rois", _COUNTED),
+    _make_patch(f"{_MODELS}.roi_heads:heatmaps_to_keypoints", _keypoints, "maps, rois", _COUNTED),
 )

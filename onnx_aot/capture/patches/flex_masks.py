@@ -34,7 +34,7 @@ def _blocks_operator() -> Any:
     return blocks_of_mask
 
 
-def _transposed(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+def _replace_transpose(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     def transpose_ordered(
         num_blocks_in_row: Tensor, col_indices: Tensor, num_cols: Any = None
     ) -> tuple[Tensor, Tensor]:
@@ -51,7 +51,7 @@ def _transposed(original: Callable[..., Any], settings: Settings) -> Callable[..
 BLOCK_MASKS: tuple[Patch, ...] = (
     Patch(
         "torch.nn.attention.flex_attention:_transpose_ordered",
-        _transposed,
+        _replace_transpose,
         "Block masks limit the lengths that flex_attention is exported for.",
         parameters="num_blocks_in_row, col_indices",
         imports=False,

@@ -31,7 +31,7 @@ def _as_tensor(original: Callable[..., Any], settings: Settings) -> Callable[...
     return as_tensor
 
 
-def _extreme(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+def _replace_min_or_max(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Takes ``min`` and ``max`` of symbolic floats without asking which is less.
 
     Torch itself does so for symbolic ints only.
@@ -68,7 +68,7 @@ FUNCTIONS: tuple[Patch, ...] = (
     ),
     Patch(
         "torch._export.non_strict_utils:_tensor_min_max",
-        _extreme,
+        _replace_min_or_max,
         "min and max of two numbers computed from data are refused.",
         parameters="args, real_callable, tensor_callable, kwargs",
         imports=False,

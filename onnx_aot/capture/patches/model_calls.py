@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from onnx_aot.capture.fake_quantization import quantize_only, quantizing_only, switches
-from onnx_aot.capture.inputs import Inputs, named
+from onnx_aot.capture.inputs import Inputs, name_collected_inputs
 from onnx_aot.capture.io_hooks import Boundary
 from onnx_aot.capture.scalar_inputs import with_floats
 from onnx_aot.capture.sizes.declared_relations import with_promised_sizes
@@ -50,7 +50,7 @@ class ModelRows:
     boundary: Boundary = dataclasses.field(default_factory=Boundary)
 
 
-def _known(settings: Settings) -> ModelRows:
+def _model_rows(settings: Settings) -> ModelRows:
     known: ModelRows = settings.model_rows
     return known
 
@@ -116,7 +116,7 @@ MODEL: tuple[Patch, ...] = (
     ),
     Patch(
         "constants among the arguments of the model",
-        lambda original, settings: _known(settings).boundary.on_entry,
+        lambda original, settings: _model_rows(settings).boundary.on_entry,
         "The model gets its dtypes, enums and the like inside of Constant.",
         when=lambda settings: settings.model_rows is not None,
         places=_entry_hook,
@@ -124,7 +124,7 @@ MODEL: tuple[Patch, ...] = (
     ),
     Patch(
         "containers among the results of the model",
-        lambda original, settings: _known(settings).boundary.on_return,
+        lambda original, settings: _model_rows(settings).boundary.on_return,
         "Models that return dataclasses, caches and the like are refused.",
         when=_is_python,
         places=_return_hook,
@@ -146,7 +146,7 @@ MODEL: tuple[Patch, ...] = (
     ),
     Patch(
         "forward: keyword inputs by name",
-        lambda original, settings: named(original, _known(settings).collected),
+        lambda original, settings: name_collected_inputs(original, _model_rows(settings).collected),
         "Inputs that **kwargs takes cannot have dynamic dimensions.",
         when=lambda settings: bool(settings.model_rows and settings.model_rows.collected),
         places=_forward,
@@ -155,7 +155,7 @@ MODEL: tuple[Patch, ...] = (
     Patch(
         "forward: floats that are inputs",
         lambda original, settings: with_floats(
-            original, _known(settings).inputs, _known(settings).requested.floats
+            original, _model_rows(settings).inputs, _model_rows(settings).requested.floats
         ),
         "Python floats cannot be inputs.",
         when=lambda settings: bool(settings.model_rows and settings.model_rows.requested.floats),
@@ -164,7 +164,7 @@ MODEL: tuple[Patch, ...] = (
     ),
     Patch(
         "forward: sizes that names say follow from others",
-        lambda original, settings: with_promised_sizes(original, _known(settings).requested),
+        lambda original, settings: with_promised_sizes(original, _model_rows(settings).requested),
         "A model that compares past + seq with a mask's length limits these dimensions.",
         when=_is_python,
         places=_forward,
@@ -172,7 +172,7 @@ MODEL: tuple[Patch, ...] = (
     Patch(
         "forward: sizes worked out with tensors",
         lambda original, settings: with_followed_sizes(
-            original, settings.module, _known(settings).constants
+            original, settings.module, _model_rows(settings).constants
         ),
         "Models that compute their padding with tensors, such as Encodec and Mimi, are refused.",
         when=lambda settings: _is_python(settings) and bool(settings.model_rows.constants),

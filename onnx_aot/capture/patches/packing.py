@@ -73,7 +73,7 @@ class _Functions:
         if total_length is not None:
             torch._check(longest <= total_length)  # type: ignore[no-untyped-call]
             longest = total_length
-        batch = _batch(batch_sizes)
+        batch = _count_sequences(batch_sizes)
         value = float(padding_value)
         result, lengths = pad(data, batch_sizes, batch, batch_first, value, longest)
         if inverse is None:
@@ -89,7 +89,7 @@ def _pad_packed_sequence(  # type: ignore[no-untyped-def]
     return _VF.padded(sequence, batch_first, padding_value, total_length)  # type: ignore[name-defined]  # noqa: F821
 
 
-def _batch(batch_sizes: Tensor) -> Any:
+def _count_sequences(batch_sizes: Tensor) -> Any:
     """The number of sequences; ``batch_sizes[0]``, since all of them have a first step."""
     known = getattr(batch_sizes, BATCH, None)
     return batch_sizes[0].item() if known is None else known
@@ -101,7 +101,7 @@ def _forward_packed(layer: torch.nn.RNNBase, packed: PackedSequence, states: Any
     data, batch_sizes, order, inverse = packed
     layer.check_input(data, batch_sizes)
     if states is None:
-        states = _zeros(layer, data, _batch(batch_sizes))
+        states = _make_initial_state(layer, data, _count_sequences(batch_sizes))
     else:
         states = layer.permute_hidden(states, order)
     function = getattr(aten, layer.mode.lower()).data
@@ -123,7 +123,7 @@ def _forward_packed(layer: torch.nn.RNNBase, packed: PackedSequence, states: Any
     )
 
 
-def _zeros(layer: torch.nn.RNNBase, data: Tensor, batch: Any) -> Any:
+def _make_initial_state(layer: torch.nn.RNNBase, data: Tensor, batch: Any) -> Any:
     count = layer.num_layers * (2 if layer.bidirectional else 1)
     hidden = data.new_zeros([count, batch, layer.proj_size or layer.hidden_size])
     if layer.mode != "LSTM":

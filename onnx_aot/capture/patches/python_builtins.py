@@ -50,7 +50,7 @@ class _Range(metaclass=_IsRange):
 _BUILTINS = {"len": _len, "range": _Range}
 
 
-def _shadowed(name: str) -> Callable[[Settings], Iterator[Place]]:
+def _find_uses(name: str) -> Callable[[Settings], Iterator[Place]]:
     """Finds namespaces of the model's packages where a name refers to the builtin."""
 
     def places(settings: Settings) -> Iterator[Place]:
@@ -69,7 +69,7 @@ BUILTINS: tuple[Patch, ...] = tuple(
         lambda original, settings, replacement=replacement: replacement,  # type: ignore[misc]
         f"{name}(...) of a dynamic size fixes it.",
         when=lambda settings: settings.module is not None and not settings.strict,
-        places=_shadowed(name),
+        places=_find_uses(name),
     )
     for name, replacement in _BUILTINS.items()
 )

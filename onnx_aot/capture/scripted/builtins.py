@@ -15,7 +15,7 @@ import torch
 
 from onnx_aot.capture.scripted.recorder import Recorder
 from onnx_aot.capture.scripted.specs import as_sequence, as_tensor, describe, join
-from onnx_aot.capture.scripted.values import Cell, Leaf, Maybe, known
+from onnx_aot.capture.scripted.values import Cell, Leaf, Maybe, is_known
 from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat import aten
 from onnx_aot.torch_ops.scripted_ops import (
@@ -79,7 +79,7 @@ def _arithmetic(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
+def _compare_with(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(recorder: Recorder, left: Any, right: Any) -> Any:
         if _kind(left) is bool and _kind(right) is bool:
             for one, other in ((left, right), (right, left)):
@@ -91,7 +91,7 @@ def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _equal(recorder: Recorder, left: Any, right: Any) -> Any:
+def _compare_equal(recorder: Recorder, left: Any, right: Any) -> Any:
     if isinstance(left, Cell) or isinstance(right, Cell):
         return _equal_lists(recorder, left, right)
     return recorder.call(operator.eq, as_number(recorder, left), as_number(recorder, right))
@@ -105,12 +105,12 @@ def _equal_lists(recorder: Recorder, left: Any, right: Any) -> Any:
         return False
     result: Any = True
     for a, b in zip(one, other, strict=True):
-        result = _truth(operator.and_)(recorder, result, _equal(recorder, a, b))
+        result = _compare_with(operator.and_)(recorder, result, _compare_equal(recorder, a, b))
     return result
 
 
 def _not_equal(recorder: Recorder, left: Any, right: Any) -> Any:
-    return _not(recorder, _equal(recorder, left, right))
+    return _not(recorder, _compare_equal(recorder, left, right))
 
 
 def _not(recorder: Recorder, value: Any) -> Any:
@@ -126,12 +126,14 @@ def _divide(recorder: Recorder, left: Any, right: Any) -> Any:
 
 
 def _power(recorder: Recorder, left: Any, right: Any) -> Any:
-    if known((left, right)):
+    if is_known((left, right)):
         return float(left) ** float(right)
     return recorder.call(operator.pow, to_float(recorder, left), to_float(recorder, right))
 
 
-def _extreme(function: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable[..., Any]:
+def _choose_extreme(
+    function: Callable[..., Any], symbolic: Callable[..., Any]
+) -> Callable[..., Any]:
     def run(recorder: Recorder, *operands: Any) -> Any:
         values = list(operands)
         if len(operands) == 1:
@@ -139,7 +141,7 @@ def _extreme(function: Callable[..., Any], symbolic: Callable[..., Any]) -> Call
             if isinstance(values, Leaf):
                 reduced = aten.amax.default if symbolic is torch.sym_max else aten.amin.default
                 return recorder.item(recorder.call(reduced, values))
-        if known(values):
+        if is_known(values):
             return function(values)
         result = values[0]
         for value in values[1:]:
@@ -149,7 +151,7 @@ def _extreme(function: Callable[..., Any], symbolic: Callable[..., Any]) -> Call
     return run
 
 
-def _absolute(recorder: Recorder, value: Any) -> Any:
+def _take_absolute(recorder: Recorder, value: Any) -> Any:
     if not isinstance(value, Leaf):
         return abs(value)
     return recorder.call(torch.sym_max, value, recorder.call(operator.neg, value))
@@ -170,7 +172,7 @@ def _of_float(name: str) -> Callable[..., Any]:
     """A function of ``math``; floats that depend on inputs use the operator on tensors."""
 
     def run(recorder: Recorder, *operands: Any) -> Any:
-        if known(operands):
+        if is_known(operands):
             return getattr(math, name)(*operands)
         tensors = [
             recorder.call(aten.scalar_tensor.default, operand, dtype=torch.float64)
@@ -183,7 +185,7 @@ def _of_float(name: str) -> Callable[..., Any]:
     return run
 
 
-def _rounded(function: Callable[..., Any]) -> Callable[..., Any]:
+def _round_with(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(recorder: Recorder, value: Any) -> Any:
         if not isinstance(value, Leaf):
             return function(value)
@@ -194,7 +196,7 @@ def _rounded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _range_length(recorder: Recorder, low: Any, high: Any, step: Any) -> Any:
     """The length of ``range(low, high, step)``."""
-    if known((low, high, step)):
+    if is_known((low, high, step)):
         return len(range(low, high, step))
     if isinstance(step, Leaf):
         raise CaptureError("the step of a range depends on the inputs")
@@ -231,22 +233,22 @@ NUMBERS: dict[str, Callable[..., Any]] = {
         for name in ("acos", "asin", "atan", "atan2", "cos", "erf", "exp", "log", "log10", "log1p")
     },
     **{name: _of_float(name) for name in ("log2", "sin", "sinh", "cosh", "sqrt", "tan", "tanh")},
-    "__and__": _truth(operator.and_),
+    "__and__": _compare_with(operator.and_),
     "__not__": _not,
     "__derive_index": _range_item,
-    "__or__": _truth(operator.or_),
+    "__or__": _compare_with(operator.or_),
     "__range_length": _range_length,
     "__xor__": _not_equal,
     "Bool": to_bool,
     "Float": to_float,
     "Int": to_int,
-    "abs": _absolute,
-    "ceil": _rounded(math.ceil),
+    "abs": _take_absolute,
+    "ceil": _round_with(math.ceil),
     "div": _divide,
-    "eq": _equal,
-    "floor": _rounded(math.floor),
-    "max": _extreme(max, torch.sym_max),
-    "min": _extreme(min, torch.sym_min),
+    "eq": _compare_equal,
+    "floor": _round_with(math.floor),
+    "max": _choose_extreme(max, torch.sym_max),
+    "min": _choose_extreme(min, torch.sym_min),
     "ne": _not_equal,
     "pow": _power,
     "round": _round,
@@ -266,7 +268,7 @@ def _append(recorder: Recorder, cell: Cell, item: Any) -> Cell:
     if isinstance(cell.content, list):
         cell.content = [*cell.content, item]
     elif _is_sequence(cell):
-        val = _with(recorder, cell.content, item)
+        val = _append_recorded(recorder, cell.content, item)
         cell.content = recorder.record(sequence_append, val, cell.content, item)
     else:
         dtype = cell.content.val.dtype
@@ -275,7 +277,7 @@ def _append(recorder: Recorder, cell: Cell, item: Any) -> Cell:
     return cell
 
 
-def _with(recorder: Recorder, sequence: Leaf, item: Leaf) -> SequenceVal:
+def _append_recorded(recorder: Recorder, sequence: Leaf, item: Leaf) -> SequenceVal:
     """The recorded value for a list after an element is added."""
     from onnx_aot.capture.scripted.specs import Sequence, vals
 
@@ -288,7 +290,7 @@ def _with(recorder: Recorder, sequence: Leaf, item: Leaf) -> SequenceVal:
     return SequenceVal(vals(joined, recorder)[0])
 
 
-def _item(recorder: Recorder, cell: Any, index: Any) -> Any:
+def _get_item(recorder: Recorder, cell: Any, index: Any) -> Any:
     if isinstance(cell, (str, tuple)):
         return cell[index]
     content = cell.content
@@ -331,7 +333,7 @@ def _set_item(recorder: Recorder, cell: Cell, index: Any, item: Any) -> Cell:
     else:
         leaf = _as_leaf(recorder, cell)
         if isinstance(leaf.val, SequenceVal):
-            val = _with(recorder, leaf, item)
+            val = _append_recorded(recorder, leaf, item)
             rest = recorder.record(sequence_erase, leaf.val, leaf, index)
             place = index
             if isinstance(index, Leaf) or index < 0:  # the same place, counted from the front
@@ -370,7 +372,7 @@ def _pop(recorder: Recorder, cell: Cell, index: Any = -1, *default: Any) -> Any:
     leaf = _as_leaf(recorder, cell)
     if not isinstance(leaf.val, SequenceVal):
         raise CaptureError("pop from a list of numbers whose length depends on the inputs")
-    value = _item(recorder, Cell(leaf), index)
+    value = _get_item(recorder, Cell(leaf), index)
     cell.content = recorder.record(sequence_erase, leaf.val, leaf, index)
     return value
 
@@ -388,7 +390,9 @@ def _insert(recorder: Recorder, cell: Cell, index: Any, item: Any) -> None:
     leaf = _as_leaf(recorder, cell)
     if not isinstance(leaf.val, SequenceVal):
         raise CaptureError("insert into a list of numbers whose length depends on the inputs")
-    cell.content = recorder.record(sequence_insert, _with(recorder, leaf, item), leaf, index, item)
+    cell.content = recorder.record(
+        sequence_insert, _append_recorded(recorder, leaf, item), leaf, index, item
+    )
 
 
 def _extend(recorder: Recorder, cell: Cell, other: Cell) -> None:
@@ -422,9 +426,9 @@ def _known_list(cell: Cell, what: str) -> list[Any]:
     return cell.content
 
 
-def _constants(cell: Cell, what: str) -> list[Any]:
+def _list_constants(cell: Cell, what: str) -> list[Any]:
     items = _known_list(cell, what)
-    if not known(items):
+    if not is_known(items):
         raise CaptureError(f"{what} of a list whose elements depend on the inputs")
     return items
 
@@ -433,7 +437,7 @@ def _all_of(function: Callable[..., Any], start: bool) -> Callable[..., Any]:
     def run(recorder: Recorder, cell: Cell) -> Any:
         result: Any = start
         for item in _known_list(cell, "any() or all()"):
-            result = _truth(function)(recorder, result, to_bool(recorder, item))
+            result = _compare_with(function)(recorder, result, to_bool(recorder, item))
         return result
 
     return run
@@ -447,7 +451,7 @@ def _slice(
     if isinstance(cell.content, Leaf) and not isinstance(cell.content.val, SequenceVal):
         sliced = recorder.call(aten.slice.Tensor, cell.content, 0, start, stop, step)
         return Cell(sliced, cell.element)
-    if not known((start, stop, step)):
+    if not is_known((start, stop, step)):
         raise CaptureError("the bounds of a slice of a list depend on the inputs")
     return Cell(_known_list(cell, "a slice")[start:stop:step], cell.element)
 
@@ -456,11 +460,13 @@ def _contains(recorder: Recorder, cell: Any, item: Any) -> Any:
     content = cell.content if isinstance(cell, Cell) else cell
     if isinstance(content, Leaf):
         raise CaptureError("`in` of a list whose length depends on the inputs")
-    if known(item) and all(map(known, content)):
+    if is_known(item) and all(map(is_known, content)):
         return item in content
     result: Any = False
     for other in content:
-        result = _truth(operator.or_)(recorder, result, _equal(recorder, item, other))
+        result = _compare_with(operator.or_)(
+            recorder, result, _compare_equal(recorder, item, other)
+        )
     return result
 
 
@@ -476,7 +482,7 @@ def _clear(recorder: Recorder, cell: Cell) -> None:
     cell.content = {} if isinstance(cell.content, dict) else []
 
 
-def _times(recorder: Recorder, cell: Any, count: Any) -> Any:
+def _repeat_list(recorder: Recorder, cell: Any, count: Any) -> Any:
     if isinstance(cell, int):
         cell, count = count, cell
     if isinstance(cell, str):
@@ -501,7 +507,7 @@ def _sum(recorder: Recorder, cell: Cell) -> Any:
 
 
 def _sort(recorder: Recorder, cell: Cell, reverse: bool = False) -> None:
-    cell.content = sorted(_constants(cell, "sort()"), reverse=reverse)
+    cell.content = sorted(_list_constants(cell, "sort()"), reverse=reverse)
 
 
 def _items(recorder: Recorder, cell: Cell) -> Cell:
@@ -523,7 +529,7 @@ def _of_text(name: str) -> Callable[..., Any]:
 LISTS: dict[str, Callable[..., Any]] = {
     "Delete": _delete,
     "__contains__": _contains,
-    "__getitem__": _item,
+    "__getitem__": _get_item,
     "_set_item": _set_item,
     "add": _add,
     "add_": _add_in_place,
@@ -533,10 +539,10 @@ LISTS: dict[str, Callable[..., Any]] = {
     "clear": _clear,
     "copy": _copy,
     "dict": _copy,
-    "eq": _equal,
+    "eq": _compare_equal,
     "extend": _extend,
     "get": _get,
-    "index": lambda recorder, cell, item: _constants(cell, "index()").index(item),
+    "index": lambda recorder, cell, item: _list_constants(cell, "index()").index(item),
     "insert": _insert,
     "items": _items,
     "keys": lambda recorder, cell: Cell(list(cell.content), "str"),
@@ -546,13 +552,13 @@ LISTS: dict[str, Callable[..., Any]] = {
     ),
     "max": NUMBERS["max"],
     "min": NUMBERS["min"],
-    "mul": _times,
-    "ne": lambda recorder, left, right: _not(recorder, _equal(recorder, left, right)),
+    "mul": _repeat_list,
+    "ne": lambda recorder, left, right: _not(recorder, _compare_equal(recorder, left, right)),
     "pop": _pop,
     "reverse": _reverse,
     "slice": _slice,
     "sort": _sort,
-    "sorted": lambda recorder, cell: Cell(sorted(_constants(cell, "sorted()")), cell.element),
+    "sorted": lambda recorder, cell: Cell(sorted(_list_constants(cell, "sorted()")), cell.element),
     "sum": _sum,
     "values": lambda recorder, cell: Cell(list(cell.content.values())),
     "format": _format,

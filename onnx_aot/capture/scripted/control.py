@@ -131,7 +131,7 @@ class Control:
     def _trace_way(self, block: Any) -> Traced | None:
         saved = self.state.snapshot()
         before = set(self.recorder.stale)
-        with self._inside(Scope(self.recorder.scope)) as scope:
+        with self._enter_scope(Scope(self.recorder.scope)) as scope:
             try:
                 outputs = self.run_block(block, [])
             except RaisesError:
@@ -143,7 +143,7 @@ class Control:
         return Traced(scope, outputs, changes, stale)
 
     @contextlib.contextmanager
-    def _inside(self, scope: Scope) -> Iterator[Scope]:
+    def _enter_scope(self, scope: Scope) -> Iterator[Scope]:
         outer, self.recorder.scope = self.recorder.scope, scope
         try:
             yield scope
@@ -155,16 +155,16 @@ class Control:
         slots: list[Any] = list(range(len(ways[0].outputs)))
         slots += [key for way in ways for key in way.changes]
         slots = list(dict.fromkeys(slots))
-        pairs = [[self._after(way, slot) for way in ways] for slot in slots]
+        pairs = [[self._value_after(way, slot) for way in ways] for slot in slots]
         joined: list[Spec] = []
         for one, other in pairs:
             if specs.same(one, other):
-                joined.append(specs.Same(_outer(one, [way.scope for way in ways])))
+                joined.append(specs.Same(_find_outer(one, [way.scope for way in ways])))
             else:
                 joined.append(_joined_ways(one, other))
-        written = _written([way.scope for way in ways])
+        written = _find_written([way.scope for way in ways])
         for index, way in enumerate(ways):
-            with self._inside(way.scope):
+            with self._enter_scope(way.scope):
                 flat = [
                     leaf
                     for spec, pair in zip(joined, pairs, strict=True)
@@ -178,7 +178,7 @@ class Control:
         results = self.recorder.record(branch, tuple(vals), condition, *bodies, *inputs)
         self._note_alike(joined, pairs, vals)
         self.recorder.stale |= ways[0].stale | ways[1].stale
-        return self._settle(slots, joined, list(results), written)
+        return self._assign_results(slots, joined, list(results), written)
 
     def _note_alike(
         self, joined: list[Spec], given: Sequence[Sequence[Any]], vals: list[Any]
@@ -193,14 +193,14 @@ class Control:
                 for val in own:
                     self.recorder.may_be(val, specs.tensors(value))
 
-    def _after(self, way: Traced, slot: Any) -> Any:
+    def _value_after(self, way: Traced, slot: Any) -> Any:
         if isinstance(slot, int):
             return way.outputs[slot]
         if slot in way.changes:
             return way.changes[slot]
         return slot if isinstance(slot, Cell) else self.attribute(slot)
 
-    def _settle(
+    def _assign_results(
         self, slots: list[Any], joined: list[Spec], results: list[Any], written: list[Leaf]
     ) -> list[Any]:
         """Assigns the results of a node to everything it changed; returns the block's outputs."""
@@ -310,16 +310,16 @@ class Control:
                     )
                     found[slot] = specs.Same(before[slot])
             for slot in slots:
-                joined = self._joined(slot, traced, before, found)
+                joined = self._join_specs(slot, traced, before, found)
                 changed = changed or joined is not found[slot]
                 found[slot] = joined
-            now = _written([traced.scope])
+            now = _find_written([traced.scope])
             if not changed and now == written:
                 break
             written = now
         return self._loop_node(traced, count, proceed, slots, before, found, written)
 
-    def _joined(
+    def _join_specs(
         self, slot: Any, traced: Traced, before: dict[Any, Any], found: dict[Any, Spec]
     ) -> Spec:
         """The spec of a slot after a step; the same object if the traced spec still fits."""
@@ -344,7 +344,7 @@ class Control:
     ) -> Traced:
         saved = self.state.snapshot()
         stale_before = set(self.recorder.stale)
-        with self._inside(Scope(self.recorder.scope)) as scope:
+        with self._enter_scope(Scope(self.recorder.scope)) as scope:
             step = scope.placeholder("step", self.recorder.new_size())
             placeholders = []
             parameters: list[Any] = []
@@ -385,7 +385,7 @@ class Control:
         found: dict[Any, Spec],
         written: list[Leaf],
     ) -> list[Any]:
-        with self._inside(traced.scope):
+        with self._enter_scope(traced.scope):
             flat: list[Any] = [traced.outputs[0]]
             kept = iter(traced.placeholders)
             for slot in slots:
@@ -418,13 +418,13 @@ class Control:
         )
         self._note_alike(joined, [(before[slot],) for slot in slots], vals)
         self.recorder.stale |= traced.stale
-        return self._settle(slots, joined, list(results), written)
+        return self._assign_results(slots, joined, list(results), written)
 
 
-def _outer(value: Any, scopes: list[Scope]) -> Any:
+def _find_outer(value: Any, scopes: list[Scope]) -> Any:
     """A value that is the same on both ways, as leaves of the enclosing scope."""
     if isinstance(value, tuple):
-        return tuple(_outer(item, scopes) for item in value)
+        return tuple(_find_outer(item, scopes) for item in value)
     if isinstance(value, Leaf) and value.scope in scopes:
         return next(leaf for leaf in value.scope.inputs if leaf.val is value.val)
     return value
@@ -441,7 +441,7 @@ def _joined_ways(one: Any, other: Any) -> Spec:
         ) from None
 
 
-def _written(scopes: list[Scope]) -> list[Leaf]:
+def _find_written(scopes: list[Scope]) -> list[Leaf]:
     """Tensors of enclosing scopes that are written in one of these scopes."""
     found: dict[int, Leaf] = {}
     for scope in scopes:

@@ -102,7 +102,7 @@ class Interpreter(Control):
             except Exception as error:
                 if getattr(error, "located", False):
                     raise
-                raise _located(error, node, where) from error
+                raise _add_location(error, node, where) from error
 
     def _run(self, node: Any) -> None:
         kind = node.kind()
@@ -141,7 +141,7 @@ class Interpreter(Control):
             return self.state.attributes[key]
         path = f"{module.path}.{name}" if module.path else name
         value = getattr(module.owner, name)
-        wrapped = self._wrapped(path, value, kind)
+        wrapped = self._wrap_attribute(path, value, kind)
         if isinstance(wrapped, Cell):
             self.state.attributes[key] = wrapped
             self._lasting[wrapped] = wrapped.copy_content()
@@ -156,19 +156,20 @@ class Interpreter(Control):
         """True if a list or dict of a module has changed since it was first read."""
         return cell not in self._lasting or not same_content(cell.content, self._lasting[cell])
 
-    def _wrapped(self, path: str, value: Any, kind: str) -> Any:
+    def _wrap_attribute(self, path: str, value: Any, kind: str) -> Any:
         if isinstance(value, torch.Tensor):
             return self._tensors[path]
         if isinstance(value, (list, dict)):
             items = value.items() if isinstance(value, dict) else enumerate(value)
-            wrapped = {key: self._wrapped(f"{path}.{key}", item, "") for key, item in items}
+            wrapped = {key: self._wrap_attribute(f"{path}.{key}", item, "") for key, item in items}
             element = kind[5:-1] if kind.startswith("List[") else kind.removesuffix("[]")
             cell = Cell(wrapped if isinstance(value, dict) else list(wrapped.values()), element)
             self.state.cells.append(cell)
             return cell
         if isinstance(value, tuple):
             return tuple(
-                self._wrapped(f"{path}.{index}", item, "") for index, item in enumerate(value)
+                self._wrap_attribute(f"{path}.{index}", item, "")
+                for index, item in enumerate(value)
             )
         if isinstance(value, (int, float, bool, str, type(None), torch.device, torch.dtype)):
             return value
@@ -180,7 +181,7 @@ class Interpreter(Control):
         found = schema_name(node)
         name = node.kind().rpartition("::")[2] if found is None else found[1]
         first = args[0] if args else None
-        args = [self._chosen(arg) for arg in args]
+        args = [self._unwrap_optional(arg) for arg in args]
         if isinstance(first, (Cell, tuple, str)) and name in LISTS:
             return LISTS[name](self.recorder, *args)
         if isinstance(first, Cell) and isinstance(first.content, Leaf) and name in _SEQUENCES:
@@ -193,7 +194,7 @@ class Interpreter(Control):
             raise CaptureError(f"{node.kind()} has no translation")
         return self._call(found, args)
 
-    def _chosen(self, value: Any) -> Any:
+    def _unwrap_optional(self, value: Any) -> Any:
         """Unwraps an optional value: one that is used is not None."""
         return value.value if isinstance(value, Maybe) else value
 
@@ -229,7 +230,7 @@ class Interpreter(Control):
         return value
 
 
-def _located(error: Exception, node: Any, where: str | None) -> Exception:
+def _add_location(error: Exception, node: Any, where: str | None) -> Exception:
     """The error with the line of the innermost node that raised it."""
     if not isinstance(error, CaptureError):
         described = CaptureError(f"{node.kind()}: {type(error).__name__}: {error}")
@@ -522,11 +523,11 @@ def _of_tensor(read: Callable[[torch.Tensor], Any]) -> Callable[..., list[Any]]:
     return run
 
 
-def _code(dtype: torch.dtype) -> int:
+def _code_of_dtype(dtype: torch.dtype) -> int:
     return next(code for code, known_dtype in DTYPES.items() if known_dtype == dtype)
 
 
-def _nothing(interpreter: Interpreter, node: Any) -> list[Any]:
+def _ignore(interpreter: Interpreter, node: Any) -> list[Any]:
     return []
 
 
@@ -535,7 +536,7 @@ PRIMITIVES: dict[str, Callable[[Interpreter, Any], list[Any]]] = {
     "aten::__isnot__": _is_not,
     "aten::as_tensor": _to_tensor,
     "aten::tensor": _to_tensor,
-    "aten::warn": _nothing,
+    "aten::warn": _ignore,
     "prim::Constant": _constant,
     "prim::CreateObject": _create_object,
     "prim::DictConstruct": _dict,
@@ -543,7 +544,7 @@ PRIMITIVES: dict[str, Callable[[Interpreter, Any], list[Any]]] = {
     "prim::ListConstruct": _list,
     "prim::ListUnpack": _unpack,
     "prim::NumToTensor": _to_tensor,
-    "prim::Print": _nothing,
+    "prim::Print": _ignore,
     "prim::RaiseException": _raise,
     "prim::SetAttr": _set_attribute,
     "prim::TupleConstruct": lambda interpreter, node: [tuple(interpreter._inputs(node))],
@@ -551,7 +552,7 @@ PRIMITIVES: dict[str, Callable[[Interpreter, Any], list[Any]]] = {
     "prim::TupleUnpack": _unpack,
     "prim::Uninitialized": lambda interpreter, node: [Uninitialized()],
     "prim::device": _of_tensor(lambda tensor: tensor.device),
-    "prim::dtype": _of_tensor(lambda tensor: _code(tensor.dtype)),
+    "prim::dtype": _of_tensor(lambda tensor: _code_of_dtype(tensor.dtype)),
     "prim::is_cuda": _of_tensor(lambda tensor: False),
     "prim::isinstance": _isinstance,
     "prim::layout": _of_tensor(lambda tensor: 0),

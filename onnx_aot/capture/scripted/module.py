@@ -52,7 +52,9 @@ class ScriptedModel(torch.nn.Module):
             bound = self._parameters_of.bind(*args, **kwargs)
             bound.apply_defaults()
             values = list(bound.arguments.values())
-            return self._record(values) if torch.compiler.is_exporting() else self._eager(values)
+            return (
+                self._record(values) if torch.compiler.is_exporting() else self._run_eagerly(values)
+            )
 
         forward.__signature__ = self._parameters_of  # type: ignore[attr-defined]
         self.__dict__["forward"] = forward
@@ -120,7 +122,7 @@ class ScriptedModel(torch.nn.Module):
 
     # --- called by the user ----------------------------------------------------------------------
 
-    def _eager(self, values: list[Any]) -> Any:
+    def _run_eagerly(self, values: list[Any]) -> Any:
         """Calls the script; buffers for its counters are read before and updated after the call."""
         script: Any = self.__dict__["_script"]
         for (path, name), (full, kind) in self._counted.items():
@@ -145,7 +147,9 @@ class ScriptedModel(torch.nn.Module):
         tensors: list[torch.Tensor] = list(weights.values())
         sizes: list[Any] = []
         types = [str(a.type) for a in _arguments(self._script, self._is_module)]
-        inputs = [_taken(v, t, tensors, sizes) for v, t in zip(values, types, strict=True)]
+        inputs = [
+            _replace_by_places(v, t, tensors, sizes) for v, t in zip(values, types, strict=True)
+        ]
         recording = _Recording(self, list(weights), inputs)
         try:
             with During(number, recording.run):
@@ -185,14 +189,16 @@ class _Recording:
                 key: recorder.item(given[full]) for key, (full, _) in self.model._counted.items()
             }
             interpreter = Interpreter(recorder, given, counted)
-            inputs = [_entered(value, leaves, numbers, recorder) for value in self.inputs]
+            inputs = [_replace_places(value, leaves, numbers, recorder) for value in self.inputs]
             if self.model._is_module:
                 inputs.insert(0, ModuleRef("", self.model._script))
             results = interpreter.run(self.model._graph, inputs)
             self._keep_state(interpreter, given)
             outputs: list[Leaf] = []
             self.numbers = []
-            build = _left(results[0] if len(results) == 1 else tuple(results), outputs, self)
+            build = _collect_leaves(
+                results[0] if len(results) == 1 else tuple(results), outputs, self
+            )
             self.returned = build
             outputs = [
                 recorder.call(aten.scalar_tensor.default, leaf, dtype=_dtype_of(leaf.val))
@@ -272,7 +278,7 @@ class _Place:
         self.index = index
 
 
-def _taken(value: Any, type_name: str, tensors: list[Any], sizes: list[Any]) -> Any:
+def _replace_by_places(value: Any, type_name: str, tensors: list[Any], sizes: list[Any]) -> Any:
     """Replaces tensors and symbolic numbers in an input by their places."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
@@ -284,41 +290,46 @@ def _taken(value: Any, type_name: str, tensors: list[Any], sizes: list[Any]) -> 
         tensors.append(torch.scalar_tensor(value, dtype=torch.float64))  # type: ignore[arg-type]
         return _Place("float", len(tensors) - 1)
     if isinstance(value, tuple):
-        return tuple(_taken(item, "", tensors, sizes) for item in value)
+        return tuple(_replace_by_places(item, "", tensors, sizes) for item in value)
     if isinstance(value, list):
-        element = type_name.partition("List[")[2].removesuffix("]") or _element(value)
-        return Cell([_taken(item, element, tensors, sizes) for item in value], element)
+        element = type_name.partition("List[")[2].removesuffix("]") or _type_of_element(value)
+        return Cell([_replace_by_places(item, element, tensors, sizes) for item in value], element)
     if isinstance(value, dict):
-        return Cell({k: _taken(item, "", tensors, sizes) for k, item in value.items()}, "dict")
+        return Cell(
+            {k: _replace_by_places(item, "", tensors, sizes) for k, item in value.items()}, "dict"
+        )
     return GivenInt(value) if type(value) is int else value
 
 
-def _element(value: list[Any]) -> str:
+def _type_of_element(value: list[Any]) -> str:
     first = value[0] if value else None
     return type(first).__name__ if isinstance(first, _PLAIN) else "Tensor"
 
 
-def _entered(value: Any, tensors: list[Leaf], sizes: list[Leaf], recorder: Recorder) -> Any:
-    """Inverse of ``_taken``: replaces places by the interpreter's values."""
+def _replace_places(value: Any, tensors: list[Leaf], sizes: list[Leaf], recorder: Recorder) -> Any:
+    """Inverse of ``_replace_by_places``: replaces places by the interpreter's values."""
     if isinstance(value, _Place):
         if value.kind == "float":
             return recorder.item(tensors[value.index])
         return (tensors if value.kind == "tensor" else sizes)[value.index]
     if isinstance(value, tuple):
-        return tuple(_entered(item, tensors, sizes, recorder) for item in value)
+        return tuple(_replace_places(item, tensors, sizes, recorder) for item in value)
     if isinstance(value, Cell):
         content = value.content
         if isinstance(content, dict):
             entered: Any = {
-                key: _entered(item, tensors, sizes, recorder) for key, item in content.items()
+                key: _replace_places(item, tensors, sizes, recorder)
+                for key, item in content.items()
             }
         else:
-            entered = [_entered(item, tensors, sizes, recorder) for item in content]
+            entered = [_replace_places(item, tensors, sizes, recorder) for item in content]
         return Cell(entered, value.element)
     return value
 
 
-def _left(value: Any, outputs: list[Leaf], recording: _Recording) -> Callable[[list[Any]], Any]:
+def _collect_leaves(
+    value: Any, outputs: list[Leaf], recording: _Recording
+) -> Callable[[list[Any]], Any]:
     """Collects the leaves of a result; returns a function that rebuilds it from other leaves."""
     if isinstance(value, Leaf):
         outputs.append(value)
@@ -331,11 +342,13 @@ def _left(value: Any, outputs: list[Leaf], recording: _Recording) -> Callable[[l
             "tensors. Return torch.stack or torch.cat of it"
         )
     if isinstance(value, Cell) and isinstance(value.content, dict):
-        parts = {key: _left(item, outputs, recording) for key, item in value.content.items()}
+        parts = {
+            key: _collect_leaves(item, outputs, recording) for key, item in value.content.items()
+        }
         return lambda leaves: {key: part(leaves) for key, part in parts.items()}
     if isinstance(value, (tuple, Cell)):
         items = value if isinstance(value, tuple) else value.content
-        inner = [_left(item, outputs, recording) for item in items]
+        inner = [_collect_leaves(item, outputs, recording) for item in items]
         kind = tuple if isinstance(value, tuple) else list
         return lambda leaves: kind(part(leaves) for part in inner)
     if value is None or isinstance(value, (str, *_PLAIN)):

@@ -148,15 +148,15 @@ class Recorder:
             node.meta["stack_trace"] = self.stack_trace
         if isinstance(target, OpOverload) and schema_of(target).is_mutable:
             self._note_writes(target, args, kwargs)
-        return self._wrapped(val, node)
+        return self._wrap_result(val, node)
 
-    def _wrapped(self, val: Any, node: torch.fx.Node) -> Any:
+    def _wrap_result(self, val: Any, node: torch.fx.Node) -> Any:
         if isinstance(val, (list, tuple)):
             items = []
             for index, item in enumerate(val):
                 part = self.scope.graph.call_function(operator.getitem, (node, index))
                 part.meta["val"] = item
-                items.append(self._wrapped(item, part))
+                items.append(self._wrap_result(item, part))
             return items if isinstance(val, list) else tuple(items)
         if val is None:
             return None

@@ -19,8 +19,8 @@ __all__ = [
     "Maybe",
     "ModuleRef",
     "Uninitialized",
+    "is_known",
     "is_tensor",
-    "known",
 ]
 
 
@@ -89,10 +89,10 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, Leaf) and isinstance(value.val, torch.Tensor)
 
 
-def known(value: Any) -> bool:
+def is_known(value: Any) -> bool:
     """True if a value is the same for all inputs."""
     if isinstance(value, (tuple, list)):
-        return all(map(known, value))
+        return all(map(is_known, value))
     if isinstance(value, Cell):
-        return isinstance(value.content, list) and all(map(known, value.content))
+        return isinstance(value.content, list) and all(map(is_known, value.content))
     return not isinstance(value, (Leaf, Maybe, Uninitialized))

@@ -32,11 +32,11 @@ __all__ = [
     "Binding",
     "Condition",
     "Size",
-    "bindings",
     "conditions_by_dimension",
     "dimension_names",
+    "find_bindings",
+    "find_renamed",
     "keeps_dimensions",
-    "renamed",
     "sizes_of",
     "static_dimensions",
 ]
@@ -80,7 +80,7 @@ def dimension_names(
         for label, size in labelled:
             symbol = root_symbol(size)
             if symbol is not None and symbol not in given and symbol not in derived:
-                derived[symbol] = _unique(label, taken)
+                derived[symbol] = _make_unique(label, taken)
     return derived | given
 
 
@@ -116,7 +116,7 @@ class Binding:
         return f"{self.dim.place} to {self.smallest} to {self.largest}"
 
 
-def bindings(
+def find_bindings(
     program: torch.export.ExportedProgram,
     requested: DynamicShapes,
     conditions: Sequence[str],
@@ -128,7 +128,7 @@ def bindings(
     """
     found = []
     for dim, entries in conditions_by_dimension(requested, conditions).items():
-        example = _example(program, dim)
+        example = _example_size(program, dim)
         if example is None or (dim.may_be_static and not (auto and _is_dynamic(program, dim))):
             continue
         near = [entry for entry in entries if _only_near(entry.on_n, example)]
@@ -156,7 +156,7 @@ def _bound_together(
     dims = []
     for index, term in enumerate(terms):
         dim = requested.at(term)
-        size = None if dim is None else _example(program, dim)
+        size = None if dim is None else _example_size(program, dim)
         if dim is None or size is None:
             return
         shown, on_n = shown.replace(term, dim.size), on_n.replace(term, f"n{index}")
@@ -220,7 +220,7 @@ def conditions_by_dimension(
     return found
 
 
-def _example(program: torch.export.ExportedProgram, dim: RequestedDim) -> int | None:
+def _example_size(program: torch.export.ExportedProgram, dim: RequestedDim) -> int | None:
     leaf = list(_user_inputs(program))[dim.leaf]
     return None if leaf is None else example_size(leaf.size(dim.axis))
 
@@ -276,7 +276,7 @@ def _count_dynamic(program: torch.export.ExportedProgram) -> list[int]:
     return [sum(map(_is_expression, shape)) for shape in shapes]
 
 
-def renamed(
+def find_renamed(
     program: torch.export.ExportedProgram, requested: DynamicShapes
 ) -> Iterator[tuple[RequestedDim, str]]:
     """Yields every dimension whose name differs from the requested one, with a sentence on it."""
@@ -349,7 +349,7 @@ def _user_inputs(program: torch.export.ExportedProgram) -> Iterator[_Input | Non
             yield _Input(spec.arg.name, (), value)
 
 
-def _unique(name: str, taken: set[str]) -> str:
+def _make_unique(name: str, taken: set[str]) -> str:
     """Returns the name, with the first numeric suffix that makes it unique if it is taken."""
     unique = next(
         candidate

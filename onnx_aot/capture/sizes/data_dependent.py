@@ -67,7 +67,7 @@ def describe_data_dependent(
             name = "::".join(operator.split(".")[:2])
             fixes.append(f"write one, @torch.library.register_fake({name!r})")
             lines += [f"  {name}", f"     fix: {fixes[-1]}"]
-    anchors = [_anchor(decision) for decision in places.values()]
+    anchors = [_choose_anchor(decision) for decision in places.values()]
     anchors += ["fake-kernel"] if missing else []
     lines += [page(anchor) for anchor in dict.fromkeys(anchors)]
     if places:
@@ -152,7 +152,7 @@ def _fix_for(decision: Decision) -> str:
     return f"say above this line what always holds: {holds}"
 
 
-def _anchor(decision: Decision) -> str:
+def _choose_anchor(decision: Decision) -> str:
     """Anchor of the documentation section on this kind of place."""
     text = "" if decision.location is None else decision.location.text
     asks = is_question(decision.expression)

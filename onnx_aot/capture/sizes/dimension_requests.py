@@ -116,7 +116,7 @@ class DynamicShapes:
                 return dim
         return None
 
-    def replaced(self, others: Mapping[RequestedDim, Any]) -> DynamicShapes:
+    def replace(self, others: Mapping[RequestedDim, Any]) -> DynamicShapes:
         """Returns the request with other hints for some dimensions."""
         dimensions = list(self.dimensions)
         requested = list(self.requested)

@@ -127,10 +127,14 @@ class DecisionLog(list[Decision]):
         if kind != "guard":
             names = {} if frame is None else _names_of_symbols(frame)
             for symbol, (sources, _) in symbols.items():
-                made = None if sources else _innermost(torch_compat.creation_stack(env, symbol))
+                made = (
+                    None
+                    if sources
+                    else _innermost_of_users(torch_compat.creation_stack(env, symbol))
+                )
                 if made is not None:
                     made_at[symbol] = made
-        direct = _asks(asking, frame)
+        direct = _asks_directly(asking, frame)
         self.append(Decision(kind, expression, symbols, location, direct, names, made_at))
 
 
@@ -191,11 +195,11 @@ def _user_frame(
             places.append(Location(file, frame.f_lineno, frame.f_code.co_name, owner=owner))
         frame = frame.f_back
     if innermost is None:  # Dynamo analyses the bytecode of the user's code without running it
-        return None, _innermost(torch_compat.dynamo_stack())
+        return None, _innermost_of_users(torch_compat.dynamo_stack())
     return innermost, _with_caller(places)
 
 
-def _asks(frame: FrameType | None, users: FrameType | None) -> bool:
+def _asks_directly(frame: FrameType | None, users: FrameType | None) -> bool:
     """True if only the arithmetic of symbols lies between the user's line and the decision."""
     while frame is not None and frame is not users:
         file = frame.f_code.co_filename
@@ -205,7 +209,7 @@ def _asks(frame: FrameType | None, users: FrameType | None) -> bool:
     return frame is not None
 
 
-def _innermost(stack: list[Any]) -> Location | None:
+def _innermost_of_users(stack: list[Any]) -> Location | None:
     places = [Location(f.filename, f.lineno or 0, f.name) for f in reversed(stack)]
     return _with_caller([place for place in places if _is_users(place.file)])
 

@@ -60,7 +60,7 @@ def with_followed_sizes(
     """
 
     @functools.wraps(forward)
-    def followed(*args: Any, **kwargs: Any) -> Any:
+    def forward_with_known_values(*args: Any, **kwargs: Any) -> Any:
         held = dict(module.named_buffers())
         before = {name: (held[name], writes_to(held[name])) for name in constants}
         with _Followed([(held[name], number) for name, number in constants.items()]):
@@ -71,8 +71,8 @@ def with_followed_sizes(
                 raise ConstantWrittenError(name)
         return result
 
-    followed.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
-    return followed
+    forward_with_known_values.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    return forward_with_known_values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _floor_divided(left: _Ratio, right: _Ratio) -> _Ratio | None:
     return None if quotient is None else quotient.floor()
 
 
-def _chosen(choose: Callable[[Size, Size], Any]) -> Callable[[_Ratio, _Ratio], _Ratio | None]:
+def _choose_exact(choose: Callable[[Size, Size], Any]) -> Callable[[_Ratio, _Ratio], _Ratio | None]:
     """Makes a rule for the maximum or minimum of two numbers; None if one is a fraction."""
 
     def of_two(left: _Ratio, right: _Ratio) -> _Ratio | None:
@@ -133,11 +133,11 @@ def _chosen(choose: Callable[[Size, Size], Any]) -> Callable[[_Ratio, _Ratio], _
 Rule = Callable[..., Any]
 
 
-def _swapped(rule: Rule) -> Rule:
+def _swap_operands(rule: Rule) -> Rule:
     return lambda left, right: rule(right, left)
 
 
-def _compared(compare: Rule) -> Rule:
+def _compare_exact(compare: Rule) -> Rule:
     def of_two(left: _Ratio, right: _Ratio) -> Any:
         return compare(left.numerator * right.denominator, right.numerator * left.denominator)
 
@@ -148,18 +148,18 @@ def _compared(compare: Rule) -> Rule:
 ARITHMETIC: dict[str, Rule] = {
     **dict.fromkeys(("add", "__add__", "__radd__"), operator.add),
     **dict.fromkeys(("sub", "__sub__"), operator.sub),
-    **dict.fromkeys(("rsub", "__rsub__"), _swapped(operator.sub)),
+    **dict.fromkeys(("rsub", "__rsub__"), _swap_operands(operator.sub)),
     **dict.fromkeys(("mul", "__mul__", "__rmul__"), operator.mul),
     **dict.fromkeys(("div", "true_divide", "__truediv__"), operator.truediv),
     **dict.fromkeys(("floor_divide", "__floordiv__"), _floor_divided),
     **dict.fromkeys(("neg", "__neg__"), lambda number: _Ratio(0) - number),
     "ceil": _Ratio.ceil,
     "floor": _Ratio.floor,
-    "maximum": _chosen(torch.sym_max),
-    "minimum": _chosen(torch.sym_min),
+    "maximum": _choose_exact(torch.sym_max),
+    "minimum": _choose_exact(torch.sym_min),
 }
 COMPARISONS: dict[str, Rule] = {
-    name: _compared(getattr(operator, short))
+    name: _compare_exact(getattr(operator, short))
     for short in ("lt", "le", "gt", "ge", "eq", "ne")
     for name in (short, f"__{short}__")
 }
@@ -187,14 +187,14 @@ class _Followed(TorchFunctionMode):
         if name == "item" and isinstance(number := self._number(args[0]), _Ratio):
             if number.denominator == 1 and not args[0].is_floating_point():
                 return number.numerator
-        elif name == "__bool__" and (answer := self._held(args[0])) is not None:
+        elif name == "__bool__" and (answer := self._known_value(args[0])) is not None:
             if not isinstance(answer, _Ratio):
                 return bool(answer)
         elif name == "pad":
-            args = tuple(map(self._plain, args))
-            kwargs = {key: self._plain(value) for key, value in kwargs.items()}
+            args = tuple(map(self._replace_known, args))
+            kwargs = {key: self._replace_known(value) for key, value in kwargs.items()}
         elif name == "__getitem__":
-            args = (args[0], self._sliced(args[1]))
+            args = (args[0], self._replace_known_in_index(args[1]))
         result = func(*args, **kwargs)
         if isinstance(result, torch.Tensor) and result.dim() == 0:
             found = self._result(name, args, kwargs, result.dtype)
@@ -220,28 +220,28 @@ class _Followed(TorchFunctionMode):
             return None
         return rule(*numbers)
 
-    def _held(self, value: Any) -> Any:
+    def _known_value(self, value: Any) -> Any:
         tensor, found, writes = self._known.get(id(value), (None, None, 0))
         return None if tensor is None or writes_to(tensor) != writes else found
 
     def _number(self, value: Any) -> _Ratio | None:
         if isinstance(value, torch.SymInt) or type(value) is int:
             return _Ratio(value)
-        held = self._held(value)
+        held = self._known_value(value)
         return held if isinstance(held, _Ratio) else None
 
-    def _plain(self, value: Any) -> Any:
+    def _replace_known(self, value: Any) -> Any:
         """Converts a list or tuple to a list with numbers in place of known tensors."""
         return list(map(self._size, value)) if isinstance(value, (list, tuple)) else value
 
-    def _sliced(self, index: Any) -> Any:
+    def _replace_known_in_index(self, index: Any) -> Any:
         if isinstance(index, tuple):
-            return tuple(map(self._sliced, index))
+            return tuple(map(self._replace_known_in_index, index))
         if isinstance(index, slice):
             return slice(*(self._size(one) for one in (index.start, index.stop, index.step)))
         return index
 
     def _size(self, value: Any) -> Any:
-        held = self._held(value)
+        held = self._known_value(value)
         whole = isinstance(held, _Ratio) and held.denominator == 1
         return held.numerator if whole and not value.is_floating_point() else value

@@ -31,7 +31,7 @@ def _in_place(new: Results, self: Tensor, *args: Any, **kwargs: Any) -> Tensor |
     return self if self.is_floating_point() else None
 
 
-def _arranged(new: Results, self: Tensor) -> Tensor | None:
+def _new_like(new: Results, self: Tensor) -> Tensor | None:
     """Returns a result of the operand's shape, with the operand's order of dimensions in memory."""
     if new.is_contiguous(self):
         return new(self.shape, self)
@@ -59,8 +59,8 @@ def _order_in_memory(strides: Sequence[Any]) -> list[int] | None:
     return [below[count] for count in reversed(range(len(terms)))]
 
 
-def _negative(new: Results, self: Tensor) -> Tensor | None:
-    return _arranged(new, self) if self.is_floating_point() else None
+def _negate(new: Results, self: Tensor) -> Tensor | None:
+    return _new_like(new, self) if self.is_floating_point() else None
 
 
 def _binary(new: Results, self: Any, other: Any, *, alpha: Any = 1) -> Tensor | None:
@@ -78,7 +78,7 @@ def _binary(new: Results, self: Any, other: Any, *, alpha: Any = 1) -> Tensor | 
     if new.is_contiguous(self) and new.is_contiguous(other):
         return new(sizes, self)
     whole = len(sizes) == self.dim() and all(map(same_size, sizes, self.shape))
-    return _arranged(new, self) if whole and not new.is_contiguous(self) else None
+    return _new_like(new, self) if whole and not new.is_contiguous(self) else None
 
 
 def _broadcast(one: Sequence[Any], other: Sequence[Any]) -> list[Any] | None:
@@ -208,7 +208,7 @@ SHAPE_RULES: dict[Any, ShapeRule] = {
     aten.mean.dim: _mean,
     aten.mul.Tensor: _binary,
     aten.native_layer_norm.default: _layer_norm,
-    aten.neg.default: _negative,
+    aten.neg.default: _negate,
     aten.pow.Tensor_Scalar: _power,
     aten.sub.Tensor: _binary,
 }

@@ -11,7 +11,7 @@ import torch
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.guards import Decision, Location
 
-__all__ = ["branches"]
+__all__ = ["describe_branches"]
 
 # Without 0 and 1: many models test for these only to save work, with the same results.
 SAMPLES = (*range(2, 66), 127, 128, 255, 256, 511, 512, 1023, 1024, 4095, 4096, 65537)
@@ -20,7 +20,7 @@ SAMPLES = (*range(2, 66), 127, 128, 255, 256, 511, 512, 1023, 1024, 4095, 4096, 
 _CHOICE = re.compile(r"\bif\b|\belif\b|\bwhile\b|[<>]|[!=]=|\b(and|or|not)\b|\b(max|min)\(")
 
 
-def branches(
+def describe_branches(
     program: torch.export.ExportedProgram,
     requested: DynamicShapes,
     decisions: Sequence[Decision],
@@ -47,30 +47,34 @@ def branches(
         place = decision.location
         if decision.kind != "guard" or not decision.direct or place is None:
             continue
-        if not _CHOICE.search(place.text) or _refuses(place):
+        if not _CHOICE.search(place.text) or _raises_error(place):
             continue
-        if any(_differs(decision, s, requested, said) for s in free & decision.symbols.keys()):
+        if any(
+            _decides_otherwise(decision, s, requested, said) for s in free & decision.symbols.keys()
+        ):
             found[f"`{place.text}` at {place}"] = None
     return list(found)
 
 
-def _refuses(place: Location) -> bool:
+def _raises_error(place: Location) -> bool:
     """True if the line is an assertion, or the next line raises an error."""
     following = linecache.getline(place.file, place.line + 1).strip()
     return place.text.startswith(("assert ", "torch._check(")) or following.startswith("raise ")
 
 
-def _named(dim: RequestedDim, said: str) -> bool:
+def _names_dimension(dim: RequestedDim, said: str) -> bool:
     """True if a text names the dimension. Names of numbers are too short to search for."""
     if dim.axis is None:
         return False
     return re.search(rf"(?<!\w){re.escape(dim.place)}(?!\d)", said) is not None
 
 
-def _differs(decision: Decision, symbol: str, requested: DynamicShapes, said: str) -> bool:
+def _decides_otherwise(
+    decision: Decision, symbol: str, requested: DynamicShapes, said: str
+) -> bool:
     sources, _ = decision.symbols[symbol]
     dims = [dim for dim in map(requested.at, sources) if dim is not None]
-    if not dims or any(_named(dim, said) for dim in dims):
+    if not dims or any(_names_dimension(dim, said) for dim in dims):
         return False
     smallest = max(dim.limits[0] for dim in dims)
     largest = min(dim.limits[1] for dim in dims)

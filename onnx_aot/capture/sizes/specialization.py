@@ -19,9 +19,9 @@ from torch.export import Dim
 from onnx_aot.capture.sizes.captured_dimensions import (
     Condition,
     Size,
-    bindings,
     conditions_by_dimension,
-    renamed,
+    find_bindings,
+    find_renamed,
     sizes_of,
     static_dimensions,
 )
@@ -42,13 +42,13 @@ from onnx_aot.torch_compat import (
 
 __all__ = [
     "Finding",
+    "describe_limits",
+    "describe_relations",
     "describe_torch",
-    "findings",
+    "find_undelivered",
     "is_delivered",
-    "limits",
-    "refusal",
-    "relations",
-    "relaxed",
+    "make_refusal",
+    "relax_request",
 ]
 
 
@@ -76,7 +76,7 @@ class Finding:
         return f"{self.dim} is {self.what}" + (f" by {by}" if by else "")
 
 
-def findings(
+def find_undelivered(
     program: torch.export.ExportedProgram,
     requested: DynamicShapes,
     decisions: Sequence[Decision],
@@ -96,7 +96,7 @@ def findings(
         lines = _lines_fixing(_symbol(dim, requested, decisions), decisions)
         found.append(Finding(dim, f"fixed at {size}", lines, _fix_for_line(lines, dim, size)))
     static = {finding.dim for finding in found}
-    for binding in bindings(program, requested, conditions):
+    for binding in find_bindings(program, requested, conditions):
         if binding.fixes and binding.dim not in static:
             static.add(binding.dim)
             lines = _lines_on(binding.dim, requested, decisions, binding.condition)
@@ -111,11 +111,11 @@ def findings(
                 fix = "give an example of another size; 0 and 1 broadcast, larger sizes do not"
             found.append(Finding(binding.dim, what, lines, fix))
     if refused:
-        found += _limited(program, requested, decisions, static)
+        found += _find_limited(program, requested, decisions, static)
     return found
 
 
-def _limited(
+def _find_limited(
     program: torch.export.ExportedProgram,
     requested: DynamicShapes,
     decisions: Sequence[Decision],
@@ -130,7 +130,7 @@ def _limited(
         if dim in static or not hasattr(dim.given, "__name__"):
             continue
         entries = [*_ranges(program, requested, size, dim), *found.get(dim, ())]
-        violated = [e for e in entries if not _promised(e.on_n, dim, requested, decisions)]
+        violated = [e for e in entries if not _holds_in_range(e.on_n, dim, requested, decisions)]
         if not violated:
             continue
         lines = _lines_on(dim, requested, decisions, violated[-1].shown)
@@ -138,7 +138,9 @@ def _limited(
         upper = "on" if largest == math.inf else f"to {largest}"
         shown = textwrap.shorten(violated[-1].shown, 120, placeholder=" ...")
         what = f"limited to {shown}; {dim.given.__name__} is from {smallest} {upper}"
-        fix = _narrower(dim, [entry.on_n for entry in violated], example_size(size) or 1)
+        fix = _suggest_narrower_dim(
+            dim, [entry.on_n for entry in violated], example_size(size) or 1
+        )
         yield Finding(dim, what, lines, fix, static=False)
 
 
@@ -160,7 +162,9 @@ def _ranges(
 NOT_FREE = "the model is not free in dimensions that were asked to be dynamic"
 
 
-def refusal(found: Sequence[Finding], model: torch.nn.Module | None = None) -> DynamicShapeError:
+def make_refusal(
+    found: Sequence[Finding], model: torch.nn.Module | None = None
+) -> DynamicShapeError:
     """Makes the error that lists all findings, each with the user's line and the fix.
 
     Args:
@@ -247,10 +251,10 @@ def _is_harmless(
     condition = guard.replace(term, "n")
     if bounds and re.fullmatch(r"(\d+ <= )?n( and n)?( <= (\d+|math\.inf))?", condition):
         return True
-    return dim is not None and _promised(condition, dim, requested, decisions)
+    return dim is not None and _holds_in_range(condition, dim, requested, decisions)
 
 
-def relaxed(
+def relax_request(
     requested: DynamicShapes, found: Sequence[Finding] | None = None, error: Exception | None = None
 ) -> DynamicShapes:
     """Returns the request weakened to what the model can deliver.
@@ -274,15 +278,15 @@ def relaxed(
     for finding in found or ():
         if finding.static:
             hints[finding.dim] = Dim.STATIC
-    return requested.replaced(hints)
+    return requested.replace(hints)
 
 
-def relations(
+def describe_relations(
     program: torch.export.ExportedProgram, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> list[str]:
     """Sentences on dimensions that turned out to depend on others, with the responsible line."""
     found = []
-    for dim, sentence in renamed(program, requested):
+    for dim, sentence in find_renamed(program, requested):
         symbol = _symbol(dim, requested, decisions)
         line = next(
             (
@@ -297,12 +301,12 @@ def relations(
     return found
 
 
-def limits(
+def describe_limits(
     program: torch.export.ExportedProgram, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> list[str]:
     """Sentences on dimensions that are correct only for sizes near the example's."""
     found = []
-    for binding in bindings(program, requested, size_conditions(program), auto=True):
+    for binding in find_bindings(program, requested, size_conditions(program), auto=True):
         if binding.fixes and not binding.dim.may_be_static:  # an error
             continue
         lines = _lines_on(binding.dim, requested, decisions, binding.condition)
@@ -339,7 +343,7 @@ def _lines_on(
     if condition is not None and symbol is not None:
         on_n = condition.replace(dim.size, "n")
         same = [d for d in about if _says_the_same(d, symbol, on_n)]
-        about = same or [d for d in about if _fixes(d, symbol)] or about
+        about = same or [d for d in about if _fixes_size(d, symbol)] or about
     places = [decision.location for decision in about if decision.location is not None]
     return tuple(dict.fromkeys(places))[: 1 if condition is not None else 3]
 
@@ -362,19 +366,19 @@ def _lines_fixing(
     if symbol is None or symbol in seen:
         return ()
     guards = [d for d in decisions if d.kind == "guard" and symbol in d.symbols and d.location]
-    alone = [d for d in guards if len(d.symbols) == 1 and _fixes(d, symbol)]
+    alone = [d for d in guards if len(d.symbols) == 1 and _fixes_size(d, symbol)]
     for decision in alone:
         return (decision.location,) if decision.location else ()
     for decision in guards:
         for other in decision.symbols:
-            if other != symbol and _fixes(decision, symbol):
+            if other != symbol and _fixes_size(decision, symbol):
                 further = _lines_fixing(other, decisions, seen | {symbol})
                 if further and decision.location:
                     return tuple(dict.fromkeys((decision.location, *further)))
     return ()
 
 
-def _fixes(decision: Decision, symbol: str) -> bool:
+def _fixes_size(decision: Decision, symbol: str) -> bool:
     """True if only the example's size is accepted, with other symbols as in the example."""
     example = decision.symbols[symbol][1]
     if example is None:
@@ -437,7 +441,7 @@ def _fix_for_line(lines: Sequence[Location], dim: RequestedDim, size: int | None
     )
 
 
-def _promised(
+def _holds_in_range(
     condition: str, dim: RequestedDim, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> bool:
     """True if a condition on ``n`` holds in the range of a ``Dim``, as far as samples tell.
@@ -456,11 +460,11 @@ def _promised(
     return all(holds(condition, {"n": n}) is not False for n in samples if first <= n <= last)
 
 
-def _steps(sizes: Sequence[int]) -> set[int]:
+def _find_steps(sizes: Sequence[int]) -> set[int]:
     return {after - before for before, after in itertools.pairwise(sizes)}
 
 
-def _narrower(dim: RequestedDim, conditions: Sequence[str], example: int) -> str:
+def _suggest_narrower_dim(dim: RequestedDim, conditions: Sequence[str], example: int) -> str:
     """Suggests the ``Dim`` that the model accepts, or an empty string if there is none."""
     smallest, largest = dim.limits
     far = 4 * example + 256
@@ -469,10 +473,10 @@ def _narrower(dim: RequestedDim, conditions: Sequence[str], example: int) -> str
         for n in range(smallest, int(min(largest, far)) + 1)
         if all(holds(condition, {"n": n}) is not False for condition in conditions)
     ]
-    steps = _steps(inside)
+    steps = _find_steps(inside)
     if len(steps) != 1:  # perhaps a gap at 0 or 1
         inside = [n for n in inside if n >= 2]
-        steps = _steps(inside)
+        steps = _find_steps(inside)
     if len(steps) != 1 or dim.derived:
         return ""
     (step,) = steps

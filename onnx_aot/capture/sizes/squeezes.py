@@ -41,7 +41,7 @@ def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, 
         axes = _axes(node, len(shape))
         sizes = [(axis, shape[axis]) for axis in axes if _may_be_one(shape[axis])]
         if sizes:
-            shown = ", ".join(f"axis {axis} ({_renamed(size, names)})" for axis, size in sizes)
+            shown = ", ".join(f"axis {axis} ({_rename_sizes(size, names)})" for axis, size in sizes)
             where = _location(node)
             found[shown + (f" at {where}" if where else "")] = None
     return list(found)
@@ -62,7 +62,7 @@ def _may_be_one(size: int | torch.SymInt) -> bool:
     )
 
 
-def _renamed(size: object, names: Mapping[str, str]) -> str:
+def _rename_sizes(size: object, names: Mapping[str, str]) -> str:
     return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(size))
 
 

@@ -129,7 +129,7 @@ def same_size(size: Any, other: Any) -> bool:
 
 def _view(new: Results, self: Tensor, size: Sequence[Any]) -> Tensor | None:
     """Views a tensor if the number of elements agrees for all values of the symbols."""
-    sizes = _whole(self.shape, list(size)) if self.dim() and size else None
+    sizes = _fill_in_size(self.shape, list(size)) if self.dim() and size else None
     if sizes is None:
         return None
     if not new.is_contiguous(self):
@@ -156,7 +156,7 @@ def _split(self: Tensor, sizes: Sequence[Any]) -> list[Any] | None:
     return strides[::-1]
 
 
-def _whole(shape: Sequence[Any], sizes: list[Any]) -> list[Any] | None:
+def _fill_in_size(shape: Sequence[Any], sizes: list[Any]) -> list[Any] | None:
     """Returns the sizes of a view with -1 filled in; None if that would need a guard."""
     unknown = [axis for axis, one in enumerate(sizes) if type(one) is int and one == -1]
     if len(unknown) > 1:

@@ -59,6 +59,7 @@ TESTS = (
     "torch_compat/test_places.py",
     "torch_compat/test_releases.py",
     "torch_compat/test_texts.py",
+    "translate/test_check_results.py",
     "ops/control/test_control_flow_branches_and_loops.py",
     "ops/user/test_custom_translations.py",
     "ops/user/test_process_registrations.py",

@@ -75,7 +75,7 @@ def test_export_with_inputs_from_the_factory(folder: Path, factory: str) -> None
         (["my_models", "-o", "m.onnx"], "'my_models' is not of the form package.module:factory"),
         (["my_model:encoder", "-o", "m.onnx"], "there is no module 'my_model'"),
         (["my_models:decoder", "-o", "m.onnx"], "my_models has no 'decoder'"),
-        (["my_models:nothing", "-o", "m.onnx"], "my_models:nothing gives int"),
+        (["my_models:nothing", "-o", "m.onnx"], "my_models:nothing returns int"),
         (["my_models:encoder", "-o", "m.onnx"], "do not fit forward(ids, mask=None)"),
         (["my_models:encoder", "--input", "ids", "-o", "m.onnx"], "NAME:DTYPE[SIZES]"),
         (

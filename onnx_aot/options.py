@@ -57,7 +57,7 @@ def names_given(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
     """
     names = tuple(given or ())
     if isinstance(given, str) or not all(isinstance(name, str) and name for name in names):
-        raise InvalidOptionError(f"{option} is {given!r}; it is a list of names")
+        raise InvalidOptionError(f"{option} is {given!r}; expected a list of names")
     return names
 
 
@@ -96,7 +96,7 @@ def check_options(options: Options) -> None:
     if options.seed is not None and (
         not isinstance(options.seed, int) or isinstance(options.seed, bool)
     ):
-        raise InvalidOptionError(f"seed is {options.seed!r}; it is an int or None")
+        raise InvalidOptionError(f"seed is {options.seed!r}; expected an int or None")
 
 
 def check_optimize(given: Any) -> None:
@@ -112,7 +112,7 @@ def check_optimize(given: Any) -> None:
     known = names_of_passes()
     if isinstance(given, str) or not isinstance(given, Collection):
         raise InvalidOptionError(
-            f'optimize is {given!r}; it is True, False, "safe", or a set of names: '
+            f'optimize is {given!r}; expected True, False, "safe", or a set of names: '
             f"{', '.join(known)}"
         )
     for name in given:
@@ -128,7 +128,7 @@ def _check_domains(given: Any) -> None:
     is_table = given is None or isinstance(given, Mapping)
     if not is_table or not all(_is_version(*pair) for pair in (given or {}).items()):
         raise InvalidOptionError(
-            f"custom_opsets is {given!r}; it is a dict of versions by domain, such as "
+            f"custom_opsets is {given!r}; expected a dict of versions by domain, such as "
             '{"my.domain": 2}. The version of ONNX\'s own operators is opset_version'
         )
 
@@ -142,7 +142,8 @@ def _check_weights(given: Any) -> None:
     is_list = isinstance(given, Sequence) and not isinstance(given, str)
     if not isinstance(given, bool) and not (is_list and all(isinstance(n, str) for n in given)):
         raise InvalidOptionError(
-            f"weights_as_inputs is {given!r}; it is True, False, or a list of names of parameters "
+            f"weights_as_inputs is {given!r}; expected True, False, or a list of names of "
+            "parameters "
             'and buffers such as ["head.weight", "encoder.*"]'
         )
 
@@ -165,7 +166,8 @@ def _check_classes(given: Any) -> None:
         is_collection and all(isinstance(entry, (type, str)) for entry in given)
     ):
         raise InvalidOptionError(
-            f"export_modules_as_functions is {given!r}; it is True, False, or a set of classes of "
+            f"export_modules_as_functions is {given!r}; expected True, False, or a set of classes "
+            "of "
             'modules, or of their names such as "torch.nn.modules.linear.Linear"'
         )
 
@@ -220,4 +222,4 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """
     if not any(value is choice or value == choice for choice in choices):
         shown = ", ".join(map(repr, choices))
-        raise InvalidOptionError(f"{name} is {value!r}; it is one of {shown}")
+        raise InvalidOptionError(f"{name} is {value!r}; expected one of {shown}")

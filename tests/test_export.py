@@ -339,8 +339,8 @@ def test_a_name_that_an_inner_value_has_is_the_user_s(taken: str) -> None:
         ({"input_names": ["a", "a"]}, "give a name twice: a"),
         ({"output_names": ["a", "a"]}, "give a name twice: a"),
         ({"input_names": ["a"], "output_names": ["a"]}, "both give a.* call the output a_out"),
-        ({"input_names": "data"}, "input_names is 'data'; it is a list of names"),
-        ({"output_names": [1]}, r"output_names is \[1\]; it is a list of names"),
+        ({"input_names": "data"}, "input_names is 'data'; expected a list of names"),
+        ({"output_names": [1]}, r"output_names is \[1\]; expected a list of names"),
     ],
 )
 def test_wrong_names(option: dict[str, Any], message: str) -> None:

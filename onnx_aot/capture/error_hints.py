@@ -38,33 +38,33 @@ class Explanation:
 # that torch's error gives.
 _EXPLANATIONS: dict[str, tuple[str, str]] = {
     "numpy": (
-        "it computes with numpy, which wants the values of tensors, and a graph has none",
+        "it computes with NumPy, which needs the values of tensors, and a graph has none",
         "use the function of torch that does the same, or put the numpy code into an operator of "
         "your own: @torch.library.custom_op with @register_fake, and a translation of it",
     ),
     "memory": (
-        "it asks where the elements of a tensor lie in memory, as compiled extensions and "
-        "copy.deepcopy do, and while a model is captured they lie nowhere",
+        "it asks for the memory address of a tensor, as compiled extensions and copy.deepcopy do, "
+        "and tensors have none during a capture",
         "call compiled code through @torch.library.custom_op with @register_fake; copy a tensor "
         "with clone()",
     ),
     "answers": (
-        "{0} answers with True or False, or a number, of Python, which depends on data",
+        "{0} returns a Python bool or number, which depends on data",
         "stay with tensors, (x == y).all() instead of torch.equal(x, y), and choose with "
         "torch.where(condition, a, b) or torch.cond(condition, f, g, operands)",
     ),
     "text": (
-        "it writes a value of its data into a text, which is not known while it is captured",
+        "it formats a value of its data as text, and values are not known during a capture",
         "leave the text out while exporting: if not onnx_aot.is_in_onnx_export(): ...",
     ),
     "fake-kernel": (
         "torch cannot tell the shape that {0} returns without running it: it has no fake kernel",
-        "write one for an operator of your own, @torch.library.register_fake; compute otherwise "
-        "what an operator of torch does",
+        "for an operator of your own, write one with @torch.library.register_fake; replace an "
+        "operator of torch by others",
     ),
     "hidden": (
-        "a tensor reaches the result by a way that the capture does not see, such as another "
-        "thread, or a call of code that it cannot look into",
+        "a tensor reaches the result in a way that the capture does not see, such as through "
+        "another thread or through compiled code",
         "compute in the thread that calls forward, with functions of torch",
     ),
     "device": (

@@ -84,7 +84,7 @@ def _positional(args: Any) -> tuple[Any, ...]:
         return (args,)
     if not isinstance(args, (tuple, list)):
         raise InvalidOptionError(
-            f"args is {type(args).__name__}; it is a tuple of example inputs, or one tensor"
+            f"args is {type(args).__name__}; expected a tuple of example inputs, or one tensor"
         )
     return tuple(args)
 
@@ -163,7 +163,8 @@ def as_module(model: Any) -> torch.nn.Module:
         return model
     if not callable(model):
         raise InvalidOptionError(
-            f"model is {type(model).__name__}; it is an nn.Module, a function or an ExportedProgram"
+            f"model is {type(model).__name__}; expected an nn.Module, a function or an "
+            "ExportedProgram"
         )
     return _FunctionModule(model)
 

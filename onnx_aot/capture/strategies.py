@@ -118,8 +118,8 @@ def check_strategies(given: Sequence[str]) -> tuple[str, ...]:
     unknown = [name for name in names if name not in STRATEGIES]
     if isinstance(given, str) or unknown or not names:
         raise InvalidOptionError(
-            f"strategies is {given!r}; it is a tuple of {', '.join(map(repr, STRATEGIES))}, tried "
-            f"in its order, such as {(*DEFAULT, 'draft')!r}"
+            f"strategies is {given!r}; expected a tuple of {', '.join(map(repr, STRATEGIES))}, "
+            f"which are tried in this order, such as {(*DEFAULT, 'draft')!r}"
         )
     return names
 

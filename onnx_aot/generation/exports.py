@@ -261,7 +261,8 @@ def _checked(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> 
     transformers = sys.modules.get("transformers")  # imported already if it made the model
     if transformers is None or not isinstance(model, transformers.PreTrainedModel):
         raise InvalidOptionError(
-            f"model is a {type(model).__name__}; it is a language model of transformers, such as "
+            f"model is a {type(model).__name__}; expected a language model of transformers, such "
+            "as "
             "AutoModelForCausalLM gives. Other models are exported with onnx_aot.export, which "
             "takes a cache among the inputs, and names in input_names and output_names: see "
             "docs/generation.md"

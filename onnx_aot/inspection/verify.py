@@ -130,7 +130,7 @@ def verify_program(
 
 def _check_runtime(program: Any, runtime: str) -> None:
     if runtime not in RUNTIMES:
-        raise InvalidOptionError(f"runtime is {runtime!r}; it is one of {', '.join(RUNTIMES)}")
+        raise InvalidOptionError(f"runtime is {runtime!r}; expected one of {', '.join(RUNTIMES)}")
     if runtime != REFERENCE:
         return
     foreign = {

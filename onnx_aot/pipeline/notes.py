@@ -52,16 +52,16 @@ def describe_capture(captured: Captured) -> list[Note]:
         notes.append(
             Note(
                 "the model asks for the larger of two sizes, or whether one is 0, and was captured "
-                "for sizes above 0; for empty inputs it may answer otherwise than PyTorch. Exclude "
+                "for sizes above 0; for empty inputs it may differ from PyTorch. Exclude "
                 "0 with torch.export.Dim(name, min=1)"
             )
         )
     if captured.drawn:
         notes.append(
             Note(
-                f"the model draws random numbers with {' and '.join(captured.drawn)}; those of the "
-                "capture are constants of the ONNX model. Draw with torch.rand and its like, or "
-                "pass them to forward"
+                f"the model draws random numbers with {' and '.join(captured.drawn)}; the numbers "
+                "drawn during the capture are constants of the ONNX model. Draw with torch.rand "
+                "and similar functions, or pass them to forward"
             )
         )
     return notes
@@ -105,8 +105,9 @@ def describe_dimensions(
     if near:
         notes.append(
             Note(
-                "the model chooses between sizes, and was captured as it is around the example's; "
-                f"it may answer wrongly outside of {'; '.join(near)}. The report lists the "
+                "the model behaves differently for different sizes, and was captured as it behaves "
+                "near the example's; it may be wrong outside of {'; '.join(near)}. The report "
+                "lists the "
                 "conditions"
             )
         )
@@ -114,25 +115,25 @@ def describe_dimensions(
     if chosen and not options.runtime_checks:
         notes.append(
             Note(
-                "the model's code chooses by sizes, and the export has what it chose for the "
-                f"example: {'; '.join(chosen)}. Where it chooses otherwise the answers may be "
-                "wrong; runtime_checks=True makes the model refuse such sizes"
+                "the model's code branches on sizes, and the export has the branch of the example: "
+                "{'; '.join(chosen)}. Where another branch is taken, results may be wrong; "
+                "runtime_checks=True makes the ONNX model reject such sizes"
             )
         )
     others = describe_relations(program, requested, decisions)
     if others:
         notes.append(
             Note(
-                "dimensions have other names than were asked for: "
-                f"{'; '.join(others)}. Give what is always equal one name"
+                "dimensions have names other than those requested: "
+                f"{'; '.join(others)}. Give dimensions that are always equal the same name"
             )
         )
     squeezed = dynamic_squeezes(program, dimension_names(program, requested))
     if squeezed:
         notes.append(
             Note(
-                "squeeze takes away dimensions that are 1, and the ONNX model keeps dynamic ones "
-                f"at every size: {'; '.join(squeezed)}. Name the dimension that is to go, as in "
+                "squeeze removes dimensions of size 1, and the ONNX model keeps dynamic ones "
+                f"at every size: {'; '.join(squeezed)}. Name the dimension to remove, as in "
                 "squeeze(1), or exclude 1 with torch.export.Dim(name, min=2)"
             )
         )
@@ -159,9 +160,8 @@ def check_dimensions(
 def _describe_given_up(sentences: Sequence[str], options: Options) -> list[Note]:
     if not sentences:
         return []
-    text = (
-        "dimensions that were asked to be dynamic are exported as the model needs them: "
-        + "; ".join(sentences)
+    text = "requested dynamic dimensions are exported as the model needs them: " + "; ".join(
+        sentences
     )
     return [Note(text, quiet=options.on_specialized == "allow")]
 

@@ -202,7 +202,9 @@ def _read_pickled(path: str) -> dict[str, Given]:
     if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):
         loaded = loaded["state_dict"]
     if not isinstance(loaded, Mapping):
-        raise InvalidOptionError(f"{path} holds {type(loaded).__name__}; it is a dict of tensors")
+        raise InvalidOptionError(
+            f"{path} holds {type(loaded).__name__}; expected a dict of tensors"
+        )
     return _tensors(loaded, path)
 
 
@@ -211,7 +213,7 @@ def _tensors(given: Mapping[str, Any], where: str) -> dict[str, Given]:
     for name, tensor in given.items():
         if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
             raise InvalidOptionError(
-                f"{where} has {type(tensor).__name__} under {name!r}; it is tensors by name"
+                f"{where} has {type(tensor).__name__} under {name!r}; expected tensors by name"
             )
     return dict(part for name, tensor in given.items() for part in _parts(name, tensor))
 

@@ -200,7 +200,7 @@ def test_what_cannot_be_exported() -> None:
     )
     with pytest.raises(InvalidOptionError, match=r"MambaForCausalLM\.forward takes no past_key_v"):
         export_decoder(transformers.MambaForCausalLM(mamba).eval())
-    with pytest.raises(InvalidOptionError, match="model is a Linear; it is a language model of"):
+    with pytest.raises(InvalidOptionError, match="model is a Linear; expected a language model of"):
         export_decoder(torch.nn.Linear(2, 2))
     small = {**models.DECODER, "num_hidden_layers": 1, "layer_types": ["conv"]}
     with pytest.raises(InvalidOptionError, match="Lfm2ForCausalLM fails on one token with a cach"):

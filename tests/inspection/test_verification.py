@@ -112,7 +112,7 @@ def test_what_the_reference_implementation_lacks() -> None:
 def test_what_cannot_be_verified(tmp_path: Path) -> None:
     model = nn.Linear(3, 2)
     program = onnx_aot.export(model, (X,), tmp_path / "m.onnx")
-    with pytest.raises(InvalidOptionError, match="it is one of onnxruntime, reference"):
+    with pytest.raises(InvalidOptionError, match="expected one of onnxruntime, reference"):
         program.verify(runtime="tensorrt")  # type: ignore[arg-type]
     with pytest.raises(InvalidOptionError, match="neither the model nor example inputs"):
         onnx_aot.ONNXProgram.load(tmp_path / "m.onnx").verify()

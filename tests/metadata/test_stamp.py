@@ -209,5 +209,5 @@ def test_same_as_torch_onnx() -> None:
 
 @pytest.mark.parametrize("level", ["everything", None, 1])
 def test_unknown_level_is_refused(level: Any) -> None:
-    with pytest.raises(onnx_aot.OnnxExporterError, match=r"metadata is .*; it is one of 'full'"):
+    with pytest.raises(onnx_aot.OnnxExporterError, match=r"metadata is .*; expected one of 'full'"):
         exported(metadata=level)

@@ -42,7 +42,7 @@ def test_paths_that_hold_no_weights(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "missing.safetensors")
     with pytest.raises(InvalidOptionError, match="give a dict of tensors by name"):
         read_checkpoint(3)  # type: ignore[arg-type]
-    with pytest.raises(InvalidOptionError, match="ndarray under 'a'; it is tensors by name"):
+    with pytest.raises(InvalidOptionError, match="ndarray under 'a'; expected tensors by name"):
         read_checkpoint({"a": X.numpy()})
     (tmp_path / "weights.h5").write_bytes(b"")
     with pytest.raises(InvalidOptionError, match="of an unknown kind"):

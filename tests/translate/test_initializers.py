@@ -94,7 +94,7 @@ def test_names_for_weights_that_are_inputs() -> None:
         (["bias"], r"'bias', which fits no .*; did you mean .*first\.bias"),
         (["x"], r"'x', which fits no .*; it has 11: unused, first\.weight, first\.bias"),
         (["first.*", "nothing*"], r"has 'nothing\*', which fits no"),
-        ("first.*", r"weights_as_inputs is 'first\.\*'; it is True, False, or a list of names"),
+        ("first.*", r"weights_as_inputs is 'first\.\*'; expected True, False, or a list of names"),
         ([1], r"weights_as_inputs is \[1\]"),
         (None, "weights_as_inputs is None"),
     ],

@@ -86,7 +86,7 @@ def test_wrong_translations(translation: Any, message: str) -> None:
         ({torch.ops.aten.add.Tensor: lambda op, self: self}, "does not take 'other', 'alpha'"),
         ({"relu": lambda op, self: self}, "a target is an operator or a function, not 'relu'"),
         ({torch.ops.aten.relu.default: max}, "no signature found for builtin"),
-        ([torch.ops.aten.relu.default], "is a list; it is a dict of functions by operator"),
+        ([torch.ops.aten.relu.default], "is a list; expected a dict of functions by operator"),
     ],
 )
 def test_wrong_tables(table: Any, message: str) -> None:

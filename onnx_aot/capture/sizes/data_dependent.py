@@ -83,9 +83,9 @@ def describe_larger(decisions: Sequence[Decision]) -> str | None:
     if not places:
         return None
     lines = [
-        "the model asks how many elements its data selects, and the export has the answer for 2 "
-        "and more. The ONNX model is right only where the same holds, which runtime_checks=True "
-        "makes it check:"
+        "the model's code depends on how many elements its data selects, and was captured for 2 or "
+        "more. The ONNX model is right only where the same holds; runtime_checks=True adds checks "
+        "of it:"
     ]
     for decision in places.values():
         where = decision.location
@@ -117,7 +117,8 @@ def _fix_for(decision: Decision) -> str:
         )
     if _LOOP.search(text) and not asks:
         return (
-            "how often Python loops must not depend on data: compute on whole tensors with a mask "
+            "the number of iterations of a Python loop must not depend on data: compute on whole "
+            "tensors with a mask "
             "(torch.arange(limit) < n), or loop with torch.ops.higher_order.while_loop, or export "
             "torch.jit.script(model), which keeps the loop"
         )
@@ -128,8 +129,8 @@ def _fix_for(decision: Decision) -> str:
         )
     if not asks and _WHOLE.search(text):
         return (
-            "convert while it is a tensor, int(t) becomes t.to(torch.int64).item(), and "
-            "torch.floor(t) what math.floor(t) was"
+            "convert it while it is a tensor: int(t) becomes t.to(torch.int64).item(), "
+            "math.floor(t) becomes torch.floor(t)"
         )
     if not asks:
         return (

@@ -181,8 +181,8 @@ def _by_leaf(
         return
     if not isinstance(given, Mapping):
         raise DynamicShapeError(
-            f"dynamic_shapes is {type(given).__name__}; it is a dict by argument name, or a tuple "
-            "or list in the order of the arguments"
+            f"dynamic_shapes is {type(given).__name__}; expected a dict by argument name, or a "
+            "tuple or list in the order of the arguments"
         )
     first: dict[str, int] = {}
     position = 0
@@ -197,7 +197,7 @@ def _by_leaf(
         else:
             accepted = dict.fromkeys((*bound, *names))
             raise DynamicShapeError(
-                f"dynamic_shapes names {name!r}, which is no input; inputs are "
+                f"dynamic_shapes names {name!r}, which is not an input; the inputs are "
                 f"{', '.join(accepted)}"
             )
 
@@ -282,7 +282,7 @@ def _child_of(given: Any, key: Any, order: int, children: list[tuple[Any, Any]],
             )
         return given[order] if order < len(given) else None
     raise DynamicShapeError(
-        f"dynamic_shapes gives {given!r} for {path}, which is a container; it is a dict or list "
+        f"dynamic_shapes gives {given!r} for {path}, which is a container; expected a dict or list "
         "with an entry per element"
     )
 
@@ -322,7 +322,7 @@ def _axes(leaf: Leaf, given: Any) -> dict[int, Any]:
         given = dict(enumerate(given))
     if not isinstance(given, Mapping):
         raise DynamicShapeError(
-            f"dynamic_shapes gives {given!r} for {leaf.path}; it is a dict "
+            f"dynamic_shapes gives {given!r} for {leaf.path}; expected a dict "
             "{axis: dimension}, or a list with one dimension per axis"
         )
     axes: dict[int, Any] = {}
@@ -371,7 +371,8 @@ def axes_of_dynamic_axes(name: str, given: Any) -> dict[Any, Any]:
     if isinstance(given, (list, tuple)):
         return dict.fromkeys(given, Dim.DYNAMIC)
     raise DynamicShapeError(
-        f"dynamic_axes gives {given!r} for {name!r}; it is a dict {{axis: name}} or a list of axes"
+        f"dynamic_axes gives {given!r} for {name!r}; expected a dict {{axis: name}} or a "
+        "list of axes"
     )
 
 

@@ -108,7 +108,9 @@ def find_undelivered(
                     sizes=" and ".join(d.size for d in (binding.dim, *binding.others))
                 )
             elif binding.smallest in (0, 1):
-                fix = "give an example of another size; 0 and 1 broadcast, larger sizes do not"
+                fix = (
+                    "give an example with another size; sizes 0 and 1 broadcast, larger ones do not"
+                )
             found.append(Finding(binding.dim, what, lines, fix))
     if refused:
         found += _find_limited(program, requested, decisions, static)
@@ -159,7 +161,7 @@ def _ranges(
         yield Condition(f"n <= {upper}", f"{dim.size} <= {upper}")
 
 
-NOT_FREE = "the model is not free in dimensions that were asked to be dynamic"
+NOT_FREE = "the model fixes or limits dimensions that were requested as dynamic"
 
 
 def make_refusal(
@@ -192,9 +194,9 @@ def _describe(found: Sequence[Finding]) -> str:
             lines.append(f"      fix: {finding.fix}")
     places = list(dict.fromkeys(finding.dim.place for finding in found))
     lines.append(
-        f"Or, if {' and '.join(places)} need not vary that far: leave it out of dynamic_shapes, or "
-        'write Dim.AUTO, which takes what the model gives. on_specialized="warn" does so for every '
-        "dimension, with a warning."
+        f"If {' and '.join(places)} need not vary that far, leave it out of dynamic_shapes, or "
+        "write Dim.AUTO, which accepts what the model allows; "
+        'on_specialized="warn" does so for every dimension, with a warning.'
     )
     return "\n".join(lines)
 
@@ -219,7 +221,7 @@ def describe_torch(
     if fixes:
         lines.append("  fix: give dynamic_shapes what the model needs: " + "; ".join(fixes))
     lines.append(
-        "Or write names or Dim.AUTO for these dimensions, which take what the model gives."
+        "Or write names or Dim.AUTO for these dimensions, which accept what the model allows."
     )
     return "\n".join(lines)
 
@@ -398,12 +400,12 @@ _FIXES = (
     ),
     (
         re.compile(r"\b(np|numpy)\.|\.numpy\("),
-        "NumPy turns the size into a number; use torch functions, which keep it open",
+        "NumPy turns the size into a number; use torch functions, which keep it symbolic",
     ),
     (
         re.compile(r"^(if|elif|while|assert)\b|\bif\b.*\belse\b|==|!="),
-        "one branch is captured, for the example's value; compute without asking for {size}, or "
-        "choose with torch.where or torch.cond",
+        "only the example's branch is captured; compute without testing {size}, or choose with "
+        "torch.where or torch.cond",
     ),
     (
         re.compile(r"\b(int|float|round)\(|\bmath\."),
@@ -415,14 +417,14 @@ _FIXES = (
     ),
     (
         re.compile(r"\b(linspace|arange|ones|zeros|full|randn?|empty|eye|tensor)\("),
-        "make that tensor with {size}, or of size 1 so that it broadcasts",
+        "create that tensor with {size}, or with size 1, so that it broadcasts",
     ),
 )
 
 
 _TOGETHER = (
-    "what needs {sizes} together to be this (a Linear after flatten, a reshape) must follow them; "
-    "AdaptiveAvgPool2d before flatten gives one size whatever they are"
+    "whatever needs this product of {sizes} (a Linear after flatten, a reshape) must follow them; "
+    "AdaptiveAvgPool2d before flatten gives the same size for all of them"
 )
 
 

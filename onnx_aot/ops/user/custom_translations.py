@@ -39,7 +39,8 @@ def custom_translations(table: Mapping[Any, Any]) -> dict[Any, tuple[Translation
     """
     if not isinstance(table, Mapping):
         raise InvalidOptionError(
-            f"custom_translation_table is a {type(table).__name__}; it is a dict of functions by "
+            f"custom_translation_table is a {type(table).__name__}; expected a dict of functions "
+            "by "
             "operator"
         )
     entries: dict[Any, tuple[Translation, ...]] = {}

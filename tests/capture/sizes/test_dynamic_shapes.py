@@ -176,7 +176,7 @@ def test_dynamic_axes_of_nested_inputs_by_input_names() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"z": {0: "n"}}, "'z', which is no input; inputs are x, y"),
+        ({"z": {0: "n"}}, "'z', which is not an input; the inputs are x, y"),
         (({0: "n"}, None, None), "3 entries, the model got 2 arguments: x, y"),
         (3, "dynamic_shapes is int"),
         ({"x": {2: "n"}}, r"axis 2 of x, whose shape is \[4, 3\]"),

@@ -138,12 +138,12 @@ class During:
 
 
 @torch.library.custom_op("onnx_aot::scripted", mutates_args=())
-def scripted(tensors: list[Tensor], sizes: list[int], number: int) -> list[Tensor]:
+def run_scripted_model(tensors: list[Tensor], sizes: list[int], number: int) -> list[Tensor]:
     """Stands for a scripted model: its weights and inputs, and sizes among its inputs."""
     raise AssertionError(A_NAME)
 
 
-@scripted.register_fake
+@run_scripted_model.register_fake
 def _(tensors: list[Tensor], sizes: list[int], number: int) -> list[Tensor]:
     context = torch.library.get_ctx()
     return _RUNNING[number](tensors, sizes, context.new_dynamic_size)

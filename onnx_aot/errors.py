@@ -255,9 +255,9 @@ class UnsupportedOperatorError(ConversionError):
             _describe_unsupported(operators),
             cause=f"no ONNX translation for {len(operators)} operator(s) of the model: {names}",
             places=[place for operator in operators for place in operator.places],
-            fix=f"write a translation, code to begin with is below, and {register}, or give it "
-            "to export in custom_translation_table; or export the operator as a node of its own "
-            'name for a runtime that has it: unsupported="emit"',
+            fix=f"write a translation, starting from the stub below, and call {register}, or "
+            "pass it to export in custom_translation_table; or export the operator under "
+            'its own name for a runtime that has it: unsupported="emit"',
         )
 
 
@@ -291,7 +291,7 @@ def _describe_unsupported(operators: tuple[UnsupportedOperator, ...]) -> str:
 def _describe_missing(missing: tuple[MissingInOpset, ...], lowest: int | None) -> str:
     lines = []
     if len(missing) > 1:
-        lines.append(f"the opset asked for lacks {len(missing)} things that the model needs:")
+        lines.append(f"the requested opset lacks {len(missing)} features that the model needs:")
     for entry in missing:
         lines.append(entry.problem)
         if entry.targets:
@@ -316,7 +316,7 @@ def _stubs(operators: list[UnsupportedOperator]) -> list[str]:
     """Code to paste; only the returned values have to be filled in."""
     if not operators:
         return []
-    lines = ["", "Give a translation for each; this is where to begin:"]
+    lines = ["", "Add a translation for each, starting from this code:"]
     entered = []
     for operator in operators[:STUBS]:
         lines += ["", *(f"    {line}" for line in operator.stub.splitlines())]
@@ -325,11 +325,11 @@ def _stubs(operators: list[UnsupportedOperator]) -> list[str]:
     return [
         *lines,
         "",
-        "Register it for every export, or give it to one:",
+        "Register it for every export, or pass it to one:",
         "",
         *(f"    onnx_aot.register({target}, {name})" for target, name in entered),
         f"    onnx_aot.export(model, args, custom_translation_table={{{table}}})",
         "",
-        'unsupported="emit" exports such operators as nodes of their own names, which a runtime '
-        "has to have. See docs/custom-operators.md",
+        'unsupported="emit" exports such operators as nodes of their own names, which the '
+        "runtime must provide. See docs/custom-operators.md",
     ]

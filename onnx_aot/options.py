@@ -71,7 +71,7 @@ def check_options(options: Options) -> None:
 
     if options.dynamic_shapes is not None and options.dynamic_axes is not None:
         raise InvalidOptionError(
-            "dynamic_shapes and dynamic_axes are two ways to say the same; give one of them"
+            "dynamic_shapes and dynamic_axes are two forms of the same request; pass one of them"
         )
     check_choice("metadata", options.metadata, ("full", "light", "none"))
     check_choice("target", options.target, ("onnxruntime", None))
@@ -79,7 +79,7 @@ def check_options(options: Options) -> None:
     if options.contrib_ops and options.target != "onnxruntime":
         raise InvalidOptionError(
             f"contrib_ops is True and target is {options.target!r}; only ONNX Runtime has these "
-            'operators: give target="onnxruntime", or leave contrib_ops out'
+            'operators: pass target="onnxruntime", or leave contrib_ops out'
         )
     check_choice("on_specialized", options.on_specialized, ("error", "warn", "allow"))
     check_choice("unsupported", options.unsupported, ("error", "emit", "function"))
@@ -91,7 +91,7 @@ def check_options(options: Options) -> None:
     _check_classes(options.export_modules_as_functions)
     if not isinstance(options.opset, int) or not MIN_OPSET <= options.opset <= MAX_OPSET:
         raise InvalidOptionError(
-            f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are emitted"
+            f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported"
         )
     if options.seed is not None and (
         not isinstance(options.seed, int) or isinstance(options.seed, bool)
@@ -120,7 +120,8 @@ def check_optimize(given: Any) -> None:
             close = difflib.get_close_matches(str(name), known, n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise InvalidOptionError(
-                f"optimize has {name!r}, which is no pass; {hint}There are {', '.join(known)}"
+                f"optimize has {name!r}, which is not a pass or rule; {hint}There are "
+                f"{', '.join(known)}"
             )
 
 
@@ -143,8 +144,7 @@ def _check_weights(given: Any) -> None:
     if not isinstance(given, bool) and not (is_list and all(isinstance(n, str) for n in given)):
         raise InvalidOptionError(
             f"weights_as_inputs is {given!r}; expected True, False, or a list of names of "
-            "parameters "
-            'and buffers such as ["head.weight", "encoder.*"]'
+            'parameters and buffers such as ["head.weight", "encoder.*"]'
         )
 
 
@@ -166,9 +166,8 @@ def _check_classes(given: Any) -> None:
         is_collection and all(isinstance(entry, (type, str)) for entry in given)
     ):
         raise InvalidOptionError(
-            f"export_modules_as_functions is {given!r}; expected True, False, or a set of classes "
-            "of "
-            'modules, or of their names such as "torch.nn.modules.linear.Linear"'
+            f"export_modules_as_functions is {given!r}; expected True, False, or a set of "
+            'classes of modules, or of their names such as "torch.nn.modules.linear.Linear"'
         )
 
 

@@ -480,7 +480,7 @@ def test_the_report_lists_translations_that_nothing_uses(tmp_path: Path) -> None
 
 
 def test_dynamic_shapes_and_dynamic_axes() -> None:
-    with pytest.raises(InvalidOptionError, match="two ways to say the same"):
+    with pytest.raises(InvalidOptionError, match="two forms of the same request"):
         onnx_aot.export(Affine(), (X,), dynamic_shapes={"x": {0: "n"}}, dynamic_axes={"x": [0]})
 
 

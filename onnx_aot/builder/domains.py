@@ -53,7 +53,8 @@ class Domains:
             if given not in (None, version):
                 raise InvalidOptionError(
                     f"custom_opsets has version {given} of {domain!r}, and a translation emits "
-                    f"version {version} of it. Give the one that the translation is written for"
+                    f"version {version} of it. Pass the version that the translation is written "
+                    "for"
                 )
             asked = self._asked.setdefault(domain, version)
             if asked != version:

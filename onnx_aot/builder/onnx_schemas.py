@@ -169,12 +169,12 @@ def make_type_error(operator: OnnxOperator, position: int, dtype: ir.DataType) -
     parameter = onnx.defs.get_schema(name, opset, domain).inputs[position].name
     accepted = sorted(map(str, operator.accepted[position] or ()))
     message = (
-        f"ONNX {name} takes no {dtype} in opset {opset}: its input {parameter} takes "
+        f"ONNX {name} does not take {dtype} in opset {opset}: its input {parameter} takes "
         f"{', '.join(accepted)}. "
     )
     for later in () if domain else range(opset + 1, MAX_OPSET + 1):
         if _takes_dtype(name, later, position, dtype):
-            return OpsetError(MissingInOpset(name, f"{message}Opset {later} does", later))
+            return OpsetError(MissingInOpset(name, f"{message}Opset {later} takes it", later))
     advice = "Convert the operand where the model computes this, for instance with x.float()"
     return TranslationError(message + advice)
 

@@ -93,8 +93,8 @@ def _refuse_unshared_writes(
         if position not in writable:
             name = placeholders(called[-1])[position].name
             raise FunctionalizationError(
-                f"a function that {node.target} is given writes to its parameter {name} in place; "
-                "let it write to a clone() and return that"
+                f"a function that is passed to {node.target} writes to its parameter {name} in "
+                "place; write to a clone() and return it"
             )
 
 

@@ -29,8 +29,7 @@ def refuse_transforms(program: torch.export.ExportedProgram) -> torch.export.Exp
             places = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
             where = f" at {places[-1][0]}:{places[-1][1]}" if places else ""
             raise FunctionalizationError(
-                f"the model uses a transform of functions{where}, torch.vmap or one of torch.func, "
-                "of which the captured graph has only the parts "
-                "(docs/troubleshooting.md#transforms)"
+                f"the model uses a function transform{where}, torch.vmap or one of torch.func; "
+                "the captured graph contains only its parts (docs/troubleshooting.md#transforms)"
             )
     return program

@@ -78,8 +78,8 @@ def _open(
         reader = next(iter(holder.users))
         raise ConversionError(
             f"{spec.target} is a {type(holder.meta['val']).__name__}, which the captured node "
-            f"{reader.name} ({reader.target}) reads as a whole; tensors of subclasses can be "
-            "exported where the model computes with what they consist of"
+            f"{reader.name} ({reader.target}) reads as a whole; a tensor subclass can be "
+            "exported only if the model computes with its inner tensors"
         )
     graph.erase_node(holder)
     del specs[place]

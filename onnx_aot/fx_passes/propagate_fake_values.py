@@ -62,6 +62,6 @@ def _compute_fake_value(node: torch.fx.Node, mode: Any) -> Any:
     except Exception as error:
         raise ConversionError(
             f"the node {node.format_node()} has no recorded value, and it cannot be computed: "
-            f"{type(error).__name__}: {error}. It was put into the graph after the capture: set "
-            'node.meta["val"] to what it returns for the FakeTensors of its arguments'
+            f"{type(error).__name__}: {error}. It was added to the graph after the capture: set "
+            'node.meta["val"] to its result for the FakeTensors of its arguments'
         ) from error

@@ -172,7 +172,7 @@ def write_back(
         raise FunctionalizationError(f"a write through a view made by {target} cannot be expressed")
     raise FunctionalizationError(
         f"a write through a view made by {target} cannot be expressed: its schema does not say "
-        "that its result shares memory. Write to a clone() of it, or to the tensor that it shows",
+        "that its result shares memory. Write to a clone() of it, or to the viewed tensor",
         torch_has_one=False,
     )
 

@@ -35,8 +35,8 @@ def cached_states(
     name = type(model).__name__
     if "past_key_values" not in inspect.signature(model.forward).parameters:
         raise InvalidOptionError(
-            f"{name}.forward takes no past_key_values, so that there is no key-value cache to "
-            "export it with. Export it without one: onnx_aot.export(model, kwargs=...)"
+            f"{name}.forward does not take past_key_values, so it has no key-value cache. Export "
+            "it without one: onnx_aot.export(model, kwargs=...)"
         )
     if any(weight.is_meta for weight in model.parameters()):
         model = copy.deepcopy(model).to("meta")
@@ -46,7 +46,7 @@ def cached_states(
             returned = model(**inputs, use_cache=True)
     except Exception as error:
         raise InvalidOptionError(
-            f"{name} fails on one token with a cache of its own, without an export: {error}"
+            f"{name} fails on one token with its own cache, even without an export: {error}"
         ) from error
     cache = getattr(returned, "past_key_values", None)
     part = getattr(cache, "cross_attention_cache" if cross else "self_attention_cache", cache)
@@ -54,8 +54,8 @@ def cached_states(
     if not layers:
         raise InvalidOptionError(
             f"{name} returns no key-value cache (past_key_values is a {type(cache).__name__}). A "
-            "decoder does; of models that can be one or an encoder, config.is_decoder=True makes "
-            "it. Export others with onnx_aot.export(model, kwargs=...)"
+            "decoder returns one. If the model can be a decoder or an encoder, set "
+            "config.is_decoder=True. Export other models with onnx_aot.export(model, kwargs=...)"
         )
     return tuple(_keys_and_values(layer, index, name) for index, layer in enumerate(layers))
 
@@ -72,9 +72,9 @@ def _keys_and_values(layer: Any, index: int, name: str) -> Pair:
 
     if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
         raise InvalidOptionError(
-            f"layer {index} of the cache of {name} is a {type(layer).__name__}, which holds other "
-            "states than keys and values of attention; those of DynamicLayer and "
-            "DynamicSlidingWindowLayer are exported. Pass the cache to onnx_aot.export among the "
-            "kwargs, with dynamic_shapes, input_names and output_names for its tensors"
+            f"layer {index} of the cache of {name} is a {type(layer).__name__} whose state is "
+            "not keys and values of attention; DynamicLayer and DynamicSlidingWindowLayer are "
+            "supported. Pass the cache to onnx_aot.export among the kwargs, with "
+            "dynamic_shapes, input_names and output_names for its tensors"
         )
     return layer.keys, layer.values

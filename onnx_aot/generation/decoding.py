@@ -51,7 +51,7 @@ class Decoder:
             raise InvalidOptionError(
                 f"the model has the inputs {', '.join(self._inputs)} and the outputs "
                 f"{', '.join(self._outputs)}; a decoder has input_ids and {PAST}.0.key among its "
-                f"inputs, and gives logits and {PRESENT}.0.key: see export_decoder"
+                f"inputs, and returns logits and {PRESENT}.0.key: see export_decoder"
             )
 
     def empty_cache(self, batch: int) -> Cache:
@@ -121,8 +121,8 @@ class Decoder:
             )
         if not bool(mask[:, -1].all()):
             raise InferenceError(
-                "attention_mask is 0 in the last column: a prompt is padded on the right, and what "
-                "follows would be taken from padding. Pad on the left (padding_side='left')"
+                "attention_mask is 0 in the last column: a prompt is padded on the right, so "
+                "its next token would follow padding. Pad on the left (padding_side='left')"
             )
         return self._continue(
             input_ids,
@@ -180,9 +180,9 @@ class EncoderDecoder:
         given = {_past(name) for name in self._outputs if name.startswith(PRESENT)}
         if needed != given:
             raise InvalidOptionError(
-                f"the encoder gives {', '.join(sorted(given)) or 'no keys and values'}, and the "
-                f"decoder takes {', '.join(sorted(needed)) or 'none'}. Export both from one model, "
-                "with export_encoder and export_decoder"
+                f"the encoder returns {', '.join(sorted(given)) or 'no keys and values'}, and "
+                f"the decoder takes {', '.join(sorted(needed)) or 'none'}. Export both from one "
+                "model, with export_encoder and export_decoder"
             )
 
     def generate(
@@ -292,9 +292,7 @@ def _run(
 ) -> list[onnxruntime.OrtValue]:
     missing = [value.name for value in session.get_inputs() if value.name not in feeds]
     if missing:
-        raise InferenceError(
-            f"the model takes {', '.join(missing)} too; {', '.join(feeds)} was given"
-        )
+        raise InferenceError(f"the model also takes {', '.join(missing)}; got {', '.join(feeds)}")
     try:
         return list(session.run_with_ort_values(None, dict(feeds)))
     except Exception as error:

@@ -144,10 +144,10 @@ def export_encoder(
     config = _checked(model, options, DECIDED)
     name, read = type(model).__name__, main_input(model)
     if not config.is_encoder_decoder:
-        raise InvalidOptionError(f"{name} has no encoder; export_decoder alone exports it")
+        raise InvalidOptionError(f"{name} has no encoder; export it with export_decoder alone")
     if inputs is None and not reads_tokens(model):
         raise InvalidOptionError(
-            f"the encoder of {name} reads {read}, of which there is no example; pass one: "
+            f"the encoder of {name} reads {read}; pass an example of it: "
             f"export_encoder(model, inputs={{{read!r}: ...}})"
         )
     axes = {0: BATCH} if inputs is not None else {0: BATCH, 1: ENCODED}
@@ -262,21 +262,20 @@ def _checked(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> 
     if transformers is None or not isinstance(model, transformers.PreTrainedModel):
         raise InvalidOptionError(
             f"model is a {type(model).__name__}; expected a language model of transformers, such "
-            "as "
-            "AutoModelForCausalLM gives. Other models are exported with onnx_aot.export, which "
+            "as AutoModelForCausalLM returns. Export other models with onnx_aot.export, which "
             "takes a cache among the inputs, and names in input_names and output_names: see "
             "docs/generation.md"
         )
     wrong = [name for name in decided if name in options]
     if wrong:
         raise InvalidOptionError(
-            f"{', '.join(wrong)} is decided by this function. Use onnx_aot.export for other inputs "
+            f"this function sets {', '.join(wrong)} itself. Use onnx_aot.export for other inputs "
             "and names"
         )
     if options.get("runtime_checks"):
         raise InvalidOptionError(
-            "runtime_checks=True makes the model refuse what its code has a shortcut for, and "
-            "models have some for steps without a past and of one token, which give the same "
-            "answers. Leave it out; verify=True compares such steps with PyTorch"
+            "runtime_checks=True makes the model refuse sizes for which its code has shortcuts, "
+            "such as steps without a past or of one token, although these give the same "
+            "results. Leave it out; verify=True compares such steps with PyTorch"
         )
     return model.config

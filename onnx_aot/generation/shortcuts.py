@@ -86,10 +86,10 @@ def _refuse_difference(
     if difference.within:
         return
     raise DynamicShapeError(
-        f"{name} computes some steps in another way than those of several tokens after others, "
-        f"which were captured: with {sizes.batch} row(s), {sizes.past} tokens before and "
+        f"{name} computes some steps differently from the captured one, which has a past and "
+        f"several tokens: with {sizes.batch} row(s), {sizes.past} tokens before and "
         f"{sizes.sequence} new ones the logits of the capture differ by up to "
         f"{difference.max_absolute:.3g}. One program cannot do both. Export two with "
-        "onnx_aot.export: one for first steps, without past_key_values, and one for the others; "
-        "or look in forward for what depends on the past's or the sequence's length"
+        "onnx_aot.export, one for first steps, without past_key_values, and one for the others; "
+        "or find the code in forward that depends on the length of the past or the sequence"
     )

@@ -53,8 +53,8 @@ def find_guilty(source: Source, row: ComparedValue) -> Bisection:
     """
     if source.program._origin is None:
         raise InvalidOptionError(
-            "the model was loaded from a file, so that it is not known how it was translated; "
-            "export it from the module again, and call compare().bisect() of what that returns"
+            "the model was loaded from a file, so its translation cannot be repeated; export "
+            "the module again, and call compare().bisect() of the new program"
         )
     return _Search(source, row).run()
 
@@ -84,13 +84,13 @@ class _Search:
         value = self._row.fx_node
         if self._is_right(optimize=frozenset(names)):
             return self._found(
-                f"{value} is right in a model that is translated and optimized anew: the model was "
-                "changed after its export, or its answers vary."
+                f"{value} is right after a new translation and optimization: the model was "
+                "changed after its export, or its results vary."
             )
         if not names:
             return self._not_optimization("No optimization pass or rule has changed the model.")
         if not self._is_right(optimize=()):
-            return self._not_optimization(f"{value} is wrong without any optimization too.")
+            return self._not_optimization(f"{value} is also wrong without optimization.")
         guilty: list[str] = []
         left = names
         while not guilty or not self._is_right(optimize=frozenset(left)):
@@ -153,8 +153,8 @@ class _Search:
         """Reports a value that is wrong without optimization: by translation, kernel or target."""
         if self._row.origin == "inherited":
             return self._found(
-                f"{what} No value is wrong by itself: what differs is rounding, which adds up. "
-                "Compare in double precision, model.double() with inputs of float64, to be sure."
+                f"{what} No value is wrong by itself: rounding adds up. Compare in double "
+                "precision, model.double() with inputs of float64, to be sure."
             )
         target = self._program._origin.target
         advice = (
@@ -167,7 +167,7 @@ class _Search:
             except Exception:  # ONNX Runtime refuses to load a model that was not made for it
                 is_right = False
             if is_right:
-                advice = f"It is right with target=None: what was done for {target} makes it wrong"
+                advice = f"It is right with target=None: an adaptation to {target} makes it wrong"
         return self._found(f"{what} {advice}.")
 
 

@@ -28,10 +28,10 @@ __all__ = ["compare_values"]
 HELD = 128 * 2**20
 """Bytes of PyTorch's values that may wait until ONNX Runtime computes them too."""
 
-FUSED = "without an ONNX value of their own: fused, folded, merged, or handed on as they are"
+FUSED = "without an ONNX value of their own: fused, folded, merged, or passed through"
 IN_BODIES = "inside of branches, loops and regions"
-TAKEN = "that PyTorch cannot run node by node; the ONNX model's were read in their place"
-OTHERWISE = "captured otherwise than when the model was exported"
+TAKEN = "that PyTorch cannot run node by node; the ONNX model's values were used instead"
+OTHERWISE = "captured differently from when the model was exported"
 OUTPUTS = "of the model's outputs"
 
 
@@ -58,8 +58,8 @@ def compare_values(
     """
     if program.exported_program is None:
         raise InvalidOptionError(
-            "the program has no exported_program to compare with, as one that was loaded from a "
-            "file; give what it was exported from: onnx_aot.compare(program, module, args)"
+            "the program has no exported_program to compare with, for instance because it was "
+            "loaded from a file; pass its module: onnx_aot.compare(program, module, args)"
         )
     program.release()  # the model may have been edited since it was run
     inputs = {name: tensor.clone() for name, tensor in program._inputs(args, kwargs).items()}
@@ -199,7 +199,7 @@ class _Comparer:
         piece = self._pieces[pair]
         inputs = {str(value.name): self._held.get(str(value.name)) for value in piece.inputs}
         if any(tensor is None for tensor in inputs.values()):
-            return "", "PyTorch's own inputs of it could not be computed"
+            return "", "its inputs in PyTorch could not be computed"
         try:
             parts = _run_slice(self._program, piece, inputs)
         except Exception as error:

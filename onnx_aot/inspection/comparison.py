@@ -76,9 +76,9 @@ class Comparison:
         """
         wanted = row or self.first
         if wanted is None:
-            raise InvalidOptionError("all values agree; give the row to isolate, one of rows")
+            raise InvalidOptionError("all values agree; pass one of rows to isolate it")
         if wanted not in self.rows:
-            raise InvalidOptionError(f"{wanted.fx_node} is no row of this comparison")
+            raise InvalidOptionError(f"{wanted.fx_node} is not a row of this comparison")
         return write_isolated(self._source, wanted, os.fspath(folder))
 
     def bisect(self) -> Bisection:

@@ -64,6 +64,6 @@ def crash(program: Any, inputs: Mapping[str, torch.Tensor]) -> str:
         command = [sys.executable, "-c", RUN, model, listing]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode < 0:
-        return f"it ends the process with {signal.Signals(-done.returncode).name}"
+        return f"it crashes with {signal.Signals(-done.returncode).name}"
     last = done.stderr.strip().rpartition("\n")[2][:300]
     return (last or f"exit code {done.returncode}") if done.returncode else ""

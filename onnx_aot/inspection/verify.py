@@ -140,9 +140,9 @@ def _check_runtime(program: Any, runtime: str) -> None:
     }
     if foreign:
         raise InvalidOptionError(
-            f"ONNX's reference implementation has no {', '.join(sorted(foreign))}; it has the "
-            'operators of the standard. Verify with runtime="onnxruntime", or export without '
-            "contrib_ops"
+            f"ONNX's reference implementation does not have {', '.join(sorted(foreign))}; it has "
+            'only the operators of the standard. Verify with runtime="onnxruntime", or export '
+            "without contrib_ops"
         )
 
 

@@ -102,8 +102,9 @@ def _warn_of_dropped(program: Any) -> None:
     dropped = program.exported_program.graph_module.meta.get(DROPPED_STATE)
     if dropped:
         warn(
-            f"the model writes to {', '.join(dropped)}; the new values are no outputs of the ONNX "
-            'model, as with torch.onnx. state="outputs" adds them after the model\'s own outputs'
+            f"the model writes to {', '.join(dropped)}; the new values are not outputs of the "
+            'ONNX model, as with torch.onnx. state="outputs" adds them after the model\'s own '
+            "outputs"
         )
 
 

@@ -101,8 +101,8 @@ class Observed:
     def _most(self) -> CallsAlike:
         if not self._kinds:
             raise InvalidOptionError(
-                "no call of the model was observed; call it, or what calls it, inside of the "
-                "`with onnx_aot.observe(model) as observed:` block"
+                "no call of the model was observed; call the model, or the code that calls it, "
+                "inside the `with onnx_aot.observe(model) as observed:` block"
             )
         return self.kinds[0]
 

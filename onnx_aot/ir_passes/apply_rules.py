@@ -138,5 +138,5 @@ class _Driver:
             if other in self._seen and other.graph is not None:
                 self._again[other] = None
         if self._left == 0:
-            outcome.undone[rule.name] = "it and others go on forever; the rules were stopped"
+            outcome.undone[rule.name] = "it and others repeat forever; the rules were stopped"
         return True

@@ -97,8 +97,8 @@ def wanted_classes(
     wanted = frozenset(map(class_name, option))
     if absent := sorted(wanted - present):
         raise InvalidOptionError(
-            f"export_modules_as_functions has {', '.join(absent)}, of which the model calls no "
-            f"module. It calls modules of {', '.join(sorted(present)) or 'no class'}"
+            f"export_modules_as_functions has {', '.join(absent)}, but the model calls no module "
+            f"of this class. It calls modules of {', '.join(sorted(present)) or 'no class'}"
         )
     return wanted
 

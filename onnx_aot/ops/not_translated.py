@@ -11,12 +11,12 @@ __all__: list[str] = []
 _GRADIENT = "computes a gradient; export the forward pass only"
 _BITS = (
     "reads the bits of the numbers, which needs BitCast of opset 26; opsets up to 25 can be "
-    "exported. Compute it outside of the model"
+    "exported. Compute it outside the model"
 )
 
 _EIGENVALUES = (
     "finds complex eigenvalues by an iteration that ONNX does not have; torch.linalg.eigvalsh "
-    "and eigh take symmetric matrices, those of others have to be found outside of the model"
+    "and eigh take symmetric matrices; compute the eigenvalues of others outside the model"
 )
 
 NOT_TRANSLATED.update(

@@ -204,7 +204,7 @@ def _enter(translation: Translation) -> None:
     entered = TRANSLATIONS.get(translation.target, ())
     if any(other.since == translation.since for other in entered):
         raise ValueError(
-            f"{translation.target} has a translation since opset {translation.since} already"
+            f"{translation.target} already has a translation since opset {translation.since}"
         )
     both = sorted((*entered, translation), key=lambda t: t.since, reverse=True)
     TRANSLATIONS[translation.target] = tuple(both)

@@ -30,8 +30,8 @@ def write_adapter(
 
     if not tensors:
         raise InvalidOptionError(
-            "the model has no weights that are inputs, of which an adapter consists. Export it "
-            "with weights_as_inputs=[...], patterns of their names such as '*.lora_*'"
+            "the model has no weights as inputs, which an adapter replaces. Export it with "
+            "weights_as_inputs=[...], with patterns of their names such as '*.lora_*'"
         )
     check_destination(path)
     adapter = onnxruntime.AdapterFormat()

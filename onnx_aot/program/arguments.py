@@ -240,7 +240,7 @@ def _leaves(value: Any, spec: Any, path: str) -> Iterator[tuple[str, Any]]:
     children = _children(value, spec, keys, path)
     if children is None or len(children) != spec.num_children:
         raise InferenceError(
-            f"{path} is built otherwise than when the model was captured: "
+            f"{path} is structured differently from when the model was captured: "
             f"{_outline(value)} was given, it was {_name(spec)} of {keys or spec.num_children}"
         )
     if isinstance(spec.context, Rest) and keys is None:
@@ -274,7 +274,7 @@ def _children(value: Any, spec: Any, keys: list[Any] | None, path: str) -> list[
 def _check_rest(path: str, value: Any, given: Rest, captured: Rest) -> None:
     if given.names != captured.names:
         raise InferenceError(
-            f"{path} is built otherwise than when the model was captured: a "
+            f"{path} is structured differently from when the model was captured: a "
             f"{type(value).__name__} with {', '.join(map(str, given.names)) or 'nothing'} was "
             f"given, it had {', '.join(map(str, captured.names)) or 'nothing'}"
         )

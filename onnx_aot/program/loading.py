@@ -33,7 +33,7 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
     try:
         model = ir.load(given)
     except (DecodeError, ValueError, TypeError) as error:
-        raise InvalidOptionError(f"{given} is no ONNX model: {error}") from error
+        raise InvalidOptionError(f"{given} is not an ONNX model: {error}") from error
     files: dict[str, MappedFile] = {}
     for value in model.graph.initializers.values():
         if isinstance(value.const_value, ir.ExternalTensor):

@@ -139,7 +139,7 @@ def rename_axes(model: ir.Model, names: Mapping[str, str]) -> None:
     for old, new in names.items():
         if old not in used:
             raise InvalidOptionError(
-                f"no dimension is called {old!r}; they are {', '.join(sorted(used)) or 'static'}"
+                f"there is no dimension {old!r}; there are {', '.join(sorted(used)) or 'none'}"
             )
         if not str(new).isidentifier() or (new in used and new not in names):
             raise InvalidOptionError(f"a dimension cannot be called {new!r}; take another name")

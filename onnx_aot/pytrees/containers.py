@@ -138,8 +138,8 @@ def register_containers(value: Any, path: str, what: str) -> None:
     if node is not None and node.flatten_with_keys_fn is None and what == INPUTS:
         raise InvalidOptionError(
             f"{path} of the {what} is a {_full_name(type(value))}, which is registered with "
-            "torch's pytree without flatten_with_keys_fn; torch.export needs that to name what is "
-            "in it. It returns [(pytree.GetAttrKey(name), child), ...] and the context"
+            "torch's pytree without flatten_with_keys_fn; torch.export needs it to name the "
+            "contents. It returns [(pytree.GetAttrKey(name), child), ...] and the context"
         )
     for below, child in _list_children(value):
         register_containers(child, path + below, what)
@@ -232,9 +232,9 @@ def _not_understood(value: Any, path: str, what: str) -> str:
     names = list(getattr(value, "__dict__", {})) or list(getattr(cls, "__slots__", ()))
     short = cls.__name__
     return (
-        f"{path} of the {what} is a {_full_name(cls)}, a class that torch.export cannot look into. "
+        f"{path} of the {what} is a {_full_name(cls)}, a class that torch.export cannot flatten. "
         "Tensors, numbers, strings, None, tuples, lists, dicts, dataclasses and key-value caches "
-        "are understood. Say before the export how to take one apart and put it together:\n\n"
+        "are supported. Register before the export how to flatten and rebuild it:\n\n"
         "    from torch.utils import _pytree as pytree\n\n"
         f"    NAMES = {names}\n\n"
         "    pytree.register_pytree_node(\n"

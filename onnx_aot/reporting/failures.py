@@ -25,7 +25,7 @@ FIXES: tuple[tuple[type[BaseException], str], ...] = (
     (DynamicShapeError, "see docs/dynamic-shapes.md"),
     (
         TranslationError,
-        "correct the translation if it is yours; else give the operator one of your own, "
+        "correct the translation if it is yours; otherwise pass your own for the operator, "
         "custom_translation_table={operator: function}, and report this as a bug of onnx_aot",
     ),
     (ConversionError, "do as the message says, or see docs/troubleshooting.md"),

@@ -79,8 +79,8 @@ def read_checkpoint(source: Mapping[str, Any] | str | os.PathLike[str]) -> dict[
         return _tensors(source, "the state dict")
     if not isinstance(source, (str, os.PathLike)):
         raise InvalidOptionError(
-            f"weights are {type(source).__name__}; give a dict of tensors by name, a .safetensors "
-            "or .pt file, or a folder with model.safetensors.index.json"
+            f"weights are {type(source).__name__}; pass a dict of tensors by name, a "
+            ".safetensors or .pt file, or a folder with model.safetensors.index.json"
         )
     path = os.fspath(source)
     if os.path.isdir(path):
@@ -99,8 +99,8 @@ def read_checkpoint(source: Mapping[str, Any] | str | os.PathLike[str]) -> dict[
     if path.endswith(PICKLED):
         return _read_pickled(path)
     raise InvalidOptionError(
-        f"{path} is of an unknown kind; weights are taken from .safetensors, "
-        f"{', '.join(PICKLED)} and .index.json files"
+        f"{path} has an unknown format; weights are read from .safetensors, {', '.join(PICKLED)} "
+        "and .index.json files"
     )
 
 
@@ -138,16 +138,16 @@ def _whole(path: str) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise InvalidOptionError(f"{path} is no whole safetensors file: {reason}") from error
+        raise InvalidOptionError(f"{path} is not a complete safetensors file: {reason}") from error
 
 
 def _header(file: MappedFile) -> tuple[int, dict[str, Any]]:
     length = int.from_bytes(file.read(0, 8), "little")
     if not 2 <= length <= min(HEADER_LIMIT, file.size - 8):
-        raise ValueError("the length of its header cannot be")
+        raise ValueError("the length of its header is invalid")
     header = json.loads(file.read(8, length))
     if not isinstance(header, dict):
-        raise ValueError("its header is no table")
+        raise ValueError("its header is not a table")
     return length, header
 
 
@@ -173,7 +173,7 @@ def _read_index(path: str) -> dict[str, Given]:
             index: dict[str, str] = json.load(file)["weight_map"]
         names = sorted(set(index.values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidOptionError(f"{path} is no index of weights: {error}") from error
+        raise InvalidOptionError(f"{path} is not an index of weights: {error}") from error
     folder = os.path.dirname(path)
     absent = [name for name in names if not os.path.isfile(os.path.join(folder, name))]
     if absent:
@@ -198,7 +198,7 @@ def _read_pickled(path: str) -> dict[str, Given]:
             loaded = torch.load(path, **options)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         reason = str(error).partition("\n")[0]
-        raise InvalidOptionError(f"{path} is no file of tensors: {reason}") from error
+        raise InvalidOptionError(f"{path} is not a file of tensors: {reason}") from error
     if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):
         loaded = loaded["state_dict"]
     if not isinstance(loaded, Mapping):

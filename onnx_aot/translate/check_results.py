@@ -35,10 +35,10 @@ def refuse_other_results(
     """
     if not _fits_recorded(returned, recorded, node):
         raise TranslationError(
-            f"the translation of {target} returned {_describe(returned)}; the operator gives "
-            f"{_describe_recorded(recorded)}. A translation returns a value for a tensor "
-            "(op.constant makes one of numbers), and for several results a list or tuple of as "
-            f"many, None for one that is not used{_limit(target)}"
+            f"the translation of {target} returned {_describe(returned)}; the operator returns "
+            f"{_describe_recorded(recorded)}. Return a value for a tensor (op.constant makes one "
+            "from numbers), and a list or tuple for several results, with None for an unused "
+            f"one{_limit(target)}"
         )
 
 

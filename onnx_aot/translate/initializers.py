@@ -94,5 +94,6 @@ def _describe_unknown_pattern(pattern: str, names: Sequence[str]) -> str:
     else:
         hint = "it has none"
     return (
-        f"weights_as_inputs has {pattern!r}, which fits no parameter or buffer of the model; {hint}"
+        f"weights_as_inputs has {pattern!r}, which matches no parameter or buffer of the model; "
+        f"{hint}"
     )

@@ -137,8 +137,8 @@ class Interface:
         if spec.kind not in TENSOR_KINDS:
             _refuse_generator(self.program, spec.target, node)
             raise ConversionError(
-                f"the model uses {spec.target!r}, a {spec.kind.name}, which ONNX cannot hold; "
-                "tensors, parameters and buffers can be used"
+                f"the model uses {spec.target!r}, a {spec.kind.name}, which ONNX cannot "
+                "represent; tensors, parameters and buffers can be used"
             )
         tensor = tensor_of(self.program, spec.target)
         _refuse_unknown_kind(f"weight {spec.target}", tensor)
@@ -198,7 +198,7 @@ class Interface:
             self._add_output(argument, spec, name)
         if not self.outputs:
             raise ConversionError(
-                "the model returns no tensor and no number; an ONNX model has at least one output"
+                "the model returns no tensor and no number; an ONNX model needs at least one output"
             )
         self._finish_inputs()
         for (_, spec), output in zip(state, self.outputs[len(user) :], strict=True):
@@ -326,7 +326,8 @@ def _refuse_generator(
     if isinstance(program.constants.get(target), torch.Generator):
         where = next(filter(None, map(location, node.users)), None)
         raise ConversionError(
-            "the model draws random numbers with a torch.Generator, which a graph cannot hold"
+            "the model draws random numbers with a torch.Generator, which a graph cannot "
+            "represent"
             + ("" if where is None else f": {where.with_code}")
             + ". Leave generator= out, and pass seed=... to export for the same numbers in each "
             "session, or draw outside and pass the tensor to forward. See "

@@ -517,7 +517,7 @@ def _explain_unsupported(target: Any, node: torch.fx.Node) -> str:
     if node.target == FUNCTIONALIZED_BY_TORCH:
         return (
             "writes in place, and run_decompositions wrapped the call in a way that cannot be "
-            "translated; the program as torch.export gives it can be exported"
+            "translated; export the program as torch.export returns it"
         )
     if isinstance(target, HigherOrderOperator):
         return (

@@ -31,7 +31,7 @@ def test_a_type_that_a_later_opset_takes() -> None:
 def test_a_type_that_no_wider_one_holds() -> None:
     op = Builder(20)
     value = ir.Value(type=ir.TensorType(ir.DataType.STRING), shape=ir.Shape([1]))
-    with pytest.raises(TranslationError, match="ONNX Relu takes no STRING in opset 20"):
+    with pytest.raises(TranslationError, match="ONNX Relu does not take STRING in opset 20"):
         op.Relu(value)
 
 
@@ -40,10 +40,10 @@ def test_a_type_that_no_wider_one_holds() -> None:
     [
         (
             lambda op, self: op.Not(self),
-            r"Not takes no FLOAT in opset 20: its input X takes BOOL\. ",
+            r"Not does not take FLOAT in opset 20: its input X takes BOOL\. ",
         ),
-        (lambda op, self: op.Add(op.Sqrt(2), self), r"Sqrt takes no INT64 .*\.float\(\)"),
-        (lambda op, self: op.Add(self, op.Sin(op.Shape(self))), r"Sin takes no INT64"),
+        (lambda op, self: op.Add(op.Sqrt(2), self), r"Sqrt does not take INT64 .*\.float\(\)"),
+        (lambda op, self: op.Add(self, op.Sin(op.Shape(self))), r"Sin does not take INT64"),
     ],
 )
 def test_wrong_types_in_a_translation(translation: Any, message: str) -> None:

@@ -67,4 +67,4 @@ def test_a_file_that_is_not_there_or_no_model(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("not a model at all", encoding="utf-8")
     done = call("inspect", str(tmp_path / "text.onnx"))
     assert done.exit_code == 2
-    assert "is no ONNX model" in done.stderr
+    assert "is not an ONNX model" in done.stderr

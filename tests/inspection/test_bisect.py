@@ -136,7 +136,7 @@ def test_what_a_target_is_given_may_be_wrong(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(targets, "legalize", wrong)
     program = onnx_aot.export(lambda x: x.exp().sin(), (X,))
     text = str(program.compare().bisect())
-    assert "It is right with target=None: what was done for onnxruntime makes it wrong" in text
+    assert "It is right with target=None: an adaptation to onnxruntime makes it wrong" in text
 
 
 def test_a_model_that_was_changed_by_hand() -> None:
@@ -157,7 +157,7 @@ def test_rounding_that_adds_up() -> None:
             return x
 
     program = onnx_aot.export(Chaotic(), (torch.linspace(-2, 2, 64),))
-    assert "what differs is rounding, which adds up" in str(program.compare().bisect())
+    assert "No value is wrong by itself: rounding adds up" in str(program.compare().bisect())
 
 
 def test_what_cannot_be_searched(tmp_path: Path) -> None:

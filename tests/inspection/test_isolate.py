@@ -116,10 +116,10 @@ def test_other_shapes_types_and_not_a_number_differ() -> None:
 def test_what_cannot_be_isolated(tmp_path: Path) -> None:
     program = onnx_aot.export(Tower(1), (X,))
     comparison = program.compare()
-    with pytest.raises(InvalidOptionError, match="all values agree; give the row"):
+    with pytest.raises(InvalidOptionError, match="all values agree; pass one of rows"):
         comparison.isolate(tmp_path)
     other = onnx_aot.export(lambda x: x.exp(), (X,)).compare()
-    with pytest.raises(InvalidOptionError, match="exp is no row of this comparison"):
+    with pytest.raises(InvalidOptionError, match="exp is not a row of this comparison"):
         comparison.isolate(tmp_path, other.rows[0])
     row = row_of(comparison, "linear")
     (node,) = [node for node in program.model.graph if node.op_type == "Gemm"]

@@ -137,7 +137,7 @@ def test_a_runtime_that_ends_the_process_on_empty_inputs() -> None:
             heads, args, dynamic_shapes=({0: "batch"}, {0: "batch"}), verify=True
         )
     results = verify_sizes(program, heads, args, {})
-    assert "batch=0: ONNX Runtime refuses, PyTorch does not: it ends the process with SIG" in (
+    assert "batch=0: ONNX Runtime refuses, PyTorch does not: it crashes with SIG" in (
         format_results(results)
     )
 

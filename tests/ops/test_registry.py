@@ -13,7 +13,7 @@ from onnx_aot.ops import registry
 def test_registration_refuses_what_is_wrong() -> None:
     aten = torch.ops.aten
     registry.translations()
-    with pytest.raises(ValueError, match=r"aten.roll.default has a translation since opset 17"):
+    with pytest.raises(ValueError, match="already has a translation since opset 17"):
         registry.register(aten.roll.default)(lambda op, self, shifts, dims: None)
     with pytest.raises(TypeError, match=r"aten.add is a packet of overloads; register one of"):
         registry.register(aten.add)(lambda op, self: None)

@@ -49,7 +49,7 @@ def test_files_that_cannot_be_loaded(lora: Lora, tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="there is no file"):
         onnx_aot.ONNXProgram.load(tmp_path / "missing.onnx")
     (tmp_path / "text.onnx").write_text("no model, but text")
-    with pytest.raises(InvalidOptionError, match="is no ONNX model"):
+    with pytest.raises(InvalidOptionError, match="is not an ONNX model"):
         onnx_aot.ONNXProgram.load(tmp_path / "text.onnx")
     path = saved(lora, tmp_path / "model.onnx")
     data = tmp_path / "model.onnx.data"
@@ -99,7 +99,7 @@ def test_dimensions_get_other_names(lora: Lora) -> None:
     assert program(torch.ones(5, 3), torch.ones(5, 6))[0].shape == (5, 6)
     written = program.model.graph.metadata_props["pkg.onnx_aot.dimensions"]
     assert set(json.loads(written)["dimensions"]) <= {"n", "batch"}
-    with pytest.raises(InvalidOptionError, match="no dimension is called 'time'; they are batch, "):
+    with pytest.raises(InvalidOptionError, match="there is no dimension 'time'; there are batch, "):
         program.rename_axes({"time": "t"})
     for name in ("2", "n"):
         with pytest.raises(InvalidOptionError, match=f"cannot be called '{name}'"):

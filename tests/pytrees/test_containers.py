@@ -113,7 +113,7 @@ def test_names_and_dynamic_shapes_go_by_attribute() -> None:
         (Batch(X, Y, scale=3.0), r"batch.scale was 2.0 when the model .*; 3.0 was given"),
         (Batch(X), r"batch.y was a tensor when the model was captured; None was given"),
         (Batch(X, Y, created=datetime.date(2021, 1, 1)), "batch.created was datetime.date"),
-        (X, r"Tensor was given, it was Batch of 4|built otherwise"),
+        (X, r"Tensor was given, it was Batch of 4|structured differently"),
     ],
 )
 def test_fields_that_are_constants(given: Any, message: str) -> None:
@@ -133,7 +133,7 @@ def test_a_class_that_is_not_understood() -> None:
         onnx_aot.export(lambda batch: batch["boxes"][1].content, ({"boxes": [X, Box(X)]},))
     message = str(caught.value)
     assert f"batch['boxes'][1] of the example inputs is a {__name__}.Box" in message
-    code = message.partition("put it together:\n\n")[2]
+    code = message.partition("rebuild it:\n\n")[2]
     lines = "\n".join(line.removeprefix("    ") for line in code.splitlines())
 
     class Own(Box):

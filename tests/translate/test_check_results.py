@@ -35,7 +35,7 @@ def test_one_value_is_wanted(model: torch.nn.Module, returned: Any, described: s
             model, (X,), custom_translation_table={RELU: lambda op, self: returned(self)}
         )
     message = str(caught.value)
-    assert f"of aten.relu.default returned {described}; the operator gives one tensor" in message
+    assert f"of aten.relu.default returned {described}; the operator returns one tensor" in message
     assert "%relu : [num_users=1]" in message
 
 
@@ -56,7 +56,7 @@ def test_several_values_are_wanted(returned: Any, described: str) -> None:
     with pytest.raises(TranslationError) as caught:
         onnx_aot.export(TwoResults(), (X,), custom_translation_table={SORT: sort})
     message = str(caught.value)
-    assert f"of aten.sort.default returned {described}; the operator gives 2 results" in message
+    assert f"of aten.sort.default returned {described}; the operator returns 2 results" in message
 
 
 def test_a_result_that_is_not_used_may_be_none() -> None:

@@ -126,7 +126,7 @@ def test_what_is_given_functions_says_what_can_be_done() -> None:
     assert "y = out_dtype(torch.ops.aten.mm.default" in location
     message = str(caught.value)
     assert "is a higher-order operator, which calls functions" in message
-    assert "Give a translation for each" not in message
+    assert "Add a translation for each" not in message
 
 
 def test_the_stub_is_of_an_operator_that_can_have_one() -> None:

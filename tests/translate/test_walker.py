@@ -81,7 +81,7 @@ def test_wrong_translations(translation: Any, message: str) -> None:
     ("table", "message"),
     [
         ({torch.ops.aten.relu: lambda op, x: x}, "takes 'x', which aten.relu.default does"),
-        ({torch.ops.aten.relu.default: "Relu"}, "maps operators to functions"),
+        ({torch.ops.aten.relu.default: "Relu"}, "expected operators mapped to functions"),
         ({torch.ops.aten.relu.default: lambda op, x: x}, "takes 'x', which aten.relu.default does"),
         ({torch.ops.aten.add.Tensor: lambda op, self: self}, "does not take 'other', 'alpha'"),
         ({"relu": lambda op, self: self}, "a target is an operator or a function, not 'relu'"),

@@ -30,7 +30,7 @@ def mermaid_text(data: GraphData, depth: int) -> str:
     """
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
         raise InvalidOptionError(
-            f"depth={depth!r}: give 1, which draws the model's modules as boxes, or more"
+            f"depth={depth!r}: expected 1, which draws the model's modules as boxes, or more"
         )
     drawn: dict[int, int] = {}  # number of the box that shows each item
     lines = ["flowchart TD", *_boxes(data.items[0], depth, 0, drawn, "    ")]

@@ -86,7 +86,7 @@ def register_complex(*targets: Any) -> Callable[[_F], _F]:
             if isinstance(target, Missing):
                 continue
             if target in COMPLEX:
-                raise ValueError(f"{target} has a translation for complex numbers already")
+                raise ValueError(f"{target} already has a translation for complex numbers")
             COMPLEX[target] = make_translation(target, function)
         return function
 

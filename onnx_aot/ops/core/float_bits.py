@@ -33,7 +33,7 @@ def aten_copysign(op: Builder, self: Value, other: Any) -> Value:
     return op.Where(sign_bit(op, other), op.Neg(magnitude), magnitude)
 
 
-LIMITS[aten.copysign.Tensor] = "the sign of a NaN is taken for positive"
+LIMITS[aten.copysign.Tensor] = "the sign of a NaN is treated as positive"
 
 
 @register(aten.hypot.default)

@@ -216,7 +216,7 @@ def _find_extreme(op: Builder, name: str, value: Value, dim: int | None, keepdim
     return op.Reshape(flat, [1] * rank) if keepdim else flat
 
 
-_POSITION = "the position of a NaN is not found: NaN is passed over unless it comes first"
+_POSITION = "the position of a NaN is not found: NaN is skipped unless it comes first"
 LIMITS.update(
     {
         aten.argmax.default: _POSITION,

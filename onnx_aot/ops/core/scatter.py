@@ -149,7 +149,7 @@ def aten_put(
 
 
 LIMITS[aten.scatter_reduce.two] = LIMITS[aten.index_reduce.default] = (
-    "amax and amin since opset 18; they may pass over NaN, as ONNX Runtime's ScatterElements does"
+    "amax and amin since opset 18; they may skip NaN, as ONNX Runtime's ScatterElements does"
 )
 
 

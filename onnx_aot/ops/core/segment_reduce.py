@@ -26,7 +26,7 @@ REDUCTIONS = {
     "sum": ("ReduceSum", "Add", 0.0),
 }
 
-LIMITS[aten.segment_reduce.default] = "max and min pass over NaN"
+LIMITS[aten.segment_reduce.default] = "max and min skip NaN"
 
 
 @register(aten.segment_reduce.default)

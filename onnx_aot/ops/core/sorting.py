@@ -30,7 +30,7 @@ FLOAT = ir.DataType.FLOAT
 INT32 = ir.DataType.INT32
 INT64 = ir.DataType.INT64
 
-_EQUAL = "where several elements are equal, the first of them is chosen; eager does not say which"
+_EQUAL = "the first of several equal elements is chosen; eager does not specify which"
 
 for _target in (aten.topk.default, aten.kthvalue.default, aten.median.dim, aten.nanmedian.dim):
     LIMITS[_target] = _EQUAL
@@ -192,7 +192,7 @@ def aten_mode(op: Builder, self: Value, dim: int = -1, keepdim: bool = False) ->
     return [_take_at(op, part, last, axis, keepdim) for part in (values, positions)]
 
 
-LIMITS[aten.mode.default] = "the last of the most frequent elements is chosen, eager does not say"
+LIMITS[aten.mode.default] = "the last of the most frequent elements is chosen; eager is unspecified"
 
 
 # --- runs of equal elements ----------------------------------------------------------------------

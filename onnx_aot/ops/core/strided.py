@@ -67,8 +67,8 @@ def _recover_storage(op: Builder, value: Value) -> tuple[Value, list[int], int]:
         if recorded.shape[axis] != 1 and recorded.stride(axis) != expected:
             raise TranslationError(
                 f"as_strided reads the storage of a tensor of sizes {tuple(recorded.shape)} and "
-                f"strides {tuple(recorded.stride())}, which has elements besides the tensor's own; "
-                "ONNX knows values only. Call .contiguous() before, or index the tensor"
+                f"strides {tuple(recorded.stride())}, which has elements outside the tensor; "
+                "ONNX has values and no storage. Call .contiguous() first, or index the tensor"
             )
         expected = expected * recorded.shape[axis]
     flat = op.Reshape(op.Transpose(value, perm=order) if order else value, [-1])
@@ -92,8 +92,8 @@ def _refuse_outside(
         if last < count:
             return
     raise TranslationError(
-        f"as_strided reads element {last} of a tensor, which is an element of the storage and none "
-        "of the tensor's; ONNX knows values only. Index the whole tensor instead"
+        f"as_strided reads element {last} of the storage, which lies outside the tensor; ONNX "
+        "has values and no storage. Index the whole tensor instead"
     )
 
 
@@ -134,8 +134,8 @@ for _target in (
     aten.as_strided_scatter.default,
 ):
     LIMITS[_target] = (
-        "elements of the storage that are none of the tensor's own cannot be read: an error says "
-        "so, with dynamic sizes only when the model runs"
+        "elements of the storage outside the tensor cannot be read: an error says so, with "
+        "dynamic sizes only when the model runs"
     )
 
 

@@ -34,7 +34,7 @@ def aten_gelu(op: Builder, self: Value, approximate: str = "none") -> Value:
 
 
 LIMITS[aten.gelu.default] = (
-    "of infinity, approximate='none' gives infinity, eager gives NaN; float64 gives NaN too"
+    "for infinity, approximate='none' gives infinity where eager gives NaN; float64 also gives NaN"
 )
 
 

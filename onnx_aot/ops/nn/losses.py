@@ -87,8 +87,8 @@ def aten_multilabel_margin_loss(
 
 
 LIMITS[aten.multilabel_margin_loss.default] = (
-    "of one sample without a batch and with reduction='none' it gives one number in one dimension, "
-    "as torch's shape function says; eager gives a 0-d tensor"
+    "for one sample without a batch and with reduction='none', the result is 1-D, as torch's "
+    "shape function says; eager returns a 0-d tensor"
 )
 
 

@@ -215,8 +215,8 @@ def aten__native_batch_norm_legit_functional(
 
 
 LIMITS[aten._native_batch_norm_legit_functional.default] = (
-    "of float16 and bfloat16 with float32 statistics, the saved mean and inverse deviation have "
-    "the input's type, as torch's shape function says; eager gives float32"
+    "for float16 and bfloat16 with float32 statistics, the saved mean and inverse deviation "
+    "have the input's type, as torch's shape function says; eager gives float32"
 )
 
 

@@ -40,8 +40,7 @@ def custom_translations(table: Mapping[Any, Any]) -> dict[Any, tuple[Translation
     if not isinstance(table, Mapping):
         raise InvalidOptionError(
             f"custom_translation_table is a {type(table).__name__}; expected a dict of functions "
-            "by "
-            "operator"
+            "by operator"
         )
     entries: dict[Any, tuple[Translation, ...]] = {}
     packets: dict[Any, tuple[Translation, ...]] = {}
@@ -72,8 +71,8 @@ def translations_of(
     """
     if not callable(function):
         raise InvalidOptionError(
-            f"{option} maps {key} to {function!r}; it maps operators to functions, or to lists of "
-            "functions"
+            f"{option} maps {key} to {function!r}; expected operators mapped to functions, or to "
+            "lists of functions"
         )
     key = overload_of(key)
     targets = overloads(key) if isinstance(key, OpOverloadPacket) else [key]

@@ -53,15 +53,15 @@ def register(target: Any, function: Any = None, *, opset: int = MIN_OPSET) -> An
 
     if not isinstance(opset, int) or not MIN_OPSET <= opset <= MAX_OPSET:
         raise InvalidOptionError(
-            f"register: opset is {opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are emitted"
+            f"register: opset is {opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported"
         )
     made = translations_of(target, function, "register", opset)
     for translation in made:
         for other, entry in _REGISTERED.get(translation.target, ()):
             if entry.since == opset and _name(other) != _name(function):
                 raise InvalidOptionError(
-                    f"register: {_name(other)} is registered for {translation.target} from opset "
-                    f"{opset} on already; call onnx_aot.unregister({translation.target}) first"
+                    f"register: {_name(other)} is already registered for {translation.target} "
+                    f"from opset {opset} on; call onnx_aot.unregister({translation.target}) first"
                 )
     for translation in made:
         entries = _REGISTERED.setdefault(translation.target, [])

@@ -64,7 +64,7 @@ def _make_translation(kept: _Function) -> Callable[..., Any]:
             raise
         except Exception as error:
             problem = f"{name} failed: {type(error).__name__}: {error}"
-            warn(f"{problem}. What forward does was exported instead")
+            warn(f"{problem}. forward was exported instead")
             raise DeclinedError(problem) from error
 
     translate_symbolic.__name__ = name
@@ -171,9 +171,7 @@ def _parse_attribute(key: str, value: Any) -> tuple[str, Any]:
     """``("axes_i", (0, 1))`` -> ``("axes", [0, 1])``."""
     name, _, ending = key.rpartition("_")
     if not name or ending not in _FORMS:
-        raise TypeError(
-            f"the attribute {key!r} has to end in _i, _f, _s or _t, which says its type"
-        )
+        raise TypeError(f"the attribute {key!r} must end in _i, _f, _s or _t, which gives its type")
     form = _FORMS[ending]
     if value is None:
         return name, None

@@ -208,7 +208,7 @@ class UsesMany(torch.nn.Module):
 
 def proposed(error: UnsupportedOperatorError) -> str:
     """The code in a message."""
-    _, _, rest = str(error).partition("where to begin:\n")
+    _, _, rest = str(error).partition("from this code:\n")
     return "\n".join(line[4:] for line in rest.splitlines() if line.startswith("    "))
 
 

@@ -130,7 +130,7 @@ def test_four_bits_take_a_byte_before_opset_21(way: str, opset: int) -> None:
 
 
 def test_float8_needs_opset_21() -> None:
-    with pytest.raises(OpsetError, match=r"FLOAT8E4M3FN in opset 20.*Opset 21 does"):
+    with pytest.raises(OpsetError, match=r"FLOAT8E4M3FN in opset 20.*Opset 21 takes it"):
         exported(made("float8"), 20)
 
 

@@ -300,6 +300,7 @@ CROSS_CUTTING = {
     "test_architecture": "the rules of the tree",
     "test_benchmarks": "the folder benchmarks/ of the project",
     "test_docs": "the code and the links on the pages of docs/",
+    "test_lifetimes": "what an export keeps alive",
     "test_fresh_interpreter": "what importing the package does",
     "test_notebooks": "the notebooks of docs/",
     "test_reproducible": "the same bytes from every process and folder",

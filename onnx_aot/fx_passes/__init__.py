@@ -18,6 +18,7 @@ from onnx_aot.fx_passes.flatten_subclasses import open_subclasses
 from onnx_aot.fx_passes.functionalize import functionalize
 from onnx_aot.fx_passes.inline_scripted import inline_scripted
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
+from onnx_aot.fx_passes.keep_calls import keep_calls
 from onnx_aot.fx_passes.propagate_fake_values import record_values
 
 __all__ = ["FX_PASSES", "select_passes"]
@@ -35,6 +36,7 @@ FX_PASSES: tuple[Pass, ...] = (
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
     functionalize_bodies,  # before functionalize, which needs to know what the bodies write
     functionalize,
+    keep_calls,  # last: every node of the program is there
 )
 
 

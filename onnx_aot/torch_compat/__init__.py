@@ -57,6 +57,7 @@ from onnx_aot.torch_compat.patching import (
     Settings,
     applied,
     in_capturing_thread,
+    keep_until_restored,
     restored,
     run_exclusively,
 )
@@ -217,6 +218,7 @@ __all__ = [
     "is_transform",
     "is_vmap_mark",
     "is_vmap_value",
+    "keep_until_restored",
     "kernel_patches",
     "known_number",
     "map_slices",

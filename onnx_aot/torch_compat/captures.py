@@ -22,6 +22,7 @@ from onnx_aot.torch_compat.places import Added, Contents, Entry, Member, Place, 
 __all__ = [
     "CAPTURE",
     "LOG_FILE",
+    "PROXY_NODES",
     "QUIET",
     "SILENT",
     "dynamo_stack",
@@ -253,6 +254,23 @@ GLOBAL_HOOKS = Patch(
     exists=lambda: len(list(_global_hooks(Settings()))) == len(_GLOBAL_HOOKS),
 )
 
+_PROXY_NODES = "torch.fx.experimental.proxy_tensor:_FAKE_TENSOR_ID_TO_PROXY_MAP_FOR_EXPORT"
+
+
+def _proxy_nodes(settings: Settings) -> Iterator[Place]:
+    place = find_place(_PROXY_NODES)
+    if place is not None:
+        yield Contents(place.value())
+
+
+PROXY_NODES = Patch(
+    _PROXY_NODES,
+    lambda original, settings: original,
+    "Torch keeps the graph of the last capture alive.",
+    places=_proxy_nodes,
+    exists=lambda: find_place(_PROXY_NODES) is not None,
+)
+
 SILENT = (
     QUIET,
     Patch(
@@ -302,6 +320,7 @@ CAPTURE: tuple[Patch, ...] = (
         ),
     ),
     *SILENT,
+    PROXY_NODES,
     GLOBAL_HOOKS,
     DISPATCH_KEYS,
     MODES,

@@ -32,6 +32,7 @@ __all__ = [
     "Settings",
     "applied",
     "in_capturing_thread",
+    "keep_until_restored",
     "restored",
     "run_exclusively",
     "why_off",
@@ -171,6 +172,9 @@ _thread: int | None = None  # the capturing thread
 _undo: list[tuple[object, Callable[[], Any]]] = []  # (application, undo), the last change last
 
 
+_kept: list[object] = []  # alive until the export ends
+
+
 def in_capturing_thread() -> bool:
     """True if the calling code runs in the thread that is capturing."""
     return _thread == threading.get_ident()
@@ -196,6 +200,7 @@ def run_exclusively(work: Callable[[], _T]) -> _T:
         finally:
             _thread = before
             if before is None:
+                _kept.clear()
                 _take_back(len(_undo))
 
 
@@ -225,6 +230,11 @@ def restored(undo: Callable[[], Any]) -> Iterator[None]:
         yield
 
 
+def keep_until_restored(value: object) -> None:
+    """Keeps an object alive until the export ends, or a capture that is part of no export."""
+    _kept.append(value)
+
+
 @contextlib.contextmanager
 def _turn() -> Iterator[None]:
     """Waits until this thread may capture, unless it is capturing already."""
@@ -238,6 +248,7 @@ def _turn() -> Iterator[None]:
             yield
         finally:
             _thread = before
+            _kept.clear()
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -67,13 +68,15 @@ def example_size(size: Any) -> int | None:
         return int(size)
     hint = private_attribute(size.node, f"{_NODE}.hint")
     if hint is None:
-        values = getattr(getattr(size.node, "shape_env", None), _EXAMPLES, None)
+        env = getattr(size.node, "shape_env", None)
+        values = None if env is None else _EXAMPLES.get(env)
         number: Any = symbolic_expression(size).xreplace(values) if values else None
         hint = int(number) if getattr(number, "is_Integer", False) else None
     return hint if isinstance(hint, int) else None
 
 
-_EXAMPLES = "onnx_aot_examples"
+_EXAMPLES: weakref.WeakKeyDictionary[Any, dict[Any, int]] = weakref.WeakKeyDictionary()
+"""By ShapeEnv, the values in the example of the symbols that ``fresh_size`` made."""
 
 
 def fresh_size(size: Any) -> Any:
@@ -86,7 +89,7 @@ def fresh_size(size: Any) -> Any:
     fresh: Any = torch.scalar_tensor(size, dtype=torch.int64).item()
     torch._check(fresh >= 1)  # type: ignore[no-untyped-call]
     if isinstance(fresh, torch.SymInt) and example is not None:
-        values = vars(fresh.node.shape_env).setdefault(_EXAMPLES, {})
+        values = _EXAMPLES.setdefault(fresh.node.shape_env, {})
         values[symbolic_expression(fresh)] = example
     return fresh
 

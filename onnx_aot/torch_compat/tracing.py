@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.torch_compat.captures import QUIET
+from onnx_aot.torch_compat.captures import PROXY_NODES, QUIET
 from onnx_aot.torch_compat.larger_sizes import LARGER_SIZES
 from onnx_aot.torch_compat.lookup import (
     FakeTensor,
@@ -54,7 +54,7 @@ def trace_fake(
     make_fx = private("torch.fx.experimental.proxy_tensor:make_fx")
     if make_fx is None:
         raise NotImplementedError("this release of torch has no make_fx")
-    with applied((SMALL_SIZES,), Settings()), mode or contextlib.nullcontext():
+    with applied((SMALL_SIZES, PROXY_NODES), Settings()), mode or contextlib.nullcontext():
         traced: torch.fx.GraphModule = make_fx(function, _allow_non_fake_inputs=True)(*arguments)
     return traced
 

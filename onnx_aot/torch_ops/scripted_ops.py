@@ -10,6 +10,7 @@ The functions are only names; calls of them are translated in ``onnx_aot/ops/con
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +23,6 @@ __all__ = [
     "During",
     "SequenceVal",
     "branch",
-    "keep_graph",
     "repeat",
     "sequence_append",
     "sequence_at",
@@ -106,20 +106,10 @@ def sequence_split(tensor: Any, size: Any, dim: int, keep: bool) -> Any:
     raise AssertionError(A_NAME)
 
 
-RECORDED: dict[int, torch.fx.GraphModule] = {}
-"""Graphs that calls of ``scripted`` stand for, by their numbers."""
-
-KEPT = 1024
-"""Maximum number of recorded graphs; the oldest, left by failed captures, are dropped."""
+RECORDED: weakref.WeakValueDictionary[int, torch.fx.GraphModule] = weakref.WeakValueDictionary()
+"""Graphs that calls of ``scripted`` stand for, by their numbers; the export keeps them alive."""
 
 _RUNNING: dict[int, Callable[..., list[Tensor]]] = {}
-
-
-def keep_graph(number: int, module: torch.fx.GraphModule) -> None:
-    """Keeps a graph until it replaces the call."""
-    RECORDED[number] = module
-    if len(RECORDED) > KEPT:
-        del RECORDED[next(iter(RECORDED))]
 
 
 class During:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 from typing import Any
 
 import pytest
@@ -451,3 +453,20 @@ def test_hooks_for_all_modules_are_taken_back() -> None:
     assert module._global_buffer_registration_hooks != before
     module._global_buffer_registration_hooks.clear()
     module._global_buffer_registration_hooks.update(before)
+
+
+NODES = "torch.fx.experimental.proxy_tensor:_FAKE_TENSOR_ID_TO_PROXY_MAP_FOR_EXPORT"
+
+
+@shows(NODES)
+def test_the_graph_of_the_last_capture_is_forgotten() -> None:
+    def kept() -> bool:
+        program = exported(Example(nn.ReLU, rows)).exported_program
+        graph = weakref.ref(program.graph_module)
+        del program
+        gc.collect()
+        return graph() is not None
+
+    assert not kept()
+    with absent(NODES):
+        assert kept()

@@ -24,7 +24,8 @@ from onnx_aot.errors import (
     SaveError,
     UnsupportedOperatorError,
 )
-from onnx_aot.torch_compat import FakeTensorMode, applied
+from onnx_aot.torch_compat import FakeTensorMode, Settings, applied
+from onnx_aot.torch_compat.captures import PROXY_NODES
 from tests.torch_compat.state import every_row, everything
 
 Tensor = torch.Tensor
@@ -82,7 +83,9 @@ def _export(kind: str, **options: Any) -> Callable[[Model, Path], Any]:
 
 def _from_program(model: Model, folder: Path) -> Any:
     shapes = {"x": {0: torch.export.Dim("n")}}
-    return onnx_aot.export(torch.export.export(model, (X,), dynamic_shapes=shapes))
+    with applied((PROXY_NODES,), Settings()):  # torch itself keeps the graph of its last capture
+        program = torch.export.export(model, (X,), dynamic_shapes=shapes)
+    return onnx_aot.export(program)
 
 
 def _scripted(model: Model, folder: Path) -> Any:

@@ -4,6 +4,9 @@ A capture traces through ``forward``, so the function itself disappears. While a
 ``forward`` of a function with a static method ``symbolic`` therefore calls an operator instead. It
 is created at the first call for the class, and its kernel is the user's ``forward``. Strict capture
 handles autograd functions in its own way.
+
+An operator lives as long as its class, and its calls as long as the export or the program of which
+they are a part (``torch_ops/function_calls.py``).
 """
 
 from __future__ import annotations
@@ -12,17 +15,25 @@ import contextlib
 import dataclasses
 import itertools
 import re
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from onnx_aot import torch_compat
-from onnx_aot.torch_compat import Attribute, OpOverload, Patch, Place, Settings, pytree, schema_of
+from onnx_aot.torch_compat import (
+    Attribute,
+    OpOverload,
+    Patch,
+    Place,
+    Settings,
+    pytree,
+    schema_of,
+)
+from onnx_aot.torch_ops.function_calls import CALLS, NAMESPACE, enter_call
 
-__all__ = ["FUNCTIONS_KEPT", "NAMESPACE", "FunctionOperator", "kept_functions"]
-
-NAMESPACE = "autograd_functions"
+__all__ = ["FUNCTIONS_KEPT", "FunctionOperator", "kept_functions"]
 
 _SCHEMA = "(Tensor[] tensors, SymInt[] sizes, int call) -> Tensor[]"
 
@@ -32,10 +43,12 @@ class Call:
     """Arguments of a call of a function, other than tensors and sizes.
 
     Attributes:
+        function: The class; a program that calls it keeps it alive.
         leaves: The flattened arguments, with markers in place of tensors and sizes.
         structure: The pytree structure that restores the arguments.
     """
 
+    function: type[torch.autograd.Function]
     leaves: tuple[Any, ...]
     structure: Any
 
@@ -53,48 +66,48 @@ class _Marker:
 _TENSOR, _SIZE = _Marker(), _Marker()
 
 
-Kernel = Callable[..., Any]
-
-
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class FunctionOperator:
     """The operator that stands for a function.
 
     Attributes:
-        function: The class.
+        reference: The class, not kept alive.
         target: The operator.
-        function_kernel: Computes the results of ``forward``.
-        calls: Other arguments of its calls; the operator's argument ``call`` is an index into it.
-        returned: The latest results of ``forward``, flattened, with their structure.
+        library: Torch's registration of the operator, which ends with this object.
+        returned: While a call is captured, takes the results of ``forward``, flattened, and their
+            structure; otherwise None.
     """
 
-    function: type[torch.autograd.Function]
+    reference: weakref.ref[type[torch.autograd.Function]]
     target: OpOverload
-    function_kernel: Kernel = lambda *args: ()
-    calls: list[Call] = dataclasses.field(default_factory=list)
-    returned: tuple[list[Any], Any] = ((), None)  # type: ignore[assignment]
+    library: Any
+    returned: list[Any] | None = None
+
+    @property
+    def function(self) -> Any:
+        """The class."""
+        return self.reference()
+
+    def call(self, number: int) -> Call:
+        """The call with a number, the operator's argument ``call``."""
+        call: Call = CALLS[self.target, number]
+        return call
 
     def kernel(self, tensors: Sequence[Any], sizes: Sequence[Any], call: int) -> list[torch.Tensor]:
         """The kernel of the operator."""
-        returned = self.function_kernel(*self.calls[call].arguments(tensors, sizes))
-        self.returned = pytree.tree_flatten(returned)
-        results = [leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor)]
+        known = self.call(call)
+        leaves, structure = pytree.tree_flatten(
+            _run_forward(known.function, known.arguments(tensors, sizes))
+        )
+        results = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if not results:
             raise _NotKeptError
+        if self.returned is not None:
+            self.returned[:] = leaves, structure
         return [result.clone() for result in results]  # results must not alias the inputs
 
-    def number(self, call: Call) -> int:
-        """The index of an equal call, or a new index if there is none."""
-        for index, known in enumerate(self.calls):
-            with contextlib.suppress(Exception):  # arguments that cannot be compared
-                if known == call and list(map(type, known.leaves)) == list(map(type, call.leaves)):
-                    return index
-        self.calls.append(call)
-        return len(self.calls) - 1
 
-
-_OPERATORS: dict[type, FunctionOperator] = {}
-_LIBRARIES: list[Any] = []  # operators live as long as their library
+_OPERATORS: weakref.WeakKeyDictionary[type, FunctionOperator] = weakref.WeakKeyDictionary()
 
 
 def kept_functions() -> list[FunctionOperator]:
@@ -141,11 +154,10 @@ def _is_old_form(cls: Any) -> bool:
 
 def _kept_forward(original: _Method, settings: Settings) -> Callable[..., Any]:
     cls, old_form = original.function, _is_old_form(original.function)
-    kernel = _kernel_function(cls, original.original, old_form)
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         try:
-            return _call_operator(cls, kernel, args[1:] if old_form else args, kwargs)
+            return _call_operator(cls, args[1:] if old_form else args, kwargs)
         except _NotKeptError:
             return original(*args, **kwargs)
 
@@ -167,7 +179,7 @@ class _NotKeptError(Exception):
     """No operator can stand for a call; the capture traces through it instead."""
 
 
-def _call_operator(cls: Any, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _call_operator(cls: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if kwargs:
         raise _NotKeptError
     leaves, structure = pytree.tree_flatten(list(args))
@@ -184,15 +196,29 @@ def _call_operator(cls: Any, kernel: Kernel, args: Sequence[Any], kwargs: dict[s
         for leaf in leaves
     )
     operator = _OPERATORS.get(cls) or _make(cls)
-    operator.function_kernel = kernel
-    number = operator.number(Call(marked, structure))
-    with torch_compat.without_recording():  # raises if no operator can stand for the call
-        operator.kernel(tensors, sizes, number)
-    results = operator.target(tensors, sizes, number)
-    returned, shape = operator.returned
+    number = _number(operator, Call(cls, marked, structure))
+    before, operator.returned = operator.returned, []
+    try:
+        with torch_compat.without_recording():  # raises if no operator can stand for the call
+            operator.kernel(tensors, sizes, number)
+        results = operator.target(tensors, sizes, number)
+        returned, shape = operator.returned
+    finally:
+        operator.returned = before
     rest = iter(results)
     filled = [next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in returned]
     return pytree.tree_unflatten(filled, shape)
+
+
+def _number(operator: FunctionOperator, call: Call) -> int:
+    """The number of an equal call, or a new number if there is none; the export keeps the call."""
+    for (_, number), known in list(CALLS.items()):
+        with contextlib.suppress(Exception):  # arguments that cannot be compared
+            if known == call and list(map(type, known.leaves)) == list(map(type, call.leaves)):
+                torch_compat.keep_until_restored(known)
+                return number
+    torch_compat.keep_until_restored(call)
+    return enter_call(operator.target, call)
 
 
 def _make(cls: Any) -> FunctionOperator:
@@ -204,28 +230,43 @@ def _make(cls: Any) -> FunctionOperator:
     library = make_library(NAMESPACE, "FRAGMENT")
     library.define(name + _SCHEMA)
     target = getattr(getattr(torch.ops, NAMESPACE), name).default
-    operator = _OPERATORS[cls] = FunctionOperator(cls, target)
+    operator = _OPERATORS[cls] = FunctionOperator(weakref.ref(cls), target, library)
     # captures record operators of this kind whole, and they can be decomposed afterwards
-    library.impl(name, operator.kernel, "CompositeImplicitAutograd")
-    _LIBRARIES.append(library)
+    library.impl(name, _kernel_of(weakref.ref(operator)), "CompositeImplicitAutograd")
     return operator
 
 
-def _kernel_function(cls: Any, forward: Callable[..., Any], old_form: bool) -> Kernel:
-    """The user's ``forward``, or ``fake`` if there is one, as a function without the context."""
+def _kernel_of(reference: weakref.ref[FunctionOperator]) -> Callable[..., list[torch.Tensor]]:
+    """The kernel of an operator, as a function that torch can hold without keeping it alive."""
 
-    def kernel(*arguments: Any) -> Any:
-        fake = getattr(cls, "fake", None)
-        with torch.no_grad():
-            if fake is not None:
-                return fake(*arguments)
-            if old_form:
-                return forward(_Context(), *arguments)
-            returned = forward(*arguments)
-            cls.setup_context(_Context(), arguments, returned)
-            return returned
+    def kernel(tensors: Sequence[Any], sizes: Sequence[Any], call: int) -> list[torch.Tensor]:
+        operator = reference()
+        assert operator is not None, "torch forgets the operator together with its library"
+        return operator.kernel(tensors, sizes, call)
 
     return kernel
+
+
+def _run_forward(cls: Any, arguments: Sequence[Any]) -> Any:
+    """Calls the user's ``forward``, or ``fake`` if there is one, without the context."""
+    fake = getattr(cls, "fake", None)
+    with torch.no_grad():
+        if fake is not None:
+            return fake(*arguments)
+        forward = _user_forward(cls)
+        if _is_old_form(cls):
+            return forward(_Context(), *arguments)
+        returned = forward(*arguments)
+        cls.setup_context(_Context(), arguments, returned)
+        return returned
+
+
+def _user_forward(cls: Any) -> Callable[..., Any]:
+    """The user's ``forward``, also while a capture has replaced it."""
+    forward = cls.forward
+    while isinstance(getattr(forward, "__wrapped__", None), _Method):
+        forward = forward.__wrapped__.original
+    return forward  # type: ignore[no-any-return]
 
 
 class _Context:

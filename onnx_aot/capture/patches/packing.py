@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from onnx_aot.torch_compat import Patch, Settings, aten, in_capturing_thread
 
@@ -21,8 +22,8 @@ Tensor = torch.Tensor
 
 _LAYERS: tuple[type[torch.nn.RNNBase], ...] = (torch.nn.RNN, torch.nn.LSTM, torch.nn.GRU)
 
-BATCH = "onnx_aot_batch"
-"""Attribute of a ``batch_sizes`` tensor that holds the number of sequences."""
+_BATCH: Any = WeakTensorKeyDictionary()
+"""The number of sequences by ``batch_sizes`` tensor."""
 
 
 class _Functions:
@@ -51,7 +52,7 @@ class _Functions:
         data, batch_sizes = pack(input, lengths, batch_first)
         batch, time = input.shape[:2] if batch_first else (input.shape[1], input.shape[0])
         torch._check(batch_sizes.shape[0] <= time)  # type: ignore[no-untyped-call]
-        setattr(batch_sizes, BATCH, batch)
+        _BATCH[batch_sizes] = batch
         return data, batch_sizes
 
     def padded(
@@ -91,7 +92,7 @@ def _pad_packed_sequence(  # type: ignore[no-untyped-def]
 
 def _count_sequences(batch_sizes: Tensor) -> Any:
     """The number of sequences; ``batch_sizes[0]``, since all of them have a first step."""
-    known = getattr(batch_sizes, BATCH, None)
+    known = _BATCH.get(batch_sizes)
     return batch_sizes[0].item() if known is None else known
 
 

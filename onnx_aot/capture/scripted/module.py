@@ -16,7 +16,7 @@ from onnx_aot.capture.scripted.recorder import Recorder
 from onnx_aot.capture.scripted.values import Cell, GivenInt, Leaf, ModuleRef
 from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat import aten, symbols_of_its_own
-from onnx_aot.torch_ops.scripted_ops import SCRIPTED, During, keep_graph
+from onnx_aot.torch_ops.scripted_ops import RECORDED, SCRIPTED, During
 
 __all__ = ["ScriptedModel"]
 
@@ -156,7 +156,8 @@ class ScriptedModel(torch.nn.Module):
                 results = SCRIPTED(tensors, sizes, number)
         except CaptureError as error:
             raise CaptureError(f"{error}\n{page('scripted-models')}") from error
-        keep_graph(number, recording.module)
+        RECORDED[number] = recording.module
+        torch_compat.keep_until_restored(recording.module)
         leaves = [
             result.item() if is_number else result
             for result, is_number in zip(results, recording.numbers, strict=True)

@@ -32,8 +32,7 @@ class _Function(Protocol):
     def function(self) -> Any: ...
     @property
     def target(self) -> Any: ...
-    @property
-    def calls(self) -> Sequence[_Call]: ...
+    def call(self, number: int) -> _Call: ...
 
 
 def symbolic_translations(
@@ -56,7 +55,7 @@ def _make_translation(kept: _Function) -> Callable[..., Any]:
     ) -> list[ir.Value]:
         wrapped = [None if value is None else SymbolicValue(value) for value in tensors]
         numbers = [SymbolicValue(size) if isinstance(size, ir.Value) else size for size in sizes]
-        arguments = kept.calls[call].arguments(wrapped, numbers)
+        arguments = kept.call(call).arguments(wrapped, numbers)
         try:
             returned = kept.function.symbolic(SymbolicGraph(op), *arguments)
             return _unwrap_results(returned, len(op.result))

@@ -1,0 +1,26 @@
+"""Numbers the calls of operators that stand for ``torch.autograd.Function`` classes.
+
+The graph has the tensors and sizes of a call, and its number for everything else. An export keeps
+the calls that it captures; afterwards the nodes of its program do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+__all__ = ["CALLS", "NAMESPACE", "enter_call"]
+
+NAMESPACE = "autograd_functions"
+"""Namespace of the operators; the last argument of each is the number of the call."""
+
+CALLS: weakref.WeakValueDictionary[tuple[Any, int], Any] = weakref.WeakValueDictionary()
+"""Calls by operator and number, as long as an export or a program needs them."""
+
+
+def enter_call(operator: Any, call: Any) -> int:
+    """Enters a call of an operator and returns its number, the lowest that is free."""
+    number = next(n for n in itertools.count() if (operator, n) not in CALLS)
+    CALLS[operator, number] = call
+    return number

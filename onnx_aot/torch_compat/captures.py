@@ -285,7 +285,7 @@ SILENT = (
 
 CAPTURE: tuple[Patch, ...] = (
     Patch(
-        "torch.onnx._internal.exporter._export_flags:_is_onnx_exporting",
+        "torch.onnx._internal.exporter._flags:_is_onnx_exporting",
         lambda original, settings: True,
         "torch.onnx.is_in_onnx_export() is false, so models that ask take their eager path.",
         optional=False,

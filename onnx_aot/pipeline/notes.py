@@ -106,9 +106,8 @@ def describe_dimensions(
         notes.append(
             Note(
                 "the model behaves differently for different sizes, and was captured as it behaves "
-                "near the example's; it may be wrong outside of {'; '.join(near)}. The report "
-                "lists the "
-                "conditions"
+                f"near the example's; it may be wrong outside of {'; '.join(near)}. The report "
+                "lists the conditions"
             )
         )
     chosen = describe_branches(program, requested, decisions, "; ".join([*near, *given_up]))
@@ -116,7 +115,7 @@ def describe_dimensions(
         notes.append(
             Note(
                 "the model's code branches on sizes, and the export has the branch of the example: "
-                "{'; '.join(chosen)}. Where another branch is taken, results may be wrong; "
+                f"{'; '.join(chosen)}. Where another branch is taken, results may be wrong; "
                 "runtime_checks=True makes the ONNX model reject such sizes"
             )
         )

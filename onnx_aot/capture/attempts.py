@@ -200,13 +200,13 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
         )
         try:
             program = run_strategy(run)
-        except (CaptureError, InvalidOptionError):  # our own messages need no explanation
-            raise
-        except ConstantWrittenError:
-            return Attempt(plan, constant_written=True)
         except Exception as error:
             if empty.ended:
                 return Attempt(plan, ended=True)
+            if isinstance(error, ConstantWrittenError):
+                return Attempt(plan, constant_written=True)
+            if isinstance(error, (CaptureError, InvalidOptionError)):
+                raise  # our own messages need no explanation
             logger.info("%s failed: %s", name, str(error).strip().partition("\n")[0])
             failures.append(Failure(STRATEGIES[name], error, tuple(run.decisions)))
             if is_ours(error) and not plan.plain:

@@ -41,7 +41,7 @@ def test_ranges_and_derived_dimensions() -> None:
     assert tried(Sum(), args, ({0: 2 * n + 1}, {0: n})) == [{"n": 2}, {"n": 5}]
 
 
-@pytest.mark.filterwarnings("ignore:the model's code chooses by sizes")
+@pytest.mark.filterwarnings("ignore:the model's code branches on sizes")
 def test_conditions_of_the_model() -> None:
     class Halves(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class Alone(nn.Module):
         return x.sum(0) - y.sum()
 
 
-@pytest.mark.filterwarnings("ignore:the model's code chooses by sizes")
+@pytest.mark.filterwarnings("ignore:the model's code branches on sizes")
 def test_shortcuts_for_one() -> None:
     args = (torch.rand(4, 6), torch.rand(6))
     found = tried(Alone(), args, ({0: "n", 1: "m"}, {0: "m"}))
@@ -85,7 +85,7 @@ def test_shortcuts_for_one() -> None:
     assert all(sizes["m"] % 2 == 0 for sizes in found)
 
 
-@pytest.mark.filterwarnings("ignore:the model's code chooses by sizes")
+@pytest.mark.filterwarnings("ignore:the model's code branches on sizes")
 def test_no_shortcuts_where_the_model_refuses_them() -> None:
     args = (torch.rand(4, 6), torch.rand(6))
     shapes = ({0: "n", 1: "m"}, {0: "m"})

@@ -331,7 +331,7 @@ def test_a_name_is_no_promise() -> None:
         exported(example)
     with (
         absent("forward: sizes that names say follow from others"),
-        pytest.warns(OnnxExporterWarning, match="chooses by sizes"),
+        pytest.warns(OnnxExporterWarning, match="code branches on sizes"),
     ):
         assert not differs(example, exported(example))
 

@@ -1,4 +1,4 @@
-"""A model that chooses by sizes is exported with a warning that names the line."""
+"""A model that branches on sizes is exported with a warning that names the line."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ BOTH = {0: "n", 1: "m"}
 )
 def test_the_line_is_named(function: Callable[..., Any], shapes: Any, line: str) -> None:
     x = torch.rand(8, 3)
-    with pytest.warns(OnnxExporterWarning, match="chooses by sizes") as caught:
+    with pytest.warns(OnnxExporterWarning, match="code branches on sizes") as caught:
         program = onnx_aot.export(function, (x,), dynamic_shapes=(shapes,))
     text = str(caught[0].message)
     assert f"`{line}` at {__file__}:" in text
@@ -92,8 +92,8 @@ def test_axis_1_is_not_axis_10() -> None:
     with pytest.warns(OnnxExporterWarning) as caught:
         onnx_aot.export(_two_reasons, (x,), dynamic_shapes=({1: "n", 10: "m"},))
     texts = [str(warning.message) for warning in caught]
-    (limited,) = [text for text in texts if "chooses between sizes" in text]
-    (chosen,) = [text for text in texts if "chooses by sizes" in text]
+    (limited,) = [text for text in texts if "behaves differently for" in text]
+    (chosen,) = [text for text in texts if "branches on sizes" in text]
     assert "x, axis 10" in limited
     assert "if x.shape[1] > 4:" in chosen
     assert "shape[10]" not in chosen

@@ -69,7 +69,7 @@ def branch(x: Tensor) -> Tensor:
         (fixed_table, "x + table", "has the size 4 there", "n"),
         (unrolled, "range(", "a Python loop is unrolled", Dim("n")),
         (with_numpy, "np.linspace", "NumPy turns the size into a number", "n"),
-        (branch, "== 4", "one branch is captured", "n"),
+        (branch, "== 4", "only the example's branch is captured", "n"),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
@@ -422,7 +422,7 @@ def _trimmed(past: Tensor, x: Tensor, mask: Tensor) -> Tensor:
 def test_code_that_asks_about_a_sum_is_told() -> None:
     """The mask is as long as both together, which is no choice of the model's then."""
     args = (torch.randn(2, 3), torch.randn(2, 4), torch.ones(2, 7))
-    with pytest.warns(OnnxExporterWarning, match=r"chooses by sizes.*`if mask.shape\[1\] > past"):
+    with pytest.warns(OnnxExporterWarning, match=r"branches on sizes.*`if mask.shape\[1\] > past"):
         onnx_aot.export(_trimmed, args, dynamic_shapes=({1: "past"}, {1: "seq"}, {1: "n"}))
     given = {"past": {1: "past"}, "x": {1: "seq"}, "mask": {1: "past + seq"}}
     program = onnx_aot.export(_trimmed, args[:2], kwargs={"mask": args[2]}, dynamic_shapes=given)

@@ -105,7 +105,9 @@ DIFFERENCES = [
 
 
 @parametrize(DIFFERENCES)
-@pytest.mark.filterwarnings("ignore:the model chooses between sizes")  # which the slice does
+@pytest.mark.filterwarnings(
+    "ignore:the model behaves differently for different sizes"
+)  # which the slice does
 def test_difference(row: Row) -> None:
     check(row)
 

@@ -490,7 +490,7 @@ def test_report_of_a_failure(tmp_path: Path) -> None:
     (path,) = (tmp_path / "new").iterdir()
     assert path.name.endswith("_pt_export.md")
     text = path.read_text(encoding="utf-8")
-    assert "## What went wrong\n\n```\nCaptureError: the model could not be captured" in text
+    assert "CaptureError: the model could not be captured" in text
     assert "the model's own error" in text
 
 

@@ -40,7 +40,7 @@ def test_a_type_that_no_wider_one_holds() -> None:
     [
         (
             lambda op, self: op.Not(self),
-            r"Not does not take FLOAT in opset 20: its input X takes BOOL\. ",
+            r"Not does not take FLOAT .*X takes BOOL",
         ),
         (lambda op, self: op.Add(op.Sqrt(2), self), r"Sqrt does not take INT64 .*\.float\(\)"),
         (lambda op, self: op.Add(self, op.Sin(op.Shape(self))), r"Sin does not take INT64"),

@@ -111,5 +111,5 @@ def test_a_report_that_is_printed_is_in_no_file(folder: Path) -> None:
     done = run(folder, "report", "my_models:branches", "--input", "x:float32[n]")
     assert done.returncode == 1
     assert done.stdout.startswith("# ONNX export of my_models.Branches: failed\n")
-    assert "cause  CaptureError: the model needs values of its data" in done.stdout
+    assert "needs values of its data" in done.stdout
     assert "The report is in" not in done.stderr

@@ -237,10 +237,7 @@ def test_names_go_on_to_the_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("optimize", [True, False])
 def test_more_names_than_weights(optimize: bool) -> None:
-    message = (
-        r"input_names has 11 names, the model has 1 inputs: data\. Further names are for its 8 "
-        r"weights, in order: first\.weight, first\.bias, norm\.weight, .*norm\.running_var$"
-    )
+    message = r"11 names, .* 1 inputs: data\. .* 8 weights, .*first\.weight, .*norm\.running_var$"
     given = ["data", *"abcdefghij"]
     with pytest.raises(InvalidOptionError, match=message):
         onnx_aot.export(two_layers(), (X,), input_names=given, optimize=optimize)

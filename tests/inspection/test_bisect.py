@@ -119,9 +119,7 @@ def test_a_wrong_translation_is_no_pass_s_fault() -> None:
     bisection = program.compare().bisect()
     assert bisection.guilty == ()
     assert bisection.optimize is None
-    assert "The translation of aten.gelu.default is wrong, or ONNX Runtime's kernel" in str(
-        bisection
-    )
+    assert "translation of aten.gelu.default is wrong" in str(bisection)
 
 
 def test_what_a_target_is_given_may_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +134,7 @@ def test_what_a_target_is_given_may_be_wrong(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(targets, "legalize", wrong)
     program = onnx_aot.export(lambda x: x.exp().sin(), (X,))
     text = str(program.compare().bisect())
-    assert "It is right with target=None: an adaptation to onnxruntime makes it wrong" in text
+    assert "right with target=None" in text
 
 
 def test_a_model_that_was_changed_by_hand() -> None:

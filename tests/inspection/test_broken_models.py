@@ -31,7 +31,3 @@ def test_the_first_screen_says_what_to_do(broken: Broken, tmp_path: Path) -> Non
         assert said in text, said
     message = unwrapped([str(caught.value)])
     assert broken.fix in message  # what the command line prints
-
-
-def test_there_are_ten() -> None:
-    assert len({broken.title for broken in BROKEN}) == 10

@@ -91,8 +91,8 @@ def test_a_model_that_does_something_else_while_it_is_captured() -> None:
         onnx_aot.export(model, (torch.rand(4, 3),), verify=True)
     message = str(caught.value)
     assert "as the graph that torch.export captured" in message
-    assert "its code does something else while it is captured" in message
-    assert "fix: look for code that asks torch.compiler.is_exporting()" in message
+    assert "something else while it is captured" in message
+    assert "torch.compiler.is_exporting()" in message
 
 
 def test_sizes_that_the_runtime_refuses(tmp_path: Path) -> None:

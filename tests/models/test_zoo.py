@@ -54,10 +54,7 @@ def test_slice(name: str) -> None:
     assert row["max_absolute"] < 1e-3
 
 
-def test_rows_are_many() -> None:
-    transformers = [case for case in ZOO.values() if case.group.startswith("transformers")]
-    assert len(transformers) >= 130
-    assert sum(case.group == "timm" for case in ZOO.values()) >= 80
+def test_every_row_has_two_sizes() -> None:
     assert all(len(case.sizes) == 2 for case in ZOO.values())
     assert all(case.sizes[0] != case.sizes[1] for case in ZOO.values())
 

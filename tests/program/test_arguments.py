@@ -78,7 +78,7 @@ def test_named_tuples() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"a": A}, r"pair is structured differently .*: dict of \['a'\] was given, it was dict of"),
+        ({"a": A}, r"pair .*: dict of \['a'\] was given, it was dict of"),
         ({"a": A, "b": B, "c": A}, "was given, it was dict of"),
         ([A, B], "list of 2 was given, it was dict of"),
         (A, "Tensor was given, it was dict of"),

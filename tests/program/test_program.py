@@ -105,10 +105,10 @@ def test_compute_values_gives_memory_of_its_own(program: onnx_aot.ONNXProgram, n
     [
         ((), r"was captured with \(x\); it was called with \(\)"),
         ((X, X, X), r"was captured with \(x\); it was called with \(\.\.\., \.\.\., \.\.\.\)"),
-        (("a",), "x was a tensor when the model was captured; 'a' was given"),
-        ((X.to(torch.float64),), "input x is torch.float32 in the model; torch.float64 was given"),
-        ((X[0],), r"input x has shape \[batch,3\] in the model; \[3\] was given"),
-        ((X[:, :2],), r"input x has shape \[batch,3\] in the model; \[4, 2\] was given"),
+        (("a",), "x was a tensor .*; 'a' was given"),
+        ((X.to(torch.float64),), "input x is torch.float32 .*; torch.float64 was given"),
+        ((X[0],), r"input x .*\[batch,3\] .*; \[3\] was given"),
+        ((X[:, :2],), r"input x .*\[batch,3\] .*; \[4, 2\] was given"),
     ],
 )
 def test_inputs_that_do_not_fit(program: onnx_aot.ONNXProgram, inputs: Any, message: str) -> None:

@@ -111,7 +111,7 @@ def test_names_and_dynamic_shapes_go_by_attribute() -> None:
     ("given", "message"),
     [
         (Batch(X, Y, scale=3.0), r"batch.scale was 2.0 when the model .*; 3.0 was given"),
-        (Batch(X), r"batch.y was a tensor when the model was captured; None was given"),
+        (Batch(X), r"batch.y was a tensor .*; None was given"),
         (Batch(X, Y, created=datetime.date(2021, 1, 1)), "batch.created was datetime.date"),
         (X, r"Tensor was given, it was Batch of 4|structured differently"),
     ],

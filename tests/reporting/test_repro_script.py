@@ -106,6 +106,4 @@ def test_inputs_as_python() -> None:
     leaves = torch.utils._pytree.tree_leaves
     assert [described(v) for v in leaves(made["args"])] == [described(v) for v in leaves(args)]
     assert set(made["args"][1][1].tolist()) <= {3, 4, 5, 6, 7}
-    assert "raise SystemExit('write here how args are made: there is an object of" in (
-        inputs_as_python((object(),), None)
-    )
+    assert "write here how args are made: " in (inputs_as_python((object(),), None))

@@ -100,7 +100,7 @@ def test_limits_are_checked_before_anything_is_written(
 ) -> None:
     monkeypatch.setattr(serialize, "PROTOBUF_LIMIT", 10_000)
     _, program = exported()
-    with pytest.raises(SaveError, match=r"at most 2 GB; save to a path with external_data=True"):
+    with pytest.raises(SaveError, match=r"2 GB; .*external_data=True"):
         program.save(tmp_path / "model.onnx", external_data=False)
     with pytest.raises(SaveError, match="at most 2 GB"):
         program.save(io.BytesIO())
@@ -117,9 +117,7 @@ def test_weights_without_values_are_named(tmp_path: Path) -> None:
     with torch.device("meta"):
         module = torch.nn.Linear(64, 64)
     program = onnx_aot.export(module, (X.to("meta"),))
-    with pytest.raises(
-        SaveError, match=r"2 weights have no values yet: weight, bias. Call program.apply_weights"
-    ):
+    with pytest.raises(SaveError, match=r"no values yet: weight, bias.*apply_weights"):
         program.save(tmp_path / "model.onnx")
     program.save(tmp_path / "model.onnx", include_initializers=False)
     real = torch.nn.Linear(64, 64)

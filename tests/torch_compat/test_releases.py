@@ -150,8 +150,8 @@ def test_a_failure_that_stays_is_a_bug_of_this_package(monkeypatch: pytest.Monke
     with pytest.raises(CaptureError) as caught:
         onnx_aot.export(Scaled(), (X,))
     said = str(caught.value)
-    assert "torch.export captures the model and onnx_aot does not, which is a bug of" in said
-    assert "export what it gives, onnx_aot.export(torch.export.export(model, args))" in said
+    assert "torch.export captures the model and onnx_aot does not" in said
+    assert "onnx_aot.export(torch.export.export(model, args))" in said
     assert "shows the failure without this package" not in said
     assert isinstance(caught.value.__cause__, TypeError)
     # and what it advises works
@@ -169,7 +169,7 @@ def test_a_failure_of_torch_is_shown_to_be_one() -> None:
     with pytest.raises(CaptureError) as caught:
         onnx_aot.export(Particular(), (X,), strategies=("non-strict",))
     said = str(caught.value)
-    assert "torch.export.export(model, args) shows the failure without this package" in said
+    assert "torch.export.export(model, args) shows the failure" in said
     assert "bug of onnx_aot" not in said
 
 
@@ -180,7 +180,4 @@ def test_a_row_that_is_off_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     program = onnx_aot.export(torch.nn.ReLU().eval(), (X,))
     assert program.report is not None
-    assert (
-        "torch.nn.functional:relu: its parameters are (input, inplace), not (input, out)"
-        in program.report.to_markdown()
-    )
+    assert "relu: its parameters are (input, inplace)" in program.report.to_markdown()

@@ -92,9 +92,9 @@ def test_names_for_weights_that_are_inputs() -> None:
     [
         (["first.wieght"], r"has 'first.wieght', which matches no .*; did you mean first\.weight"),
         (["bias"], r"'bias', which matches no .*; did you mean .*first\.bias"),
-        (["x"], r"'x', which matches no .*; it has 11: unused, first\.weight, first\.bias"),
+        (["x"], r"'x', which matches no .*: unused, first\.weight, first\.bias"),
         (["first.*", "nothing*"], r"has 'nothing\*', which matches no"),
-        ("first.*", r"weights_as_inputs is 'first\.\*'; expected True, False, or a list of names"),
+        ("first.*", r"weights_as_inputs is 'first\.\*'; .*a list of names"),
         ([1], r"weights_as_inputs is \[1\]"),
         (None, "weights_as_inputs is None"),
     ],

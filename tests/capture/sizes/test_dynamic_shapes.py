@@ -244,7 +244,7 @@ def test_a_condition_on_a_named_dimension_is_an_error() -> None:
 
     with pytest.raises(DynamicShapeError) as caught:
         onnx_aot.export(branches, (X,), dynamic_shapes=({0: Dim("n")},))
-    assert "x, axis 0 ('n'): limited to x.shape[0] > 3; n is from 0 on" in str(caught.value)
+    assert "x, axis 0 ('n'): limited to x.shape[0] > 3" in str(caught.value)
     assert "write torch.export.Dim('n', min=4) for it" in str(caught.value)
 
 
@@ -315,9 +315,7 @@ def mean(x: Tensor, y: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("given", [({0: "n"}, {0: "n"}), ({0: Dim("n")}, {0: "n"})])
 def test_a_name_stands_for_one_size(given: Any) -> None:
-    with pytest.raises(
-        DynamicShapeError, match=r"'n' to dimensions of different sizes: x, axis 0 is 4, y, axis 0"
-    ):
+    with pytest.raises(DynamicShapeError, match=r"'n' .*: x, axis 0 is 4, y, axis 0"):
         onnx_aot.export(mean, (X, torch.ones(5, 3)), dynamic_shapes=given)
     program = onnx_aot.export(mean, (X, X), dynamic_shapes=given)
     assert shapes(program) == [["n", 3], ["n", 3]]

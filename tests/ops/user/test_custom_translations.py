@@ -196,8 +196,8 @@ def test_nobody_takes_the_call() -> None:
     with pytest.raises(TranslationError) as caught:
         exported(lambda x: nobody(x, 2), X, custom_translation_table={nobody: [of_double, no]})
     message = str(caught.value)
-    assert "no translation of onnx_aot_custom.nobody.default takes this call:" in message
-    assert "of_double: x is FLOAT, and declared as DOUBLE" in message
+    assert "nobody.default takes this call" in message
+    assert "x is FLOAT, and declared as DOUBLE" in message
     assert "no: returned NotImplemented" in message
 
 

@@ -169,7 +169,7 @@ def test_it_is_said_and_not_verified(tmp_path: Any) -> None:
         warnings.simplefilter("always")
         exported(uses_everything, verify=True, report=True, artifacts_dir=tmp_path)
     translated, verified = (str(w.message) for w in caught)
-    assert "1 operator(s) have no ONNX translation and are nodes of domains of their" in translated
+    assert "no ONNX translation and are nodes of domains" in translated
     assert "onnx_aot_unsupported.gadget.default (1x)" in translated
     assert "the model was not verified" in verified
     report = next(tmp_path.iterdir()).read_text()
@@ -233,4 +233,4 @@ def test_the_code_runs_as_it_is() -> None:
         ("Many", 1),
     ]
     assert attributes(made[1]) == {"from_": "a", "flag": 0}
-    assert "return the ONNX value(s) and the new value of x" in code
+    assert "the new value of x" in code

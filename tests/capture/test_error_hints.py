@@ -47,9 +47,7 @@ def test_every_link_leads_to_the_section_that_shows_its_message() -> None:
     ],
 )
 def test_numbers_drawn_in_python(draw: object, named: str) -> None:
-    with pytest.warns(
-        onnx_aot.OnnxExporterWarning, match=rf"numbers with {named}; the numbers"
-    ):
+    with pytest.warns(onnx_aot.OnnxExporterWarning, match=rf"numbers with {named}; the numbers"):
         onnx_aot.export(lambda x: x * draw(), (X,))  # type: ignore[operator]
 
 

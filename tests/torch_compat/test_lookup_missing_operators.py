@@ -23,7 +23,7 @@ from onnx_aot.errors import (
     UnsupportedOperatorError,
 )
 from onnx_aot.torch_compat import hidden, private, size_function
-from tests.torch_compat.models import Example, function, rows
+from tests.torch_compat.models import Example, Joined, function, rows
 from tests.torch_compat.without import SHAPES, absent, differs, exported, made, shows
 
 pytestmark = pytest.mark.filterwarnings("ignore::onnx_aot.OnnxExporterWarning")
@@ -251,21 +251,9 @@ def test_inner_sizes_have_no_expression(name: str) -> None:
     assert not differs(example, program)
 
 
-class Joins(nn.Module):
-    """A parameter without elements beside a buffer that has some."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(3, device="meta"))
-        self.register_buffer("scale", torch.full((3,), 2.0))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * (self.weight * self.scale)
-
-
 @shows("torch._subclasses.meta_utils:MetaTensorDescriber.describe_tensor")
 def test_weights_without_elements_are_refused() -> None:
-    example = Example(Joins, rows)
+    example = Example(Joined, rows)
     program = exported(example)
     program.apply_weights({"weight": torch.ones(3)}, partial=True)
     torch.testing.assert_close(program(*rows(7))[0], rows(7)[0] * 2)

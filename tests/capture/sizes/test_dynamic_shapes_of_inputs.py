@@ -12,16 +12,10 @@ from torch.export import Dim
 
 import onnx_aot
 from onnx_aot.errors import DynamicShapeError
+from tests.capture.sizes.declared_shapes import shapes
 
 Tensor = torch.Tensor
 X = torch.arange(12.0).reshape(4, 3)
-
-
-def shapes(program: onnx_aot.ONNXProgram) -> list[list[Any]]:
-    return [
-        [d if isinstance(d, int) else d.value for d in value.shape]
-        for value in program.model.graph.inputs
-    ]
 
 
 def names(program: onnx_aot.ONNXProgram) -> list[Any]:

@@ -62,3 +62,12 @@ def assert_moments(numbers: torch.Tensor, mean: float, variance: float, kurtosis
 
 
 SHAPE = (3, N // 3)
+
+
+def check_moments(
+    function: Callable[[], torch.Tensor], mean: float, variance: float, kurtosis: float
+) -> None:
+    """Draws with ONNX Runtime; the type is PyTorch's."""
+    numbers = drawn(function)
+    assert numbers.dtype == function().dtype
+    assert_moments(numbers, mean, variance, kurtosis)

@@ -147,7 +147,7 @@ def test_what_is_not_accepted() -> None:
         export_encoder(models.llama())
     with pytest.raises(InvalidOptionError, match="reads input_features; pass an example"):
         export_encoder(models.whisper())
-    with pytest.raises(InvalidOptionError, match=r"gives past_key_values\.0\.decoder\.key, "):
+    with pytest.raises(InvalidOptionError, match=r"returns past_key_values\.0\.decoder\.key, "):
         EncoderDecoder(decoder, decoder)
     both = EncoderDecoder(other, decoder)
     start = torch.zeros(2, 1, dtype=torch.int64)

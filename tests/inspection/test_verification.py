@@ -105,7 +105,7 @@ def test_what_the_reference_implementation_lacks() -> None:
 
     table = {aten.relu.default: lambda op, self: op.FastGelu(self, _domain="com.microsoft")}
     program = onnx_aot.export(rotated, (X,), custom_translation_table=table)
-    with pytest.raises(InvalidOptionError, match="not have com.microsoft::FastGelu"):
+    with pytest.raises(InvalidOptionError, match=r"not have com\.microsoft::FastGelu"):
         program.verify(runtime="reference")
 
 

@@ -105,13 +105,6 @@ class Dimensions:
             self._in_expressions[symbol] = written
         return written
 
-    def suggest(self, size: Any, name: str) -> None:
-        """Names a recorded symbolic number that has no name yet."""
-        if isinstance(size, torch.SymInt):
-            expression = symbolic_expression(size)
-            if getattr(expression, "is_Symbol", False) and str(expression) not in self._names:
-                self._names[str(expression)] = self.unique(name)
-
     def unique(self, name: str) -> str:
         """Returns the name, with underscores appended if another dimension has it."""
         while name in self._taken:

@@ -83,7 +83,7 @@ TERMS = 36  # of the series up to FAR
 
 
 def _maclaurin_coefficients(order: int, terms: int, sign: int, unit: float = FAR) -> list[float]:
-    """Coefficients in ``(x / unit)^2`` of ``J (x/2)^-order``, or of I if the sign is 1."""
+    """30 coefficients in ``(x / unit)^2`` of ``J (x/2)^-order``, or of I if the sign is 1."""
     scale = sign * (unit / 2.0) ** 2
     return [scale**k / (math.factorial(k) * math.factorial(k + order)) for k in range(terms)]
 
@@ -289,10 +289,10 @@ AIRY_FAR = -7.0
 AIRY_RIGHT = 2.8  # z = 3.1 there
 
 
-def _airy_maclaurin(start: float, first: int, terms: int = 30) -> list[float]:
+def _airy_maclaurin(start: float, first: int) -> list[float]:
     """Coefficients in ``(x / AIRY_FAR)^3``: each is the last over ``n (n - 1)`` (DLMF 9.4.1)."""
     coefficients, n = [start], first
-    for _ in range(terms - 1):
+    for _ in range(29):
         coefficients.append(coefficients[-1] * AIRY_FAR**3 / (n * (n - 1)))
         n += 3
     return coefficients

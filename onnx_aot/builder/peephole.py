@@ -125,26 +125,29 @@ def transpose(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None
 
 def unsqueeze(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     """``Unsqueeze(Squeeze(x, a), a)`` -> ``x``; a constant is reshaped."""
-    axes = _read_integers(op, inputs[1])
-    inner = _find_producer(inputs[0], "Squeeze")
-    if inner is not None and axes is not None and _read_axes(op, inner) == axes:
-        return inner.inputs[0]
-    literal = op.literal(inputs[0])
-    if literal is None or axes is None or len(axes) != 1:
-        return None
-    return op.constant(literal.unsqueeze(axes[0]))
+    return _cancel_reshape(op, inputs, _read_integers(op, inputs[1]), "Squeeze", torch.unsqueeze)
 
 
 def squeeze(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:
     """``Squeeze(Unsqueeze(x, a), a)`` -> ``x``; a constant is reshaped."""
     axes = _read_integers(op, inputs[1]) if len(inputs) > 1 else None
-    inner = _find_producer(inputs[0], "Unsqueeze")
-    if inner is not None and axes is not None and _read_axes(op, inner) == axes:
+    return _cancel_reshape(op, inputs, axes, "Unsqueeze", torch.squeeze)
+
+
+def _cancel_reshape(
+    op: Op,
+    inputs: Inputs,
+    axes: Sequence[int] | None,
+    inverse: str,
+    reshape: Callable[[torch.Tensor, int], torch.Tensor],
+) -> ir.Value | None:
+    if axes is None:
+        return None
+    inner = _find_producer(inputs[0], inverse)
+    if inner is not None and _read_axes(op, inner) == axes:
         return inner.inputs[0]
     literal = op.literal(inputs[0])
-    if literal is None or axes is None or len(axes) != 1:
-        return None
-    return op.constant(literal.squeeze(axes[0]))
+    return None if literal is None or len(axes) != 1 else op.constant(reshape(literal, axes[0]))
 
 
 def concat(op: Op, inputs: Inputs, attributes: Attributes) -> ir.Value | None:

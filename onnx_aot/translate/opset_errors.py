@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch.fx
 
@@ -11,7 +11,7 @@ from onnx_aot.builder.builder import Builder
 from onnx_aot.errors import MissingInOpset, OpsetError
 from onnx_aot.metadata.provenance import location, place, target_name
 
-__all__ = ["MissingForms"]
+__all__ = ["MissingForms", "list_locations"]
 
 SHOWN = 5  # lines of the user's code per entry
 
@@ -74,16 +74,20 @@ class MissingForms:
 
 def _make_entry(missing: MissingInOpset, nodes: list[torch.fx.Node]) -> MissingInOpset:
     targets = collections.Counter(target_name(node.target) for node in nodes)
-    lines = list(
-        dict.fromkeys(place.with_code for place in map(location, nodes) if place is not None)
-    )
-    if len(lines) > SHOWN:
-        lines[SHOWN:] = [f"... and {len(lines) - SHOWN} more lines"]
     return MissingInOpset(
         missing.operator,
         missing.problem,
         missing.since,
         tuple(targets.most_common()),
-        tuple(lines),
+        list_locations(nodes),
         tuple(found for node in nodes if (found := place(node)) is not None),
     )
+
+
+def list_locations(nodes: Sequence[torch.fx.Node]) -> tuple[str, ...]:
+    """Returns the lines of the user's code that nodes come from, at most ``SHOWN`` of them."""
+    found = dict.fromkeys(where.with_code for where in map(location, nodes) if where is not None)
+    lines = list(found)
+    if len(lines) > SHOWN:
+        lines[SHOWN:] = [f"... and {len(lines) - SHOWN} more lines"]
+    return tuple(lines)

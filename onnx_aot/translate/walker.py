@@ -48,7 +48,7 @@ from onnx_aot.translate.complex_nodes import (
     split_complex,
 )
 from onnx_aot.translate.decompose import Decomposer, Pieces
-from onnx_aot.translate.opset_errors import MissingForms
+from onnx_aot.translate.opset_errors import MissingForms, list_locations
 from onnx_aot.translate.promote import promote
 from onnx_aot.translate.stubs import parameters, write_stub
 from onnx_aot.translate.subgraph_bodies import Bodies, nodes_and_bodies
@@ -504,7 +504,7 @@ def _describe_unsupported(target: Any, nodes: Sequence[torch.fx.Node]) -> Unsupp
         target=target_name(target),
         schema=str(schema_of(target)) if is_operator else "",
         count=len(nodes),
-        locations=_list_locations(nodes),
+        locations=list_locations(nodes),
         reason=_explain_unsupported(target, nodes[0]),
         parameters=parameters(target) if is_operator else (),
         stub=write_stub(target) if is_operator else "",
@@ -526,14 +526,6 @@ def _explain_unsupported(target: Any, node: torch.fx.Node) -> str:
             "called with values they emit their nodes and return their results as a list"
         )
     return NOT_TRANSLATED.get(target, "")
-
-
-def _list_locations(nodes: Sequence[torch.fx.Node], limit: int = 5) -> tuple[str, ...]:
-    found = dict.fromkeys(where.with_code for where in map(location, nodes) if where is not None)
-    shown = list(found)[:limit]
-    if len(found) > limit:
-        shown.append(f"... and {len(found) - limit} more lines")
-    return tuple(shown)
 
 
 def _add_location(error: Exception, node: torch.fx.Node) -> OnnxExporterError:

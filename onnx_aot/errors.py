@@ -20,11 +20,14 @@ A message says what was found, where in the user's code, what is accepted, and w
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import os
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 __all__ = [
     "CaptureError",
@@ -44,10 +47,31 @@ __all__ = [
     "UnsupportedOperatorError",
     "VerificationError",
     "add_line",
+    "documentation",
     "warn",
 ]
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@functools.cache
+def documentation(name: str, anchor: str = "") -> str:
+    """Returns where a page of the documentation is: in the source tree, or among installed files.
+
+    >>> documentation("troubleshooting", "branches")
+    'docs/troubleshooting.md#branches'
+    """
+    from importlib import metadata
+
+    file = f"{name}.md"
+    section = f"#{anchor}" if anchor else ""
+    if (Path(__file__).parents[1] / "docs" / file).is_file():
+        return f"docs/{file}{section}"
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        for installed in metadata.files("onnx-aot") or ():
+            if installed.parts[-3:] == ("doc", "onnx-aot", file):
+                return f"{os.path.normpath(installed.locate())}{section}"
+    return f"{file}{section} of the documentation of onnx_aot"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -331,5 +355,5 @@ def _stubs(operators: list[UnsupportedOperator]) -> list[str]:
         f"    onnx_aot.export(model, args, custom_translation_table={{{table}}})",
         "",
         'unsupported="emit" exports such operators as nodes of their own names, which the '
-        "runtime must provide. See docs/custom-operators.md",
+        f"runtime must provide. See {documentation('custom-operators')}",
     ]

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 
+from onnx_aot.errors import documentation
 from onnx_aot.torch_compat import failure_kind
 
 __all__ = ["Explanation", "explain", "page"]
 
-PAGE = "docs/troubleshooting.md"
-
 
 def page(anchor: str) -> str:
     """The sentence that refers to a section of the troubleshooting page."""
-    return f"See {PAGE}#{anchor}"
+    return f"See {documentation('troubleshooting', anchor)}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from onnx_aot.cli.console import EXIT_FAILED, AsJson, plain, print_json
+from onnx_aot.errors import documentation
 from onnx_aot.inspection.text import columns
 
 __all__ = ["doctor"]
@@ -135,5 +136,5 @@ def _trial() -> Finding:
     except Exception as error:  # every failure is a finding
         line = str(error).strip().partition("\n")[0]
         found = f"{type(error).__name__}: {line}"
-        return Finding(subject, found, False, "see docs/troubleshooting.md")
+        return Finding(subject, found, False, f"see {documentation('troubleshooting')}")
     return Finding(subject, "exported, and right at another size", True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onnx_aot.cli.console import EXIT_FAILED, AsJson, errors_as_messages, print_json
-from onnx_aot.errors import PACKAGE, InvalidOptionError
+from onnx_aot.errors import PACKAGE, InvalidOptionError, documentation
 from onnx_aot.inspection.text import columns
 from onnx_aot.torch_compat import overload_name, schema_of
 
@@ -49,7 +49,7 @@ def ops(
             raise InvalidOptionError(
                 f"neither onnx_aot nor PyTorch has an operator {name!r}. Names are like "
                 "aten.roll.default. If another package defines it, import that package and see "
-                "docs/custom-operators.md to translate it"
+                f"{documentation('custom-operators')} to translate it"
             )
     if as_json:
         print_json(found)
@@ -122,4 +122,5 @@ def _other(target: Any) -> dict[str, Any]:
     if decompositions(target):
         remark = "supported if its parts are"
         return {**row, "supported": True, "how": "expanded with PyTorch's rules", "remark": remark}
-    return {**row, "how": "not translated", "remark": "see docs/custom-operators.md"}
+    remark = f"see {documentation('custom-operators')}"
+    return {**row, "how": "not translated", "remark": remark}

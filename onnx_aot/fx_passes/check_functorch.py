@@ -7,7 +7,7 @@ import re
 import torch
 import torch.fx
 
-from onnx_aot.errors import FunctionalizationError
+from onnx_aot.errors import FunctionalizationError, documentation
 from onnx_aot.torch_compat import is_transform
 
 __all__ = ["refuse_transforms"]
@@ -30,6 +30,7 @@ def refuse_transforms(program: torch.export.ExportedProgram) -> torch.export.Exp
             where = f" at {places[-1][0]}:{places[-1][1]}" if places else ""
             raise FunctionalizationError(
                 f"the model uses a function transform{where}, torch.vmap or one of torch.func; "
-                "the captured graph contains only its parts (docs/troubleshooting.md#transforms)"
+                "the captured graph contains only its parts "
+                f"({documentation('troubleshooting', 'transforms')})"
             )
     return program

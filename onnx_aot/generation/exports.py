@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onnx_aot.errors import InvalidOptionError
+from onnx_aot.errors import InvalidOptionError, documentation
 from onnx_aot.export import export
 from onnx_aot.generation.caches import cached_states
 from onnx_aot.generation.examples import (
@@ -264,7 +264,7 @@ def _checked(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> 
             f"model is a {type(model).__name__}; expected a language model of transformers, such "
             "as AutoModelForCausalLM returns. Export other models with onnx_aot.export, which "
             "takes a cache among the inputs, and names in input_names and output_names: see "
-            "docs/generation.md"
+            f"{documentation('generation')}"
         )
     wrong = [name for name in decided if name in options]
     if wrong:

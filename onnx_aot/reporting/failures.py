@@ -14,6 +14,7 @@ from onnx_aot.errors import (
     SourceLocation,
     TranslationError,
     UnsupportedOperatorError,
+    documentation,
 )
 
 __all__ = ["Failure", "FailureDetail", "failure_of"]
@@ -21,17 +22,20 @@ __all__ = ["Failure", "FailureDetail", "failure_of"]
 # Used where an error has no advice of its own.
 FIXES: tuple[tuple[type[BaseException], str], ...] = (
     (InvalidOptionError, "call export as the message says"),
-    (CaptureError, "see docs/troubleshooting.md"),
-    (DynamicShapeError, "see docs/dynamic-shapes.md"),
+    (CaptureError, f"see {documentation('troubleshooting')}"),
+    (DynamicShapeError, f"see {documentation('dynamic-shapes')}"),
     (
         TranslationError,
         "correct the translation if it is yours; otherwise pass your own for the operator, "
         "custom_translation_table={operator: function}, and report this as a bug of onnx_aot",
     ),
-    (ConversionError, "do as the message says, or see docs/troubleshooting.md"),
+    (ConversionError, f"do as the message says, or see {documentation('troubleshooting')}"),
     (OnnxExporterError, "do as the message says"),
     (KeyboardInterrupt, "it was interrupted; export again"),
-    (MemoryError, "see docs/large-models.md: enable_fake_mode needs no memory for weights"),
+    (
+        MemoryError,
+        f"see {documentation('large-models')}: enable_fake_mode needs no memory for weights",
+    ),
 )
 BUG = "this may be a bug of onnx_aot: report it with this file"
 

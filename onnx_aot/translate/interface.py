@@ -14,7 +14,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from onnx_aot import dtypes
 from onnx_aot.builder.onnx_schemas import onnx_operator, refuse_type
 from onnx_aot.dimensions.symbols import Dimensions
-from onnx_aot.errors import ConversionError, InvalidOptionError
+from onnx_aot.errors import ConversionError, InvalidOptionError, documentation
 from onnx_aot.graph.names import Names
 from onnx_aot.metadata.keys import INPUT_KIND, NAMED, ORIGINAL_NAME
 from onnx_aot.metadata.provenance import location
@@ -331,7 +331,7 @@ def _refuse_generator(
             + ("" if where is None else f": {where.with_code}")
             + ". Leave generator= out, and pass seed=... to export for the same numbers in each "
             "session, or draw outside and pass the tensor to forward. See "
-            "docs/troubleshooting.md#generator"
+            f"{documentation('troubleshooting', 'generator')}"
         )
 
 

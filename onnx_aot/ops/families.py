@@ -296,7 +296,7 @@ def operator_name(target: Any) -> str:
 def late_family_of(target: Any) -> str | None:
     """Returns the late family that translates an operator, or None if no late family does."""
     if isinstance(target, OpOverload):
-        names = (str(target), str(target.overloadpacket), target.namespace)
+        names: tuple[str, ...] = (str(target), str(target.overloadpacket), target.namespace)
     elif isinstance(target, HigherOrderOperator):
         names = (operator_name(target),)
     else:

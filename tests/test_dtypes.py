@@ -13,7 +13,7 @@ from onnx_aot import dtypes
 def test_types_there_and_back(dtype: torch.dtype) -> None:
     onnx_type = dtypes.to_onnx(dtype)
     assert dtypes.to_torch(onnx_type) == dtype
-    assert dtypes.held_in(onnx_type) == dtype
+    assert dtypes.storage_dtype(onnx_type) == dtype
     assert dtypes.is_floating(onnx_type) == dtype.is_floating_point
 
 
@@ -32,7 +32,7 @@ def test_types_without_a_counterpart() -> None:
 def test_integers_of_four_bits(
     dtype: ir.DataType, low: int, high: int, shape: tuple[int, ...]
 ) -> None:
-    integers = torch.randint(low, high + 1, shape).to(dtypes.held_in(dtype))
+    integers = torch.randint(low, high + 1, shape).to(dtypes.storage_dtype(dtype))
     packed = dtypes.pack_int4(integers)
     assert (packed.dtype, packed.numel()) == (torch.uint8, (integers.numel() + 1) // 2)
     assert torch.equal(dtypes.unpack_int4(packed, dtype, shape), integers)

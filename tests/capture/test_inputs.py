@@ -108,7 +108,7 @@ def test_tensors_of_every_kind(tensor: Tensor) -> None:
 
 
 def test_none_is_no_output() -> None:
-    with pytest.raises(ConversionError, match="the model returns no tensor and no number"):
+    with pytest.raises(ConversionError, match="returns no tensor and no number"):
         onnx_aot.export(lambda x: None, (X,))
 
 
@@ -157,12 +157,12 @@ def test_a_write_to_one_of_two_inputs_that_share_memory() -> None:
     ("given", "message"),
     [
         (np.ones(3, np.float32), r"y .*is a NumPy array; .* torch.from_numpy"),
-        ([X, np.ones(3)], r"y\[1\] of the example inputs is a NumPy array"),
+        ([X, np.ones(3)], r"y\[1\] of .* is a NumPy array"),
         (X.to_sparse(), r"y .*torch.sparse_coo; .* to_dense"),
         (X.to_mkldnn(), r"y .*torch._mkldnn; .* to_dense"),
         (TwoTensor(X, X), r"y .*is a .*TwoTensor, a tensor that"),
         (object(), r"y .*is a builtins.object, a class that"),
-        ({X}, r"y of the example inputs is a builtins.set"),
+        ({X}, r"y of .* is a builtins\.set"),
     ],
 )
 def test_what_is_refused(given: Any, message: str) -> None:
@@ -235,7 +235,7 @@ def test_defaults_of_forward() -> None:
 def test_a_number_where_a_tensor_was() -> None:
     program = onnx_aot.export(lambda x, n: x * n, (X, torch.tensor(2)))
     torch.testing.assert_close(program(X, 3)[0], X * 3)
-    with pytest.raises(InferenceError, match=r"input n is torch.int64 in the model; 2.5 was given"):
+    with pytest.raises(InferenceError, match=r"input n is torch\.int64 .*; 2\.5 was given"):
         program(X, 2.5)
 
 

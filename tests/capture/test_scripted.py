@@ -359,28 +359,20 @@ def test_checks_of_a_scripted_model_can_be_kept() -> None:
 # --- what has no form in ONNX --------------------------------------------------------------------
 
 TWO = (X, ints(2))
-WRITTEN = "may have been written in place under another name"
+WRITTEN = "in place under another name"
 REFUSED = [
     (aliases.one_of_two_written, TWO, WRITTEN),
     (aliases.written_before_it_is_replaced, TWO, WRITTEN),
-    (refused.text_of_branch, TWO, "it is 'positive' on one path and 'negative' on another"),
-    (
-        refused.dtype_of_branch,
-        TWO,
-        r"a tensor int64\[4, 3\] on one path and a tensor float32\[4, 3\]",
-    ),
-    (refused.rank_of_loop, TWO, r"float32\[4, 3\] on one path and a tensor float32\[1, 4, 3\]"),
-    (refused.lists_in_a_loop, TWO, "whose length depends on the inputs holds a list of 2"),
-    (refused.tuples_in_a_loop, TWO, "whose length depends on the inputs holds a tuple of 2"),
-    (refused.key_of_data, TWO, "the key of a dict depends on the inputs"),
-    (refused.two_views_written, TWO, "written in a branch or loop through one view"),
-    (
-        refused.shape_of_unknown_rank,
-        TWO,
-        "takes a list of numbers whose length depends on the inputs",
-    ),
-    (refused.returns_a_list, TWO, "returns a list whose length depends on the inputs"),
-    (refused.returns_an_optional, TWO, "there for some inputs and None for others"),
+    (refused.text_of_branch, TWO, "'positive' on one path and 'negative'"),
+    (refused.dtype_of_branch, TWO, r"int64\[4, 3\] on one path and .* float32\[4, 3\]"),
+    (refused.rank_of_loop, TWO, r"float32\[4, 3\] on one path and .* float32\[1, 4, 3\]"),
+    (refused.lists_in_a_loop, TWO, "length depends .* holds a list of 2"),
+    (refused.tuples_in_a_loop, TWO, "length depends .* holds a tuple of 2"),
+    (refused.key_of_data, TWO, "the key of a dict depends"),
+    (refused.two_views_written, TWO, "written .* through one view"),
+    (refused.shape_of_unknown_rank, TWO, "takes a list of numbers whose length"),
+    (refused.returns_a_list, TWO, "returns a list whose length"),
+    (refused.returns_an_optional, TWO, "there for some inputs and None"),
     (refused.raises_always, TWO, "the model raises .*ValueError: never"),
     (m.KeepsList(), (X,), r"writes to the list or dict self\.cache"),
 ]

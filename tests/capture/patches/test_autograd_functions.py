@@ -206,8 +206,8 @@ def broken(symbolic: Any) -> Any:
 @pytest.mark.parametrize(
     ("symbolic", "problem"),
     [
-        (lambda g, x: g.op("Relu", x, alpha=3), r"'alpha' must end in _i, _f, _s or _t"),
-        (lambda g, x: (x, x), r"it returned 2 values, forward returns 1 tensors"),
+        (lambda g, x: g.op("Relu", x, alpha=3), r"'alpha' must end in _i"),
+        (lambda g, x: (x, x), r"2 values, forward returns 1"),
         (lambda g, x: g.at("relu", x), r"no attribute 'at'"),
     ],
 )

@@ -86,7 +86,7 @@ def empty(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("function", "args", "text", "fix"),
     [
-        (repeated, (X, torch.tensor(3)), "for step in", "the number of iterations of a Python"),
+        (repeated, (X, torch.tensor(3)), "for step in", "the number of iterations"),
         (doubled, (X,), "while x.sum()", "loop with torch.ops.higher_order.while_loop("),
     ],
 )

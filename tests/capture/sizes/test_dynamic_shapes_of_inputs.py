@@ -100,12 +100,12 @@ def test_one_name_for_everything_leaves_numbers_alone() -> None:
 
     program = onnx_aot.export(forward, (X, {"a": X, "f": 2.0}, 3, "m"), dynamic_shapes="batch")
     assert shapes(program) == [["batch", 3], ["batch", 3]]
-    with pytest.raises(DynamicShapeError, match="for mode, which is str and has no dimensions"):
+    with pytest.raises(DynamicShapeError, match=r"for mode, .* str and has no dimensions"):
         onnx_aot.export(forward, (X, {"a": X, "f": 2.0}, 3, "m"), dynamic_shapes={"mode": "m"})
 
 
 def test_a_tensor_without_dimensions() -> None:
-    with pytest.raises(DynamicShapeError, match="for k, a tensor without dimensions; leave it"):
+    with pytest.raises(DynamicShapeError, match=r"for k, .*without dimensions; leave it out"):
         onnx_aot.export(lambda x, k: x * k, (X, torch.tensor(2)), dynamic_shapes={"k": "k"})
 
 
@@ -156,7 +156,7 @@ def test_a_dimension_of_a_dataclass_that_is_fixed() -> None:
 
 
 def test_unknown_fields_of_a_dataclass() -> None:
-    with pytest.raises(DynamicShapeError, match="names 'cell' in state, which has 'hidden', 'lay"):
+    with pytest.raises(DynamicShapeError, match=r"'cell' in state, .* 'hidden', 'layers'"):
         onnx_aot.export(
             TakesState(), (State(X, [X, X]),), dynamic_shapes={"state": {"cell": {0: "c"}}}
         )
@@ -214,7 +214,7 @@ def test_derived_dims_and_hints_with_limits() -> None:
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        ({"x": [0], "out": [1]}, r"axis 1 of the output 'out', whose shape is \[3\]"),
+        ({"x": [0], "out": [1]}, r"axis 1 of the output 'out', .*\[3\]"),
         ({"x": [0], "out": {"0": "n"}}, "axis '0' of the output 'out'"),
         ({"x": [0], "out": 0}, "gives 0 for 'out'"),
         ({"x": [0], "oot": [0]}, "'oot', which is neither .+ known are x, y, out"),

@@ -108,7 +108,7 @@ def test_a_condition_on_them_holds_for_the_model() -> None:
     """``length <= most`` was false: lengths for which it is true are refused."""
     model = Numbers(reflected, kernel=7, stride=4, total=3)
     program = onnx_aot.export(model, (torch.randn(1, 2, 17),), dynamic_shapes=(T,))
-    with pytest.raises(InferenceError, match="is 2; the model was captured for 4 or more"):
+    with pytest.raises(InferenceError, match=r"is 2; .* captured for 4 or more"):
         program(torch.randn(1, 2, 2))
 
 
@@ -212,5 +212,5 @@ def test_it_is_said_that_they_cannot_be_replaced() -> None:
     x = torch.randn(1, 2, 17)
     with pytest.warns(OnnxExporterWarning, match="weights_as_inputs has 'stride', of which"):
         program = onnx_aot.export(model, (x,), dynamic_shapes=(T,), weights_as_inputs=["stride"])
-    with pytest.warns(OnnxExporterWarning, match="has no weight 'stride'; not applied"):
+    with pytest.warns(OnnxExporterWarning, match="no weight 'stride'; not applied"):
         program.apply_weights({"stride": torch.tensor(2)})

@@ -58,12 +58,12 @@ def branch(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("function", "text", "fix", "dimension"),
     [
-        (fixed_view, "y.view(", "write x.shape[0], or -1, in place of the number", "n"),
-        (fixed_view, "y.view(", "write x.shape[0], or -1, in place of the number", Dim("n", max=9)),
+        (fixed_view, "y.view(", "write x.shape[0], or -1", "n"),
+        (fixed_view, "y.view(", "write x.shape[0], or -1", Dim("n", max=9)),
         (fixed_table, "x + table", "has the size 4 there", "n"),
         (unrolled, "range(", "a Python loop is unrolled", Dim("n")),
-        (with_numpy, "np.linspace", "NumPy turns the size into a number", "n"),
-        (branch, "== 4", "only the example's branch is captured", "n"),
+        (with_numpy, "np.linspace", "NumPy turns the size", "n"),
+        (branch, "== 4", "only the example's branch", "n"),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
@@ -263,11 +263,11 @@ def pairs(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("function", "dimension", "fix"),
     [
-        (above_three, Dim("n"), "write torch.export.Dim('n', min=4) for it"),
-        (above_three, Dim("n", max=64), "write torch.export.Dim('n', min=4, max=64) for it"),
-        (below_nine, Dim("n"), "write torch.export.Dim('n', max=8) for it"),
-        (not_one, Dim("n"), "write torch.export.Dim('n', min=2) for it"),
-        (pairs, Dim("n"), "write 2*torch.export.Dim('_n') for it"),
+        (above_three, Dim("n"), "torch.export.Dim('n', min=4)"),
+        (above_three, Dim("n", max=64), "torch.export.Dim('n', min=4, max=64)"),
+        (below_nine, Dim("n"), "torch.export.Dim('n', max=8)"),
+        (not_one, Dim("n"), "torch.export.Dim('n', min=2)"),
+        (pairs, Dim("n"), "2*torch.export.Dim('_n')"),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
@@ -279,9 +279,8 @@ def test_a_dim_that_promises_more_than_the_model_takes(
     message = str(caught.value)
     assert "x, axis 0 ('n'): limited to " in message
     assert line_of(function, "return") in message
-    assert f"      fix: {fix}, which is what the model accepts\n" in message
-    text = fix.removeprefix("write ").removesuffix(" for it")
-    written = eval(text, {"torch": torch})  # the fix, taken literally
+    assert f"      fix: write {fix} for it" in message
+    written = eval(fix, {"torch": torch})  # the fix, taken literally
     program = onnx_aot.export(function, (X,), dynamic_shapes=({0: written},))
     torch.testing.assert_close(program(X[:4])[0], function(X[:4]))
     with pytest.warns(OnnxExporterWarning, match=r"x, axis 0 \('n'\) is limited to"):
@@ -400,10 +399,10 @@ def test_a_sum_of_names_is_delivered() -> None:
         for function in (forward, unrelated):
             program = onnx_aot.export(function, args, dynamic_shapes=given)
             assert program.model.graph.inputs[2].shape == (2, "past + seq")
-    with pytest.warns(OnnxExporterWarning, match=r"\('total'\) is always 'past \+ seq' and is"):
+    with pytest.warns(OnnxExporterWarning, match=r"\('total'\) is always 'past \+ seq'"):
         onnx_aot.export(forward, args, dynamic_shapes=({1: "past"}, {1: "seq"}, {1: "total"}))
     assert [len(output) for output in program(*args)] == [7, 7]
-    with pytest.raises(InferenceError, match=r"the model was exported with mask\.shape"):
+    with pytest.raises(InferenceError, match=r"was exported with mask\.shape"):
         program(*args[:2], torch.ones(2, 9))
 
 

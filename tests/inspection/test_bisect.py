@@ -144,7 +144,7 @@ def test_a_model_that_was_changed_by_hand() -> None:
     gelu.attributes.clear()
     bisection = program.compare().bisect()
     assert bisection.guilty == ()
-    assert "the model was changed after its export" in str(bisection)
+    assert "changed after its export" in str(bisection)
 
 
 def test_rounding_that_adds_up() -> None:
@@ -155,7 +155,7 @@ def test_rounding_that_adds_up() -> None:
             return x
 
     program = onnx_aot.export(Chaotic(), (torch.linspace(-2, 2, 64),))
-    assert "No value is wrong by itself: rounding adds up" in str(program.compare().bisect())
+    assert "wrong by itself: rounding adds up" in str(program.compare().bisect())
 
 
 def test_what_cannot_be_searched(tmp_path: Path) -> None:

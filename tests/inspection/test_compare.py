@@ -38,7 +38,7 @@ def test_a_wrong_translation_in_one_of_64_layers() -> None:
     assert len(comparison.rows) == 4 * 64
     assert all(row.within for row in comparison.rows[:position])
     assert not comparison.ok
-    assert "First value that is wrong by itself: gelu_37\n" in str(comparison)
+    assert "wrong by itself: gelu_37\n" in str(comparison)
 
 
 def test_values_that_inherit_a_difference_are_not_to_blame() -> None:
@@ -82,7 +82,7 @@ def test_differences_that_do_not_reach_an_output() -> None:
     assert comparison.first is None
     drifting = sum(row.drifts for row in comparison.rows)
     assert drifting > 5
-    assert f": all agree\n  {drifting} drift: rounding before them adds up" in str(comparison)
+    assert f": all agree\n  {drifting} drift: rounding" in str(comparison)
 
 
 def test_a_weight_that_was_changed_in_a_file(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_only_types_of_random_values_are_compared() -> None:
     comparison = onnx_aot.export(noisy, (X,)).compare()
     assert [row.random for row in comparison.rows] == [True, True, False, True]
     assert comparison.ok
-    assert "  3 random: only type and shape were compared" in str(comparison)
+    assert "  3 random: only type and shape" in str(comparison)
 
 
 def test_types_that_the_target_lacks_several_results_and_sizes() -> None:
@@ -203,7 +203,7 @@ def test_values_computed_from_less_precise_ones_have_their_tolerance() -> None:
     assert comparison.ok
     last = comparison.rows[-1]
     assert last.max_absolute > 2e-3
-    assert last.remark == "within the tolerance of torch.bfloat16, which it is computed from"
+    assert "within the tolerance of torch.bfloat16" in last.remark
 
 
 def test_an_edited_model_is_compared_as_it_is() -> None:
@@ -329,7 +329,7 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     with onnx_aot.enable_fake_mode():
         program = onnx_aot.export(nn.Linear(3, 3), (torch.randn(2, 3),))
     program.apply_weights(nn.Linear(3, 3).state_dict())
-    with pytest.raises(InvalidOptionError, match="the captured program has no values for weight"):
+    with pytest.raises(InvalidOptionError, match="has no values for weight"):
         program.compare((X,))
 
 
@@ -366,6 +366,6 @@ def test_without_example_inputs() -> None:
     program = onnx_aot.export(Tower(1), (X,))
     assert program.exported_program is not None
     program.exported_program.example_inputs = None
-    with pytest.raises(InvalidOptionError, match="no example inputs with values; give inputs"):
+    with pytest.raises(InvalidOptionError, match=r"no example inputs .*; give inputs"):
         program.compare()
     assert program.compare((X,)).ok

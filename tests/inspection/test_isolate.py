@@ -116,13 +116,13 @@ def test_other_shapes_types_and_not_a_number_differ() -> None:
 def test_what_cannot_be_isolated(tmp_path: Path) -> None:
     program = onnx_aot.export(Tower(1), (X,))
     comparison = program.compare()
-    with pytest.raises(InvalidOptionError, match="all values agree; pass one of rows"):
+    with pytest.raises(InvalidOptionError, match="agree; pass one of rows"):
         comparison.isolate(tmp_path)
     other = onnx_aot.export(lambda x: x.exp(), (X,)).compare()
-    with pytest.raises(InvalidOptionError, match="exp is not a row of this comparison"):
+    with pytest.raises(InvalidOptionError, match="exp is not a row"):
         comparison.isolate(tmp_path, other.rows[0])
     row = row_of(comparison, "linear")
     (node,) = [node for node in program.model.graph if node.op_type == "Gemm"]
     node.outputs[0].name = "renamed"
-    with pytest.raises(InvalidOptionError, match="the model has no value linear now"):
+    with pytest.raises(InvalidOptionError, match="no value linear now"):
         comparison.isolate(tmp_path, row)

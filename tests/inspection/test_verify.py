@@ -90,13 +90,12 @@ def test_a_model_that_does_something_else_while_it_is_captured() -> None:
     with pytest.raises(VerificationError) as caught:
         onnx_aot.export(model, (torch.rand(4, 3),), verify=True)
     message = str(caught.value)
-    assert "as the graph that torch.export captured" in message
     assert "something else while it is captured" in message
     assert "torch.compiler.is_exporting()" in message
 
 
 def test_sizes_that_the_runtime_refuses(tmp_path: Path) -> None:
-    with pytest.raises(VerificationError, match="rows=1: ONNX Runtime refuses, PyTorch does not"):
+    with pytest.raises(VerificationError, match="rows=1: ONNX Runtime refuses"):
         onnx_aot.export(
             nn.ReLU(),
             (X,),
@@ -115,7 +114,7 @@ def test_that_the_runtime_refuses_only_empty_inputs_is_a_warning() -> None:
     def needs_a_row(op: Any, self: Any) -> Any:
         return op.Add(op.Relu(self), op.Mul(op.Gather(self, op.constant([0])), op.constant(0.0)))
 
-    with pytest.warns(OnnxExporterWarning, match="refuses empty inputs that PyTorch takes: rows=0"):
+    with pytest.warns(OnnxExporterWarning, match="refuses empty inputs .*: rows=0"):
         onnx_aot.export(
             nn.ReLU(),
             (X,),
@@ -130,9 +129,7 @@ def test_a_runtime_that_ends_the_process_on_empty_inputs() -> None:
         return torch.einsum("bhqd,bhkd->bhqk", q, k)
 
     args = (torch.rand(2, 1, 3, 4), torch.rand(2, 1, 5, 4))
-    with pytest.warns(
-        OnnxExporterWarning, match="refuses empty inputs that PyTorch takes: batch=0"
-    ):
+    with pytest.warns(OnnxExporterWarning, match="refuses empty inputs .*: batch=0"):
         program = onnx_aot.export(
             heads, args, dynamic_shapes=({0: "batch"}, {0: "batch"}), verify=True
         )

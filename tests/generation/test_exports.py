@@ -202,15 +202,15 @@ def test_what_cannot_be_exported() -> None:
         InvalidOptionError, match=r"MambaForCausalLM\.forward does not take past_key_v"
     ):
         export_decoder(transformers.MambaForCausalLM(mamba).eval())
-    with pytest.raises(InvalidOptionError, match="model is a Linear; expected a language model"):
+    with pytest.raises(InvalidOptionError, match="Linear; expected a language model"):
         export_decoder(torch.nn.Linear(2, 2))
     small = {**models.DECODER, "num_hidden_layers": 1, "layer_types": ["conv"]}
-    with pytest.raises(InvalidOptionError, match="Lfm2ForCausalLM fails on one token with its ow"):
+    with pytest.raises(InvalidOptionError, match="Lfm2ForCausalLM fails on one token"):
         export_decoder(transformers.Lfm2ForCausalLM(transformers.Lfm2Config(**small)).eval())
     recurrent = transformers.Lfm2Config(
         **models.DECODER, layer_types=["conv", "full_attention"], block_multiple_of=8
     )
-    with pytest.raises(InvalidOptionError, match=r"layer 0 of the cache of Lfm2ForCausalLM is a"):
+    with pytest.raises(InvalidOptionError, match=r"layer 0 of the cache of Lfm2ForCausalLM"):
         export_decoder(transformers.Lfm2ForCausalLM(recurrent).eval())
 
 
@@ -234,7 +234,7 @@ def test_what_cannot_be_run() -> None:
         decoder.generate(ids, mask)
     with pytest.raises(InferenceError, match=r"input_ids is \[2, 7\] and attention_mask \[2, 6\]"):
         decoder.generate(ids, mask[:, 1:])
-    with pytest.raises(InferenceError, match="the model also takes attention_mask, position_ids"):
+    with pytest.raises(InferenceError, match="also takes attention_mask, position_ids"):
         decoder.step({"input_ids": ids}, decoder.empty_cache(2))
     program = onnx_aot.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))
     with pytest.raises(InvalidOptionError, match="a decoder has input_ids and past_key_values"):

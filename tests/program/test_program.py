@@ -157,7 +157,7 @@ def test_apply_weights(program: onnx_aot.ONNXProgram) -> None:
     with pytest.warns(OnnxExporterWarning, match="no weight 'nothing'; not applied"):
         program.apply_weights({"nothing": X})
     with pytest.raises(
-        InvalidOptionError, match=r"linear.weight is FLOAT\[2,3\] in the model, FLO"
+        InvalidOptionError, match=r"linear.weight is FLOAT\[2,3\] .*FLOAT\[3,3\] was"
     ):
         program.apply_weights({"linear.weight": torch.zeros(3, 3), "linear.bias": torch.ones(2)})
     torch.testing.assert_close(program(X)[0], other(X)[0])  # nothing was replaced
@@ -177,7 +177,7 @@ class Tied(torch.nn.Module):
 def test_apply_tied_weights() -> None:
     program = onnx_aot.export(Tied(), (X,))
     assert len(program.model.graph.initializers) == 2  # the weight and the number 2
-    with pytest.raises(InvalidOptionError, match=r"first.weight are one weight in the model, two"):
+    with pytest.raises(InvalidOptionError, match=r"first.weight are one weight .*two different"):
         program.apply_weights({"first.weight": torch.eye(3), "second.weight": torch.ones(3, 3)})
     weights = {"first.weight": torch.eye(3), "second.weight": torch.eye(3)}
     program.apply_weights(weights)

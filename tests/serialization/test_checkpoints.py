@@ -16,8 +16,8 @@ from tests.serialization.checkpoint_files import X, write_safetensors
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "the length of its header is invalid"),
-        (struct.pack("<Q", 10**12) + b"{}", "the length of its header is invalid"),
+        (b"", "length of its header is invalid"),
+        (struct.pack("<Q", 10**12) + b"{}", "length of its header is invalid"),
         (struct.pack("<Q", 4) + b"nono", "Expecting value"),
         (
             b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}',
@@ -42,7 +42,7 @@ def test_paths_that_hold_no_weights(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "missing.safetensors")
     with pytest.raises(InvalidOptionError, match="pass a dict of tensors by name"):
         read_checkpoint(3)  # type: ignore[arg-type]
-    with pytest.raises(InvalidOptionError, match="ndarray under 'a'; expected tensors by name"):
+    with pytest.raises(InvalidOptionError, match="ndarray under 'a'; expected tensors"):
         read_checkpoint({"a": X.numpy()})
     (tmp_path / "weights.h5").write_bytes(b"")
     with pytest.raises(InvalidOptionError, match="unknown format"):

@@ -169,7 +169,7 @@ def test_it_is_said_and_not_verified(tmp_path: Any) -> None:
         warnings.simplefilter("always")
         exported(uses_everything, verify=True, report=True, artifacts_dir=tmp_path)
     translated, verified = (str(w.message) for w in caught)
-    assert "no ONNX translation and are nodes of domains" in translated
+    assert "are nodes of domains" in translated
     assert "onnx_aot_unsupported.gadget.default (1x)" in translated
     assert "the model was not verified" in verified
     report = next(tmp_path.iterdir()).read_text()
@@ -178,7 +178,7 @@ def test_it_is_said_and_not_verified(tmp_path: Any) -> None:
 
 
 def test_what_no_attribute_can_be() -> None:
-    with pytest.raises(TranslationError, match=r"argument by=1j cannot be an attribute"):
+    with pytest.raises(TranslationError, match=r"by=1j cannot be an attribute"):
         exported(lambda x: OPS.scaled.Scalar(x, 1j))
 
 

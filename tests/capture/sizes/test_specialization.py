@@ -365,7 +365,7 @@ def test_sizes_around_the_example_name_their_line() -> None:
         return x[: int(x.shape[0] * 0.1)]
 
     with pytest.warns(
-        OnnxExporterWarning, match=r"x, axis 0: 20 to 29, by `return x\[: int\(.+ in tenth \(the"
+        OnnxExporterWarning, match=r"x, axis 0: 20 to 29, by `return x\[: int\(.+ in tenth"
     ):
         onnx_aot.export(tenth, (torch.ones(25, 2),), dynamic_shapes=({0: "n"},))
 

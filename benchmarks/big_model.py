@@ -89,7 +89,7 @@ def write_shards(name: str, folder: str) -> int:
     """
     import torch
 
-    state = {key: t for key, t in _model(name).state_dict().items() if t.is_meta}
+    state = {key: t for key, t in _make_model(name).state_dict().items() if t.is_meta}
     total = sum(tensor.nbytes for tensor in state.values())
     os.makedirs(folder)
     free = shutil.disk_usage(folder).free
@@ -150,7 +150,7 @@ def save(name: str, folder: str, shards: str) -> dict[str, Any]:
 
     seconds = {}
     start = time.perf_counter()
-    model = _model(name)
+    model = _make_model(name)
     seconds["build"] = time.perf_counter() - start
     start = time.perf_counter()
     program = onnx_aot.export(
@@ -174,7 +174,7 @@ def save(name: str, folder: str, shards: str) -> dict[str, Any]:
     saves.append(_save(program, target, shards))
     seconds["save"] = min(saves)
     return {
-        "peak": _peak(),
+        "peak": _peak_memory(),
         "seconds": seconds,
         "saves": saves,
         "copies": copies,
@@ -208,7 +208,7 @@ def load(folder: str) -> dict[str, Any]:
     return {"session": seconds}
 
 
-def _model(name: str) -> Any:
+def _make_model(name: str) -> Any:
     """A Llama without weights."""
     from benchmarks.models.torchvision_cpu import load_torchvision
 
@@ -233,7 +233,7 @@ def _out_of_memory(folder: str) -> None:
         os.close(descriptor)
 
 
-def _peak() -> int:
+def _peak_memory() -> int:
     """Of this process alone; what ``resource`` tells begins with the parent's."""
     with open("/proc/self/status", encoding="ascii") as status:
         found = re.search(r"VmHWM:\s+(\d+) kB", status.read())
@@ -241,7 +241,7 @@ def _peak() -> int:
     return 1024 * int(found.group(1))
 
 
-def _ratio(row: dict[str, Any]) -> float | None:
+def _save_ratio(row: dict[str, Any]) -> float | None:
     return row["seconds"]["save"] / min(row["copies"]) if row["copies"] else None
 
 
@@ -252,7 +252,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     peaks = {row["name"]: row["peak"] / 1e9 for row in rows}
     worst = max(peaks, key=peaks.__getitem__)
     found = {f"peak of resident memory, GB, largest: {worst}": round(peaks[worst], 2)}
-    ratios = {row["name"]: ratio for row in rows if (ratio := _ratio(row)) is not None}
+    ratios = {row["name"]: ratio for row in rows if (ratio := _save_ratio(row)) is not None}
     if ratios:
         slowest = max(ratios, key=ratios.__getitem__)
         found[f"save / copy of the shards, largest: {slowest}"] = round(ratios[slowest], 3)
@@ -269,7 +269,7 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
             number(row["peak"] / 1e9, 2),
             *(number(row["seconds"].get(step), 1) for step in ("build", "export", "apply", "save")),
             number(min(row["copies"], default=None), 1),
-            number(_ratio(row)),
+            number(_save_ratio(row)),
             number(row.get("session"), 1),
         ]
         for row in rows

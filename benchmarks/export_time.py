@@ -39,7 +39,7 @@ def main() -> None:
     run(BENCHMARK)
 
 
-def rows() -> list[str]:
+def list_rows() -> list[str]:
     """Every model, and the import of the package."""
     return [IMPORT, *catalogue()]
 
@@ -50,7 +50,7 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
         runs = 3 if settings.quick else 9
         seconds = [in_fresh_process(__name__, "import_seconds") for _ in range(runs)]
         return {"import_seconds": median(seconds)}
-    subject = ways.subject(case_of(name))
+    subject = ways.make_subject(case_of(name))
     with folder_of(name, settings) as folder, seconds_of_stages() as stages:
         to_call = subject.ways(folder)
         if not settings.peer:
@@ -59,12 +59,12 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
         seen: dict[str, list[float]] = {}
         programs: dict[str, Any] = {}
 
-        def ours() -> None:
+        def call_ours() -> None:
             programs["ours"] = to_call_ours()
             for stage, seconds in stages.items():
                 seen.setdefault(stage, []).append(seconds)
 
-        to_call_ours, to_call["ours"] = to_call["ours"], ours
+        to_call_ours, to_call["ours"] = to_call["ours"], call_ours
         to_call["write"] = raw_write(folder)
         few = {"most": 1} if settings.quick else {}
         times, errors = alternate(to_call, SPEND, settings.limit, **few)
@@ -77,7 +77,7 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
         "cpu_seconds": {way: median(t.cpu for t in measured) for way, measured in times.items()},
         "runs": {way: len(measured) for way, measured in times.items()},
         "stages": {stage: median(seconds) for stage, seconds in seen.items()},
-        **_counts(programs["ours"], subject),
+        **_count_nodes(programs["ours"], subject),
         "errors": errors,
     }
 
@@ -111,12 +111,12 @@ def import_seconds() -> float:
 
 def _warm_up(folder: str, with_peer: bool) -> None:
     """Imports and registries, which are made once in a process; the plain capture ran already."""
-    smallest = ways.subject(case_of("linear_relu"))
+    smallest = ways.make_subject(case_of("linear_relu"))
     for way in ("ours", "peer") if with_peer else ("ours",):
         smallest.ways(folder)[way]()
 
 
-def _counts(program: Any, subject: ways.Subject) -> dict[str, Any]:
+def _count_nodes(program: Any, subject: ways.Subject) -> dict[str, Any]:
     """FX nodes, ONNX nodes as translated, before anything is optimized, and MB of weights."""
     import onnx_aot
 
@@ -260,7 +260,7 @@ def plot(rows: list[dict[str, Any]]) -> Plot:
     )
 
 
-BENCHMARK = Benchmark("export_time", rows, QUICK, measure, summarize)
+BENCHMARK = Benchmark("export_time", list_rows, QUICK, measure, summarize)
 
 if __name__ == "__main__":
     main()

@@ -30,13 +30,13 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
     """Counts the nodes of both models by operator."""
     case = case_of(name)
     with folder_of(name, settings) as folder:
-        _, paths = ways.exported(case, folder)
-        sizes = {way: _size(path) for way, path in paths.items()}
+        _, paths = ways.export_both(case, folder)
+        sizes = {way: _measure_size(path) for way, path in paths.items()}
     return {
         "library": type_of(name),
         "nodes": {way: sum(operators.values()) for way, (operators, _) in sizes.items()},
         "bytes": {way: count for way, (_, count) in sizes.items()},
-        "more": _more({way: operators for way, (operators, _) in sizes.items()}),
+        "more": _extra_operators({way: operators for way, (operators, _) in sizes.items()}),
     }
 
 
@@ -53,7 +53,7 @@ def type_of(name: str) -> str:
     return "written out"
 
 
-def _size(path: str) -> tuple[collections.Counter[str], int]:
+def _measure_size(path: str) -> tuple[collections.Counter[str], int]:
     import onnx
 
     model = onnx.load(path, load_external_data=False)
@@ -73,7 +73,7 @@ def _count(graph: Any, operators: collections.Counter[str]) -> None:
                 _count(inner, operators)
 
 
-def _more(operators: dict[str, collections.Counter[str]]) -> dict[str, int]:
+def _extra_operators(operators: dict[str, collections.Counter[str]]) -> dict[str, int]:
     """Operators that ours has more of, with how many."""
     if len(operators) < len(BOTH):
         return {}
@@ -115,9 +115,9 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
             row["name"],
             *(row["nodes"].get(way, "-") for way in BOTH),
             number(ratio(row)),
-            *(_kb(row["bytes"].get(way)) for way in BOTH),
+            *(_format_kb(row["bytes"].get(way)) for way in BOTH),
             number(ratio(row, "bytes")),
-            _excess(row),
+            _describe_excess(row),
         ]
         for row in rows
     ]
@@ -127,11 +127,11 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
     return "\n\n".join((facts(summary), image, table(head, body)))
 
 
-def _kb(value: float | None) -> str:
+def _format_kb(value: float | None) -> str:
     return number(None if value is None else value / 1e3, 0)
 
 
-def _excess(row: dict[str, Any]) -> str:
+def _describe_excess(row: dict[str, Any]) -> str:
     found = ratio(row)
     if found is None:
         return f"{ways.LABELS['peer']} does not export it"

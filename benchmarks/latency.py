@@ -36,24 +36,24 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
     """Medians of both models for each number of threads, in this process."""
     case = case_of(name)
     with folder_of(name, settings) as folder:
-        made, paths = ways.exported(case, folder)
+        made, paths = ways.export_both(case, folder)
         if len(paths) < len(BOTH):
             return {"different": "", "seconds": {}, "itself": {}, "runs": {}}
         model = case.make() if made is None else made.model
         args, kwargs = case.example()
-        feeds = {way: _feeds(path, args, kwargs) for way, path in paths.items()}
-        different = _different(model, args, kwargs, paths, feeds)
+        feeds = {way: _make_feeds(path, args, kwargs) for way, path in paths.items()}
+        different = _find_different(model, args, kwargs, paths, feeds)
         del model, made
         seconds, itself, runs = {}, {}, {}
         for label, threads in THREADS.items():
-            found = samples(paths, feeds, threads, 0.3 if settings.quick else SPEND)
+            found = time_samples(paths, feeds, threads, 0.3 if settings.quick else SPEND)
             seconds[label] = {way: median(found[way, 0] + found[way, 1]) for way in BOTH}
             itself[label] = median(found["ours", 0]) / median(found["ours", 1])
             runs[label] = 2 * len(found["ours", 0])
     return {"different": different, "seconds": seconds, "itself": itself, "runs": runs}
 
 
-def _session(path: str, threads: int) -> Any:
+def _create_session(path: str, threads: int) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -62,18 +62,18 @@ def _session(path: str, threads: int) -> Any:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def _feeds(path: str, args: Any, kwargs: Any) -> dict[str, Any]:
+def _make_feeds(path: str, args: Any, kwargs: Any) -> dict[str, Any]:
     """The inputs by name, or in order where the names are not the arguments'."""
     from torch.utils import _pytree as pytree
 
-    names = [given.name for given in _session(path, 0).get_inputs()]
+    names = [given.name for given in _create_session(path, 0).get_inputs()]
     if set(names) == set(kwargs) and not args:
         return {name: kwargs[name].numpy() for name in names}
     leaves = pytree.tree_leaves((args, kwargs))
     return {name: leaf.numpy() for name, leaf in zip(names, leaves, strict=True)}
 
 
-def _different(model: Any, args: Any, kwargs: Any, paths: Any, feeds: Any) -> str:
+def _find_different(model: Any, args: Any, kwargs: Any, paths: Any, feeds: Any) -> str:
     """Which model's outputs are not PyTorch's, within the tolerances of the package."""
     import torch
     from torch.utils import _pytree as pytree
@@ -85,19 +85,19 @@ def _different(model: Any, args: Any, kwargs: Any, paths: Any, feeds: Any) -> st
     expected = [leaf for leaf in returned if isinstance(leaf, torch.Tensor)]
     found = []
     for way, path in paths.items():
-        actual = [torch.from_numpy(a) for a in _session(path, 0).run(None, feeds[way])]
+        actual = [torch.from_numpy(a) for a in _create_session(path, 0).run(None, feeds[way])]
         names = [str(number_) for number_ in range(len(expected))]
         if not all(d.within for d in compare_outputs(names, expected, actual)):
             found.append(ways.LABELS[way])
     return ", ".join(found)
 
 
-def samples(
+def time_samples(
     paths: dict[str, str], feeds: dict[str, Any], threads: int, spend: float
 ) -> dict[tuple[str, int], list[float]]:
     """Seconds of every run of two sessions of each model, which take turns."""
     sessions = [
-        ((way, number_), _session(paths[way], threads)) for number_ in (0, 1) for way in BOTH
+        ((way, number_), _create_session(paths[way], threads)) for number_ in (0, 1) for way in BOTH
     ]
     seconds: dict[tuple[str, int], list[float]] = {key: [] for key, _ in sessions}
     for (way, _), session in sessions:  # the first runs allocate
@@ -149,9 +149,9 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
         cells = [row["name"]]
         for label in THREADS:
             seconds = row["seconds"].get(label, {})
-            cells += [_ms(seconds.get(way)) for way in BOTH]
+            cells += [_format_ms(seconds.get(way)) for way in BOTH]
             cells += [number(ratio(row, label)), number(row["itself"].get(label))]
-        body.append([*cells, _remark(row)])
+        body.append([*cells, _describe_row(row)])
     head = ["Model"]
     for label in THREADS:
         head += [f"onnx_aot, ms, {label}", "torch.onnx, ms", "Ratio", "Itself"]
@@ -159,11 +159,11 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
     return "\n\n".join((facts(summary), image, table([*head, "Remark"], body)))
 
 
-def _ms(value: float | None) -> str:
+def _format_ms(value: float | None) -> str:
     return number(None if value is None else 1e3 * value, 3)
 
 
-def _remark(row: dict[str, Any]) -> str:
+def _describe_row(row: dict[str, Any]) -> str:
     if not row["seconds"]:
         return f"{ways.LABELS['peer']} does not export it"
     return row["different"] and f"wrong outputs: {row['different']}"

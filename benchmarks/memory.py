@@ -36,7 +36,7 @@ def main() -> None:
     run(BENCHMARK)
 
 
-def rows() -> list[str]:
+def list_rows() -> list[str]:
     """Models by kind and size."""
     return [f"{kind}_{size:g}gb" for kind, sizes in SIZES.items() for size in sizes]
 
@@ -47,7 +47,7 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
     Raises:
         RuntimeError: There is not enough free memory to measure it.
     """
-    _, size = _parsed(name)
+    _, size = _parse_name(name)
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if free < (size * 1.5 + 1) * 1e9:
         raise RuntimeError(f"{name} needs {size * 1.5 + 1:.1f} GB of free memory")
@@ -67,7 +67,7 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
 
 def peak(name: str, way: str, limit: float) -> dict[str, Any]:
     """Runs one way in this process: its peak of resident memory, bytes of weights, seconds."""
-    model, args, shapes = _model(name)
+    model, args, shapes = _make_model(name)
     subject = ways.Subject(model, args, {}, shapes, ways.as_hints(shapes), "")
     error = ""
     with tempfile.TemporaryDirectory() as folder:
@@ -84,10 +84,10 @@ def peak(name: str, way: str, limit: float) -> dict[str, Any]:
             error = first_line(caught)
         seconds = time.perf_counter() - start
     weights = sum(parameter.nbytes for parameter in model.parameters())
-    return {"peak": _peak(), "weights": weights, "seconds": seconds, "error": error}
+    return {"peak": _peak_memory(), "weights": weights, "seconds": seconds, "error": error}
 
 
-def _peak() -> int:
+def _peak_memory() -> int:
     """Of this process alone; what ``resource`` tells begins with the parent's."""
     with open("/proc/self/status", encoding="ascii") as status:
         found = re.search(r"VmHWM:\s+(\d+) kB", status.read())
@@ -95,18 +95,18 @@ def _peak() -> int:
     return 1024 * int(found.group(1))
 
 
-def _parsed(name: str) -> tuple[str, float]:
+def _parse_name(name: str) -> tuple[str, float]:
     kind, _, size = name.removesuffix("gb").partition("_")
     return kind, float(size)
 
 
-def _model(name: str) -> tuple[Any, tuple[Any, ...], Any]:
+def _make_model(name: str) -> tuple[Any, tuple[Any, ...], Any]:
     """The model, with weights that are in memory and all different, its inputs and dimensions."""
     import torch
 
-    kind, size = _parsed(name)
+    kind, size = _parse_name(name)
     with torch.device("meta"):
-        model = _linears(size) if kind == "linear" else _llama(size)
+        model = _make_linears(size) if kind == "linear" else _make_llama(size)
     model = model.to_empty(device="cpu").eval()
     with torch.no_grad():
         for number_, tensor in enumerate([*model.parameters(), *model.buffers()], 1):
@@ -116,7 +116,7 @@ def _model(name: str) -> tuple[Any, tuple[Any, ...], Any]:
     return model, (torch.zeros(2, 8, dtype=torch.int64),), ({0: "batch", 1: "seq"},)
 
 
-def _linears(size: float) -> Any:
+def _make_linears(size: float) -> Any:
     from torch import nn
 
     count = math.ceil(size * 1e9 / (4 * WIDTH**2))
@@ -126,7 +126,7 @@ def _linears(size: float) -> Any:
     return nn.Sequential(*layers)
 
 
-def _llama(size: float) -> Any:
+def _make_llama(size: float) -> Any:
     """A Llama whose embedding and head are a quarter of its weights each."""
     from benchmarks.models.torchvision_cpu import load_torchvision
 
@@ -156,7 +156,7 @@ def _llama(size: float) -> Any:
     return Logits()
 
 
-def _above(row: dict[str, Any], way: str) -> float | None:
+def _memory_above_capture(row: dict[str, Any], way: str) -> float | None:
     peaks = row["peaks"]
     return peaks[way] - peaks["plain"] if way in peaks else None
 
@@ -165,12 +165,12 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The largest part of the bound that a row takes."""
     if not rows:
         return {}
-    used = {row["name"]: _above(row, "ours") / _bound(row) for row in rows}
+    used = {row["name"]: _memory_above_capture(row, "ours") / _memory_bound(row) for row in rows}
     worst = max(used, key=used.__getitem__)
     return {f"peak above the capture / bound, largest: {worst}": round(used[worst], 3)}
 
 
-def _bound(row: dict[str, Any]) -> float:
+def _memory_bound(row: dict[str, Any]) -> float:
     return SHARE * row["weights"] + FIXED
 
 
@@ -179,9 +179,9 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
     body = [
         [
             row["name"],
-            *(_mb(value) for value in (row["weights"], row["peaks"]["plain"])),
-            *(_mb(_above(row, way)) for way in ("ours", "peer")),
-            _mb(_bound(row)),
+            *(_format_mb(value) for value in (row["weights"], row["peaks"]["plain"])),
+            *(_format_mb(_memory_above_capture(row, way)) for way in ("ours", "peer")),
+            _format_mb(_memory_bound(row)),
             number(row["seconds"].get("ours"), 1),
             number(row["seconds"].get("peer"), 1),
             remark("", row["errors"]),
@@ -194,7 +194,7 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
     return "\n\n".join((facts(summary), image, table(head, body)))
 
 
-def _mb(value: float | None) -> str:
+def _format_mb(value: float | None) -> str:
     return number(None if value is None else value / 1e6, 0)
 
 
@@ -205,16 +205,16 @@ def plot(rows: list[dict[str, Any]]) -> Plot:
         ways.LABELS[way]: [
             (row["weights"] / 1e6, above / 1e6)
             for row in linear
-            if (above := _above(row, way)) is not None
+            if (above := _memory_above_capture(row, way)) is not None
         ]
         for way in ("ours", "peer")
     }
-    series["bound"] = [(row["weights"] / 1e6, _bound(row) / 1e6) for row in linear]
+    series["bound"] = [(row["weights"] / 1e6, _memory_bound(row) / 1e6) for row in linear]
     label = "MB resident above the capture's peak"
     return Plot("Peak memory of export and save", label, series, "MB of weights", bound=None)
 
 
-BENCHMARK = Benchmark("memory", rows, ["linear_0.1gb"], measure, summarize)
+BENCHMARK = Benchmark("memory", list_rows, ["linear_0.1gb"], measure, summarize)
 
 if __name__ == "__main__":
     main()

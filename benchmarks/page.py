@@ -7,13 +7,13 @@ import importlib
 from benchmarks.plots import write_plots
 from benchmarks.results import BENCHMARKS, ROOT, read_json
 
-__all__ = ["PAGE", "page", "write_page"]
+__all__ = ["PAGE", "make_page", "write_page"]
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 NOT_MEASURED = "Not measured yet: `python -m benchmarks.{}`."
 
 
-def page() -> str:
+def make_page() -> str:
     """``docs/benchmarks.md`` with every generated part made from the results that are kept."""
     text = PAGE.read_text(encoding="utf-8")
     for name in BENCHMARKS:
@@ -22,17 +22,17 @@ def page() -> str:
         _, closed, after = rest.partition(end)
         if not found or not closed:
             raise ValueError(f"{PAGE} has no lines {start} and {end}")
-        text = f"{before}{start}\n\n{_part(name)}\n\n{end}{after}"
+        text = f"{before}{start}\n\n{_render_part(name)}\n\n{end}{after}"
     return text
 
 
 def write_page() -> None:
     """Writes the page and its plots anew."""
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(make_page(), encoding="utf-8")
     write_plots()
 
 
-def _part(name: str) -> str:
+def _render_part(name: str) -> str:
     results = read_json(name)
     if results is None:
         return NOT_MEASURED.format(name)

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.results import BENCHMARKS, ROOT, read_json
 
-__all__ = ["FOLDER", "Plot", "plots", "write_plots"]
+__all__ = ["FOLDER", "Plot", "make_plots", "write_plots"]
 
 FOLDER = ROOT / "docs" / "plots"
 
@@ -49,7 +49,7 @@ class Plot:
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def plots() -> dict[Path, Plot]:
+def make_plots() -> dict[Path, Plot]:
     """The plot of every benchmark that has results, by file."""
     shown = {}
     for name in BENCHMARKS:
@@ -63,7 +63,7 @@ def plots() -> dict[Path, Plot]:
 def write_plots() -> None:
     """Draws the plots whose content has changed."""
     FOLDER.mkdir(exist_ok=True)
-    for path, plot in plots().items():
+    for path, plot in make_plots().items():
         if not path.exists() or plot.digest not in path.read_text(encoding="utf-8"):
             _draw(plot, path)
 

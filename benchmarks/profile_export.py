@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import ways
-from benchmarks.stages import NAMES, observed, seconds_of_stages
+from benchmarks.stages import NAMES, observe_stages, seconds_of_stages
 from benchmarks.subjects import case_of
 
 __all__ = ["profile"]
@@ -39,7 +39,7 @@ def main() -> None:
 
 def profile(name: str, top: int = 12, stages: Sequence[str] = NAMES) -> str:
     """The functions of each stage by their own time, as text."""
-    subject = ways.subject(case_of(name))
+    subject = ways.make_subject(case_of(name))
     running: dict[str, cProfile.Profile] = {}
     runs: dict[str, list[cProfile.Profile]] = {stage: [] for stage in stages}
 
@@ -58,7 +58,7 @@ def profile(name: str, top: int = 12, stages: Sequence[str] = NAMES) -> str:
         subject.ours(path)
         with seconds_of_stages() as seconds:
             program = subject.ours(path)
-        with observed(begin, end):
+        with observe_stages(begin, end):
             for _ in range(REPEAT):
                 subject.ours(path)
     assert program.exported_program is not None
@@ -69,11 +69,11 @@ def profile(name: str, top: int = 12, stages: Sequence[str] = NAMES) -> str:
         parts.append(
             f"\n{stage}: {milliseconds:.2f} ms, {1e3 * milliseconds / fx:.1f} µs per FX node"
         )
-        parts += _functions(runs[stage], top, fx)
+        parts += _format_functions(runs[stage], top, fx)
     return "\n".join(parts)
 
 
-def _functions(runs: list[cProfile.Profile], top: int, fx: int) -> list[str]:
+def _format_functions(runs: list[cProfile.Profile], top: int, fx: int) -> list[str]:
     """A line for each of the functions that take most."""
     seen: dict[Any, list[tuple[float, float, int]]] = {}
     for profiler in runs:
@@ -85,12 +85,12 @@ def _functions(runs: list[cProfile.Profile], top: int, fx: int) -> list[str]:
     for own, total, calls, where in sorted(found, reverse=True)[:top]:
         lines.append(
             f"{1e3 * own:10.3f} {1e6 * own / fx:16.2f} {1e3 * total:20.3f} {calls:10}  "
-            f"{_place(*where)}"
+            f"{_format_place(*where)}"
         )
     return lines
 
 
-def _place(path: str, line: int, function: str) -> str:
+def _format_place(path: str, line: int, function: str) -> str:
     return function if path == "~" else f"{'/'.join(path.split('/')[-3:])}:{line} {function}"
 
 

@@ -77,7 +77,7 @@ def resnet18() -> tuple[torch.nn.Module, tuple[Any, ...]]:
 MODELS = {"mlp": mlp, "transformer": transformer, "resnet18": resnet18}
 
 
-def static(model: torch.nn.Module, args: tuple[Any, ...]) -> torch.nn.Module:
+def quantize_static(model: torch.nn.Module, args: tuple[Any, ...]) -> torch.nn.Module:
     """Weights per channel and activations in int8, as PT2E quantizes them for XNNPACK."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.testing.pt2e import _xnnpack_quantizer as xnnpack
@@ -92,7 +92,7 @@ def static(model: torch.nn.Module, args: tuple[Any, ...]) -> torch.nn.Module:
 
 
 def by_config(name: str, **options: Any) -> Callable[..., torch.nn.Module]:
-    def quantized(model: torch.nn.Module, args: tuple[Any, ...]) -> torch.nn.Module:
+    def quantize(model: torch.nn.Module, args: tuple[Any, ...]) -> torch.nn.Module:
         import torchao.quantization as ao
 
         if "group" in options:
@@ -103,7 +103,7 @@ def by_config(name: str, **options: Any) -> Callable[..., torch.nn.Module]:
         ao.quantize_(model, config)
         return model
 
-    return quantized
+    return quantize
 
 
 WAYS: dict[str, Callable[..., torch.nn.Module]] = {
@@ -112,7 +112,7 @@ WAYS: dict[str, Callable[..., torch.nn.Module]] = {
     "int8 weights": by_config("Int8WeightOnlyConfig"),
     "int4 weights, groups of 32": by_config("IntxWeightOnlyConfig", group=32),
     "int8 weights, int8 activations when run": by_config("Int8DynamicActivationInt8WeightConfig"),
-    "int8, static (PT2E)": static,
+    "int8, static (PT2E)": quantize_static,
 }
 OF_LAYERS = tuple(way for way in WAYS if "static" not in way)
 FOR = {"mlp": tuple(WAYS), "transformer": OF_LAYERS, "resnet18": ("float32", "int8, static (PT2E)")}
@@ -135,17 +135,17 @@ def main(names: Sequence[str]) -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name in names or MODELS:
-            rows += _rows(name, folder)
+            rows += _measure_rows(name, folder)
     header = ("Model", "Way", "MB", "Smaller", "From eager", "Default session", "From floats")
     print(table((*header, "Integer kernels", "Latency"), rows))
 
 
-def _rows(name: str, folder: str) -> list[tuple[Any, ...]]:
+def _measure_rows(name: str, folder: str) -> list[tuple[Any, ...]]:
     torch.manual_seed(0)
     model, args = MODELS[name]()
     model.eval()
     found = {way: _measure(model, args, way, folder) for way in FOR[name]}
-    seconds = _latencies({way: one.path for way, one in found.items()}, args)
+    seconds = _measure_latencies({way: one.path for way, one in found.items()}, args)
     base = found["float32"]
     return [
         (
@@ -168,15 +168,15 @@ def _measure(model: torch.nn.Module, args: tuple[Any, ...], way: str, folder: st
 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        floats = _first(model(*args))
+        floats = _first_output(model(*args))
         quantized = WAYS[way](copy.deepcopy(model), args)
-        expected = _first(quantized(*args))
+        expected = _first_output(quantized(*args))
         program = onnx_aot.export(quantized, args, opset_version=OPSET)
         actual = program(*args)[0]
     path = os.path.join(folder, f"{len(os.listdir(folder))}.onnx")
     program.save(path)
     scale = float(floats.abs().max())
-    by_default = torch.from_numpy(_session(path).run(None, _feeds(path, args))[0])
+    by_default = torch.from_numpy(_create_session(path).run(None, _make_feeds(path, args))[0])
     return Found(
         path,
         os.path.getsize(path),
@@ -187,12 +187,12 @@ def _measure(model: torch.nn.Module, args: tuple[Any, ...], way: str, folder: st
     )
 
 
-def _first(returned: Any) -> torch.Tensor:
+def _first_output(returned: Any) -> torch.Tensor:
     result: torch.Tensor = returned if isinstance(returned, torch.Tensor) else returned[0]
     return result
 
 
-def _session(path: str, optimized: str = "") -> Any:
+def _create_session(path: str, optimized: str = "") -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -202,8 +202,8 @@ def _session(path: str, optimized: str = "") -> Any:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def _feeds(path: str, args: tuple[Any, ...]) -> dict[str, Any]:
-    names = [given.name for given in _session(path).get_inputs()]
+def _make_feeds(path: str, args: tuple[Any, ...]) -> dict[str, Any]:
+    names = [given.name for given in _create_session(path).get_inputs()]
     return {name: arg.numpy() for name, arg in zip(names, args, strict=True)}
 
 
@@ -213,14 +213,16 @@ def _integer_kernels(path: str) -> str:
 
     with tempfile.TemporaryDirectory() as folder:
         optimized = os.path.join(folder, "optimized.onnx")
-        _session(path, optimized)
+        _create_session(path, optimized)
         types = [node.op_type for node in onnx.load(optimized).graph.node]
     counts = collections.Counter(kind for kind in types if kind in INTEGERS)
     return ", ".join(f"{count} {kind}" for kind, count in counts.most_common()) or "none"
 
 
-def _latencies(paths: dict[str, str], args: tuple[Any, ...]) -> dict[str, float]:
-    sessions = {way: (_session(path), _feeds(path, args)) for way, path in paths.items()}
+def _measure_latencies(paths: dict[str, str], args: tuple[Any, ...]) -> dict[str, float]:
+    sessions = {
+        way: (_create_session(path), _make_feeds(path, args)) for way, path in paths.items()
+    }
     samples: dict[str, list[float]] = {way: [] for way in paths}
     for round_ in range(WARM_UP + ROUNDS):
         for way, (session, feeds) in sessions.items():

@@ -89,7 +89,7 @@ def run(benchmark: Benchmark) -> None:
     for name in wanted:
         peer = settings.peer and not benchmark.peer_gave_up(rows, settings.limit)
         try:
-            row = _measured(benchmark, name, dataclasses.replace(settings, peer=peer))
+            row = _measure_in_process(benchmark, name, dataclasses.replace(settings, peer=peer))
         except RuntimeError as error:
             failed.append(name)
             print(f"{name}: failed\n{error}", file=sys.stderr, flush=True)
@@ -103,7 +103,7 @@ def run(benchmark: Benchmark) -> None:
         sys.exit(f"failed: {', '.join(failed)}")
 
 
-def _measured(benchmark: Benchmark, name: str, settings: Settings) -> dict[str, Any]:
+def _measure_in_process(benchmark: Benchmark, name: str, settings: Settings) -> dict[str, Any]:
     arguments = (benchmark.name, name, dataclasses.asdict(settings))
     return in_fresh_process(__spec__.name, "measured_here", *arguments)
 

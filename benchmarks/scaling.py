@@ -33,21 +33,21 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
     """Medians of the ways at one depth, in this process."""
     case = case_of(name)
     with folder_of(name, Settings()) as folder, seconds_of_stages() as stages:
-        for way, warm_up in ways.subject(case_of(llama_name(LAYERS[0]))).ways(folder).items():
+        for way, warm_up in ways.make_subject(case_of(llama_name(LAYERS[0]))).ways(folder).items():
             if way != "peer" or settings.peer:
                 warm_up()
-        subject = ways.subject(case, search=False)
+        subject = ways.make_subject(case, search=False)
         to_call = subject.ways(folder)
         if not settings.peer:
             to_call.pop("peer")
         captures: list[float] = []
         export = to_call["ours"]
 
-        def ours() -> None:
+        def call_ours() -> None:
             export()
             captures.append(stages["capture"])
 
-        to_call["ours"] = ours
+        to_call["ours"] = call_ours
         few = {"most": 1} if settings.quick else {"most": 3}
         times, errors = alternate(to_call, SPEND, settings.limit, **few)
     return {
@@ -62,7 +62,7 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Growth exponents."""
     summary = {}
-    for part, points in _points(rows).items():
+    for part, points in _points_by_part(rows).items():
         deep = {layers: seconds for layers, seconds in points.items() if layers >= GROWTH_FROM}
         if len(deep) > 1:
             label = f"{part}: exponent, {min(deep)} to {max(deep)} layers"
@@ -70,7 +70,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return summary
 
 
-def _points(rows: list[dict[str, Any]]) -> dict[str, dict[int, float]]:
+def _points_by_part(rows: list[dict[str, Any]]) -> dict[str, dict[int, float]]:
     points = {
         label: {row["layers"]: row["seconds"][way] for row in rows if way in row["seconds"]}
         for way, label in ways.LABELS.items()
@@ -106,7 +106,9 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
 
 def plot(rows: list[dict[str, Any]]) -> Plot:
     """Seconds over layers."""
-    series = {label: list(points.items()) for label, points in _points(rows).items() if points}
+    series = {
+        label: list(points.items()) for label, points in _points_by_part(rows).items() if points
+    }
     return Plot("Llama, growing depth", "seconds", series, "layers", log=True, bound=None)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 
-__all__ = ["NAMES", "observed", "seconds_of_stages"]
+__all__ = ["NAMES", "observe_stages", "seconds_of_stages"]
 
 NAMES = ("capture", "fx_passes", "translate", "ir_passes", "legalize", "check", "save")
 
@@ -31,7 +31,9 @@ class _Observer(logging.Handler):
 
 
 @contextlib.contextmanager
-def observed(begin: Callable[[str], None], end: Callable[[str, float], None]) -> Iterator[None]:
+def observe_stages(
+    begin: Callable[[str], None], end: Callable[[str, float], None]
+) -> Iterator[None]:
     """Calls ``begin(stage)`` and ``end(stage, seconds)`` around the stages of exports within."""
     from onnx_aot.pipeline.recording import logged_to
 
@@ -43,5 +45,5 @@ def observed(begin: Callable[[str], None], end: Callable[[str, float], None]) ->
 def seconds_of_stages() -> Iterator[dict[str, float]]:
     """Seconds of each stage of the last export within, filled in as it goes on."""
     seconds: dict[str, float] = {}
-    with observed(lambda stage: None, seconds.__setitem__):
+    with observe_stages(lambda stage: None, seconds.__setitem__):
         yield seconds

@@ -81,7 +81,7 @@ def alternate(
             gc.collect()  # what one way leaves behind is not the next one's to collect
             try:
                 with time_limit(limit):
-                    times[way].append(_timed(run))
+                    times[way].append(_time_call(run))
             except (Exception, TooSlow) as error:
                 errors[way] = first_line(error)
     return {way: measured for way, measured in times.items() if measured}, errors
@@ -96,7 +96,7 @@ def _has_enough(measured: list[Times], spend: float) -> bool:
     return len(measured) >= least and spent + slowest > spend
 
 
-def _timed(run: Callable[[], Any]) -> Times:
+def _time_call(run: Callable[[], Any]) -> Times:
     wall, cpu = time.perf_counter(), time.process_time()
     run()
     return Times(time.perf_counter() - wall, time.process_time() - cpu)

@@ -45,7 +45,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no rows {', '.join(unknown)}; there are {', '.join(ROWS)}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before the first import of torch in a child
-    done = _kept()
+    done = _read_kept_rows()
     for name in options.names or ROWS:
         ways = done.setdefault(name, {"name": name, "ways": {}})["ways"]
         for label in options.way or WAYS:
@@ -58,7 +58,7 @@ def main() -> None:
         write_json(NAME, {"machine": machine(), "summary": summarize(rows), "rows": rows})
 
 
-def _kept() -> dict[str, Any]:
+def _read_kept_rows() -> dict[str, Any]:
     """Rows that were measured on this day and machine, by name."""
     kept = read_json(NAME)
     if kept is None or kept["machine"] != machine():

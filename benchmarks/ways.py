@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["LABELS", "Subject", "as_hints", "exported", "subject", "without"]
+__all__ = ["LABELS", "Subject", "as_hints", "export_both", "make_subject", "remove_dimensions"]
 
 LABELS = {"plain": "plain capture", "ours": "onnx_aot", "peer": "torch.onnx"}
 
@@ -91,7 +91,7 @@ class Subject:
         }
 
 
-def subject(case: Any, search: bool = True) -> Subject:
+def make_subject(case: Any, search: bool = True) -> Subject:
     """Makes the model of a row of the catalogue and finds the dimensions that a capture keeps.
 
     ``search=False`` takes those of the row without trying them.
@@ -100,7 +100,7 @@ def subject(case: Any, search: bool = True) -> Subject:
     model = case.make()
     args, kwargs = case.example()
     for fixed, remark in FIXED:
-        shapes = without(case.dynamic_shapes, fixed)
+        shapes = remove_dimensions(case.dynamic_shapes, fixed)
         found = Subject(model, args, kwargs, shapes, as_hints(shapes), remark)
         if not search:
             return found
@@ -112,7 +112,7 @@ def subject(case: Any, search: bool = True) -> Subject:
     return Subject(model, args, kwargs, case.dynamic_shapes, False, REFUSED)
 
 
-def exported(case: Any, folder: str) -> tuple[Subject | None, dict[str, str]]:
+def export_both(case: Any, folder: str) -> tuple[Subject | None, dict[str, str]]:
     """The files of both exporters, which are made where ``folder`` does not have them yet.
 
     Returns:
@@ -122,7 +122,7 @@ def exported(case: Any, folder: str) -> tuple[Subject | None, dict[str, str]]:
     paths = {way: os.path.join(folder, f"{way}.onnx") for way in ("ours", "peer")}
     made = None
     if not os.path.exists(paths["ours"]):
-        made = subject(case)
+        made = make_subject(case)
         for way, run in made.ways(folder).items():
             if way != "plain":
                 with contextlib.suppress(Exception):  # what export_time reports
@@ -130,12 +130,16 @@ def exported(case: Any, folder: str) -> tuple[Subject | None, dict[str, str]]:
     return made, {way: path for way, path in paths.items() if os.path.exists(path)}
 
 
-def without(spec: Any, fixed: tuple[str, ...]) -> Any:
+def remove_dimensions(spec: Any, fixed: tuple[str, ...]) -> Any:
     """Dynamic dimensions less those of these names."""
     if isinstance(spec, dict):
-        return {key: without(value, fixed) for key, value in spec.items() if value not in fixed}
+        return {
+            key: remove_dimensions(value, fixed)
+            for key, value in spec.items()
+            if value not in fixed
+        }
     if isinstance(spec, (list, tuple)):
-        return type(spec)(without(value, fixed) for value in spec)
+        return type(spec)(remove_dimensions(value, fixed) for value in spec)
     return spec
 
 

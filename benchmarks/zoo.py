@@ -49,7 +49,7 @@ def main() -> None:
     unknown = [name for name in options.names if name not in ZOO]
     if unknown:
         parser.error(f"no rows {', '.join(unknown)}; see benchmarks/zoo_models")
-    done = _kept(options.results)
+    done = _read_kept_rows(options.results)
     names = [
         name
         for name in options.names or ZOO
@@ -69,7 +69,7 @@ def main() -> None:
         print(f"{label}: {value}")
 
 
-def _kept(name: str) -> dict[str, Any]:
+def _read_kept_rows(name: str) -> dict[str, Any]:
     """Rows that were measured on this day and machine, by name; not those of which nothing came."""
     kept = read_json(name)
     if kept is None or kept["machine"] != machine():
@@ -125,11 +125,11 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     summary: dict[str, Any] = {
         "architectures": len(rows),
         "torch.export captures": len(counted),
-        "of these right at both sizes": _right(counted),
+        "of these right at both sizes": _count_right(counted),
         "given to torch.onnx": len(peers),
-        "of these right with torch.onnx": _right(peers),
+        "of these right with torch.onnx": _count_right(peers),
         "torch.export refuses": len(refused),
-        "of these right at both sizes all the same": _right(refused),
+        "of these right at both sizes all the same": _count_right(refused),
     }
     if seconds:
         ratio = geomean([way["ours"] / way["plain"] for way in seconds])
@@ -140,7 +140,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return summary
 
 
-def _right(rows: list[dict[str, Any]]) -> int:
+def _count_right(rows: list[dict[str, Any]]) -> int:
     from benchmarks.zoo_models.measure import RIGHT
 
     return sum(row["stage"] == RIGHT for row in rows)

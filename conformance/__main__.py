@@ -25,7 +25,7 @@ from typing import Any
 from conformance.exporters import EXPORTERS
 from conformance.opsets import opset_row, opset_table, write_opsets
 from conformance.outcome import Result
-from conformance.report import row_of, summarize, table, write_results
+from conformance.report import format_table, row_of, summarize, write_results
 from conformance.samples import DTYPES, Case, all_cases
 from conformance.workers import Settings, run_cases
 
@@ -34,7 +34,7 @@ KEEP_EVERY = 60.0  # seconds between writes of the results file
 
 def main() -> None:
     """Runs what the command line asks for."""
-    arguments = _parser().parse_args()
+    arguments = _make_parser().parse_args()
     groups = ["dynamic"] if arguments.dynamic else ["static"]
     if arguments.modules:
         groups = ["modules"]
@@ -57,9 +57,9 @@ def main() -> None:
         elif arguments.output:
             write_results(arguments.output, settings.exporter, settings.samples, rows)
 
-    with _progress(len(cases)) as advance:
+    with _show_progress(len(cases)) as advance:
 
-        def done(case: Case, results: list[Result]) -> None:
+        def finish_case(case: Case, results: list[Result]) -> None:
             nonlocal written
             rows.append(opset_row(case, results, opsets) if opsets else row_of(case, results))
             advance(case.name)
@@ -75,12 +75,12 @@ def main() -> None:
                 keep()
                 written = time.monotonic()
 
-        run_cases(cases, settings, arguments.jobs, done)
+        run_cases(cases, settings, arguments.jobs, finish_case)
     keep()
-    print(opset_table(rows) if opsets else table(summarize(rows)))
+    print(opset_table(rows) if opsets else format_table(summarize(rows)))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "conformance", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -109,7 +109,7 @@ def _print_failure(case: Case, which: str, result: Result, verbose: bool) -> Non
 
 
 @contextlib.contextmanager
-def _progress(total: int) -> Iterator[Any]:
+def _show_progress(total: int) -> Iterator[Any]:
     """A function to call for each case; shows a bar on a terminal."""
     if not sys.stderr.isatty():
         yield lambda name: None

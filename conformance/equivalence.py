@@ -13,7 +13,7 @@ import torch
 
 from conformance.samples import Call
 
-__all__ = ["flag", "out_of_range", "unique_part"]
+__all__ = ["find_flag", "out_of_range", "unique_part"]
 
 Tensors = Sequence[torch.Tensor]
 Unique = Callable[[Call, Tensors, Tensors], list[torch.Tensor]]
@@ -30,7 +30,7 @@ UNIT_RANGE = frozenset(
 SEEDS = range(8)
 
 
-def flag(name: str, captured: torch.export.ExportedProgram, inputs: Tensors) -> str:
+def find_flag(name: str, captured: torch.export.ExportedProgram, inputs: Tensors) -> str:
     """Why values of this program cannot be compared, or an empty string."""
     if name in UNINITIALIZED:
         return "uninitialized"
@@ -89,7 +89,7 @@ def _lowrank(call: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor
 
     Of a higher rank the answer depends on what is drawn; that the vectors are orthonormal does not.
     """
-    if call.arguments(inputs)[1].get("M") is None:
+    if call.rebuild_arguments(inputs)[1].get("M") is None:
         return _svd(call, inputs, outputs)
     u, _values, v = outputs
     return [u.mH @ u, v.mH @ v]
@@ -131,8 +131,8 @@ def _eigvals(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
 def _values_at_indices(position: int, last: bool = True) -> Unique:
     """Of equal elements any one's index may be given; ``dim`` is at a position of the call."""
 
-    def unique(call: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
-        args, kwargs = call.arguments(inputs)
+    def compare_unique(call: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
+        args, kwargs = call.rebuild_arguments(inputs)
         if kwargs.get("stable"):
             return list(outputs)
         given = kwargs.get("dim", args[position] if len(args) > position else None)
@@ -149,7 +149,7 @@ def _values_at_indices(position: int, last: bool = True) -> Unique:
         distinct = kept.sort(dim).values.diff(dim=dim).ne(0).all()
         return [*outputs[:-1], found, distinct]
 
-    return unique
+    return compare_unique
 
 
 UNIQUE: dict[str, Unique] = {

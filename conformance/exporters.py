@@ -43,10 +43,10 @@ def load(program: Any) -> None:
     Raises:
         Exception: Whatever ONNX Runtime raises when it refuses the model.
     """
-    program.initialize_inference_session(initializer=_session)
+    program.initialize_inference_session(initializer=_create_session)
 
 
-def _session(model: str | bytes) -> onnxruntime.InferenceSession:
+def _create_session(model: str | bytes) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conformance.outcome import Result
-from conformance.report import heading, share
+from conformance.report import make_heading, share
 from conformance.samples import Case
 
-__all__ = ["opset_row", "opset_table", "read_opsets", "totals", "write_opsets"]
+__all__ = ["count_totals", "opset_row", "opset_table", "read_opsets", "write_opsets"]
 
 Row = dict[str, Any]
 
@@ -51,7 +51,7 @@ def read_opsets(path: str) -> list[Row]:
 def write_opsets(path: str, samples: int, rows: Iterable[Row]) -> None:
     """Puts rows into the file, in the place of older ones of the same operator and data type."""
     merged = {(row["dtype"], row["op"]): row for row in (*read_opsets(path), *rows)}
-    head = heading("onnx_aot", samples)
+    head = make_heading("onnx_aot", samples)
     lines = [f' "{key}": {json.dumps(value)}' for key, value in head.items()]
     body = ",\n".join(f"  {json.dumps(merged[key], ensure_ascii=False)}" for key in sorted(merged))
     beside = f"{path}.part"
@@ -60,7 +60,7 @@ def write_opsets(path: str, samples: int, rows: Iterable[Row]) -> None:
     os.replace(beside, path)
 
 
-def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, Counter[str]]]:
+def count_totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, Counter[str]]]:
     """By data type and opset: how many variants are captured, right, refused and wrong.
 
     A variant is refused when a sample ends in an ``OpsetError`` and the others are right.
@@ -84,7 +84,7 @@ def opset_table(rows: Iterable[Mapping[str, Any]]) -> str:
         "| | Opset | Variants | Right | Refused: the opset lacks it | Other failures |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for dtype, by_opset in totals(rows).items():
+    for dtype, by_opset in count_totals(rows).items():
         for opset, n in sorted(by_opset.items()):
             cells = [n["captured"], share(n["right"], n["captured"]), n["refused"], n["wrong"]]
             lines.append(f"| {dtype} | {opset} | {' | '.join(map(str, cells))} |")

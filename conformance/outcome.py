@@ -81,7 +81,7 @@ def judge(case: Case, sample: Sample, exporter: str, opset: int | None = None) -
     """
     result = Result("pass", sample=sample.describe())
     try:
-        _judge(case, sample, exporter, opset, result)
+        _judge_sample(case, sample, exporter, opset, result)
     except StopJudging as stop:
         cause = stop.__cause__
         result.outcome = stop.outcome
@@ -89,35 +89,37 @@ def judge(case: Case, sample: Sample, exporter: str, opset: int | None = None) -
         result.detail = "" if cause is None else "".join(traceback.format_exception(cause))
     except Exception as error:  # what the exporter answers cannot even be compared
         result.outcome = "wrong_value"
-        result.reason = one_line(f"not comparable: {_described(error)}")
+        result.reason = one_line(f"not comparable: {_describe_error(error)}")
         result.detail = traceback.format_exc()
     return result
 
 
-def _judge(case: Case, sample: Sample, exporter: str, opset: int | None, result: Result) -> None:
+def _judge_sample(
+    case: Case, sample: Sample, exporter: str, opset: int | None, result: Result
+) -> None:
     if sample.captured is None:
         sample.captured = _capture(case, sample)
     captured, expected = sample.captured
-    result.targets = _targets(captured)
-    result.flag = equivalence.flag(case.name, captured, sample.inputs)
+    result.targets = _called_operators(captured)
+    result.flag = equivalence.find_flag(case.name, captured, sample.inputs)
     try:
         program = exporters.export(exporter, captured, opset)
     except Exception as error:
         kind = "unsupported_operator" if exporters.is_unsupported(error) else "conversion_error"
         kind = "opset_error" if isinstance(error, OpsetError) else kind
-        raise StopJudging(kind, _described(error)) from error
+        raise StopJudging(kind, _describe_error(error)) from error
     try:
         onnx.checker.check_model(program.model_proto, full_check=True)
     except Exception as error:
-        raise StopJudging("checker_error", _described(error)) from error
+        raise StopJudging("checker_error", _describe_error(error)) from error
     try:
         exporters.load(program)
     except Exception as error:
-        raise StopJudging("ort_load_error", _described(error)) from error
+        raise StopJudging("ort_load_error", _describe_error(error)) from error
     try:
-        actual = exporters.run(program, _clones(sample.inputs))
+        actual = exporters.run(program, _clone_inputs(sample.inputs))
     except Exception as error:
-        raise StopJudging("run_error", _described(error)) from error
+        raise StopJudging("run_error", _describe_error(error)) from error
     actual = exporters.as_complex(exporter, expected, actual)
     _compare(case, sample.module, sample.inputs, expected, actual, result)
     for inputs in sample.others if case.group == "dynamic" else ():
@@ -135,15 +137,17 @@ def _compare_other_sizes(
     """The same model at other sizes, where the captured program says that it serves them."""
     try:
         with torch.no_grad():
-            expected = list(module(*_clones(inputs)))
-            captured.module()(*_clones(inputs))  # raises where a size is outside of the program's
+            expected = list(module(*_clone_inputs(inputs)))
+            captured.module()(
+                *_clone_inputs(inputs)
+            )  # raises where a size is outside of the program's
     except Exception:
         return
     sizes = ", ".join(str(list(x.shape)) for x in inputs)
     try:
-        actual = exporters.run(program, _clones(inputs))
+        actual = exporters.run(program, _clone_inputs(inputs))
     except Exception as error:
-        raise StopJudging("run_error", f"at {sizes}: {_described(error)}") from error
+        raise StopJudging("run_error", f"at {sizes}: {_describe_error(error)}") from error
     try:
         _compare(case, module, inputs, expected, actual, result)
     except StopJudging as stop:
@@ -161,12 +165,12 @@ def _capture(
         dynamic = {"inputs": shapes} if shapes else None
     try:
         with torch.no_grad():
-            expected = list(sample.module(*_clones(sample.inputs)))
+            expected = list(sample.module(*_clone_inputs(sample.inputs)))
         captured = torch.export.export(
-            sample.module, _clones(sample.inputs), dynamic_shapes=dynamic, strict=False
+            sample.module, _clone_inputs(sample.inputs), dynamic_shapes=dynamic, strict=False
         )
     except Exception as error:
-        raise StopJudging("not_captured", _described(error)) from error
+        raise StopJudging("not_captured", _describe_error(error)) from error
     if not expected:
         raise StopJudging("not_captured", "no tensor or number is returned")
     if any(isinstance(x, torch.Tensor) and x.layout != torch.strided for x in expected):
@@ -186,7 +190,7 @@ def _compare(
         raise StopJudging("wrong_shape", f"{len(actual)} outputs instead of {len(expected)}")
     right, ours = [], []
     for one, other in zip(expected, actual, strict=False):
-        right.append(one if isinstance(one, torch.Tensor) else _number(one, other))
+        right.append(one if isinstance(one, torch.Tensor) else _as_tensor(one, other))
         ours.append(other)
     for i, (one, other) in enumerate(zip(right, ours, strict=True)):
         if one.dtype != other.dtype:
@@ -204,22 +208,22 @@ def _compare(
         if wrong:
             raise StopJudging("wrong_value", wrong)
         return
-    wrong = _differences(right, ours)
+    wrong = _describe_differences(right, ours)
     if not wrong:
         return
     if unique is not None:
         parts = unique(module, inputs, right), unique(module, inputs, ours)
-        if not _differences(*parts):
+        if not _describe_differences(*parts):
             result.flag = "equivalent"
             return
-    exact = _exact(module, inputs, right)
-    if exact is not None and not _differences(exact, ours):
+    exact = _compute_exactly(module, inputs, right)
+    if exact is not None and not _describe_differences(exact, ours):
         result.flag = "exact"
         return
     raise StopJudging("wrong_value", wrong)
 
 
-def _exact(
+def _compute_exactly(
     module: Call, inputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
 ) -> list[torch.Tensor] | None:
     """PyTorch's answer in double precision, rounded at the end; None where there is none.
@@ -244,7 +248,7 @@ def _exact(
     return exact if same else None
 
 
-def _differences(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor]) -> str:
+def _describe_differences(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor]) -> str:
     names = [f"output {i}" for i in range(len(expected))]
     return "; ".join(
         f"{d.name} {d.expected}: max abs {d.max_absolute:.3g}, max rel {d.max_relative:.3g}"
@@ -253,17 +257,17 @@ def _differences(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor
     )
 
 
-def _number(number: complex, other: torch.Tensor) -> torch.Tensor:
+def _as_tensor(number: complex, other: torch.Tensor) -> torch.Tensor:
     """A number has a kind, but no data type."""
     tensor = torch.tensor(number)
-    return tensor.to(other.dtype) if _kind(tensor) == _kind(other) else tensor
+    return tensor.to(other.dtype) if _kind_of_dtype(tensor) == _kind_of_dtype(other) else tensor
 
 
-def _kind(tensor: torch.Tensor) -> tuple[bool, bool, bool]:
+def _kind_of_dtype(tensor: torch.Tensor) -> tuple[bool, bool, bool]:
     return tensor.is_floating_point(), tensor.is_complex(), tensor.dtype == torch.bool
 
 
-def _targets(captured: torch.export.ExportedProgram) -> tuple[str, ...]:
+def _called_operators(captured: torch.export.ExportedProgram) -> tuple[str, ...]:
     targets = {
         str(node.target): None
         for module in captured.graph_module.modules()
@@ -274,11 +278,11 @@ def _targets(captured: torch.export.ExportedProgram) -> tuple[str, ...]:
     return tuple(targets)
 
 
-def _clones(inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def _clone_inputs(inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     return tuple(x.clone() for x in inputs)
 
 
-def _described(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     if isinstance(error, UnsupportedOperatorError):
         return ", ".join(operator.target for operator in error.operators)
     if isinstance(error, OpsetError):

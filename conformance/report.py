@@ -16,14 +16,14 @@ from conformance.samples import Case
 
 __all__ = [
     "Row",
-    "captured",
-    "heading",
+    "count_captured",
+    "format_table",
     "is_right",
+    "make_heading",
     "read_results",
     "row_of",
     "share",
     "summarize",
-    "table",
     "write_results",
 ]
 
@@ -57,7 +57,7 @@ def row_of(case: Case, results: Sequence[Result]) -> Row:
     return row
 
 
-def captured(row: Mapping[str, Any]) -> int:
+def count_captured(row: Mapping[str, Any]) -> int:
     """How many of the samples torch.export captured."""
     outcomes: dict[str, int] = row["outcomes"]
     return sum(outcomes.values()) - outcomes.get("not_captured", 0)
@@ -66,7 +66,7 @@ def captured(row: Mapping[str, Any]) -> int:
 def is_right(row: Mapping[str, Any]) -> bool:
     """Whether samples were captured and all of those are right."""
     passed: int = row["outcomes"].get("pass", 0)
-    return 0 < captured(row) == passed
+    return 0 < count_captured(row) == passed
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -86,7 +86,7 @@ def read_results(path: str) -> dict[str, Any]:
     return content
 
 
-def heading(exporter: str, samples: int) -> dict[str, Any]:
+def make_heading(exporter: str, samples: int) -> dict[str, Any]:
     """What a file of results was made with."""
     return {
         "exporter": exporter,
@@ -106,7 +106,7 @@ def write_results(path: str, exporter: str, samples: int, rows: Iterable[Row]) -
     targets = {name: set(used) for name, used in kept.get("targets", {}).items()}
     for row in rows:
         targets.setdefault(row["op"], set()).update(row.pop("targets", ()))
-    head = {**heading(exporter, samples), "totals": summarize(ordered)}
+    head = {**make_heading(exporter, samples), "totals": summarize(ordered)}
     lines = [f' "{key}": {json.dumps(value)}' for key, value in head.items()]
     of_operator = [
         f"  {json.dumps(name)}: {json.dumps(sorted(targets[name]))}"
@@ -132,9 +132,9 @@ def summarize(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
         )
         outcomes = row["outcomes"]
         total["variants"] += 1
-        total["captured"] += captured(row) > 0
+        total["captured"] += count_captured(row) > 0
         total["right"] += is_right(row)
-        total["samples"] += captured(row)
+        total["samples"] += count_captured(row)
         total["passed"] += outcomes.get("pass", 0)
         for outcome, count in outcomes.items():
             total["outcomes"][outcome] = total["outcomes"].get(outcome, 0) + count
@@ -146,7 +146,7 @@ def share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
-def table(totals: Mapping[str, Mapping[str, Any]]) -> str:
+def format_table(totals: Mapping[str, Mapping[str, Any]]) -> str:
     """The summary, as a table in Markdown."""
     lines = [
         "| | variants right | of captured | share | samples right | failures |",

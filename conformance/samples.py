@@ -88,13 +88,15 @@ class Call(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> tuple[Any, ...]:
         """The tensors and numbers of the answer, flat."""
-        args, kwargs = self.arguments(inputs)
+        args, kwargs = self.rebuild_arguments(inputs)
         returned = self.function(*args, **kwargs)
         symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
         numbers = (torch.Tensor, bool, int, float, complex, *symbolic)
         return tuple(x for x in pytree.tree_leaves(returned) if isinstance(x, numbers))
 
-    def arguments(self, inputs: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def rebuild_arguments(
+        self, inputs: Sequence[torch.Tensor]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments of the call."""
         leaves = list(self.leaves)
         for place, tensor in zip(self.places, inputs, strict=True):
@@ -105,14 +107,14 @@ class Call(torch.nn.Module):
 
 
 @functools.cache
-def _operators() -> dict[str, Any]:
+def _load_operators() -> dict[str, Any]:
     from torch.testing._internal.common_methods_invocations import op_db
 
     return {_name(op): op for op in op_db}
 
 
 @functools.cache
-def _modules() -> dict[str, Any]:
+def _load_modules() -> dict[str, Any]:
     from torch.testing._internal.common_modules import module_db
 
     return {info.name: info for info in module_db}
@@ -128,7 +130,7 @@ def all_cases(dtypes: Iterable[str], groups: Iterable[str]) -> list[Case]:
     wanted = [(name, getattr(torch, name)) for name in dtypes]
     cases = []
     for group in groups:
-        database = _modules() if group == "modules" else _operators()
+        database = _load_modules() if group == "modules" else _load_operators()
         for name, entry in database.items():
             supported = entry.supported_dtypes("cpu")
             cases += [Case(name, dtype, group) for dtype, t in wanted if t in supported]
@@ -150,11 +152,11 @@ def samples_of(case: Case, count: int) -> list[Sample]:
         pool.append(sample)
         if len(pool) == POOL:
             break
-    chosen = [pool[i] for i in _spread(len(pool), count)]
+    chosen = [pool[i] for i in _spread_indices(len(pool), count)]
     empty = [sample for sample in chosen if sample.is_empty()]
     full = [sample for sample in pool if not sample.is_empty()]
     if len(empty) > 1 and full:
-        chosen = [full[i] for i in _spread(len(full), count - 1)] + empty[:1]
+        chosen = [full[i] for i in _spread_indices(len(full), count - 1)] + empty[:1]
     if case.group == "dynamic":
         for sample in chosen:
             sample.others = _other_sizes(sample, pool)
@@ -162,7 +164,7 @@ def samples_of(case: Case, count: int) -> list[Sample]:
 
 
 def _other_sizes(sample: Sample, pool: list[Sample]) -> list[tuple[torch.Tensor, ...]]:
-    def kind(of: Sample) -> Any:  # a dynamic dimension is one of 2 and more
+    def kind_of(of: Sample) -> Any:  # a dynamic dimension is one of 2 and more
         sizes = [[size if size < 2 else "any" for size in x.shape] for x in of.inputs]
         return of.constants, [x.dtype for x in of.inputs], sizes
 
@@ -172,12 +174,12 @@ def _other_sizes(sample: Sample, pool: list[Sample]) -> list[tuple[torch.Tensor,
     different = [
         other.inputs
         for other in pool
-        if kind(other) == kind(sample) and sizes(other.inputs) != sizes(sample.inputs)
+        if kind_of(other) == kind_of(sample) and sizes(other.inputs) != sizes(sample.inputs)
     ]
     return different[:OTHERS]
 
 
-def _spread(length: int, count: int) -> list[int]:
+def _spread_indices(length: int, count: int) -> list[int]:
     if length <= count:
         return list(range(length))
     step = (length - 1) / max(count - 1, 1)
@@ -185,7 +187,7 @@ def _spread(length: int, count: int) -> list[int]:
 
 
 def _operator_samples(case: Case) -> Iterator[Sample]:
-    op = _operators()[case.name]
+    op = _load_operators()[case.name]
     dtype = getattr(torch, case.dtype)
     for sample in op.sample_inputs("cpu", dtype, requires_grad=False):
         arguments = ((sample.input, *sample.args), dict(sample.kwargs))
@@ -193,7 +195,7 @@ def _operator_samples(case: Case) -> Iterator[Sample]:
 
 
 def _module_samples(case: Case) -> Iterator[Sample]:
-    info = _modules()[case.name]
+    info = _load_modules()[case.name]
     dtype = getattr(torch, case.dtype)
     given = info.module_inputs_func(
         info, device="cpu", dtype=dtype, requires_grad=False, training=False

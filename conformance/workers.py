@@ -43,7 +43,7 @@ class Settings:
 # --- in the worker -------------------------------------------------------------------------------
 
 
-def _work(connection: Connection, settings: Settings) -> None:
+def _serve_cases(connection: Connection, settings: Settings) -> None:
     """Receives ``(case, first sample)``; sends ``(index or None, result or None)``.
 
     An index without a result says that its sample is begun; None ends the case.
@@ -77,10 +77,10 @@ def _work_on(connection: Connection, case: Case, first: int, settings: Settings)
         if index >= first:
             connection.send((index, None))
             connection.send((index, judge(case, sample, settings.exporter, opset)))
-    connection.send((None, _memory()))
+    connection.send((None, _resident_memory()))
 
 
-def _memory() -> int:
+def _resident_memory() -> int:
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -133,7 +133,7 @@ class Worker:
             index, content = self.connection.recv()
         except (EOFError, ConnectionError):
             self.process.join()
-            return self.lost("crash", f"the process ended with {self.process.exitcode}")
+            return self.restart_after("crash", f"the process ended with {self.process.exitcode}")
         self.deadline = time.monotonic() + self.settings.limit
         if index is None:
             self._finish()
@@ -146,7 +146,7 @@ class Worker:
             self.results.append(content)
         return False
 
-    def lost(self, outcome: str, reason: str) -> bool:
+    def restart_after(self, outcome: str, reason: str) -> bool:
         """The process is gone or stuck: its sample is marked, the others go on in a new one."""
         self.results.append(Result(outcome, reason))
         at_sample = self.started
@@ -167,7 +167,7 @@ def run_cases(
     settings: Settings,
     jobs: int,
     done: Callable[[Case, list[Result]], Any],
-    work: Callable[[Connection, Settings], None] = _work,
+    work: Callable[[Connection, Settings], None] = _serve_cases,
 ) -> None:
     """Judges all cases and calls ``done`` with each one's results as they come.
 
@@ -185,7 +185,9 @@ def run_cases(
                 if worker.connection in ready:
                     finished = worker.receive()
                 elif time.monotonic() > worker.deadline:
-                    finished = worker.lost("timeout", f"longer than {settings.limit:.0f} s")
+                    finished = worker.restart_after(
+                        "timeout", f"longer than {settings.limit:.0f} s"
+                    )
                 if finished:
                     assert worker.case is not None
                     done(worker.case, worker.results)

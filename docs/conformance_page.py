@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.opsets import read_opsets, totals
-from conformance.report import captured, is_right, read_results, share, summarize
+from conformance.opsets import count_totals, read_opsets
+from conformance.report import count_captured, is_right, read_results, share, summarize
 from conformance.samples import DTYPES
 
-__all__ = ["conformance", "dtypes_of_operators", "results", "summary"]
+__all__ = ["dtypes_of_operators", "make_conformance_page", "read_exporter", "summary_table"]
 
 RESULTS = Path(__file__).parent.parent / "conformance" / "results"
 OURS, PEER = "onnx_aot", "torch_onnx"
@@ -54,31 +54,38 @@ FLAGS = {
 }
 
 
-def results(name: str = OURS) -> dict[str, Any]:
+def read_exporter(name: str = OURS) -> dict[str, Any]:
     """What is kept of an exporter."""
     return read_results(str(RESULTS / f"{name}.json"))
 
 
-def conformance() -> str:
+def make_conformance_page() -> str:
     """The page."""
-    ours = results()
+    ours = read_exporter()
     packages = ours.get("packages", {})
     head = HEAD.format(
         samples=ours.get("samples"),
         runtime=packages.get("onnxruntime"),
         torch=packages.get("torch"),
     )
-    parts = [head, "## Shares\n", summary(), "", "## Failures\n", _failures(ours["rows"])]
-    parts += ["## Opsets\n", _opsets(str(RESULTS / "opsets.json"))]
+    parts = [
+        head,
+        "## Shares\n",
+        summary_table(),
+        "",
+        "## Failures\n",
+        _failures_table(ours["rows"]),
+    ]
+    parts += ["## Opsets\n", _opsets_section(str(RESULTS / "opsets.json"))]
     parts += _other_releases(ours)
-    parts += ["## Partial comparisons\n", _flags(ours["rows"])]
+    parts += ["## Partial comparisons\n", _list_flags(ours["rows"])]
     parts += ["## Variants that torch.export does not capture\n", _not_captured(ours["rows"])]
     return "\n".join(parts)
 
 
-def summary() -> str:
+def summary_table() -> str:
     """The shares of both exporters, as a table."""
-    ours, peer = summarize(results()["rows"]), summarize(results(PEER)["rows"])
+    ours, peer = summarize(read_exporter()["rows"]), summarize(read_exporter(PEER)["rows"])
     lines = [
         "| | Variants captured | Right, onnx_aot | Right, torch.onnx "
         "| Samples right, onnx_aot | Samples right, torch.onnx |",
@@ -96,7 +103,7 @@ def summary() -> str:
 
 def dtypes_of_operators() -> dict[str, list[str]]:
     """By ATen operator, the data types of the variants that contain it and are right."""
-    kept = results()
+    kept = read_exporter()
     right: dict[str, set[str]] = defaultdict(set)
     for row in kept["rows"]:
         if row["group"] == "static" and is_right(row):
@@ -105,13 +112,13 @@ def dtypes_of_operators() -> dict[str, list[str]]:
     return {target: [d for d in DTYPES if d in dtypes] for target, dtypes in right.items()}
 
 
-def _failures(rows: Iterable[Mapping[str, Any]]) -> str:
+def _failures_table(rows: Iterable[Mapping[str, Any]]) -> str:
     """By operator: where it fails and why, equal reasons once."""
     found: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for row in rows:
         where = row["dtype"] if row["group"] == "static" else row["group"]
         for _, outcome, reason, _ in row.get("failures", ()):
-            found[row["op"], outcome].setdefault(where, _cell(reason))
+            found[row["op"], outcome].setdefault(where, _escape_cell(reason))
     if not found:
         return "None.\n"
     lines = ["| Variant | Outcome | With | Reason |", "| --- | --- | --- | --- |"]
@@ -121,10 +128,10 @@ def _failures(rows: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _opsets(path: str) -> str:
+def _opsets_section(path: str) -> str:
     """Shares by data type and opset, and which variants an opset lacks something for."""
     rows = read_opsets(path)
-    by_dtype = totals(rows)
+    by_dtype = count_totals(rows)
     opsets = sorted({opset for counts in by_dtype.values() for opset in counts})
     lines = [
         OPSETS.format(samples=max((row["samples"] for row in rows), default=0)),
@@ -140,9 +147,11 @@ def _opsets(path: str) -> str:
     for row in rows:
         for _, outcome, _, at in row.get("others", ()):
             if outcome == "opset_error":
-                refused[_span(at)][f"`{row['op']}`"] = None
+                refused[_format_span(at)][f"`{row['op']}`"] = None
             elif len(at) < len(row["opsets"]):  # what fails at every opset is listed above
-                others[f"{outcome} at opset {_span(at)}"][f"`{row['op']}` ({row['dtype']})"] = None
+                others[f"{outcome} at opset {_format_span(at)}"][
+                    f"`{row['op']}` ({row['dtype']})"
+                ] = None
     lines.append("")
     for at, names in sorted(refused.items()):
         lines.append(
@@ -166,10 +175,10 @@ def _other_releases(reference: Mapping[str, Any]) -> list[str]:
         cells = [_share_of(count.get(key)) for count in counts]
         lines.append(f"| {key} | {' | '.join(cells)} |")
     parts = ["## Releases of torch\n", RELEASES, *lines, ""]
-    known = {_place(row) for row in reference["rows"] if row.get("failures")}
+    known = {_key_of_row(row) for row in reference["rows"] if row.get("failures")}
     for name, kept in zip(names[1:], found[1:], strict=True):
-        others = [row for row in kept["rows"] if _place(row) not in known]
-        parts += [f"Failures with {name} only:\n", _failures(others)]
+        others = [row for row in kept["rows"] if _key_of_row(row) not in known]
+        parts += [f"Failures with {name} only:\n", _failures_table(others)]
     return parts
 
 
@@ -179,16 +188,16 @@ def _share_of(counts: Mapping[str, int] | None) -> str:
     return f"{share(counts['right'], counts['captured'])} of {counts['captured']}"
 
 
-def _place(row: Mapping[str, Any]) -> tuple[str, str, str]:
+def _key_of_row(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return row["op"], row["dtype"], row["group"]
 
 
-def _span(opsets: Sequence[int]) -> str:
+def _format_span(opsets: Sequence[int]) -> str:
     first, last = min(opsets), max(opsets)
     return str(first) if first == last else f"{first} to {last}"
 
 
-def _flags(rows: Iterable[Mapping[str, Any]]) -> str:
+def _list_flags(rows: Iterable[Mapping[str, Any]]) -> str:
     names: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
         for flag in row.get("flags", ()):
@@ -203,7 +212,7 @@ def _flags(rows: Iterable[Mapping[str, Any]]) -> str:
 def _not_captured(rows: Iterable[Mapping[str, Any]]) -> str:
     names: dict[str, list[str]] = defaultdict(list)
     for row in rows:
-        if not captured(row):
+        if not count_captured(row):
             where = row["dtype"] if row["group"] == "static" else row["group"]
             names[row["op"]].append(where)
     lines = [f"`{name}` ({', '.join(where)})" for name, where in sorted(names.items())]
@@ -212,6 +221,6 @@ def _not_captured(rows: Iterable[Mapping[str, Any]]) -> str:
     return f"torch.export captures no sample of these variants: {'; '.join(lines)}.\n"
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     escaped = text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
     return escaped[:120]

@@ -12,7 +12,7 @@ from onnx_aot.errors import OnnxExporterError
 from onnx_aot.reporting.markdown import FIRST_SCREEN
 from tests.inspection.broken_models import BROKEN, Broken
 
-__all__ = ["failures"]
+__all__ = ["make_failures_page"]
 
 ROOT = Path(__file__).parent.parent
 
@@ -62,7 +62,7 @@ print(result)
 """
 
 
-def failures() -> str:
+def make_failures_page() -> str:
     """The page."""
     sections = [f"## {b.title}\n\n{b.text}\n\n```text\n{first_screen(b)}\n```" for b in BROKEN]
     return "\n\n".join([HEAD.rstrip(), *sections, TAIL])

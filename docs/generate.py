@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from benchmarks import page as benchmarks_page
 from benchmarks.models.torchvision_cpu import load_torchvision
-from docs.conformance_page import conformance, dtypes_of_operators, summary
-from docs.failures_page import failures
-from docs.models_page import models
-from docs.troubleshooting_page import troubleshooting
-from docs.walkthrough import architecture
+from docs.conformance_page import dtypes_of_operators, make_conformance_page, summary_table
+from docs.failures_page import make_failures_page
+from docs.models_page import make_models_page
+from docs.troubleshooting_page import make_troubleshooting_page
+from docs.walkthrough import make_architecture_page
 from onnx_aot.ops import registry
 from onnx_aot.ops.complex.pairs import COMPLEX
 from onnx_aot.ops.families import operator_name
@@ -73,7 +73,7 @@ class Row(NamedTuple):
     limits: str
 
 
-def operators() -> str:
+def make_operators_page() -> str:
     """The operator table by family, and what has no translation, with the reason.
 
     Raises:
@@ -83,8 +83,8 @@ def operators() -> str:
     families: dict[str, set[Row]] = defaultdict(set)
     right = dtypes_of_operators()
     for entry in listed:
-        families[entry.family].add(_row(entry, right))
-    parts = [HEAD.format(count=len({entry.target for entry in listed}), summary=summary())]
+        families[entry.family].add(_make_row(entry, right))
+    parts = [HEAD.format(count=len({entry.target for entry in listed}), summary=summary_table())]
     for family in sorted(families):
         parts.append(f"## {family}\n")
         parts.append("| Operator | Translation | Opsets | Right for | Limits |")
@@ -97,7 +97,7 @@ def operators() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _row(entry: Entry, right: Mapping[str, list[str]]) -> Row:
+def _make_row(entry: Entry, right: Mapping[str, list[str]]) -> Row:
     kinds = right.get(entry.name, [])
     if entry.target in COMPLEX and entry.target in registry.TRANSLATIONS:
         kinds = [kind for kind in kinds if kind.startswith("complex") == entry.is_complex]
@@ -112,13 +112,13 @@ def _row(entry: Entry, right: Mapping[str, list[str]]) -> Row:
 
 
 PAGES = {
-    "architecture.md": architecture,
-    "benchmarks.md": benchmarks_page.page,
-    "operators.md": operators,
-    "conformance.md": conformance,
-    "failures.md": failures,
-    "models.md": models,
-    "troubleshooting.md": troubleshooting,
+    "architecture.md": make_architecture_page,
+    "benchmarks.md": benchmarks_page.make_page,
+    "operators.md": make_operators_page,
+    "conformance.md": make_conformance_page,
+    "failures.md": make_failures_page,
+    "models.md": make_models_page,
+    "troubleshooting.md": make_troubleshooting_page,
 }
 
 

@@ -11,7 +11,7 @@ from benchmarks.zoo import LATENCY_RATIO, NAME, TIME_RATIO, summarize
 from benchmarks.zoo_models import ZOO
 from benchmarks.zoo_models.measure import RIGHT
 
-__all__ = ["models"]
+__all__ = ["make_models_page"]
 
 Row = Mapping[str, Any]
 
@@ -46,7 +46,7 @@ below 1 is faster. In models this small, the latency measures the runtime's cost
 its arithmetic."""
 
 
-def models() -> str:
+def make_models_page() -> str:
     """The page."""
     results = read_json(NAME)
     if results is None:
@@ -59,14 +59,14 @@ def models() -> str:
     head = HEAD.format(measured=measured)
     failed = [row for row in rows if row["stage"] != RIGHT and not row["torch_export"]]
     refused = [row for row in rows if row["torch_export"]]
-    parts = [head, _shares(rows)]
-    parts += ["## Failures", _failures(failed)]
-    parts += ["## Models that torch.export refuses", _refused(refused)]
+    parts = [head, _shares_table(rows)]
+    parts += ["## Failures", _failures_table(failed)]
+    parts += ["## Models that torch.export refuses", _refusals_table(refused)]
     parts += _other_releases(rows)
     parts += ["## Models that are right only with onnx_aot", _wrong_elsewhere(rows)]
     parts += ["## Models that are right", RATIO]
     for group, members in _by_group(rows).items():
-        parts += [f"### {group}", _right(row for row in members if row["stage"] == RIGHT)]
+        parts += [f"### {group}", _right_table(row for row in members if row["stage"] == RIGHT)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -77,7 +77,7 @@ def _by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return groups
 
 
-def _shares(rows: list[Row]) -> str:
+def _shares_table(rows: list[Row]) -> str:
     """A line per group, and one for all."""
     body = []
     for group, members in (*_by_group(rows).items(), ("all", rows)):
@@ -90,35 +90,39 @@ def _shares(rows: list[Row]) -> str:
     return table(head, body)
 
 
-def _failures(rows: list[Row]) -> str:
+def _failures_table(rows: list[Row]) -> str:
     if not rows:
         return "None."
-    body = ([_code(row["name"]), row["stage"], _text(row["reason"])] for row in rows)
-    return _left(("Model", "Reached", "Reason"), body)
+    body = (
+        [_format_code(row["name"]), row["stage"], _escape_reason(row["reason"])] for row in rows
+    )
+    return _text_table(("Model", "Reached", "Reason"), body)
 
 
-def _refused(rows: list[Row]) -> str:
+def _refusals_table(rows: list[Row]) -> str:
     if not rows:
         return "None."
     body = (
         [
-            _code(row["name"]),
-            row["stage"] if row["stage"] == RIGHT else f"{row['stage']}: {_text(row['reason'])}",
-            _text(row["torch_export"]),
+            _format_code(row["name"]),
+            row["stage"]
+            if row["stage"] == RIGHT
+            else f"{row['stage']}: {_escape_reason(row['reason'])}",
+            _escape_reason(row["torch_export"]),
         ]
         for row in rows
     )
-    return _left(("Model", "onnx_aot", "Reason of torch.export"), body)
+    return _text_table(("Model", "onnx_aot", "Reason of torch.export"), body)
 
 
 def _wrong_elsewhere(rows: list[Row]) -> str:
     """Captures that onnx_aot converts correctly and torch.onnx does not."""
     body = [
-        [_code(row["name"]), peer["stage"], _text(peer["reason"])]
+        [_format_code(row["name"]), peer["stage"], _escape_reason(peer["reason"])]
         for row in rows
         if (peer := row.get("torch_onnx")) and row["stage"] == RIGHT != peer["stage"]
     ]
-    return _left(("Model", "Reached", "Reason"), body) if body else "None."
+    return _text_table(("Model", "Reached", "Reason"), body) if body else "None."
 
 
 def _other_releases(rows: list[Row]) -> list[str]:
@@ -129,28 +133,33 @@ def _other_releases(rows: list[Row]) -> list[str]:
         release = f"torch {found['machine']['packages']['torch'].partition('+')[0]}"
         counts = {key: value for key, value in summarize(found["rows"]).items() if value}
         body = [
-            [_code(row["name"]), before[row["name"]], row["stage"], _text(row["reason"])]
+            [
+                _format_code(row["name"]),
+                before[row["name"]],
+                row["stage"],
+                _escape_reason(row["reason"]),
+            ]
             for row in found["rows"]
             if row["stage"] != before.get(row["name"], row["stage"])
         ]
         head = ("Model", "Above", release, "Reason")
         parts += [f"## With {release}", table(("", "Rows"), [[*item] for item in counts.items()])]
         parts.append("Differences:" if body else "Every architecture has the same result as above.")
-        parts += [_left(head, body)] if body else []
+        parts += [_text_table(head, body)] if body else []
     return parts
 
 
-def _right(rows: Iterable[Row]) -> str:
+def _right_table(rows: Iterable[Row]) -> str:
     body = [
         [
-            _code(row["name"]),
+            _format_code(row["name"]),
             row["nodes"].get("fx", "-"),
             row["nodes"]["ours"],
             row.get("torch_onnx", {}).get("nodes", "-"),
-            number(_ratio(row)),
-            number(_latency(row)),
+            number(_export_ratio(row)),
+            number(_latency_ratio(row)),
             f"{row['max_absolute']:.1e}",
-            _remark(row),
+            _describe_remark(row),
         ]
         for row in rows
     ]
@@ -160,33 +169,33 @@ def _right(rows: Iterable[Row]) -> str:
     return table((*head, "Largest difference", "Remark"), body)
 
 
-def _remark(row: Row) -> str:
+def _describe_remark(row: Row) -> str:
     """Fixed dimensions, the reference of the comparison, and the warnings of the export."""
     fixed = [f"{', '.join(row['fixed'])} fixed"] if row["fixed"] else []
     judged = ["judged by float64"] if row.get("float64") else []
     return "; ".join([*fixed, *judged, *row.get("warnings", ())])
 
 
-def _ratio(row: Row) -> float | None:
+def _export_ratio(row: Row) -> float | None:
     seconds = row["seconds"]
     return seconds["ours"] / seconds["plain"] if "plain" in seconds else None
 
 
-def _latency(row: Row) -> float | None:
+def _latency_ratio(row: Row) -> float | None:
     seconds = row.get("torch_onnx", {}).get("latency")
     return seconds["ours"] / seconds["peer"] if seconds else None
 
 
-def _left(head: tuple[str, ...], rows: Iterable[list[str]]) -> str:
+def _text_table(head: tuple[str, ...], rows: Iterable[list[str]]) -> str:
     """A table of text."""
     lines = (head, ["---"] * len(head), *rows)
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _code(name: str) -> str:
+def _format_code(name: str) -> str:
     return f"`{name}`"
 
 
-def _text(reason: str) -> str:
+def _escape_reason(reason: str) -> str:
     """A reason in one cell, with nothing in it that Markdown reads."""
     return f"`{reason.replace('`', chr(39)).replace('|', chr(92) + '|')}`"

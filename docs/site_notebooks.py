@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-__all__ = ["executed", "on_files", "page"]
+__all__ = ["execute_notebook", "on_files", "render_notebook"]
 
 FENCE = "~~~~"  # which code and reports do not have
 
@@ -20,11 +20,15 @@ def on_files(files: Any, *, config: Any, **_: Any) -> Any:
 
     for file in [each for each in files if each.src_uri.endswith(".ipynb")]:
         uri = f"{file.src_uri.removesuffix('.ipynb')}.md"
-        files.append(File.generated(config, uri, content=page(executed(file.abs_src_path))))
+        files.append(
+            File.generated(
+                config, uri, content=render_notebook(execute_notebook(file.abs_src_path))
+            )
+        )
     return files
 
 
-def executed(path: str | os.PathLike[str]) -> nbformat.NotebookNode:
+def execute_notebook(path: str | os.PathLike[str]) -> nbformat.NotebookNode:
     """A notebook with what its cells give.
 
     It runs in a process of its own, in a folder of its own.
@@ -38,25 +42,25 @@ def executed(path: str | os.PathLike[str]) -> nbformat.NotebookNode:
     return notebook
 
 
-def page(notebook: nbformat.NotebookNode) -> str:
+def render_notebook(notebook: nbformat.NotebookNode) -> str:
     """A notebook that has been run, as markdown."""
     parts = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             parts.append(cell.source)
         else:
-            parts += [_fenced("python", cell.source), *map(_output, cell.outputs)]
+            parts += [_fence_code("python", cell.source), *map(_render_output, cell.outputs)]
     return "\n\n".join(parts) + "\n"
 
 
-def _output(output: nbformat.NotebookNode) -> str:
+def _render_output(output: nbformat.NotebookNode) -> str:
     """HTML as it is; markdown as text, because its headings are not those of the page."""
     if output.output_type == "stream":
-        return _fenced("text", output.text)
+        return _fence_code("text", output.text)
     if "text/html" in output.data:
         return f"<div>{output.data['text/html']}</div>"
-    return _fenced("text", output.data.get("text/markdown", output.data["text/plain"]))
+    return _fence_code("text", output.data.get("text/markdown", output.data["text/plain"]))
 
 
-def _fenced(language: str, text: str) -> str:
+def _fence_code(language: str, text: str) -> str:
     return f"{FENCE}{language}\n{text.rstrip()}\n{FENCE}"

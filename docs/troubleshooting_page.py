@@ -13,7 +13,7 @@ from pathlib import Path
 
 from docs.blocks import run_block
 
-__all__ = ["troubleshooting"]
+__all__ = ["make_troubleshooting_page"]
 
 PAGE = Path(__file__).with_name("troubleshooting.md")
 EXAMPLE = re.compile(r"^```py\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -21,13 +21,15 @@ HEAD = "import torch\n\nimport onnx_aot\n"
 FILE = "model.py"
 
 
-def troubleshooting() -> str:
+def make_troubleshooting_page() -> str:
     """The page as it should be."""
     page = PAGE.read_text(encoding="utf-8")
-    return EXAMPLE.sub(lambda match: f"```py\n{match[1]}```\n\n```text\n{said(match[1])}```", page)
+    return EXAMPLE.sub(
+        lambda match: f"```py\n{match[1]}```\n\n```text\n{run_example(match[1])}```", page
+    )
 
 
-def said(code: str) -> str:
+def run_example(code: str) -> str:
     """The warnings and the error of an example, which stands alone in a file."""
     module = types.ModuleType("troubleshooting_example")
     sys.modules[module.__name__] = module  # where functions are looked for

@@ -26,7 +26,7 @@ import onnx_aot
 from docs.blocks import run_block
 from onnx_aot import fx_passes
 
-__all__ = ["architecture"]
+__all__ = ["make_architecture_page"]
 
 PAGE = Path(__file__).with_name("architecture.md")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -37,12 +37,12 @@ REPEATED = ("pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.name_scopes")
 """Keys that repeat parts of the namespace."""
 
 
-def architecture() -> str:
+def make_architecture_page() -> str:
     """The page as it should be."""
     page = PAGE.read_text(encoding="utf-8")
     code = BLOCK.search(page)
     assert code is not None, f"{PAGE} has no Python block"
-    parts = _parts(code[1])
+    parts = _make_parts(code[1])
     written = set()
 
     def fill(part: re.Match[str]) -> str:
@@ -54,24 +54,24 @@ def architecture() -> str:
     return text
 
 
-def _parts(code: str) -> dict[str, list[str]]:
+def _make_parts(code: str) -> dict[str, list[str]]:
     """What each stage makes of the model, as lines."""
     graphs, translated = _captured_graphs(code)
-    captured, *_, rewritten = (list(map(_fx_line, _calls(graph))) for graph in graphs)
-    nodes = _nodes(translated)
-    optimized = _nodes(_export(code, target=None))
+    captured, *_, rewritten = (list(map(_fx_line, _list_calls(graph))) for graph in graphs)
+    nodes = _onnx_lines(translated)
+    optimized = _onnx_lines(_export(code, target=None))
     program = _export(code)
-    legalized = _nodes(program)
+    legalized = _onnx_lines(program)
     batch_norm = next(node for node in program.model.graph if node.op_type == "Gemm")
     return {
         "captured": captured,
-        "sizes": _sizes(program.model.graph),
-        "functionalized": _changes(captured, rewritten),
+        "sizes": _dimension_lines(program.model.graph),
+        "functionalized": _diff_lines(captured, rewritten),
         "translated": nodes,
-        "optimized": _changes(nodes, optimized),
-        "legalized": _changes(optimized, legalized),
-        "metadata": _wrapped(_metadata(batch_norm)),
-        "saved": _saved(program),
+        "optimized": _diff_lines(nodes, optimized),
+        "legalized": _diff_lines(optimized, legalized),
+        "metadata": _wrap_lines(_metadata_lines(batch_norm)),
+        "saved": _describe_saved(program),
     }
 
 
@@ -119,7 +119,7 @@ def _captured_graphs(code: str) -> tuple[list[torch.fx.Graph], onnx_aot.ONNXProg
 # --- writing them down ---------------------------------------------------------------------------
 
 
-def _calls(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+def _list_calls(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     return [node for node in graph.nodes if node.op == "call_function"]
 
 
@@ -132,23 +132,23 @@ def _fx_line(node: torch.fx.Node) -> str:
     elif value is not None:
         kind = f": {type(value).__name__}"
     given = [*map(str, node.args), *(f"{name}={arg}" for name, arg in node.kwargs.items())]
-    return _shortened(f"{node.name}{kind} = {node.target}({', '.join(given)})")
+    return _shorten(f"{node.name}{kind} = {node.target}({', '.join(given)})")
 
 
-def _nodes(program: onnx_aot.ONNXProgram) -> list[str]:
-    return [_shortened(_onnx_line(node)) for node in program.model.graph]
+def _onnx_lines(program: onnx_aot.ONNXProgram) -> list[str]:
+    return [_shorten(_onnx_line(node)) for node in program.model.graph]
 
 
 def _onnx_line(node: ir.Node) -> str:
     given = [
-        *("" if value is None else _input(value) for value in node.inputs),
+        *("" if value is None else _format_input(value) for value in node.inputs),
         *(f"{name}={attribute.value}" for name, attribute in node.attributes.items()),
     ]
-    made = ", ".join(_typed(value) for value in node.outputs)
+    made = ", ".join(_format_output(value) for value in node.outputs)
     return f"{made} = {node.op_type}({', '.join(given)})"
 
 
-def _input(value: ir.Value) -> str:
+def _format_input(value: ir.Value) -> str:
     """The name of a value, or the numbers of a constant that a translation made."""
     tensor = value.const_value
     if tensor is not None and tensor.dtype == ir.DataType.INT64 and tensor.size < 4:
@@ -156,14 +156,14 @@ def _input(value: ir.Value) -> str:
     return str(value.name)
 
 
-def _typed(value: ir.Value) -> str:
+def _format_output(value: ir.Value) -> str:
     assert value.dtype is not None
     assert value.shape is not None
     sizes = ", ".join(str(getattr(size, "value", size)) for size in value.shape)
     return f"{value.name}: {value.dtype.numpy()}[{sizes}]"
 
 
-def _metadata(node: ir.Node) -> Iterator[str]:
+def _metadata_lines(node: ir.Node) -> Iterator[str]:
     for key, text in node.metadata_props.items():
         if key in REPEATED:
             continue
@@ -172,12 +172,12 @@ def _metadata(node: ir.Node) -> Iterator[str]:
         yield from (f"    {line}" for line in rest)
 
 
-def _sizes(graph: ir.Graph) -> list[str]:
+def _dimension_lines(graph: ir.Graph) -> list[str]:
     sizes = json.loads(graph.metadata_props["pkg.onnx_aot.dimensions"])
     return [f"{key}: {json.dumps(entry)}" for key, entry in sizes.items() if entry]
 
 
-def _saved(program: onnx_aot.ONNXProgram) -> list[str]:
+def _describe_saved(program: onnx_aot.ONNXProgram) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tagger.onnx")
         program.save(path)
@@ -189,14 +189,14 @@ def _saved(program: onnx_aot.ONNXProgram) -> list[str]:
     return [*files, described, f"{inputs} -> {outputs}"]
 
 
-def _changes(before: list[str], after: list[str]) -> list[str]:
+def _diff_lines(before: list[str], after: list[str]) -> list[str]:
     """Lines that went, marked ``-``, and lines that came, marked ``+``, in order."""
     return [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
 
 
-def _shortened(line: str) -> str:
+def _shorten(line: str) -> str:
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 4]} ..."
 
 
-def _wrapped(lines: Iterable[str]) -> list[str]:
+def _wrap_lines(lines: Iterable[str]) -> list[str]:
     return [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="    ")]

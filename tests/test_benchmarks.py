@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks import export_time, graph_size, page, profile_export, results, timing
-from benchmarks.plots import plots
+from benchmarks.plots import make_plots
 from benchmarks.run import Settings
 from benchmarks.stages import NAMES
 from benchmarks.ways import LABELS
@@ -23,7 +23,7 @@ def test_results_are_those_of_the_script(name: str) -> None:
     assert set(script.BENCHMARK.quick) <= set(script.BENCHMARK.rows())
     kept = results.read_json(name)
     if kept is None:
-        assert f"python -m benchmarks.{name}" in page.page()  # which says that it is missing
+        assert f"python -m benchmarks.{name}" in page.make_page()  # which says that it is missing
         return
     assert {row["name"] for row in kept["rows"]} <= set(script.BENCHMARK.rows())
     assert kept["summary"] == script.BENCHMARK.summarize(kept["rows"])
@@ -31,7 +31,7 @@ def test_results_are_those_of_the_script(name: str) -> None:
 
 
 def test_plots_show_the_results() -> None:
-    for path, plot in plots().items():
+    for path, plot in make_plots().items():
         assert plot.digest in path.read_text(encoding="utf-8"), path
         assert f"plots/{path.name}" in page.PAGE.read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from docs.site_notebooks import executed, page
+from docs.site_notebooks import execute_notebook, render_notebook
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
@@ -28,7 +28,7 @@ def test_outputs_are_not_kept(path: Path) -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
 def test_notebook_runs(path: Path) -> None:
     """A cell that raises fails the test."""
-    cells = [cell for cell in executed(path).cells if cell.cell_type == "code"]
+    cells = [cell for cell in execute_notebook(path).cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
 
 
@@ -59,4 +59,4 @@ def test_page_of_a_notebook() -> None:
         v4.new_output("execute_result", {"text/html": "<b>html</b>", "text/plain": "f"}),
     ]
     cells = [v4.new_markdown_cell("# Title"), v4.new_code_cell("f()", outputs=outputs)]
-    assert page(v4.new_notebook(cells=cells)) == EXPECTED
+    assert render_notebook(v4.new_notebook(cells=cells)) == EXPECTED

@@ -45,7 +45,7 @@ def load_torchvision() -> ModuleType | None:
 
 
 def _load_with_stubs(library: str) -> None:
-    dynamic = _output("readelf", "-d", library)
+    dynamic = _run_command("readelf", "-d", library)
     torch_libraries = os.path.join(os.path.dirname(torch.__file__), "lib")
     handles, missing = [], []
     for name in re.findall(r"\(NEEDED\).*\[(.+?)\]", dynamic):
@@ -70,11 +70,11 @@ def _build_stubs(library: str, folder: str, missing: list[str], handles: list[ct
     symbols: dict[str, list[str]] = {name: [] for name in missing}
     versioned = set()
     unversioned_home = next((name for name in missing if "c10_cuda" in name), missing[0])
-    for line in _output("nm", "-D", "--undefined-only", library).splitlines():
+    for line in _run_command("nm", "-D", "--undefined-only", library).splitlines():
         kind, symbol = line.split()[-2:]
         symbol, _, version = symbol.partition("@")
         version = version.lstrip("@")
-        if any(_defines(handle, symbol) for handle in handles):
+        if any(_has_symbol(handle, symbol) for handle in handles):
             continue
         if version in symbols:  # cudart versions its symbols with its own SONAME
             symbols[version].append(symbol)
@@ -109,7 +109,7 @@ def _compile_stub(build: str, name: str, symbols: list[str], versioned: bool) ->
     subprocess.run([*command, "-o", os.path.join(build, name), f"{base}.c"], check=True)
 
 
-def _defines(handle: ctypes.CDLL, symbol: str) -> bool:
+def _has_symbol(handle: ctypes.CDLL, symbol: str) -> bool:
     try:
         handle[symbol]
     except AttributeError:
@@ -117,5 +117,5 @@ def _defines(handle: ctypes.CDLL, symbol: str) -> bool:
     return True
 
 
-def _output(*command: str) -> str:
+def _run_command(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -26,7 +26,7 @@ def _build(model: str, config: str, **options: Any) -> Callable[[], torch.nn.Mod
     return build
 
 
-def _tokens(batch: int, seq: int) -> torch.Tensor:
+def _make_tokens(batch: int, seq: int) -> torch.Tensor:
     return torch.randint(3, VOCABULARY, (batch, seq))
 
 
@@ -36,8 +36,8 @@ def _padding_mask(batch: int, seq: int) -> torch.Tensor:
     return mask
 
 
-def _text(batch: int, seq: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return (), {"input_ids": _tokens(batch, seq), "attention_mask": _padding_mask(batch, seq)}
+def _text_inputs(batch: int, seq: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (), {"input_ids": _make_tokens(batch, seq), "attention_mask": _padding_mask(batch, seq)}
 
 
 _TEXT_SHAPES = {
@@ -51,7 +51,7 @@ def _text_case(name: str, model: str, config: str, **options: Any) -> ModelCase:
     return ModelCase(
         name=name,
         build=_build(model, config, vocab_size=VOCABULARY, **options),
-        inputs=_text,
+        inputs=_text_inputs,
         dynamic_shapes=_TEXT_SHAPES,
         sizes=_TEXT_SIZES,
     )
@@ -81,16 +81,16 @@ def llama(layers: int, hidden: int = 256) -> ModelCase:
     )
 
 
-def _seq2seq(batch: int, seq: int, target: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    _, kwargs = _text(batch, seq)
-    return (), {**kwargs, "decoder_input_ids": _tokens(batch, target)}
+def _seq2seq_inputs(batch: int, seq: int, target: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    _, kwargs = _text_inputs(batch, seq)
+    return (), {**kwargs, "decoder_input_ids": _make_tokens(batch, target)}
 
 
 def _seq2seq_case(name: str, model: str, config: str, **options: Any) -> ModelCase:
     return ModelCase(
         name=name,
         build=_build(model, config, vocab_size=VOCABULARY, use_cache=False, **options),
-        inputs=_seq2seq,
+        inputs=_seq2seq_inputs,
         dynamic_shapes={**_TEXT_SHAPES, "decoder_input_ids": {0: "batch", 1: "target"}},
         sizes=(
             {"batch": 2, "seq": 10, "target": 6},
@@ -110,14 +110,14 @@ def _image_case(name: str, model: str, config: str, side: int = 32, **options: A
     )
 
 
-def _clip(batch: int, texts: int, seq: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    _, kwargs = _text(texts, seq)
+def _clip_inputs(batch: int, texts: int, seq: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    _, kwargs = _text_inputs(texts, seq)
     return (), {**kwargs, "pixel_values": torch.randn(batch, 3, 32, 32)}
 
 
-def _whisper(batch: int, target: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _whisper_inputs(batch: int, target: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
     features = torch.randn(batch, 16, 60)
-    return (), {"input_features": features, "decoder_input_ids": _tokens(batch, target)}
+    return (), {"input_features": features, "decoder_input_ids": _make_tokens(batch, target)}
 
 
 _CLIP_TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
@@ -172,7 +172,7 @@ CASES = (
                 "patch_size": 8,
             },
         ),
-        inputs=_clip,
+        inputs=_clip_inputs,
         dynamic_shapes={
             "input_ids": {0: "texts", 1: "seq"},
             "attention_mask": {0: "texts", 1: "seq"},
@@ -206,7 +206,7 @@ CASES = (
             decoder_start_token_id=1,
             use_cache=False,
         ),
-        inputs=_whisper,
+        inputs=_whisper_inputs,
         dynamic_shapes={
             "input_features": {0: "batch"},
             "decoder_input_ids": {0: "batch", 1: "target"},

@@ -23,7 +23,7 @@ def _build(name: str, options: dict[str, Any]) -> Callable[[], torch.nn.Module]:
     return build
 
 
-def _images(batch: int, height: int, width: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _image_inputs(batch: int, height: int, width: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (torch.randn(batch, 3, height, width),), {}
 
 
@@ -34,7 +34,7 @@ def free_size(
     return ModelCase(
         name=name,
         build=build(name, options),
-        inputs=_images,
+        inputs=_image_inputs,
         dynamic_shapes=({0: "batch", 2: "height", 3: "width"},),
         sizes=(
             {"batch": 2, "height": side, "width": side + step},
@@ -49,7 +49,7 @@ def fixed_size(name: str, side: int, build: Build = _build, **options: Any) -> M
     return ModelCase(
         name=name,
         build=build(name, options),
-        inputs=lambda batch: _images(batch, side, side),
+        inputs=lambda batch: _image_inputs(batch, side, side),
         dynamic_shapes=({0: "batch"},),
         sizes=({"batch": 2}, {"batch": 1}, {"batch": 3}),
     )

@@ -53,14 +53,14 @@ def _fill_running_statistics(model: torch.nn.Module, case: ZooCase) -> None:
         norm.train()
     torch.manual_seed(0)
     with torch.no_grad():
-        args, kwargs = case.inputs(**_larger(case))
+        args, kwargs = case.inputs(**_larger_sizes(case))
         model(*args, **kwargs)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
         norm.eval()
 
 
-def _larger(case: ZooCase) -> dict[str, int]:
+def _larger_sizes(case: ZooCase) -> dict[str, int]:
     """Sizes with more in a batch; lists of images have their number as ``images``."""
     lists = inspect.signature(case.inputs).parameters.keys() & {"images"}
     return {**case.sizes[0], **dict.fromkeys(lists | case.sizes[0].keys() & {"batch"}, 8)}

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks.timing import COLOURS, TooSlow, time_limit
-from benchmarks.ways import Subject, as_hints, without
+from benchmarks.ways import Subject, as_hints, remove_dimensions
 from benchmarks.zoo_models.case import ZooCase
-from benchmarks.zoo_models.peer import differences, peer_exports, seconds_of_both
+from benchmarks.zoo_models.peer import compare_with_torch, peer_exports, seconds_of_both
 
 __all__ = ["RIGHT", "STAGES", "empty_row", "measure"]
 
@@ -85,20 +85,20 @@ def measure(case: ZooCase, plain: bool = True, peer: bool = False) -> dict[str, 
         for index in range(2):
             _check_outputs(model, *case.sample(index))
     except Exception as error:  # the row's fault, which is to be mended
-        return row | {"reason": _reason(error)}
+        return row | {"reason": _shorten_reason(error)}
     row["stage"] = STAGES[1]
     if plain:
         _warm_up()
     with tempfile.TemporaryDirectory() as folder:
         ours = os.path.join(folder, "ours.onnx")
-        found = _exported(case, model, ours, row, plain)
+        found = _export_model(case, model, ours, row, plain)
         if found.program is not None:
             row["stage"] = "exported"
             row["nodes"]["ours"] = sum(1 for _ in found.program.model.graph.all_nodes())
             _check(case, found.subject, found.program, row)
         if peer and found.captured is not None:
             path = os.path.join(folder, "peer.onnx")
-            row["torch_onnx"] = _peer(case, found, ours, path, row)
+            row["torch_onnx"] = _measure_peer(case, found, ours, path, row)
     return row
 
 
@@ -137,11 +137,11 @@ class _Found(NamedTuple):
     captured: Any
 
 
-def _exported(case: ZooCase, model: Any, path: str, row: dict[str, Any], plain: bool) -> _Found:
+def _export_model(case: ZooCase, model: Any, path: str, row: dict[str, Any], plain: bool) -> _Found:
     """Exports with as many dynamic dimensions as this package or ``torch.export`` takes."""
     first = None
     for fixed in FIXED:
-        shapes = without(case.dynamic_shapes, fixed)
+        shapes = remove_dimensions(case.dynamic_shapes, fixed)
         if fixed and shapes == case.dynamic_shapes:
             continue
         args, kwargs = case.sample(0)
@@ -153,10 +153,10 @@ def _exported(case: ZooCase, model: Any, path: str, row: dict[str, Any], plain: 
         captured, refused, alone = _attempt(subject.plain) if plain else (None, None, 0.0)
         found = {
             "stage": STAGES[1] if type(error).__name__ in NOT_CAPTURED else STAGES[2],
-            "reason": _reason(error),
-            "torch_export": _reason(refused),
+            "reason": _shorten_reason(error),
+            "torch_export": _shorten_reason(refused),
             "fixed": sorted(set(fixed) & case.sizes[0].keys()),
-            "warnings": _warnings(caught),
+            "warnings": _list_warnings(caught),
             "seconds": {},
         }
         if program is not None:
@@ -184,7 +184,7 @@ def _attempt(call: Callable[[], Any]) -> tuple[Any, BaseException | None, float]
         return None, error, time.process_time() - start
 
 
-def _reason(error: BaseException | None) -> str:
+def _shorten_reason(error: BaseException | None) -> str:
     """The first line of an error, or two where a list follows, without folders."""
     if error is None:
         return ""
@@ -194,7 +194,7 @@ def _reason(error: BaseException | None) -> str:
     return FOLDERS.sub("", text)[:LONGEST]
 
 
-def _warnings(caught: Iterable[warnings.WarningMessage]) -> list[str]:
+def _list_warnings(caught: Iterable[warnings.WarningMessage]) -> list[str]:
     """What this package warns of, in short."""
     ours = (str(w.message) for w in caught if w.category.__name__ == "OnnxExporterWarning")
     return sorted({FOLDERS.sub("", text.partition(":")[0])[:LONGEST] for text in ours})
@@ -206,7 +206,7 @@ def _check(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -
 
     _, error, _ = _attempt(program.initialize_inference_session)
     if error is not None:
-        row["reason"] = _reason(error)
+        row["reason"] = _shorten_reason(error)
         return
     row["stage"] = "loaded"
     worst = 0.0
@@ -216,7 +216,7 @@ def _check(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -
             lambda a=args, k=kwargs: verify_against(program, subject.model, a, k)
         )
         if error is not None:
-            row["reason"] = _reason(error)
+            row["reason"] = _shorten_reason(error)
             return
         wrong = [index for index, d in enumerate(differences) if not d.within]
         if wrong and _right_in_double(
@@ -225,7 +225,7 @@ def _check(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -
             row["float64"] = True
         elif wrong:
             worst_one = differences[wrong[0]]
-            more = _explained(program, subject.model, args, kwargs, wrong[0])
+            more = _explain_difference(program, subject.model, args, kwargs, wrong[0])
             row["reason"] = f"{worst_one.name}: {worst_one.remark}{more}"
             return
         row["stage"] = stage
@@ -247,7 +247,7 @@ def _in_double(model: Any) -> Callable[..., Any]:
     import torch
     from torch.utils import _pytree as pytree
 
-    def converted(tree: Any, to: torch.dtype) -> Any:
+    def convert(tree: Any, to: torch.dtype) -> Any:
         return pytree.tree_map_only(
             torch.Tensor, lambda leaf: leaf.to(to) if leaf.is_floating_point() else leaf, tree
         )
@@ -255,29 +255,29 @@ def _in_double(model: Any) -> Callable[..., Any]:
     doubled = copy.deepcopy(model).double()
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = converted((args, kwargs), torch.float64)
-        return converted(doubled(*args, **kwargs), torch.float32)
+        args, kwargs = convert((args, kwargs), torch.float64)
+        return convert(doubled(*args, **kwargs), torch.float32)
 
     return run
 
 
-def _explained(program: Any, model: Any, args: Any, kwargs: Any, index: int) -> str:
+def _explain_difference(program: Any, model: Any, args: Any, kwargs: Any, index: int) -> str:
     """How far an output of PyTorch is off in itself: from float64, and when it is captured."""
     import torch
     from torch.utils import _pytree as pytree
 
-    def output(model: Any, args: Any, kwargs: Any) -> Any:
+    def run_output(model: Any, args: Any, kwargs: Any) -> Any:
         with torch.no_grad():
             leaves = pytree.tree_leaves(model(*args, **kwargs))
         return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)][index].double()
 
     others = {
-        "PyTorch is off from float64 by": lambda: output(_in_double(model), args, kwargs),
-        "what torch.export captures is off by": lambda: output(
+        "PyTorch is off from float64 by": lambda: run_output(_in_double(model), args, kwargs),
+        "what torch.export captures is off by": lambda: run_output(
             program.exported_program.module(), args, kwargs
         ),
     }
-    eager, found = output(model, args, kwargs), ""
+    eager, found = run_output(model, args, kwargs), ""
     for label, call in others.items():
         other, error, _ = _attempt(call)  # not every model runs in double precision
         if error is None and other.shape == eager.shape:
@@ -285,7 +285,7 @@ def _explained(program: Any, model: Any, args: Any, kwargs: Any, index: int) -> 
     return found
 
 
-def _peer(
+def _measure_peer(
     case: ZooCase, found: _Found, ours: str, path: str, row: dict[str, Any]
 ) -> dict[str, Any]:
     """What torch.onnx makes of the same capture."""
@@ -293,16 +293,18 @@ def _peer(
     if error is not None:
         while error.__cause__ is not None:  # the outer ones say how to report an issue
             error = error.__cause__
-        return {"stage": "captured", "reason": _reason(error)}
+        return {"stage": "captured", "reason": _shorten_reason(error)}
     result = {"stage": "exported", "reason": "", "nodes": nodes, "seconds": seconds}
     for index, stage in enumerate(STAGES[-2:]):
         given = case.sample(index, row["fixed"])
         model = found.subject.model
-        wrong, error, _ = _attempt(lambda g=given, m=model: differences(path, m, *g))
+        wrong, error, _ = _attempt(lambda g=given, m=model: compare_with_torch(path, m, *g))
         if error is not None:
-            return result | {"reason": _reason(error)}
+            return result | {"reason": _shorten_reason(error)}
         worst = next((d for d in wrong if not d.within), None)
-        if worst and not _right_in_double(lambda m, g=given: differences(path, m, *g), model):
+        if worst and not _right_in_double(
+            lambda m, g=given: compare_with_torch(path, m, *g), model
+        ):
             return result | {"reason": f"{worst.name}: {worst.remark}"}
         result["stage"] = stage
     if row["stage"] == RIGHT:

@@ -124,7 +124,7 @@ class CellLanguageModel(nn.Module):
         return torch.stack(scores, 1)
 
 
-def _graph(nodes: int, edges: int) -> Inputs:
+def _graph_inputs(nodes: int, edges: int) -> Inputs:
     """Every node has an edge to itself, so that something arrives everywhere."""
     loops = torch.arange(nodes).expand(2, -1)
     drawn = torch.randint(0, nodes, (2, edges - nodes))
@@ -132,7 +132,7 @@ def _graph(nodes: int, edges: int) -> Inputs:
     return (torch.randn(nodes, 6), torch.cat([loops, drawn], 1), graph), {}
 
 
-def _policy(batch: int) -> Inputs:
+def _policy_inputs(batch: int) -> Inputs:
     allowed = torch.rand(batch, 4) > 0.3
     allowed[:, 0] = True
     return (torch.randn(batch, 8), torch.randn(batch, 32), allowed), {}
@@ -150,7 +150,7 @@ CASES = (
     ZooCase(
         name="graph_network",
         build=GraphNetwork,
-        inputs=_graph,
+        inputs=_graph_inputs,
         dynamic_shapes=({0: "nodes"}, {1: "edges"}, {0: "nodes"}),
         sizes=({"nodes": 7, "edges": 20}, {"nodes": 12, "edges": 15}),
         group="others",
@@ -158,7 +158,7 @@ CASES = (
     ZooCase(
         name="policy",
         build=Policy,
-        inputs=_policy,
+        inputs=_policy_inputs,
         dynamic_shapes=({0: "batch"}, {0: "batch"}, {0: "batch"}),
         sizes=({"batch": 3}, {"batch": 1}),
         group="others",

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.timing import median
 
-__all__ = ["differences", "peer_exports", "seconds_of_both"]
+__all__ = ["compare_with_torch", "peer_exports", "seconds_of_both"]
 
 SPEND = 0.3  # seconds
 
@@ -23,14 +23,14 @@ def peer_exports(captured: Any, path: str) -> int:
     return len(onnx.load(path, load_external_data=False).graph.node)
 
 
-def differences(path: str, model: Any, args: Any, kwargs: Any) -> Any:
+def compare_with_torch(path: str, model: Any, args: Any, kwargs: Any) -> Any:
     """Outputs of a file's model beside PyTorch's, by the package's tolerances."""
     import torch
     from torch.utils import _pytree as pytree
 
     from onnx_aot.inspection.differences import compare_outputs
 
-    names, actual = _run(path, _feeds(path, args, kwargs))
+    names, actual = _run(path, _make_feeds(path, args, kwargs))
     with torch.no_grad():
         leaves = pytree.tree_leaves(model(*args, **kwargs))
     expected = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -39,31 +39,31 @@ def differences(path: str, model: Any, args: Any, kwargs: Any) -> Any:
 
 def seconds_of_both(ours: str, peer: str, args: Any, kwargs: Any) -> dict[str, float]:
     """Medians of runs of both files by turns, with one thread."""
-    from benchmarks.latency import BOTH, samples
+    from benchmarks.latency import BOTH, time_samples
 
     paths = {"ours": ours, "peer": peer}
-    feeds = {way: _feeds(path, args, kwargs) for way, path in paths.items()}
-    found = samples(paths, feeds, 1, SPEND)
+    feeds = {way: _make_feeds(path, args, kwargs) for way, path in paths.items()}
+    found = time_samples(paths, feeds, 1, SPEND)
     return {way: median(found[way, 0] + found[way, 1]) for way in BOTH}
 
 
-def _session(path: str) -> Any:
+def _create_session(path: str) -> Any:
     from onnx_aot.program.session import create_session
 
     return create_session(path)
 
 
 def _run(path: str, feeds: dict[str, Any]) -> tuple[list[str], list[Any]]:
-    session = _session(path)
+    session = _create_session(path)
     return [output.name for output in session.get_outputs()], session.run(None, feeds)
 
 
-def _feeds(path: str, args: Any, kwargs: Any) -> dict[str, Any]:
+def _make_feeds(path: str, args: Any, kwargs: Any) -> dict[str, Any]:
     """Tensors by input: both exporters have inputs in the order of the leaves of the arguments."""
     import torch
     from torch.utils import _pytree as pytree
 
-    names = [given.name for given in _session(path).get_inputs()]
+    names = [given.name for given in _create_session(path).get_inputs()]
     leaves = pytree.tree_leaves((args, kwargs))
     tensors = [leaf.numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return dict(zip(names, tensors, strict=True))

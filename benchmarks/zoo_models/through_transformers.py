@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from benchmarks.models.case import spread_weights
 from benchmarks.zoo_models import ZOO, ZooCase
 from benchmarks.zoo_models.tiny import MELS
-from benchmarks.zoo_models.transformers_rows import built, padding_mask, tokens
+from benchmarks.zoo_models.transformers_rows import make_tokens, model_builder, padding_mask
 
 __all__ = [
     "EXPORTERS",
@@ -68,29 +68,29 @@ class GenerationRow:
         return dict(decompose_for_generation(model, self.inputs(batch, seq)))
 
 
-def _words(batch: int, seq: int) -> dict[str, Any]:
+def _text_inputs(batch: int, seq: int) -> dict[str, Any]:
     torch.manual_seed(batch)
     mask = padding_mask(batch, seq).flip(1)  # padding comes first where words are to follow
-    return {"input_ids": tokens(batch, seq), "attention_mask": mask}
+    return {"input_ids": make_tokens(batch, seq), "attention_mask": mask}
 
 
-def _sound(batch: int, seq: int) -> dict[str, Any]:
+def _sound_inputs(batch: int, seq: int) -> dict[str, Any]:
     torch.manual_seed(batch)
     return {"input_features": torch.randn(batch, MELS, 60)}
 
 
-def _generating(model_type: str, auto: str, **options: Any) -> GenerationRow:
-    inputs = _sound if model_type == "whisper" else _words
-    build = built(model_type, auto, use_cache=True, **options)
+def _generation_row(model_type: str, auto: str, **options: Any) -> GenerationRow:
+    inputs = _sound_inputs if model_type == "whisper" else _text_inputs
+    build = model_builder(model_type, auto, use_cache=True, **options)
     return GenerationRow(f"{model_type}, generation", build, inputs)
 
 
 _GENERATING = (
-    _generating("llama", "AutoModelForCausalLM"),
-    _generating("qwen3_moe", "AutoModelForCausalLM"),
-    _generating("mamba2", "AutoModelForCausalLM", num_heads=8, head_dim=8, n_groups=1),
-    _generating("bart", "AutoModelForSeq2SeqLM"),
-    _generating("whisper", "AutoModelForSpeechSeq2Seq", max_source_positions=30),
+    _generation_row("llama", "AutoModelForCausalLM"),
+    _generation_row("qwen3_moe", "AutoModelForCausalLM"),
+    _generation_row("mamba2", "AutoModelForCausalLM", num_heads=8, head_dim=8, n_groups=1),
+    _generation_row("bart", "AutoModelForSeq2SeqLM"),
+    _generation_row("whisper", "AutoModelForSpeechSeq2Seq", max_source_positions=30),
 )
 
 ROWS: dict[str, ZooCase | GenerationRow] = {
@@ -117,7 +117,7 @@ class Way:
         return f"{self.exporter}, {'with' if self.patched else 'without'} the patches"
 
     @contextlib.contextmanager
-    def applied(self) -> Iterator[None]:
+    def apply_way(self) -> Iterator[None]:
         """A context in which transformers' exporter goes this way."""
         import onnx_aot
 
@@ -172,9 +172,9 @@ def measure(name: str, way: Way) -> dict[str, Any]:
                     return found | {"reason": f"{label}{wrong}"}
             found["stage"] = stage
     except Exception as error:  # reported in the row
-        from benchmarks.zoo_models.measure import _reason
+        from benchmarks.zoo_models.measure import _shorten_reason
 
-        return found | {"reason": _reason(_root(error))}
+        return found | {"reason": _shorten_reason(_root(error))}
     return found
 
 
@@ -195,10 +195,10 @@ def _of_zoo(row: ZooCase, way: Way, found: dict[str, Any]) -> Iterator[Calls]:
     from transformers.exporters import OnnxConfig, OnnxExporter
 
     model, inputs = row.make(), row.sample(0)[1]
-    config = OnnxConfig(dynamic_shapes=_automatic(row.dynamic_shapes))
-    with way.applied():
+    config = OnnxConfig(dynamic_shapes=_make_automatic(row.dynamic_shapes))
+    with way.apply_way():
         exported = OnnxExporter().export(model, dict(inputs), config)
-    found["fixed"] = _fixed(exported.program, row.dynamic_shapes)
+    found["fixed"] = _fixed_dimensions(exported.program, row.dynamic_shapes)
     yield []
     for index in range(2):
         yield [("", exported, model, row.sample(index, found["fixed"])[1])]
@@ -210,7 +210,7 @@ def _of_generation(row: GenerationRow, way: Way, found: dict[str, Any]) -> Itera
     torch.manual_seed(0)
     model = row.build().eval()
     spread_weights(model)
-    with way.applied():
+    with way.apply_way():
         exported = OnnxExporter().export_for_generation(
             model, row.inputs(2, 7), OnnxConfig(dynamic=True)
         )
@@ -222,14 +222,14 @@ def _of_generation(row: GenerationRow, way: Way, found: dict[str, Any]) -> Itera
         ]
 
 
-def _automatic(spec: Any) -> Any:
+def _make_automatic(spec: Any) -> Any:
     """Dynamic dimensions as transformers asks for them: static where the model fixes them."""
     if isinstance(spec, dict):
-        return {key: _automatic(value) for key, value in spec.items()}
+        return {key: _make_automatic(value) for key, value in spec.items()}
     return torch.export.Dim.AUTO if isinstance(spec, str) else spec
 
 
-def _fixed(program: Any, dynamic_shapes: Mapping[str, Mapping[int, str]]) -> list[str]:
+def _fixed_dimensions(program: Any, dynamic_shapes: Mapping[str, Mapping[int, str]]) -> list[str]:
     """Names of dimensions that an input of the ONNX model has as numbers."""
     shapes = {value.name: value.shape for value in program.graph.inputs}
     return sorted(
@@ -247,9 +247,11 @@ def _wrong_output(runner: Any, module: torch.nn.Module, inputs: Mapping[str, Any
     from onnx_aot.inspection.differences import compare_outputs
 
     taken = runner.metadata.kwargs if hasattr(runner, "metadata") else inputs
-    actual = _tensors(runner(**copy.deepcopy({k: v for k, v in inputs.items() if k in taken})))
+    actual = _tensor_leaves(
+        runner(**copy.deepcopy({k: v for k, v in inputs.items() if k in taken}))
+    )
     with torch.no_grad():
-        expected = _tensors(module(**copy.deepcopy(dict(inputs))))
+        expected = _tensor_leaves(module(**copy.deepcopy(dict(inputs))))
     if len(expected) != len(actual):
         return f"{len(actual)} outputs instead of {len(expected)}"
     names = [f"output {index}" for index in range(len(expected))]
@@ -257,5 +259,5 @@ def _wrong_output(runner: Any, module: torch.nn.Module, inputs: Mapping[str, Any
     return next((f"{d.name}: {d.remark}" for d in differences if not d.within), "")
 
 
-def _tensors(outputs: Any) -> list[torch.Tensor]:
+def _tensor_leaves(outputs: Any) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]

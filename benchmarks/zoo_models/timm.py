@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.models.torchvision_cpu import load_torchvision
 from benchmarks.zoo_models.case import ZooCase
-from benchmarks.zoo_models.torchvision import images
+from benchmarks.zoo_models.torchvision import image_case
 
 __all__ = ["CASES"]
 
@@ -53,7 +53,7 @@ def _build(name: str) -> Callable[[], torch.nn.Module]:
     return build
 
 
-def _fixed(name: str, side: int) -> ZooCase:
+def _fixed_size_case(name: str, side: int) -> ZooCase:
     return ZooCase(
         name=f"timm_{name}",
         build=_build(name),
@@ -65,8 +65,8 @@ def _fixed(name: str, side: int) -> ZooCase:
 
 
 CASES = (
-    *(images("timm", name, _build(name)) for name in _FREE),
-    *(images("timm", name, _build(name), (96, 128), (128, 96)) for name in _INCEPTIONS),
-    images("timm", "shvit_s1", _build("shvit_s1"), (128, 192), (192, 256)),  # a 64th is not 1
-    *(_fixed(name, _SIDES.get(name, 224)) for name in _FIXED),
+    *(image_case("timm", name, _build(name)) for name in _FREE),
+    *(image_case("timm", name, _build(name), (96, 128), (128, 96)) for name in _INCEPTIONS),
+    image_case("timm", "shvit_s1", _build("shvit_s1"), (128, 192), (192, 256)),  # a 64th is not 1
+    *(_fixed_size_case(name, _SIDES.get(name, 224)) for name in _FIXED),
 )

@@ -86,10 +86,10 @@ def tiny_config(config_class: Any, options: Mapping[str, Any] | None = None) -> 
         config_class: Of transformers.
         options: Fields that the class needs otherwise; those of a part of the model as a dict.
     """
-    return config_class(**_fields(config_class, options or {}))
+    return config_class(**_small_fields(config_class, options or {}))
 
 
-def _fields(config_class: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+def _small_fields(config_class: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in dataclasses.fields(config_class):
         default = field.default
@@ -102,6 +102,6 @@ def _fields(config_class: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     for name, part in config_class.sub_configs.items():
         given = options.get(name, {})
         if dataclasses.is_dataclass(part) and isinstance(given, Mapping):
-            found[name] = _fields(part, given)
+            found[name] = _small_fields(part, given)
     parts = {name for name in found if isinstance(found[name], dict)}
     return found | {name: value for name, value in options.items() if name not in parts}

@@ -10,14 +10,14 @@ import torch
 from benchmarks.models.torchvision_cpu import load_torchvision
 from benchmarks.zoo_models.case import ZooCase
 
-__all__ = ["CASES", "images"]
+__all__ = ["CASES", "image_case"]
 
 
 def _build(name: str, **options: Any) -> Callable[[], torch.nn.Module]:
     return lambda: load_torchvision().models.get_model(name, **options)
 
 
-def images(
+def image_case(
     group: str,
     name: str,
     build: Callable[[], torch.nn.Module],
@@ -38,21 +38,21 @@ def images(
     )
 
 
-def _classification(name: str, first: int = 64, second: int = 96, **options: Any) -> ZooCase:
+def _classification_case(name: str, first: int = 64, second: int = 96, **options: Any) -> ZooCase:
     sides = (first, second), (second, first)
-    return images("torchvision", name, _build(name, **options), *sides)
+    return image_case("torchvision", name, _build(name, **options), *sides)
 
 
-def _segmentation(name: str) -> ZooCase:
+def _segmentation_case(name: str) -> ZooCase:
     build = _build(name, weights=None, weights_backbone=None, num_classes=5)
-    return images("torchvision", name, build)
+    return image_case("torchvision", name, build)
 
 
 def _vision_transformer() -> torch.nn.Module:
     return load_torchvision().models.VisionTransformer(32, 8, 2, 4, 32, 64, num_classes=10)
 
 
-def _detection(name: str, second: tuple[int, int] = (128, 112), **options: Any) -> ZooCase:
+def _detection_case(name: str, second: tuple[int, int] = (128, 112), **options: Any) -> ZooCase:
     """A list of one image; how many boxes there are depends on it."""
     return ZooCase(
         name=f"torchvision_{name}",
@@ -82,7 +82,7 @@ def _with_small_moves(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
-def _video(name: str, side: int, frames: int, free: bool = True) -> ZooCase:
+def _video_case(name: str, side: int, frames: int, free: bool = True) -> ZooCase:
     """Clips; ``free``: of any length and size."""
     names = {0: "batch", 2: "frames", 3: "height", 4: "width"} if free else {0: "batch"}
     larger = {"frames": frames + 4, "height": side + 16, "width": side + 32}
@@ -105,7 +105,7 @@ def _video(name: str, side: int, frames: int, free: bool = True) -> ZooCase:
     )
 
 
-def _flow(name: str) -> ZooCase:
+def _flow_case(name: str) -> ZooCase:
     """Two images; two steps of refinement."""
     size = {0: "batch", 2: "height", 3: "width"}
 
@@ -137,7 +137,7 @@ _DENSE = {"score_thresh": 0.0, "detections_per_img": 8}
 
 CASES = (
     *map(
-        _classification,
+        _classification_case,
         (
             "alexnet",
             "convnext_tiny",
@@ -158,9 +158,12 @@ CASES = (
         ),
     ),
     # These pad to windows, and an export has the example's choice of windows: both sizes have it.
-    *(images("torchvision", n, _build(n), (64, 96), (56, 128)) for n in ("swin_t", "swin_v2_t")),
-    _classification("googlenet", **_PLAIN),
-    _classification("inception_v3", 96, 128, **_PLAIN),
+    *(
+        image_case("torchvision", n, _build(n), (64, 96), (56, 128))
+        for n in ("swin_t", "swin_v2_t")
+    ),
+    _classification_case("googlenet", **_PLAIN),
+    _classification_case("inception_v3", 96, 128, **_PLAIN),
     ZooCase(
         name="torchvision_maxvit_t",
         build=_build("maxvit_t"),
@@ -178,23 +181,23 @@ CASES = (
         group="torchvision",
     ),
     *map(
-        _segmentation,
+        _segmentation_case,
         ("deeplabv3_mobilenet_v3_large", "fcn_resnet50", "lraspp_mobilenet_v3_large"),
     ),
-    _detection("fasterrcnn_mobilenet_v3_large_320_fpn", **_RCNN),
+    _detection_case("fasterrcnn_mobilenet_v3_large_320_fpn", **_RCNN),
     # Of padded images masks are off by more than the tolerance in PyTorch itself (from float64).
-    _detection("maskrcnn_resnet50_fpn", (128, 96), **_RCNN),
-    _detection("keypointrcnn_resnet50_fpn", **_RCNN),
-    _detection("retinanet_resnet50_fpn", min_size=96, max_size=128, **_DENSE),
-    _detection("fcos_resnet50_fpn", min_size=96, max_size=128, **_DENSE),
+    _detection_case("maskrcnn_resnet50_fpn", (128, 96), **_RCNN),
+    _detection_case("keypointrcnn_resnet50_fpn", **_RCNN),
+    _detection_case("retinanet_resnet50_fpn", min_size=96, max_size=128, **_DENSE),
+    _detection_case("fcos_resnet50_fpn", min_size=96, max_size=128, **_DENSE),
     # By default images are 255 times as large, and every score of weights that never learned is 1.
-    _detection("ssd300_vgg16", image_std=[1.0, 1.0, 1.0], **_DENSE),
-    _detection("ssdlite320_mobilenet_v3_large", **_DENSE),
-    _video("mc3_18", 64, 8),
-    _video("r3d_18", 64, 8),
-    _video("r2plus1d_18", 64, 8),
-    _video("s3d", 224, 16),
-    _video("swin3d_t", 64, 8),
-    _video("mvit_v2_s", 224, 16, free=False),
-    _flow("raft_small"),
+    _detection_case("ssd300_vgg16", image_std=[1.0, 1.0, 1.0], **_DENSE),
+    _detection_case("ssdlite320_mobilenet_v3_large", **_DENSE),
+    _video_case("mc3_18", 64, 8),
+    _video_case("r3d_18", 64, 8),
+    _video_case("r2plus1d_18", 64, 8),
+    _video_case("s3d", 224, 16),
+    _video_case("swin3d_t", 64, 8),
+    _video_case("mvit_v2_s", 224, 16, free=False),
+    _flow_case("raft_small"),
 )

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.zoo_models.case import ZooCase
 from benchmarks.zoo_models.tiny import MELS
-from benchmarks.zoo_models.transformers_rows import Inputs, built, tokens
+from benchmarks.zoo_models.transformers_rows import Inputs, make_tokens, model_builder
 
 __all__ = ["CASES"]
 
@@ -38,11 +38,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def _waveform(model_type: str) -> ZooCase:
+def _waveform_case(model_type: str) -> ZooCase:
     more = {"conv_pos_kernel_size": 3} if model_type == "data2vec-audio" else {}
     return ZooCase(
         name=model_type,
-        build=built(model_type, **_CONVOLUTIONS, **more),
+        build=model_builder(model_type, **_CONVOLUTIONS, **more),
         inputs=lambda batch, time: ((), {"input_values": torch.randn(batch, time)}),
         dynamic_shapes={"input_values": {0: "batch", 1: "time"}},
         sizes=({"batch": 2, "time": 800}, {"batch": 3, "time": 1203}),
@@ -50,10 +50,10 @@ def _waveform(model_type: str) -> ZooCase:
     )
 
 
-def _codec(model_type: str) -> ZooCase:
+def _codec_case(model_type: str) -> ZooCase:
     return ZooCase(
         name=model_type,
-        build=built(model_type, **_OPTIONS.get(model_type, {})),
+        build=model_builder(model_type, **_OPTIONS.get(model_type, {})),
         inputs=lambda batch, time: ((), {"input_values": torch.randn(batch, 1, time)}),
         dynamic_shapes={"input_values": {0: "batch", 2: "time"}},
         sizes=({"batch": 2, "time": 5120}, {"batch": 1, "time": 7680}),
@@ -61,17 +61,17 @@ def _codec(model_type: str) -> ZooCase:
     )
 
 
-def _speech(model_type: str, frames: int, channels_first: bool, auto: str) -> ZooCase:
+def _speech_case(model_type: str, frames: int, channels_first: bool, auto: str) -> ZooCase:
     """Spectrograms of one length, and the words of a decoder."""
     shape = (MELS, frames) if channels_first else (frames, MELS)
 
     def inputs(batch: int, target: int) -> Inputs:
         features = torch.randn(batch, *shape)
-        return (), {"input_features": features, "decoder_input_ids": tokens(batch, target)}
+        return (), {"input_features": features, "decoder_input_ids": make_tokens(batch, target)}
 
     return ZooCase(
         name=model_type,
-        build=built(model_type, auto, max_source_positions=30 if channels_first else 60),
+        build=model_builder(model_type, auto, max_source_positions=30 if channels_first else 60),
         inputs=inputs,
         dynamic_shapes={
             "input_features": {0: "batch"},
@@ -82,12 +82,12 @@ def _speech(model_type: str, frames: int, channels_first: bool, auto: str) -> Zo
     )
 
 
-def _spectrogram() -> ZooCase:
+def _spectrogram_case() -> ZooCase:
     """Spectrograms of one length, in patches."""
     options = {"max_length": 32, "patch_size": 8, "frequency_stride": 8, "time_stride": 8}
     return ZooCase(
         name="audio-spectrogram-transformer",
-        build=built("audio-spectrogram-transformer", **options),
+        build=model_builder("audio-spectrogram-transformer", **options),
         inputs=lambda batch: ((), {"input_values": torch.randn(batch, 32, MELS)}),
         dynamic_shapes={"input_values": {0: "batch"}},
         sizes=({"batch": 2}, {"batch": 3}),
@@ -95,10 +95,10 @@ def _spectrogram() -> ZooCase:
     )
 
 
-def _series(model_type: str, **options: Any) -> ZooCase:
+def _series_case(model_type: str, **options: Any) -> ZooCase:
     return ZooCase(
         name=model_type,
-        build=built(model_type, **options, num_input_channels=3, context_length=32),
+        build=model_builder(model_type, **options, num_input_channels=3, context_length=32),
         inputs=lambda batch: ((), {"past_values": torch.randn(batch, 32, 3)}),
         dynamic_shapes={"past_values": {0: "batch"}},
         sizes=({"batch": 2}, {"batch": 3}),
@@ -107,11 +107,11 @@ def _series(model_type: str, **options: Any) -> ZooCase:
 
 
 CASES = (
-    *map(_waveform, _WAVEFORMS),
-    *map(_codec, _CODECS),
-    _speech("whisper", 60, True, "AutoModelForSpeechSeq2Seq"),
-    _speech("speech_to_text", 60, False, "AutoModelForSpeechSeq2Seq"),
-    _spectrogram(),
-    _series("patchtst"),
-    _series("patchtsmixer"),
+    *map(_waveform_case, _WAVEFORMS),
+    *map(_codec_case, _CODECS),
+    _speech_case("whisper", 60, True, "AutoModelForSpeechSeq2Seq"),
+    _speech_case("speech_to_text", 60, False, "AutoModelForSpeechSeq2Seq"),
+    _spectrogram_case(),
+    _series_case("patchtst"),
+    _series_case("patchtsmixer"),
 )

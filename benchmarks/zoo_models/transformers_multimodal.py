@@ -8,7 +8,13 @@ import torch
 
 from benchmarks.zoo_models.case import ZooCase
 from benchmarks.zoo_models.tiny import CHANNELS, PATCH, SIDE, VOCABULARY
-from benchmarks.zoo_models.transformers_rows import Inputs, built, padding_mask, tiny, tokens
+from benchmarks.zoo_models.transformers_rows import (
+    Inputs,
+    make_tiny_config,
+    make_tokens,
+    model_builder,
+    padding_mask,
+)
 
 __all__ = ["CASES"]
 
@@ -20,24 +26,24 @@ _PAIRS = "clip siglip altclip chinese_clip metaclip_2 aimv2 blip clipseg groupvi
 _TOGETHER = "flava vilt".split()
 
 
-def _pixels(batch: int) -> torch.Tensor:
+def _make_pixels(batch: int) -> torch.Tensor:
     return torch.randn(batch, CHANNELS, SIDE, SIDE)
 
 
-def _pair(model_type: str) -> ZooCase:
+def _pair_case(model_type: str) -> ZooCase:
     """Scores of texts for images, as many of each as there are."""
 
     def inputs(batch: int, texts: int, seq: int) -> Inputs:
         return (), {
-            "input_ids": tokens(texts, seq),
+            "input_ids": make_tokens(texts, seq),
             "attention_mask": padding_mask(texts, seq),
-            "pixel_values": _pixels(batch),
+            "pixel_values": _make_pixels(batch),
         }
 
     words = {0: "texts", 1: "seq"}
     return ZooCase(
         name=model_type,
-        build=built(model_type),
+        build=model_builder(model_type),
         inputs=inputs,
         dynamic_shapes={
             "input_ids": words,
@@ -49,20 +55,20 @@ def _pair(model_type: str) -> ZooCase:
     )
 
 
-def _together(model_type: str) -> ZooCase:
+def _captioned_image_case(model_type: str) -> ZooCase:
     """A text for each image."""
 
     def inputs(batch: int, seq: int) -> Inputs:
         return (), {
-            "input_ids": tokens(batch, seq),
+            "input_ids": make_tokens(batch, seq),
             "attention_mask": padding_mask(batch, seq),
-            "pixel_values": _pixels(batch),
+            "pixel_values": _make_pixels(batch),
         }
 
     words = {0: "batch", 1: "seq"}
     return ZooCase(
         name=model_type,
-        build=built(model_type),
+        build=model_builder(model_type),
         inputs=inputs,
         dynamic_shapes={
             "input_ids": words,
@@ -91,18 +97,18 @@ def _image_in_text(
         return (), {
             "input_ids": ids,
             "attention_mask": torch.ones_like(ids),
-            "pixel_values": _pixels(batch),
+            "pixel_values": _make_pixels(batch),
             **prefix,
         }
 
     words = {0: "batch", 1: "places_and_seq"}
     return ZooCase(
         name=model_type,
-        build=built(
+        build=model_builder(
             model_type,
             "AutoModelForImageTextToText",
-            vision_config=lambda: tiny(vision),
-            text_config=lambda: tiny(decoder),
+            vision_config=lambda: make_tiny_config(vision),
+            text_config=lambda: make_tiny_config(decoder),
             image_token_id=_IMAGE,
             **options,
         ),
@@ -119,8 +125,8 @@ def _image_in_text(
 
 
 CASES = (
-    *map(_pair, _PAIRS),
-    *map(_together, _TOGETHER),
+    *map(_pair_case, _PAIRS),
+    *map(_captioned_image_case, _TOGETHER),
     _image_in_text("llava", "clip_vision_model", "llama"),
     _image_in_text("vipllava", "clip_vision_model", "llama", vision_feature_layers=[-2, -1]),
     _image_in_text("paligemma", "siglip_vision_model", "gemma", types=True),

@@ -15,12 +15,12 @@ __all__ = [
     "TEXT",
     "TEXT_SIZES",
     "Inputs",
-    "built",
-    "images",
+    "image_case",
+    "make_tiny_config",
+    "make_tokens",
+    "model_builder",
     "padding_mask",
-    "text",
-    "tiny",
-    "tokens",
+    "text_case",
 ]
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
@@ -29,7 +29,7 @@ TEXT = {"input_ids": {0: "batch", 1: "seq"}, "attention_mask": {0: "batch", 1: "
 TEXT_SIZES = ({"batch": 2, "seq": 10}, {"batch": 3, "seq": 17})
 
 
-def tiny(model_type: str, options: Mapping[str, Any] | None = None) -> Any:
+def make_tiny_config(model_type: str, options: Mapping[str, Any] | None = None) -> Any:
     """The small configuration of a type."""
     load_torchvision()  # before transformers, which imports it
     import transformers
@@ -37,7 +37,7 @@ def tiny(model_type: str, options: Mapping[str, Any] | None = None) -> Any:
     return tiny_config(transformers.CONFIG_MAPPING[model_type], options)
 
 
-def built(
+def model_builder(
     model_type: str, auto: str = "AutoModel", **options: Any
 ) -> Callable[[], torch.nn.Module]:
     """Makes the model that one of transformers' auto classes has for the type.
@@ -47,7 +47,7 @@ def built(
 
     def build() -> torch.nn.Module:
         made = {name: value() if callable(value) else value for name, value in options.items()}
-        config = tiny(model_type, made)
+        config = make_tiny_config(model_type, made)
         import transformers
 
         return getattr(transformers, auto).from_config(config)
@@ -55,7 +55,7 @@ def built(
     return build
 
 
-def tokens(batch: int, seq: int) -> torch.Tensor:
+def make_tokens(batch: int, seq: int) -> torch.Tensor:
     """Words, none of which is special."""
     return torch.randint(3, VOCABULARY, (batch, seq))
 
@@ -67,7 +67,7 @@ def padding_mask(batch: int, seq: int) -> torch.Tensor:
     return mask
 
 
-def text(
+def text_case(
     model_type: str,
     group: str,
     auto: str = "AutoModel",
@@ -77,12 +77,12 @@ def text(
     """Words and, but for models that have none, a padding mask."""
 
     def inputs(batch: int, seq: int) -> Inputs:
-        given = {"input_ids": tokens(batch, seq)}
+        given = {"input_ids": make_tokens(batch, seq)}
         return (), given | ({"attention_mask": padding_mask(batch, seq)} if mask else {})
 
     return ZooCase(
         name=model_type,
-        build=built(model_type, auto, **options),
+        build=model_builder(model_type, auto, **options),
         inputs=inputs,
         dynamic_shapes=TEXT if mask else {"input_ids": TEXT["input_ids"]},
         sizes=TEXT_SIZES,
@@ -90,7 +90,7 @@ def text(
     )
 
 
-def images(
+def image_case(
     model_type: str,
     group: str,
     auto: str = "AutoModel",
@@ -110,7 +110,7 @@ def images(
 
     return ZooCase(
         name=model_type,
-        build=built(model_type, auto, **options),
+        build=model_builder(model_type, auto, **options),
         inputs=inputs,
         dynamic_shapes={"pixel_values": names},
         sizes=(

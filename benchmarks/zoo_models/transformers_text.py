@@ -11,10 +11,10 @@ from benchmarks.zoo_models.tiny import HEAD, HEADS, LAYERS, WIDTH
 from benchmarks.zoo_models.transformers_rows import (
     TEXT,
     Inputs,
-    built,
+    make_tokens,
+    model_builder,
     padding_mask,
-    text,
-    tokens,
+    text_case,
 )
 
 __all__ = ["CASES"]
@@ -116,7 +116,7 @@ class CachedDecoder(torch.nn.Module):
         return found.logits, [(layer.keys, layer.values) for layer in past.layers]
 
 
-def _cached(model_type: str) -> ZooCase:
+def _cached_case(model_type: str) -> ZooCase:
     """New words after others, of which there are keys and values."""
     window = {"sliding_window": 64} if model_type in _WINDOWS else {}
     heads = HEADS if model_type in ("phi", "gpt_neox", "stablelm") else 2
@@ -127,7 +127,7 @@ def _cached(model_type: str) -> ZooCase:
 
         mask = padding_mask(batch, past + seq).flip(1)
         return (), {
-            "input_ids": tokens(batch, seq),
+            "input_ids": make_tokens(batch, seq),
             "attention_mask": mask,
             "cache": [(state(), state()) for _ in range(LAYERS)],
         }
@@ -136,7 +136,7 @@ def _cached(model_type: str) -> ZooCase:
     return ZooCase(
         name=f"{model_type} with cache",
         build=lambda: CachedDecoder(
-            built(model_type, "AutoModelForCausalLM", num_key_value_heads=heads, **window)()
+            model_builder(model_type, "AutoModelForCausalLM", num_key_value_heads=heads, **window)()
         ),
         inputs=inputs,
         dynamic_shapes={
@@ -154,14 +154,14 @@ def _with_decoder(model_type: str) -> ZooCase:
 
     def inputs(batch: int, seq: int, target: int) -> Inputs:
         return (), {
-            "input_ids": tokens(batch, seq),
+            "input_ids": make_tokens(batch, seq),
             "attention_mask": padding_mask(batch, seq),
-            "decoder_input_ids": tokens(batch, target),
+            "decoder_input_ids": make_tokens(batch, target),
         }
 
     return ZooCase(
         name=model_type,
-        build=built(model_type, "AutoModelForSeq2SeqLM"),
+        build=model_builder(model_type, "AutoModelForSeq2SeqLM"),
         inputs=inputs,
         dynamic_shapes={**TEXT, "decoder_input_ids": {0: "batch", 1: "target"}},
         sizes=({"batch": 2, "seq": 10, "target": 6}, {"batch": 3, "seq": 17, "target": 4}),
@@ -169,15 +169,15 @@ def _with_decoder(model_type: str) -> ZooCase:
     )
 
 
-def _text(model_type: str, auto: str) -> ZooCase:
+def _text_case(model_type: str, auto: str) -> ZooCase:
     mask = model_type not in _WITHOUT_A_MASK
-    return text(model_type, _GROUP, auto, mask, **_OPTIONS.get(model_type, {}))
+    return text_case(model_type, _GROUP, auto, mask, **_OPTIONS.get(model_type, {}))
 
 
 CASES = (
-    *(_text(name, "AutoModelForCausalLM") for name in (*_DECODERS, *_EXPERTS, *_RECURRENT)),
-    *(_text(name, "AutoModel") for name in _ENCODERS),
-    _text("funnel", "AutoModelForMaskedLM"),
+    *(_text_case(name, "AutoModelForCausalLM") for name in (*_DECODERS, *_EXPERTS, *_RECURRENT)),
+    *(_text_case(name, "AutoModel") for name in _ENCODERS),
+    _text_case("funnel", "AutoModelForMaskedLM"),
     *map(_with_decoder, _BOTH),
-    *map(_cached, _CACHED),
+    *map(_cached_case, _CACHED),
 )

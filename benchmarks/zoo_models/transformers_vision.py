@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.zoo_models.case import ZooCase
 from benchmarks.zoo_models.tiny import CHANNELS, SIDE
-from benchmarks.zoo_models.transformers_rows import Inputs, built, images
+from benchmarks.zoo_models.transformers_rows import Inputs, image_case, model_builder
 
 __all__ = ["CASES"]
 
@@ -68,7 +68,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def _clips(model_type: str) -> ZooCase:
+def _clip_case(model_type: str) -> ZooCase:
     """Videos of two frames."""
 
     def inputs(batch: int) -> Inputs:
@@ -76,7 +76,7 @@ def _clips(model_type: str) -> ZooCase:
 
     return ZooCase(
         name=model_type,
-        build=built(model_type, num_frames=2),
+        build=model_builder(model_type, num_frames=2),
         inputs=inputs,
         dynamic_shapes={"pixel_values": {0: "batch"}},
         sizes=({"batch": 2}, {"batch": 3}),
@@ -85,10 +85,10 @@ def _clips(model_type: str) -> ZooCase:
 
 
 CASES = (
-    *(images(name, _GROUP, **_OPTIONS.get(name, {})) for name in _FIXED),
-    *(images(name, _GROUP, side=64, **_OPTIONS[name]) for name in ("hiera", "levit")),
-    *(images(name, _GROUP, free=True, **_OPTIONS[name]) for name in ("swin", "swinv2")),
-    images("swin2sr", _GROUP, "AutoModelForImageToImage", free=True, **_OPTIONS["swin2sr"]),
-    *(images(name, _GROUP, side=64, free=True, **_OPTIONS.get(name, {})) for name in _FREE),
-    *map(_clips, _CLIPS),
+    *(image_case(name, _GROUP, **_OPTIONS.get(name, {})) for name in _FIXED),
+    *(image_case(name, _GROUP, side=64, **_OPTIONS[name]) for name in ("hiera", "levit")),
+    *(image_case(name, _GROUP, free=True, **_OPTIONS[name]) for name in ("swin", "swinv2")),
+    image_case("swin2sr", _GROUP, "AutoModelForImageToImage", free=True, **_OPTIONS["swin2sr"]),
+    *(image_case(name, _GROUP, side=64, free=True, **_OPTIONS.get(name, {})) for name in _FREE),
+    *map(_clip_case, _CLIPS),
 )

@@ -23,12 +23,12 @@ FOLDER = Path(__file__).parent
 SIZE = {"width": 1280, "height": 860}
 
 
-def resnet(page: Any) -> None:
+def open_resnet(page: Any) -> None:
     """A block is open, and one of its convolutions selected."""
     _search(page, "Conv layer1.0.conv2")
 
 
-def large(page: Any) -> None:
+def open_large(page: Any) -> None:
     """One of 32 layers is open."""
     _search(page, "LlamaAttention layers.4.")
 
@@ -50,8 +50,8 @@ def main() -> None:
         sys.exit("there is no Chromium on the PATH")
     (resnet18,) = [case for case in vision.CASES if case.name == "resnet18"]
     taken: list[tuple[str, ModelCase, Callable[[Any], None]]] = [
-        ("view-resnet.png", resnet18, resnet),
-        ("view-llama.png", llama(32), large),
+        ("view-resnet.png", resnet18, open_resnet),
+        ("view-llama.png", llama(32), open_large),
     ]
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         browser = launch(playwright, path)

@@ -11,7 +11,7 @@ from onnx_aot.cli.console import (
     EXIT_FAILED,
     AsJson,
     errors_as_messages,
-    plain,
+    escape_for_stream,
     print_json,
     stage_names,
 )
@@ -85,6 +85,6 @@ def _finish(result: Any, as_json: bool) -> None:
     if as_json:
         print_json(json.loads(result.to_json()))
     else:
-        typer.echo(plain(str(result)))
+        typer.echo(escape_for_stream(str(result)))
     if not result.ok:
         raise typer.Exit(EXIT_FAILED)

@@ -20,7 +20,7 @@ __all__ = [
     "EXIT_USAGE",
     "AsJson",
     "errors_as_messages",
-    "plain",
+    "escape_for_stream",
     "print_json",
     "stage_names",
 ]
@@ -40,10 +40,10 @@ def errors_as_messages() -> Iterator[None]:
     try:
         yield
     except InvalidOptionError as error:
-        typer.echo(f"onnx-aot: {plain(str(error), sys.stderr)}", err=True)
+        typer.echo(f"onnx-aot: {escape_for_stream(str(error), sys.stderr)}", err=True)
         raise typer.Exit(EXIT_USAGE) from None
     except OnnxExporterError as error:
-        typer.echo(f"onnx-aot: {plain(str(error), sys.stderr)}", err=True)
+        typer.echo(f"onnx-aot: {escape_for_stream(str(error), sys.stderr)}", err=True)
         raise typer.Exit(EXIT_FAILED) from None
 
 
@@ -52,7 +52,7 @@ def print_json(content: Any) -> None:
     typer.echo(json.dumps(content, indent=2))
 
 
-def plain(text: str, stream: Any = None) -> str:
+def escape_for_stream(text: str, stream: Any = None) -> str:
     """The text as the stream can show it: escaped to ASCII unless the stream is UTF-8."""
     if _is_utf8(sys.stdout if stream is None else stream):
         return text

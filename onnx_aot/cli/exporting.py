@@ -17,7 +17,7 @@ from onnx_aot.cli.console import (
     EXIT_USAGE,
     AsJson,
     errors_as_messages,
-    plain,
+    escape_for_stream,
     print_json,
     stage_names,
 )
@@ -113,7 +113,7 @@ def export(
                 dynamic_shapes=subject.dynamic_shapes,
                 opset_version=opset,
                 external_data="auto" if external_data is None else external_data,
-                optimize=_optimize(optimize, optimizations or []),
+                optimize=_merge_optimize_options(optimize, optimizations or []),
                 target=None if target == "none" else target,  # type: ignore[arg-type]
                 contrib_ops=contrib_ops,
                 verify=verify,
@@ -131,11 +131,11 @@ def export(
         assert program.report is not None
         print_json({"saved": output, **json.loads(program.report.to_json())})
         return
-    typer.echo(plain(repr(program)))
+    typer.echo(escape_for_stream(repr(program)))
     typer.echo(f"saved to {output}")
 
 
-def _optimize(wanted: bool, named: list[str]) -> Any:
+def _merge_optimize_options(wanted: bool, named: list[str]) -> Any:
     """Combines the two command-line options into ``optimize=``."""
     if not named or not wanted:
         return wanted
@@ -161,7 +161,7 @@ def report(
         subject = build_subject(factory, inputs)
         into = folder or kept.enter_context(tempfile.TemporaryDirectory())
         code = 0
-        before = set(_reports(into))
+        before = set(_find_reports(into))
         try:
             with stage_names():
                 onnx_aot.export(
@@ -175,14 +175,16 @@ def report(
                     artifacts_dir=into,
                 )
         except OnnxExporterError as error:
-            if set(_reports(into)) == before:  # refused before the export began
+            if set(_find_reports(into)) == before:  # refused before the export began
                 raise
             code = EXIT_USAGE if isinstance(error, InvalidOptionError) else EXIT_FAILED
-        for path in sorted(set(_reports(into)) - before):  # a failed export writes one too
-            typer.echo(path if folder else plain(Path(path).read_text(encoding="utf-8")))
+        for path in sorted(set(_find_reports(into)) - before):  # a failed export writes one too
+            typer.echo(
+                path if folder else escape_for_stream(Path(path).read_text(encoding="utf-8"))
+            )
     if code:
         raise typer.Exit(code)
 
 
-def _reports(folder: str) -> list[str]:
+def _find_reports(folder: str) -> list[str]:
     return glob.glob(os.path.join(glob.escape(folder), "onnx_export_*.md"))

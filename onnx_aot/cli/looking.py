@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onnx_aot.cli.console import AsJson, errors_as_messages, plain, print_json
-from onnx_aot.inspection.text import columns, size_text
+from onnx_aot.cli.console import AsJson, errors_as_messages, escape_for_stream, print_json
+from onnx_aot.inspection.text import align_columns, size_text
 
 if TYPE_CHECKING:
     from onnx_aot.inspection.statistics import Contents, Module
@@ -29,18 +29,18 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Show a model's inputs, outputs, operators, sizes and modules, without reading weights."""
-    from onnx_aot.inspection.statistics import contents, module_tree
+    from onnx_aot.inspection.statistics import count_contents, module_tree
 
     with errors_as_messages():
-        program = _loaded(path)
-    found = contents(program.model)
+        program = _load_program(path)
+    found = count_contents(program.model)
     modules = module_tree(program.model)
     if as_json:
         print_json(_as_json(program, found, modules))
         return
-    parts = [_overview(path, found), _interface(program), _dimensions(program)]
-    parts.append(_modules(modules, depth) if tree else _operators(found))
-    typer.echo(plain("\n\n".join(filter(None, parts))))
+    parts = [_format_overview(path, found), _format_interface(program), _format_dimensions(program)]
+    parts.append(_format_modules(modules, depth) if tree else _format_operators(found))
+    typer.echo(escape_for_stream("\n\n".join(filter(None, parts))))
 
 
 def view(
@@ -49,17 +49,17 @@ def view(
 ) -> None:
     """Write an HTML page that shows the graph by module and needs no network."""
     with errors_as_messages():
-        written = _loaded(path).view(output)
+        written = _load_program(path).view(output)
     typer.echo(f"saved to {written}")
 
 
-def _loaded(path: str) -> ONNXProgram:
+def _load_program(path: str) -> ONNXProgram:
     from onnx_aot.program.program import ONNXProgram
 
     return ONNXProgram.load(path)
 
 
-def _overview(path: str, found: Contents) -> str:
+def _format_overview(path: str, found: Contents) -> str:
     opsets = ", ".join(
         f"{domain or 'ai.onnx'} {version}" for domain, version in found.opsets.items()
     )
@@ -77,15 +77,15 @@ def _overview(path: str, found: Contents) -> str:
         rows.append(("", ", ".join(f"{name} {size_text(n)}" for name, n in found.dtypes.items())))
     if found.functions:
         rows.append(("Functions", ", ".join(found.functions)))
-    return "\n".join(columns(rows))
+    return "\n".join(align_columns(rows))
 
 
-def _interface(program: ONNXProgram) -> str:
+def _format_interface(program: ONNXProgram) -> str:
     lines = [f"  {value}" for value in program.inputs]
     return "\n".join(["Inputs", *lines, "Outputs", *(f"  {value}" for value in program.outputs)])
 
 
-def _dimensions(program: ONNXProgram) -> str:
+def _format_dimensions(program: ONNXProgram) -> str:
     written = _written_dimensions(program)
     ranges = [
         f"{name}: {limits.get('min', 0)} to {limits.get('max', 'any size')}"
@@ -102,12 +102,12 @@ def _written_dimensions(program: ONNXProgram) -> dict[str, Any]:
     return found
 
 
-def _operators(found: Contents) -> str:
-    lines = [f"  {line}" for line in columns(list(found.operators.items()))]
+def _format_operators(found: Contents) -> str:
+    lines = [f"  {line}" for line in align_columns(list(found.operators.items()))]
     return "\n".join(["Operators", *lines]) if lines else ""
 
 
-def _modules(root: Module, depth: int) -> str:
+def _format_modules(root: Module, depth: int) -> str:
     rows, hidden = [("Module", "Class", "Nodes", "Elements")], 0
     for level, module in root.walk():
         if level > depth:
@@ -117,22 +117,22 @@ def _modules(root: Module, depth: int) -> str:
         rows.append(
             (name, module.kind.rpartition(".")[2], str(module.nodes), f"{module.elements:,}")
         )
-    text = "\n".join(columns(rows))
+    text = "\n".join(align_columns(rows))
     return f"{text}\n{hidden} modules lie deeper: --depth {depth + 1}" if hidden else text
 
 
 def _as_json(program: ONNXProgram, found: Contents, modules: Module) -> dict[str, Any]:
     return {
         **dataclasses.asdict(found),
-        "inputs": [_described(value) for value in program.inputs],
-        "outputs": [_described(value) for value in program.outputs],
+        "inputs": [_describe_value(value) for value in program.inputs],
+        "outputs": [_describe_value(value) for value in program.outputs],
         "dimensions": _written_dimensions(program),
         "modules": dataclasses.asdict(modules),
         "metadata": dict(program.model.metadata_props),
     }
 
 
-def _described(value: Any) -> dict[str, Any]:
+def _describe_value(value: Any) -> dict[str, Any]:
     dtype = None if value.dtype is None else str(value.dtype).removeprefix("torch.")
     shape = None if value.shape is None else list(value.shape)
     return {"name": value.name, "dtype": dtype, "shape": shape, "role": value.role}

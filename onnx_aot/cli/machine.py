@@ -11,9 +11,9 @@ from typing import Any
 
 import typer
 
-from onnx_aot.cli.console import EXIT_FAILED, AsJson, plain, print_json
+from onnx_aot.cli.console import EXIT_FAILED, AsJson, escape_for_stream, print_json
 from onnx_aot.errors import documentation
-from onnx_aot.inspection.text import columns
+from onnx_aot.inspection.text import align_columns
 
 __all__ = ["doctor"]
 
@@ -42,21 +42,21 @@ def doctor(as_json: AsJson = False) -> None:
     findings = [
         Finding("python", platform.python_version(), True),
         Finding("platform", f"{platform.system()} {platform.machine()}", True),
-        *_packages(),
-        *_torch(),
-        *_runtime(),
-        _trial(),
+        *_check_packages(),
+        *_check_torch(),
+        *_check_runtime(),
+        _try_export(),
     ]
     if as_json:
         print_json([dataclasses.asdict(finding) for finding in findings])
     else:
         rows = [(f.subject, "ok" if f.ok else "PROBLEM", f.found, f.advice) for f in findings]
-        typer.echo(plain("\n".join(columns(rows))))
+        typer.echo(escape_for_stream("\n".join(align_columns(rows))))
     if not all(finding.ok for finding in findings):
         raise typer.Exit(EXIT_FAILED)
 
 
-def _packages() -> Iterator[Finding]:
+def _check_packages() -> Iterator[Finding]:
     """Compares the installed versions with the requirements of this package."""
     from packaging.requirements import Requirement
 
@@ -82,7 +82,7 @@ def _packages() -> Iterator[Finding]:
         yield Finding(name, version, fits, "" if fits else advice)
 
 
-def _torch() -> Iterator[Finding]:
+def _check_torch() -> Iterator[Finding]:
     """Checks that the torch release is tested, and lists the features that are switched off."""
     try:
         from onnx_aot.capture.patches import capabilities
@@ -102,7 +102,7 @@ def _torch() -> Iterator[Finding]:
         yield Finding("operators it lacks", ", ".join(found.operators), True)
 
 
-def _runtime() -> Iterator[Finding]:
+def _check_runtime() -> Iterator[Finding]:
     """Lists the execution providers, and checks that onnx supports the default opset."""
     try:
         import onnx
@@ -119,7 +119,7 @@ def _runtime() -> Iterator[Finding]:
     yield Finding("opsets", f"{DEFAULT_OPSET} by default, onnx knows {newest}", fits, advice)
 
 
-def _trial() -> Finding:
+def _try_export() -> Finding:
     """Exports a small model with a dynamic dimension and runs it at another size."""
     subject = "small export"
     try:

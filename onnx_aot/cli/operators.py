@@ -10,7 +10,7 @@ import typer
 
 from onnx_aot.cli.console import EXIT_FAILED, AsJson, errors_as_messages, print_json
 from onnx_aot.errors import PACKAGE, InvalidOptionError, documentation
-from onnx_aot.inspection.text import columns
+from onnx_aot.inspection.text import align_columns
 from onnx_aot.torch_compat import overload_name, schema_of
 
 if TYPE_CHECKING:
@@ -39,12 +39,14 @@ def ops(
         _print_families(table, as_json)
         return
     wanted = name.replace("::", ".").removeprefix("torch.ops.")
-    found = [_translated(entry) for entry in table if _is_named(entry.name, wanted)]
+    found = [_row_of_entry(entry) for entry in table if _is_named(entry.name, wanted)]
     known = {row["name"] for row in found}
     with errors_as_messages():
-        found += [_other(target) for target in _of_torch(wanted) if str(target) not in known]
+        found += [
+            _row_of_target(target) for target in _of_torch(wanted) if str(target) not in known
+        ]
         if not found:
-            found = [_translated(entry) for entry in table if wanted in entry.name]
+            found = [_row_of_entry(entry) for entry in table if wanted in entry.name]
         if not found:
             raise InvalidOptionError(
                 f"neither onnx_aot nor PyTorch has an operator {name!r}. Names are like "
@@ -55,7 +57,7 @@ def ops(
         print_json(found)
     else:
         rows = [(r["name"], r["how"], r["where"], r["remark"]) for r in found]
-        typer.echo("\n".join(columns(rows)))
+        typer.echo("\n".join(align_columns(rows)))
     if not any(row["supported"] for row in found):
         raise typer.Exit(EXIT_FAILED)
 
@@ -68,14 +70,14 @@ def _is_named(name: str, wanted: str) -> bool:
 def _print_families(table: list[Entry], as_json: bool) -> None:
     counts = collections.Counter(entry.family for entry in table)
     if as_json:
-        print_json([_translated(entry) for entry in table])
+        print_json([_row_of_entry(entry) for entry in table])
         return
-    typer.echo("\n".join(columns([(family, counts[family]) for family in sorted(counts)])))
+    typer.echo("\n".join(align_columns([(family, counts[family]) for family in sorted(counts)])))
     operators = len({entry.name for entry in table})
     typer.echo(f"{operators} operators; onnx-aot ops NAME shows the file of one")
 
 
-def _translated(entry: Entry) -> dict[str, Any]:
+def _row_of_entry(entry: Entry) -> dict[str, Any]:
     kind = "complex numbers; " if entry.is_complex else ""
     return {
         "name": entry.name,
@@ -108,7 +110,7 @@ def _of_torch(wanted: str) -> list[Any]:
     return [target for target in found if not overload_name(target).endswith("out")]
 
 
-def _other(target: Any) -> dict[str, Any]:
+def _row_of_target(target: Any) -> dict[str, Any]:
     """An operator that is not in the table."""
     from onnx_aot.ops.registry import NOT_TRANSLATED
     from onnx_aot.torch_compat import decompositions

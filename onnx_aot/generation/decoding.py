@@ -46,7 +46,9 @@ class Decoder:
         self._inputs = {value.name: value for value in self._session.get_inputs()}
         self._outputs = [value.name for value in self._session.get_outputs()]
         missing = {"input_ids", "logits"} - {*self._inputs, *self._outputs}
-        without = [name for name in self._outputs if _past(name) not in {*self._inputs, "logits"}]
+        without = [
+            name for name in self._outputs if _past_name(name) not in {*self._inputs, "logits"}
+        ]
         if missing or without or not any(name.startswith(PAST) for name in self._inputs):
             raise InvalidOptionError(
                 f"the model has the inputs {', '.join(self._inputs)} and the outputs "
@@ -62,8 +64,8 @@ class Decoder:
         Args:
             batch: Number of rows.
         """
-        own = [_past(name) for name in self._outputs if name != "logits"]
-        return {name: _empty(self._inputs[name], batch) for name in own}
+        own = [_past_name(name) for name in self._outputs if name != "logits"]
+        return {name: _make_empty_state(self._inputs[name], batch) for name in own}
 
     def step(self, inputs: Mapping[str, torch.Tensor], cache: Cache) -> tuple[torch.Tensor, Cache]:
         """Runs the model once.
@@ -85,8 +87,8 @@ class Decoder:
         given = {name: to_ort(t) for name, t in inputs.items() if name in self._inputs}
         feeds = {**given, **cache}
         outputs = dict(zip(self._outputs, _run(self._session, feeds), strict=True))
-        logits = _tensor(outputs.pop("logits"))
-        return logits, cache | {_past(name): value for name, value in outputs.items()}
+        logits = _to_tensor(outputs.pop("logits"))
+        return logits, cache | {_past_name(name): value for name, value in outputs.items()}
 
     def generate(
         self,
@@ -124,7 +126,7 @@ class Decoder:
                 "attention_mask is 0 in the last column: a prompt is padded on the right, so "
                 "its next token would follow padding. Pad on the left (padding_side='left')"
             )
-        return self._continue(
+        return self._continue_generation(
             input_ids,
             mask,
             self.empty_cache(len(input_ids)),
@@ -132,7 +134,7 @@ class Decoder:
             _Ending(eos_token_id, pad_token_id, len(input_ids)),
         )
 
-    def _continue(
+    def _continue_generation(
         self,
         tokens: torch.Tensor,
         mask: torch.Tensor,
@@ -177,7 +179,7 @@ class EncoderDecoder:
         self._outputs = [value.name for value in self._encoder.get_outputs()]
         own = {*self._decoder.empty_cache(1)}
         needed = {name for name in self._decoder._inputs if name.startswith(PAST)} - own
-        given = {_past(name) for name in self._outputs if name.startswith(PRESENT)}
+        given = {_past_name(name) for name in self._outputs if name.startswith(PRESENT)}
         if needed != given:
             raise InvalidOptionError(
                 f"the encoder returns {', '.join(sorted(given)) or 'no keys and values'}, and "
@@ -215,11 +217,13 @@ class EncoderDecoder:
         feeds = {name: to_ort(tensor) for name, tensor in inputs.items()}
         outputs = dict(zip(self._outputs, _run(self._encoder, feeds), strict=True))
         cache = self._decoder.empty_cache(len(decoder_input_ids))
-        cache |= {_past(name): held for name, held in outputs.items() if name.startswith(PRESENT)}
+        cache |= {
+            _past_name(name): held for name, held in outputs.items() if name.startswith(PRESENT)
+        }
         others = {}
         if "attention_mask" in inputs:
             others["encoder_attention_mask"] = inputs["attention_mask"]
-        return self._decoder._continue(
+        return self._decoder._continue_generation(
             decoder_input_ids,
             torch.ones_like(decoder_input_ids),
             cache,
@@ -250,7 +254,7 @@ class _Ending:
         return bool(self._ended.all())
 
 
-def _past(name: str) -> str:
+def _past_name(name: str) -> str:
     """Name of the input that takes an output in the next step."""
     return name.replace(PRESENT, PAST, 1)
 
@@ -267,15 +271,15 @@ def _session_for(model: Source) -> onnxruntime.InferenceSession:
         return create_session(os.fspath(model))
     made: list[onnxruntime.InferenceSession] = []
 
-    def kept(source: str | bytes) -> onnxruntime.InferenceSession:
+    def keep(source: str | bytes) -> onnxruntime.InferenceSession:
         made.append(create_session(source))
         return made[0]
 
-    model.initialize_inference_session(kept)
+    model.initialize_inference_session(keep)
     return made[0]
 
 
-def _empty(declared: Any, batch: int) -> onnxruntime.OrtValue:
+def _make_empty_state(declared: Any, batch: int) -> onnxruntime.OrtValue:
     """Returns keys or values of length 0, in the shape and type of a session's input."""
     import onnx_ir as ir
 
@@ -299,7 +303,7 @@ def _run(
         raise InferenceError(f"ONNX Runtime refuses the inputs: {error}") from error
 
 
-def _tensor(value: onnxruntime.OrtValue) -> torch.Tensor:
+def _to_tensor(value: onnxruntime.OrtValue) -> torch.Tensor:
     from onnx_aot.program.session import from_ort
 
     return from_ort(value)

@@ -64,14 +64,14 @@ def decoder_inputs(model: Any, pairs: Sequence[Pair], sizes: Sizes) -> dict[str,
     The first row is padded on the left.
     """
     batch, total = sizes.batch, sizes.past + sizes.sequence
-    mask = _padded(torch.ones(batch, total, dtype=torch.int64), left=True)
-    given = {"input_ids": _tokens(model, batch, sizes.sequence), "attention_mask": mask}
+    mask = _pad_first_row(torch.ones(batch, total, dtype=torch.int64), left=True)
+    given = {"input_ids": _make_tokens(model, batch, sizes.sequence), "attention_mask": mask}
     if "position_ids" in inspect.signature(model.forward).parameters:
         given["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)[:, sizes.past :].clone()
     device = device_for(model)
     return {
         **{name: tensor.to(device) for name, tensor in given.items()},
-        "past_key_values": _cache(pairs, batch, sizes.past, device),
+        "past_key_values": _make_cache(pairs, batch, sizes.past, device),
     }
 
 
@@ -85,13 +85,13 @@ def step_inputs(
     from transformers.cache_utils import EncoderDecoderCache
 
     device = device_for(model)
-    given = {"input_ids": _tokens(model, sizes.batch, sizes.sequence)}
+    given = {"input_ids": _make_tokens(model, sizes.batch, sizes.sequence)}
     if reads_tokens(model):
         mask = torch.ones(sizes.batch, sizes.encoded, dtype=torch.int64)
-        given["encoder_attention_mask"] = _padded(mask, left=False)
+        given["encoder_attention_mask"] = _pad_first_row(mask, left=False)
     cache = EncoderDecoderCache(
-        _cache(own, sizes.batch, sizes.past, device),
-        _cache(cross, sizes.batch, sizes.encoded, device),
+        _make_cache(own, sizes.batch, sizes.past, device),
+        _make_cache(cross, sizes.batch, sizes.encoded, device),
     )
     return {
         **{name: tensor.to(device) for name, tensor in given.items()},
@@ -102,9 +102,9 @@ def step_inputs(
 def encoder_inputs(model: Any) -> dict[str, torch.Tensor]:
     """Returns text for an encoder, the first row padded on the right."""
     batch, length, device = CAPTURED.batch, CAPTURED.encoded, device_for(model)
-    mask = _padded(torch.ones(batch, length, dtype=torch.int64), left=False)
+    mask = _pad_first_row(torch.ones(batch, length, dtype=torch.int64), left=False)
     return {
-        "input_ids": _tokens(model, batch, length).to(device),
+        "input_ids": _make_tokens(model, batch, length).to(device),
         "attention_mask": mask.to(device),
     }
 
@@ -119,24 +119,24 @@ def encoder_outputs(model: Any) -> dict[str, Any]:
     encoded = torch.zeros(batch, CAPTURED.encoded, width, dtype=dtype, device=device)
     return {
         "encoder_outputs": BaseModelOutput(last_hidden_state=encoded),
-        "decoder_input_ids": _tokens(model, batch, 1).to(device),
+        "decoder_input_ids": _make_tokens(model, batch, 1).to(device),
     }
 
 
-def _tokens(model: Any, batch: int, length: int) -> torch.Tensor:
+def _make_tokens(model: Any, batch: int, length: int) -> torch.Tensor:
     """Returns different tokens within the vocabulary."""
     vocabulary = int(model.config.get_text_config(decoder=True).vocab_size)
     return (torch.arange(1, 1 + batch * length) % vocabulary).reshape(batch, length)
 
 
-def _padded(mask: torch.Tensor, left: bool) -> torch.Tensor:
+def _pad_first_row(mask: torch.Tensor, left: bool) -> torch.Tensor:
     """Sets one 0 in the first row of a mask, unless the row has no other element."""
     if mask.shape[1] > 1:
         mask[0, 0 if left else -1] = 0
     return mask
 
 
-def _cache(pairs: Sequence[Pair], batch: int, length: int, device: torch.device) -> Any:
+def _make_cache(pairs: Sequence[Pair], batch: int, length: int, device: torch.device) -> Any:
     """Returns a ``DynamicCache`` with states of the model's shapes, but of another length.
 
     Every layer holds all earlier tokens, also if the model attends to a window: tokens outside it
@@ -146,9 +146,9 @@ def _cache(pairs: Sequence[Pair], batch: int, length: int, device: torch.device)
 
     numbers = torch.Generator().manual_seed(0)
 
-    def states(like: torch.Tensor) -> torch.Tensor:
+    def make_states(like: torch.Tensor) -> torch.Tensor:
         _, heads, _, size = like.shape
         made = torch.randn(batch, heads, length, size, generator=numbers)
         return made.to(device, like.dtype)
 
-    return DynamicCache([(states(keys), states(values)) for keys, values in pairs])
+    return DynamicCache([(make_states(keys), make_states(values)) for keys, values in pairs])

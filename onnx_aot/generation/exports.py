@@ -24,7 +24,7 @@ from onnx_aot.generation.examples import (
     reads_tokens,
     step_inputs,
 )
-from onnx_aot.generation.halves import decoding_step, encoding, forward_replaced
+from onnx_aot.generation.halves import make_decoder_forward, make_encoder_forward, replace_forward
 from onnx_aot.generation.shortcuts import refuse_other_ways
 from onnx_aot.pytrees.containers import own_caches
 
@@ -89,25 +89,25 @@ def export_decoder(
             nothing has been saved.
         OnnxExporterError: As ``onnx_aot.export`` raises.
     """
-    if _checked(model, options, (*DECIDED, "dynamic_shapes")).is_encoder_decoder:
+    if _check_arguments(model, options, (*DECIDED, "dynamic_shapes")).is_encoder_decoder:
         return _decoder_after_encoder(model, f, options)
     pairs = cached_states(model, {"input_ids": torch.ones(2, 1, dtype=torch.int64)})
 
-    def inputs(sizes: Sizes) -> dict[str, Any]:
+    def make_inputs(sizes: Sizes) -> dict[str, Any]:
         return {**decoder_inputs(model, pairs, sizes), "use_cache": True}
 
-    named = [name for name in inputs(CAPTURED) if name in AXES]
-    return _exported(
+    named = [name for name in make_inputs(CAPTURED) if name in AXES]
+    return _export_program(
         model,
         f,
-        inputs,
+        make_inputs,
         options,
         dynamic_shapes={
             **{name: AXES[name] for name in named},
             "past_key_values": _per_layer(PAST, pairs),
         },
-        input_names=[*named, *_states("past_key_values", "", pairs)],
-        output_names=["logits", *_states("present", "", pairs)],
+        input_names=[*named, *_state_names("past_key_values", "", pairs)],
+        output_names=["logits", *_state_names("present", "", pairs)],
     )
 
 
@@ -141,7 +141,7 @@ def export_encoder(
             ``inputs`` are given, or an option is not accepted.
         OnnxExporterError: As ``onnx_aot.export`` raises.
     """
-    config = _checked(model, options, DECIDED)
+    config = _check_arguments(model, options, DECIDED)
     name, read = type(model).__name__, main_input(model)
     if not config.is_encoder_decoder:
         raise InvalidOptionError(f"{name} has no encoder; export it with export_decoder alone")
@@ -153,14 +153,14 @@ def export_encoder(
     axes = {0: BATCH} if inputs is not None else {0: BATCH, 1: ENCODED}
     given = dict(encoder_inputs(model) if inputs is None else inputs)
     pairs = cached_states(model, encoder_outputs(model), cross=True)
-    with forward_replaced(model, encoding(model.forward), given):
+    with replace_forward(model, make_encoder_forward(model.forward), given):
         return export(
             model,
             f=f,
             kwargs=given,
             dynamic_shapes=dict(dynamic_shapes or dict.fromkeys(given, axes)),
             input_names=list(given),
-            output_names=["last_hidden_state", *_states("present", "encoder.", pairs)],
+            output_names=["last_hidden_state", *_state_names("present", "encoder.", pairs)],
             **options,
         )
 
@@ -169,17 +169,17 @@ def _decoder_after_encoder(model: Any, f: Any, options: Mapping[str, Any]) -> ON
     example = encoder_outputs(model)
     own, cross = (cached_states(model, example, cross=of_encoder) for of_encoder in (False, True))
 
-    def inputs(sizes: Sizes) -> dict[str, Any]:
+    def make_inputs(sizes: Sizes) -> dict[str, Any]:
         return step_inputs(model, own, cross, sizes)
 
-    captured = inputs(CAPTURED)
+    captured = make_inputs(CAPTURED)
     named = [name for name in captured if name in AXES]
     width = example["encoder_outputs"].last_hidden_state.shape[-1]
-    with forward_replaced(model, decoding_step(model.forward, width), captured):
-        return _exported(
+    with replace_forward(model, make_decoder_forward(model.forward, width), captured):
+        return _export_program(
             model,
             f,
-            inputs,
+            make_inputs,
             options,
             dynamic_shapes={
                 **{name: AXES[name] for name in named},
@@ -190,14 +190,14 @@ def _decoder_after_encoder(model: Any, f: Any, options: Mapping[str, Any]) -> ON
             },
             input_names=[
                 *named,
-                *_states("past_key_values", "decoder.", own),
-                *_states("past_key_values", "encoder.", cross),
+                *_state_names("past_key_values", "decoder.", own),
+                *_state_names("past_key_values", "encoder.", cross),
             ],
-            output_names=["logits", *_states("present", "decoder.", own)],
+            output_names=["logits", *_state_names("present", "decoder.", own)],
         )
 
 
-def _exported(
+def _export_program(
     model: torch.nn.Module,
     f: Any,
     inputs: Callable[[Sizes], dict[str, Any]],
@@ -228,7 +228,7 @@ def _exported(
 def _verify_kinds(
     program: ONNXProgram, model: torch.nn.Module, inputs: Callable[[Sizes], dict[str, Any]]
 ) -> None:
-    from onnx_aot.inspection.verification import failure
+    from onnx_aot.inspection.verification import make_error
 
     results = []
     for sizes in KINDS:
@@ -237,13 +237,13 @@ def _verify_kinds(
             shown = {name: size for name, size in result.sizes.items() if size}
             results.append(dataclasses.replace(result, is_example=False, sizes=shown))
     if any(result.failed for result in results):
-        raise failure(results)
+        raise make_error(results)
 
 
 # --- names and options ---------------------------------------------------------------------------
 
 
-def _states(name: str, part: str, pairs: Sequence[Any]) -> list[str]:
+def _state_names(name: str, part: str, pairs: Sequence[Any]) -> list[str]:
     return [f"{name}.{i}.{part}{which}" for i in range(len(pairs)) for which in ("key", "value")]
 
 
@@ -252,7 +252,7 @@ def _per_layer(length: str, pairs: Sequence[Any]) -> list[list[dict[int, str]]]:
     return [[{0: BATCH, 2: length}] * len(pairs)] * 2
 
 
-def _checked(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> Any:
+def _check_arguments(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> Any:
     """Checks the model and the options, and returns the model's configuration.
 
     Raises:

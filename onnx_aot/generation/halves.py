@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-__all__ = ["decoding_step", "encoding", "forward_replaced"]
+__all__ = ["make_decoder_forward", "make_encoder_forward", "replace_forward"]
 
 
-def encoding(forward: Callable[..., Any]) -> Callable[..., Any]:
+def make_encoder_forward(forward: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a ``forward`` of the encoder with the keys and values of the cross-attention.
 
     These are the part of the decoder that depends on the encoder alone. The decoder is called for
@@ -32,7 +32,7 @@ def encoding(forward: Callable[..., Any]) -> Callable[..., Any]:
     return encode
 
 
-def decoding_step(forward: Callable[..., Any], width: int) -> Callable[..., Any]:
+def make_decoder_forward(forward: Callable[..., Any], width: int) -> Callable[..., Any]:
     """Returns a ``forward`` of the decoder, given the keys and values of its cross-attention.
 
     It reads only the sizes of the encoder's output, which is ``width`` wide, so zeros replace it.
@@ -61,7 +61,7 @@ def decoding_step(forward: Callable[..., Any], width: int) -> Callable[..., Any]
 
 
 @contextlib.contextmanager
-def forward_replaced(
+def replace_forward(
     model: torch.nn.Module, forward: Callable[..., Any], inputs: Mapping[str, Any]
 ) -> Iterator[None]:
     """Context in which the model has another ``forward``, whose signature names the inputs.

@@ -62,11 +62,13 @@ def _captured_logits(program: ONNXProgram, kwargs: Mapping[str, Any]) -> torch.T
     logits = program.exported_program.graph_signature.user_outputs[0]
     found: list[torch.Tensor] = []
 
-    def seen(node: torch.fx.Node, result: Any, _: bool) -> None:
+    def collect_logits(node: torch.fx.Node, result: Any, _: bool) -> None:
         if node.name == logits and isinstance(result, torch.Tensor):
             found.append(result)
 
-    run_captured(program, dict(zip(names, tensors, strict=True)) | program.weights, (), seen)
+    run_captured(
+        program, dict(zip(names, tensors, strict=True)) | program.weights, (), collect_logits
+    )
     return found[0] if found else None
 
 

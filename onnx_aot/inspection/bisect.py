@@ -12,7 +12,7 @@ import torch.fx
 from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
 from onnx_aot.inspection.compared_values import ComparedValue, Source
 from onnx_aot.inspection.fx_run import run_captured
-from onnx_aot.inspection.pair_difference import difference
+from onnx_aot.inspection.pair_difference import compare_pair
 from onnx_aot.inspection.precision import least_precise
 from onnx_aot.inspection.value_mapping import Pair, paired_values
 
@@ -67,7 +67,7 @@ class _Search:
         self._row = row
         self._count = 0
         self._expected: dict[str, Any] = {}
-        self._results = {node.name for node in _outputs(program)}
+        self._results = {node.name for node in _output_nodes(program)}
         self._precision = least_precise(program.exported_program.graph)
         makers = {p.node.name for p in source.pairs() if p.onnx_name == row.onnx_value}
         wanted = self._results | makers
@@ -83,7 +83,7 @@ class _Search:
         names = [name for name, times in self._program._origin.passes.items() if times]
         value = self._row.fx_node
         if self._is_right(optimize=frozenset(names)):
-            return self._found(
+            return self._make_bisection(
                 f"{value} is right after a new translation and optimization: the model was "
                 "changed after its export, or its results vary."
             )
@@ -96,7 +96,7 @@ class _Search:
         while not guilty or not self._is_right(optimize=frozenset(left)):
             guilty.append(self._first_that_breaks(left))
             left = [name for name in left if name != guilty[-1]]
-        return self._found(self._fix_for(guilty, left), tuple(guilty), frozenset(left))
+        return self._make_bisection(self._fix_for(guilty, left), tuple(guilty), frozenset(left))
 
     def _first_that_breaks(self, names: Sequence[str]) -> str:
         """Finds the first name that makes the value wrong when added to those before it."""
@@ -119,22 +119,26 @@ class _Search:
         wanted = [pair for pair in pairs if pair.name == self._row.fx_node] or [
             pair for pair in pairs if pair.node.name in self._results
         ]
-        return all(self._agrees(other, pair) for pair in wanted if pair.node.name in self._expected)
+        return all(
+            self._is_within_tolerance(other, pair)
+            for pair in wanted
+            if pair.node.name in self._expected
+        )
 
-    def _agrees(self, program: Any, pair: Pair) -> bool:
+    def _is_within_tolerance(self, program: Any, pair: Pair) -> bool:
         names = [str(value.name) for value in pair.values]
         outputs = [str(value.name) for value in program.model.graph.outputs]
         if names[0] in outputs:  # compare what callers get
             parts = [program._run(self._inputs)[outputs.index(names[0])]]
         else:
             parts = program._inner_values(names, self._inputs)
-        expected = pair.of(self._expected[pair.node.name])
+        expected = pair.select_from(self._expected[pair.node.name])
         precision = self._precision.get(pair.node)
-        return difference(pair, expected, pair.joined(parts), precision=precision).within
+        return compare_pair(pair, expected, pair.join_parts(parts), precision=precision).within
 
     # --- what to say -----------------------------------------------------------------------------
 
-    def _found(
+    def _make_bisection(
         self,
         reason: str,
         guilty: tuple[str, ...] = (),
@@ -152,7 +156,7 @@ class _Search:
     def _not_optimization(self, what: str) -> Bisection:
         """Reports a value that is wrong without optimization: by translation, kernel or target."""
         if self._row.origin == "inherited":
-            return self._found(
+            return self._make_bisection(
                 f"{what} No value is wrong by itself: rounding adds up. Compare in double "
                 "precision, model.double() with inputs of float64, to be sure."
             )
@@ -168,9 +172,9 @@ class _Search:
                 is_right = False
             if is_right:
                 advice = f"It is right with target=None: an adaptation to {target} makes it wrong"
-        return self._found(f"{what} {advice}.")
+        return self._make_bisection(f"{what} {advice}.")
 
 
-def _outputs(program: Any) -> list[Any]:
+def _output_nodes(program: Any) -> list[Any]:
     (output,) = program.exported_program.graph.find_nodes(op="output")
     return [node for node in output.all_input_nodes if node.op != "placeholder"]

@@ -15,11 +15,11 @@ from onnx_aot.inspection.compared_values import ComparedValue, Origin, Source
 from onnx_aot.inspection.comparison import Comparison
 from onnx_aot.inspection.differences import OutputDifference, compare_outputs
 from onnx_aot.inspection.fx_run import run_captured, weight_of
-from onnx_aot.inspection.pair_difference import difference, with_remark
+from onnx_aot.inspection.pair_difference import compare_pair, with_remark
 from onnx_aot.inspection.precision import least_precise, precision_inside
 from onnx_aot.inspection.quantized_values import NEIGHBOURS, rounded_to_neighbours
 from onnx_aot.inspection.random_outputs import random_nodes
-from onnx_aot.inspection.value_mapping import Pair, Slice, Slices, cut, takes_apart
+from onnx_aot.inspection.value_mapping import Pair, Slice, Slices, extract_slice, takes_apart
 from onnx_aot.metadata.keys import ORIGINAL_NAME
 from onnx_aot.metadata.provenance import location, target_name
 
@@ -62,7 +62,7 @@ def compare_values(
             "loaded from a file; pass its module: onnx_aot.compare(program, module, args)"
         )
     program.release()  # the model may have been edited since it was run
-    inputs = {name: tensor.clone() for name, tensor in program._inputs(args, kwargs).items()}
+    inputs = {name: tensor.clone() for name, tensor in program._bind_inputs(args, kwargs).items()}
     source = Source(program, inputs, other)
     comparer = _Comparer(source)
     failed = run_captured(program, inputs, source.pairs(), comparer.see)
@@ -84,7 +84,7 @@ class _Comparer:
         self._random = random_nodes(captured)
         self._precision = least_precise(captured.graph)
         self._slices = Slices(program.model.graph, self._pairs)
-        self._pieces = {pair: self._slices.before(pair) for pair in self._pairs}
+        self._pieces = {pair: self._slices.slice_before(pair) for pair in self._pairs}
         self._by_node: dict[torch.fx.Node, list[Pair]] = {}
         self._last_reader: dict[str, int] = {}
         for position, pair in enumerate(self._pairs):
@@ -103,12 +103,12 @@ class _Comparer:
     def see(self, node: torch.fx.Node, result: Any, by_torch: bool) -> None:
         """Takes a node's result, computed by PyTorch or, if it could not, by the ONNX model."""
         for pair in self._by_node.get(node, ()):
-            value = pair.of(result)
+            value = pair.select_from(result)
             if not isinstance(value, (torch.Tensor, bool, int, float)):
                 continue
             if by_torch:
                 self._waiting.append((pair, value))
-            for held, tensor in zip(pair.values, pair.parts(value), strict=True):
+            for held, tensor in zip(pair.values, pair.split_parts(value), strict=True):
                 self._held[str(held.name)] = tensor
                 self._bytes += tensor.nbytes
                 if not by_torch:
@@ -122,7 +122,7 @@ class _Comparer:
         self._computed.update(self._from_onnx_runtime())
         for pair, expected in self._waiting:
             parts = [self._computed[str(value.name)] for value in pair.values]
-            self.rows.append(self._row(pair, expected, pair.joined(parts)))
+            self.rows.append(self._make_row(pair, expected, pair.join_parts(parts)))
         self._waiting.clear()
         self._bytes = 0
         for held in (self._held, self._computed):
@@ -139,7 +139,7 @@ class _Comparer:
         names = [str(value.name) for pair in pairs for value in pair.values]
         if not names:
             return {}
-        piece = self._slices.before(*pairs)
+        piece = self._slices.slice_before(*pairs)
         given = {str(value.name): self._computed.get(str(value.name)) for value in piece.inputs}
         if any(tensor is None for tensor in given.values()):  # of a node that PyTorch could not run
             found = self._program._inner_values(names, self._inputs)
@@ -171,22 +171,22 @@ class _Comparer:
 
     # --- one value -------------------------------------------------------------------------------
 
-    def _row(self, pair: Pair, expected: Any, actual: torch.Tensor) -> ComparedValue:
+    def _make_row(self, pair: Pair, expected: Any, actual: torch.Tensor) -> ComparedValue:
         is_random = pair.node in self._random
         precision = self._precision.get(pair.node)
-        exposed = found = difference(pair, expected, actual, is_random, precision)
+        exposed = found = compare_pair(pair, expected, actual, is_random, precision)
         origin: Origin = ""
         if pair.onnx_name in self._outputs:  # compare what callers get
             delivered = self._outputs[pair.onnx_name]
-            found = difference(pair, expected, delivered, is_random, precision)
+            found = compare_pair(pair, expected, delivered, is_random, precision)
         if not found.within:
-            origin, remark = self._origin(pair, expected, exposed.within)
+            origin, remark = self._find_origin(pair, expected, exposed.within)
             found = with_remark(found, remark)
-        row = _described(pair, found, origin, self._pieces[pair])
+        row = _make_compared_value(pair, found, origin, self._pieces[pair])
         is_output = pair.onnx_name in self._outputs
         return dataclasses.replace(row, random=is_random, output=is_output)
 
-    def _origin(self, pair: Pair, expected: Any, is_right_exposed: bool) -> tuple[Origin, str]:
+    def _find_origin(self, pair: Pair, expected: Any, is_right_exposed: bool) -> tuple[Origin, str]:
         """Returns the origin of a value that differs, and a remark."""
         if self._is_blamed:
             return "", ""
@@ -206,10 +206,10 @@ class _Comparer:
             line = next(iter(str(error).strip().splitlines()), "")
             return "", f"its nodes do not run alone: {type(error).__name__}: {line}"
         precision = precision_inside(piece)
-        alone = difference(pair, expected, pair.joined(parts), precision=precision)
+        alone = compare_pair(pair, expected, pair.join_parts(parts), precision=precision)
         if alone.within:
             return "inherited", f"right from PyTorch's inputs (max abs {alone.max_absolute:.3g})"
-        if rounded_to_neighbours(piece, expected, pair.joined(parts)):
+        if rounded_to_neighbours(piece, expected, pair.join_parts(parts)):
             return "inherited", NEIGHBOURS
         self._is_blamed = True
         weights = _changed_weights(self._program, piece)
@@ -218,7 +218,7 @@ class _Comparer:
 
 def _run_slice(program: Any, piece: Slice, inputs: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     """Runs a slice of a program's model in ONNX Runtime, on inputs by name."""
-    alone = type(program)(cut(program.model, piece))
+    alone = type(program)(extract_slice(program.model, piece))
     try:
         return tuple(alone._run(inputs))
     finally:
@@ -229,13 +229,15 @@ def _first_reason(failed: Mapping[str, str]) -> str:
     return "".join(f" ({name}: {why})" for name, why in list(failed.items())[:1])
 
 
-def _described(pair: Pair, found: OutputDifference, origin: Origin, piece: Slice) -> ComparedValue:
+def _make_compared_value(
+    pair: Pair, found: OutputDifference, origin: Origin, piece: Slice
+) -> ComparedValue:
     entries = (pair.node.meta.get("nn_module_stack") or {}).values()
     stack = [path for path, kind in entries if path != kind]  # equal for entries that torch adds
     where = location(pair.node)
     return ComparedValue(
         fx_node=pair.name,
-        operator=_operator(pair.node.target),
+        operator=_operator_name(pair.node.target),
         onnx_value=pair.onnx_name,
         onnx_operators=tuple(node.op_type for node in piece.nodes),
         module=stack[-1] if stack else "",
@@ -250,7 +252,7 @@ def _described(pair: Pair, found: OutputDifference, origin: Origin, piece: Slice
     )
 
 
-def _operator(target: Any) -> str:
+def _operator_name(target: Any) -> str:
     """Name of the operator that a node calls; Python's name for arithmetic on sizes."""
     is_python = isinstance(target, types.BuiltinFunctionType)
     return str(target.__name__) if is_python else target_name(target)

@@ -12,7 +12,7 @@ from onnx_aot.errors import InvalidOptionError
 from onnx_aot.inspection.bisect import Bisection, find_guilty
 from onnx_aot.inspection.compared_values import ComparedValue, Source
 from onnx_aot.inspection.isolate import write_isolated
-from onnx_aot.inspection.text import columns
+from onnx_aot.inspection.text import align_columns
 
 __all__ = ["Comparison"]
 
@@ -107,7 +107,7 @@ class Comparison:
                 "schema": SCHEMA,
                 "ok": self.ok,
                 "first": None if first is None else self.rows.index(first),
-                "rows": [_finite(dataclasses.asdict(row)) for row in self.rows],
+                "rows": [_replace_infinity(dataclasses.asdict(row)) for row in self.rows],
                 "left_out": dict(self.left_out),
             },
             indent=2,
@@ -128,11 +128,11 @@ class Comparison:
             lines.append(f"  {random} random: only type and shape were compared")
         lines += [f"  not compared: {count} {why}" for why, count in self.left_out.items()]
         if self.first is not None:
-            lines += ["", *_described(self.first)]
-        return "\n".join([*lines, "", *_table(self.rows, self.first)])
+            lines += ["", *_describe_first(self.first)]
+        return "\n".join([*lines, "", *_format_table(self.rows, self.first)])
 
 
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
+def _replace_infinity(row: dict[str, Any]) -> dict[str, Any]:
     infinite = float("inf")
     return {name: "inf" if value == infinite else value for name, value in row.items()}
 
@@ -145,7 +145,7 @@ SAID = {
 }
 
 
-def _described(row: ComparedValue) -> list[str]:
+def _describe_first(row: ComparedValue) -> list[str]:
     """Describes the row that is to blame."""
     nodes = ", ".join(row.onnx_operators[:8]) + (", ..." if len(row.onnx_operators) > 8 else "")
     fields = (
@@ -162,11 +162,11 @@ def _described(row: ComparedValue) -> list[str]:
     return lines + [f"  {label:<11}{text}" for label, text in fields if text]
 
 
-def _table(rows: Sequence[ComparedValue], first: ComparedValue | None) -> list[str]:
+def _format_table(rows: Sequence[ComparedValue], first: ComparedValue | None) -> list[str]:
     """Formats a line per row; if there are many, only those near the first that differs."""
     header = ("", "value", "operator", "module", "type", "max abs", "max rel", "ONNX nodes")
-    shown = _near(rows, first)
-    lines = columns([header, *(_cells(rows[index]) for index in shown)])
+    shown = _select_rows_near(rows, first)
+    lines = align_columns([header, *(_format_cells(rows[index]) for index in shown)])
     found = lines[:1]
     before = -1
     for index, line in zip(shown, lines[1:], strict=True):
@@ -177,7 +177,7 @@ def _table(rows: Sequence[ComparedValue], first: ComparedValue | None) -> list[s
     return [*found, *([f"... {len(rows) - before - 1} more"] if before + 1 < len(rows) else [])]
 
 
-def _near(rows: Sequence[ComparedValue], first: ComparedValue | None) -> list[int]:
+def _select_rows_near(rows: Sequence[ComparedValue], first: ComparedValue | None) -> list[int]:
     if len(rows) <= SHOWN:
         return list(range(len(rows)))
     middle = 0 if first is None else rows.index(first)
@@ -185,7 +185,7 @@ def _near(rows: Sequence[ComparedValue], first: ComparedValue | None) -> list[in
     return sorted({*near, len(rows) - 1})
 
 
-def _cells(row: ComparedValue) -> tuple[str, ...]:
+def _format_cells(row: ComparedValue) -> tuple[str, ...]:
     operators = list(dict.fromkeys(row.onnx_operators))
     distances = f"{row.max_absolute:.2g}", f"{row.max_relative:.2g}"
     return (

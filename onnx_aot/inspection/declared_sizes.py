@@ -41,7 +41,7 @@ class DeclaredInputs(SizedInputs):
     known: Mapping[str, Any]
 
     @classmethod
-    def of(
+    def from_graph(
         cls, graph: ir.Graph, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> DeclaredInputs | None:
         """Matches inputs with the graph's; None if they do not fit or a name has no dimension."""
@@ -54,7 +54,7 @@ class DeclaredInputs(SizedInputs):
         example: dict[str, int] = {}
         words: set[str] = set()
         for leaf, value in zip(leaves, declared, strict=True):
-            for axis, size in enumerate(_dimensions(value)):
+            for axis, size in enumerate(_dimensions_of(value)):
                 if not isinstance(leaf, torch.Tensor) or axis >= leaf.dim():
                     return None
                 if isinstance(size, str):
@@ -77,7 +77,7 @@ class DeclaredInputs(SizedInputs):
         limits = self.known["dimensions"]
         return {name: limits.get(name, {}).get("min", 0) for name in self.example}
 
-    def accepts(self, sizes: dict[str, int]) -> bool:
+    def accepts_sizes(self, sizes: dict[str, int]) -> bool:
         """True if the ranges, relations and conditions in the metadata hold."""
         for name, limits in self.known["dimensions"].items():
             size = sizes.get(name, limits.get("min", 0))
@@ -102,19 +102,19 @@ class DeclaredInputs(SizedInputs):
             None
             if value is None or not isinstance(leaf, torch.Tensor)
             else tuple(
-                _size(declared, sizes, leaf.shape[axis])
-                for axis, declared in enumerate(_dimensions(value))
+                _evaluate_size(declared, sizes, leaf.shape[axis])
+                for axis, declared in enumerate(_dimensions_of(value))
             )
             for leaf, value in zip(leaves, self.declared, strict=True)
         ]
 
 
-def _dimensions(value: ir.Value | None) -> list[int | str | None]:
+def _dimensions_of(value: ir.Value | None) -> list[int | str | None]:
     shape = None if value is None else value.shape
     return [size if isinstance(size, int) else size.value for size in shape or ()]
 
 
-def _size(declared: int | str | None, sizes: Mapping[str, int], otherwise: int) -> int:
+def _evaluate_size(declared: int | str | None, sizes: Mapping[str, int], otherwise: int) -> int:
     """A declared size as a number; one without a name stays as it is in the example."""
     if not isinstance(declared, str):
         return otherwise

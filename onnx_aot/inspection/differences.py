@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from onnx_aot.dtypes import TOLERANCES, Tolerance
-from onnx_aot.inspection.histogram import bars, histogram
+from onnx_aot.inspection.histogram import format_bars, histogram
 
 __all__ = ["OutputDifference", "SizeResult", "compare_outputs", "compare_types"]
 
@@ -58,7 +58,7 @@ class OutputDifference:
     @property
     def bars(self) -> str:
         """The histogram as lines of text."""
-        return bars(self.histogram, "1" if self.tolerance == EXACT else f"{self.tolerance}")
+        return format_bars(self.histogram, "1" if self.tolerance == EXACT else f"{self.tolerance}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,26 +122,26 @@ def _compare(name: str, expected: torch.Tensor, actual: torch.Tensor) -> OutputD
     tolerance = TOLERANCES.get(expected.dtype, EXACT)
     if expected.numel() == 0:
         return OutputDifference(name, *described, 0.0, 0.0, True, tolerance=tolerance)
-    same, close, absolute, relative = _distances(expected, actual, tolerance)
+    same, close, absolute, relative = _measure_distances(expected, actual, tolerance)
     if expected.is_complex():  # if one part is infinite, the other still has to agree
         parts = torch.view_as_real(expected.resolve_conj()), torch.view_as_real(actual)
-        close |= _distances(*parts, tolerance)[1].all(-1)
+        close |= _measure_distances(*parts, tolerance)[1].all(-1)
     within = bool(close.all())
-    worst = None if within else _worst(absolute, close)
+    worst = None if within else _find_worst(absolute, close)
     return OutputDifference(
         name,
         *described,
         float(absolute.max()),
         float(relative.max()),
         within,
-        "" if worst is None else _remark(expected, actual, worst, close),
+        "" if worst is None else _describe_worst(expected, actual, worst, close),
         tolerance,
         worst,
-        histogram(same, close, absolute / _bound(expected, tolerance)),
+        histogram(same, close, absolute / _compute_bound(expected, tolerance)),
     )
 
 
-def _distances(
+def _measure_distances(
     expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Per element: is it equal, is it within the tolerance, absolute and relative distance."""
@@ -155,11 +155,13 @@ def _distances(
     size = b.abs()
     relative = torch.where(same | (size == 0), 0.0, absolute / size)
     relative = torch.where(relative.isnan(), float("inf"), relative)
-    near = (absolute <= _bound(expected, tolerance)) & size.isfinite() & (tolerance != EXACT)
+    near = (
+        (absolute <= _compute_bound(expected, tolerance)) & size.isfinite() & (tolerance != EXACT)
+    )
     return same, same | near, absolute, relative
 
 
-def _bound(expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
+def _compute_bound(expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
     """Largest accepted difference per element; 1 for types that must be equal."""
     if tolerance == EXACT:
         return torch.ones(expected.shape, dtype=torch.float64)
@@ -167,13 +169,13 @@ def _bound(expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
     return tolerance.absolute + tolerance.relative * expected.to(wide).abs()
 
 
-def _worst(absolute: torch.Tensor, close: torch.Tensor) -> tuple[int, ...]:
+def _find_worst(absolute: torch.Tensor, close: torch.Tensor) -> tuple[int, ...]:
     """Index of the element that differs most."""
     flat = torch.where(close, -1.0, absolute).argmax()
     return tuple(int(i) for i in torch.unravel_index(flat, absolute.shape))
 
 
-def _remark(
+def _describe_worst(
     expected: torch.Tensor, actual: torch.Tensor, worst: tuple[int, ...], close: torch.Tensor
 ) -> str:
     """Describes how many elements differ, and the one that differs most."""

@@ -48,10 +48,10 @@ def run_captured(
     for pair in pairs:
         by_node.setdefault(pair.node, []).append(pair)
 
-    def instead(node: torch.fx.Node) -> Any:
+    def run_onnx(node: torch.fx.Node) -> Any:
         return _from_onnx(program, inputs, by_node.get(node, ()), node.meta.get("val"))
 
-    run = _Run(program.exported_program, _placeholders(program, inputs), seen, instead)
+    run = _Run(program.exported_program, _placeholder_getters(program, inputs), seen, run_onnx)
     with torch.no_grad():
         run.run(enable_io_processing=False)
     return run.failed
@@ -93,20 +93,22 @@ def _from_onnx(
     """Result of a captured node as computed by the ONNX model, in the node's own structure."""
     by_index = {pair.index: pair for pair in pairs}
 
-    def computed(index: int | None, example: Any) -> Any:
+    def compute_result(index: int | None, example: Any) -> Any:
         if index not in by_index:
             return NOT_RUN
         pair = by_index[index]
         names = [str(value.name) for value in pair.values]
-        tensor = pair.joined(program._inner_values(names, inputs))
+        tensor = pair.join_parts(program._inner_values(names, inputs))
         return tensor if isinstance(example, torch.Tensor) else tensor.item()
 
     if not isinstance(recorded, (list, tuple)):
-        return computed(None, recorded)
-    return tuple(computed(index, example) for index, example in enumerate(recorded))
+        return compute_result(None, recorded)
+    return tuple(compute_result(index, example) for index, example in enumerate(recorded))
 
 
-def _placeholders(program: Any, inputs: Mapping[str, torch.Tensor]) -> dict[str, Callable[[], Any]]:
+def _placeholder_getters(
+    program: Any, inputs: Mapping[str, torch.Tensor]
+) -> dict[str, Callable[[], Any]]:
     """Functions that return each placeholder's value: an ONNX input, a constant or a weight."""
     captured: torch.export.ExportedProgram = program.exported_program
     held = {*program.state, *program.weights}
@@ -121,18 +123,18 @@ def _placeholders(program: Any, inputs: Mapping[str, torch.Tensor]) -> dict[str,
     found: dict[str, Callable[[], Any]] = {}
     for node, spec in zip(nodes, captured.graph_signature.input_specs, strict=True):
         if isinstance(spec.arg, ConstantArgument):
-            found[node.name] = _given(spec.arg.value)
+            found[node.name] = _constant_getter(spec.arg.value)
         elif spec.kind == InputKind.USER_INPUT:
-            found[node.name] = _given(_as_captured(next(of_user), node, spec))
+            found[node.name] = _constant_getter(_as_captured(next(of_user), node, spec))
         elif node.name in fed or spec.target in fed:
             tensor = fed[node.name] if node.name in fed else fed[spec.target]
-            found[node.name] = _given(_as_captured(tensor, node, spec))
+            found[node.name] = _constant_getter(_as_captured(tensor, node, spec))
         else:
-            found[node.name] = _weight(captured, str(spec.target))
+            found[node.name] = _weight_getter(captured, str(spec.target))
     return found
 
 
-def _given(value: Any) -> Callable[[], Any]:
+def _constant_getter(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
@@ -146,8 +148,8 @@ def _as_captured(tensor: torch.Tensor, node: torch.fx.Node, spec: Any) -> Any:
     return tensor
 
 
-def _weight(captured: torch.export.ExportedProgram, target: str) -> Callable[[], Any]:
-    def value() -> Any:
+def _weight_getter(captured: torch.export.ExportedProgram, target: str) -> Callable[[], Any]:
+    def get_weight() -> Any:
         tensor = weight_of(captured, target)
         if isinstance(tensor, torch.Tensor) and (tensor.is_meta or isinstance(tensor, FakeTensor)):
             raise InvalidOptionError(
@@ -157,7 +159,7 @@ def _weight(captured: torch.export.ExportedProgram, target: str) -> Callable[[],
             )
         return tensor
 
-    return value
+    return get_weight
 
 
 def weight_of(captured: torch.export.ExportedProgram, target: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-__all__ = ["bars", "histogram"]
+__all__ = ["format_bars", "histogram"]
 
 WITHIN = (1e-3, 1e-2, 1e-1)
 BEYOND = (10.0, 100.0, 1000.0)
@@ -42,19 +42,19 @@ def histogram(
     finite = far.isfinite()
     counts = [
         int(same.sum()),
-        *_counts(near, WITHIN),
-        *_counts(far[finite], BEYOND),
+        *_count_per_bin(near, WITHIN),
+        *_count_per_bin(far[finite], BEYOND),
         int((~finite).sum()),
     ]
     return tuple(zip(LABELS, counts, strict=True))
 
 
-def _counts(values: torch.Tensor, edges: Sequence[float]) -> list[int]:
+def _count_per_bin(values: torch.Tensor, edges: Sequence[float]) -> list[int]:
     bins = torch.bucketize(values, torch.tensor(edges, dtype=values.dtype))
     return [int(count) for count in torch.bincount(bins, minlength=len(edges) + 1)]
 
 
-def bars(counted: Sequence[tuple[str, int]], unit: str) -> str:
+def format_bars(counted: Sequence[tuple[str, int]], unit: str) -> str:
     """Formats a histogram as text: a line with a bar per label that occurs.
 
     Args:

@@ -16,7 +16,7 @@ from onnx_aot.dtypes import TOLERANCES, Tolerance, to_torch
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.inspection.compared_values import ComparedValue, Source
 from onnx_aot.inspection.fx_run import run_captured
-from onnx_aot.inspection.value_mapping import Pair, Slice, Slices, cut
+from onnx_aot.inspection.value_mapping import Pair, Slice, Slices, extract_slice
 
 __all__ = ["write_isolated"]
 
@@ -54,16 +54,16 @@ def write_isolated(source: Source, row: ComparedValue, folder: str) -> str:
         raise InvalidOptionError(
             f"the model has no value {row.onnx_value} now; compare it again after changing it"
         )
-    piece = Slices(program.model.graph, pairs).before(pair)
-    known = _computed(source, pairs, piece)
-    alone = type(program)(cut(program.model, piece))
+    piece = Slices(program.model.graph, pairs).slice_before(pair)
+    known = _compute_inner_values(source, pairs, piece)
+    alone = type(program)(extract_slice(program.model, piece))
     graph = alone.model.graph
     arrays = [
-        {str(value.name): _array(value, known[str(value.name)]) for value in values}
+        {str(value.name): _to_array(value, known[str(value.name)]) for value in values}
         for values in (graph.inputs, graph.outputs)
     ]
     _widen(graph)
-    alone.model.metadata_props.update(_about(row))
+    alone.model.metadata_props.update(_make_metadata(row))
     os.makedirs(folder, exist_ok=True)
     alone.save(os.path.join(folder, "node.onnx"))
     for name, held in zip(("inputs.npz", "expected.npz"), arrays, strict=True):
@@ -73,7 +73,9 @@ def write_isolated(source: Source, row: ComparedValue, folder: str) -> str:
     return folder
 
 
-def _computed(source: Source, pairs: Sequence[Pair], piece: Slice) -> dict[str, torch.Tensor]:
+def _compute_inner_values(
+    source: Source, pairs: Sequence[Pair], piece: Slice
+) -> dict[str, torch.Tensor]:
     """PyTorch's values of the inputs and outputs of a slice, by their ONNX names."""
     wanted = {*piece.inputs, *piece.outputs}
     by_node: dict[torch.fx.Node, list[Pair]] = {}
@@ -84,9 +86,9 @@ def _computed(source: Source, pairs: Sequence[Pair], piece: Slice) -> dict[str, 
 
     def keep(node: torch.fx.Node, result: Any, by_torch: bool) -> None:
         for pair in by_node.get(node, ()):
-            found = pair.of(result)
+            found = pair.select_from(result)
             if isinstance(found, (torch.Tensor, bool, int, float)):
-                parts = zip(pair.values, pair.parts(found), strict=True)
+                parts = zip(pair.values, pair.split_parts(found), strict=True)
                 known.update({str(value.name): tensor for value, tensor in parts})
 
     run_captured(source.program, source.inputs, pairs, keep)
@@ -98,29 +100,29 @@ def _computed(source: Source, pairs: Sequence[Pair], piece: Slice) -> dict[str, 
     return known
 
 
-def _array(value: ir.Value, tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    wider = _wider(value)
+def _to_array(value: ir.Value, tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    wider = _wider_type(value)
     if wider is not None:
         tensor = tensor.to(to_torch(wider))
     array: np.ndarray[Any, Any] = tensor.detach().cpu().contiguous().numpy()
     return array
 
 
-def _wider(value: ir.Value) -> ir.DataType | None:
+def _wider_type(value: ir.Value) -> ir.DataType | None:
     return None if value.dtype is None else WIDER.get(value.dtype)
 
 
 def _widen(graph: ir.Graph) -> None:
     """Inserts a Cast after every input, and before every output, of a type that NumPy lacks."""
     for value in graph.inputs:
-        wider = _wider(value)
+        wider = _wider_type(value)
         if wider is not None:
             narrow = ir.Value(name=f"{value.name}_narrow", type=value.type, shape=value.shape)
             value.replace_all_uses_with(narrow)
             graph.insert_before(graph[0], _cast(value, narrow))
             value.type = ir.TensorType(wider)  # a new object: the original model shares the old one
     for index, value in enumerate(graph.outputs):
-        wider = _wider(value)
+        wider = _wider_type(value)
         if wider is not None:
             wide = ir.Value(name=value.name, type=ir.TensorType(wider), shape=value.shape)
             value.name = f"{value.name}_narrow"
@@ -135,7 +137,7 @@ def _cast(source: ir.Value, result: ir.Value) -> ir.Node:
     return ir.Node("", "Cast", [source], [to], outputs=[result], name=name)
 
 
-def _about(row: ComparedValue) -> dict[str, str]:
+def _make_metadata(row: ComparedValue) -> dict[str, str]:
     """Metadata of the model, which the script prints."""
     dtype = row.expected.partition("[")[0]
     tolerance = TOLERANCES.get(getattr(torch, dtype), Tolerance(0.0, 0.0))

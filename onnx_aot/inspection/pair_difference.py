@@ -12,12 +12,12 @@ from onnx_aot.inspection.differences import OutputDifference, compare_outputs, c
 from onnx_aot.inspection.precision import is_near
 from onnx_aot.inspection.value_mapping import Pair
 
-__all__ = ["difference", "with_remark"]
+__all__ = ["compare_pair", "with_remark"]
 
 RANDOM = "random: only type and shape were compared"
 
 
-def difference(
+def compare_pair(
     pair: Pair,
     expected: Any,
     actual: torch.Tensor,

@@ -24,7 +24,9 @@ def least_precise(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.dtype]:
         if node.op != "call_function":
             continue
         candidates = [found[source] for source in node.all_input_nodes if source in found]
-        candidates += [dtype for dtype in _dtypes(node.meta.get("val")) if dtype in TOLERANCES]
+        candidates += [
+            dtype for dtype in _recorded_dtypes(node.meta.get("val")) if dtype in TOLERANCES
+        ]
         if candidates:
             found[node] = max(candidates, key=lambda dtype: TOLERANCES[dtype].relative)
     return found
@@ -38,7 +40,7 @@ def precision_inside(piece: Slice) -> torch.dtype | None:
     return max(known, key=lambda dtype: TOLERANCES[dtype].relative, default=None)
 
 
-def _dtypes(recorded: Any) -> list[torch.dtype]:
+def _recorded_dtypes(recorded: Any) -> list[torch.dtype]:
     values = recorded if isinstance(recorded, (list, tuple)) else [recorded]
     return [value.dtype for value in values if isinstance(value, torch.Tensor)]
 

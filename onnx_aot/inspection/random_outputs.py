@@ -34,7 +34,7 @@ def random_nodes(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
 
 def _is_random(node: torch.fx.Node, owner: torch.nn.Module) -> bool:
     if isinstance(node.target, OpOverload):
-        return _draws(node, node.target)
+        return _draws_random_numbers(node, node.target)
     bodies = [
         getattr(owner, str(source.target), None)
         for source in node.all_input_nodes
@@ -48,7 +48,7 @@ def _is_random(node: torch.fx.Node, owner: torch.nn.Module) -> bool:
     )
 
 
-def _draws(node: torch.fx.Node, target: OpOverload) -> bool:
+def _draws_random_numbers(node: torch.fx.Node, target: OpOverload) -> bool:
     """True if an operator draws random numbers in this call.
 
     Not every operator with dropout is tagged as random, and in those that are tagged dropout may be

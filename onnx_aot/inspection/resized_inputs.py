@@ -56,14 +56,14 @@ class SizedInputs(abc.ABC):
         """The smallest sizes that the ranges accept."""
 
     @abc.abstractmethod
-    def accepts(self, sizes: dict[str, int]) -> bool:
+    def accepts_sizes(self, sizes: dict[str, int]) -> bool:
         """True if ranges and conditions hold."""
 
     @abc.abstractmethod
     def shapes_at(self, sizes: dict[str, int]) -> list[Any]:
         """Shape of each leaf of the inputs; the number if it is a number, None if a constant."""
 
-    def wanted(self) -> Iterator[dict[str, int]]:
+    def sizes_to_try(self) -> Iterator[dict[str, int]]:
         """Yields sizes to try, regardless of whether the model's conditions accept them."""
         example = self.sizes()
         larger = {name: n + n // 2 + 1 + i for i, (name, n) in enumerate(example.items())}
@@ -74,24 +74,24 @@ class SizedInputs(abc.ABC):
         if len(example) > 1:
             yield {name: (1, larger[name])[i % 2] for i, name in enumerate(example)}
 
-    def nearest(self, wanted: dict[str, int]) -> dict[str, int]:
+    def find_nearest(self, wanted: dict[str, int]) -> dict[str, int]:
         """The wanted sizes if the conditions accept them, else nearby sizes, found one by one."""
-        if self.accepts(wanted):
+        if self.accepts_sizes(wanted):
             return wanted
         found = self.sizes()
         for name, size in wanted.items():
-            for candidate in _around(size):
+            for candidate in _sizes_around(size):
                 trial = {**found, name: candidate}
-                if self.accepts(trial):
+                if self.accepts_sizes(trial):
                     found = trial
                     break
         return found
 
-    def others(self) -> tuple[Sample, ...]:
+    def make_samples(self) -> tuple[Sample, ...]:
         """Inputs of a few sizes other than the example's."""
         seen = [self.sizes()]
-        for wanted in self.wanted() if seen[0] else ():
-            found = self.nearest(wanted)
+        for wanted in self.sizes_to_try() if seen[0] else ():
+            found = self.find_nearest(wanted)
             if found not in seen:
                 seen.append(found)
         return tuple(self.sample(sizes) for sizes in seen[1:])
@@ -100,13 +100,14 @@ class SizedInputs(abc.ABC):
         """Makes inputs of given sizes."""
         leaves, structure = pytree.tree_flatten(wrap_constants((self.args, self.kwargs)))
         resized = [
-            _resized(leaf, shape) for leaf, shape in zip(leaves, self.shapes_at(sizes), strict=True)
+            _resize_leaf(leaf, shape)
+            for leaf, shape in zip(leaves, self.shapes_at(sizes), strict=True)
         ]
         args, kwargs = unwrap_constants(pytree.tree_unflatten(resized, structure))
         return Sample(sizes, args, kwargs)
 
 
-def _around(size: int) -> Iterator[int]:
+def _sizes_around(size: int) -> Iterator[int]:
     yield size
     for distance in range(1, REACH + 1):
         yield size + distance
@@ -114,18 +115,18 @@ def _around(size: int) -> Iterator[int]:
             yield size - distance
 
 
-def _resized(leaf: Any, shape: Any) -> Any:
+def _resize_leaf(leaf: Any, shape: Any) -> Any:
     """Resizes a tensor to a shape, reusing its elements; returns the size itself for a number."""
     if isinstance(shape, int):
         return shape
     if shape is None or tuple(leaf.shape) == shape:
         return leaf
     for axis, size in enumerate(shape):
-        leaf = _resized_along(leaf.detach(), axis, size)
+        leaf = _resize_axis(leaf.detach(), axis, size)
     return leaf
 
 
-def _resized_along(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+def _resize_axis(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
     """Resizes one axis: takes elements in order, starting over if there are not enough.
 
     Repeated numbers become a little smaller each time: among equal ones it is undefined which one a

@@ -29,8 +29,8 @@ def scopes_of(node: ir.Node) -> list[Scope]:
 
     The model's path is empty. Nodes without readable metadata have no scopes.
     """
-    paths = _texts(node.metadata_props, NAME_SCOPES)
-    classes = _texts(node.metadata_props, CLASS_HIERARCHY)
+    paths = _parse_texts(node.metadata_props, NAME_SCOPES)
+    classes = _parse_texts(node.metadata_props, CLASS_HIERARCHY)
     if len(classes) != len(paths):
         classes = [""] * len(paths)
     pairs = zip(paths, classes, strict=True)
@@ -58,7 +58,7 @@ def relative_name(path: str, around: Sequence[str]) -> str:
     return path
 
 
-def _texts(properties: Mapping[str, str], key: str) -> list[str]:
+def _parse_texts(properties: Mapping[str, str], key: str) -> list[str]:
     """Parses metadata that is a list of texts as a Python literal; empty if it cannot be read."""
     written = properties.get(key)
     if not written:

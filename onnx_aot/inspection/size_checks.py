@@ -22,7 +22,7 @@ from onnx_aot.torch_compat import (
     symbolic_expression,
 )
 
-__all__ = ["Sample", "flat_inputs", "fulfils", "other_sizes", "sizes_of"]
+__all__ = ["Sample", "flat_inputs", "fulfils_condition", "other_sizes", "sizes_of"]
 
 SEARCH_LIMIT = 1 << 16
 """Values below this are tried for the symbol of a dimension such as ``2*n + 1``."""
@@ -33,7 +33,7 @@ Assignment = dict[Any, int]
 
 def sizes_of(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, int]:
     """Sizes of the dynamic dimensions of an ``ONNXProgram`` in given inputs, by name."""
-    inputs = _inputs(program, args, kwargs)
+    inputs = _make_sized_inputs(program, args, kwargs)
     return {} if inputs is None else inputs.sizes()
 
 
@@ -55,15 +55,17 @@ def other_sizes(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         At most five; none for a model without dynamic dimensions, or for inputs whose structure
         differs from the captured ones.
     """
-    inputs = _inputs(program, args, kwargs)
-    return () if inputs is None else inputs.others()
+    inputs = _make_sized_inputs(program, args, kwargs)
+    return () if inputs is None else inputs.make_samples()
 
 
-def _inputs(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> SizedInputs | None:
+def _make_sized_inputs(
+    program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> SizedInputs | None:
     """Inputs with sizes from the captured program or the ONNX model; None if they do not fit."""
     if program.exported_program is None:
-        return DeclaredInputs.of(program.model.graph, args, kwargs)
-    return _Captured.of(program, args, kwargs)
+        return DeclaredInputs.from_graph(program.model.graph, args, kwargs)
+    return _Captured.from_program(program, args, kwargs)
 
 
 def flat_inputs(
@@ -118,14 +120,16 @@ class _Captured(SizedInputs):
     checked: bool
 
     @classmethod
-    def of(cls, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Captured | None:
+    def from_program(
+        cls, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> _Captured | None:
         captured = program.exported_program
         found = None if captured is None else flat_inputs(captured, args, kwargs)
         if found is None:
             return None
         recorded = {n.name: n.meta.get("val") for n in captured.graph.nodes}
-        shapes = tuple(_dimensions(recorded.get(name)) for name, _ in found)
-        example = _solve(shapes, [leaf for _, leaf in found])
+        shapes = tuple(_symbolic_shape(recorded.get(name)) for name, _ in found)
+        example = _solve_symbols(shapes, [leaf for _, leaf in found])
         if example is None:
             return None
         declared = iter(program.model.graph.inputs)
@@ -133,7 +137,7 @@ class _Captured(SizedInputs):
         for (name, _), shape in zip(found, shapes, strict=True):
             value = next(declared, None) if name else None
             if value is not None:
-                names = _names(value, shape) | names
+                names = _name_symbols(value, shape) | names
         names = {symbol: names.get(symbol, str(symbol)) for symbol in example}
         checked = any(str(node.name).startswith(CHECK) for node in program.model.graph)
         given = (tuple(args), _in_order(captured, kwargs))
@@ -153,10 +157,10 @@ class _Captured(SizedInputs):
             found[self.names[symbol]] = max(found[self.names[symbol]], least)
         return found
 
-    def _assignment(self, sizes: Mapping[str, int]) -> Assignment:
+    def _assign_sizes(self, sizes: Mapping[str, int]) -> Assignment:
         return {symbol: sizes[self.names[symbol]] for symbol in self.example}
 
-    def accepts(self, sizes: dict[str, int]) -> bool:
+    def accepts_sizes(self, sizes: dict[str, int]) -> bool:
         """True if the ranges hold, and the conditions of the capture except those on size 1.
 
         Models have shortcuts for one element, which must give the same answer. A size of 1 may
@@ -172,10 +176,10 @@ class _Captured(SizedInputs):
         return all(self._in_range(others) and self._conditions_hold(others) for others in larger)
 
     def _in_range(self, sizes: dict[str, int]) -> bool:
-        assignment = self._assignment(sizes)
+        assignment = self._assign_sizes(sizes)
         for expression, limits in self.captured.range_constraints.items():
             if expression.free_symbols <= assignment.keys():
-                value = _value(expression, assignment)
+                value = _evaluate_size(expression, assignment)
                 if not (limits.lower <= value <= limits.upper):
                     return False
         shapes = (shape for shape in self.shapes_at(sizes) if isinstance(shape, tuple))
@@ -186,17 +190,17 @@ class _Captured(SizedInputs):
         if not conditions:
             return True
         arguments = self._stand_ins(self.shapes_at(sizes))
-        return all(fulfils(condition, arguments) is not False for condition in conditions)
+        return all(fulfils_condition(condition, arguments) is not False for condition in conditions)
 
     def shapes_at(self, sizes: dict[str, int]) -> list[Any]:
         """Shape of each leaf, from the expressions that the capture recorded."""
-        assignment = self._assignment(sizes)
-        return [self._concrete(shape, assignment) for shape in self.shapes]
+        assignment = self._assign_sizes(sizes)
+        return [self._evaluate_shape(shape, assignment) for shape in self.shapes]
 
-    def _concrete(self, shape: Any, assignment: Assignment) -> Any:
+    def _evaluate_shape(self, shape: Any, assignment: Assignment) -> Any:
         if isinstance(shape, tuple):
-            return tuple(_value(size, assignment) for size in shape)
-        return None if shape is None else _value(shape, assignment)
+            return tuple(_evaluate_size(size, assignment) for size in shape)
+        return None if shape is None else _evaluate_size(shape, assignment)
 
     def _stand_ins(self, shapes: Sequence[Any]) -> dict[str, Any]:
         """The arguments by name, with meta tensors, which have sizes but no elements."""
@@ -222,7 +226,7 @@ class _Captured(SizedInputs):
         return found
 
 
-def fulfils(condition: str, arguments: Mapping[str, Any]) -> bool | None:
+def fulfils_condition(condition: str, arguments: Mapping[str, Any]) -> bool | None:
     """True if arguments satisfy a condition over ``L['x'].size()[0]``; None if unknown.
 
     Conditions come with the program, which may be an untrusted file, so they are interpreted and
@@ -230,7 +234,7 @@ def fulfils(condition: str, arguments: Mapping[str, Any]) -> bool | None:
     """
     values: dict[str, int] = {}
 
-    def named(match: re.Match[str]) -> str:
+    def name_term(match: re.Match[str]) -> str:
         value = arguments[match[1]]
         for key, index, attribute in KEY.findall(match[2]):
             value = value[key] if key else value[int(index)] if index else getattr(value, attribute)
@@ -239,26 +243,26 @@ def fulfils(condition: str, arguments: Mapping[str, Any]) -> bool | None:
         return name
 
     try:
-        return holds(SIZE_TERM.sub(named, condition), values)
+        return holds(SIZE_TERM.sub(name_term, condition), values)
     except (AttributeError, LookupError, TypeError, ValueError):
         return None
 
 
-def _dimensions(recorded: Any) -> Any:
+def _symbolic_shape(recorded: Any) -> Any:
     """Shape of a captured tensor, or expression of a captured number; None for other values."""
     if isinstance(recorded, torch.Tensor):
-        return tuple(_expression(size) for size in recorded.shape)
-    return _expression(recorded) if isinstance(recorded, torch.SymInt) else None
+        return tuple(_to_expression(size) for size in recorded.shape)
+    return _to_expression(recorded) if isinstance(recorded, torch.SymInt) else None
 
 
-def _expression(size: Any) -> Any:
+def _to_expression(size: Any) -> Any:
     if not isinstance(size, torch.SymInt):
         return int(size)
     expression = symbolic_expression(size)
     return expression if getattr(expression, "free_symbols", ()) else int(size)
 
 
-def _solve(shapes: Sequence[Any], leaves: Sequence[Any]) -> Assignment | None:
+def _solve_symbols(shapes: Sequence[Any], leaves: Sequence[Any]) -> Assignment | None:
     """Values of the symbols in the inputs; None if they cannot be determined."""
     pairs = []
     for shape, leaf in zip(shapes, leaves, strict=True):
@@ -277,22 +281,24 @@ def _solve(shapes: Sequence[Any], leaves: Sequence[Any]) -> Assignment | None:
             return None
         (symbol,) = unknown
         candidates = (size,) if expression == symbol else range(SEARCH_LIMIT)
-        fitting = (n for n in candidates if _value(expression, {**found, symbol: n}) == size)
+        fitting = (
+            n for n in candidates if _evaluate_size(expression, {**found, symbol: n}) == size
+        )
         value = next(fitting, None)
         if value is None:
             return None
         found[symbol] = value
-    return dict(sorted(found.items(), key=lambda item: _position(item[0], pairs)))
+    return dict(sorted(found.items(), key=lambda item: _first_position(item[0], pairs)))
 
 
-def _position(symbol: Any, pairs: Sequence[tuple[Any, Any]]) -> int:
+def _first_position(symbol: Any, pairs: Sequence[tuple[Any, Any]]) -> int:
     """Position of the first occurrence of a symbol among the inputs' dimensions."""
     return next(
         i for i, (found, _) in enumerate(pairs) if symbol in getattr(found, "free_symbols", ())
     )
 
 
-def _names(value: Any, shape: Any) -> dict[Any, str]:
+def _name_symbols(value: Any, shape: Any) -> dict[Any, str]:
     """Names of the symbols that are a dimension of an input, or the input itself."""
     if not isinstance(shape, tuple):
         return {} if shape is None else {shape: str(value.name)}
@@ -305,5 +311,5 @@ def _names(value: Any, shape: Any) -> dict[Any, str]:
     return names
 
 
-def _value(size: Any, assignment: Assignment) -> int:
+def _evaluate_size(size: Any, assignment: Assignment) -> int:
     return size if isinstance(size, int) else int(size.subs(assignment))

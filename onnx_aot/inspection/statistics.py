@@ -13,7 +13,7 @@ from onnx_aot.inspection.scopes import scopes_of
 from onnx_aot.inspection.weight_types import Storage, storage_of
 from onnx_aot.metadata.keys import ORIGINAL_NAME, SIGNATURE
 
-__all__ = ["Contents", "Module", "contents", "module_tree"]
+__all__ = ["Contents", "Module", "count_contents", "module_tree"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Module:
             yield from child.walk(depth + 1)
 
 
-def contents(model: ir.Model) -> Contents:
+def count_contents(model: ir.Model) -> Contents:
     """Counts the contents of a model, without reading tensors."""
     operators = collections.Counter(
         f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in _nodes(model)
@@ -119,7 +119,7 @@ def module_tree(model: ir.Model) -> Module:
 
 def _add_weights(model: ir.Model, root: Module, by_name: Mapping[str, Module]) -> None:
     """Counts each weight in the module that holds it, and in the modules around that by name."""
-    targets = _targets(model.graph)
+    targets = _map_to_targets(model.graph)
     for name, tensor in _weights(model).items():
         root.elements += tensor.size
         parts = targets.get(name, name).split(".")
@@ -129,7 +129,7 @@ def _add_weights(model: ir.Model, root: Module, by_name: Mapping[str, Module]) -
                 module.elements += tensor.size
 
 
-def _targets(graph: ir.Graph) -> dict[str, str]:
+def _map_to_targets(graph: ir.Graph) -> dict[str, str]:
     """Names of weights in the PyTorch module, by their names in the graph, if these differ."""
     written = {}
     for line in graph.metadata_props.get(SIGNATURE, "").splitlines():

@@ -19,7 +19,7 @@ import torch
 
 from onnx_aot.dtypes import to_onnx
 
-__all__ = ["crash"]
+__all__ = ["run_in_subprocess"]
 
 # Imports neither torch nor this package, which would take longer than the run itself.
 RUN = """
@@ -42,7 +42,7 @@ except Exception:
 """
 
 
-def crash(program: Any, inputs: Mapping[str, torch.Tensor]) -> str:
+def run_in_subprocess(program: Any, inputs: Mapping[str, torch.Tensor]) -> str:
     """Runs the model of an ``ONNXProgram`` in a subprocess, on inputs by name.
 
     Returns:

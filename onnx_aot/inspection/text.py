@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["columns", "size_text"]
+__all__ = ["align_columns", "size_text"]
 
 
-def columns(rows: Sequence[Sequence[Any]]) -> list[str]:
+def align_columns(rows: Sequence[Sequence[Any]]) -> list[str]:
     """Formats rows of equal length as lines whose columns line up."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

@@ -15,7 +15,7 @@ from torch.export.graph_signature import OutputKind
 from onnx_aot import dtypes
 from onnx_aot.metadata.keys import ORIGINAL_NAME
 
-__all__ = ["Pair", "Slice", "Slices", "cut", "paired_values", "takes_apart"]
+__all__ = ["Pair", "Slice", "Slices", "extract_slice", "paired_values", "takes_apart"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Pair:
         """Name of the ONNX value; for complex values in two parts, the name of the real part."""
         return str(self.values[0].name)
 
-    def of(self, result: Any) -> Any:
+    def select_from(self, result: Any) -> Any:
         """Picks this value from the result of its node."""
         if self.index is None or not isinstance(result, (list, tuple)):
             return result
         return result[self.index]
 
-    def parts(self, result: Any) -> tuple[torch.Tensor, ...]:
+    def split_parts(self, result: Any) -> tuple[torch.Tensor, ...]:
         """Converts PyTorch's result to the form in which the ONNX values hold it."""
         tensor = result if isinstance(result, torch.Tensor) else torch.tensor(result)
         found: tuple[torch.Tensor, ...] = (tensor,)
@@ -55,7 +55,7 @@ class Pair:
             found = (together,) if len(self.values) == 1 else together.unbind(-1)
         return tuple(map(_as_declared, self.values, found))
 
-    def joined(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    def join_parts(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         """Joins ONNX Runtime's parts of a complex value; model outputs are complex already."""
         return parts[0] if len(parts) == 1 else torch.complex(*parts)
 
@@ -81,7 +81,7 @@ def paired_values(
         captured: The program that it was translated from.
         other: Names that stand for different values in the two graphs, and are not paired.
     """
-    outputs = _outputs(graph, captured)
+    outputs = _outputs_by_node(graph, captured)
     returned = {value for values in outputs.values() for value in values}
     by_name: dict[str, list[ir.Value]] = {}
     for node in graph:
@@ -91,17 +91,19 @@ def paired_values(
                 by_name.setdefault(original, []).append(value)
     found = []
     for fx_node in captured.graph.nodes:
-        for index, names in _results(fx_node):
+        for index, names in _named_results(fx_node):
             values = [value for name in names for value in outputs.get(name, ())]
             for name in names:
                 if name not in other:
-                    found += _complex(fx_node, index, names[0], by_name, name)
+                    found += _pair_complex(fx_node, index, names[0], by_name, name)
                     values = by_name.pop(name, []) + values
             found += [Pair(fx_node, index, names[0], (value,)) for value in values]
     return found
 
 
-def _outputs(graph: ir.Graph, captured: torch.export.ExportedProgram) -> dict[str, list[ir.Value]]:
+def _outputs_by_node(
+    graph: ir.Graph, captured: torch.export.ExportedProgram
+) -> dict[str, list[ir.Value]]:
     """Outputs of the ONNX graph, by the names of the captured nodes that return them."""
     (output,) = captured.graph.find_nodes(op="output")
     specs = captured.graph_signature.output_specs
@@ -117,7 +119,7 @@ def _outputs(graph: ir.Graph, captured: torch.export.ExportedProgram) -> dict[st
     return found
 
 
-def _complex(
+def _pair_complex(
     node: torch.fx.Node,
     index: int | None,
     called: str,
@@ -128,7 +130,7 @@ def _complex(
     return [Pair(node, index, called, pair) for pair in zip(real, imaginary, strict=False)]
 
 
-def _results(node: torch.fx.Node) -> Iterator[tuple[int | None, list[str]]]:
+def _named_results(node: torch.fx.Node) -> Iterator[tuple[int | None, list[str]]]:
     """Yields the index of each result of a node and its possible names, the captured one first."""
     if node.op == "output" or (node.op == "call_function" and takes_apart(node)):
         return
@@ -174,7 +176,7 @@ class Slices:
         self._ends = {value for pair in pairs for value in pair.values}
         self._positions = {node: position for position, node in enumerate(graph)}
 
-    def before(self, *pairs: Pair) -> Slice:
+    def slice_before(self, *pairs: Pair) -> Slice:
         """Returns the slice that computes paired values from the nearest other ones before them."""
         outputs = dict.fromkeys(value for pair in pairs for value in pair.values)
         nodes: set[ir.Node] = set()
@@ -186,7 +188,7 @@ class Slices:
             if node is None or node in nodes:
                 continue
             nodes.add(node)
-            for value in _read(node):
+            for value in _values_read_by(node):
                 if value.is_initializer():
                     initializers[value] = None
                 elif value.producer() is None or (value in self._ends and value not in outputs):
@@ -197,7 +199,7 @@ class Slices:
         return Slice(tuple(outputs), tuple(in_order), tuple(inputs), tuple(initializers))
 
 
-def _read(node: ir.Node) -> Iterator[ir.Value]:
+def _values_read_by(node: ir.Node) -> Iterator[ir.Value]:
     """Yields the values that a node and its subgraphs read from the node's graph."""
     for value in node.inputs:
         if value is not None:
@@ -210,7 +212,7 @@ def _read(node: ir.Node) -> Iterator[ir.Value]:
                         yield value
 
 
-def cut(model: ir.Model, piece: Slice) -> ir.Model:
+def extract_slice(model: ir.Model, piece: Slice) -> ir.Model:
     """Builds a model from a slice; weights are shared, not copied.
 
     Args:

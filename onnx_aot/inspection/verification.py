@@ -15,9 +15,9 @@ __all__ = [
     "Verification",
     "as_json",
     "describe_sizes",
-    "failure",
     "format_differences",
     "format_results",
+    "make_error",
 ]
 
 SCHEMA = 1
@@ -58,7 +58,7 @@ class Verification:
     def __str__(self) -> str:
         verdict = "agrees with" if self.ok else "differs from"
         head = f"the ONNX model {verdict} PyTorch (in {NAMES[self.runtime]})"
-        return f"{head}:\n{_indented(format_results(self.results, self.runtime))}"
+        return f"{head}:\n{_indent(format_results(self.results, self.runtime))}"
 
     def to_json(self) -> str:
         """Returns JSON with ``ok``, ``runtime``, and ``results`` with all their fields.
@@ -98,7 +98,7 @@ def format_results(results: Sequence[SizeResult], runtime: str = "onnxruntime") 
     """Formats a line per set of sizes and per output that differs, the first with a histogram."""
     lines, shown = [], False
     for result in results:
-        lines.append(f"{describe_sizes(result)}: {_verdict(result, runtime)}")
+        lines.append(f"{describe_sizes(result)}: {_describe_verdict(result, runtime)}")
         for difference in result.differences:
             if not difference.within:
                 lines.append("  " + format_differences([difference]))
@@ -123,7 +123,7 @@ class Blame:
     fix: str
 
 
-def failure(results: Sequence[SizeResult], blame: Blame | None = None) -> VerificationError:
+def make_error(results: Sequence[SizeResult], blame: Blame | None = None) -> VerificationError:
     """Returns the error to raise if the ONNX model failed at one of the sizes.
 
     Args:
@@ -134,23 +134,27 @@ def failure(results: Sequence[SizeResult], blame: Blame | None = None) -> Verifi
     where = "on the example inputs" if failed.is_example else "at sizes other than the example's"
     what = f"the ONNX model answers differently from PyTorch {where}"
     fixes = [COMPARE if blame is None else blame.fix, *([] if failed.is_example else [NARROW])]
-    lines = [f"{what}:", _indented(format_results(results))]
+    lines = [f"{what}:", _indent(format_results(results))]
     if blame is not None:
         lines.append(f"cause: {blame.cause}")
         lines += [f"  at {place}" for place in blame.places[:3]]
     lines.append(f"fix: {'; or '.join(fixes)}")
     return VerificationError(
         "\n".join([*lines, "Nothing was saved."]),
-        cause=blame.cause if blame is not None else f"{what}: {_summary(failed)}",
+        cause=blame.cause if blame is not None else f"{what}: {_summarize_result(failed)}",
         places=() if blame is None else blame.places,
         fix="; or ".join(fixes),
     )
 
 
-def _summary(result: SizeResult) -> str:
+def _summarize_result(result: SizeResult) -> str:
     """Describes the first difference of a result in one line."""
     wrong = next((d for d in result.differences if not d.within), None)
-    what = _verdict(result, "onnxruntime") if wrong is None else f"{wrong.name}: {wrong.remark}"
+    what = (
+        _describe_verdict(result, "onnxruntime")
+        if wrong is None
+        else f"{wrong.name}: {wrong.remark}"
+    )
     return f"{describe_sizes(result)}: {what}"
 
 
@@ -162,7 +166,7 @@ def describe_sizes(result: SizeResult) -> str:
     return f"{sizes} (example)" if sizes else "example"
 
 
-def _verdict(result: SizeResult, runtime: str) -> str:
+def _describe_verdict(result: SizeResult, runtime: str) -> str:
     if result.torch_refuses:
         return f"PyTorch refuses: {result.torch_refuses}"
     if result.runtime_refuses:
@@ -171,5 +175,5 @@ def _verdict(result: SizeResult, runtime: str) -> str:
     return f"{wrong} of {len(result.differences)} outputs differ" if wrong else "ok"
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n".join("  " + line for line in text.splitlines())

@@ -21,7 +21,7 @@ from onnx_aot.inspection.differences import (
 )
 from onnx_aot.inspection.random_outputs import random_outputs
 from onnx_aot.inspection.size_checks import Sample, flat_inputs, other_sizes, sizes_of
-from onnx_aot.inspection.subprocess_run import crash
+from onnx_aot.inspection.subprocess_run import run_in_subprocess
 from onnx_aot.inspection.verification import Verification
 from onnx_aot.metadata.keys import DROPPED_STATE
 from onnx_aot.pytrees.containers import wrap_constants
@@ -175,7 +175,9 @@ def _at_size(
     """Runs the ONNX model at sizes that PyTorch accepts, and compares."""
     try:
         if 0 in sample.sizes.values() and runtime == ONNXRUNTIME:
-            crashed = crash(program, program._inputs(*_copied(sample.args, sample.kwargs)))
+            crashed = run_in_subprocess(
+                program, program._bind_inputs(*_copy_inputs(sample.args, sample.kwargs))
+            )
             if crashed:
                 return SizeResult(sample.sizes, is_example, runtime_refuses=crashed)
         found = _run_program(program, sample.args, sample.kwargs, expected, runtime)
@@ -212,10 +214,10 @@ def verify_against(
     Raises:
         VerificationError: The ONNX model has fewer outputs than the model returns values.
     """
-    return _compared(program, model, args, kwargs, contextlib.nullcontext)
+    return _compare_with_model(program, model, args, kwargs, contextlib.nullcontext)
 
 
-def _compared(
+def _compare_with_model(
     program: Any,
     model: Callable[..., Any],
     args: Sequence[Any],
@@ -234,10 +236,10 @@ def _run_model(
     isolated: Callable[[], contextlib.AbstractContextManager[Any]],
 ) -> tuple[list[Any], dict[str, torch.Tensor]]:
     """Leaves of the model's result, and the tensors that it wrote, by signature target."""
-    args, kwargs = _copied(args, kwargs)
+    args, kwargs = _copy_inputs(args, kwargs)
     with isolated(), _tensors_kept(model, program.exported_program), torch.no_grad():
         returned = model(*args, **kwargs)
-        written = _written(program.exported_program, model, args, kwargs)
+        written = _read_mutated_state(program.exported_program, model, args, kwargs)
         leaves = [
             leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
             for leaf in pytree.tree_leaves(wrap_constants(returned))
@@ -245,7 +247,7 @@ def _run_model(
     return leaves, written
 
 
-def _written(
+def _read_mutated_state(
     captured: torch.export.ExportedProgram | None,
     model: Any,
     args: Sequence[Any],
@@ -274,7 +276,7 @@ def _run_program(
     runtime: str = ONNXRUNTIME,
 ) -> list[OutputDifference]:
     """Runs the ONNX model and compares its outputs, then the state that it writes."""
-    ours_args, ours_kwargs = _copied(args, kwargs)
+    ours_args, ours_kwargs = _copy_inputs(args, kwargs)
     call = program.call_reference if runtime == REFERENCE else program
     with program.state_kept():
         actual = call(*ours_args, **ours_kwargs)
@@ -290,7 +292,7 @@ def _run_program(
         raise VerificationError(
             f"the model returns {len(pairs)} values, the ONNX model {len(actual)}"
         )
-    state = _state(program.exported_program, written)
+    state = _collect_state(program.exported_program, written)
     if len(actual) == len(pairs) + len(state):  # state follows the user's outputs
         pairs += state
     found = []
@@ -305,7 +307,7 @@ def _run_program(
     return found
 
 
-def _state(
+def _collect_state(
     captured: torch.export.ExportedProgram | None, written: Mapping[str, torch.Tensor]
 ) -> list[tuple[torch.Tensor | None, bool]]:
     """Tensors that the model wrote, in the order of the ONNX outputs, each with a random flag."""
@@ -333,7 +335,7 @@ def _random_by_position(captured: torch.export.ExportedProgram | None, count: in
     return drawn if len(drawn) == count else [any(drawn)] * count
 
 
-def _copied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+def _copy_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
     def duplicate(leaf: Any) -> Any:
         return leaf.clone() if isinstance(leaf, torch.Tensor) else copy.copy(leaf)
 

@@ -52,7 +52,7 @@ class Storage:
 
 def storage_of(model: ir.Model) -> tuple[Storage, ...]:
     """Returns a row per element type, the largest in bytes first, without reading tensors."""
-    numbers, parameters = _roles(model)
+    numbers, parameters = _find_roles(model)
     rows: dict[str, list[tuple[ir.TensorProtocol, int]]] = collections.defaultdict(list)
     for value in model.graph.initializers.values():
         tensor = value.const_value
@@ -75,17 +75,17 @@ def storage_of(model: ir.Model) -> tuple[Storage, ...]:
     return tuple(sorted(found, key=lambda row: -row.bytes))
 
 
-def _roles(model: ir.Model) -> tuple[set[ir.Value], set[ir.Value]]:
+def _find_roles(model: ir.Model) -> tuple[set[ir.Value], set[ir.Value]]:
     """Returns values that are quantized numbers, and values that are their parameters."""
     numbers: set[ir.Value] = set()
     parameters: set[ir.Value] = set()
     for node in model.graph.all_nodes():
-        numbers.update(_inputs(node, NUMBERS))
-        parameters.update(_inputs(node, PARAMETERS))
+        numbers.update(_inputs_at(node, NUMBERS))
+        parameters.update(_inputs_at(node, PARAMETERS))
     return numbers, parameters - numbers
 
 
-def _inputs(node: ir.Node, places: Mapping[str, tuple[int, ...]]) -> Iterator[ir.Value]:
+def _inputs_at(node: ir.Node, places: Mapping[str, tuple[int, ...]]) -> Iterator[ir.Value]:
     if node.domain:
         return
     for place in places.get(node.op_type, ()):

@@ -51,12 +51,12 @@ def compare(
     if not isinstance(program, ONNXProgram):
         program = ONNXProgram.load(program)
     if not isinstance(model, ONNXProgram):
-        model = _captured(program, model, given, kwargs)
+        model = _capture_as_exported(program, model, given, kwargs)
     paired = _with_capture(program, model)
     return compare_values(paired, given, kwargs or {}, _named_otherwise(program, model))
 
 
-def _captured(
+def _capture_as_exported(
     program: ONNXProgram, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
 ) -> ONNXProgram:
     """Captures the module as it was exported, as far as the ONNX model tells."""
@@ -108,11 +108,11 @@ def _with_capture(program: ONNXProgram, captured: ONNXProgram) -> ONNXProgram:
 
 def _named_otherwise(program: ONNXProgram, captured: ONNXProgram) -> set[str]:
     """Names of captured values that stood for something else when the model was exported."""
-    then, now = _origins(program), _origins(captured)
+    then, now = _origins_by_node(program), _origins_by_node(captured)
     return {name for name, origin in then.items() if now.get(name, origin) != origin}
 
 
-def _origins(program: ONNXProgram) -> dict[str, str]:
+def _origins_by_node(program: ONNXProgram) -> dict[str, str]:
     """Origin of each captured node by name, from the metadata of the ONNX nodes."""
     from onnx_aot.metadata.keys import CAPTURED_NODE, CLASS_HIERARCHY, NAME_SCOPES
 

@@ -66,7 +66,7 @@ def installed() -> Iterator[None]:
 
 def _in_place_of(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def replacement(
+    def export_instead(
         model: Any,
         args: Any = (),
         f: Any = None,
@@ -93,8 +93,8 @@ def _in_place_of(original: Callable[..., Any]) -> Callable[..., Any]:
             _warn_of_dropped(program)
         return program
 
-    setattr(replacement, MARK, original)
-    return replacement
+    setattr(export_instead, MARK, original)
+    return export_instead
 
 
 def _warn_of_dropped(program: Any) -> None:

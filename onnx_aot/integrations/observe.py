@@ -53,15 +53,15 @@ class _Kind:
 
     def add(self, values: dict[str, Any], leaves: list[Any]) -> None:
         """Adds a call; its tensors are copied if they are the largest so far."""
-        self.seen.append(tuple(map(_size, leaves)))
+        self.seen.append(tuple(map(_leaf_sizes, leaves)))
         elements = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
         if elements > self.elements:
             self.elements = elements
-            self.values = pytree.tree_map(_copied, values)
+            self.values = pytree.tree_map(_copy_tensor, values)
 
-    def alike(self) -> CallsAlike:
+    def summarize(self) -> CallsAlike:
         """Summarizes the calls."""
-        hints = [_hint(sizes) for sizes in zip(*self.seen, strict=True)]
+        hints = [_infer_hint(sizes) for sizes in zip(*self.seen, strict=True)]
         remaining = iter(hints)
         shapes = {name: mirror_containers(value, remaining) for name, value in self.values.items()}
         return CallsAlike(self.values, shapes if any(hints) else None, len(self.seen))
@@ -82,23 +82,23 @@ class Observed:
     @property
     def kinds(self) -> tuple[CallsAlike, ...]:
         """All kinds of calls, the one with the most calls first."""
-        found = (kind.alike() for kind in self._kinds.values())
+        found = (kind.summarize() for kind in self._kinds.values())
         return tuple(sorted(found, key=lambda alike: alike.count, reverse=True))
 
     @property
     def kwargs(self) -> dict[str, Any]:
         """Example inputs by parameter; raises InvalidOptionError if there was no call."""
-        return self._most().kwargs
+        return self._find_most_frequent().kwargs
 
     @property
     def dynamic_shapes(self) -> dict[str, Any] | None:
         """Dimensions that differed; raises InvalidOptionError if there was no call."""
-        return self._most().dynamic_shapes
+        return self._find_most_frequent().dynamic_shapes
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.kinds)) or "no calls"
 
-    def _most(self) -> CallsAlike:
+    def _find_most_frequent(self) -> CallsAlike:
         if not self._kinds:
             raise InvalidOptionError(
                 "no call of the model was observed; call the model, or the code that calls it, "
@@ -108,7 +108,7 @@ class Observed:
 
     def _add(self, values: dict[str, Any]) -> None:
         leaves, structure = pytree.tree_flatten(values)
-        kind = str(structure), tuple(map(_fixed, leaves))
+        kind = str(structure), tuple(map(_leaf_signature, leaves))
         self._kinds.setdefault(kind, _Kind()).add(values, leaves)
 
 
@@ -139,10 +139,10 @@ def observe(model: torch.nn.Module) -> Iterator[Observed]:
     observed = Observed()
     signature = inspect.signature(model.forward)
 
-    def before(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def record_call(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         observed._add(_by_parameter(signature, args, kwargs))
 
-    hook = model.register_forward_pre_hook(before, with_kwargs=True)
+    hook = model.register_forward_pre_hook(record_call, with_kwargs=True)
     try:
         yield observed
     finally:
@@ -169,7 +169,7 @@ def _by_parameter(
     return values
 
 
-def _copied(leaf: Any) -> Any:
+def _copy_tensor(leaf: Any) -> Any:
     return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
 
 
@@ -177,21 +177,21 @@ def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, (int, float)) and not isinstance(leaf, bool)
 
 
-def _fixed(leaf: Any) -> Any:
+def _leaf_signature(leaf: Any) -> Any:
     """The part of a leaf that is the same in all calls of one kind; numbers may differ."""
     if isinstance(leaf, torch.Tensor):
         return leaf.dtype, leaf.dim()
     return type(leaf) if _is_number(leaf) else repr(leaf)
 
 
-def _size(leaf: Any) -> Any:
+def _leaf_sizes(leaf: Any) -> Any:
     """The part of a leaf that may differ between calls: the sizes, or a number."""
     if isinstance(leaf, torch.Tensor):
         return tuple(leaf.shape)
     return leaf if _is_number(leaf) else None
 
 
-def _hint(seen: tuple[Any, ...]) -> Any:
+def _infer_hint(seen: tuple[Any, ...]) -> Any:
     """The varying dimensions of one input, in the form of ``dynamic_shapes``."""
     if not isinstance(seen[0], tuple):
         return None if len(set(seen)) == 1 else Dim.DYNAMIC

@@ -81,7 +81,7 @@ def publish(record: ExportRecord, notes: Iterable[Note]) -> None:
 @contextlib.contextmanager
 def stage(record: ExportRecord, key: str) -> Iterator[None]:
     """Times a stage in the record and logs it."""
-    with record.stage(key):
+    with record.time_stage(key):
         logger.info("%s ...", record.stages[key].name)
         yield
     logger.info("%s: %.3f s", record.stages[key].name, record.stages[key].seconds)

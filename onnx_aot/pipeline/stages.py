@@ -317,9 +317,9 @@ def check_verification(
     Raises:
         VerificationError: One is; the error names what is to blame, if that can be found.
     """
-    from onnx_aot.inspection.verification import Verification, failure
+    from onnx_aot.inspection.verification import Verification, make_error
     from onnx_aot.pipeline.blame import blame
 
     if not Verification(tuple(results)).ok:
         inputs = reference.args, reference.kwargs
-        raise failure(results, blame(program, inputs, results, options))
+        raise make_error(results, blame(program, inputs, results, options))

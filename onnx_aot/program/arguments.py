@@ -52,8 +52,8 @@ def graph_inputs(
         leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
         return [leaf for leaf in leaves if isinstance(leaf, (torch.Tensor, *NUMBERS))]
     found: list[tuple[str, Any]] = []
-    for name, value, spec in _bound(program, args, kwargs, forward):
-        found += _leaves(value, spec, name)
+    for name, value, spec in _bind_arguments(program, args, kwargs, forward):
+        found += _walk_leaves(value, spec, name)
     specs = [s for s in program.graph_signature.input_specs if s.kind == InputKind.USER_INPUT]
     inputs = []
     for (path, leaf), spec in zip(found, specs, strict=True):
@@ -95,7 +95,7 @@ def example_arguments(program: torch.export.ExportedProgram) -> tuple[Any, Any]:
 # --- which argument is which ---------------------------------------------------------------------
 
 
-def _bound(
+def _bind_arguments(
     program: torch.export.ExportedProgram,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -138,8 +138,8 @@ def _values_by_signature(
         return None
     given = list(bound.arguments)
     bound.apply_defaults()
-    by_name, collected = _spread(forward, bound.arguments)
-    in_order = [name for name in by_name if name in _positional(forward)]
+    by_name, collected = _split_arguments(forward, bound.arguments)
+    in_order = [name for name in by_name if name in _positional_names(forward)]
     labels = [*in_order[: len(names)], *range(len(names) - len(in_order)), *keywords]
     values = by_name | dict(enumerate(collected))
     if any(label not in values for label in labels):
@@ -151,13 +151,13 @@ def _values_by_signature(
         if name in given and not same_constant(values[name], default):
             raise InferenceError(
                 f"{name} was left at its default {default!r} when the model was captured, which "
-                f"is now part of it; {_shown(values[name])} was given. Export the model anew with "
-                f"{name} among the example inputs"
+                f"is now part of it; {_describe_given(values[name])} was given. "
+                f"Export the model anew with {name} among the example inputs"
             )
     return [values[label] for label in labels]
 
 
-def _spread(
+def _split_arguments(
     forward: inspect.Signature, arguments: Mapping[str, Any]
 ) -> tuple[dict[Any, Any], tuple[Any, ...]]:
     """Splits arguments into those with names, including ``**kwargs``, and those of ``*args``."""
@@ -174,7 +174,7 @@ def _spread(
     return by_name, collected
 
 
-def _positional(forward: inspect.Signature) -> list[str]:
+def _positional_names(forward: inspect.Signature) -> list[str]:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [name for name, parameter in forward.parameters.items() if parameter.kind in kinds]
 
@@ -201,7 +201,7 @@ def _check_constant(path: str, leaf: Any, captured: Any) -> None:
     if not same_constant(leaf, captured):
         raise InferenceError(
             f"{path} was {captured!r} when the model was captured, which is now part of it; "
-            f"{_shown(leaf)} was given. Export the model anew with {_shown(leaf)}"
+            f"{_describe_given(leaf)} was given. Export the model anew with {_describe_given(leaf)}"
         )
 
 
@@ -210,14 +210,14 @@ def _check_variable(path: str, leaf: Any, captured: Any) -> None:
         integral = isinstance(leaf, (int, torch.SymInt)) and not isinstance(leaf, bool)
         scalar = isinstance(leaf, torch.Tensor) and leaf.dim() == 0
         if not integral and not (scalar and not leaf.is_floating_point()):
-            raise InferenceError(f"{path} is a whole number; {_shown(leaf)} was given")
+            raise InferenceError(f"{path} is a whole number; {_describe_given(leaf)} was given")
     elif not isinstance(leaf, (torch.Tensor, *NUMBERS)):
         raise InferenceError(
-            f"{path} was a tensor when the model was captured; {_shown(leaf)} was given"
+            f"{path} was a tensor when the model was captured; {_describe_given(leaf)} was given"
         )
 
 
-def _shown(value: Any) -> str:
+def _describe_given(value: Any) -> str:
     """Text of a value for a message: for a tensor its shape, for a long repr the class."""
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {list(value.shape)}"
@@ -225,7 +225,7 @@ def _shown(value: Any) -> str:
     return shown if len(shown) <= 80 else f"an object of {type(value).__name__}"
 
 
-def _leaves(value: Any, spec: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _walk_leaves(value: Any, spec: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yields path and value of each leaf of a value that has the structure of ``spec``.
 
     Entries of dicts come in the key order of ``spec``.
@@ -236,22 +236,23 @@ def _leaves(value: Any, spec: Any, path: str) -> Iterator[tuple[str, Any]]:
     if spec.type is Constant:
         _check_constant(path, value, spec.context)
         return
-    keys = _keys(spec)
-    children = _children(value, spec, keys, path)
+    keys = _dict_keys(spec)
+    children = _match_children(value, spec, keys, path)
     if children is None or len(children) != spec.num_children:
         raise InferenceError(
             f"{path} is structured differently from when the model was captured: "
-            f"{_outline(value)} was given, it was {_name(spec)} of {keys or spec.num_children}"
+            f"{_describe_structure(value)} was given, it was {_name_of_type(spec)} of "
+            f"{keys or spec.num_children}"
         )
     if isinstance(spec.context, Rest) and keys is None:
         accessors = [f".{n}" if isinstance(n, str) else f"[{n}]" for n in spec.context.names]
     else:
         accessors = [f"[{key!r}]" for key in (keys or range(len(children)))]
     for child, below, accessor in zip(children, spec.children(), accessors, strict=True):
-        yield from _leaves(child, below, path + accessor)
+        yield from _walk_leaves(child, below, path + accessor)
 
 
-def _children(value: Any, spec: Any, keys: list[Any] | None, path: str) -> list[Any] | None:
+def _match_children(value: Any, spec: Any, keys: list[Any] | None, path: str) -> list[Any] | None:
     """Children of a container in the order of ``spec``; None if its type or keys differ."""
     if keys is not None and isinstance(value, Mapping):
         return [value[key] for key in keys] if set(keys) == set(value) else None
@@ -282,7 +283,7 @@ def _check_rest(path: str, value: Any, given: Rest, captured: Rest) -> None:
         _check_constant(f"{path}.{name}", given.constants.get(name), captured.constants.get(name))
 
 
-def _keys(spec: Any) -> list[Any] | None:
+def _dict_keys(spec: Any) -> list[Any] | None:
     """Keys of a captured dict, or None if the spec is not a dict."""
     if not isinstance(spec.type, type) or not issubclass(spec.type, (dict, collections.UserDict)):
         return None
@@ -294,11 +295,11 @@ def _keys(spec: Any) -> list[Any] | None:
     return list(context)
 
 
-def _name(spec: Any) -> str:
+def _name_of_type(spec: Any) -> str:
     return str(getattr(spec.type, "__name__", spec.type))
 
 
-def _outline(value: Any) -> str:
+def _describe_structure(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{type(value).__name__} of {list(value)}"
     if isinstance(value, (list, tuple)):

@@ -37,11 +37,11 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
     files: dict[str, MappedFile] = {}
     for value in model.graph.initializers.values():
         if isinstance(value.const_value, ir.ExternalTensor):
-            value.const_value = _mapped(value.const_value, given, files)
+            value.const_value = _map_tensor(value.const_value, given, files)
     return model
 
 
-def _mapped(tensor: ir.ExternalTensor, model: str, files: dict[str, MappedFile]) -> Any:
+def _map_tensor(tensor: ir.ExternalTensor, model: str, files: dict[str, MappedFile]) -> Any:
     """Maps the data of a tensor, as a ``StoredTensor`` if torch has its type.
 
     ``files`` holds the files opened so far, by path.
@@ -65,7 +65,7 @@ def _mapped(tensor: ir.ExternalTensor, model: str, files: dict[str, MappedFile])
             f"{offset + tensor.nbytes}"
         )
     if tensor.dtype.bitwidth in PACKED:
-        data = file.tensor(torch.uint8, [tensor.nbytes], offset).numpy()
+        data = file.map_tensor(torch.uint8, [tensor.nbytes], offset).numpy()
         return ir.PackedTensor(data, tensor.dtype, shape=shape, name=tensor.name)
     try:
         dtype = dtypes.to_torch(tensor.dtype)

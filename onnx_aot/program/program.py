@@ -20,7 +20,7 @@ from onnx_aot.program.editing import Editable
 from onnx_aot.program.examining import Examinable
 from onnx_aot.program.fed_inputs import fed_values, new_state
 from onnx_aot.program.origin import Origin
-from onnx_aot.program.summary import NameTable, ValueSummary, name_table, summary
+from onnx_aot.program.summary import NameTable, ValueSummary, name_table, summarize_value
 from onnx_aot.program.viewing import Viewable
 from onnx_aot.serialization.checkpoints import read_checkpoint
 from onnx_aot.serialization.serialize import (
@@ -88,8 +88,8 @@ class ONNXProgram(Editable, Examinable, Viewable):
         self._record = record
         inputs = {value.name for value in model.graph.inputs}
         self.weights = {name: t for name, t in (weights or {}).items() if name in inputs}
-        self._first_state = _copies(state or {})
-        self.state = _copies(self._first_state)
+        self._first_state = _clone_tensors(state or {})
+        self.state = _clone_tensors(self._first_state)
         self._session: onnxruntime.InferenceSession | None = None
         self._device: torch.device | None = None  # of the session; None: the user made it
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -102,7 +102,9 @@ class ONNXProgram(Editable, Examinable, Viewable):
             f"ONNXProgram(opset {self.model.opset_imports.get('')}, {len(graph)} nodes, "
             f"{len(graph.initializers)} initializers, {size_text(size)})"
         ]
-        lines += [f"  in   {_describe(value)}{self._role(value)}" for value in graph.inputs]
+        lines += [
+            f"  in   {_describe(value)}{self._describe_role(value)}" for value in graph.inputs
+        ]
         lines += [f"  out  {_describe(value)}" for value in graph.outputs]
         return "\n".join(lines)
 
@@ -128,7 +130,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
             InvalidOptionError: ``structured=True`` without an exported program.
         """
         structured = self._takes_structured() and kwargs.pop("structured", False)
-        outputs = self._run(self._inputs(args, kwargs))
+        outputs = self._run(self._bind_inputs(args, kwargs))
         self._take_state(outputs, kwargs)
         return self.unflatten(outputs) if structured else outputs
 
@@ -137,7 +139,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
 
         device = session.device_of(inputs.values())
         if self._session is None or self._device not in (None, device):
-            self._initialize(lambda model: session.create_session(model, device))
+            self._create_session(lambda model: session.create_session(model, device))
             self._device = device
         assert self._session is not None
         outputs = (t.to(device) for t in session.run_session(self._session, inputs))
@@ -168,7 +170,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
 
     def reset_state(self) -> None:
         """Resets ``state`` to its values at the export or, if later, of ``apply_weights``."""
-        self.state = _copies(self._first_state)
+        self.state = _clone_tensors(self._first_state)
 
     @contextlib.contextmanager
     def state_kept(self) -> Iterator[None]:
@@ -186,7 +188,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
         from onnx_aot.program.session import from_numpy, joined_parts, to_numpy
 
         evaluator = onnx.reference.ReferenceEvaluator(self.model_proto)
-        feeds = {name: to_numpy(tensor) for name, tensor in self._inputs(args, kwargs).items()}
+        feeds = {name: to_numpy(tensor) for name, tensor in self._bind_inputs(args, kwargs).items()}
         returned: Any = evaluator.run(None, feeds)
         outputs = joined_parts(self.model.graph.outputs, tuple(map(from_numpy, returned)))
         self._take_state(outputs, kwargs)
@@ -205,7 +207,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
         Raises:
             InvalidOptionError: The main graph has no value with such a name.
         """
-        return self._inner_values(value_names, self._inputs(args, kwargs or {}))
+        return self._inner_values(value_names, self._bind_inputs(args, kwargs or {}))
 
     def _inner_values(
         self, value_names: Iterable[str], inputs: Mapping[str, torch.Tensor]
@@ -220,7 +222,9 @@ class ONNXProgram(Editable, Examinable, Viewable):
             )
         # ONNX Runtime would return inputs and weights in memory that callers must not keep
         known = {name: tensor.clone() for name, tensor in inputs.items()}
-        known |= {n: _weight(graph.initializers[n]) for n in value_names if n in graph.initializers}
+        known |= {
+            n: _read_weight(graph.initializers[n]) for n in value_names if n in graph.initializers
+        }
         wanted = [name for name in dict.fromkeys(value_names) if name in inner]
         if wanted:
             self.release()
@@ -280,12 +284,12 @@ class ONNXProgram(Editable, Examinable, Viewable):
         from onnx_aot.program.session import create_session
 
         if initializer is not None:
-            self._initialize(initializer, own=True)
+            self._create_session(initializer, own=True)
             return
-        self._initialize(create_session)
+        self._create_session(create_session)
         self._device = torch.device("cpu")
 
-    def _initialize(
+    def _create_session(
         self, make: Callable[[str | bytes], onnxruntime.InferenceSession], own: bool = False
     ) -> None:
         """Creates the session; ``own``: by a function of the user, who provides all operators."""
@@ -320,7 +324,9 @@ class ONNXProgram(Editable, Examinable, Viewable):
             return True
         return not any("structured" in names for names in argument_names(self.exported_program))
 
-    def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    def _bind_inputs(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> dict[str, torch.Tensor]:
         """Tensors for the graph's inputs by name: arguments, and values that the program holds."""
         from onnx_aot.program.constraints import refuse_other_sizes
         from onnx_aot.program.session import checked_inputs
@@ -328,7 +334,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
         held = {**self.weights, **self.state}
         own = [value for value in self.model.graph.inputs if value.name in held]
         others = [value for value in self.model.graph.inputs if value.name not in held]
-        given = self._given(kwargs)
+        given = self._select_state(kwargs)
         rest = {name: value for name, value in kwargs.items() if name not in given}
         fed = checked_inputs(own, fed_values(own, held, given))
         values = graph_inputs(self.exported_program, args, rest, self._forward)
@@ -336,7 +342,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
         refuse_other_sizes(self.model.graph, inputs)
         return inputs
 
-    def _given(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _select_state(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Keyword arguments that are state or weights; arguments of the model take precedence."""
         if not kwargs or not (self.state or self.weights):
             return {}
@@ -346,11 +352,11 @@ class ONNXProgram(Editable, Examinable, Viewable):
         return {name: value for name, value in kwargs.items() if name in held}
 
     def _take_state(self, outputs: Sequence[torch.Tensor], kwargs: Mapping[str, Any]) -> None:
-        names = set(self.state) - set(self._given(kwargs))
+        names = set(self.state) - set(self._select_state(kwargs))
         if names:
             self.state.update(new_state(self.model.graph.outputs, outputs, names))
 
-    def _role(self, value: ir.Value) -> str:
+    def _describe_role(self, value: ir.Value) -> str:
         if value.name in self.state:
             return " (state)"
         return " (weight)" if value.name in self.weights else ""
@@ -466,12 +472,14 @@ class ONNXProgram(Editable, Examinable, Viewable):
     def inputs(self) -> tuple[ValueSummary, ...]:
         """Names, types and shapes of the graph's inputs."""
         roles = dict.fromkeys(self.weights, "weight") | dict.fromkeys(self.state, "state")
-        return tuple(summary(v, roles.get(str(v.name), "input")) for v in self.model.graph.inputs)
+        return tuple(
+            summarize_value(v, roles.get(str(v.name), "input")) for v in self.model.graph.inputs
+        )
 
     @property
     def outputs(self) -> tuple[ValueSummary, ...]:
         """Names, types and shapes of the graph's outputs."""
-        return tuple(summary(value, "output") for value in self.model.graph.outputs)
+        return tuple(summarize_value(value, "output") for value in self.model.graph.outputs)
 
     @property
     def hash(self) -> str:
@@ -496,11 +504,11 @@ class ONNXProgram(Editable, Examinable, Viewable):
         return name_table(self.model.graph, self.exported_program, weights)
 
 
-def _copies(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _clone_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
-def _weight(initializer: ir.Value) -> torch.Tensor:
+def _read_weight(initializer: ir.Value) -> torch.Tensor:
     from onnx_aot.program.session import from_numpy
 
     assert initializer.const_value is not None

@@ -23,7 +23,7 @@ __all__ = [
     "from_numpy",
     "from_ort",
     "joined_parts",
-    "providers",
+    "providers_for",
     "run_session",
     "to_numpy",
     "to_ort",
@@ -54,10 +54,10 @@ def create_session(
     options = onnxruntime.SessionOptions()
     options.log_severity_level = LOG_ERRORS
     options.add_session_config_entry(*ACCURACY)
-    return onnxruntime.InferenceSession(model, options, providers=providers(device))
+    return onnxruntime.InferenceSession(model, options, providers=providers_for(device))
 
 
-def providers(device: torch.device | None) -> list[Any]:
+def providers_for(device: torch.device | None) -> list[Any]:
     """ONNX Runtime's providers for a device, in order of preference; the CPU's comes last."""
     name = None if device is None else PROVIDERS.get(device.type)
     if device is None or name not in onnxruntime.get_available_providers():
@@ -91,15 +91,15 @@ def checked_inputs(inputs: Sequence[ir.Value], values: Sequence[Any]) -> dict[st
     tensors = {}
     sizes: dict[str, tuple[str, int]] = {}
     for declared, given in zip(inputs, values, strict=True):
-        tensor = given if isinstance(given, torch.Tensor) else _scalar(declared, given)
-        tensor = _parts(declared, tensor)
+        tensor = given if isinstance(given, torch.Tensor) else _make_scalar(declared, given)
+        tensor = _split_complex(declared, tensor)
         _check_input(declared, tensor)
         _check_named_sizes(declared, tensor, sizes)
         tensors[str(declared.name)] = tensor
     return tensors
 
 
-def _parts(declared: ir.Value, tensor: torch.Tensor) -> torch.Tensor:
+def _split_complex(declared: ir.Value, tensor: torch.Tensor) -> torch.Tensor:
     """Converts a complex tensor to the model's form: its parts in a last dimension of size 2."""
     if COMPLEX not in declared.metadata_props or not tensor.is_complex():
         return tensor
@@ -126,14 +126,14 @@ def run_session(
 ) -> tuple[torch.Tensor, ...]:
     """Runs a session on tensors by input name; returns its outputs as tensors on the CPU."""
     packed = {value.name for value in session.get_inputs() if value.type in PACKED}
-    feeds = {n: (_pack(t) if n in packed else to_ort(t)) for n, t in inputs.items()}
+    feeds = {n: (_pack_four_bits(t) if n in packed else to_ort(t)) for n, t in inputs.items()}
     options = onnxruntime.RunOptions()
     options.log_severity_level = LOG_ERRORS
     outputs = session.run_with_ort_values(None, feeds, options)
     return tuple(map(from_ort, outputs))
 
 
-def _pack(tensor: torch.Tensor) -> onnxruntime.OrtValue:
+def _pack_four_bits(tensor: torch.Tensor) -> onnxruntime.OrtValue:
     """Packs integers of four bits, two to a byte.
 
     ONNX Runtime takes an array of the tensor's shape and reads as many of its bytes as it needs.
@@ -153,7 +153,7 @@ def _unpack(value: onnxruntime.OrtValue, kind: ir.DataType) -> torch.Tensor:
     return dtypes.unpack_int4(held, kind, shape)
 
 
-def _scalar(declared: ir.Value, number: Any) -> torch.Tensor:
+def _make_scalar(declared: ir.Value, number: Any) -> torch.Tensor:
     if not isinstance(number, (int, float, bool)):
         raise InferenceError(
             f"input {declared.name} takes a tensor or a number; {type(number).__name__} was given"
@@ -224,14 +224,14 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
     """The inverse of ``to_numpy``."""
     dtype = dtypes.to_torch(ir.DataType.from_numpy(array.dtype))
-    bits = _bits(dtype)
+    bits = _bits_type(dtype)
     if bits is None:
         return torch.from_numpy(np.array(array))
     unsigned = np.array(array).view(f"uint{8 * array.dtype.itemsize}")
     return torch.from_numpy(unsigned).view(dtype)
 
 
-def _bits(dtype: torch.dtype) -> torch.dtype | None:
+def _bits_type(dtype: torch.dtype) -> torch.dtype | None:
     """Unsigned type of the same width for types that NumPy lacks; None for the others."""
     if dtype == torch.bfloat16:
         return torch.uint16
@@ -241,7 +241,7 @@ def _bits(dtype: torch.dtype) -> torch.dtype | None:
 def to_ort(tensor: torch.Tensor) -> onnxruntime.OrtValue:
     """Converts a tensor for ONNX Runtime, sharing its memory if it is on the CPU."""
     tensor = tensor.detach().cpu().contiguous()
-    bits = _bits(tensor.dtype)
+    bits = _bits_type(tensor.dtype)
     if bits is None:
         return onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy())
     return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
@@ -255,7 +255,7 @@ def from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
     if kind in dtypes.FOUR_BITS:
         return _unpack(value, kind)
     dtype = dtypes.to_torch(kind)
-    if _bits(dtype) is None:
+    if _bits_type(dtype) is None:
         return torch.from_numpy(value.numpy())
     shape = value.shape()
     data = bytearray(ctypes.string_at(value.data_ptr(), math.prod(shape) * dtype.itemsize))

@@ -13,7 +13,7 @@ from onnx_aot import dtypes
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.metadata.keys import COMPLEX, DIMENSIONS, ORIGINAL_NAME
 
-__all__ = ["NameTable", "ValueSummary", "name_table", "rename_axes", "summary"]
+__all__ = ["NameTable", "ValueSummary", "name_table", "rename_axes", "summarize_value"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class NameTable:
         return found
 
 
-def summary(value: ir.Value, role: str) -> ValueSummary:
+def summarize_value(value: ir.Value, role: str) -> ValueSummary:
     """Describes an input or output of the graph."""
     shape = value.shape
     sizes = None if shape is None else tuple(s if isinstance(s, int) else s.value for s in shape)
@@ -144,17 +144,19 @@ def rename_axes(model: ir.Model, names: Mapping[str, str]) -> None:
         if not str(new).isidentifier() or (new in used and new not in names):
             raise InvalidOptionError(f"a dimension cannot be called {new!r}; take another name")
 
-    def renamed(text: str) -> str:
+    def rename_terms(text: str) -> str:
         return word.sub(lambda found: names.get(found[0], found[0]), text)
 
     for value in values:
         if value.shape is not None:
             value.shape = ir.Shape(
                 [
-                    renamed(size.value) if isinstance(size, ir.SymbolicDim) and size.value else size
+                    rename_terms(size.value)
+                    if isinstance(size, ir.SymbolicDim) and size.value
+                    else size
                     for size in value.shape
                 ]
             )
     written = model.graph.metadata_props.get(DIMENSIONS)
     if written is not None:
-        model.graph.metadata_props[DIMENSIONS] = renamed(written)
+        model.graph.metadata_props[DIMENSIONS] = rename_terms(written)

@@ -92,10 +92,10 @@ def failure_of(error: BaseException, stage: str, traceback: str) -> Failure:
     if not isinstance(error, OnnxExporterError):
         cause = f"{name}: {cause}"
     fix = fix or next((text for kind, text in FIXES if isinstance(error, kind)), BUG)
-    return Failure(name, stage, cause, places, fix, message, _details(error), traceback)
+    return Failure(name, stage, cause, places, fix, message, _list_details(error), traceback)
 
 
-def _details(error: BaseException) -> tuple[FailureDetail, ...]:
+def _list_details(error: BaseException) -> tuple[FailureDetail, ...]:
     if isinstance(error, UnsupportedOperatorError):
         return tuple(
             FailureDetail(

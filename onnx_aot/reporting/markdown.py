@@ -33,24 +33,28 @@ def render(report: ReportFields) -> str:
     failure = report.failure
     parts = [
         f"# ONNX export of {report.model}: {verdict}",
-        fenced(_success(report) if failure is None else _first_screen(failure), "text"),
-        _stages(report),
-        "" if failure is None else _details(failure),
-        "" if failure is None else f"## What went wrong\n\n{fenced(_message(failure))}",
-        _list("Notes", report.notes),
-        _pairs("What was asked", ("Option", "Value"), _coded(report.asked)),
-        _delivered(report),
-        _sizes(report),
-        _interface(report),
-        _contents(report),
-        _operators(report),
-        _pairs("What was optimized", ("Pass or rule", "Times"), _named(report.optimizations)),
-        _adaptations(report),
-        _verification(report),
-        f"## Profile\n\n{fenced(report.profile)}" if report.profile else "",
-        _pairs("Versions", ("Package", "Version"), report.versions),
+        fence_code(
+            _summarize_success(report) if failure is None else _first_screen(failure), "text"
+        ),
+        _stages_section(report),
+        "" if failure is None else _details_section(failure),
+        "" if failure is None else f"## What went wrong\n\n{fence_code(_format_message(failure))}",
+        _list_section("Notes", report.notes),
+        _pairs_section("What was asked", ("Option", "Value"), _quote_values(report.asked)),
+        _delivery_section(report),
+        _sizes_sections(report),
+        _interface_section(report),
+        _contents_section(report),
+        _operators_section(report),
+        _pairs_section(
+            "What was optimized", ("Pass or rule", "Times"), _quote_names(report.optimizations)
+        ),
+        _adaptations_section(report),
+        _verification_section(report),
+        f"## Profile\n\n{fence_code(report.profile)}" if report.profile else "",
+        _pairs_section("Versions", ("Package", "Version"), report.versions),
         _script(report),
-        "" if failure is None else f"## Traceback\n\n{fenced(failure.traceback, 'pytb')}",
+        "" if failure is None else f"## Traceback\n\n{fence_code(failure.traceback, 'pytb')}",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -58,9 +62,9 @@ def render(report: ReportFields) -> str:
 # --- pieces of text ------------------------------------------------------------------------------
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def format_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A markdown table whose columns line up as plain text."""
-    cells = [[_cell(cell) for cell in row] for row in (header, *rows)]
+    cells = [[_escape_cell(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
@@ -70,30 +74,30 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join(lines)
 
 
-def _cell(value: Any) -> str:
+def _escape_cell(value: Any) -> str:
     return " ".join(str(value).split()).replace("|", "\\|")
 
 
-def fenced(text: str, language: str = "") -> str:
+def fence_code(text: str, language: str = "") -> str:
     """A code block, fenced with more backticks than the text has."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
-def _list(title: str, lines: Sequence[str]) -> str:
+def _list_section(title: str, lines: Sequence[str]) -> str:
     return f"## {title}\n\n" + "\n".join(f"- {line}" for line in lines) if lines else ""
 
 
-def _pairs(title: str, header: tuple[str, str], entries: Mapping[str, Any]) -> str:
-    return f"## {title}\n\n{table(header, list(entries.items()))}" if entries else ""
+def _pairs_section(title: str, header: tuple[str, str], entries: Mapping[str, Any]) -> str:
+    return f"## {title}\n\n{format_table(header, list(entries.items()))}" if entries else ""
 
 
-def _named(entries: Mapping[str, Any]) -> dict[str, Any]:
+def _quote_names(entries: Mapping[str, Any]) -> dict[str, Any]:
     return {f"`{name}`": value for name, value in entries.items()}
 
 
-def _coded(entries: Mapping[str, str]) -> dict[str, str]:
+def _quote_values(entries: Mapping[str, str]) -> dict[str, str]:
     return {name: f"`{value}`" for name, value in entries.items()}
 
 
@@ -103,12 +107,12 @@ def _coded(entries: Mapping[str, str]) -> dict[str, str]:
 def _first_screen(failure: Failure) -> str:
     """Cause, place and fix of a failure, within one screen."""
     lines = [f"stage  {failure.stage}"] if failure.stage else []
-    lines += _labelled("cause", f"{failure.error}: {_without_name(failure)}")
+    lines += _label_text("cause", f"{failure.error}: {_without_name(failure)}")
     for number, place in enumerate(failure.places[:PLACES]):
-        lines += _indented("where" if number == 0 else "", _placed(place))
+        lines += _label_lines("where" if number == 0 else "", _describe_place(place))
     if len(failure.places) > PLACES:
         lines.append(f"       and {len(failure.places) - PLACES} more, below")
-    lines += _labelled("fix", failure.fix)
+    lines += _label_text("fix", failure.fix)
     return "\n".join(lines)
 
 
@@ -116,38 +120,38 @@ def _without_name(failure: Failure) -> str:
     return failure.cause.removeprefix(f"{failure.error}: ")
 
 
-def _labelled(label: str, text: str) -> list[str]:
-    wrapped = [piece for line in text.splitlines() for piece in _wrapped(line)]
+def _label_text(label: str, text: str) -> list[str]:
+    wrapped = [piece for line in text.splitlines() for piece in _wrap_line(line)]
     if len(wrapped) > PARAGRAPH:
         wrapped[PARAGRAPH - 1 :] = [f"{wrapped[PARAGRAPH - 1][: COLUMNS - 11]} ..."]
-    return _indented(label, wrapped)
+    return _label_lines(label, wrapped)
 
 
-def _wrapped(line: str) -> list[str]:
+def _wrap_line(line: str) -> list[str]:
     """Wraps a line without breaks in paths, names and options."""
     return textwrap.wrap(line, COLUMNS - 7, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def _indented(label: str, lines: Sequence[str]) -> list[str]:
+def _label_lines(label: str, lines: Sequence[str]) -> list[str]:
     return [f"{label if i == 0 else '':<7}{line}" for i, line in enumerate(lines)]
 
 
-def _placed(place: SourceLocation) -> list[str]:
+def _describe_place(place: SourceLocation) -> list[str]:
     """Text for a line of the user's code, with its module and captured node."""
     of = [f"module {place.module}"] if place.module else []
     of += [f"captured node {place.node}"] if place.node else []
     code = [f"    {place.code[: COLUMNS - 11]}"] if place.code else []
-    file = _near(place.file)
+    file = _shorten_path(place.file)
     return [f"{file}:{place.line} in {place.function}", *code, *([", ".join(of)] if of else [])]
 
 
-def _near(file: str) -> str:
+def _shorten_path(file: str) -> str:
     """Path of a file, relative to the working directory if the file is in it."""
     here = os.getcwd() + os.sep
     return file.removeprefix(here)
 
 
-def _success(report: ReportFields) -> str:
+def _summarize_success(report: ReportFields) -> str:
     """Summary of a successful export, in a few lines."""
     lines, found = [], report.contents
     if found is not None:
@@ -155,7 +159,7 @@ def _success(report: ReportFields) -> str:
             f"model     opset {found.opsets.get('')}, {found.nodes:,} nodes, {found.weights:,} "
             f"tensors with {found.elements:,} elements ({size_text(found.bytes)})"
         )
-        held, wide = _bytes(found.storage)
+        held, wide = _count_bytes(found.storage)
         types = ", ".join(f"{row.dtype} {size_text(row.bytes)}" for row in found.storage)
         if held < wide:
             lines.append(f"stored    {types}; {wide / held:.1f} times as much in float32")
@@ -176,11 +180,11 @@ def _success(report: ReportFields) -> str:
 # --- sections ------------------------------------------------------------------------------------
 
 
-def _message(failure: Failure) -> str:
+def _format_message(failure: Failure) -> str:
     return f"{failure.error}: {failure.message}"
 
 
-def _details(failure: Failure) -> str:
+def _details_section(failure: Failure) -> str:
     """Section with all problems of a failure that has several."""
     if not failure.details:
         return ""
@@ -188,15 +192,15 @@ def _details(failure: Failure) -> str:
     for detail in failure.details:
         parts.append(f"### `{detail.what}`")
         parts.append(detail.reason)
-        places = [line for place in detail.places for line in _placed(place)]
+        places = [line for place in detail.places for line in _describe_place(place)]
         if places:
-            parts.append(fenced("\n".join(places), "text"))
+            parts.append(fence_code("\n".join(places), "text"))
         if detail.stub:
-            parts.append(fenced(detail.stub, "python"))
+            parts.append(fence_code(detail.stub, "python"))
     return "\n\n".join(parts)
 
 
-def _stages(report: ReportFields) -> str:
+def _stages_section(report: ReportFields) -> str:
     words = {"ok": "ok", "failed": "FAILED", "not reached": "-"}
     rows = [
         (
@@ -209,17 +213,17 @@ def _stages(report: ReportFields) -> str:
     ]
     how = f"\n\nCaptured with `{report.strategy}`." if report.strategy else ""
     header = ("Stage", "Status", "Seconds", "Memory grew by")
-    return f"## Stages\n\n{table(header, rows)}{how}"
+    return f"## Stages\n\n{format_table(header, rows)}{how}"
 
 
-def _delivered(report: ReportFields) -> str:
+def _delivery_section(report: ReportFields) -> str:
     if not report.delivered:
         return ""
     rows = [(row.what, row.asked, row.delivered) for row in report.delivered]
-    return f"## What was delivered\n\n{table(('What', 'Asked', 'Delivered'), rows)}"
+    return f"## What was delivered\n\n{format_table(('What', 'Asked', 'Delivered'), rows)}"
 
 
-def _sizes(report: ReportFields) -> str:
+def _sizes_sections(report: ReportFields) -> str:
     """Sections with ranges, relations and conditions of the dynamic dimensions."""
     parts = []
     if report.dimensions:
@@ -227,28 +231,30 @@ def _sizes(report: ReportFields) -> str:
             (f"`{name}`", limits.get("min", ""), limits.get("max", ""))
             for name, limits in report.dimensions.items()
         ]
-        parts.append(f"## Dynamic dimensions\n\n{table(('Name', 'From', 'To'), rows)}")
+        parts.append(f"## Dynamic dimensions\n\n{format_table(('Name', 'From', 'To'), rows)}")
     if report.relations:
-        parts.append("## Relations of sizes\n\n" + fenced("\n".join(report.relations), "python"))
+        parts.append(
+            "## Relations of sizes\n\n" + fence_code("\n".join(report.relations), "python")
+        )
     if report.conditions:
         parts.append(
             "## Conditions on sizes\n\nThe captured graph is the model's where these hold; "
             "elsewhere the model may take other branches.\n\n"
-            + fenced("\n".join(report.conditions), "python")
+            + fence_code("\n".join(report.conditions), "python")
         )
     return "\n\n".join(parts)
 
 
-def _interface(report: ReportFields) -> str:
+def _interface_section(report: ReportFields) -> str:
     rows = [
         (value.role, f"`{value.name}`", value.dtype, value.shape)
         for value in (*report.inputs, *report.outputs)
     ]
     header = ("", "Name", "Type", "Shape")
-    return f"## Inputs and outputs\n\n{table(header, rows)}" if rows else ""
+    return f"## Inputs and outputs\n\n{format_table(header, rows)}" if rows else ""
 
 
-def _contents(report: ReportFields) -> str:
+def _contents_section(report: ReportFields) -> str:
     found = report.contents
     if found is None:
         return ""
@@ -261,11 +267,15 @@ def _contents(report: ReportFields) -> str:
     )
     if report.hash:
         text += f" SHA-256 `{report.hash}` of the model as one file."
-    parts = ["## The ONNX model", text, table(("Node", "Count"), list(found.operators.items()))]
-    parts += _storage(found)
+    parts = [
+        "## The ONNX model",
+        text,
+        format_table(("Node", "Count"), list(found.operators.items())),
+    ]
+    parts += _storage_tables(found)
     if report.largest:
         rows = [(f"`{name}`", kind, f"{size:,}") for name, kind, size in report.largest]
-        parts.append(table(("Largest weights", "Type and shape", "Bytes"), rows))
+        parts.append(format_table(("Largest weights", "Type and shape", "Bytes"), rows))
     return "\n\n".join(parts)
 
 
@@ -276,14 +286,14 @@ INT8_BY_DEFAULT = (
 )
 
 
-def _bytes(rows: Sequence[Storage]) -> tuple[int, int]:
+def _count_bytes(rows: Sequence[Storage]) -> tuple[int, int]:
     """Bytes that the weights take, and bytes that they would take as float32."""
     return sum(row.bytes for row in rows), sum(row.in_float32 for row in rows)
 
 
-def _storage(found: Contents) -> list[str]:
+def _storage_tables(found: Contents) -> list[str]:
     """Tables of the weights by type, if they take less than in float32."""
-    rows, (held, wide) = found.storage, _bytes(found.storage)
+    rows, (held, wide) = found.storage, _count_bytes(found.storage)
     if held >= wide:
         return []
     cells = [
@@ -296,10 +306,10 @@ def _storage(found: Contents) -> list[str]:
         f"{wide / held:.1f} times as much. Scales and zero points count as nothing there."
     )
     dequantizes = "DequantizeLinear" in found.operators
-    return [table(header, cells), total, *([INT8_BY_DEFAULT] if dequantizes else [])]
+    return [format_table(header, cells), total, *([INT8_BY_DEFAULT] if dequantizes else [])]
 
 
-def _operators(report: ReportFields) -> str:
+def _operators_section(report: ReportFields) -> str:
     words = {
         "direct": "its own translation",
         "custom": "yours",
@@ -310,14 +320,14 @@ def _operators(report: ReportFields) -> str:
     if report.operators:
         rows = [(f"`{use.target}`", use.count, words[use.how]) for use in report.operators]
         header = ("Operator", "Count", "Translated by")
-        parts.append(f"## Operators of the model\n\n{table(header, rows)}")
+        parts.append(f"## Operators of the model\n\n{format_table(header, rows)}")
     if report.fusions:
         fused = [(f.op_type, f.count, f.replaced) for f in report.fusions]
-        parts.append(table(("Fused into", "Nodes", "In place of"), fused))
+        parts.append(format_table(("Fused into", "Nodes", "In place of"), fused))
     return "\n\n".join(parts)
 
 
-def _adaptations(report: ReportFields) -> str:
+def _adaptations_section(report: ReportFields) -> str:
     """Section with the nodes that were written differently for the target."""
     rows = [
         (
@@ -330,10 +340,10 @@ def _adaptations(report: ReportFields) -> str:
         for a in report.adaptations
     ]
     header = ("Node", "Type without a kernel", "Count", "Runs as", "")
-    return f"## What the target needed\n\n{table(header, rows)}" if rows else ""
+    return f"## What the target needed\n\n{format_table(header, rows)}" if rows else ""
 
 
-def _verification(report: ReportFields) -> str:
+def _verification_section(report: ReportFields) -> str:
     if report.verification is None:
         return ""
     rows, blocks = [], []
@@ -350,14 +360,14 @@ def _verification(report: ReportFields) -> str:
             numbers = f"{d.max_absolute:.3g}", f"{d.max_relative:.3g}", d.accepted
             rows.append((sizes, f"`{d.name}`", status, *numbers, types, d.remark))
             if not d.within and d.bars:
-                blocks.append(fenced(f"{d.name} at {sizes}: {d.bars}", "text"))
+                blocks.append(fence_code(f"{d.name} at {sizes}: {d.bars}", "text"))
     header = ("Sizes", "Output", "Status", "Max abs", "Max rel", "Accepted", "PyTorch", "")
-    return "\n\n".join(["## Verification against PyTorch", table(header, rows), *blocks])
+    return "\n\n".join(["## Verification against PyTorch", format_table(header, rows), *blocks])
 
 
 def _script(report: ReportFields) -> str:
     return (
         "## Repeat it\n\nWith random values in inputs of the same shapes and types. "
         f"{'It stops at what is to be filled in.' if 'raise SystemExit' in report.script else ''}"
-        f"\n\n{fenced(report.script, 'python')}"
+        f"\n\n{fence_code(report.script, 'python')}"
     ).replace(" \n", "\n")

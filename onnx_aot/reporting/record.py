@@ -30,7 +30,7 @@ class Stage:
     succeeded: bool | None = None
 
 
-def _stages() -> dict[str, Stage]:
+def _make_stages() -> dict[str, Stage]:
     stages = (
         Stage("Capture the model with torch.export", "pt_export"),
         Stage("Rewrite the captured graph", "decomp"),
@@ -84,7 +84,7 @@ class ExportRecord:
 
     model: str
     started: str
-    stages: dict[str, Stage] = dataclasses.field(default_factory=_stages)
+    stages: dict[str, Stage] = dataclasses.field(default_factory=_make_stages)
     source: Any = None
     training: bool = False
     inputs: str = "()"
@@ -104,7 +104,7 @@ class ExportRecord:
     traceback: str = ""
 
     @contextlib.contextmanager
-    def stage(self, key: str) -> Iterator[None]:
+    def time_stage(self, key: str) -> Iterator[None]:
         """Times a stage and records whether it succeeded."""
         stage = self.stages[key]
         before, start = resident_memory(), time.perf_counter()

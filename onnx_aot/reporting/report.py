@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.inspection.statistics import contents
+from onnx_aot.inspection.statistics import count_contents
 from onnx_aot.inspection.verification import Verification, as_json
 from onnx_aot.metadata.keys import DIMENSIONS, FUSED, OUTPUT_KIND
 from onnx_aot.reporting.failures import failure_of
@@ -28,7 +28,7 @@ from onnx_aot.reporting.report_fields import (
     StageReport,
     ValueReport,
 )
-from onnx_aot.reporting.repro_script import script
+from onnx_aot.reporting.repro_script import make_script
 from onnx_aot.torch_compat import without_locals
 
 __all__ = ["ExportReport", "build_report"]
@@ -103,18 +103,18 @@ def build_report(record: ExportRecord, program: Any = None) -> ExportReport:
             for stage in record.stages.values()
         ),
         strategy=record.strategy,
-        asked={name: _short(value) for name, value in record.asked.items()},
+        asked={name: _shorten_repr(value) for name, value in record.asked.items()},
         notes=tuple(record.notes),
         conditions=tuple(map(without_locals, record.conditions)),
-        operators=_operators(record),
+        operators=_list_operators(record),
         optimizations=dict(record.optimizations.most_common()),
         adaptations=tuple(
             AdaptationReport(a.op_type, str(a.dtype), str(a.surrogate or ""), a.lossy, a.count)
             for a in record.adaptations
         ),
         verification=verification,
-        versions=_versions(),
-        script=script(record.source, record.training, record.inputs, record.asked, saved),
+        versions=_read_versions(),
+        script=make_script(record.source, record.training, record.inputs, record.asked, saved),
         profile=record.profile,
         file_suffix=failed[0].file_suffix if failed else "success",
         **_of_program(record, program),
@@ -130,33 +130,33 @@ def _of_program(record: ExportRecord, program: Any) -> dict[str, Any]:
     graph = model.graph
     written = graph.metadata_props.get(DIMENSIONS)
     known = json.loads(written) if written else {}
-    found = contents(model)
-    inputs = tuple(_value("input", value) for value in graph.inputs)
-    outputs = tuple(_value("output", value) for value in graph.outputs)
+    found = count_contents(model)
+    inputs = tuple(_report_value("input", value) for value in graph.inputs)
+    outputs = tuple(_report_value("output", value) for value in graph.outputs)
     return {
-        "delivered": _delivered(record, program),
+        "delivered": _list_deliveries(record, program),
         "dimensions": known.get("dimensions", {}),
         "relations": tuple(known.get("relations", ())),
         "contents": found,
         "inputs": inputs,
         "outputs": outputs,
-        "largest": _largest(graph),
+        "largest": _find_largest_weights(graph),
         "hash": program.hash if found.bytes <= HASHED else "",
-        "fusions": _fusions(graph),
+        "fusions": _count_fusions(graph),
     }
 
 
-def _short(value: Any) -> str:
+def _shorten_repr(value: Any) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def _value(role: str, value: Any) -> ValueReport:
+def _report_value(role: str, value: Any) -> ValueReport:
     dtype = value.dtype.name if value.dtype is not None else "?"
     return ValueReport(role, str(value.name), dtype, str(value.shape))
 
 
-def _delivered(record: ExportRecord, program: Any) -> tuple[Delivery, ...]:
+def _list_deliveries(record: ExportRecord, program: Any) -> tuple[Delivery, ...]:
     graph, asked = program.model.graph, record.asked
     inputs, outputs = ([str(v.name) for v in values] for values in (graph.inputs, graph.outputs))
     sizes = [size for value in graph.inputs for size in value.shape or ()]
@@ -172,7 +172,7 @@ def _delivered(record: ExportRecord, program: Any) -> tuple[Delivery, ...]:
         ),
         Delivery(
             DYNAMIC,
-            "none" if shapes is None else _short(shapes),
+            "none" if shapes is None else _shorten_repr(shapes),
             ", ".join(dynamic) or "none",
         ),
     ]
@@ -184,7 +184,7 @@ def _delivered(record: ExportRecord, program: Any) -> tuple[Delivery, ...]:
     return tuple(rows)
 
 
-def _largest(graph: Any) -> tuple[tuple[str, str, int], ...]:
+def _find_largest_weights(graph: Any) -> tuple[tuple[str, str, int], ...]:
     held = {name: v.const_value for name, v in graph.initializers.items() if v.const_value}
     return tuple(
         (str(name), f"{tensor.dtype.name}{list(map(int, tensor.shape))}", int(tensor.nbytes))
@@ -192,7 +192,7 @@ def _largest(graph: Any) -> tuple[tuple[str, str, int], ...]:
     )
 
 
-def _fusions(graph: Any) -> tuple[Fusion, ...]:
+def _count_fusions(graph: Any) -> tuple[Fusion, ...]:
     counts: collections.Counter[str] = collections.Counter()
     replaced: collections.Counter[str] = collections.Counter()
     for node in graph.all_nodes():
@@ -203,7 +203,7 @@ def _fusions(graph: Any) -> tuple[Fusion, ...]:
     return tuple(Fusion(op, count, replaced[op]) for op, count in counts.most_common())
 
 
-def _operators(record: ExportRecord) -> tuple[OperatorUse, ...]:
+def _list_operators(record: ExportRecord) -> tuple[OperatorUse, ...]:
     counters = {
         "direct": record.direct,
         "custom": record.custom,
@@ -217,7 +217,7 @@ def _operators(record: ExportRecord) -> tuple[OperatorUse, ...]:
     )
 
 
-def _versions() -> dict[str, str]:
+def _read_versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

@@ -15,7 +15,7 @@ import torch
 
 from onnx_aot.torch_compat import OpOverload, OpOverloadPacket, overload_of
 
-__all__ = ["inputs_as_python", "script", "source_of"]
+__all__ = ["inputs_as_python", "make_script", "source_of"]
 
 NOT_REPEATED = frozenset(
     {"f", "report", "artifacts_dir", "profile", "dump_exported_program", "verbose"}
@@ -74,14 +74,14 @@ def inputs_as_python(args: Any, kwargs: Mapping[str, Any] | None) -> str:
     lines = []
     for name, value in (("args", given), ("kwargs", dict(kwargs or {}))):
         try:
-            lines.append(f"{name} = {_code(value)}")
+            lines.append(f"{name} = {_as_python(value)}")
         except Exception as error:  # tensor subclasses may raise anything; the export goes on
             text = f"write here how {name} are made: there is {error}"
             lines.append(f"raise SystemExit({text!r})")
     return "\n".join(lines)
 
 
-def _tensor(tensor: torch.Tensor) -> str:
+def _tensor_as_python(tensor: torch.Tensor) -> str:
     if tensor.layout != torch.strided or tensor.is_quantized:
         raise _UnknownError(f"a tensor of {tensor.dtype}, {tensor.layout}")
     shape, dtype = repr(tuple(tensor.shape)), tensor.dtype
@@ -96,11 +96,11 @@ def _tensor(tensor: torch.Tensor) -> str:
         return f"torch.randn({shape}).to({dtype}){to}"
     if dtype not in NATIVE_INTEGERS:
         return f"torch.randint(0, 2, {shape}).to({dtype}){to}"
-    low, high = _range(tensor)
+    low, high = _range_of_values(tensor)
     return f"torch.randint({low}, {high + 1}, {shape}, dtype={dtype}){to}"
 
 
-def _range(tensor: torch.Tensor) -> tuple[int, int]:
+def _range_of_values(tensor: torch.Tensor) -> tuple[int, int]:
     readable = type(tensor) is torch.Tensor and tensor.device.type == "cpu"
     if not readable or not 0 < tensor.numel() <= READ_LIMIT:
         return 0, 1
@@ -111,7 +111,7 @@ def _range(tensor: torch.Tensor) -> tuple[int, int]:
 # --- values as Python ----------------------------------------------------------------------------
 
 
-def _code(value: Any, imports: dict[str, None] | None = None) -> str:
+def _as_python(value: Any, imports: dict[str, None] | None = None) -> str:
     """Returns a value as Python code.
 
     Args:
@@ -122,7 +122,7 @@ def _code(value: Any, imports: dict[str, None] | None = None) -> str:
         _UnknownError: The value cannot be written as Python.
     """
     if isinstance(value, torch.Tensor):
-        return _tensor(value)
+        return _tensor_as_python(value)
     if value is None or value is Ellipsis or isinstance(value, (bool, int, str, bytes)):
         return repr(value)
     if isinstance(value, float):
@@ -130,9 +130,9 @@ def _code(value: Any, imports: dict[str, None] | None = None) -> str:
     if isinstance(value, (torch.dtype, torch.device)):
         return f"torch.{value!r}".replace("torch.torch.", "torch.")
     if type(value) in (tuple, list, set, frozenset, dict):
-        return _container(value, imports)
+        return _container_as_python(value, imports)
     if isinstance(value, torch.export.Dim):
-        return _dimension(value, imports)
+        return _dimension_as_python(value, imports)
     if isinstance(value, type(torch.export.Dim.AUTO)):
         hint = re.fullmatch(r"DimHint\((\w+)(?:, (.*))?\)", repr(value))
         if hint is not None:
@@ -143,15 +143,18 @@ def _code(value: Any, imports: dict[str, None] | None = None) -> str:
     if isinstance(value, os.PathLike):
         return repr(os.fspath(value))
     if imports is not None and (inspect.isfunction(value) or inspect.isclass(value)):
-        return _imported(value, imports)
+        return _import_name(value, imports)
     raise _UnknownError(f"an object of {type(value).__module__}.{type(value).__qualname__}")
 
 
-def _container(value: Any, imports: dict[str, None] | None) -> str:
+def _container_as_python(value: Any, imports: dict[str, None] | None) -> str:
     if isinstance(value, dict):
-        pairs = (f"{_code(key, imports)}: {_code(item, imports)}" for key, item in value.items())
+        pairs = (
+            f"{_as_python(key, imports)}: {_as_python(item, imports)}"
+            for key, item in value.items()
+        )
         return f"{{{', '.join(pairs)}}}"
-    items = ", ".join(_code(item, imports) for item in value)
+    items = ", ".join(_as_python(item, imports) for item in value)
     if isinstance(value, tuple):
         return f"({items},)" if len(value) == 1 else f"({items})"
     if isinstance(value, list):
@@ -159,7 +162,7 @@ def _container(value: Any, imports: dict[str, None] | None) -> str:
     return f"{{{items}}}" if value else "set()"
 
 
-def _dimension(dim: Any, imports: dict[str, None] | None) -> str:
+def _dimension_as_python(dim: Any, imports: dict[str, None] | None) -> str:
     """Name of a ``Dim``, which an earlier line defines; for a derived one its expression."""
     root = getattr(dim, "root", dim)
     limits = [
@@ -174,7 +177,7 @@ def _dimension(dim: Any, imports: dict[str, None] | None) -> str:
     return str(dim.__name__)
 
 
-def _imported(value: Any, imports: dict[str, None]) -> str:
+def _import_name(value: Any, imports: dict[str, None]) -> str:
     """Name of a class or function, whose import is added to the lines before."""
     if value.__module__ == "builtins":
         return str(value.__name__)
@@ -183,7 +186,7 @@ def _imported(value: Any, imports: dict[str, None]) -> str:
     for part in value.__qualname__.split("."):
         found = getattr(found, part, None)
     if module is None or found is not value or value.__module__ == "__main__":
-        raise _UnknownError(f"{value.__qualname__}, {_defined(value)}")
+        raise _UnknownError(f"{value.__qualname__}, {_describe_definition(value)}")
     file = getattr(module, "__file__", None)
     if file is not None and not os.path.abspath(file).startswith(LIBRARY):
         folder = os.path.dirname(os.path.abspath(file))
@@ -195,7 +198,7 @@ def _imported(value: Any, imports: dict[str, None]) -> str:
     return str(value.__qualname__)
 
 
-def _defined(value: Any) -> str:
+def _describe_definition(value: Any) -> str:
     """Says where a class or function that cannot be imported is defined."""
     try:
         file, line = inspect.getsourcefile(value), inspect.getsourcelines(value)[1]
@@ -207,7 +210,7 @@ def _defined(value: Any) -> str:
 # --- the script ----------------------------------------------------------------------------------
 
 
-def script(
+def make_script(
     source: Any, training: bool, inputs: str, asked: Mapping[str, Any], save: bool = False
 ) -> str:
     """Returns Python code that repeats an export.
@@ -224,14 +227,14 @@ def script(
         save: Whether the script saves the model too.
     """
     imports: dict[str, None] = {}
-    model = _model(source, training, imports)
+    model = _model_lines(source, training, imports)
     arguments = ["model", "args", *['"repeated.onnx"'] * save, "kwargs=kwargs"]
     left_out = []
     for name, value in asked.items():
         if name in NOT_REPEATED:
             continue
         try:
-            arguments.append(f"{name}={_code(value, imports)}")
+            arguments.append(f"{name}={_as_python(value, imports)}")
         except _UnknownError as error:
             left_out.append(f"# left out: {name}, which has {error}")
     before = list(imports)
@@ -258,7 +261,7 @@ def script(
     return "\n".join(lines) + "\n"
 
 
-def _model(source: Any, training: bool, imports: dict[str, None]) -> Sequence[str]:
+def _model_lines(source: Any, training: bool, imports: dict[str, None]) -> Sequence[str]:
     """Lines that make the model."""
     mode = "train" if training else "eval"
     if isinstance(source, str):
@@ -268,7 +271,7 @@ def _model(source: Any, training: bool, imports: dict[str, None]) -> Sequence[st
     if not inspect.isfunction(source) and (not is_module or issubclass(source, NOT_MADE_ANEW)):
         return [f"raise SystemExit({f'{how}; it is an object of {source.__qualname__}'!r})"]
     try:
-        name = _imported(source, imports)
+        name = _import_name(source, imports)
     except _UnknownError as error:
         return [f"raise SystemExit({f'{how}: it is {error}'!r})"]
     if inspect.isfunction(source):

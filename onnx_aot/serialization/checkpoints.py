@@ -76,7 +76,7 @@ def read_checkpoint(source: Mapping[str, Any] | str | os.PathLike[str]) -> dict[
         InvalidOptionError: There is no such file, or it holds something else.
     """
     if isinstance(source, Mapping):
-        return _tensors(source, "the state dict")
+        return _check_tensors(source, "the state dict")
     if not isinstance(source, (str, os.PathLike)):
         raise InvalidOptionError(
             f"weights are {type(source).__name__}; pass a dict of tensors by name, a "
@@ -112,11 +112,11 @@ def read_safetensors(path: str) -> dict[str, StoredTensor]:
     Raises:
         InvalidOptionError: It is not such a file, is cut off, or has a type that torch lacks.
     """
-    with _whole(path):
+    with _translate_errors(path):
         file = MappedFile(path)
-        length, header = _header(file)
+        length, header = _read_header(file)
         return {
-            name: _stored(file, name, entry, 8 + length)
+            name: _make_stored_tensor(file, name, entry, 8 + length)
             for name, entry in header.items()
             if name != "__metadata__"
         }
@@ -128,12 +128,12 @@ def read_safetensors_header(path: str) -> dict[str, Any]:
     Raises:
         InvalidOptionError: It is not a safetensors file.
     """
-    with _whole(path):
-        return _header(MappedFile(path))[1]
+    with _translate_errors(path):
+        return _read_header(MappedFile(path))[1]
 
 
 @contextlib.contextmanager
-def _whole(path: str) -> Iterator[None]:
+def _translate_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -141,7 +141,7 @@ def _whole(path: str) -> Iterator[None]:
         raise InvalidOptionError(f"{path} is not a complete safetensors file: {reason}") from error
 
 
-def _header(file: MappedFile) -> tuple[int, dict[str, Any]]:
+def _read_header(file: MappedFile) -> tuple[int, dict[str, Any]]:
     length = int.from_bytes(file.read(0, 8), "little")
     if not 2 <= length <= min(HEADER_LIMIT, file.size - 8):
         raise ValueError("the length of its header is invalid")
@@ -156,7 +156,9 @@ def safetensors_name(dtype: torch.dtype) -> str | None:
     return _BY_DTYPE.get(dtype)
 
 
-def _stored(file: MappedFile, name: str, entry: Mapping[str, Any], start: int) -> StoredTensor:
+def _make_stored_tensor(
+    file: MappedFile, name: str, entry: Mapping[str, Any], start: int
+) -> StoredTensor:
     dtype = _DTYPES.get(entry["dtype"])
     if dtype is None:
         raise ValueError(f"{name} is of the type {entry['dtype']}, which is not known here")
@@ -205,24 +207,24 @@ def _read_pickled(path: str) -> dict[str, Given]:
         raise InvalidOptionError(
             f"{path} holds {type(loaded).__name__}; expected a dict of tensors"
         )
-    return _tensors(loaded, path)
+    return _check_tensors(loaded, path)
 
 
-def _tensors(given: Mapping[str, Any], where: str) -> dict[str, Given]:
+def _check_tensors(given: Mapping[str, Any], where: str) -> dict[str, Given]:
     given = {n: t for n, t in given.items() if not str(n).endswith("_extra_state")}
     for name, tensor in given.items():
         if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
             raise InvalidOptionError(
                 f"{where} has {type(tensor).__name__} under {name!r}; expected tensors by name"
             )
-    return dict(part for name, tensor in given.items() for part in _parts(name, tensor))
+    return dict(part for name, tensor in given.items() for part in _flatten_subclass(name, tensor))
 
 
-def _parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+def _flatten_subclass(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields a tensor by name; for a tensor subclass its components, by longer names."""
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None:
         yield name, tensor
         return
     for attribute in flatten()[0]:
-        yield from _parts(f"{name}.{attribute}", getattr(tensor, attribute))
+        yield from _flatten_subclass(f"{name}.{attribute}", getattr(tensor, attribute))

@@ -71,7 +71,7 @@ def plan_data(weights: Sequence[ir.Value], path: str) -> list[DataFile]:
     names = itertools.chain([f"{path}.data"], (f"{path}.data{n}" for n in itertools.count(2)))
     places: dict[str, tuple[int, ir.TensorProtocol]] = {}
     end = 0
-    for value, tensor in _tensors(weights):
+    for value, tensor in _pairs_with_tensors(weights):
         offset = -(-end // ALIGNMENT) * ALIGNMENT
         places[str(value.name)] = (offset, tensor)
         end = offset + tensor.nbytes
@@ -87,7 +87,7 @@ def plan_safetensors(weights: Sequence[ir.Value], path: str, limit: int | None) 
     """
     groups: list[list[tuple[ir.Value, ir.TensorProtocol]]] = []
     size = 0
-    for value, tensor in _tensors(weights):
+    for value, tensor in _pairs_with_tensors(weights):
         if not groups or (limit is not None and size + tensor.nbytes > limit):
             groups.append([])
             size = 0
@@ -95,7 +95,7 @@ def plan_safetensors(weights: Sequence[ir.Value], path: str, limit: int | None) 
         size += tensor.nbytes
     for paths in _safetensors_names(path, len(groups)):
         if not any(map(os.path.lexists, (*paths, index_of(paths[0])))):
-            return [_shard(name, group) for name, group in zip(paths, groups, strict=True)]
+            return [_plan_shard(name, group) for name, group in zip(paths, groups, strict=True)]
     raise AssertionError("names do not end")
 
 
@@ -107,7 +107,7 @@ def index_of(path: str) -> str:
 def old_data_files(path: str) -> list[str]:
     """Data files and indexes that a save made and the model at a path refers to."""
     folder, name = os.path.split(path)
-    stem = re.escape(_stem(name))
+    stem = re.escape(_strip_extension(name))
     made = re.compile(
         rf"{re.escape(name)}\.data\d*|{stem}(_\d+)?(-\d{{5}}-of-\d{{5}})?\.safetensors"
     )
@@ -149,13 +149,15 @@ def shard_size(given: int | str | None) -> int | None:
     return size
 
 
-def _tensors(weights: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, ir.TensorProtocol]]:
+def _pairs_with_tensors(
+    weights: Sequence[ir.Value],
+) -> Iterator[tuple[ir.Value, ir.TensorProtocol]]:
     for value in weights:
         assert value.const_value is not None
         yield value, value.const_value
 
 
-def _stem(name: str) -> str:
+def _strip_extension(name: str) -> str:
     return name.removesuffix(".onnx") or name
 
 
@@ -163,20 +165,20 @@ def _safetensors_names(path: str, count: int) -> Iterator[list[str]]:
     """Yields paths for the files, then others in case some of them are taken."""
     folder, name = os.path.split(path)
     for number in itertools.count(1):
-        stem = os.path.join(folder, _stem(name)) + (f"_{number}" if number > 1 else "")
+        stem = os.path.join(folder, _strip_extension(name)) + (f"_{number}" if number > 1 else "")
         if count == 1:
             yield [f"{stem}.safetensors"]
         else:
             yield [f"{stem}-{n + 1:05d}-of-{count:05d}.safetensors" for n in range(count)]
 
 
-def _shard(path: str, group: Sequence[tuple[ir.Value, ir.TensorProtocol]]) -> DataFile:
+def _plan_shard(path: str, group: Sequence[tuple[ir.Value, ir.TensorProtocol]]) -> DataFile:
     header: dict[str, Any] = {"__metadata__": {"format": "pt", "producer": PRODUCER}}
     ordered = sorted(group, key=lambda pair: -_element_bytes(pair[1]))
     end = 0
     offsets: list[int] = []
     for value, tensor in ordered:
-        dtype, shape = _described(tensor)
+        dtype, shape = _describe_tensor(tensor)
         begin, end = end, end + tensor.nbytes
         offsets.append(begin)
         header[str(value.name)] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
@@ -194,7 +196,7 @@ def _element_bytes(tensor: ir.TensorProtocol) -> int:
     return max(1, tensor.dtype.bitwidth // 8)
 
 
-def _described(tensor: ir.TensorProtocol) -> tuple[str, list[int]]:
+def _describe_tensor(tensor: ir.TensorProtocol) -> tuple[str, list[int]]:
     """Element type and shape in the format; types that it lacks are bytes (``U8``)."""
     try:
         name = safetensors_name(dtypes.to_torch(tensor.dtype))

@@ -46,7 +46,7 @@ class MappedFile:
         self._file.seek(offset)
         return self._file.read(count) or b""
 
-    def tensor(self, dtype: torch.dtype, shape: Sequence[int], offset: int) -> torch.Tensor:
+    def map_tensor(self, dtype: torch.dtype, shape: Sequence[int], offset: int) -> torch.Tensor:
         """Returns a tensor on the file's bytes, which must not be written to.
 
         Raises:
@@ -89,10 +89,10 @@ class StoredTensor(tensor_adapters.TorchTensor):
         name: str | None = None,
     ) -> None:
         """Raises ValueError if the tensor extends beyond the end of the file."""
-        super().__init__(file.tensor(dtype, shape, offset), name=name)
+        super().__init__(file.map_tensor(dtype, shape, offset), name=name)
         self._place = file, dtype, shape, offset
 
-    def named(self, name: str) -> StoredTensor:
+    def with_name(self, name: str) -> StoredTensor:
         """Returns the same tensor under another name."""
         return StoredTensor(*self._place, name=name)
 

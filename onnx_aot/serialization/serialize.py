@@ -89,7 +89,7 @@ def save_model(
     """
     check_external_data(external_data, max_shard_size)
     limit = shard_size(max_shard_size)
-    with _prepared(model, include_initializers, keep_initializers_as_inputs, defaults or {}):
+    with _prepare_model(model, include_initializers, keep_initializers_as_inputs, defaults or {}):
         _refuse_missing_values(model.graph.initializers.values())
         weights = weights_of(model)
         total = sum(value.const_value.nbytes for value in weights if value.const_value is not None)
@@ -113,7 +113,7 @@ def save_model(
                     return
                 path = os.path.realpath(os.fspath(destination))  # data lies beside a link's target
                 old_data = old_data_files(path)
-                files = _planned(weights, path, external, external_data, limit)
+                files = _plan_files(weights, path, external, external_data, limit)
                 refuse_full_disk(path, sum(file.size for file in files) if files else total)
                 _write_files(model, weights, path, files, progress)
                 for name in old_data:
@@ -170,7 +170,7 @@ def model_hash(model: ir.Model) -> str:
 
     digest = Digest()
     absent = any(is_absent(value.const_value) for value in model.graph.initializers.values())
-    with _prepared(model, not absent, False, {}):
+    with _prepare_model(model, not absent, False, {}):
         _write_single(model, weights_of(model), digest, None)
     return digest.sha.hexdigest()
 
@@ -240,7 +240,7 @@ class _Absent:
 
 
 @contextlib.contextmanager
-def _prepared(
+def _prepare_model(
     model: ir.Model, include: bool, as_inputs: bool, defaults: Mapping[str, torch.Tensor]
 ) -> Iterator[None]:
     """Context in which the model is as it is to be written; restores it at the end."""
@@ -298,8 +298,8 @@ def _write_single(
             tensor.ClearField("raw_data")
         start = tensor.SerializeToString()
         if data is not None:
-            start += _field(_RAW_DATA_TAG, size)
-        header = _field(_INITIALIZER_TAG, len(start) + size) + start
+            start += _encode_field_header(_RAW_DATA_TAG, size)
+        header = _encode_field_header(_INITIALIZER_TAG, len(start) + size) + start
         pieces.append((header, data))
         length += len(header) + size
     del proto.graph.initializer[:]
@@ -308,7 +308,7 @@ def _write_single(
     if limit is not None and length + len(graph) > limit:
         raise _too_large("the model takes", length + len(graph))
     file.write(proto.SerializeToString())
-    file.write(_field(_GRAPH_TAG, len(graph) + length))
+    file.write(_encode_field_header(_GRAPH_TAG, len(graph) + length))
     file.write(graph)
     for header, data in pieces:
         file.write(header)
@@ -316,12 +316,12 @@ def _write_single(
             data.tofile(file)
 
 
-def _field(tag: int, length: int) -> bytes:
+def _encode_field_header(tag: int, length: int) -> bytes:
     """Tag and length of a length-delimited field, as base-128 varints."""
-    return _varint(tag) + _varint(length)
+    return _encode_varint(tag) + _encode_varint(length)
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     encoded = bytearray()
     while number > 0x7F:
         encoded.append((number & 0x7F) | 0x80)
@@ -333,7 +333,7 @@ def _varint(number: int) -> bytes:
 # --- several files -------------------------------------------------------------------------------
 
 
-def _planned(
+def _plan_files(
     weights: Sequence[ir.Value], path: str, external: bool, kind: Any, limit: int | None
 ) -> list[DataFile]:
     if not external or not weights:

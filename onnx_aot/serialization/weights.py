@@ -59,10 +59,10 @@ def weights_by_target(
         if target is not None:
             found[target] = value
     tensors = program.state_dict
-    owners = {_memory(tensors[target]): found[target] for target in found if target in tensors}
+    owners = {_memory_key(tensors[target]): found[target] for target in found if target in tensors}
     for target, tensor in tensors.items():
-        if _memory(tensor) in owners:
-            found.setdefault(target, owners[_memory(tensor)])
+        if _memory_key(tensor) in owners:
+            found.setdefault(target, owners[_memory_key(tensor)])
     return found
 
 
@@ -93,11 +93,11 @@ def fitting_weights(
         value = values.get(name)
         if value is None:
             continue
-        problem = _misfit(name, value, stored, cast)
+        problem = _describe_misfit(name, value, stored, cast)
         if problem is not None:
             wrong.append(problem)
         first = replaced.setdefault(str(value.name), (value, name, stored))
-        if problem is None and first[2] is not stored and not _equal(first[2], stored):
+        if problem is None and first[2] is not stored and not _has_equal_values(first[2], stored):
             wrong.append(
                 f"{name} and {first[1]} are one weight in the model, two different ones were given"
             )
@@ -121,16 +121,16 @@ def absent_weights(
         fed: Values held for weights that are inputs, by input name.
     """
 
-    def empty(value: ir.Value) -> bool:
+    def lacks_values(value: ir.Value) -> bool:
         return is_absent(fed.get(str(value.name), value.const_value))
 
-    if not any(map(empty, values.values())):
+    if not any(map(lacks_values, values.values())):
         return {}
     found: dict[int, str] = {}
     for name, value in values.items():
         kind = value.metadata_props.get(INPUT_KIND)
         kept = kind == "BUFFER" and value.metadata_props.get(INPUT_PERSISTENT) == "True"
-        if kind == "PARAMETER" or kept or empty(value):
+        if kind == "PARAMETER" or kept or lacks_values(value):
             found.setdefault(id(value), name)
     return {name: values[name] for name in found.values()}
 
@@ -141,7 +141,7 @@ def is_absent(tensor: Any) -> bool:
     return isinstance(raw, torch.Tensor) and (raw.is_meta or isinstance(raw, FakeTensor))
 
 
-def _misfit(name: str, value: ir.Value, given: Given, cast: bool) -> str | None:
+def _describe_misfit(name: str, value: ir.Value, given: Given, cast: bool) -> str | None:
     tensor = real_parts(_as_torch(given))
     dtype, shape = dtypes.to_onnx(tensor.dtype), ir.Shape(tensor.shape)
     if (cast or value.dtype == dtype) and value.shape == shape:
@@ -153,13 +153,13 @@ def _misfit(name: str, value: ir.Value, given: Given, cast: bool) -> str | None:
 def _report(wrong: list[str], missing: list[str], unknown: list[str]) -> str:
     message = "weights do not fit the model: " + "; ".join(wrong[:LINES])
     if not wrong:
-        message = f"{len(missing)} weights of the model are missing: {_listed(missing)}"
+        message = f"{len(missing)} weights of the model are missing: {_join_names(missing)}"
     elif len(wrong) > LINES:
         message += f"; and {len(wrong) - LINES} more"
     if wrong and missing:
-        message += f". {len(missing)} are missing: {_listed(missing)}"
+        message += f". {len(missing)} are missing: {_join_names(missing)}"
     if unknown:
-        message += f". {len(unknown)} were given that it does not have: {_listed(unknown)}"
+        message += f". {len(unknown)} were given that it does not have: {_join_names(unknown)}"
     if missing:
         message += (
             ". partial=True applies those that are given. Buffers that checkpoints do not have are "
@@ -168,7 +168,7 @@ def _report(wrong: list[str], missing: list[str], unknown: list[str]) -> str:
     return f"{message}. Nothing was applied"
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return ", ".join(names[:LINES]) + (", ..." if len(names) > LINES else "")
 
 
@@ -176,7 +176,7 @@ def as_held(value: ir.Value, given: Given) -> ir.TensorProtocol:
     """Converts a tensor given for an initializer to one that the model can hold."""
     name, dtype = str(value.name), value.dtype
     if isinstance(given, StoredTensor) and given.dtype == dtype:
-        return given.named(name)
+        return given.with_name(name)
     tensor = real_parts(_as_torch(given)).detach()
     if dtype is not None and dtypes.to_onnx(tensor.dtype) != dtype:
         return CastTensor(tensor, dtype, name)
@@ -207,12 +207,12 @@ def _type_of(value: ir.Value) -> str:
     return f"{value.dtype.name if value.dtype is not None else '?'}{value.shape}"
 
 
-def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
+def _memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
     empty = tensor.is_meta or isinstance(tensor, FakeTensor)  # these have a storage at most
     place = storage_key(tensor) if empty else tensor.data_ptr()
     return (place, tensor.shape, tensor.stride())
 
 
-def _equal(left: Given, right: Given) -> bool:
+def _has_equal_values(left: Given, right: Given) -> bool:
     first, second = _as_torch(left), _as_torch(right)
     return not first.is_meta and not second.is_meta and torch.equal(first, second)

@@ -57,19 +57,19 @@ class Emitter:
     # --- where -----------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def before(self, node: ir.Node, opset: int) -> Iterator[None]:
+    def insert_before(self, node: ir.Node, opset: int) -> Iterator[None]:
         """Places nodes that are emitted inside the context before this one."""
         self._node, self._after, self.opset, self._made = node, False, opset, []
         yield
 
     @contextlib.contextmanager
-    def after(self, node: ir.Node) -> Iterator[None]:
+    def insert_after(self, node: ir.Node) -> Iterator[None]:
         """Places a node that is emitted inside the context after this one."""
         self._node, self._after, self._made = node, True, []
         yield
 
     @contextlib.contextmanager
-    def inside(self) -> Iterator[list[ir.Node]]:
+    def collect_nodes(self) -> Iterator[list[ir.Node]]:
         """Collects the nodes that are emitted inside the context, for a subgraph."""
         outer, self._nodes = self._nodes, []
         try:
@@ -118,21 +118,21 @@ class Emitter:
         named = like if like is not None else served.outputs[0]
         values = [
             ir.Value(
-                name=self.unique(f"{named.name}_{op_type.lower()}"),
+                name=self.make_unique_name(f"{named.name}_{op_type.lower()}"),
                 type=None if dtype is None else ir.TensorType(dtype),
                 shape=None if shape is None else shape.copy(),
             )
             for _ in range(outputs)
         ]
         if shape is None:
-            values[0].shape = _shape(op_type, inputs, attributes or {})
+            values[0].shape = _infer_shape(op_type, inputs, attributes or {})
         node = node_like(
             served,
             op_type,
             inputs,
             [self._attributes.make(*item) for item in (attributes or {}).items()],
             outputs=values,
-            name=self.unique(f"node_{values[0].name}"),
+            name=self.make_unique_name(f"node_{values[0].name}"),
         )
         if self._nodes is not None:
             self._nodes.append(node)
@@ -156,7 +156,7 @@ class Emitter:
         def emit(*inputs: Any, **attributes: Any) -> ir.Value:
             first = next(value for value in inputs if isinstance(value, ir.Value))
             assert first.dtype is not None
-            values = [self._operand(value, first.dtype) for value in inputs]
+            values = [self._to_operand(value, first.dtype) for value in inputs]
             dtype: ir.DataType | None = _RESULTS.get(name, first.dtype)
             if name == "Where":
                 dtype = values[1].dtype
@@ -168,7 +168,7 @@ class Emitter:
         self.__dict__[name] = emit
         return emit
 
-    def _operand(self, value: Any, dtype: ir.DataType) -> ir.Value:
+    def _to_operand(self, value: Any, dtype: ir.DataType) -> ir.Value:
         if isinstance(value, ir.Value):
             return value
         if isinstance(value, list):
@@ -188,14 +188,14 @@ class Emitter:
         found: ir.Value = self.Shape(value, start=axis, end=axis + 1)
         return found
 
-    def reshaped(self, value: ir.Value | None, sizes: Sequence[ir.Value]) -> ir.Value:
+    def reshape_to(self, value: ir.Value | None, sizes: Sequence[ir.Value]) -> ir.Value:
         """Reshapes a value to sizes that are given as vectors with one element."""
         assert value is not None
         shape = self.Concat(*sizes, axis=0)
         reshaped: ir.Value = self.Reshape(value, shape, allowzero=1)
         return reshaped
 
-    def reduced(self, op_type: str, value: ir.Value | None, axes: Sequence[int]) -> ir.Value:
+    def reduce_axes(self, op_type: str, value: ir.Value | None, axes: Sequence[int]) -> ir.Value:
         """Reduces along axes, which stay with size 1 and are an attribute before opset 18.
 
         ReduceSum has taken them as an input since opset 13.
@@ -209,11 +209,13 @@ class Emitter:
         signed: ir.Value = self.Where(self.Less(sign, 0.0), self.Neg(size), size)
         return signed
 
-    def value(self, name: str, dtype: ir.DataType, shape: ir.Shape | None) -> ir.Value:
+    def make_input(self, name: str, dtype: ir.DataType, shape: ir.Shape | None) -> ir.Value:
         """Creates an input of a subgraph."""
         type_ = ir.TensorType(dtype)
         return ir.Value(
-            name=self.unique(name), type=type_, shape=None if shape is None else shape.copy()
+            name=self.make_unique_name(name),
+            type=type_,
+            shape=None if shape is None else shape.copy(),
         )
 
     def constant(self, value: Any, dtype: ir.DataType) -> ir.Value:
@@ -222,7 +224,7 @@ class Emitter:
         key = (dtype, tuple(tensor.shape), tensor_adapters.TorchTensor(tensor).tobytes())
         known = self._constants.get(key)
         if known is None:
-            known = self._constants[key] = self._place(constant_name(tensor), tensor)
+            known = self._constants[key] = self._place_initializer(constant_name(tensor), tensor)
         return known
 
     def cast_constant(self, value: ir.Value, dtype: ir.DataType) -> ir.Value | None:
@@ -236,16 +238,16 @@ class Emitter:
         if not isinstance(raw, torch.Tensor):
             raw = torch.from_numpy(data.numpy())
         name = f"{value.name}_{dtype.short_name()}"
-        return self._place(name, raw.to(dtypes.to_torch(dtype)))
+        return self._place_initializer(name, raw.to(dtypes.to_torch(dtype)))
 
-    def _place(self, name: str, tensor: torch.Tensor) -> ir.Value:
-        value = constant_value(tensor, self.unique(name))
+    def _place_initializer(self, name: str, tensor: torch.Tensor) -> ir.Value:
+        value = constant_value(tensor, self.make_unique_name(name))
         place_constant(value, self._model, self._function)
         return value
 
     # --- names -----------------------------------------------------------------------------------
 
-    def unique(self, name: str) -> str:
+    def make_unique_name(self, name: str) -> str:
         """Returns a name that no value and no node of the model has."""
         if self._names is None:
             self._names = Names(names_in(self._model))
@@ -254,21 +256,21 @@ class Emitter:
     def hand_over_name(self, old: ir.Value, new: ir.Value, dtype: ir.DataType) -> None:
         """Moves name, shape and metadata to a new value; names the old one after its new type."""
         name = str(old.name)
-        old.name = self.unique(f"{name}_{dtype.short_name()}")
+        old.name = self.make_unique_name(f"{name}_{dtype.short_name()}")
         new.name = name
         new.shape = None if old.shape is None else old.shape.copy()
         new.metadata_props.update(old.metadata_props)
         old.metadata_props.clear()
 
 
-def _shape(
+def _infer_shape(
     op_type: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]
 ) -> ir.Shape | None:
     """Infers the shape of a node in an expansion; sizes that are not obvious are unknown."""
     shapes = [None if value is None else value.shape for value in inputs]
     first = shapes[0] if shapes else None
     if op_type in _POINTWISE:
-        return _broadcast(shapes)
+        return _broadcast_shapes(shapes)
     if first is None:
         return None
     if op_type == "Shape":
@@ -277,13 +279,13 @@ def _shape(
         lengths = [None if s is None or not isinstance(s[0], int) else s[0] for s in shapes]
         return ir.Shape([None if None in lengths else sum(n for n in lengths if n is not None)])
     if op_type == "Reshape":
-        return _reshaped(inputs[1])
+        return _infer_reshape(inputs[1])
     if op_type.startswith("Reduce") and attributes.get("keepdims", 1):
         return ir.Shape([None] * len(first))
     return None
 
 
-def _reshaped(sizes: ir.Value | None) -> ir.Shape | None:
+def _infer_reshape(sizes: ir.Value | None) -> ir.Shape | None:
     """The shape after a Reshape: as many dimensions as sizes, with numbers for constant ones."""
     if sizes is None or sizes.shape is None or not isinstance(sizes.shape[0], int):
         return None
@@ -291,7 +293,7 @@ def _reshaped(sizes: ir.Value | None) -> ir.Shape | None:
     return ir.Shape([n if n > 0 else None for n in known] if known else [None] * sizes.shape[0])
 
 
-def _broadcast(shapes: Sequence[ir.Shape | None]) -> ir.Shape | None:
+def _broadcast_shapes(shapes: Sequence[ir.Shape | None]) -> ir.Shape | None:
     """The broadcast shape; differing sizes other than 1 are unknown."""
     if any(shape is None for shape in shapes):
         return None

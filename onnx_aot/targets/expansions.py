@@ -30,7 +30,9 @@ _ANY = (
 )
 
 
-def _expands(op_type: str, types: Iterable[ir.DataType]) -> Callable[[Expansion], Expansion]:
+def _register_expansion(
+    op_type: str, types: Iterable[ir.DataType]
+) -> Callable[[Expansion], Expansion]:
     def enter(expansion: Expansion) -> Expansion:
         for dtype in types:
             EXPANSIONS[op_type, dtype] = expansion
@@ -41,7 +43,7 @@ def _expands(op_type: str, types: Iterable[ir.DataType]) -> Callable[[Expansion]
 
 for _op_type, _formula in expansions_pointwise.FORMULAS.items():
 
-    @_expands(_op_type, [_T.DOUBLE])
+    @_register_expansion(_op_type, [_T.DOUBLE])
     def _pointwise(
         e: Emitter, node: ir.Node, formula: expansions_pointwise.Formula = _formula
     ) -> Sequence[ir.Value]:
@@ -49,19 +51,19 @@ for _op_type, _formula in expansions_pointwise.FORMULAS.items():
 
 
 for _op_type, _layer in RECURRENT.items():
-    _expands(_op_type, [_T.DOUBLE])(_layer)
+    _register_expansion(_op_type, [_T.DOUBLE])(_layer)
 
 
 # --- counting ------------------------------------------------------------------------------------
 
 
-@_expands("Size", _ANY)
+@_register_expansion("Size", _ANY)
 def _size(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
     """Multiplies the sizes, without reading elements."""
     return [e.ReduceProd(e.Shape(node.inputs[0]), keepdims=0)]
 
 
-@_expands("NonZero", _ANY)
+@_register_expansion("NonZero", _ANY)
 def _nonzero(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
     """Casts to BOOL, which keeps whether a number is nonzero, including NaN."""
     return [e.op("NonZero", [e.Cast(node.inputs[0], to=_T.BOOL)], dtype=_T.INT64)]
@@ -70,7 +72,7 @@ def _nonzero(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
 # --- moving --------------------------------------------------------------------------------------
 
 
-@_expands("DepthToSpace", _ANY)
+@_register_expansion("DepthToSpace", _ANY)
 def _depth_to_space(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
     value = node.inputs[0]
     block = node.attributes.get_int("blocksize", 1)
@@ -82,44 +84,44 @@ def _depth_to_space(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
         parts, perm = [batch, depth, side, side, height, width], [0, 1, 4, 2, 5, 3]
     else:
         parts, perm = [batch, side, side, depth, height, width], [0, 3, 4, 1, 5, 2]
-    apart = e.Transpose(e.reshaped(value, parts), perm=perm)
+    apart = e.Transpose(e.reshape_to(value, parts), perm=perm)
     wanted = [batch, depth, e.Mul(height, [block]), e.Mul(width, [block])]
-    return [e.reshaped(apart, wanted)]
+    return [e.reshape_to(apart, wanted)]
 
 
-@_expands("SpaceToDepth", _ANY)
+@_register_expansion("SpaceToDepth", _ANY)
 def _space_to_depth(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
     value = node.inputs[0]
     block = node.attributes.get_int("blocksize", 1)
     batch, channels, height, width = (e.dimension(value, axis) for axis in range(4))
     rows, columns = e.Div(height, [block]), e.Div(width, [block])
     side = e.ints([block])
-    apart = e.reshaped(value, [batch, channels, rows, side, columns, side])
+    apart = e.reshape_to(value, [batch, channels, rows, side, columns, side])
     apart = e.Transpose(apart, perm=[0, 3, 5, 1, 2, 4])
     wanted = [batch, e.Mul(channels, [block * block]), rows, columns]
-    return [e.reshaped(apart, wanted)]
+    return [e.reshape_to(apart, wanted)]
 
 
 # --- arithmetic ----------------------------------------------------------------------------------
 
 
-@_expands("Relu", [_T.INT64, _T.INT32])
+@_register_expansion("Relu", [_T.INT64, _T.INT32])
 def _relu(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
     return [e.Max(node.inputs[0], 0)]
 
 
-@_expands("PRelu", _INTEGERS)
+@_register_expansion("PRelu", _INTEGERS)
 def _prelu(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
     value, slope = node.inputs
     return [e.Where(e.Less(value, 0), e.Mul(value, slope), value)]
 
 
-@_expands("Mean", [_T.DOUBLE])
+@_register_expansion("Mean", [_T.DOUBLE])
 def _mean(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
     return [e.Div(e.Sum(*node.inputs), float(len(node.inputs)))]
 
 
-@_expands("Gemm", _INTEGERS)
+@_register_expansion("Gemm", _INTEGERS)
 def _gemm(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
     """Emits a product and a sum; None if there are factors, which may be fractions."""
     if (
@@ -144,19 +146,19 @@ def _spatial_axes(value: ir.Value | None) -> list[int] | None:
     return list(range(2, len(value.shape)))
 
 
-@_expands("GlobalAveragePool", [_T.DOUBLE])
+@_register_expansion("GlobalAveragePool", [_T.DOUBLE])
 def _global_average(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
     axes = _spatial_axes(node.inputs[0])
-    return None if axes is None else [e.reduced("ReduceMean", node.inputs[0], axes)]
+    return None if axes is None else [e.reduce_axes("ReduceMean", node.inputs[0], axes)]
 
 
-@_expands("GlobalMaxPool", [_T.DOUBLE])
+@_register_expansion("GlobalMaxPool", [_T.DOUBLE])
 def _global_largest(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
     axes = _spatial_axes(node.inputs[0])
-    return None if axes is None else [e.reduced("ReduceMax", node.inputs[0], axes)]
+    return None if axes is None else [e.reduce_axes("ReduceMax", node.inputs[0], axes)]
 
 
-@_expands("InstanceNormalization", [_T.DOUBLE])
+@_register_expansion("InstanceNormalization", [_T.DOUBLE])
 def _instance_normalization(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
     """Emits ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` over the spatial axes."""
     value, scale, bias = node.inputs
@@ -164,8 +166,8 @@ def _instance_normalization(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | N
     if axes is None:
         return None
     per_channel = e.ints([-1] + [1] * len(axes))
-    centered = e.Sub(value, e.reduced("ReduceMean", value, axes))
-    variance = e.reduced("ReduceMean", e.Mul(centered, centered), axes)
+    centered = e.Sub(value, e.reduce_axes("ReduceMean", value, axes))
+    variance = e.reduce_axes("ReduceMean", e.Mul(centered, centered), axes)
     deviation = e.Sqrt(e.Add(variance, node.attributes.get_float("epsilon", 1e-5)))
     scaled = e.Mul(e.Div(centered, deviation), e.Reshape(scale, per_channel))
     return [e.Add(scaled, e.Reshape(bias, per_channel))]

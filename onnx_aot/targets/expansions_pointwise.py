@@ -24,13 +24,13 @@ LARGE = 1e100
 """Above this, 1 is negligible next to a square, which may overflow to infinity."""
 
 
-def _argument(node: ir.Node) -> Value:
+def _first_input(node: ir.Node) -> Value:
     value = node.inputs[0]
     assert value is not None
     return value
 
 
-def _polynomial(e: Emitter, x: Value, coefficients: Sequence[float]) -> Value:
+def _emit_polynomial(e: Emitter, x: Value, coefficients: Sequence[float]) -> Value:
     """Evaluates a polynomial by Horner's rule; the coefficient of the highest power comes first."""
     value: Value = e.Mul(x, coefficients[0])
     for coefficient in coefficients[1:-1]:
@@ -60,27 +60,27 @@ def _atan(e: Emitter, x: Value) -> Value:
     for _ in range(2):
         t = e.Div(t, e.Add(e.Sqrt(e.Add(e.Mul(t, t), 1.0)), 1.0))
     series = [(-1.0) ** k / (2 * k + 1) for k in reversed(range(11))]
-    angle = e.Mul(e.Mul(_polynomial(e, e.Mul(t, t), series), t), 4.0)
+    angle = e.Mul(e.Mul(_emit_polynomial(e, e.Mul(t, t), series), t), 4.0)
     return e.with_sign(x, e.Where(beyond, e.Sub(math.pi / 2, angle), angle))
 
 
 def _atan_formula(e: Emitter, node: ir.Node) -> Value:
-    return _atan(e, _argument(node))
+    return _atan(e, _first_input(node))
 
 
 def _asin(e: Emitter, node: ir.Node) -> Value:
-    x = _argument(node)
+    x = _first_input(node)
     return _atan(e, e.Div(x, e.Sqrt(e.Mul(e.Sub(1.0, x), e.Add(x, 1.0)))))
 
 
 def _acos(e: Emitter, node: ir.Node) -> Value:
     """Emits ``2 atan(sqrt((1 - x) / (1 + x)))``, which does not cancel near 1."""
-    x = _argument(node)
+    x = _first_input(node)
     return e.Mul(_atan(e, e.Sqrt(e.Div(e.Sub(1.0, x), e.Add(x, 1.0)))), 2.0)
 
 
 def _tan(e: Emitter, node: ir.Node) -> Value:
-    x = _argument(node)
+    x = _first_input(node)
     return e.Div(e.Sin(x), e.Cos(x))
 
 
@@ -90,18 +90,18 @@ def _half_cosh(e: Emitter, x: Value) -> Value:
 
 
 def _cosh(e: Emitter, node: ir.Node) -> Value:
-    return _half_cosh(e, _argument(node))
+    return _half_cosh(e, _first_input(node))
 
 
 def _sinh(e: Emitter, node: ir.Node) -> Value:
     """Emits ``tanh(x) cosh(x)``, which does not cancel near 0."""
-    x = _argument(node)
+    x = _first_input(node)
     return e.Mul(e.Tanh(x), _half_cosh(e, x))
 
 
 def _asinh(e: Emitter, node: ir.Node) -> Value:
     """Emits ``log(|x| + sqrt(x * x + 1))`` with the sign of x."""
-    x = _argument(node)
+    x = _first_input(node)
     size = e.Abs(x)
     square = e.Mul(size, size)
     root = e.Add(e.Sqrt(e.Add(square, 1.0)), 1.0)
@@ -112,7 +112,7 @@ def _asinh(e: Emitter, node: ir.Node) -> Value:
 
 def _acosh(e: Emitter, node: ir.Node) -> Value:
     """Emits ``log(x + sqrt(x * x - 1))``, computed from ``x - 1``; NaN below 1."""
-    x = _argument(node)
+    x = _first_input(node)
     t = e.Sub(x, 1.0)
     near = _log1p(e, e.Add(t, e.Mul(e.Sqrt(t), e.Sqrt(e.Add(t, 2.0)))))
     far = e.Add(e.Log(x), LN2)
@@ -121,7 +121,7 @@ def _acosh(e: Emitter, node: ir.Node) -> Value:
 
 def _atanh(e: Emitter, node: ir.Node) -> Value:
     """Emits ``log((1 + |x|) / (1 - |x|)) / 2`` with the sign of x."""
-    x = _argument(node)
+    x = _first_input(node)
     size = e.Abs(x)
     ratio = e.Div(e.Mul(size, 2.0), e.Sub(1.0, size))
     return e.with_sign(x, e.Mul(_log1p(e, ratio), 0.5))
@@ -179,20 +179,22 @@ def _erf(e: Emitter, x: Value) -> Value:
     near = e.Less(size, ERF_SPLIT)
     square = e.Mul(x, x)
     inner = e.Min(square, ERF_SPLIT * ERF_SPLIT)  # keeps the unused branch from overflowing
-    quotient = e.Div(_polynomial(e, inner, ERF_NEAR[0]), _polynomial(e, inner, ERF_NEAR[1]))
+    quotient = e.Div(
+        _emit_polynomial(e, inner, ERF_NEAR[0]), _emit_polynomial(e, inner, ERF_NEAR[1])
+    )
     outer = e.Min(size, ERF_ONE)
-    tail = e.Div(_polynomial(e, outer, ERFC_FAR[0]), _polynomial(e, outer, ERFC_FAR[1]))
+    tail = e.Div(_emit_polynomial(e, outer, ERFC_FAR[0]), _emit_polynomial(e, outer, ERFC_FAR[1]))
     tail = e.Mul(tail, e.Exp(e.Neg(e.Mul(outer, outer))))
     return e.Where(near, e.Mul(x, quotient), e.with_sign(x, e.Sub(1.0, tail)))
 
 
 def _erf_formula(e: Emitter, node: ir.Node) -> Value:
-    return _erf(e, _argument(node))
+    return _erf(e, _first_input(node))
 
 
 def _gelu(e: Emitter, node: ir.Node) -> Value:
     """Emits ``x (1 + erf(x / sqrt(2))) / 2``, or the approximation with tanh."""
-    x = _argument(node)
+    x = _first_input(node)
     if node.attributes.get_string("approximate") == "tanh":
         cube = e.Mul(e.Mul(x, x), x)
         inner = e.Mul(e.Add(x, e.Mul(cube, 0.044715)), math.sqrt(2 / math.pi))
@@ -209,42 +211,42 @@ def _softplus(e: Emitter, x: Value) -> Value:
 
 
 def _softplus_formula(e: Emitter, node: ir.Node) -> Value:
-    return _softplus(e, _argument(node))
+    return _softplus(e, _first_input(node))
 
 
 def _mish(e: Emitter, node: ir.Node) -> Value:
-    x = _argument(node)
+    x = _first_input(node)
     return e.Mul(x, e.Tanh(_softplus(e, x)))
 
 
-def _exponential(e: Emitter, x: Value, alpha: float) -> Value:
+def _emit_exponential_unit(e: Emitter, x: Value, alpha: float) -> Value:
     """Emits ``x`` above 0 and ``alpha (exp(x) - 1)`` below."""
     below = e.Mul(e.Sub(e.Exp(e.Min(x, 0.0)), 1.0), alpha)
     return e.Where(e.Less(x, 0.0), below, x)
 
 
 def _elu(e: Emitter, node: ir.Node) -> Value:
-    return _exponential(e, _argument(node), node.attributes.get_float("alpha", 1.0))
+    return _emit_exponential_unit(e, _first_input(node), node.attributes.get_float("alpha", 1.0))
 
 
 def _selu(e: Emitter, node: ir.Node) -> Value:
     alpha = node.attributes.get_float("alpha", 1.67326319217681884765625)
     gamma = node.attributes.get_float("gamma", 1.05070102214813232421875)
-    return e.Mul(_exponential(e, _argument(node), alpha), gamma)
+    return e.Mul(_emit_exponential_unit(e, _first_input(node), alpha), gamma)
 
 
 def _leaky_relu(e: Emitter, node: ir.Node) -> Value:
-    x = _argument(node)
+    x = _first_input(node)
     return e.Where(e.Less(x, 0.0), e.Mul(x, node.attributes.get_float("alpha", 0.01)), x)
 
 
 def _prelu(e: Emitter, node: ir.Node) -> Value:
-    x = _argument(node)
+    x = _first_input(node)
     return e.Where(e.Less(x, 0.0), e.Mul(x, node.inputs[1]), x)
 
 
 def _thresholded_relu(e: Emitter, node: ir.Node) -> Value:
-    x = _argument(node)
+    x = _first_input(node)
     return e.Where(e.Greater(x, node.attributes.get_float("alpha", 1.0)), x, 0.0)
 
 
@@ -254,16 +256,16 @@ def _hard_sigmoid(e: Emitter, x: Value, alpha: float, beta: float) -> Value:
 
 def _hard_sigmoid_formula(e: Emitter, node: ir.Node) -> Value:
     alpha, beta = node.attributes.get_float("alpha", 0.2), node.attributes.get_float("beta", 0.5)
-    return _hard_sigmoid(e, _argument(node), alpha, beta)
+    return _hard_sigmoid(e, _first_input(node), alpha, beta)
 
 
 def _hard_swish(e: Emitter, node: ir.Node) -> Value:
-    x = _argument(node)
+    x = _first_input(node)
     return e.Mul(x, _hard_sigmoid(e, x, 1 / 6, 0.5))
 
 
 def _softsign(e: Emitter, node: ir.Node) -> Value:
-    x = _argument(node)
+    x = _first_input(node)
     return e.Div(x, e.Add(e.Abs(x), 1.0))
 
 

@@ -20,7 +20,7 @@ DEFAULT_ACTIVATIONS = {
 }
 
 
-def _layer(e: Emitter, node: ir.Node) -> Sequence[Value] | None:
+def _expand_layer(e: Emitter, node: ir.Node) -> Sequence[Value] | None:
     """Emits all directions of a layer; returns None for features that no capture needs.
 
     Sequence lengths, peepholes, clipping, batch-first layout, coupled gates and parameters of
@@ -56,7 +56,7 @@ def _layer(e: Emitter, node: ir.Node) -> Sequence[Value] | None:
             for part in (w, r, bias)
         ]
         activations = names[index * per_direction : (index + 1) * per_direction]
-        outputs = _direction(
+        outputs = _emit_direction(
             e, node.op_type, x, parts, starts, hidden, activations, after_reset, backwards
         )
         # final states are [batch, hidden], collected outputs [time, batch, hidden]
@@ -68,7 +68,7 @@ def _layer(e: Emitter, node: ir.Node) -> Sequence[Value] | None:
     return [sequence, *ends]
 
 
-def _direction(
+def _emit_direction(
     e: Emitter,
     kind: str,
     x: Value,
@@ -93,9 +93,9 @@ def _direction(
         state_bias = e.Slice(bias, e.ints([middle]), e.ints([2 * middle]), e.ints([0]))
         given = e.Add(given, input_bias)
     shapes = [state.shape for state in starts]
-    inner = [e.value("state", ir.DataType.DOUBLE, shape) for shape in shapes]
-    step = e.value("step", ir.DataType.DOUBLE, None)
-    with e.inside() as nodes:
+    inner = [e.make_input("state", ir.DataType.DOUBLE, shape) for shape in shapes]
+    step = e.make_input("step", ir.DataType.DOUBLE, None)
+    with e.collect_nodes() as nodes:
         if kind == "LSTM":
             after = _lstm_step(e, step, inner, recurrent, state_bias, hidden, activations)
         elif kind == "GRU":
@@ -103,8 +103,8 @@ def _direction(
                 e, step, inner[0], recurrent, state_bias, hidden, activations, after_reset
             )
         else:
-            total = e.Add(step, _linear(e, inner[0], recurrent, state_bias))
-            after = [_activation(e, activations[0], total)]
+            total = e.Add(step, _emit_linear(e, inner[0], recurrent, state_bias))
+            after = [_emit_activation(e, activations[0], total)]
         collected = e.Identity(after[0])
     body = ir.Graph([*inner, step], [*after, collected], nodes=nodes, name="time_step")
     attributes = {"body": body, "num_scan_inputs": 1}
@@ -114,18 +114,18 @@ def _direction(
     return list(outputs)
 
 
-def _linear(e: Emitter, state: Value, weight: Value, bias: Value | None) -> Value:
+def _emit_linear(e: Emitter, state: Value, weight: Value, bias: Value | None) -> Value:
     product = e.MatMul(state, weight)
     return product if bias is None else e.Add(product, bias)
 
 
-def _activation(e: Emitter, name: str, value: Value) -> Value:
+def _emit_activation(e: Emitter, name: str, value: Value) -> Value:
     if name == "Relu":
         return e.Max(value, 0.0)
     return e.Tanh(value) if name == "Tanh" else e.Sigmoid(value)
 
 
-def _gate(e: Emitter, value: Value, index: int, hidden: int, count: int = 1) -> Value:
+def _slice_gates(e: Emitter, value: Value, index: int, hidden: int, count: int = 1) -> Value:
     """Slices one gate, or ``count`` consecutive ones, from axis 1."""
     start, end = e.ints([index * hidden]), e.ints([(index + count) * hidden])
     return e.Slice(value, start, end, e.ints([1]))
@@ -141,11 +141,11 @@ def _lstm_step(
     names: Sequence[str],
 ) -> list[Value]:
     """Emits one LSTM step; gates are input, output, forget and cell, in ONNX's order."""
-    total = e.Add(step, _linear(e, states[0], recurrent, bias))
-    i, o, f = (_activation(e, names[0], _gate(e, total, k, hidden)) for k in range(3))
-    new = _activation(e, names[1], _gate(e, total, 3, hidden))
+    total = e.Add(step, _emit_linear(e, states[0], recurrent, bias))
+    i, o, f = (_emit_activation(e, names[0], _slice_gates(e, total, k, hidden)) for k in range(3))
+    new = _emit_activation(e, names[1], _slice_gates(e, total, 3, hidden))
     cell = e.Add(e.Mul(f, states[1]), e.Mul(i, new))
-    return [e.Mul(o, _activation(e, names[2], cell)), cell]
+    return [e.Mul(o, _emit_activation(e, names[2], cell)), cell]
 
 
 def _gru_step(
@@ -163,20 +163,20 @@ def _gru_step(
     With ``after_reset``, as in torch, the reset gate scales the state's product instead of the
     state.
     """
-    pushed = _linear(e, state, recurrent, bias)
-    early = e.Add(_gate(e, step, 0, hidden, 2), _gate(e, pushed, 0, hidden, 2))
-    early = _activation(e, names[0], early)
-    update, reset = _gate(e, early, 0, hidden), _gate(e, early, 1, hidden)
+    pushed = _emit_linear(e, state, recurrent, bias)
+    early = e.Add(_slice_gates(e, step, 0, hidden, 2), _slice_gates(e, pushed, 0, hidden, 2))
+    early = _emit_activation(e, names[0], early)
+    update, reset = _slice_gates(e, early, 0, hidden), _slice_gates(e, early, 1, hidden)
     if after_reset:
-        own = e.Mul(reset, _gate(e, pushed, 2, hidden))
+        own = e.Mul(reset, _slice_gates(e, pushed, 2, hidden))
     else:
-        own = e.MatMul(e.Mul(reset, state), _gate(e, recurrent, 2, hidden))
+        own = e.MatMul(e.Mul(reset, state), _slice_gates(e, recurrent, 2, hidden))
         if bias is not None:
             piece = e.Slice(bias, e.ints([2 * hidden]), e.ints([3 * hidden]), e.ints([0]))
             own = e.Add(own, piece)
-    new = _activation(e, names[1], e.Add(_gate(e, step, 2, hidden), own))
+    new = _emit_activation(e, names[1], e.Add(_slice_gates(e, step, 2, hidden), own))
     return [e.Add(e.Mul(e.Sub(1.0, update), new), e.Mul(update, state))]
 
 
-RECURRENT = {"LSTM": _layer, "GRU": _layer, "RNN": _layer}
+RECURRENT = {"LSTM": _expand_layer, "GRU": _expand_layer, "RNN": _expand_layer}
 """Expansions for DOUBLE, by operator."""

@@ -20,7 +20,7 @@ AXES = 3  # the position among the inputs of Pad
 PAD_TAKES_AXES = 18
 
 
-def _producer(value: ir.Value | None) -> ir.Node | None:
+def _find_producer(value: ir.Value | None) -> ir.Node | None:
     """The node that computes a value, through Cast and Identity."""
     node = None if value is None else value.producer()
     while node is not None and node.op_type in HANDED_ON:
@@ -32,7 +32,7 @@ def _producer(value: ir.Value | None) -> ir.Node | None:
 def _matrix_times_vector(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
     """Turns the vector into a matrix with one column."""
     matrix, vector = node.inputs
-    producer = _producer(matrix)
+    producer = _find_producer(matrix)
     if producer is None or producer.op_type != "Transpose":
         return None
     if vector is None or vector.shape is None or len(vector.shape) != 1:
@@ -50,7 +50,7 @@ def _pooling_of_padded(e: Emitter, node: ir.Node) -> None:
 
     The node in between also serves if the shape is unknown.
     """
-    pad = _producer(node.inputs[0])
+    pad = _find_producer(node.inputs[0])
     if pad is None or pad.op_type != "Pad" or len(pad.inputs) > AXES or not _pads_zeros(pad):
         return
     shape = pad.outputs[0].shape

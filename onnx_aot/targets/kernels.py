@@ -19,7 +19,7 @@ from typing import Any
 import onnx.defs
 import onnx_ir as ir
 
-__all__ = ["Kernel", "Kernels", "Signature", "decoded", "kernels", "signature"]
+__all__ = ["Kernel", "Kernels", "Signature", "decode_kernels", "load_kernels", "signature"]
 
 _PARAMETER = onnx.defs.OpSchema.FormalParameterOption
 
@@ -57,13 +57,13 @@ def signature(op_type: str, opset: int) -> Signature | None:
     }
     return Signature(
         schema.since_version,
-        tuple(map(_variable, schema.inputs)),
-        tuple(map(_variable, schema.outputs)),
+        tuple(map(_type_variable, schema.inputs)),
+        tuple(map(_type_variable, schema.outputs)),
         accepted,
     )
 
 
-def _variable(parameter: Any) -> str | None:
+def _type_variable(parameter: Any) -> str | None:
     if parameter.option == _PARAMETER.Variadic and not parameter.is_homogeneous:
         return None
     return str(parameter.type_str)
@@ -93,13 +93,13 @@ class Kernels:
 
 
 @functools.cache
-def kernels(file: str) -> Kernels:
+def load_kernels(file: str) -> Kernels:
     """Reads a table, once per process."""
     text = importlib.resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
-    return decoded(json.loads(text))
+    return decode_kernels(json.loads(text))
 
 
-def decoded(data: dict[str, Any]) -> Kernels:
+def decode_kernels(data: dict[str, Any]) -> Kernels:
     """Decodes a table as it is stored."""
     members = ir.DataType.__members__
     sets = [frozenset(members[name] for name in names.split()) for names in data["types"]]

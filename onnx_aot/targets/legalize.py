@@ -14,7 +14,7 @@ from onnx_aot.metadata.keys import FX_NODE
 from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions import EXPANSIONS
 from onnx_aot.targets.fusion_workarounds import KEPT_APART
-from onnx_aot.targets.kernels import Kernels, kernels, signature
+from onnx_aot.targets.kernels import Kernels, load_kernels, signature
 from onnx_aot.targets.type_fallbacks import PRESERVING, SURROGATES, is_lossy
 from onnx_aot.targets.unsigned_activations import unsigned_activations
 
@@ -120,21 +120,21 @@ def legalize(model: ir.Model, target: str) -> tuple[Adaptation, ...]:
     Returns:
         The adaptations, most frequent first.
     """
-    return _Legalizer(model, kernels(TARGETS[target])).run()
+    return _Legalizer(model, load_kernels(TARGETS[target])).run()
 
 
 def unsupported_nodes(model: ir.Model, target: str) -> list[ir.Node]:
     """Nodes, including those of subgraphs and functions, that the target has no kernel for."""
-    planner = _Planner(kernels(TARGETS[target]))
+    planner = _Planner(load_kernels(TARGETS[target]))
     return [
         node
-        for graph, opset in _roots(model)
+        for graph, opset in _graphs_with_opsets(model)
         for node in ir.traversal.RecursiveGraphIterator(graph)
         if planner.plan(node, opset) is not None
     ]
 
 
-def _roots(model: ir.Model) -> Iterator[tuple[ir.Graph | ir.Function, int]]:
+def _graphs_with_opsets(model: ir.Model) -> Iterator[tuple[ir.Graph | ir.Function, int]]:
     yield model.graph, model.opset_imports[""]
     for function in model.functions.values():
         yield function, function.opset_imports.get("", model.opset_imports[""])
@@ -165,15 +165,15 @@ class _Planner:
         try:
             return self._plans[key]
         except KeyError:
-            plan = self._plans[key] = self._make(node, opset)
+            plan = self._plans[key] = self._make_plan(node, opset)
             return plan
 
-    def _make(self, node: ir.Node, opset: int) -> _Plan | None:
+    def _make_plan(self, node: ir.Node, opset: int) -> _Plan | None:
         types = signature(node.op_type, opset)
         if types is None or node.op_type in AS_THEY_ARE:
             return None
-        bound = _bound(types.inputs, node.inputs)
-        bound |= _bound(types.outputs, node.outputs)
+        bound = _bind_type_variables(types.inputs, node.inputs)
+        bound |= _bind_type_variables(types.outputs, node.outputs)
         known = self._table.by_operator.get((node.op_type, types.version), ())
         reduction = node.attributes.get("reduction")
         if reduction is not None and reduction.as_string() != "none":
@@ -192,7 +192,7 @@ class _Planner:
         candidates = [*known, *(dict.fromkeys(same, frozenset([dtype])) for dtype in inlined)]
         best: tuple[tuple[int, int, int], tuple[_Change, ...]] | None = None
         for kernel in candidates:
-            changes = _changes(node.op_type, kernel, bound)
+            changes = _find_type_changes(node.op_type, kernel, bound)
             if changes is not None and (best is None or changes < best):
                 best = changes
         if best is not None and not best[1]:
@@ -203,7 +203,7 @@ class _Planner:
         return _Plan(best[1][0][1], best[1])
 
 
-def _bound(
+def _bind_type_variables(
     variables: Sequence[str | None], values: Sequence[ir.Value | None]
 ) -> dict[str, ir.DataType]:
     bound: dict[str, ir.DataType] = {}
@@ -216,7 +216,7 @@ def _bound(
     return bound
 
 
-def _changes(
+def _find_type_changes(
     op_type: str, kernel: dict[str, frozenset[ir.DataType]], bound: dict[str, ir.DataType]
 ) -> tuple[tuple[int, int, int], tuple[_Change, ...]] | None:
     """The cost (losses, changes, rank) and the type changes for a kernel; None if impossible."""
@@ -259,7 +259,7 @@ class _Legalizer:
         self.inserted: list[ir.Node] = []
 
     def run(self) -> tuple[Adaptation, ...]:
-        for graph, opset in _roots(self.model):
+        for graph, opset in _graphs_with_opsets(self.model):
             self.emitter.enter(graph)
             self._visit(graph, opset, [])
         self._remove_unread()
@@ -281,15 +281,15 @@ class _Legalizer:
     def _visit(self, graph: ir.Graph | ir.Function, opset: int, around: list[ir.Node]) -> None:
         """Adapts all nodes of a graph; ``around`` are the enclosing nodes, outermost first."""
         for node in graph:
-            self._adapt(node, opset, around)
+            self._adapt_node(node, opset, around)
 
-    def _adapt(self, node: ir.Node, opset: int, around: list[ir.Node]) -> None:
+    def _adapt_node(self, node: ir.Node, opset: int, around: list[ir.Node]) -> None:
         if node.op_type in WITH_GRAPHS:
             for attribute in node.attributes.values():
                 if attribute.type == ir.AttributeType.GRAPH:
                     self._visit(attribute.as_graph(), opset, [*around, node])
         if node.op_type in WRITTEN_FOR_IT and not node.domain:
-            with self.emitter.before(node, opset):
+            with self.emitter.insert_before(node, opset):
                 results = WRITTEN_FOR_IT[node.op_type](self.emitter, node)
             if results is not None:
                 self._replace(node, results, opset, around)
@@ -300,7 +300,7 @@ class _Legalizer:
             return
         expansion = EXPANSIONS.get((node.op_type, plan.missing))
         if expansion is not None:
-            with self.emitter.before(node, opset):
+            with self.emitter.insert_before(node, opset):
                 results = expansion(self.emitter, node)
             if results is not None:
                 self._replace(node, results, opset, around)
@@ -327,7 +327,7 @@ class _Legalizer:
         """Adapts the nodes of an expansion, which may need casts themselves."""
         self.inserted += made
         for inner in made:
-            self._adapt(inner, opset, around)
+            self._adapt_node(inner, opset, around)
 
     # --- casts -----------------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ class _Legalizer:
         surrogates = {variable: surrogate for variable, _, surrogate in plan.changes}
         exact = node.op_type in PRESERVING
         for index, value in enumerate(node.inputs):
-            variable = _at(types.inputs, index)
+            variable = _type_variable_at(types.inputs, index)
             if value is None or variable not in surrogates:
                 continue
             wanted = surrogates[variable]
@@ -348,7 +348,7 @@ class _Legalizer:
             node.replace_input_with(index, cast)
         _change_attributes(node, plan)
         for index, output in enumerate(node.outputs):
-            variable = _at(types.outputs, index)
+            variable = _type_variable_at(types.outputs, index)
             if variable in surrogates and output.dtype is not None:
                 if output.uses() or output.is_graph_output():
                     self._cast_back(node, output, surrogates[variable], exact)
@@ -377,7 +377,7 @@ class _Legalizer:
             if value.graph is place.graph:
                 break
             place = outer
-        with self.emitter.before(place, 0):
+        with self.emitter.insert_before(place, 0):
             cast = self.emitter.op(
                 "Cast", [value], {"to": dtype}, dtype=dtype, shape=value.shape, like=value
             )
@@ -390,7 +390,7 @@ class _Legalizer:
     ) -> None:
         narrow = output.dtype
         assert narrow is not None
-        with self.emitter.after(node):
+        with self.emitter.insert_after(node):
             back = self.emitter.op("Cast", [output], {"to": narrow}, dtype=narrow)
             cast = back.producer()
             assert cast is not None
@@ -403,7 +403,7 @@ class _Legalizer:
         self.inserted.append(cast)
 
 
-def _at(variables: Sequence[str | None], index: int) -> str | None:
+def _type_variable_at(variables: Sequence[str | None], index: int) -> str | None:
     return variables[min(index, len(variables) - 1)] if variables else None
 
 

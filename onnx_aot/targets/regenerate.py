@@ -67,22 +67,22 @@ def make_table() -> dict[str, Any]:
 
     sets: dict[str, int] = {}
 
-    def index(types: Any) -> int:
+    def add_types(types: Any) -> int:
         return sets.setdefault(" ".join(sorted(types)), len(sets))
 
     by_operator: dict[str, dict[str, list[dict[str, int]]]] = {}
-    for name, version, kernels in _kernels():
+    for name, version, kernels in _collect_kernels():
         merged = [
-            {variable: index(types) for variable, types in kernel.items()}
-            for kernel in _merged(kernels)
+            {variable: add_types(types) for variable, types in kernel.items()}
+            for kernel in _merge_kernels(kernels)
         ]
         by_operator.setdefault(name, {})[str(version)] = merged
     inlined: dict[str, dict[str, int]] = {}
     for name in sorted(DEFINED):
         for opset in OPSETS:
-            types = _inlined(name, opset)
+            types = _find_inlined_types(name, opset)
             if types:
-                inlined.setdefault(name, {})[str(opset)] = index(types)
+                inlined.setdefault(name, {})[str(opset)] = add_types(types)
     return {
         "runtime": "onnxruntime, CPUExecutionProvider",
         "version": onnxruntime.__version__,
@@ -92,7 +92,7 @@ def make_table() -> dict[str, Any]:
     }
 
 
-def _kernels() -> Iterator[tuple[str, int, list[dict[str, set[str]]]]]:
+def _collect_kernels() -> Iterator[tuple[str, int, list[dict[str, set[str]]]]]:
     """Yields each version of an operator in one of the opsets, with the kernels that match it.
 
     A kernel matches if it begins at the version in which the operator last changed, or if it begins
@@ -118,19 +118,22 @@ def _kernels() -> Iterator[tuple[str, int, list[dict[str, set[str]]]]]:
                 schemas[found.name, found.since_version] = found
     for name, version in sorted(schemas):
         matching = [
-            {variable: _names(types) for variable, types in kernel.type_constraints.items()}
+            {
+                variable: _names_of_types(types)
+                for variable, types in kernel.type_constraints.items()
+            }
             for kernel in registered[name]
-            if _matches(kernel.version_range, version)
+            if _is_kernel_for(kernel.version_range, version)
         ]
         yield name, version, [_without_refused(name, kernel) for kernel in matching]
 
 
-def _matches(span: tuple[int, int], version: int) -> bool:
+def _is_kernel_for(span: tuple[int, int], version: int) -> bool:
     first, last = span
     return first == version or (first < version <= last and last != UNBOUNDED)
 
 
-def _names(types: list[str]) -> set[str]:
+def _names_of_types(types: list[str]) -> set[str]:
     members = ir.DataType.__members__
     inner = (text[len("tensor(") : -1].upper() for text in types if text.startswith("tensor("))
     return {name for name in inner if name in members}
@@ -143,7 +146,7 @@ def _without_refused(name: str, kernel: dict[str, set[str]]) -> dict[str, set[st
     return {key: types - {refused} if key == variable else types for key, types in kernel.items()}
 
 
-def _merged(kernels: list[dict[str, set[str]]]) -> list[dict[str, set[str]]]:
+def _merge_kernels(kernels: list[dict[str, set[str]]]) -> list[dict[str, set[str]]]:
     """Merges kernels that differ in the types of one variable."""
     merged: list[dict[str, set[str]]] = []
     for kernel in kernels:
@@ -159,22 +162,22 @@ def _merged(kernels: list[dict[str, set[str]]]) -> list[dict[str, set[str]]]:
     return merged
 
 
-def _inlined(name: str, opset: int) -> list[str]:
+def _find_inlined_types(name: str, opset: int) -> list[str]:
     """Types for which a model with only this operator loads."""
     try:
         schema = onnx.defs.get_schema(name, opset)
     except onnx.defs.SchemaError:
         return []
     inputs, attributes = DEFINED[name]
-    accepted = _names(list(schema.type_constraints[0].allowed_type_strs))
+    accepted = _names_of_types(list(schema.type_constraints[0].allowed_type_strs))
     return [
         dtype
         for dtype in TRIED
-        if dtype in accepted and _loads(name, opset, inputs, attributes, dtype)
+        if dtype in accepted and _is_loadable(name, opset, inputs, attributes, dtype)
     ]
 
 
-def _loads(
+def _is_loadable(
     name: str, opset: int, inputs: list[Any], attributes: dict[str, Any], dtype: str
 ) -> bool:
     import onnxruntime

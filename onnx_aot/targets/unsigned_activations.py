@@ -26,22 +26,22 @@ def unsigned_activations(e: Emitter, node: ir.Node) -> None:
     ``DequantizeLinear(QuantizeLinear(x, s, int8 z), s, z)`` -> with ``uint8 z + 128``. The
     dequantized numbers are the same, bit by bit.
     """
-    zero = _number(node)
+    zero = _read_zero_point(node)
     result = node.outputs[0]
     if zero is None or result.is_graph_output() or node.graph is None:
         return
     users = [user for user, _ in result.uses()]
     for user in users:
-        if user.op_type != "DequantizeLinear" or user.domain or _number(user) != zero:
+        if user.op_type != "DequantizeLinear" or user.domain or _read_zero_point(user) != zero:
             return
     moved = e.constant(zero + OFFSET, ir.DataType.UINT8)
     for each in (node, *users):
         each.replace_input_with(ZERO_POINT, moved)
     result.type = ir.TensorType(ir.DataType.UINT8)
-    result.name = e.unique(f"{result.name}_unsigned")  # differs from PyTorch's value
+    result.name = e.make_unique_name(f"{result.name}_unsigned")  # differs from PyTorch's value
 
 
-def _number(node: ir.Node) -> int | None:
+def _read_zero_point(node: ir.Node) -> int | None:
     """The zero point of a node, if it is a constant with one INT8 number; else None."""
     value = node.inputs[ZERO_POINT] if len(node.inputs) > ZERO_POINT else None
     if value is None or value.dtype != ir.DataType.INT8 or not value.is_initializer():

@@ -11,7 +11,7 @@ import torch
 import onnx_aot
 import tests.ops
 from benchmarks.models import MODELS
-from onnx_aot.inspection.size_checks import fulfils
+from onnx_aot.inspection.size_checks import fulfils_condition
 from onnx_aot.torch_compat import size_conditions
 from tests.ops.rows import SIZES, Call, Row
 from tests.translate.sizes import check_inference, check_values, values_of
@@ -83,5 +83,5 @@ def test_every_value_of_an_operator_has_the_recorded_shape(family: str, row: Row
     for sizes in SIZES[1:]:
         inputs = row.examples(sizes)
         conditions = size_conditions(program.exported_program)
-        if all(fulfils(c, {"tensors": inputs}) is not False for c in conditions):
+        if all(fulfils_condition(c, {"tensors": inputs}) is not False for c in conditions):
             check_values(program, *inputs)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from conformance import exporters
-from conformance.opsets import opset_row, opset_table, read_opsets, totals, write_opsets
+from conformance.opsets import count_totals, opset_row, opset_table, read_opsets, write_opsets
 from conformance.outcome import Result, judge
 from conformance.report import read_results, row_of, summarize, write_results
 from conformance.samples import Call, Case, Sample, all_cases, samples_of
@@ -216,7 +216,7 @@ def test_a_sample_is_captured_once_for_all_opsets(monkeypatch: pytest.MonkeyPatc
     ((first, outcome, reason, at),) = row["others"]
     assert (first, outcome, at) == (0, "opset_error", [17])
     assert "BitwiseAnd" in reason
-    counts = totals([row])["int64"]
+    counts = count_totals([row])["int64"]
     assert dict(counts[17]) == {"captured": 1, "refused": 1}
     assert dict(counts[25]) == {"captured": 1, "right": 1}
 

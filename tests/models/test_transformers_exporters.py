@@ -29,7 +29,7 @@ from benchmarks.zoo_models.through_transformers import (  # noqa: E402
     measure,
     without_patches,
 )
-from benchmarks.zoo_models.transformers_rows import built, padding_mask, tokens  # noqa: E402
+from benchmarks.zoo_models.transformers_rows import make_tokens, model_builder, padding_mask  # noqa: E402
 from tests.pytree_cleanup import registrations_taken_back  # noqa: E402
 
 pytestmark = [
@@ -78,11 +78,11 @@ def test_nothing_of_the_patches_is_left() -> None:
 
 def _decoder(**options: Any) -> Any:
     torch.manual_seed(0)
-    return built("llama", "AutoModelForCausalLM", **options)().eval()
+    return model_builder("llama", "AutoModelForCausalLM", **options)().eval()
 
 
 def _words(batch: int, seq: int) -> dict[str, Any]:
-    return {"input_ids": tokens(batch, seq), "attention_mask": padding_mask(batch, seq)}
+    return {"input_ids": make_tokens(batch, seq), "attention_mask": padding_mask(batch, seq)}
 
 
 def test_what_it_saves(tmp_path: Path) -> None:

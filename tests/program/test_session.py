@@ -12,7 +12,7 @@ import torch
 import onnx_aot
 from onnx_aot.errors import InferenceError
 from onnx_aot.program import session as session_module
-from onnx_aot.program.session import device_of, providers
+from onnx_aot.program.session import device_of, providers_for
 
 
 def four_bits(kind: ir.DataType, shape: tuple[Any, ...]) -> onnx_aot.ONNXProgram:
@@ -64,12 +64,12 @@ def test_the_device_of_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     has = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: has)
     first = ("CUDAExecutionProvider", {"device_id": 1})
-    assert providers(torch.device("cuda:1")) == [first, "CPUExecutionProvider"]
-    assert providers(torch.device("cuda"))[0] == ("CUDAExecutionProvider", {})
+    assert providers_for(torch.device("cuda:1")) == [first, "CPUExecutionProvider"]
+    assert providers_for(torch.device("cuda"))[0] == ("CUDAExecutionProvider", {})
     for device in (None, torch.device("cpu"), torch.device("mps")):
-        assert providers(device) == ["CPUExecutionProvider"]
+        assert providers_for(device) == ["CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: has[1:])
-    assert providers(torch.device("cuda:1")) == ["CPUExecutionProvider"]
+    assert providers_for(torch.device("cuda:1")) == ["CPUExecutionProvider"]
 
 
 def test_a_session_is_made_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

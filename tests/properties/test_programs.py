@@ -15,7 +15,7 @@ from torch.export.graph_signature import OutputKind
 import onnx_aot
 from onnx_aot.errors import CaptureError, DynamicShapeError, FunctionalizationError
 from onnx_aot.inspection.differences import compare_outputs
-from onnx_aot.inspection.size_checks import fulfils
+from onnx_aot.inspection.size_checks import fulfils_condition
 from onnx_aot.inspection.verification import format_differences
 from onnx_aot.torch_compat import size_conditions
 from tests.properties.captured import Eager, captured_differs
@@ -123,7 +123,7 @@ def _inside(program: Program, exported: Any, inputs: tuple[torch.Tensor, ...]) -
     given = {i.name: tensor for i, tensor in zip(program.inputs, inputs, strict=True)}
     arguments = {**given, "flat_args": inputs}  # torch writes either
     conditions = size_conditions(exported.exported_program)
-    return all(fulfils(condition, arguments) is not False for condition in conditions)
+    return all(fulfils_condition(condition, arguments) is not False for condition in conditions)
 
 
 def _eager(program: Program, inputs: tuple[torch.Tensor, ...]) -> Eager | None:

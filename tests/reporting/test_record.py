@@ -14,7 +14,7 @@ def test_memory_of_a_stage() -> None:
     if resident_memory() is None:
         pytest.skip("the system does not say how much memory a process has")
     record = ExportRecord("", "")
-    with record.stage("capture"):
+    with record.time_stage("capture"):
         kept = torch.ones(8 << 20)
     memory = record.stages["capture"].memory
     assert memory is not None

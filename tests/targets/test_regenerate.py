@@ -7,7 +7,7 @@ import json
 import onnxruntime
 
 from onnx_aot.targets import TARGETS
-from onnx_aot.targets.kernels import Kernel, decoded, kernels
+from onnx_aot.targets.kernels import Kernel, decode_kernels, load_kernels
 from onnx_aot.targets.regenerate import FILE, make_table
 
 TARGET = "onnxruntime"
@@ -16,10 +16,10 @@ TARGET = "onnxruntime"
 def test_the_installed_version_has_what_the_table_has() -> None:
     table = json.loads(FILE.read_text(encoding="utf-8"))
     found = make_table()
-    assert kernels(TARGETS[TARGET]) == decoded(table)
+    assert load_kernels(TARGETS[TARGET]) == decode_kernels(table)
     if table["version"] == onnxruntime.__version__:
         assert found == table
-    wanted, there = decoded(table), decoded(found)
+    wanted, there = decode_kernels(table), decode_kernels(found)
     gone = [
         (operator, since, kernel)
         for (operator, since), needed in wanted.by_operator.items()

@@ -52,7 +52,7 @@ def check_values(program: onnx_aot.ONNXProgram, *args: Any, **kwargs: Any) -> in
     Returns:
         How many symbolic dimensions were compared.
     """
-    inputs = program._inputs(args, kwargs)
+    inputs = program._bind_inputs(args, kwargs)
     known: dict[str, int] = {}
     for value in program.model.graph.inputs:
         tensor = inputs[str(value.name)]

@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.inspection.scopes import Scope, inner_scopes, scopes_of
-from onnx_aot.inspection.statistics import contents
+from onnx_aot.inspection.statistics import count_contents
 from onnx_aot.inspection.view.descriptions import (
     attribute_text,
     dtype_text,
@@ -17,7 +17,7 @@ from onnx_aot.inspection.view.descriptions import (
     shape_of,
     small_text,
 )
-from onnx_aot.inspection.view.difference_table import Differences, worst
+from onnx_aot.inspection.view.difference_table import Differences, find_worst
 from onnx_aot.inspection.view.nesting import Nesting
 from onnx_aot.inspection.view.tree import Edge, Item, arrange
 from onnx_aot.inspection.view.weight_charts import Budget, constant_of, weight_statistics
@@ -97,12 +97,12 @@ def collect(
         collector.values[number]["producer"] = producer.number
     taken = [(number, item) for number, item in collector.takers if number in producers]
     edges = [Edge(producers[number], item, number) for number, item in taken]
-    summary = _summary(model, differences)
+    summary = _summarize_model(model, differences)
     return GraphData(items, edges, collector.values, summary, collector.first)
 
 
-def _summary(model: ir.Model, differences: Differences) -> dict[str, Any]:
-    found = contents(model)
+def _summarize_model(model: ir.Model, differences: Differences) -> dict[str, Any]:
+    found = count_contents(model)
     return {
         "name": model.graph.name or "model",
         "producer": found.producer,
@@ -153,7 +153,7 @@ class _Collector:
         items = []
         for value in values:
             item = Item("input", str(value.name), details={"metadata": dict(value.metadata_props)})
-            number = self._number(value, known)
+            number = self._add_value(value, known)
             self.producers[number] = item
             item.details["outputs"] = [["", number]]
             items.append(item)
@@ -166,7 +166,7 @@ class _Collector:
         items = []
         for value in values:
             item = Item("output", str(value.name), details={"metadata": dict(value.metadata_props)})
-            item.details["inputs"] = [["", self._take(value, item, known)]]
+            item.details["inputs"] = [["", self._add_reader(value, item, known)]]
             items.append(item)
         together = [Item("part", f"{len(items)} outputs", children=items)] if apart else items
         group.children += together
@@ -179,13 +179,13 @@ class _Collector:
             if node.op_type == "Constant" and constant_of(node.outputs[0]) is not None:
                 continue
             scopes = [scope for scope in scopes_of(node) if scope.path]  # without the model itself
-            sources = self._sources(node, known)
-            module = self._nesting.module(group, inner_scopes(scopes[:-1], outer), sources)
+            sources = self._find_sources(node, known)
+            module = self._nesting.find_box(group, inner_scopes(scopes[:-1], outer), sources)
             item = Item("node", node.op_type, path=scopes[-2].path if scopes[1:] else "")
             self._nesting.add(module, item, sources)
             self._fill(item, node, known, scopes)
 
-    def _sources(self, node: ir.Node, known: _Environment) -> list[Item]:
+    def _find_sources(self, node: ir.Node, known: _Environment) -> list[Item]:
         numbers = [known.get(id(value)) for value in node.inputs]
         return [self.producers[n] for n in numbers if n is not None and n in self.producers]
 
@@ -197,14 +197,14 @@ class _Collector:
         function = self._model.functions.get(node.op_identifier())
         opened = function is not None and self._count < MOST_ITEMS
         taken = [
-            None if value is None else self._take(value, None if opened else item, known)
+            None if value is None else self._add_reader(value, None if opened else item, known)
             for value in node.inputs
         ]
         if function is not None and opened:
             item.kind, item.title = "function", function.name
             item.subtitle = item.path = scopes[-1].path if scopes else ""
             self._walk_function(item, function, node, taken, known)
-        made = [self._number(value, known) for value in node.outputs]
+        made = [self._add_value(value, known) for value in node.outputs]
         for number in made:
             self.producers.setdefault(number, item)
         self._describe(item, node, taken, made)
@@ -227,7 +227,7 @@ class _Collector:
         for formal, result in zip(function.outputs, call.outputs, strict=False):
             number = inner.get(id(formal))
             if number is None:
-                number = inner[id(formal)] = self._number(result, known)
+                number = inner[id(formal)] = self._add_value(result, known)
             known[id(result)] = number
         self._calls += 1
         self._walk(item, function, inner, ())
@@ -251,18 +251,18 @@ class _Collector:
 
     # --- values ----------------------------------------------------------------------------------
 
-    def _number(self, value: ir.Value, known: _Environment) -> int:
+    def _add_value(self, value: ir.Value, known: _Environment) -> int:
         found = known.get(id(value))
         if found is None:
             found = known[id(value)] = len(self.values)
             entry: dict[str, Any] = {"name": str(value.name), "type": dtype_text(value.dtype)}
             entry["shape"] = shape_of(value.shape)
-            if not self._calls and (row := self._differences.of(str(value.name))):
+            if not self._calls and (row := self._differences.describe_value(str(value.name))):
                 entry["difference"] = row
             self.values.append(entry)
         return found
 
-    def _take(self, value: ir.Value, item: Item | None, known: _Environment) -> int:
+    def _add_reader(self, value: ir.Value, item: Item | None, known: _Environment) -> int:
         """Returns the number of a value or weight that a node takes.
 
         ``item`` is None for calls of opened functions: the nodes in these take the value.
@@ -270,13 +270,13 @@ class _Collector:
         if id(value) not in known:
             tensor = constant_of(value)
             if tensor is not None:
-                return self._weight(value, tensor)
-        number = self._number(value, known)
+                return self._add_weight(value, tensor)
+        number = self._add_value(value, known)
         if item is not None:
             self.takers.append((number, item))
         return number
 
-    def _weight(self, value: ir.Value, tensor: ir.TensorProtocol) -> int:
+    def _add_weight(self, value: ir.Value, tensor: ir.TensorProtocol) -> int:
         found = self._weights.get(id(value))
         if found is not None:
             return found
@@ -315,6 +315,6 @@ class _Collector:
         if item.kind == "function":
             return  # its inner nodes have the verdicts
         rows = [self.values[n]["difference"] for n in made if "difference" in self.values[n]]
-        item.difference = worst(row["verdict"] for row in rows)
+        item.difference = find_worst(row["verdict"] for row in rows)
         if self.first is None and any(row["first"] for row in rows):
             self.first = item

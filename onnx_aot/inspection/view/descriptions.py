@@ -56,7 +56,7 @@ def small_text(tensor: ir.TensorProtocol) -> str | None:
     if tensor.size > SMALL:
         return None
     values = tensor.numpy()
-    return _shortened(_nested_text(values.tolist()))
+    return _shorten(_nested_text(values.tolist()))
 
 
 def attribute_text(attribute: ir.Attr) -> str:
@@ -74,8 +74,8 @@ def attribute_text(attribute: ir.Attr) -> str:
         return kind if text is None else f"{kind} {text}"
     if isinstance(value, (list, tuple)):
         shown = ", ".join(map(_value_text, value[:LONGEST]))
-        return _shortened(f"[{shown}]")
-    return _shortened(_value_text(value))
+        return _shorten(f"[{shown}]")
+    return _shorten(_value_text(value))
 
 
 def _nested_text(value: object) -> str:
@@ -87,19 +87,19 @@ def _nested_text(value: object) -> str:
 def _value_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.7g}"
-    return repr(_decoded(value)) if isinstance(value, (bytes, str)) else str(value)
+    return repr(_decode_bytes(value)) if isinstance(value, (bytes, str)) else str(value)
 
 
-def _decoded(value: object) -> object:
+def _decode_bytes(value: object) -> object:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST else text[:LONGEST] + "..."
 
 
 @functools.cache
-def _schema(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | None:
+def _get_schema(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | None:
     try:
         return onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
@@ -113,25 +113,27 @@ def formal_names(node: ir.Node, opset: int | None) -> tuple[list[str], list[str]
         node: A node of any domain.
         opset: The version of its domain that the model uses; None if the model does not import it.
     """
-    schema = None if opset is None else _schema(node.domain, node.op_type, opset)
+    schema = None if opset is None else _get_schema(node.domain, node.op_type, opset)
     inputs = [] if schema is None else list(schema.inputs)
     outputs = [] if schema is None else list(schema.outputs)
-    return _numbered(inputs, len(node.inputs)), _numbered(outputs, len(node.outputs))
+    return _parameter_names(inputs, len(node.inputs)), _parameter_names(outputs, len(node.outputs))
 
 
-def _numbered(formal: Sequence[onnx.defs.OpSchema.FormalParameter], count: int) -> list[str]:
+def _parameter_names(formal: Sequence[onnx.defs.OpSchema.FormalParameter], count: int) -> list[str]:
     """Names of ``count`` parameters; a variadic last one is numbered, as in ``inputs[0]``."""
     names = []
     for place in range(count):
         last = formal[-1] if formal else None
-        if place < len(formal) - 1 or (place == len(formal) - 1 and not _repeats(formal[place])):
+        if place < len(formal) - 1 or (
+            place == len(formal) - 1 and not _is_variadic(formal[place])
+        ):
             names.append(formal[place].name)
-        elif last is not None and _repeats(last):
+        elif last is not None and _is_variadic(last):
             names.append(f"{last.name}[{place - len(formal) + 1}]")
         else:
             names.append(str(place))
     return names
 
 
-def _repeats(formal: onnx.defs.OpSchema.FormalParameter) -> bool:
+def _is_variadic(formal: onnx.defs.OpSchema.FormalParameter) -> bool:
     return formal.option == onnx.defs.OpSchema.FormalParameterOption.Variadic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["VERDICTS", "Differences", "worst"]
+__all__ = ["VERDICTS", "Differences", "find_worst"]
 
 VERDICTS = ("deviates", "follows", "within")
 """The worst first. ``follows``: beyond the tolerance because of an earlier value."""
@@ -27,13 +27,13 @@ class Differences:
         self.deviating = verdicts.count(False)
         self._first = None if comparison is None else comparison.first
 
-    def of(self, name: str) -> dict[str, Any] | None:
+    def describe_value(self, name: str) -> dict[str, Any] | None:
         """Information on a value that the view shows; None if it was not compared."""
         row = self._rows.get(name)
         if row is None:
             return None
         return {
-            "verdict": self._verdict(row),
+            "verdict": self._decide_verdict(row),
             "origin": row.origin,
             "absolute": _number_text(row.max_absolute),
             "relative": _number_text(row.max_relative),
@@ -41,7 +41,7 @@ class Differences:
             "first": row is self._first,
         }
 
-    def _verdict(self, row: Any) -> str | None:
+    def _decide_verdict(self, row: Any) -> str | None:
         if row.within is None:
             return None
         if row.within:
@@ -51,7 +51,7 @@ class Differences:
         return "follows" if follows else "deviates"
 
 
-def worst(verdicts: Iterable[str | None]) -> str | None:
+def find_worst(verdicts: Iterable[str | None]) -> str | None:
     """Returns the worst of some verdicts; None if there are none."""
     found = set(verdicts)
     return next((verdict for verdict in VERDICTS if verdict in found), None)

@@ -33,25 +33,25 @@ def mermaid_text(data: GraphData, depth: int) -> str:
             f"depth={depth!r}: expected 1, which draws the model's modules as boxes, or more"
         )
     drawn: dict[int, int] = {}  # number of the box that shows each item
-    lines = ["flowchart TD", *_boxes(data.items[0], depth, 0, drawn, "    ")]
-    lines += [f"    {line}" for line in _lines(data, drawn)]
+    lines = ["flowchart TD", *_draw_boxes(data.items[0], depth, 0, drawn, "    ")]
+    lines += [f"    {line}" for line in _draw_edges(data, drawn)]
     return "\n".join(lines) + "\n"
 
 
-def _boxes(
+def _draw_boxes(
     group: Item, depth: int, level: int, drawn: dict[int, int], indent: str
 ) -> Iterator[str]:
     for child in group.children:
         drawn[child.number] = child.number
         if child.kind == "part":  # some of many siblings: not a level of its own
-            yield from _boxes(child, depth, level, drawn, indent)
+            yield from _draw_boxes(child, depth, level, drawn, indent)
         elif child.children and level + 1 < depth:
-            yield f'{indent}subgraph n{child.number}["{_escaped(_name(child))}"]'
-            yield from _boxes(child, depth, level + 1, drawn, indent + "    ")
+            yield f'{indent}subgraph n{child.number}["{_escape(_name_box(child))}"]'
+            yield from _draw_boxes(child, depth, level + 1, drawn, indent + "    ")
             yield f"{indent}end"
         else:
             _draw_within(child, child.number, drawn)
-            yield indent + _box(child)
+            yield indent + _draw_box(child)
 
 
 def _draw_within(item: Item, box: int, drawn: dict[int, int]) -> None:
@@ -60,20 +60,20 @@ def _draw_within(item: Item, box: int, drawn: dict[int, int]) -> None:
         _draw_within(child, box, drawn)
 
 
-def _name(item: Item) -> str:
+def _name_box(item: Item) -> str:
     return f"{item.title} {item.subtitle}".strip()
 
 
-def _box(item: Item) -> str:
-    label = _escaped(item.title)
+def _draw_box(item: Item) -> str:
+    label = _escape(item.title)
     if item.subtitle:
-        label += f"<br/>{_escaped(item.subtitle)}"
+        label += f"<br/>{_escape(item.subtitle)}"
     if item.kind in ("input", "output"):
         return f'n{item.number}(["{label}"])'
     return f'n{item.number}["{label}"]'
 
 
-def _lines(data: GraphData, drawn: dict[int, int]) -> Iterator[str]:
+def _draw_edges(data: GraphData, drawn: dict[int, int]) -> Iterator[str]:
     takers: dict[tuple[int, int], list[int]] = {}  # by source and value: the target boxes
     for edge in data.edges:
         source, target = drawn[edge.source.number], drawn[edge.target.number]
@@ -89,9 +89,9 @@ def _lines(data: GraphData, drawn: dict[int, int]) -> Iterator[str]:
             between.setdefault((source, target), []).append(text)
     for (source, target), texts in between.items():
         label = texts[0] if len(texts) == 1 else f"{len(texts)} values"
-        yield f'n{source} -->|"{_escaped(label)}"| n{target}'
+        yield f'n{source} -->|"{_escape(label)}"| n{target}'
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Escapes text within quotes: special and non-ASCII characters become their code points."""
     return _SPECIAL.sub(lambda found: f"#{ord(found[0])};", text)

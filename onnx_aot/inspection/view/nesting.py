@@ -44,7 +44,7 @@ class Nesting:
             self._needs[at] = self._needs.get(at, 0) | needs
             at = self._above.get(at)
 
-    def module(self, group: Item, scopes: Sequence[Scope], sources: Sequence[Item]) -> Item:
+    def find_box(self, group: Item, scopes: Sequence[Scope], sources: Sequence[Item]) -> Item:
         """Returns the innermost box for a node in nested modules, creating boxes as needed.
 
         Args:
@@ -56,12 +56,12 @@ class Nesting:
         for scope in scopes:
             found = self._modules.get((group, scope.path))
             if found is None or self._would_loop(found, sources):
-                found = self._call(group, scope, around)
+                found = self._add_call_box(group, scope, around)
             around.append(scope.path)
             group = found
         return group
 
-    def _call(self, group: Item, scope: Scope, around: Sequence[str]) -> Item:
+    def _add_call_box(self, group: Item, scope: Scope, around: Sequence[str]) -> Item:
         title = relative_name(scope.path, around)
         call = Item("module", title, scope.class_name.rpartition(".")[2], path=scope.path)
         call.details["class"] = scope.class_name
@@ -76,12 +76,12 @@ class Nesting:
         for source in sources:
             if self._inside.get(source, 0) & bit:
                 continue
-            beside = self._beside(group, source)
+            beside = self._find_sibling(group, source)
             if beside is not None and self._needs.get(beside, 0) & bit:
                 return True
         return False
 
-    def _beside(self, group: Item, item: Item) -> Item | None:
+    def _find_sibling(self, group: Item, item: Item) -> Item | None:
         """The sibling of a group that is or holds an item; None if the item is further out."""
         parent = self._above[group]
         at: Item | None = item

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from onnx_aot.inspection.view.difference_table import worst
+from onnx_aot.inspection.view.difference_table import find_worst
 
 __all__ = ["Edge", "Item", "arrange"]
 
@@ -92,10 +92,10 @@ def _in_parts(item: Item) -> None:
         count = math.ceil(len(item.children) / MOST_CHILDREN)
         size = math.ceil(len(item.children) / count)
         starts = range(0, len(item.children), size)
-        item.children = [_part(item, i, item.children[i : i + size]) for i in starts]
+        item.children = [_group_children(item, i, item.children[i : i + size]) for i in starts]
 
 
-def _part(item: Item, start: int, children: list[Item]) -> Item:
+def _group_children(item: Item, start: int, children: list[Item]) -> Item:
     """Groups consecutive children, titled by their places; nested parts pass their places on."""
     first = children[0].details.get("first", start + 1)
     last = children[-1].details.get("last", start + len(children))
@@ -106,7 +106,7 @@ def _part(item: Item, start: int, children: list[Item]) -> Item:
 def _take_worst(item: Item) -> None:
     for child in item.children:
         _take_worst(child)
-    item.difference = worst([item.difference, *(child.difference for child in item.children)])
+    item.difference = find_worst([item.difference, *(child.difference for child in item.children)])
 
 
 def _in_order(item: Item) -> Iterator[Item]:

@@ -29,7 +29,7 @@ class Budget:
 
     left: int = EXACT_BYTES
 
-    def takes(self, size: int) -> bool:
+    def try_reserve(self, size: int) -> bool:
         """Returns True, and subtracts the size, if a weight of this size fits."""
         if size > self.left:
             return False
@@ -95,8 +95,8 @@ def weight_statistics(tensor: ir.TensorProtocol, budget: Budget) -> WeightStatis
     values = np.asarray(tensor.numpy()).reshape(-1)
     if values.size == 0:
         return None
-    exact = values.size <= EXACT_ELEMENTS and budget.takes(values.nbytes)
-    return _statistics(values.size, values if exact else _sample(values))
+    exact = values.size <= EXACT_ELEMENTS and budget.try_reserve(values.nbytes)
+    return _compute_statistics(values.size, values if exact else _sample(values))
 
 
 def _sample(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -106,7 +106,7 @@ def _sample(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.concatenate([values[start : start + BLOCK] for start in starts])
 
 
-def _statistics(elements: int, seen: np.ndarray[Any, Any]) -> WeightStatistics:
+def _compute_statistics(elements: int, seen: np.ndarray[Any, Any]) -> WeightStatistics:
     wide = seen.astype(np.float64)
     finite = wide[np.isfinite(wide)]
     nan = int(np.isnan(wide).sum())
@@ -118,13 +118,13 @@ def _statistics(elements: int, seen: np.ndarray[Any, Any]) -> WeightStatistics:
         seen=seen.size,
         minimum=float(finite.min()) if some else None,
         maximum=float(finite.max()) if some else None,
-        mean=_finite(mean),
-        deviation=_finite(deviation),
+        mean=_finite_or_none(mean),
+        deviation=_finite_or_none(deviation),
         zeros=int((wide == 0).sum()),
         nan=nan,
         infinite=seen.size - finite.size - nan,
     )
 
 
-def _finite(number: float) -> float | None:
+def _finite_or_none(number: float) -> float | None:
     return float(number) if math.isfinite(number) else None

@@ -31,6 +31,8 @@ class ScriptedModel(torch.nn.Module):
     the model writes to become buffers.
     """
 
+    _script: Any
+
     def __init__(self, script: Any) -> None:
         super().__init__()
         self.__dict__["_script"] = script

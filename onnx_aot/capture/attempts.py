@@ -88,7 +88,7 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """What came of a plan.
+    """The outcome of a plan.
 
     Attributes:
         plan: The plan.

@@ -73,7 +73,7 @@ class Reference:
 
 @dataclasses.dataclass(frozen=True)
 class CapturedModel:
-    """What the capture gave.
+    """The result of a capture.
 
     Attributes:
         program: The captured program.

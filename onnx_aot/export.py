@@ -31,7 +31,10 @@ from onnx_aot.pipeline.recording import (
 )
 
 if TYPE_CHECKING:
-    from onnx_aot.pipeline.stages import CapturedModel, Reference
+    import inspect
+
+    from onnx_aot.capture.sizes.dynamic_shapes import DynamicShapes
+    from onnx_aot.pipeline.stages import Reference
     from onnx_aot.program.program import ONNXProgram
     from onnx_aot.reporting.record import ExportRecord
 
@@ -278,15 +281,17 @@ def _build(
     with stage(record, "fx_passes"):
         rewritten, notes = stages.rewrite_graph(captured, options)
         publish(record, notes)
-    program = _to_onnx(rewritten, captured, options, record)
+    requested, forward = captured.requested, captured.reference.forward
+    program = _to_onnx(rewritten, requested, forward, options, record)
     with stage(record, "check"):
-        publish(record, check_delivered(program, captured.requested, options, record.custom))
+        publish(record, check_delivered(program, requested, options, record.custom))
     return program, captured.reference
 
 
 def _to_onnx(
     program: torch.export.ExportedProgram,
-    captured: CapturedModel,
+    requested: DynamicShapes,
+    forward: inspect.Signature | None,
     options: Options,
     record: ExportRecord,
 ) -> ONNXProgram:
@@ -300,10 +305,11 @@ def _to_onnx(
 
     def translate_again(**changed: Any) -> ONNXProgram:
         again = dataclasses.replace(options, **changed)
-        return _to_onnx(program, captured, again, new_record(program, (), None, {}))
+        quiet = new_record(program, (), None, {})
+        return _to_onnx(program, requested, forward, again, quiet)
 
     with stage(record, "translate"):
-        translated, notes = stages.translate_graph(program, captured.requested, options)
+        translated, notes = stages.translate_graph(program, requested, options)
         counts = translated.statistics
         record.direct, record.custom = counts.direct, counts.custom
         record.decomposed, record.unsupported = counts.decomposed, counts.unsupported
@@ -327,7 +333,7 @@ def _to_onnx(
     return ONNXProgram(
         model,
         program,
-        captured.reference.forward,
+        forward,
         state=translated.state,
         weights=translated.weights,
         origin=Origin(translate_again, options.target, record.optimizations.copy()),

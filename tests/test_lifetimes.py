@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import onnx_aot
 from onnx_aot.capture.patches.autograd_functions import kept_functions
-from onnx_aot.errors import CaptureError
+from onnx_aot.errors import CaptureError, ConversionError
 from onnx_aot.torch_ops.function_calls import CALLS
 from onnx_aot.torch_ops.scripted_ops import RECORDED
 
@@ -151,6 +152,55 @@ def test_a_program_keeps_its_calls_and_their_class() -> None:
     gc.collect()
     assert function() is None
     assert target.partition("::")[2] not in vars(torch.ops.autograd_functions)
+
+
+class Times(torch.autograd.Function):
+    @staticmethod
+    def symbolic(g: Any, x: Any, factor: Any) -> Any:
+        value = factor.factor if isinstance(factor, Factor) else factor
+        return g.op("Mul", x, g.op("Constant", value_t=torch.tensor(value)))
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: Any) -> Tensor:
+        return x * (factor.factor if isinstance(factor, Factor) else factor)
+
+
+class Factor:
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+
+def test_a_program_that_was_saved_keeps_numbers(tmp_path: Path) -> None:
+    program = onnx_aot.export(lambda x: Times.apply(x, 3.0), (X,))
+    torch.export.save(program.exported_program, tmp_path / "times.pt2")
+    del program
+    gc.collect()
+    other = onnx_aot.export(lambda x: Times.apply(x, 10.0), (X,))
+    loaded = torch.export.load(tmp_path / "times.pt2")
+    torch.testing.assert_close(onnx_aot.export(loaded)(X)[0], X * 3)
+    torch.testing.assert_close(other(X)[0], X * 10)
+
+
+def test_objects_that_are_gone_are_an_error(tmp_path: Path) -> None:
+    factor = Factor(3.0)
+    program = onnx_aot.export(lambda x: Times.apply(x, factor), (X,))
+    torch.export.save(program.exported_program, tmp_path / "times.pt2")
+    del program
+    gc.collect()
+    other = onnx_aot.export(lambda x: Times.apply(x, Factor(10.0)), (X,))
+    loaded = torch.export.load(tmp_path / "times.pt2")
+    with pytest.raises(ConversionError, match=r"Times.* are gone.* Keep it, or export"):
+        onnx_aot.export(loaded)
+    torch.testing.assert_close(other(X)[0], X * 10)
+
+
+def test_a_program_does_not_keep_the_model() -> None:
+    model = Scaled().eval()
+    program, reference = onnx_aot.export(model, (X,)), weakref.ref(model)
+    del model
+    gc.collect()
+    assert reference() is None
+    assert program(X)[0].shape == X.shape
 
 
 def test_torch_has_nothing_of_this_package_on_its_objects() -> None:

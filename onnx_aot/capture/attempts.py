@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-from collections.abc import Sequence
 
 import torch
 
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import contradicts_example, may_be_wrong
 from onnx_aot.capture.sizes.guards import Decision, is_ours
-from onnx_aot.capture.sizes.scalar_tensor_values import ConstantWrittenError
 from onnx_aot.capture.sizes.specialization import Finding, find_undelivered
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.errors import CaptureError, InvalidOptionError
@@ -146,7 +144,7 @@ class Attempt:
 class _WrongWhenEmptyError(Exception):
     """Ends a capture whose result would be wrong for empty tensors.
 
-    A model that catches it does no harm: the attempt has recorded the reason, and is judged by it.
+    The attempt records that it was raised, in case the model catches it.
     """
 
 
@@ -203,22 +201,24 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
         except Exception as error:
             if empty.ended:
                 return Attempt(plan, ended=True)
-            if isinstance(error, ConstantWrittenError):
+            if run.constants_written:
                 return Attempt(plan, constant_written=True)
             if isinstance(error, (CaptureError, InvalidOptionError)):
                 raise  # our own messages need no explanation
             logger.info("%s failed: %s", name, str(error).strip().partition("\n")[0])
             failures.append(Failure(STRATEGIES[name], error, tuple(run.decisions)))
-            if is_ours(error) and not plan.plain:
-                break  # the next attempt does without the change that failed
             continue
+        # The model may have caught the exception that was to end the capture.
+        if empty.ended:
+            return Attempt(plan, ended=True)
+        if run.constants_written:
+            return Attempt(plan, constant_written=True)
         captured = _collect(run, program, above_zero=empty.may_be_wrong(program))
         return Attempt(plan, captured, tuple(failures))
     return Attempt(plan, failures=tuple(failures))
 
 
 def _collect(run: Run, program: torch.export.ExportedProgram, above_zero: bool) -> Captured:
-    off: Sequence[str] = [f"{p.name}: {why}. {p.without}" for p, why in run.settings.off.items()]
     return Captured(
         program,
         STRATEGIES[run.strategy],
@@ -227,5 +227,5 @@ def _collect(run: Run, program: torch.export.ExportedProgram, above_zero: bool) 
         warning=run.warning,
         drawn=tuple(run.drawn),
         above_zero=above_zero,
-        off=tuple(off),
+        off=tuple(f"{p.name}: {why}. {p.without}" for p, why in run.settings.off.items()),
     )

@@ -32,8 +32,8 @@ def describe_draft(program: torch.export.ExportedProgram, decisions: Sequence[De
         for name in missing_fake_kernels(program)
     ]
     return (
-        "the model was captured with torch.export.draft_export, which goes the way that the "
-        "example inputs go wherever data decides. The ONNX model is right only where the same "
+        "the model was captured with torch.export.draft_export, which follows the example inputs "
+        "at every data-dependent branch. The ONNX model is right only where the same "
         f"holds{_list_places(assumed)}"
     )
 
@@ -79,9 +79,7 @@ def _place(decision: Decision) -> str:
 
 def _list_places(places: list[str]) -> str:
     return (
-        ". Nothing of the kind was met"
-        if not places
-        else ":\n" + "\n".join(f"  {place}" for place in places)
+        ". None were found" if not places else ":\n" + "\n".join(f"  {place}" for place in places)
     )
 
 

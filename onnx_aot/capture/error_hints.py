@@ -59,7 +59,7 @@ _EXPLANATIONS: dict[str, tuple[str, str]] = {
     "fake-kernel": (
         "torch cannot tell the shape that {0} returns without running it: it has no fake kernel",
         "for an operator of your own, write one with @torch.library.register_fake; replace an "
-        "operator of torch by others",
+        "operator of torch with others",
     ),
     "hidden": (
         "a tensor reaches the result in a way that the capture does not see, such as through "

@@ -59,10 +59,10 @@ class _Attempts:
     def best(self, request: str = "asked") -> Attempt:
         """The attempt with one request that is kept.
 
-        A capture that contradicts the example is never kept if another way was tried. Then, in
-        this order: a capture rather than none; one that limits no dimension; one that holds for
-        empty tensors; the later one. If none succeeded, the failure with the fewest changes to
-        what was asked says why.
+        A capture that contradicts the example is never kept if another way was tried. The last
+        capture that limits no dimension is the best one. If all limit some, it is the one that was
+        wanted first. If none succeeded, the failure with the fewest changes to what was asked says
+        why.
         """
         attempts = self.of(request)
         without_small = [attempt for attempt in attempts if not attempt.plan.small_sizes]
@@ -70,8 +70,10 @@ class _Attempts:
         if len(captured) == 1:
             return captured[0]
         if captured:
-            ranked = enumerate(captured)
-            return max(ranked, key=lambda r: (not r[1].limited, not r[1].above_zero, r[0]))[1]
+            free = [a for a in captured if not a.limited]
+            from_zero = attempts[0].plan.from_zero
+            wanted = [a for a in captured if a.plan.from_zero == from_zero]
+            return free[-1] if free else [*captured, *wanted][-1]
         failed = [a for a in without_small or attempts if a.failures]
         return min(failed, key=lambda a: (a.plan.plain, a.plan.from_zero))
 
@@ -155,7 +157,7 @@ def _wants_zero(attempts: _Attempts) -> bool:
 
 
 def _fails_from_zero(attempts: _Attempts) -> bool:
-    """True if a capture from zero on is worse than one of sizes above zero may be."""
+    """True if the capture from zero on failed or limits a dimension, and there is no other."""
     last = attempts.last
     if not last.plan.from_zero or not last.plan.small_sizes:
         return False
@@ -208,7 +210,7 @@ ROWS: tuple[Row, ...] = (
         lambda attempts: dataclasses.replace(attempts.last.plan, constants=False),
     ),
     Row(
-        "it is wrong for empty tensors, and may be used",
+        "the result is wrong for empty tensors, and may be used",
         lambda attempts: (
             _wants_zero(attempts) and not (attempts.strict and attempts.last.plan.request == "any")
         ),
@@ -298,7 +300,8 @@ def _choose(model: Model, attempts: _Attempts) -> Attempt:
         return asked
     if asked.captured is None and violation is None:
         error = asked.failures[0].error
-        raise refuse_model(model, attempts.requested, asked.failures) from error
+        plain = attempts.last.plan.plain
+        raise refuse_model(model, attempts.requested, asked.failures, plain) from error
     cause = None if violation is None else violation.error
     anyhow = None if violation is None else attempts.best("any")
     if violation is not None and (anyhow is None or anyhow.captured is None):

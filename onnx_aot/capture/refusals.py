@@ -36,20 +36,29 @@ def describe_retry(failure: Failure) -> str:
     """Describes why a model was captured without the optional changes to torch."""
     return (
         "the capture failed in the code of this package, and was made again with as few changes to "
-        "torch as possible. That is a bug of onnx_aot; please report it. The export may be slower, "
-        f"or refuse more, for it: {_shorten_error(failure.error, 2)}"
+        "torch as possible. That is a bug of onnx_aot; please report it. As a result, the export "
+        f"may be slower or reject more models: {_shorten_error(failure.error, 2)}"
     )
 
 
 def refuse_model(
-    model: Model, requested: DynamicShapes, failures: Sequence[Failure]
+    model: Model, requested: DynamicShapes, failures: Sequence[Failure], plain: bool
 ) -> CaptureError:
-    """The error about a model that cannot be captured: reason, place in the user's code, edit."""
+    """The error about a model that cannot be captured: reason, place in the user's code, edit.
+
+    Args:
+        model: The model.
+        requested: The requested dynamic shapes.
+        failures: Failures of its strategies, at least one.
+        plain: Whether the optional changes to torch are left out when it is examined.
+    """
     first = failures[0]
     observes = describe_observers(model.module)
     if observes is None:
         described = (
-            _find_data_questions(model, requested, first) if needs_data(first.error) else None
+            _find_data_questions(model, requested, first, plain)
+            if needs_data(first.error)
+            else None
         )
         if described is not None:
             return CaptureError(
@@ -169,10 +178,10 @@ def _give_hint(
 
 
 def _find_data_questions(
-    model: Model, requested: DynamicShapes, first: Failure
+    model: Model, requested: DynamicShapes, first: Failure, plain: bool
 ) -> NeedsData | None:
     """All places that need the values of data, found with draft export if it succeeds."""
-    run = Run.prepare("draft", model, requested)
+    run = Run.prepare("draft", model, requested, plain=plain)
     try:
         program = run_strategy(run)
     except Exception as error:

@@ -75,6 +75,11 @@ class Run:
     drawn: Sequence[str] = ()
     warning: str | None = None
 
+    @property
+    def constants_written(self) -> bool:
+        """True if the model wrote to a buffer that counted as a number."""
+        return bool(self.settings.model_rows.written)
+
     @classmethod
     def prepare(
         cls,

@@ -33,12 +33,12 @@ __all__ = [
     "describe_dropped_state",
     "describe_inline_calls",
     "describe_less_precise_types",
+    "describe_not_verified",
     "describe_shared_inputs",
     "describe_training",
     "describe_undone_passes",
     "describe_unsupported",
     "describe_wide_integers",
-    "find_reason_not_to_verify",
 ]
 
 
@@ -68,7 +68,7 @@ def describe_capture(captured: Captured) -> list[Note]:
 
 
 def describe_training(operators: Sequence[str]) -> list[Note]:
-    """Notes operators that behave otherwise in training mode, if there are any."""
+    """Notes operators that behave differently in training mode, if there are any."""
     if not operators:
         return []
     return [
@@ -383,7 +383,7 @@ def describe_unsupported(
     return notes
 
 
-def find_reason_not_to_verify(program: ONNXProgram) -> list[Note]:
+def describe_not_verified(program: ONNXProgram) -> list[Note]:
     """Notes that a model lacks weight values, or ONNX Runtime an operator; else nothing."""
     from onnx_aot.program.custom_op_domains import foreign_operators
 

@@ -71,8 +71,10 @@ class Note:
 
 
 def publish(record: ExportRecord, notes: Iterable[Note]) -> None:
-    """Passes the notes of a stage on to the user."""
+    """Passes the notes of a stage on to the user, each once."""
     for note in notes:
+        if note.text in record.notes:
+            continue
         record.notes.append(note.text)
         if not note.quiet:
             warn(note.text)

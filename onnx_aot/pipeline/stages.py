@@ -260,7 +260,7 @@ def _collect_translations(
     if options.runtime_checks:
         from onnx_aot.ops.control.assertions import assertions
 
-        table = {**table, **assertions()}
+        table = with_custom(table, assertions())
     return table
 
 
@@ -288,9 +288,9 @@ def verify_program(program: ONNXProgram, reference: Reference) -> tuple[list[Siz
     from onnx_aot.inspection.verification import describe_sizes
     from onnx_aot.inspection.verify import verify_sizes
 
-    reason = describe.find_reason_not_to_verify(program)
-    if reason:
-        return [], reason
+    not_verified = describe.describe_not_verified(program)
+    if not_verified:
+        return [], not_verified
     model: Any = reference.model
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()

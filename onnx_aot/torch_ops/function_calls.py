@@ -19,8 +19,11 @@ CALLS: weakref.WeakValueDictionary[tuple[Any, int], Any] = weakref.WeakValueDict
 """Calls by operator and number, as long as an export or a program needs them."""
 
 
+_NUMBERS = itertools.count()
+
+
 def enter_call(operator: Any, call: Any) -> int:
-    """Enters a call of an operator and returns its number, the lowest that is free."""
-    number = next(n for n in itertools.count() if (operator, n) not in CALLS)
+    """Enters a call of an operator and returns its number, which no other call ever gets."""
+    number = next(_NUMBERS)
     CALLS[operator, number] = call
     return number

@@ -73,6 +73,12 @@ ROWS: dict[str, tuple[Any, Any, str, list[dict[str, Any]]]] = {
     "a derived dimension": (doubled, ({0: 2 * Dim("n")},), "error", [{"from_zero": True}]),
     "empty tensors": (asks_for_zero, NAMED, "error", [FIRST, {"from_zero": True}]),
     "a model that catches": (asks_and_catches, NAMED, "error", [FIRST, {"from_zero": True}]),
+    "a model that catches, with a range": (
+        asks_and_catches,
+        ({0: Dim("n")},),
+        "warn",
+        [FIRST, {"from_zero": True}, {}],
+    ),
     "a written number": (Counted(), NAMED, "warn", [FIRST, FIRST | {"constants": False}]),
     "fixed, an error": (
         fixes_rows,

@@ -5,13 +5,13 @@ A capture traces through ``forward``, so the function itself disappears. While a
 is created at the first call for the class, and its kernel is the user's ``forward``. Strict capture
 handles autograd functions in its own way.
 
-An operator lives as long as its class, and its calls as long as the export or the program of which
-they are a part (``torch_ops/function_calls.py``).
+An operator lives as long as its class. So do its calls with plain arguments, such as numbers; those
+with objects live as long as the export or the program of which they are a part
+(``torch_ops/function_calls.py``).
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import re
@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.errors import ConversionError
 from onnx_aot.torch_compat import (
     Attribute,
     OpOverload,
@@ -65,6 +66,11 @@ class _Marker:
 
 _TENSOR, _SIZE = _Marker(), _Marker()
 
+_PLAIN = (
+    *(bool, int, float, complex, str, bytes, type(None), _Marker),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+)
+
 
 @dataclasses.dataclass(eq=False)
 class FunctionOperator:
@@ -74,6 +80,7 @@ class FunctionOperator:
         reference: The class, not kept alive.
         target: The operator.
         library: Torch's registration of the operator, which ends with this object.
+        plain: Leaves and structure of calls with plain arguments, by number.
         returned: While a call is captured, takes the results of ``forward``, flattened, and their
             structure; otherwise None.
     """
@@ -81,17 +88,30 @@ class FunctionOperator:
     reference: weakref.ref[type[torch.autograd.Function]]
     target: OpOverload
     library: Any
+    plain: dict[int, tuple[tuple[Any, ...], Any]] = dataclasses.field(default_factory=dict)
     returned: list[Any] | None = None
 
     @property
     def function(self) -> Any:
-        """The class."""
+        """The class, or None once it is gone."""
         return self.reference()
 
     def call(self, number: int) -> Call:
-        """The call with a number, the operator's argument ``call``."""
-        call: Call = CALLS[self.target, number]
-        return call
+        """The call with a number, the operator's argument ``call``.
+
+        Raises:
+            ConversionError: Its arguments are gone together with the program.
+        """
+        if (self.target, number) in CALLS:
+            call: Call = CALLS[self.target, number]
+            return call
+        if number in self.plain:
+            return Call(self.function, *self.plain[number])
+        raise ConversionError(
+            f"the arguments of a call of {self.target} are gone: they are objects, which live as "
+            "long as the ONNXProgram in which the call was captured. Keep it, or export the model "
+            "again"
+        )
 
     def kernel(self, tensors: Sequence[Any], sizes: Sequence[Any], call: int) -> list[torch.Tensor]:
         """The kernel of the operator."""
@@ -212,13 +232,27 @@ def _call_operator(cls: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any
 
 def _number(operator: FunctionOperator, call: Call) -> int:
     """The number of an equal call, or a new number if there is none; the export keeps the call."""
-    for (_, number), known in list(CALLS.items()):
-        with contextlib.suppress(Exception):  # arguments that cannot be compared
-            if known == call and list(map(type, known.leaves)) == list(map(type, call.leaves)):
-                torch_compat.keep_until_restored(known)
-                return number
+    for (target, number), known in list(CALLS.items()):
+        if target is operator.target and _is_equal(known, call):
+            torch_compat.keep_until_restored(known)
+            return number
     torch_compat.keep_until_restored(call)
-    return enter_call(operator.target, call)
+    for number, parts in operator.plain.items():
+        if _is_equal(Call(call.function, *parts), call):
+            CALLS[operator.target, number] = call
+            return number
+    number = enter_call(operator.target, call)
+    if all(isinstance(leaf, _PLAIN) for leaf in call.leaves):
+        operator.plain[number] = call.leaves, call.structure
+    return number
+
+
+def _is_equal(left: Call, right: Call) -> bool:
+    """True if two calls have equal arguments of the same types; some cannot be compared."""
+    try:
+        return left == right and list(map(type, left.leaves)) == list(map(type, right.leaves))
+    except Exception:
+        return False
 
 
 def _make(cls: Any) -> FunctionOperator:

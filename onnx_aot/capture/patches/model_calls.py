@@ -41,6 +41,7 @@ class ModelRows:
         collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
         constants: Buffers treated as numbers, from ``scalar_tensor_values.constants_of``.
         boundary: Hooks for inputs and results.
+        written: Constants that ``forward`` was seen to write to.
     """
 
     inputs: Inputs
@@ -48,6 +49,7 @@ class ModelRows:
     collected: tuple[str, ...] = ()
     constants: Mapping[str, int] = dataclasses.field(default_factory=dict)
     boundary: Boundary = dataclasses.field(default_factory=Boundary)
+    written: list[str] = dataclasses.field(default_factory=list)
 
 
 def _model_rows(settings: Settings) -> ModelRows:
@@ -172,7 +174,10 @@ MODEL: tuple[Patch, ...] = (
     Patch(
         "forward: sizes worked out with tensors",
         lambda original, settings: with_followed_sizes(
-            original, settings.module, _model_rows(settings).constants
+            original,
+            settings.module,
+            _model_rows(settings).constants,
+            _model_rows(settings).written,
         ),
         "Models that compute their padding with tensors, such as Encodec and Mimi, are refused.",
         when=lambda settings: _is_python(settings) and bool(settings.model_rows.constants),

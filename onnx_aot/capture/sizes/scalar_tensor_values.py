@@ -25,10 +25,7 @@ Size = int | torch.SymInt
 
 
 class ConstantWrittenError(Exception):
-    """The model wrote to a buffer that the capture takes for a constant.
-
-    Raised after ``forward`` has returned, so no ``except`` in the model meets it.
-    """
+    """Ends a capture in which the model wrote to a buffer that counts as a constant."""
 
 
 def constants_of(module: torch.nn.Module) -> dict[str, int]:
@@ -47,7 +44,10 @@ def _has_value(tensor: torch.Tensor) -> bool:
 
 
 def with_followed_sizes(
-    forward: Callable[..., Any], module: torch.nn.Module, constants: Mapping[str, int]
+    forward: Callable[..., Any],
+    module: torch.nn.Module,
+    constants: Mapping[str, int],
+    written: list[str],
 ) -> Callable[..., Any]:
     """Wraps ``forward`` so that numbers computed from sizes with tensors stay symbolic.
 
@@ -57,6 +57,7 @@ def with_followed_sizes(
         forward: The function that is traced.
         module: Its module.
         constants: Values of the buffers that count as constants, by name.
+        written: Takes the names of those that ``forward`` wrote to.
     """
 
     @functools.wraps(forward)
@@ -68,6 +69,7 @@ def with_followed_sizes(
         held = dict(module.named_buffers())
         for name, (buffer, writes) in before.items():
             if held.get(name) is not buffer or writes_to(buffer) != writes:
+                written.append(name)
                 raise ConstantWrittenError(name)
         return result
 

@@ -193,8 +193,9 @@ def _describe(found: Sequence[Finding]) -> str:
         if finding.fix:
             lines.append(f"      fix: {finding.fix}")
     places = list(dict.fromkeys(finding.dim.place for finding in found))
+    them = "them" if len(places) > 1 else "it"
     lines.append(
-        f"If {' and '.join(places)} need not vary that far, leave it out of dynamic_shapes, or "
+        f"If {' and '.join(places)} need not vary that far, leave {them} out of dynamic_shapes, or "
         "write Dim.AUTO, which accepts what the model allows; "
         'on_specialized="warn" does so for every dimension, with a warning.'
     )
@@ -423,7 +424,7 @@ _FIXES = (
 
 
 _TOGETHER = (
-    "whatever needs this product of {sizes} (a Linear after flatten, a reshape) must follow them; "
+    "whatever fixes {sizes} together (a Linear after flatten, a reshape) must follow them; "
     "AdaptiveAvgPool2d before flatten gives the same size for all of them"
 )
 

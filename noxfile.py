@@ -1,4 +1,4 @@
-"""Every task of the project: ``python -m nox -s NAME``. Sessions install all that they need."""
+"""Tasks of the project: ``python -m nox -s NAME``. Sessions install everything they need."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["tests"]
 
-# Releases of torch that the whole test suite runs on, with the torchvision that goes with each.
+# Releases of torch that the whole test suite runs on, with the matching torchvision.
 TESTED = {"2.12.1": "0.27.1", "2.13.0": "0.28.0", "2.14.1": "0.29.1", "2.15.0": "0.29.2"}
 REFERENCE, NEWEST = "2.13.0", "2.15.0"
-# The Pythons beside the one that runs nox, with the newest torch that each has.
+# Python versions besides the one that runs nox, with the newest torch for each.
 PYTHONS = {"3.10": "2.14.1", "3.12": NEWEST, "3.13": NEWEST}
-# torchao's own kernels are for CUDA; without it the tests of what it quantizes are skipped.
+# torchao's own kernels are for CUDA; without torchao the tests of its quantization are skipped.
 TORCHAO = "torchao==0.18.0"
-FOR_BENCHMARKS = ("timm==1.0.31",)  # what it needs besides torch is in the extra `bench`
-GIGABYTES = 15  # that a build of torch with CUDA, and its installation, take at most
+FOR_BENCHMARKS = ("timm==1.0.31",)  # its dependencies besides torch are in the extra `bench`
+GIGABYTES = 15  # upper bound for a build of torch with CUDA and its installation
 PARALLEL = ("-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
 
 
 def _install(session: nox.Session, *extras: str, torch: str = REFERENCE) -> None:
-    """This package, editable, beside a release of torch."""
+    """Installs this package, editable, beside a release of torch."""
     for arguments in _installations(extras, torch):
         session.install(*arguments)
 
 
 def _installations(extras: tuple[str, ...], torch: str) -> list[tuple[str, ...]]:
-    """Arguments of ``pip install``, call by call.
+    """Returns the arguments of ``pip install``, call by call.
 
-    torch comes first and exactly: a range would let another package choose a build of it. Those
-    that need it come without their dependencies, which would replace it. torchvision's native
-    operators need the stub libraries of benchmarks/models/torchvision_cpu.py where torch is a CPU
-    build.
+    torch comes first, with an exact version: a range would let another package choose its build.
+    Packages that need torch come without their dependencies, which would replace it. If torch is a
+    CPU build, torchvision's native operators need the stub libraries of
+    benchmarks/models/torchvision_cpu.py.
     """
     calls: list[tuple[str, ...]] = [(f"torch=={torch}",), ("-e", f".[{','.join(extras)}]")]
     if "dev" in extras:
@@ -62,14 +62,14 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests. Arguments go to pytest: ``-- --fast`` runs those that take minutes in all."""
+    """Run the tests. Arguments go to pytest: ``-- --fast`` runs a part, which takes minutes."""
     _install(session, "dev", "demo")
     session.run("python", *_pytest(*session.posargs), env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session(name="tests-torch", venv_backend="none")
 def tests_torch(session: nox.Session) -> None:
-    """The tests on another release of torch, in an environment of its own: ``-- 2.15.0``.
+    """Run the tests on another release of torch, in its own environment: ``-- 2.15.0``.
 
     Further arguments go to pytest. Builds with CUDA are run on the CPU.
     """
@@ -81,7 +81,7 @@ def tests_torch(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def smoke(session: nox.Session) -> None:
-    """Tests of every stage and the most used operators, on the newest tested release of torch."""
+    """Test every stage and the most used operators on the newest tested release of torch."""
     free = shutil.disk_usage(".").free / 1e9
     if free < GIGABYTES:
         session.log(f"left out: torch {NEWEST} needs {GIGABYTES} GB, and {free:.0f} GB are free")
@@ -91,14 +91,14 @@ def smoke(session: nox.Session) -> None:
 
 @nox.session(name="smoke-python", python=list(PYTHONS))
 def smoke_python(session: nox.Session) -> None:
-    """The same tests on other releases of Python, each with the newest torch that it has."""
+    """Run the same tests on other releases of Python, each with the newest torch for it."""
     _install(session, "dev", "demo", torch=PYTHONS[str(session.python)])
     arguments = _pytest("--fast", *session.posargs)
     session.run("python", *arguments, env={"OMP_NUM_THREADS": "1"})
 
 
 def _test_with(session: nox.Session, release: str, *arguments: str) -> None:
-    """Runs tests on a release of torch."""
+    """Runs the tests on a release of torch."""
     _run_with(session, release, _pytest(*arguments), "dev", "demo", env={"OMP_NUM_THREADS": "1"})
 
 
@@ -109,7 +109,7 @@ def _run_with(
     *extras: str,
     env: dict[str, str] | None = None,
 ) -> None:
-    """Runs Python on a release of torch, in an environment that later calls find again."""
+    """Runs Python on a release of torch, in an environment that later calls reuse."""
     folder = Path(".nox", f"torch-{release}")
     session.run(sys.executable, "-m", "venv", str(folder), external=True)
     scripts = "Scripts" if sys.platform == "win32" else "bin"
@@ -121,7 +121,7 @@ def _run_with(
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format and lint; nothing is changed."""
+    """Check format and lint; nothing is changed."""
     session.install("ruff>=0.17,<0.18")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
@@ -129,7 +129,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Static types of the package."""
+    """Check the static types of the package."""
     _install(session, "dev")
     session.run("mypy")
 
@@ -140,19 +140,19 @@ def docs(session: nox.Session) -> None:
     _install(session, "dev", "docs")
     options = [] if "--write" in session.posargs else ["--check"]
     session.run("python", "-m", "docs.generate", *options)
-    # --strict: a warning, such as a link that leads nowhere, is an error. The variable leaves out
-    # an advertisement of the theme.
+    # --strict: a warning, such as a broken link, is an error. The variable suppresses an
+    # advertisement of the theme.
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure everything beside torch.onnx and write results, page and plots. Takes over an hour.
+    """Measure everything against torch.onnx; write results, page and plots. Takes over an hour.
 
     Arguments go to every script: ``--quick`` takes minutes and writes nothing.
     """
     _install(session, "dev", "bench")
-    with tempfile.TemporaryDirectory() as files:  # what is exported once serves the later ones
+    with tempfile.TemporaryDirectory() as files:  # later benchmarks reuse the exported models
         for name in (
             "export_time",
             "scaling",
@@ -178,7 +178,7 @@ def zoo(session: nox.Session) -> None:
 
 @nox.session
 def properties(session: nox.Session) -> None:
-    """Ten times as many random programs as the tests run, from a random seed.
+    """Test ten times as many random programs as the tests do, from a random seed.
 
     Arguments go to pytest: ``--hypothesis-seed=7``.
     """
@@ -187,7 +187,7 @@ def properties(session: nox.Session) -> None:
 
 
 def _random_programs(session: nox.Session, *arguments: str) -> None:
-    """Prints how many there were, from which seed, and what became of them."""
+    """Tests random programs from a random seed; prints their number, the seed and the outcome."""
     session.run(
         "python",
         "-m",
@@ -203,7 +203,7 @@ def _random_programs(session: nox.Session, *arguments: str) -> None:
 def conformance(session: nox.Session) -> None:
     """Export and compare PyTorch's operator database; writes conformance/results. Takes long.
 
-    Without arguments random programs and killed saves come first. Arguments go to
+    Without arguments, random programs and killed saves are tested first. Arguments go to
     ``python -m conformance``: ``--match sort``, ``--exporter torch``.
     """
     _install(session, "dev")
@@ -224,7 +224,7 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session(name="conformance-torch", venv_backend="none")
 def conformance_torch(session: nox.Session) -> None:
-    """PyTorch's database of another release: ``-- 2.15.0``. Results stand beside the others."""
+    """Measure the database of another torch release: ``-- 2.15.0``. Results have their own file."""
     if not session.posargs:
         session.error(f"say which release of torch: -- {NEWEST}")
     release, *arguments = session.posargs
@@ -236,7 +236,10 @@ def conformance_torch(session: nox.Session) -> None:
 
 @nox.session(name="zoo-torch", venv_backend="none")
 def zoo_torch(session: nox.Session) -> None:
-    """The architectures on another release of torch, without torch.onnx: ``-- 2.15.0``. Hours."""
+    """Measure the architectures on another release of torch, without torch.onnx: ``-- 2.15.0``.
+
+    Takes hours.
+    """
     if not session.posargs:
         session.error(f"say which release of torch: -- {NEWEST}")
     release, *arguments = session.posargs

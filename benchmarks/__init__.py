@@ -1,1 +1,1 @@
-"""Measurements, and the models that they and the tests use."""
+"""Benchmarks, and the models that they and the tests use."""

@@ -1,13 +1,13 @@
-"""Models larger than what an export may hold in memory: safetensors shards in, ONNX files out.
+"""Measures memory and time of exports of large models with weights from safetensors shards.
 
     python -m benchmarks.big_model [llama_7b ...] [--files FOLDER]
 
-A Llama is built in fake mode and exported; shards that were written before are applied, and the
-model is saved, in a fresh process whose peak of resident memory is kept. Saving is compared with a
-copy of the shards, file by file, by turns, and the best of each; both times end when the data is on
-the disk, and begin with files that are not in memory. What is written, up to three times the size,
-is removed. Rows that are
-called weightless save the graph alone; those called loaded run in ONNX Runtime afterwards.
+A fresh process builds a Llama in fake mode, exports it, applies shards that were written before,
+and saves the model, which is larger than the memory that the export may use. The peak of the
+process's resident memory is recorded. Saving alternates with a file-by-file copy of the shards, and
+the best time of each counts; both start with files that are not cached in memory and end when the
+data is on disk. The written files, up to three times the size of the model, are removed.
+Weightless rows save only the graph; loaded rows also run in ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ MODELS: dict[str, dict[str, Any]] = {
         "num_attention_heads": 64,
     },
 }
-"""Configurations of transformers' Llama; bfloat16 where nothing else is said."""
+"""Configurations of transformers' Llama; bfloat16 unless they have a dtype."""
 
 VOCABULARY = 32000
 HEADS, KEY_HEADS = 32, 8
 SHARD = 5 * 10**9
-BLOCK = 2**24  # elements that are written at once
+BLOCK = 2**24  # elements per write
 REPEATS = 2
 PEAK_BOUND = 3e9
 TIME_BOUND = 1.15
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Runs the command line of this benchmark."""
     run(BENCHMARK)
 
 
 def measure(name: str, settings: Settings) -> dict[str, Any]:
-    """Peak and seconds of a row, each step in a process of its own.
+    """Measures the peak and the seconds of a row, each step in a process of its own.
 
     Raises:
         RuntimeError: There is not enough room on the disk.
@@ -82,7 +82,7 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
 
 
 def write_shards(name: str, folder: str) -> int:
-    """Writes random weights for a model as safetensors shards with an index: how many bytes.
+    """Writes random weights as safetensors shards with an index; returns the number of bytes.
 
     Raises:
         RuntimeError: There is not enough room on the disk.
@@ -130,7 +130,7 @@ def _write_shard(path: str, tensors: dict[str, Any], block: Any) -> None:
 
 
 def _copy(source: str, destination: str) -> float:
-    """Copies a folder's files one after the other, and removes them: how many seconds that took."""
+    """Copies a folder's files one by one; returns the seconds. The copy is removed afterwards."""
     _out_of_memory(source)
     start = time.perf_counter()
     os.makedirs(destination)
@@ -143,7 +143,7 @@ def _copy(source: str, destination: str) -> float:
 
 
 def save(name: str, folder: str, shards: str) -> dict[str, Any]:
-    """Exports and saves: seconds of each step, the peak, and bytes of what was written."""
+    """Exports and saves; returns seconds per step, peak memory, and bytes of the files."""
     import torch
 
     import onnx_aot
@@ -184,7 +184,7 @@ def save(name: str, folder: str, shards: str) -> dict[str, Any]:
 
 
 def _save(program: Any, folder: str, shards: str) -> float:
-    """Saves into a new folder: how many seconds."""
+    """Saves into a new folder; returns the seconds."""
     if shards:
         _out_of_memory(shards)
     os.makedirs(folder)
@@ -195,7 +195,7 @@ def _save(program: Any, folder: str, shards: str) -> float:
 
 
 def load(folder: str) -> dict[str, Any]:
-    """Runs the saved model in ONNX Runtime: seconds until the session is there."""
+    """Runs the saved model in ONNX Runtime; returns the seconds that creating the session took."""
     import numpy as np
     import onnxruntime
 
@@ -209,7 +209,7 @@ def load(folder: str) -> dict[str, Any]:
 
 
 def _make_model(name: str) -> Any:
-    """A Llama without weights."""
+    """Builds a Llama without weights, in fake mode."""
     from benchmarks.models.torchvision_cpu import load_torchvision
 
     load_torchvision()
@@ -225,7 +225,7 @@ def _make_model(name: str) -> Any:
 
 
 def _out_of_memory(folder: str) -> None:
-    """Takes files out of the system's cache, so that they are read from the disk."""
+    """Evicts files from the page cache, so that they are read from disk."""
     os.sync()
     for name in os.listdir(folder):
         descriptor = os.open(os.path.join(folder, name), os.O_RDONLY)
@@ -234,7 +234,7 @@ def _out_of_memory(folder: str) -> None:
 
 
 def _peak_memory() -> int:
-    """Of this process alone; what ``resource`` tells begins with the parent's."""
+    """Peak resident bytes of this process; those of ``resource`` start at the parent's peak."""
     with open("/proc/self/status", encoding="ascii") as status:
         found = re.search(r"VmHWM:\s+(\d+) kB", status.read())
     assert found
@@ -246,7 +246,7 @@ def _save_ratio(row: dict[str, Any]) -> float | None:
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The largest peak, and the slowest save beside a copy."""
+    """Returns the largest peak, and the largest ratio of a save to a copy."""
     if not rows:
         return {}
     peaks = {row["name"]: row["peak"] / 1e9 for row in rows}
@@ -260,7 +260,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
-    """The tables for the documentation."""
+    """Returns the tables for the documentation."""
     body = [
         [
             row["name"],
@@ -282,7 +282,7 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
 
 
 def plot(rows: list[dict[str, Any]]) -> Plot:
-    """Peaks over what was written."""
+    """Plots peaks over the size of the written files."""
     points = [(sum(row["files"].values()) / 1e9, row["peak"] / 1e9) for row in rows]
     series = {"onnx_aot": sorted(points)}
     title = "Peak memory of export and save from shards"

@@ -1,16 +1,16 @@
-"""How long an export takes, against the capture alone and against torch.onnx.
+"""Measures export time against the plain capture and against torch.onnx.
 
     python -m benchmarks.export_time [NAME ...]
 
-Every model runs in a process of its own. In it, after a warm-up, the three ways of
-``benchmarks/ways.py`` alternate; the median of each is kept, in seconds of wall time and of CPU
-time, and of each stage of ours. What is reported are ratios to the plain capture. Where that
-refuses the dimensions that are asked for, all ways have them fixed; such rows are shown with a
-remark and do not count in the means. ``linear_relu``, the smallest model, does not either. What
-follows the capture is counted per FX node, and the translation per ONNX node that it emits.
+Every model runs in a process of its own. After a warm-up, the three ways of ``benchmarks/ways.py``
+alternate there. The median of each is kept, in seconds of wall time and of CPU time, and the median
+of each stage of onnx_aot. The report shows ratios to the plain capture. If that refuses the
+requested dynamic dimensions, all ways have them fixed; such rows get a remark and do not count in
+the means. Neither does ``linear_relu``, the smallest model. The time after the capture is reported
+per FX node, and that of the translation per emitted ONNX node.
 
-With models of much weight the disk is what is measured. So a fourth way takes its turn, which
-replaces a file by one with as many bytes as ours, and does nothing else.
+For models with large weights, the disk dominates the time. Therefore a fourth way takes its turn,
+which only replaces a file by one with as many bytes as our model.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ SPEND = {"plain": 4.0, "ours": 4.0, "peer": 1.5, "write": 2.0}  # seconds; see `
 BLOCK = 64 << 20
 WRITTEN = "written.bin"
 IMPORT = "import of onnx_aot"
-LARGE = 100  # MB: from here on saving is as fast as the disk
+LARGE = 100  # MB of weights from which saving is as fast as the disk
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Runs the command line of this benchmark."""
     run(BENCHMARK)
 
 
 def list_rows() -> list[str]:
-    """Every model, and the import of the package."""
+    """Names of all rows: the import of the package, and every model."""
     return [IMPORT, *catalogue()]
 
 
 def measure(name: str, settings: Settings) -> dict[str, Any]:
-    """Medians of the three ways for one model, in this process."""
+    """Measures the medians of the ways for one model, in this process."""
     if name == IMPORT:
         runs = 3 if settings.quick else 9
         seconds = [in_fresh_process(__name__, "import_seconds") for _ in range(runs)]
@@ -83,7 +83,7 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
 
 
 def raw_write(folder: str) -> Callable[[], None]:
-    """Replaces a file by another of as many bytes as our model has."""
+    """Returns a function that replaces a file by one with as many bytes as our model."""
     block = memoryview(os.urandom(BLOCK))
     model, path = (os.path.join(folder, name) for name in ("ours.onnx", WRITTEN))
 
@@ -98,7 +98,7 @@ def raw_write(folder: str) -> Callable[[], None]:
 
 
 def import_seconds() -> float:
-    """How long ``import onnx_aot`` takes in this process, after torch."""
+    """Seconds that ``import onnx_aot`` takes in this process, after torch."""
     import time
 
     import torch  # noqa: F401
@@ -110,14 +110,14 @@ def import_seconds() -> float:
 
 
 def _warm_up(folder: str, with_peer: bool) -> None:
-    """Imports and registries, which are made once in a process; the plain capture ran already."""
+    """Does imports and fills registries, once per process; the plain capture has already run."""
     smallest = ways.make_subject(case_of("linear_relu"))
     for way in ("ours", "peer") if with_peer else ("ours",):
         smallest.ways(folder)[way]()
 
 
 def _count_nodes(program: Any, subject: ways.Subject) -> dict[str, Any]:
-    """FX nodes, ONNX nodes as translated, before anything is optimized, and MB of weights."""
+    """Counts FX nodes, ONNX nodes as translated, before optimization, and MB of weights."""
     import onnx_aot
 
     emitted = onnx_aot.export(program.exported_program, optimize=False, target=None)
@@ -133,7 +133,7 @@ def _count_nodes(program: Any, subject: ways.Subject) -> dict[str, Any]:
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means and extremes of the ratios to the plain capture, and costs per node."""
+    """Returns means and extremes of the ratios to the plain capture, and costs per node."""
     models = [row for row in rows if "seconds" in row]
     counted = [row for row in models if row["name"] != "linear_relu" and not row["remark"]]
     summary: dict[str, Any] = {}
@@ -183,29 +183,29 @@ def _stage_figures(counted: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def ratio(row: dict[str, Any], way: str, key: str = "seconds") -> float | None:
-    """To the plain capture, where both were measured."""
+    """Ratio of a way to the plain capture, or None if one was not measured."""
     seconds = row[key]
     return seconds[way] / seconds["plain"] if way in seconds and "plain" in seconds else None
 
 
 def without_writing(row: dict[str, Any]) -> float | None:
-    """Ours, less what it takes to write as many bytes, over the plain capture."""
+    """Our time without that of writing as many bytes, relative to the plain capture."""
     ours, write = ratio(row, "ours"), ratio(row, "write")
     return None if ours is None or write is None else ours - write
 
 
 def after_capture(row: dict[str, Any]) -> float:
-    """Milliseconds per FX node of all that follows the capture, saving included."""
+    """Milliseconds per FX node of everything after the capture, including saving."""
     return 1e3 * (row["seconds"]["ours"] - row["stages"]["capture"]) / row["fx_nodes"]
 
 
 def per_onnx_node(row: dict[str, Any]) -> float:
-    """Microseconds of the translation per ONNX node that it emits."""
+    """Microseconds of the translation per emitted ONNX node."""
     return 1e6 * row["stages"]["translate"] / max(row["emitted_nodes"], 1)
 
 
 def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
-    """The tables for the documentation: figures, ratios per model, stages per model."""
+    """Returns the tables for the documentation: figures, ratios and stages per model."""
     models = [row for row in rows if "seconds" in row]
     ratios = [
         [
@@ -245,7 +245,7 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
 
 
 def plot(rows: list[dict[str, Any]]) -> Plot:
-    """Ratios to the plain capture, by model."""
+    """Plots the ratios to the plain capture, by model."""
     measured = [row for row in rows if "seconds" in row and ratio(row, "ours")]
     models = sorted(measured, key=lambda row: ratio(row, "ours"))
     return Plot(

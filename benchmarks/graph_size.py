@@ -1,9 +1,9 @@
-"""How large the exported graph is: nodes, and bytes without the weights.
+"""Measures the size of exported graphs: nodes, and bytes without the weights.
 
     python -m benchmarks.graph_size [NAME ...]
 
-Nodes of branches, loops and local functions count; bytes are those of the file, without the data of
-its initializers, and with its metadata. Both models have the same dynamic dimensions.
+Nodes of branches, loops and local functions count. Bytes are those of the file, including metadata
+but not the data of initializers. Both models have the same dynamic dimensions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BOTH = ("ours", "peer")
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Runs the command line of this benchmark."""
     run(BENCHMARK)
 
 
@@ -41,7 +41,7 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
 
 
 def type_of(name: str) -> str:
-    """Where a model comes from."""
+    """Name of the library that a model comes from."""
     from benchmarks.models import transformer, vision
 
     if name.startswith("timm_"):
@@ -74,20 +74,20 @@ def _count(graph: Any, operators: collections.Counter[str]) -> None:
 
 
 def _extra_operators(operators: dict[str, collections.Counter[str]]) -> dict[str, int]:
-    """Operators that ours has more of, with how many."""
+    """Operators that our model has more of, and how many more."""
     if len(operators) < len(BOTH):
         return {}
     return dict((operators["ours"] - operators["peer"]).most_common())
 
 
 def ratio(row: dict[str, Any], key: str = "nodes") -> float | None:
-    """Ours over torch.onnx's."""
+    """Ratio of ours to torch.onnx's, or None if one is missing."""
     values = row[key]
     return values["ours"] / values["peer"] if len(values) == len(BOTH) else None
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means and the largest of the ratios."""
+    """Returns the means and the largest of the ratios."""
     nodes = {row["name"]: r for row in rows if (r := ratio(row)) is not None}
     if not nodes:
         return {}
@@ -109,7 +109,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
-    """The tables for the documentation."""
+    """Returns the tables for the documentation."""
     body = [
         [
             row["name"],
@@ -142,7 +142,7 @@ def _describe_excess(row: dict[str, Any]) -> str:
 
 
 def plot(rows: list[dict[str, Any]]) -> Plot:
-    """Both ratios, by model."""
+    """Plots both ratios, by model."""
     models = sorted((row for row in rows if ratio(row)), key=ratio)
     series = {
         label: [(row["name"], ratio(row, key)) for row in models]

@@ -1,11 +1,11 @@
-"""How long the exported models take in ONNX Runtime.
+"""Measures the latency of the exported models in ONNX Runtime.
 
     python -m benchmarks.latency [NAME ...]
 
-The outputs of both models are compared with PyTorch's first. Then both run in one process, on the
-same inputs, by turns, with one thread and with the default number of threads, and the median of all
-runs is kept. Each model has two sessions: how far these are from each other is how large a
-difference has to be to mean something.
+First the outputs of both models are compared with PyTorch's. Then both run alternately in one
+process on the same inputs, with one thread and with the default number of threads; the median of
+all runs is kept. Each model has two sessions: the difference between them shows how large a
+difference between models must be to be significant.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ BOTH = ("ours", "peer")
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Runs the command line of this benchmark."""
     run(BENCHMARK)
 
 
 def measure(name: str, settings: Settings) -> dict[str, Any]:
-    """Medians of both models for each number of threads, in this process."""
+    """Measures the medians of both models for each number of threads, in this process."""
     case = case_of(name)
     with folder_of(name, settings) as folder:
         made, paths = ways.export_both(case, folder)
@@ -63,7 +63,7 @@ def _create_session(path: str, threads: int) -> Any:
 
 
 def _make_feeds(path: str, args: Any, kwargs: Any) -> dict[str, Any]:
-    """The inputs by name, or in order where the names are not the arguments'."""
+    """Maps input names to arrays, in order if the names are not those of the arguments."""
     from torch.utils import _pytree as pytree
 
     names = [given.name for given in _create_session(path, 0).get_inputs()]
@@ -74,7 +74,7 @@ def _make_feeds(path: str, args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 def _find_different(model: Any, args: Any, kwargs: Any, paths: Any, feeds: Any) -> str:
-    """Which model's outputs are not PyTorch's, within the tolerances of the package."""
+    """Labels of the models whose outputs differ from PyTorch's beyond the package's tolerances."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -95,7 +95,7 @@ def _find_different(model: Any, args: Any, kwargs: Any, paths: Any, feeds: Any) 
 def time_samples(
     paths: dict[str, str], feeds: dict[str, Any], threads: int, spend: float
 ) -> dict[tuple[str, int], list[float]]:
-    """Seconds of every run of two sessions of each model, which take turns."""
+    """Seconds of every run of two sessions per model, which alternate."""
     sessions = [
         ((way, number_), _create_session(paths[way], threads)) for number_ in (0, 1) for way in BOTH
     ]
@@ -116,13 +116,13 @@ def time_samples(
 
 
 def ratio(row: dict[str, Any], label: str) -> float | None:
-    """Ours over torch.onnx's, where both ran."""
+    """Ratio of ours to torch.onnx's, or None if they were not measured."""
     seconds = row["seconds"].get(label)
     return seconds["ours"] / seconds["peer"] if seconds else None
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means and the largest of the ratios."""
+    """Returns the means and the largest of the ratios."""
     summary: dict[str, Any] = {}
     for label in THREADS:
         ratios = {row["name"]: r for row in rows if (r := ratio(row, label)) is not None}
@@ -143,7 +143,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
-    """The tables for the documentation."""
+    """Returns the tables for the documentation."""
     body = []
     for row in rows:
         cells = [row["name"]]
@@ -170,7 +170,7 @@ def _describe_row(row: dict[str, Any]) -> str:
 
 
 def plot(rows: list[dict[str, Any]]) -> Plot:
-    """Ratios by model."""
+    """Plots the ratios by model."""
     first = next(iter(THREADS))
     models = sorted((row for row in rows if ratio(row, first)), key=lambda row: ratio(row, first))
     series = {label: [(row["name"], ratio(row, label)) for row in models] for label in THREADS}

@@ -1,10 +1,10 @@
-"""How much memory an export with saving takes above what the capture takes.
+"""Measures the memory that an export with saving needs beyond that of the capture.
 
     python -m benchmarks.memory [linear_0.1gb ...]
 
-Every way runs once, in a fresh process, on a model with that much weights; what is compared is the
-peak of resident memory of the processes. The difference includes the code that a way imports.
-It is measured on Linux. Files are written to a temporary folder and removed.
+Every way runs once, in a fresh process, on a model with weights of the given size. The peaks of
+resident memory of these processes are compared; the difference includes the code that a way
+imports. Runs on Linux. Files are written to a temporary folder and removed.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ SIZES = {
     "llama": (0.25, 1.0, 4.0),
 }  # GB of weights
 PEER_UP_TO = 1.0  # GB
-SHARE, FIXED = 0.05, 64e6  # the bound: of the weights, and bytes besides
+SHARE, FIXED = 0.05, 64e6  # the bound: a share of the weights, plus bytes
 WIDTH = 4096
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Runs the command line of this benchmark."""
     run(BENCHMARK)
 
 
 def list_rows() -> list[str]:
-    """Models by kind and size."""
+    """Names of all models, made of kind and size."""
     return [f"{kind}_{size:g}gb" for kind, sizes in SIZES.items() for size in sizes]
 
 
 def measure(name: str, settings: Settings) -> dict[str, Any]:
-    """Peaks of the ways, each in a process of its own.
+    """Measures the peak of each way in a process of its own.
 
     Raises:
-        RuntimeError: There is not enough free memory to measure it.
+        RuntimeError: There is not enough free memory.
     """
     _, size = _parse_name(name)
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -66,7 +66,7 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
 
 
 def peak(name: str, way: str, limit: float) -> dict[str, Any]:
-    """Runs one way in this process: its peak of resident memory, bytes of weights, seconds."""
+    """Runs one way in this process; returns its peak memory, bytes of weights, and seconds."""
     model, args, shapes = _make_model(name)
     subject = ways.Subject(model, args, {}, shapes, ways.as_hints(shapes), "")
     error = ""
@@ -88,7 +88,7 @@ def peak(name: str, way: str, limit: float) -> dict[str, Any]:
 
 
 def _peak_memory() -> int:
-    """Of this process alone; what ``resource`` tells begins with the parent's."""
+    """Peak resident bytes of this process; those of ``resource`` start at the parent's peak."""
     with open("/proc/self/status", encoding="ascii") as status:
         found = re.search(r"VmHWM:\s+(\d+) kB", status.read())
     assert found
@@ -101,7 +101,7 @@ def _parse_name(name: str) -> tuple[str, float]:
 
 
 def _make_model(name: str) -> tuple[Any, tuple[Any, ...], Any]:
-    """The model, with weights that are in memory and all different, its inputs and dimensions."""
+    """Returns the model with distinct weights in memory, its inputs and its dimensions."""
     import torch
 
     kind, size = _parse_name(name)
@@ -127,7 +127,7 @@ def _make_linears(size: float) -> Any:
 
 
 def _make_llama(size: float) -> Any:
-    """A Llama whose embedding and head are a quarter of its weights each."""
+    """Builds a Llama whose embedding and head are a quarter of its weights each."""
     from benchmarks.models.torchvision_cpu import load_torchvision
 
     load_torchvision()
@@ -162,7 +162,7 @@ def _memory_above_capture(row: dict[str, Any], way: str) -> float | None:
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The largest part of the bound that a row takes."""
+    """Returns the largest ratio of the memory above the capture to its bound."""
     if not rows:
         return {}
     used = {row["name"]: _memory_above_capture(row, "ours") / _memory_bound(row) for row in rows}
@@ -175,7 +175,7 @@ def _memory_bound(row: dict[str, Any]) -> float:
 
 
 def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
-    """The tables for the documentation."""
+    """Returns the tables for the documentation."""
     body = [
         [
             row["name"],
@@ -199,7 +199,7 @@ def _format_mb(value: float | None) -> str:
 
 
 def plot(rows: list[dict[str, Any]]) -> Plot:
-    """Peaks above the capture's over the weights, and the bound."""
+    """Plots peaks above the capture's over the weights, and the bound."""
     linear = [row for row in rows if row["name"].startswith("linear")]
     series = {
         ways.LABELS[way]: [

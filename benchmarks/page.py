@@ -1,4 +1,4 @@
-"""The page of results, ``docs/benchmarks.md``, made from what is kept."""
+"""Writes the page of results, ``docs/benchmarks.md``, from the stored results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_MEASURED = "Not measured yet: `python -m benchmarks.{}`."
 
 
 def make_page() -> str:
-    """``docs/benchmarks.md`` with every generated part made from the results that are kept."""
+    """Returns ``docs/benchmarks.md`` with every generated part made from the stored results."""
     text = PAGE.read_text(encoding="utf-8")
     for name in BENCHMARKS:
         start, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
@@ -27,7 +27,7 @@ def make_page() -> str:
 
 
 def write_page() -> None:
-    """Writes the page and its plots anew."""
+    """Writes the page and its plots."""
     PAGE.write_text(make_page(), encoding="utf-8")
     write_plots()
 

@@ -1,7 +1,7 @@
-"""Plots of the results, in docs/plots.
+"""Draws plots of the results into docs/plots.
 
-matplotlib (the extra ``bench``) draws them. Every file holds the digest of what it shows, so that
-whether it shows the results that are kept can be told without drawing it again.
+matplotlib (the extra ``bench``) draws them. Every file contains a digest of its content, so that an
+outdated plot is detected without drawing it again.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ FOLDER = ROOT / "docs" / "plots"
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
-    """What is shown.
+    """The content of a plot.
 
     Attributes:
-        title: Above.
-        y_label: What the values are.
+        title: Text above the plot.
+        y_label: Label of the values.
         series: Points by label.
-        x_label: What the first coordinates are.
-        by_name: First coordinates are names, in the order in which they are first met.
-        log: Both axes are logarithmic, but for names.
-        bound: Where a line is drawn, if anywhere.
+        x_label: Label of the first coordinates.
+        by_name: First coordinates are names, in order of first occurrence.
+        log: Axes of numbers are logarithmic.
+        bound: Value at which a line is drawn, or None.
     """
 
     title: str
@@ -44,13 +44,13 @@ class Plot:
 
     @property
     def digest(self) -> str:
-        """The same for the same content."""
+        """Hash of the content."""
         content = json.dumps(dataclasses.asdict(self), sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def make_plots() -> dict[Path, Plot]:
-    """The plot of every benchmark that has results, by file."""
+    """Returns the plot of every benchmark that has results, by file."""
     shown = {}
     for name in BENCHMARKS:
         results = read_json(name)

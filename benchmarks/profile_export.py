@@ -1,9 +1,9 @@
-"""Where the time of one export goes, after a warm-up.
+"""Profiles one export by stage, after a warm-up.
 
     python -m benchmarks.profile_export NAME [--top 12] [--stage translate ...]
 
-Prints the functions that take most by their own time, stage by stage. The profiler makes calls
-slower, small ones most; the seconds of the stages are from a run without it.
+Prints the functions with the most own time, stage by stage. The profiler slows calls down, small
+ones most; the seconds of the stages are from a run without it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.subjects import case_of
 
 __all__ = ["profile"]
 
-REPEAT = 5  # exports under the profiler; of each function the least counts
+REPEAT = 5  # exports under the profiler; the fastest run of each function counts
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def profile(name: str, top: int = 12, stages: Sequence[str] = NAMES) -> str:
-    """The functions of each stage by their own time, as text."""
+    """Returns the functions of each stage, sorted by own time, as text."""
     subject = ways.make_subject(case_of(name))
     running: dict[str, cProfile.Profile] = {}
     runs: dict[str, list[cProfile.Profile]] = {stage: [] for stage in stages}
@@ -74,7 +74,7 @@ def profile(name: str, top: int = 12, stages: Sequence[str] = NAMES) -> str:
 
 
 def _format_functions(runs: list[cProfile.Profile], top: int, fx: int) -> list[str]:
-    """A line for each of the functions that take most."""
+    """Formats a line for each of the ``top`` functions by own time."""
     seen: dict[Any, list[tuple[float, float, int]]] = {}
     for profiler in runs:
         statistics: Any = pstats.Stats(profiler)

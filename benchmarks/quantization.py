@@ -1,12 +1,12 @@
-"""What quantized models take as files, how far they are from PyTorch's, and how fast they run.
+"""Measures quantized models: file size, difference from PyTorch, and latency.
 
     python -m benchmarks.quantization [MODEL ...]
 
 Needs torchao; the models are mlp, transformer and resnet18. Weights are random, from one seed. The
-file is compared with the quantized model in PyTorch, run as ``ONNXProgram`` runs it and in a
-session with the defaults; the quantized model in PyTorch with the one of floats: largest
-differences, in parts of the largest output. Latencies are of sessions with the defaults and one
-thread, by turns, in parts of that of floats.
+ONNX model is compared with the quantized model in PyTorch, both as ``ONNXProgram`` runs it and in a
+default session. The quantized model in PyTorch is compared with the float model. All differences
+are the largest ones, relative to the largest output. Latencies are those of default sessions with
+one thread, which alternate, relative to that of the float model.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ INTEGERS = (
     "QGemm",
     "QLinearAdd",
 )
-"""Operators of ONNX Runtime that compute with integers as they are stored."""
+"""Operators of ONNX Runtime that compute directly with the stored integers."""
 
 
 def mlp() -> tuple[torch.nn.Module, tuple[Any, ...]]:
@@ -52,7 +52,7 @@ def mlp() -> tuple[torch.nn.Module, tuple[Any, ...]]:
 def transformer() -> tuple[torch.nn.Module, tuple[Any, ...]]:
     from benchmarks.models.torchvision_cpu import load_torchvision
 
-    load_torchvision()  # which transformers imports
+    load_torchvision()  # before transformers, which imports it
     import transformers
 
     config = transformers.BertConfig(
@@ -78,7 +78,7 @@ MODELS = {"mlp": mlp, "transformer": transformer, "resnet18": resnet18}
 
 
 def quantize_static(model: torch.nn.Module, args: tuple[Any, ...]) -> torch.nn.Module:
-    """Weights per channel and activations in int8, as PT2E quantizes them for XNNPACK."""
+    """Quantizes weights per channel, and activations, to int8 with PT2E for XNNPACK."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.testing.pt2e import _xnnpack_quantizer as xnnpack
 
@@ -120,7 +120,7 @@ FOR = {"mlp": tuple(WAYS), "transformer": OF_LAYERS, "resnet18": ("float32", "in
 
 @dataclasses.dataclass
 class Found:
-    """One model in one way."""
+    """Measurements of one model, quantized in one way."""
 
     path: str
     size: int
@@ -131,7 +131,7 @@ class Found:
 
 
 def main(names: Sequence[str]) -> None:
-    """Prints a table."""
+    """Measures the named models, by default all, and prints a table."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name in names or MODELS:
@@ -208,7 +208,7 @@ def _make_feeds(path: str, args: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _integer_kernels(path: str) -> str:
-    """Nodes of the optimized model that compute with integers."""
+    """Counts the nodes of the optimized model that compute with integers, as text."""
     import onnx
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Results of benchmarks, kept as JSON beside the scripts."""
+"""Reads and writes the results of benchmarks, JSON files beside the scripts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PACKAGES = (
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Describes the date, machine and packages of a measurement."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -54,13 +54,13 @@ def machine() -> dict[str, Any]:
 
 
 def write_json(name: str, content: Any) -> None:
-    """Keeps the results of one benchmark."""
+    """Writes the results of one benchmark."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_json(name: str) -> Any:
-    """The results that were kept of one benchmark, or None."""
+    """Returns the stored results of one benchmark, or None."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

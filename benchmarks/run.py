@@ -1,10 +1,10 @@
-"""What every benchmark does alike: a process per row, a table, results that are kept.
+"""Runs a benchmark: a process per row, a summary, and stored results.
 
     python -m benchmarks.<name> [NAME ...] [--quick] [--torch-onnx-limit SECONDS] [--files FOLDER]
 
-With names, rows of the others are kept when they are of the same day and machine. ``--quick`` takes
-few and small rows and few repetitions, and writes nothing. ``--files`` keeps the exported models
-there for the benchmarks that come after.
+With names, the other rows are kept if they are of the same day and machine. ``--quick`` measures
+few and small rows with few repetitions, and writes nothing. ``--files`` keeps the exported models
+in a folder for later benchmarks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ print(json.dumps(getattr(importlib.import_module(module), function)(*arguments))
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What the command line says.
+    """Options of the command line.
 
     Attributes:
         quick: Few repetitions.
@@ -53,14 +53,16 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-    """One question.
+    """One benchmark.
 
     Attributes:
-        name: Of its script, its results and its part of the page.
-        rows: Names of all rows, in order, and ``quick`` those of ``--quick``.
-        measure: Answers it for one row, in a process of its own; what it returns is JSON.
-        summarize: Figures over all rows.
-        peer_gave_up: Whether rows so far, and the limit, say not to try torch.onnx on the next.
+        name: Name of its script, its results and its part of the page.
+        rows: Returns the names of all rows, in order.
+        quick: Names of the rows of ``--quick``.
+        measure: Measures one row, in a process of its own; the result can be written as JSON.
+        summarize: Returns figures over all rows.
+        peer_gave_up: Whether to skip torch.onnx on the next row, given the rows so far and the
+            limit.
     """
 
     name: str
@@ -72,7 +74,7 @@ class Benchmark:
 
 
 def run(benchmark: Benchmark) -> None:
-    """The command line of a benchmark. Exits with 1 where a row failed; the others are written."""
+    """Runs the command line of a benchmark. Exits with 1 if a row failed, and writes the others."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -109,13 +111,13 @@ def _measure_in_process(benchmark: Benchmark, name: str, settings: Settings) -> 
 
 
 def measured_here(benchmark: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """One row, in this process."""
+    """Measures one row in this process."""
     module = importlib.import_module(f"benchmarks.{benchmark}")
     return {"name": name, **module.BENCHMARK.measure(name, Settings(**settings))}
 
 
 def in_fresh_process(module: str, function: str, *arguments: Any) -> Any:
-    """What a function gives in a new interpreter; arguments and result travel as JSON.
+    """Calls a function in a new interpreter; arguments and result are passed as JSON.
 
     Raises:
         RuntimeError: It failed; the message ends with its traceback.
@@ -136,7 +138,7 @@ def in_fresh_process(module: str, function: str, *arguments: Any) -> Any:
 def _keep(
     benchmark: Benchmark, rows: list[dict[str, Any]], settings: Settings, everything: bool
 ) -> None:
-    """Writes the results, with kept rows that were not measured now and fit to them."""
+    """Writes the results; rows not measured now are kept if of the same day and machine."""
     if not everything:
         kept = read_json(benchmark.name)
         if kept is None or kept["machine"] != machine():
@@ -155,7 +157,7 @@ def _keep(
 
 @contextmanager
 def folder_of(name: str, settings: Settings) -> Iterator[str]:
-    """Where the exported models of a row are: kept, or for the moment only."""
+    """Yields the folder of a row's exported models: kept with ``--files``, else temporary."""
     if not settings.files:
         with tempfile.TemporaryDirectory() as folder:
             yield folder

@@ -1,11 +1,11 @@
-"""How export time grows with the model: Llamas of 4 to 256 layers.
+"""Measures how export time grows with depth: Llamas of 4 to 256 layers.
 
     python -m benchmarks.scaling [llama_4_layers ...]
 
 Each depth runs in a process of its own, warmed up with 4 layers; the ways alternate. The exponent
-is the least-squares slope of log(seconds) over log(layers), from 16 layers on, where what does not
-depend on depth no longer counts. torch.onnx is left out where twice its time at the depth before is
-more than its limit.
+is the least-squares slope of log(seconds) over log(layers), from 16 layers on, where costs that do
+not depend on depth no longer matter. torch.onnx is skipped if twice its time at the previous depth
+exceeds its limit.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ SPEND = {"plain": 12.0, "ours": 12.0, "peer": 0.0}  # seconds; see ``alternate``
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Runs the command line of this benchmark."""
     run(BENCHMARK)
 
 
 def measure(name: str, settings: Settings) -> dict[str, Any]:
-    """Medians of the ways at one depth, in this process."""
+    """Measures the medians of the ways at one depth, in this process."""
     case = case_of(name)
     with folder_of(name, Settings()) as folder, seconds_of_stages() as stages:
         for way, warm_up in ways.make_subject(case_of(llama_name(LAYERS[0]))).ways(folder).items():
@@ -60,7 +60,7 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Growth exponents."""
+    """Returns the growth exponents."""
     summary = {}
     for part, points in _points_by_part(rows).items():
         deep = {layers: seconds for layers, seconds in points.items() if layers >= GROWTH_FROM}
@@ -82,7 +82,7 @@ def _points_by_part(rows: list[dict[str, Any]]) -> dict[str, dict[int, float]]:
 
 
 def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
-    """The tables for the documentation."""
+    """Returns the tables for the documentation."""
     body = []
     for row in rows:
         seconds = row["seconds"]
@@ -105,7 +105,7 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
 
 
 def plot(rows: list[dict[str, Any]]) -> Plot:
-    """Seconds over layers."""
+    """Plots seconds over layers."""
     series = {
         label: list(points.items()) for label, points in _points_by_part(rows).items() if points
     }

@@ -1,4 +1,4 @@
-"""What happens in the stages of an export, seen through what the package logs."""
+"""Observes the stages of an export through the log records of the package."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Observer(logging.Handler):
 def observe_stages(
     begin: Callable[[str], None], end: Callable[[str, float], None]
 ) -> Iterator[None]:
-    """Calls ``begin(stage)`` and ``end(stage, seconds)`` around the stages of exports within."""
+    """Calls ``begin(stage)`` and ``end(stage, seconds)`` around stages of exports in the block."""
     from onnx_aot.pipeline.recording import logged_to
 
     with logged_to(_Observer(begin, end)):
@@ -43,7 +43,7 @@ def observe_stages(
 
 @contextlib.contextmanager
 def seconds_of_stages() -> Iterator[dict[str, float]]:
-    """Seconds of each stage of the last export within, filled in as it goes on."""
+    """Yields the seconds per stage of the last export in the block, filled in as it runs."""
     seconds: dict[str, float] = {}
     with observe_stages(lambda stage: None, seconds.__setitem__):
         yield seconds

@@ -1,4 +1,4 @@
-"""Which models the benchmarks measure, by name."""
+"""Finds the models that the benchmarks measure by name."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ QUICK = ("linear_relu", "mlp", "resnet18", "llama")
 
 
 def catalogue() -> list[str]:
-    """Every model, the smallest first."""
+    """Names of all models, the smallest first."""
     from benchmarks.models import BENCHMARKED
 
     return ["linear_relu", *BENCHMARKED]
 
 
 def llama_name(layers: int) -> str:
-    """The Llama of that many layers."""
+    """Name of the Llama with that many layers."""
     return f"llama_{layers}_layers"
 
 
 def case_of(name: str) -> Any:
-    """The row of the catalogue.
+    """Returns the row of a model.
 
     Raises:
-        RuntimeError: There is none.
+        RuntimeError: There is no model of that name.
     """
     from benchmarks.models import BENCHMARKED
     from benchmarks.models.classic import LINEAR_RELU

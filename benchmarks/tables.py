@@ -1,4 +1,4 @@
-"""Tables in Markdown."""
+"""Formats tables in Markdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["facts", "number", "remark", "table"]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table whose cells are aligned to the right, but for names and remarks."""
+    """Formats a table; columns other than names and remarks are aligned to the right."""
     lines = [
         "---" if text in ("Model", "Group", "Way", "Remark", "Figure") else "---:" for text in head
     ]
@@ -20,17 +20,17 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def facts(summary: Mapping[str, Any]) -> str:
-    """The figures over all rows."""
+    """Formats the figures over all rows as a table."""
     return table(("Figure", "Value"), summary.items())
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number, or what stands for none."""
+    """Formats a number; ``-`` for None."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 
 def remark(text: str, errors: Mapping[str, str]) -> str:
-    """What is particular about a row, in one cell."""
+    """Joins the remark on a row and its errors in one cell."""
     if text and all(error == text for error in errors.values()):
         return text
     failed = (f"{LABELS[way]}: {error}" for way, error in errors.items())

@@ -1,4 +1,4 @@
-"""Times of calls: alternating, so that what changes meanwhile changes all of them."""
+"""Times calls alternately, so that changes on the machine affect all of them alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
     "time_limit",
 ]
 
-MOST, LEAST = 5, 3  # runs; what takes more than twice what may be spent on it gets one
+MOST, LEAST = 5, 3  # runs; a call that takes more than twice its budget gets one
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -35,18 +35,18 @@ class Times(NamedTuple):
 
 
 class TooSlow(BaseException):
-    """A call took longer than its limit; no ``except Exception`` on the way swallows it."""
+    """A call took longer than its limit; a BaseException, so no ``except Exception`` hides it."""
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Ends what runs within by ``TooSlow``; for the main thread, on systems with SIGALRM."""
+    """Raises ``TooSlow`` in the block after a time; main thread only, on systems with SIGALRM."""
 
     def end(*_: Any) -> None:
         raise TooSlow(f"takes longer than {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, end)
-    # Again, should the first one come where Python swallows exceptions, as in a destructor.
+    # Repeated, in case the first signal arrives where Python swallows exceptions (a destructor).
     signal.setitimer(signal.ITIMER_REAL, seconds, 5.0)
     try:
         yield
@@ -61,13 +61,13 @@ def alternate(
     limit: float,
     most: int = MOST,
 ) -> tuple[dict[str, list[Times]], dict[str, str]]:
-    """Calls every way in turn until it has had its runs.
+    """Calls all ways in turn until each has had its runs.
 
     Args:
-        ways: What is called, by name.
-        spend: Seconds by name, after which a way that had three runs gets no more.
+        ways: Functions to call, by name.
+        spend: Budgets in seconds, by name; after three runs, a way gets no run that exceeds it.
         limit: Seconds that one call may take.
-        most: Runs of each.
+        most: Largest number of runs of each way.
 
     Returns:
         Times of each way that succeeded, and the first line of the error of each that did not.
@@ -78,7 +78,7 @@ def alternate(
         for way, run in ways.items():
             if way in errors or _has_enough(times[way], spend[way]):
                 continue
-            gc.collect()  # what one way leaves behind is not the next one's to collect
+            gc.collect()  # the garbage of one way must not slow down the next
             try:
                 with time_limit(limit):
                     times[way].append(_time_call(run))
@@ -103,7 +103,7 @@ def _time_call(run: Callable[[], Any]) -> Times:
 
 
 def first_line(error: BaseException) -> str:
-    """The kind of an error and the first line of what it says, for a table."""
+    """Returns the type of an error and the first line of its message, for a table."""
     text = COLOURS.sub("", str(error)).partition("\n")[0]
     return (text if isinstance(error, TooSlow) else f"{type(error).__name__}: {text}")[:120]
 

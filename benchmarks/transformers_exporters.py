@@ -1,11 +1,11 @@
-"""Which models transformers' own ONNX exporter exports right, by torch.onnx and by onnx_aot.
+"""Measures which models transformers' own ONNX exporter exports correctly.
 
     python -m benchmarks.transformers_exporters [NAME ...] [--limit SECONDS] [--way WAY ...]
 
-transformers captures a model with ``torch.export``, and calls ``torch.onnx.export`` with the
-program. For torch.onnx it replaces functions of torch and of models while it does so, rewrites the
-captured graph, and brings translations of its own. Each row is exported with all that and without,
-by torch.onnx and by onnx_aot in its place (``onnx_aot.install``), in a process of its own; then
+transformers captures a model with ``torch.export`` and calls ``torch.onnx.export`` with the
+program. For torch.onnx, it temporarily replaces functions of torch and of models, rewrites the
+captured graph, and adds its own translations. Each row is exported with and without these patches,
+by torch.onnx and by onnx_aot in its place (``onnx_aot.install``), each time in a new process. Then
 the outputs are compared with PyTorch's at the size of the example and at another one.
 """
 
@@ -27,11 +27,11 @@ __all__ = ["NAME", "main", "render", "summarize"]
 NAME = "transformers_exporters"
 LIMIT = 600.0
 IMPORTED = ("torch._dynamo", "onnxscript", "transformers.exporters.exporter_onnx")
-"""What every way imports, and takes seconds to."""
+"""Modules that every way imports; importing them takes seconds."""
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Measures the rows that the command line names, and writes the results."""
     from benchmarks.zoo_models.through_transformers import ROWS, WAYS
 
     parser = argparse.ArgumentParser(
@@ -67,7 +67,7 @@ def _read_kept_rows() -> dict[str, Any]:
 
 
 def _in_process(name: str, label: str, limit: float) -> dict[str, Any]:
-    """Exporters register classes and change functions, which must not reach the next row."""
+    """Measures one row in a new process, because exporters register classes and patch functions."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["benchmarks.zoo_models.preload", *IMPORTED])
     with ProcessPoolExecutor(1, mp_context=context) as pool:
@@ -95,7 +95,7 @@ def _measure(name: str, label: str, limit: float) -> dict[str, Any]:
 
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of the rows that went all ways: how many were exported, and are right at both sizes."""
+    """Counts exported rows and right ones, among the rows that were measured in all ways."""
     from benchmarks.zoo_models.through_transformers import STAGES, WAYS
 
     whole = [row for row in rows if row["ways"].keys() == WAYS.keys()]
@@ -110,7 +110,7 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def render(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> str:
-    """Tables of the shares, and of what is not right."""
+    """Returns tables of the shares and of the rows that are not right."""
     from benchmarks.zoo_models.through_transformers import STAGES, WAYS
 
     shares = [

@@ -1,4 +1,4 @@
-"""The three ways that are measured, on one model with the same dynamic dimensions.
+"""Defines the three measured ways, for one model with the same dynamic dimensions.
 
 * ``plain``: ``torch.export.export`` of the model, as PyTorch ships it;
 * ``ours``: ``onnx_aot.export`` with saving;
@@ -19,7 +19,7 @@ __all__ = ["LABELS", "Subject", "as_hints", "export_both", "make_subject", "remo
 
 LABELS = {"plain": "plain capture", "ours": "onnx_aot", "peer": "torch.onnx"}
 
-# Dimensions that a plain capture may need as numbers, in the order in which that is tried.
+# Dimensions that may have to be fixed for a plain capture, in the order of the attempts.
 FIXED = (
     ((), ""),
     (("seq",), "time fixed"),
@@ -37,9 +37,9 @@ class Subject:
         args: Example positional inputs.
         kwargs: Example keyword inputs.
         dynamic_shapes: As the user of ``onnx_aot`` writes them.
-        hints: The same for ``torch.export`` and ``torch.onnx``; False where neither takes the
+        hints: The same for ``torch.export`` and ``torch.onnx``; False if neither takes the
             model.
-        remark: What had to be fixed, for all ways.
+        remark: Dimensions that had to be fixed, for all ways.
     """
 
     model: Any
@@ -50,7 +50,7 @@ class Subject:
     remark: str
 
     def plain(self) -> Any:
-        """The captured program."""
+        """Captures the model and returns the program."""
         import torch
 
         return torch.export.export(
@@ -58,7 +58,7 @@ class Subject:
         )
 
     def ours(self, path: str) -> Any:
-        """The program, saved to ``path``."""
+        """Exports the model to ``path`` and returns the program."""
         import onnx_aot
 
         return onnx_aot.export(
@@ -66,7 +66,7 @@ class Subject:
         )
 
     def peer(self, path: str) -> Any:
-        """The program of torch.onnx, saved to ``path``."""
+        """Exports the model to ``path`` with torch.onnx and returns the program."""
         import torch
 
         with contextlib.redirect_stdout(io.StringIO()):
@@ -80,7 +80,7 @@ class Subject:
             )
 
     def ways(self, folder: str) -> dict[str, Callable[[], Any]]:
-        """What can be done with the model, by name; files go to ``folder``."""
+        """Returns the ways that are possible with the model, by name; files go to ``folder``."""
         ours, peer = (os.path.join(folder, f"{way}.onnx") for way in ("ours", "peer"))
         if self.hints is False:
             return {"ours": lambda: self.ours(ours)}
@@ -92,7 +92,7 @@ class Subject:
 
 
 def make_subject(case: Any, search: bool = True) -> Subject:
-    """Makes the model of a row of the catalogue and finds the dimensions that a capture keeps.
+    """Makes the model of a row and finds the dynamic dimensions that a plain capture keeps.
 
     ``search=False`` takes those of the row without trying them.
     """
@@ -106,18 +106,18 @@ def make_subject(case: Any, search: bool = True) -> Subject:
             return found
         try:
             found.plain()
-        except Exception:  # whatever it refuses
+        except Exception:  # any refusal
             continue
         return found
     return Subject(model, args, kwargs, case.dynamic_shapes, False, REFUSED)
 
 
 def export_both(case: Any, folder: str) -> tuple[Subject | None, dict[str, str]]:
-    """The files of both exporters, which are made where ``folder`` does not have them yet.
+    """Exports a model with both exporters, unless ``folder`` already has our file.
 
     Returns:
-        The subject, where it was needed for that, and ``{way: path}``; a way that cannot export
-        the model has no entry.
+        The subject if it was made, else None, and ``{way: path}``; a way that cannot export the
+        model has no entry.
     """
     paths = {way: os.path.join(folder, f"{way}.onnx") for way in ("ours", "peer")}
     made = None
@@ -125,13 +125,13 @@ def export_both(case: Any, folder: str) -> tuple[Subject | None, dict[str, str]]
         made = make_subject(case)
         for way, run in made.ways(folder).items():
             if way != "plain":
-                with contextlib.suppress(Exception):  # what export_time reports
+                with contextlib.suppress(Exception):  # export_time reports it
                     run()
     return made, {way: path for way, path in paths.items() if os.path.exists(path)}
 
 
 def remove_dimensions(spec: Any, fixed: tuple[str, ...]) -> Any:
-    """Dynamic dimensions less those of these names."""
+    """Removes the dimensions of these names from dynamic shapes."""
     if isinstance(spec, dict):
         return {
             key: remove_dimensions(value, fixed)
@@ -144,7 +144,7 @@ def remove_dimensions(spec: Any, fixed: tuple[str, ...]) -> Any:
 
 
 def as_hints(spec: Any) -> Any:
-    """Dynamic dimensions without their names, as torch.export takes them."""
+    """Replaces the names of dynamic dimensions by ``Dim.DYNAMIC``, for torch.export."""
     import torch
 
     if isinstance(spec, str):

@@ -1,13 +1,13 @@
-"""Which architectures export, and whether the models are right in ONNX Runtime.
+"""Measures which architectures export, and whether the models are right in ONNX Runtime.
 
     python -m benchmarks.zoo [NAME ...] [--group GROUP] [--limit SECONDS] [--jobs N] [--missing]
 
-One row per architecture, with small random weights and dynamic batch and length, or height and
-width. Each runs in a process of its own, which is ended after ``--limit`` seconds. Its outputs are
-compared with PyTorch's at the size of the example and at another one, by the tolerances of the
-package. Where neither ``torch.export`` nor this package takes a dynamic dimension, it is fixed.
-torch.onnx gets what ``torch.export`` captured, and its model is compared and timed alike.
-Results are written after every row; kept rows of the same day and machine stay.
+Each architecture is one row, with small random weights and dynamic batch and length, or height and
+width. Each runs in a process of its own, which is killed after ``--limit`` seconds. Its outputs are
+compared with PyTorch's at the size of the example and at another one, with the tolerances of the
+package. A dynamic dimension that neither ``torch.export`` nor this package accepts is fixed.
+torch.onnx gets the capture of ``torch.export``; its model is compared and timed in the same way.
+Results are written after every row; stored rows of the same day and machine stay.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LATENCY_RATIO = "latency / latency of torch.onnx's model, geometric mean"
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Measures the rows that the command line names, and writes the results."""
     from benchmarks.zoo_models import GROUPS, ZOO
 
     parser = argparse.ArgumentParser(
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _read_kept_rows(name: str) -> dict[str, Any]:
-    """Rows that were measured on this day and machine, by name; not those of which nothing came."""
+    """Rows that were measured on this day and machine, by name, without those at ``nothing``."""
     kept = read_json(name)
     if kept is None or kept["machine"] != machine():
         return {}
@@ -78,7 +78,7 @@ def _read_kept_rows(name: str) -> dict[str, Any]:
 
 
 def _in_process(name: str, peer: bool, limit: float) -> dict[str, Any]:
-    """The row, or one that says that the process ended without it."""
+    """Returns the row, or one with the reason if its process ended early or took too long."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["benchmarks.zoo_models.preload"])
     receiver, sender = context.Pipe(duplex=False)
@@ -103,7 +103,7 @@ def _in_process(name: str, peer: bool, limit: float) -> dict[str, Any]:
 
 
 def _measure_and_send(name: str, peer: bool, sender: Any) -> None:
-    """What a row's process does; what libraries print is not of interest."""
+    """Measures a row in its own process and sends it; the output of libraries is discarded."""
     from benchmarks.zoo_models import ZOO
     from benchmarks.zoo_models.measure import measure
 
@@ -112,7 +112,7 @@ def _measure_and_send(name: str, peer: bool, sender: Any) -> None:
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counts of rows, and figures over those that are right."""
+    """Counts the rows, and returns figures over those that are right."""
     from benchmarks.timing import geomean
     from benchmarks.zoo_models.measure import RIGHT
 

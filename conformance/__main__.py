@@ -6,9 +6,9 @@
     python -m conformance --modules --exporter torch
     python -m conformance --opset 17 --opset 25 --samples 2 --dtype float32
 
-Prints what fails and a summary. With --output the results are put into a JSON file, in the place of
-older results of the same operators; what the run does not concern stays. Results by opset have a
-file of their own.
+Prints failures and a summary. With --output the results are written to a JSON file, where they
+replace older results of the same operators; other results stay. Results by opset have a file of
+their own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
     pattern = re.compile(arguments.match)
     cases = [case for case in all_cases(dtypes, groups) if pattern.search(case.name)]
     if not cases:
-        if arguments.modules:  # the session asks for operators and modules by one expression
+        if arguments.modules:  # the nox session uses one expression for operators and modules
             print("no module matches")
             return
         sys.exit("no operator matches")
@@ -110,7 +110,7 @@ def _print_failure(case: Case, which: str, result: Result, verbose: bool) -> Non
 
 @contextlib.contextmanager
 def _show_progress(total: int) -> Iterator[Any]:
-    """A function to call for each case; shows a bar on a terminal."""
+    """Yields a function to call after each case, which updates a bar on a terminal."""
     if not sys.stderr.isatty():
         yield lambda name: None
         return

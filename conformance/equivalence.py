@@ -1,8 +1,8 @@
-"""Operators with more than one right answer, and what is compared of theirs.
+"""Compares the answers of operators that have more than one right answer.
 
-Drawn at random, or memory that nobody has written: only type and shape are compared. Factorizations
-and orders whose definition leaves something open, such as the sign of an eigenvector or the order
-of equal elements: what the definition fixes is compared, where the answers differ as they are.
+For random values and uninitialized memory, only type and shape are compared. Some factorizations
+and orders are not unique by definition: an eigenvector can have either sign, and equal elements can
+come in any order. If such answers differ, the properties that the definition fixes are compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["find_flag", "out_of_range", "unique_part"]
 
 Tensors = Sequence[torch.Tensor]
 Unique = Callable[[Call, Tensors, Tensors], list[torch.Tensor]]
-"""Of a call, its inputs and its outputs: what every right answer has in common."""
+"""Maps a call, its inputs and its outputs to the values that every right answer shares."""
 
 UNINITIALIZED = frozenset(
     {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
@@ -25,13 +25,13 @@ UNINITIALIZED = frozenset(
 UNIT_RANGE = frozenset(
     {"aten.rand.default", "aten.rand_like.default", "aten.bernoulli.default", "aten.bernoulli.p"}
 )
-"""Random operators whose values are from 0 to 1."""
+"""Random operators whose values are between 0 and 1."""
 
 SEEDS = range(8)
 
 
 def find_flag(name: str, captured: torch.export.ExportedProgram, inputs: Tensors) -> str:
-    """Why values of this program cannot be compared, or an empty string."""
+    """Returns the reason why values of this program cannot be compared, or an empty string."""
     if name in UNINITIALIZED:
         return "uninitialized"
     draws = any(
@@ -44,7 +44,7 @@ def find_flag(name: str, captured: torch.export.ExportedProgram, inputs: Tensors
 
 
 def _depends_on_seed(captured: torch.export.ExportedProgram, inputs: Tensors) -> bool:
-    """Whether the draws matter: dropout with a probability of 0 is not random."""
+    """True if the outputs depend on the seed; dropout with a probability of 0 does not."""
     module = captured.module()
     answers = []
     for seed in SEEDS:
@@ -59,7 +59,7 @@ def _depends_on_seed(captured: torch.export.ExportedProgram, inputs: Tensors) ->
 
 
 def out_of_range(targets: Sequence[str], expected: Tensors, actual: Tensors) -> str:
-    """What is wrong with random values, as far as one drawing can show."""
+    """Describes an error in random values, as far as a single draw can show one."""
     for i, (one, other) in enumerate(zip(expected, actual, strict=True)):
         if not one.numel():
             continue
@@ -72,12 +72,12 @@ def out_of_range(targets: Sequence[str], expected: Tensors, actual: Tensors) -> 
 
 
 def unique_part(name: str) -> Unique | None:
-    """What the operator's definition fixes of its answer, or None where that is all of it."""
+    """Returns the function for the parts that the definition fixes, or None if it fixes all."""
     return UNIQUE.get(name)
 
 
 def _svd(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
-    """Singular vectors come with any phase, and any basis where singular values are equal."""
+    """Singular vectors have any phase, and any basis if singular values are equal."""
     u, s, v = outputs
     rank = s.shape[-1]
     product = (u[..., :rank] * s.unsqueeze(-2)) @ v[..., :rank].mH
@@ -85,9 +85,9 @@ def _svd(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
 
 
 def _lowrank(call: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
-    """The samples have the rank that is asked for, but for what ``M`` subtracts from them.
+    """The samples have the requested rank, unless ``M`` is subtracted from them.
 
-    Of a higher rank the answer depends on what is drawn; that the vectors are orthonormal does not.
+    At a higher rank, the answer depends on random draws, but the vectors are always orthonormal.
     """
     if call.rebuild_arguments(inputs)[1].get("M") is None:
         return _svd(call, inputs, outputs)
@@ -101,19 +101,19 @@ def _linalg_svd(call: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Ten
 
 
 def _qr(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
-    """Columns of Q come with any phase, which the rows of R undo."""
+    """Columns of Q have any phase, which the rows of R undo."""
     q, r = outputs
     return [q @ r, q.mH @ q, r.tril(-1), r.abs()] if q.numel() else [q, r.abs()]
 
 
 def _eigh(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
-    """Eigenvectors come with any phase, and any basis where eigenvalues are equal."""
+    """Eigenvectors have any phase, and any basis if eigenvalues are equal."""
     values, vectors = outputs
     return [values, (vectors * values.unsqueeze(-2)) @ vectors.mH, vectors.mH @ vectors]
 
 
 def _eig(call: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
-    """Eigenvalues come in any order, eigenvectors with any phase."""
+    """Eigenvalues come in any order, and eigenvectors have any phase."""
     values, vectors = outputs
     residual = inputs[0].to(vectors.dtype) @ vectors - vectors * values.unsqueeze(-2)
     return [*_eigvals(call, inputs, [values]), residual, vectors.norm(dim=-2)]
@@ -129,7 +129,7 @@ def _eigvals(_: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
 
 
 def _values_at_indices(position: int, last: bool = True) -> Unique:
-    """Of equal elements any one's index may be given; ``dim`` is at a position of the call."""
+    """Allows the index of any of equal elements; ``position`` is that of ``dim`` in the call."""
 
     def compare_unique(call: Call, inputs: Tensors, outputs: Tensors) -> list[torch.Tensor]:
         args, kwargs = call.rebuild_arguments(inputs)

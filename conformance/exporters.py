@@ -1,4 +1,4 @@
-"""The exporters that are measured, behind one interface."""
+"""Provides the measured exporters behind one interface."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXPORTERS = ("onnx_aot", "torch")
 
 
 def export(exporter: str, captured: torch.export.ExportedProgram, opset: int | None = None) -> Any:
-    """An ``ONNXProgram`` of the exporter's own kind, at its default opset unless one is given."""
+    """Returns the exporter's own ``ONNXProgram``, at its default opset unless one is given."""
     if exporter == "onnx_aot":
         return onnx_aot.export(captured, opset_version=opset)
     return torch.onnx.export(
@@ -26,19 +26,19 @@ def export(exporter: str, captured: torch.export.ExportedProgram, opset: int | N
 
 
 def is_unsupported(error: BaseException) -> bool:
-    """Whether the export failed because an operator has no translation."""
+    """True if the export failed because an operator has no translation."""
     if isinstance(error, UnsupportedOperatorError):
         return True
     cause: BaseException | None = error
     while cause is not None:
-        if type(cause).__name__ == "DispatchError":  # torch.onnx's
+        if type(cause).__name__ == "DispatchError":  # an error of torch.onnx
             return True
         cause = cause.__cause__
     return False
 
 
 def load(program: Any) -> None:
-    """Makes the program's session, with one thread.
+    """Creates the program's session, with one thread.
 
     Raises:
         Exception: Whatever ONNX Runtime raises when it refuses the model.
@@ -54,14 +54,14 @@ def _create_session(model: str | bytes) -> onnxruntime.InferenceSession:
 
 
 def run(program: Any, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The program's outputs."""
+    """Runs the program and returns its outputs."""
     return list(program(*inputs))
 
 
 def as_complex(
     exporter: str, expected: Sequence[torch.Tensor | complex], actual: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
-    """torch.onnx's programs answer complex numbers as pairs of real ones; onnx_aot's do not."""
+    """Converts the pairs of real numbers that torch.onnx's programs return to complex numbers."""
     if exporter == "onnx_aot":
         return list(actual)
     converted = list(actual)

@@ -1,4 +1,4 @@
-"""What becomes of the same samples at each opset: the results file, and the summary of it."""
+"""Reads, writes and summarizes the results of the same samples at each opset."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Row = dict[str, Any]
 
 
 def opset_row(case: Case, results: Sequence[Result], opsets: Sequence[int]) -> Row:
-    """One line of the file: how many samples are right at every opset, and what else happened.
+    """Returns a row of the file: the number of captured samples, and every outcome but a pass.
 
-    ``results`` holds each sample at each opset, the opset changing fastest. A sample that is not
-    captured is left out.
+    ``results`` holds each sample at each opset, with the opset changing fastest. A sample that is
+    not captured is left out.
     """
     row: Row = {"op": case.name, "dtype": case.dtype, "opsets": list(opsets), "samples": 0}
     others: dict[tuple[int, str, str], list[int]] = {}
@@ -40,7 +40,7 @@ def opset_row(case: Case, results: Sequence[Result], opsets: Sequence[int]) -> R
 
 
 def read_opsets(path: str) -> list[Row]:
-    """The rows of a results file; none where there is no file."""
+    """Reads the rows of a results file; returns no rows if there is no file."""
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as file:
@@ -49,7 +49,7 @@ def read_opsets(path: str) -> list[Row]:
 
 
 def write_opsets(path: str, samples: int, rows: Iterable[Row]) -> None:
-    """Puts rows into the file, in the place of older ones of the same operator and data type."""
+    """Writes rows to the file, where they replace those of the same operator and data type."""
     merged = {(row["dtype"], row["op"]): row for row in (*read_opsets(path), *rows)}
     head = make_heading("onnx_aot", samples)
     lines = [f' "{key}": {json.dumps(value)}' for key, value in head.items()]
@@ -61,9 +61,9 @@ def write_opsets(path: str, samples: int, rows: Iterable[Row]) -> None:
 
 
 def count_totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, Counter[str]]]:
-    """By data type and opset: how many variants are captured, right, refused and wrong.
+    """Counts the variants that are captured, right, refused and wrong, by data type and opset.
 
-    A variant is refused when a sample ends in an ``OpsetError`` and the others are right.
+    A variant is refused if a sample ends in an ``OpsetError`` and the others are right.
     """
     found: dict[str, dict[int, Counter[str]]] = {}
     for row in rows:
@@ -79,7 +79,7 @@ def count_totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, Count
 
 
 def opset_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The summary, as a table in Markdown."""
+    """Formats the summary as a Markdown table."""
     lines = [
         "| | Opset | Variants | Right | Refused: the opset lacks it | Other failures |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",

@@ -1,4 +1,4 @@
-"""What one sample comes to."""
+"""Judges one sample: captures, exports, checks, loads, runs and compares it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OUTCOMES = (
 )
 
 
-# What ONNX Runtime says before it says what is wrong.
+# Prefixes of ONNX Runtime's messages, before the problem itself.
 RUNTIME_PREFIX = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : (Non-zero status code returned while running )?"
     r"|\S+/onnxruntime/\S+ (\S* )?"
@@ -52,9 +52,9 @@ class Result:
         reason: One line; empty for a pass.
         sample: The call, in short.
         detail: The whole error; not kept in files.
-        flag: ``"random"`` or ``"uninitialized"`` where only type and shape are compared,
-            ``"equivalent"`` where the answer is another one of several right ones, ``"exact"``
-            where it agrees with PyTorch's in double precision and eager's own does not.
+        flag: ``"random"`` or ``"uninitialized"`` if only type and shape are compared,
+            ``"equivalent"`` if the answer is another one of several right ones, ``"exact"``
+            if it agrees with PyTorch's in double precision and not with eager's own.
         targets: The operators of the captured program.
     """
 
@@ -77,7 +77,7 @@ class StopJudging(Exception):  # noqa: N818 - an outcome, not always an error
 def judge(case: Case, sample: Sample, exporter: str, opset: int | None = None) -> Result:
     """Captures, exports, checks, loads, runs and compares one sample.
 
-    A sample that is judged again, at another opset, is not captured again.
+    The capture is kept in the sample and used again at other opsets.
     """
     result = Result("pass", sample=sample.describe())
     try:
@@ -87,7 +87,7 @@ def judge(case: Case, sample: Sample, exporter: str, opset: int | None = None) -
         result.outcome = stop.outcome
         result.reason = one_line(str(stop))
         result.detail = "" if cause is None else "".join(traceback.format_exception(cause))
-    except Exception as error:  # what the exporter answers cannot even be compared
+    except Exception as error:  # the outputs cannot even be compared
         result.outcome = "wrong_value"
         result.reason = one_line(f"not comparable: {_describe_error(error)}")
         result.detail = traceback.format_exc()
@@ -134,13 +134,13 @@ def _compare_other_sizes(
     inputs: tuple[torch.Tensor, ...],
     result: Result,
 ) -> None:
-    """The same model at other sizes, where the captured program says that it serves them."""
+    """Compares the same model at other sizes, if the captured program accepts them."""
     try:
         with torch.no_grad():
             expected = list(module(*_clone_inputs(inputs)))
             captured.module()(
                 *_clone_inputs(inputs)
-            )  # raises where a size is outside of the program's
+            )  # raises if the program does not accept a size
     except Exception:
         return
     sizes = ", ".join(str(list(x.shape)) for x in inputs)
@@ -226,10 +226,10 @@ def _compare(
 def _compute_exactly(
     module: Call, inputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
 ) -> list[torch.Tensor] | None:
-    """PyTorch's answer in double precision, rounded at the end; None where there is none.
+    """Computes PyTorch's answer in double precision, rounded at the end; None if there is none.
 
-    Eager PyTorch in half precision rounds in between, and may be further from the right answer than
-    a model that does not.
+    Eager PyTorch in half precision rounds intermediate results, and may be further from the right
+    answer than a model that does not.
     """
     wider = {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
     wider |= dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float64)
@@ -258,7 +258,7 @@ def _describe_differences(expected: Sequence[torch.Tensor], actual: Sequence[tor
 
 
 def _as_tensor(number: complex, other: torch.Tensor) -> torch.Tensor:
-    """A number has a kind, but no data type."""
+    """Converts a number to a tensor, with the data type of ``other`` if it is of the same kind."""
     tensor = torch.tensor(number)
     return tensor.to(other.dtype) if _kind_of_dtype(tensor) == _kind_of_dtype(other) else tensor
 
@@ -296,6 +296,6 @@ def _describe_error(error: BaseException) -> str:
 
 
 def one_line(text: Any, length: int = 240) -> str:
-    """A text in one line, cut."""
+    """Joins a text into one line and truncates it."""
     flat = " ".join(str(text).split())
     return flat if len(flat) <= length else flat[: length - 1] + "…"

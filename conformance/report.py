@@ -1,4 +1,4 @@
-"""The results file, and the summary of it."""
+"""Reads, writes and summarizes the results file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Key = tuple[str, str, str]
 
 
 def row_of(case: Case, results: Sequence[Result]) -> Row:
-    """One line of the file: outcomes of all samples, reasons of those that failed."""
+    """Returns a row of the file: outcomes of all samples, and the reasons of failures."""
     row: Row = {
         "op": case.name,
         "dtype": case.dtype,
@@ -58,26 +58,26 @@ def row_of(case: Case, results: Sequence[Result]) -> Row:
 
 
 def count_captured(row: Mapping[str, Any]) -> int:
-    """How many of the samples torch.export captured."""
+    """Number of samples that torch.export captured."""
     outcomes: dict[str, int] = row["outcomes"]
     return sum(outcomes.values()) - outcomes.get("not_captured", 0)
 
 
 def is_right(row: Mapping[str, Any]) -> bool:
-    """Whether samples were captured and all of those are right."""
+    """True if samples were captured and all of those are right."""
     passed: int = row["outcomes"].get("pass", 0)
     return 0 < count_captured(row) == passed
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
-    """What a later run replaces a row by."""
+    """Key of a row; a later run replaces rows with the same key."""
     return row["group"], row["dtype"], row["op"]
 
 
 def read_results(path: str) -> dict[str, Any]:
-    """A results file: ``rows``, ``targets`` by operator, ``totals`` and what it was made with.
+    """Reads a results file: ``rows``, ``targets`` by operator, ``totals`` and the heading.
 
-    Where there is no file, there are no rows.
+    If there is no file, these are empty and there is no heading.
     """
     if not os.path.exists(path):
         return {"rows": [], "targets": {}, "totals": {}}
@@ -87,7 +87,7 @@ def read_results(path: str) -> dict[str, Any]:
 
 
 def make_heading(exporter: str, samples: int) -> dict[str, Any]:
-    """What a file of results was made with."""
+    """Returns the heading of a results file: exporter, samples, Python, date and packages."""
     return {
         "exporter": exporter,
         "samples": samples,
@@ -98,7 +98,7 @@ def make_heading(exporter: str, samples: int) -> dict[str, Any]:
 
 
 def write_results(path: str, exporter: str, samples: int, rows: Iterable[Row]) -> None:
-    """Puts rows into the file, in the place of older ones of the same case."""
+    """Writes rows to the file, where they replace older ones of the same case."""
     rows = list(rows)
     kept = read_results(path)
     merged = {key_of(row): row for row in (*kept["rows"], *rows)}
@@ -123,7 +123,7 @@ def write_results(path: str, exporter: str, samples: int, rows: Iterable[Row]) -
 
 
 def summarize(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
-    """By group and dtype: variants and samples, captured and right, and every outcome."""
+    """Counts variants and samples, captured and right, and outcomes, by group and dtype."""
     totals: dict[str, dict[str, Any]] = {}
     for row in rows:
         total = totals.setdefault(
@@ -142,12 +142,12 @@ def summarize(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
 
 
 def share(part: int, whole: int) -> str:
-    """A share in per cent."""
+    """Formats a share in percent."""
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
 def format_table(totals: Mapping[str, Mapping[str, Any]]) -> str:
-    """The summary, as a table in Markdown."""
+    """Formats the summary as a Markdown table."""
     lines = [
         "| | variants right | of captured | share | samples right | failures |",
         "| --- | ---: | ---: | ---: | ---: | --- |",

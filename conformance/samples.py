@@ -1,4 +1,4 @@
-"""Sample inputs of PyTorch's operator and module databases, as modules with tensor inputs."""
+"""Takes samples from PyTorch's operator and module databases, as modules with tensor inputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DTYPES = (
     "bool",
     "complex64",
 )
-POOL = 60  # samples that are looked at to choose from
+POOL = 60  # samples to choose from
 OTHERS = 2  # calls of a dynamic model at other sizes
 
 
@@ -55,7 +55,7 @@ class Sample:
         inputs: The tensors, in the order in which they occur in the call.
         constants: Description of everything else that is in the call.
         others: Tensors of at most two other samples that differ in sizes only.
-        captured: What ``torch.export`` made of it and eager's answer, once it has been judged.
+        captured: The captured program and eager's answer, once the sample has been judged.
     """
 
     module: Call
@@ -65,11 +65,11 @@ class Sample:
     captured: tuple[torch.export.ExportedProgram, list[torch.Tensor | complex]] | None = None
 
     def is_empty(self) -> bool:
-        """Whether a tensor has no elements."""
+        """True if a tensor has no elements."""
         return any(x.numel() == 0 for x in self.inputs)
 
     def describe(self) -> str:
-        """Types and shapes of the tensors, and the rest of the call."""
+        """Describes types and shapes of the tensors, and the rest of the call."""
         shown = ", ".join(
             f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}" for x in self.inputs
         )
@@ -77,7 +77,7 @@ class Sample:
 
 
 class Call(torch.nn.Module):
-    """Calls a function with tensors put where they were in the arguments."""
+    """Calls a function with tensors at their original places in the arguments."""
 
     def __init__(self, function: Any, arguments: Any) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Call(torch.nn.Module):
         self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
     def forward(self, *inputs: torch.Tensor) -> tuple[Any, ...]:
-        """The tensors and numbers of the answer, flat."""
+        """Calls the function; returns the tensors and numbers of its answer, flat."""
         args, kwargs = self.rebuild_arguments(inputs)
         returned = self.function(*args, **kwargs)
         symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -97,7 +97,7 @@ class Call(torch.nn.Module):
     def rebuild_arguments(
         self, inputs: Sequence[torch.Tensor]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword arguments of the call."""
+        """Returns the positional and keyword arguments of the call."""
         leaves = list(self.leaves)
         for place, tensor in zip(self.places, inputs, strict=True):
             leaves[place] = tensor
@@ -126,7 +126,7 @@ def _name(op: Any) -> str:
 
 
 def all_cases(dtypes: Iterable[str], groups: Iterable[str]) -> list[Case]:
-    """Everything that the databases say PyTorch supports on the CPU, in their order."""
+    """Lists the cases that PyTorch supports on the CPU according to the databases, in order."""
     wanted = [(name, getattr(torch, name)) for name in dtypes]
     cases = []
     for group in groups:
@@ -138,9 +138,9 @@ def all_cases(dtypes: Iterable[str], groups: Iterable[str]) -> list[Case]:
 
 
 def samples_of(case: Case, count: int) -> list[Sample]:
-    """At most ``count`` samples, the same in every process: spread over the first sixty.
+    """Returns at most ``count`` samples, spread over the first sixty, the same in every process.
 
-    At most one of them has an empty tensor, where others do not.
+    At most one of them has an empty tensor, unless all of the sixty have one.
     """
     seed = zlib.crc32(case.name.encode())
     torch.manual_seed(seed)
@@ -164,7 +164,7 @@ def samples_of(case: Case, count: int) -> list[Sample]:
 
 
 def _other_sizes(sample: Sample, pool: list[Sample]) -> list[tuple[torch.Tensor, ...]]:
-    def kind_of(of: Sample) -> Any:  # a dynamic dimension is one of 2 and more
+    def kind_of(of: Sample) -> Any:  # only dimensions of 2 and more are dynamic
         sizes = [[size if size < 2 else "any" for size in x.shape] for x in of.inputs]
         return of.constants, [x.dtype for x in of.inputs], sizes
 

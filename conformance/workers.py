@@ -1,4 +1,4 @@
-"""Processes that judge samples, killed when one hangs and replaced when one crashes."""
+"""Judges samples in processes, which are killed when they hang and replaced when they crash."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from conformance.samples import Case, samples_of
 __all__ = ["Settings", "run_cases"]
 
 STARTUP = 300.0  # seconds for imports and for drawing the samples
-LARGEST = 3 << 30  # bytes of a worker's memory, above which it is replaced
+LARGEST = 3 << 30  # bytes of memory above which a worker is replaced
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What every worker is told.
+    """Settings of every worker.
 
     Attributes:
         exporter: One of ``exporters.EXPORTERS``.
-        samples: How many samples of each case.
+        samples: Largest number of samples of each case.
         limit: Seconds for one sample.
         opsets: Each sample is judged at each of these; None is the exporter's default.
     """
@@ -46,14 +46,15 @@ class Settings:
 def _serve_cases(connection: Connection, settings: Settings) -> None:
     """Receives ``(case, first sample)``; sends ``(index or None, result or None)``.
 
-    An index without a result says that its sample is begun; None ends the case.
+    An index without a result announces that its sample begins. The index None ends the case; bytes
+    of resident memory come with it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
     torch.set_num_threads(1)
-    # torch.export captures attention without the fast path, which eager takes where no gradient is
-    # asked for, and which answers otherwise at padded positions
+    # torch.export captures attention without the fast path. Eager takes that path when no gradient
+    # is required, and its answer differs at padded positions.
     torch.backends.mha.set_fastpath_enabled(False)
     warnings.simplefilter("ignore")
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
@@ -89,7 +90,7 @@ def _resident_memory() -> int:
 
 
 class Worker:
-    """One process and what it is busy with."""
+    """One process and the case that it works on."""
 
     def __init__(self, settings: Settings, work: Callable[[Connection, Settings], None]) -> None:
         self.settings = settings
@@ -101,7 +102,7 @@ class Worker:
         self.start()
 
     def start(self) -> None:
-        """Starts a process in the place of the one before."""
+        """Starts a process in place of the previous one."""
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=self.work, args=(theirs, self.settings), daemon=True)
@@ -109,7 +110,7 @@ class Worker:
         theirs.close()
 
     def stop(self) -> None:
-        """Ends the process: one that waits for work ends by itself when nobody can send any."""
+        """Ends the process; an idle one exits by itself when its connection is closed."""
         self.connection.close()
         if self.deadline != float("inf"):
             self.process.kill()
@@ -128,7 +129,7 @@ class Worker:
         self.connection.send((self.case, len(self.results)))
 
     def receive(self) -> bool:
-        """Takes one message; True when the case is done."""
+        """Receives one message; returns True if the case is done."""
         try:
             index, content = self.connection.recv()
         except (EOFError, ConnectionError):
@@ -147,7 +148,10 @@ class Worker:
         return False
 
     def restart_after(self, outcome: str, reason: str) -> bool:
-        """The process is gone or stuck: its sample is marked, the others go on in a new one."""
+        """Records the outcome of a lost sample and continues with the others in a new process.
+
+        Returns True if no sample had begun, which ends the case.
+        """
         self.results.append(Result(outcome, reason))
         at_sample = self.started
         self.stop()
@@ -169,9 +173,9 @@ def run_cases(
     done: Callable[[Case, list[Result]], Any],
     work: Callable[[Connection, Settings], None] = _serve_cases,
 ) -> None:
-    """Judges all cases and calls ``done`` with each one's results as they come.
+    """Judges all cases and calls ``done`` with the results of each as soon as it is finished.
 
-    ``work`` is what every process runs.
+    ``work`` is the function that every process runs.
     """
     waiting = deque(cases)
     workers = [Worker(settings, work) for _ in range(min(jobs, len(cases)))]

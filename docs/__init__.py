@@ -1,1 +1,1 @@
-"""The documentation and what writes its generated parts."""
+"""The documentation, and the scripts that write its generated parts."""

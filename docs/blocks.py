@@ -14,12 +14,12 @@ def run_block(name: str, code: str, names: dict[str, Any]) -> str:
     """Runs one block.
 
     Args:
-        name: What tracebacks and messages call its file; its lines are found under it.
+        name: File name in tracebacks and messages; ``linecache`` finds the lines under it.
         code: The block.
-        names: The names that it uses and makes.
+        names: Namespace that the block reads and changes.
 
     Returns:
-        What it printed.
+        The printed output.
     """
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     printed = io.StringIO()

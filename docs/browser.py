@@ -1,4 +1,4 @@
-"""The browser that pictures and tests of pages use: the system's own Chromium."""
+"""Finds and starts the system's own Chromium, for pictures and for tests of pages."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 __all__ = ["CHROMIUM", "chromium_path", "launch"]
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-"""What it may be called."""
+"""Possible names of the executable."""
 
 
 def chromium_path() -> str | None:
-    """Where it is; None where there is none."""
+    """Path of the executable, or None if there is none."""
     return next(filter(None, map(shutil.which, CHROMIUM)), None)
 
 
 def launch(playwright: Any, path: str) -> Any:
-    """Starts it without a window. As root, as in containers, it has no sandbox of its own."""
+    """Starts it without a window, and without its sandbox, which fails as root (in containers)."""
     return playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])

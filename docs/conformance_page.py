@@ -55,12 +55,12 @@ FLAGS = {
 
 
 def read_exporter(name: str = OURS) -> dict[str, Any]:
-    """What is kept of an exporter."""
+    """Reads the stored results of an exporter."""
     return read_results(str(RESULTS / f"{name}.json"))
 
 
 def make_conformance_page() -> str:
-    """The page."""
+    """Returns the text of the page."""
     ours = read_exporter()
     packages = ours.get("packages", {})
     head = HEAD.format(
@@ -84,7 +84,7 @@ def make_conformance_page() -> str:
 
 
 def summary_table() -> str:
-    """The shares of both exporters, as a table."""
+    """Returns the shares of both exporters as a table."""
     ours, peer = summarize(read_exporter()["rows"]), summarize(read_exporter(PEER)["rows"])
     lines = [
         "| | Variants captured | Right, onnx_aot | Right, torch.onnx "
@@ -102,7 +102,7 @@ def summary_table() -> str:
 
 
 def dtypes_of_operators() -> dict[str, list[str]]:
-    """By ATen operator, the data types of the variants that contain it and are right."""
+    """Maps each ATen operator to the data types of the right variants that contain it."""
     kept = read_exporter()
     right: dict[str, set[str]] = defaultdict(set)
     for row in kept["rows"]:
@@ -113,7 +113,7 @@ def dtypes_of_operators() -> dict[str, list[str]]:
 
 
 def _failures_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """By operator: where it fails and why, equal reasons once."""
+    """Returns a table of failures by variant and outcome, each with the first reason."""
     found: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for row in rows:
         where = row["dtype"] if row["group"] == "static" else row["group"]
@@ -129,7 +129,7 @@ def _failures_table(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _opsets_section(path: str) -> str:
-    """Shares by data type and opset, and which variants an opset lacks something for."""
+    """Returns shares by data type and opset, and the variants that fail at some opsets only."""
     rows = read_opsets(path)
     by_dtype = count_totals(rows)
     opsets = sorted({opset for counts in by_dtype.values() for opset in counts})
@@ -148,7 +148,7 @@ def _opsets_section(path: str) -> str:
         for _, outcome, _, at in row.get("others", ()):
             if outcome == "opset_error":
                 refused[_format_span(at)][f"`{row['op']}`"] = None
-            elif len(at) < len(row["opsets"]):  # what fails at every opset is listed above
+            elif len(at) < len(row["opsets"]):  # failures at every opset are listed above
                 others[f"{outcome} at opset {_format_span(at)}"][
                     f"`{row['op']}` ({row['dtype']})"
                 ] = None
@@ -163,7 +163,7 @@ def _opsets_section(path: str) -> str:
 
 
 def _other_releases(reference: Mapping[str, Any]) -> list[str]:
-    """Shares on other releases of torch, whose databases have more or fewer variants."""
+    """Returns shares on other releases of torch; their databases have more or fewer variants."""
     found = [reference]
     found += [read_results(str(path)) for path in sorted(RESULTS.glob(f"{OURS}-torch-*.json"))]
     if len(found) == 1:

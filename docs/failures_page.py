@@ -63,13 +63,13 @@ print(result)
 
 
 def make_failures_page() -> str:
-    """The page."""
+    """Returns the text of the page."""
     sections = [f"## {b.title}\n\n{b.text}\n\n```text\n{first_screen(b)}\n```" for b in BROKEN]
     return "\n\n".join([HEAD.rstrip(), *sections, TAIL])
 
 
 def first_screen(broken: Broken) -> str:
-    """The block that a report begins with, with paths from the root of the repository."""
+    """Returns the first block of a report, with paths relative to the repository root."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with contextlib.suppress(OnnxExporterError):

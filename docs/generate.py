@@ -52,8 +52,8 @@ where the result differs from PyTorch's.
 {summary}
 """
 
-# What registers the operators of the families that are imported late. Those of ELSEWHERE are left
-# out: the page is the same whatever else is installed.
+# Functions that register the operators of the families that are imported late. Those of ELSEWHERE
+# are left out, so that the page does not depend on other installed packages.
 ELSEWHERE = ("torchao", "transformers")
 LATE: dict[str, Callable[[], Any]] = {
     "onnx": lambda: importlib.import_module("torch.onnx.ops"),
@@ -74,7 +74,7 @@ class Row(NamedTuple):
 
 
 def make_operators_page() -> str:
-    """The operator table by family, and what has no translation, with the reason.
+    """Returns the operator table by family, and the operators without a translation.
 
     Raises:
         ModuleNotFoundError: A package whose operators are listed is not installed.

@@ -47,7 +47,7 @@ its arithmetic."""
 
 
 def make_models_page() -> str:
-    """The page."""
+    """Returns the text of the page."""
     results = read_json(NAME)
     if results is None:
         return NOT_MEASURED
@@ -78,7 +78,7 @@ def _by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def _shares_table(rows: list[Row]) -> str:
-    """A line per group, and one for all."""
+    """Returns a table with a line per group and one for all."""
     body = []
     for group, members in (*_by_group(rows).items(), ("all", rows)):
         found = summarize(list(members))
@@ -116,7 +116,7 @@ def _refusals_table(rows: list[Row]) -> str:
 
 
 def _wrong_elsewhere(rows: list[Row]) -> str:
-    """Captures that onnx_aot converts correctly and torch.onnx does not."""
+    """Returns a table of captures that onnx_aot converts correctly and torch.onnx does not."""
     body = [
         [_format_code(row["name"]), peer["stage"], _escape_reason(peer["reason"])]
         for row in rows
@@ -126,7 +126,7 @@ def _wrong_elsewhere(rows: list[Row]) -> str:
 
 
 def _other_releases(rows: list[Row]) -> list[str]:
-    """The same architectures on other releases of torch, with the differences."""
+    """Returns results for the architectures on other releases of torch, with the differences."""
     paths = sorted(RESULTS.glob(f"{NAME}-torch-*.json"))
     before, parts = {row["name"]: row["stage"] for row in rows}, []
     for found in (read_json(path.stem) for path in paths):
@@ -170,7 +170,7 @@ def _right_table(rows: Iterable[Row]) -> str:
 
 
 def _describe_remark(row: Row) -> str:
-    """Fixed dimensions, the reference of the comparison, and the warnings of the export."""
+    """Lists fixed dimensions, a reference in float64, and the warnings of the export."""
     fixed = [f"{', '.join(row['fixed'])} fixed"] if row["fixed"] else []
     judged = ["judged by float64"] if row.get("float64") else []
     return "; ".join([*fixed, *judged, *row.get("warnings", ())])
@@ -187,7 +187,7 @@ def _latency_ratio(row: Row) -> float | None:
 
 
 def _text_table(head: tuple[str, ...], rows: Iterable[list[str]]) -> str:
-    """A table of text."""
+    """Formats a table of text."""
     lines = (head, ["---"] * len(head), *rows)
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -197,5 +197,5 @@ def _format_code(name: str) -> str:
 
 
 def _escape_reason(reason: str) -> str:
-    """A reason in one cell, with nothing in it that Markdown reads."""
+    """Formats a reason as code in one cell, with nothing that Markdown would interpret."""
     return f"`{reason.replace('`', chr(39)).replace('|', chr(92) + '|')}`"

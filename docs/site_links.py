@@ -1,4 +1,4 @@
-"""Links that the site follows otherwise than a code host; mkdocs calls this (``hooks``)."""
+"""Rewrites links that the site resolves unlike a code host; mkdocs calls this (``hooks``)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ NOTEBOOK = re.compile(r"\]\(([\w/-]+)\.ipynb\)")
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
-    """Links to notebooks, and to files outside of docs/, which the site does not have.
+    """Rewrites links to notebooks, and to files outside of docs/, which the site does not have.
 
-    ``[tour](tour.ipynb)`` becomes a link to its page. ``[a.py:3](../ops/a.py#L3)`` becomes one to
-    the repository where mkdocs.yml names it in ``repo_url``, and ``a.py:3`` otherwise. A page in a
-    folder of docs/ has one ``../`` more in such links.
+    ``[tour](tour.ipynb)`` becomes a link to its page. ``[a.py:3](../ops/a.py#L3)`` becomes a link
+    to the repository if mkdocs.yml sets ``repo_url``, and ``a.py:3`` otherwise. On a page in a
+    folder of docs/, such links have one more ``../``.
     """
     markdown = NOTEBOOK.sub(r"](\1.md)", markdown)
     up = re.escape("../" * (page.file.src_uri.count("/") + 1))

@@ -1,4 +1,4 @@
-"""Notebooks as pages of the site, with what their cells give; mkdocs calls this (``hooks``)."""
+"""Turns notebooks into pages of the site, with their output; mkdocs calls this (``hooks``)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nbclient import NotebookClient
 
 __all__ = ["execute_notebook", "on_files", "render_notebook"]
 
-FENCE = "~~~~"  # which code and reports do not have
+FENCE = "~~~~"  # does not occur in code and reports
 
 
 def on_files(files: Any, *, config: Any, **_: Any) -> Any:
-    """Adds ``a.md`` for each ``a.ipynb``, which is run for it."""
+    """Runs each ``a.ipynb`` and adds ``a.md`` for it."""
     from mkdocs.structure.files import File
 
     for file in [each for each in files if each.src_uri.endswith(".ipynb")]:
@@ -29,9 +29,9 @@ def on_files(files: Any, *, config: Any, **_: Any) -> Any:
 
 
 def execute_notebook(path: str | os.PathLike[str]) -> nbformat.NotebookNode:
-    """A notebook with what its cells give.
+    """Runs a notebook and returns it with the output of its cells.
 
-    It runs in a process of its own, in a folder of its own.
+    It runs in a process of its own and in a temporary folder.
 
     Raises:
         nbclient.exceptions.CellExecutionError: A cell raises.
@@ -43,7 +43,7 @@ def execute_notebook(path: str | os.PathLike[str]) -> nbformat.NotebookNode:
 
 
 def render_notebook(notebook: nbformat.NotebookNode) -> str:
-    """A notebook that has been run, as markdown."""
+    """Renders a notebook that has been run as Markdown."""
     parts = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -54,7 +54,7 @@ def render_notebook(notebook: nbformat.NotebookNode) -> str:
 
 
 def _render_output(output: nbformat.NotebookNode) -> str:
-    """HTML as it is; markdown as text, because its headings are not those of the page."""
+    """Renders HTML as it is, and Markdown as text, since its headings are not the page's."""
     if output.output_type == "stream":
         return _fence_code("text", output.text)
     if "text/html" in output.data:

@@ -1,6 +1,6 @@
 """Writes the output of the export below each example of ``docs/troubleshooting.md``.
 
-An example is a block marked ``py``, which a block marked ``text`` follows.
+An example is a block marked ``py``, followed by a block marked ``text``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FILE = "model.py"
 
 
 def make_troubleshooting_page() -> str:
-    """The page as it should be."""
+    """Returns the page with the current output of its examples."""
     page = PAGE.read_text(encoding="utf-8")
     return EXAMPLE.sub(
         lambda match: f"```py\n{match[1]}```\n\n```text\n{run_example(match[1])}```", page
@@ -30,9 +30,9 @@ def make_troubleshooting_page() -> str:
 
 
 def run_example(code: str) -> str:
-    """The warnings and the error of an example, which stands alone in a file."""
+    """Returns the warnings and the error of an example, run as a file of its own."""
     module = types.ModuleType("troubleshooting_example")
-    sys.modules[module.__name__] = module  # where functions are looked for
+    sys.modules[module.__name__] = module  # functions are looked up here
     exec(HEAD, vars(module))
     lines = []
     with warnings.catch_warnings(record=True) as caught:

@@ -1,4 +1,4 @@
-"""Writes into docs/architecture.md what each stage makes of the model on that page.
+"""Fills docs/architecture.md with the result of each stage for the model on that page.
 
 The page's Python block defines and exports the model. It is run here once per stage, and each block
 below a line ``<!-- name: generated -->`` is filled in.
@@ -34,11 +34,11 @@ PART = re.compile(r"^(<!-- (\w+): generated -->\n\n```text\n).*?^(```)$", re.MUL
 FILE = "tagger.py"
 WIDTH = 98
 REPEATED = ("pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.name_scopes")
-"""Keys that repeat parts of the namespace."""
+"""Metadata keys that repeat parts of the namespace."""
 
 
 def make_architecture_page() -> str:
-    """The page as it should be."""
+    """Returns the page with the current results of the stages."""
     page = PAGE.read_text(encoding="utf-8")
     code = BLOCK.search(page)
     assert code is not None, f"{PAGE} has no Python block"
@@ -55,7 +55,7 @@ def make_architecture_page() -> str:
 
 
 def _make_parts(code: str) -> dict[str, list[str]]:
-    """What each stage makes of the model, as lines."""
+    """Returns the lines of each generated part of the page, by name."""
     graphs, translated = _captured_graphs(code)
     captured, *_, rewritten = (list(map(_fx_line, _list_calls(graph))) for graph in graphs)
     nodes = _onnx_lines(translated)
@@ -79,7 +79,7 @@ def _make_parts(code: str) -> dict[str, list[str]]:
 
 
 def _export(code: str, **options: Any) -> onnx_aot.ONNXProgram:
-    """Runs the page's block with further options of ``export``."""
+    """Runs the page's block with additional options of ``export``."""
     module = types.ModuleType("tagger")
     export = onnx_aot.export
 
@@ -87,7 +87,7 @@ def _export(code: str, **options: Any) -> onnx_aot.ONNXProgram:
         return export(*args, **{**kwargs, **options})
 
     torch.manual_seed(0)
-    sys.modules[module.__name__] = module  # where the export looks for the class
+    sys.modules[module.__name__] = module  # the export looks up the class here
     try:
         with mock.patch.object(onnx_aot, "export", export_with_options):
             run_block(FILE, code, vars(module))
@@ -99,7 +99,7 @@ def _export(code: str, **options: Any) -> onnx_aot.ONNXProgram:
 
 
 def _captured_graphs(code: str) -> tuple[list[torch.fx.Graph], onnx_aot.ONNXProgram]:
-    """The captured graph, the graph after each FX pass, and the program before optimization."""
+    """Returns the captured graph, that after each FX pass, and the program before optimization."""
     seen: list[torch.fx.Graph] = []
 
     def watch(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -149,7 +149,7 @@ def _onnx_line(node: ir.Node) -> str:
 
 
 def _format_input(value: ir.Value) -> str:
-    """The name of a value, or the numbers of a constant that a translation made."""
+    """Returns the name of a value, or the numbers of a constant that a translation made."""
     tensor = value.const_value
     if tensor is not None and tensor.dtype == ir.DataType.INT64 and tensor.size < 4:
         return str(tensor.numpy().tolist())
@@ -190,7 +190,7 @@ def _describe_saved(program: onnx_aot.ONNXProgram) -> list[str]:
 
 
 def _diff_lines(before: list[str], after: list[str]) -> list[str]:
-    """Lines that went, marked ``-``, and lines that came, marked ``+``, in order."""
+    """Returns removed lines, marked ``-``, and added lines, marked ``+``, in order."""
     return [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
 
 

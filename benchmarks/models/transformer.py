@@ -1,4 +1,4 @@
-"""transformers architectures with small random configurations."""
+"""Rows of transformers architectures with small configurations and random weights."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _DECODER = {**_ENCODER, "num_key_value_heads": 2, "use_cache": False}
 
 
 def llama(layers: int, hidden: int = 256) -> ModelCase:
-    """A Llama of any depth, for scaling measurements; 8 heads, 4 key-value heads."""
+    """Row of a Llama of any depth, for scaling measurements; 8 heads, 4 key-value heads."""
     return _text_case(
         f"llama_{layers}_layers",
         "LlamaForCausalLM",
@@ -305,4 +305,4 @@ MORE = (
         sizes=({"batch": 2, "time": 800}, {"batch": 1, "time": 1203}, {"batch": 3, "time": 500}),
     ),
 )
-"""What benchmarks measure besides; the tests do not run these."""
+"""Additional models for the benchmarks; the tests do not run these."""

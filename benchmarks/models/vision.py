@@ -1,4 +1,4 @@
-"""torchvision networks with random weights."""
+"""Rows of torchvision networks with random weights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _image_inputs(batch: int, height: int, width: int) -> tuple[tuple[Any, ...],
 def free_size(
     name: str, side: int = 64, step: int = 32, build: Build = _build, **options: Any
 ) -> ModelCase:
-    """Batch, height and width dynamic; sizes other than the example change the aspect too."""
+    """Row with dynamic batch, height and width; the other sizes also change the aspect ratio."""
     return ModelCase(
         name=name,
         build=build(name, options),
@@ -45,7 +45,7 @@ def free_size(
 
 
 def fixed_size(name: str, side: int, build: Build = _build, **options: Any) -> ModelCase:
-    """The architecture fixes height and width; batch is dynamic."""
+    """Row with a dynamic batch; the architecture fixes height and width."""
     return ModelCase(
         name=name,
         build=build(name, options),
@@ -67,8 +67,8 @@ CASES = (
     free_size("mobilenet_v3_small"),
     free_size("efficientnet_b0"),
     fixed_size("vit_b_16", 224),
-    # Windows of 7 patches of 4 pixels, halved three times: other branches are taken where a side
-    # is not between 161 and 224.
+    # Windows of 7 patches of 4 pixels, halved three times: a side that is not between 161 and 224
+    # takes other branches.
     free_size("swin_t", side=192, step=16),
     free_size("convnext_tiny"),
 )
@@ -78,4 +78,4 @@ MORE = (
     free_size("shufflenet_v2_x0_5"),
     free_size("googlenet", init_weights=False, transform_input=True, aux_logits=False),
 )
-"""What benchmarks measure besides; the tests do not run these."""
+"""Additional models for the benchmarks; the tests do not run these."""

@@ -1,4 +1,4 @@
-"""The architectures of ``benchmarks/zoo.py``, a file per group of them."""
+"""Architectures of ``benchmarks/zoo.py``, one file per kind."""
 
 from __future__ import annotations
 

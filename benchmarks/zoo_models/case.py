@@ -1,4 +1,4 @@
-"""The form of a row of the zoo."""
+"""Defines the row of a model in the zoo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ZooCase(ModelCase):
     """A model with its inputs at two sizes; ``sizes`` has a key per dynamic dimension.
 
     Attributes:
-        group: What the row is counted under.
+        group: Name of the group that the row is counted in.
     """
 
     group: str = ""
@@ -33,23 +33,23 @@ class ZooCase(ModelCase):
         return model
 
     def sample(self, index: int, fixed: Sequence[str] = ()) -> tuple[tuple[Any, ...], Any]:
-        """Inputs at ``sizes[index]``, where dimensions of ``fixed`` are as in the example."""
+        """Inputs at ``sizes[index]``, except that ``fixed`` dimensions are as in the example."""
         torch.manual_seed(index + 1)
         kept = {name: size for name, size in self.sizes[0].items() if name in fixed}
         return self.inputs(**{**self.sizes[index], **kept})
 
 
 def _fill_running_statistics(model: torch.nn.Module, case: ZooCase) -> None:
-    """Statistics of a larger batch, so that activations keep their size.
+    """Takes statistics of a larger batch, so that activations keep their size.
 
-    Only the normalizations are in training mode: others would drop out, or want targets.
+    Only the normalizations are in training mode: other modules would drop out or require targets.
     """
     norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
     if not norms:
         return
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
-        norm.momentum = None  # averages instead of fading
+        norm.momentum = None  # cumulative average instead of an exponential one
         norm.train()
     torch.manual_seed(0)
     with torch.no_grad():
@@ -61,6 +61,6 @@ def _fill_running_statistics(model: torch.nn.Module, case: ZooCase) -> None:
 
 
 def _larger_sizes(case: ZooCase) -> dict[str, int]:
-    """Sizes with more in a batch; lists of images have their number as ``images``."""
+    """Sizes with a larger batch; rows with lists of images call it ``images``."""
     lists = inspect.signature(case.inputs).parameters.keys() & {"images"}
     return {**case.sizes[0], **dict.fromkeys(lists | case.sizes[0].keys() & {"batch"}, 8)}

@@ -1,4 +1,4 @@
-"""Networks of image and audio generation, written out here: UNet, VAE, codec, vocoder."""
+"""Networks for image and audio generation, written out here: UNet, VAE, codec, vocoder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ResidualBlock(nn.Module):
 
 
 class ImageAttention(nn.Module):
-    """Attention of the pixels to themselves, and to a text where there is one."""
+    """Attention of the pixels to a text, or to themselves if there is none."""
 
     def __init__(self, width: int, context: int | None = None, heads: int = 4) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class UNet(nn.Module):
 
 
 class AutoencoderKL(nn.Module):
-    """Images to the mean and deviation of latents, and the mean back to images."""
+    """Encodes images as mean and deviation of latents, and decodes the mean."""
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class AutoencoderKL(nn.Module):
 
 
 class AudioCodec(nn.Module):
-    """Waveforms to the nearest entries of three codebooks, one on what the last left, and back."""
+    """Encodes waveforms with three codebooks, each for the residual of the last, and decodes."""
 
     def __init__(self, width: int = 16, entries: int = 32, books: int = 3) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ class AudioCodec(nn.Module):
 
 
 class Vocoder(nn.Module):
-    """Mel spectrograms ``[batch, 16, frames]`` to waveforms, as HiFi-GAN's generator does."""
+    """Maps mel spectrograms ``[batch, 16, frames]`` to waveforms, as HiFi-GAN's generator does."""
 
     def __init__(self, mels: int = 16, width: int = 32) -> None:
         super().__init__()

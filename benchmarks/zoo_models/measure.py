@@ -1,4 +1,4 @@
-"""How far one architecture gets."""
+"""Measures how far one architecture gets."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ STAGES = (
     "right",
     "right at both sizes",
 )
-"""What a row reaches, in this order."""
+"""Stages that a row can reach, in order."""
 
 RIGHT = STAGES[-1]
 
-# Dimensions that are fixed, where neither torch.export nor onnx_aot takes them otherwise.
+# Dimensions to fix, in the order of the attempts, until torch.export or onnx_aot takes the rest.
 FIXED = (
     (),
     ("seq", "target", "time", "frames"),
@@ -47,7 +47,7 @@ FOLDERS = re.compile(r"/\S*/(?=[\w.]+\.py)")
 
 
 def empty_row(case: ZooCase) -> dict[str, Any]:
-    """A row of which nothing is known."""
+    """Returns a row without results."""
     return {
         "name": case.name,
         "group": case.group,
@@ -63,19 +63,20 @@ def empty_row(case: ZooCase) -> dict[str, Any]:
 
 
 def measure(case: ZooCase, plain: bool = True, peer: bool = False) -> dict[str, Any]:
-    """The row of a model, made in this process.
+    """Measures the row of a model in this process.
 
     Args:
         case: The model.
-        plain: Whether ``torch.export`` captures it too, which says what is counted.
+        plain: Whether ``torch.export`` captures it too; the models that it refuses are counted
+            separately.
         peer: Whether torch.onnx exports that capture too; needs ``plain``.
 
     Returns:
-        JSON: ``stage`` that was reached, ``reason`` that it was not the last one, ``torch_export``
-        why that refuses the model, ``fixed`` dimensions, ``warnings`` of the export, CPU
+        JSON: the last ``stage``, the ``reason`` why no later one was reached, the reason why
+        ``torch_export`` refuses the model, ``fixed`` dimensions, ``warnings`` of the export, CPU
         ``seconds`` by way, ``nodes``, and the largest absolute difference over both sizes;
-        ``float64`` where float32 of PyTorch was off itself, and double precision decided. With
-        ``peer``, in ``torch_onnx``, its ``stage`` and ``reason``, ``nodes``, CPU ``seconds``, and
+        ``float64`` if PyTorch in float32 was inaccurate itself and double precision decided. With
+        ``peer``, ``torch_onnx`` has its ``stage`` and ``reason``, ``nodes``, CPU ``seconds``, and
         the ``latency`` of both models in seconds.
     """
     warnings.simplefilter("ignore")
@@ -84,7 +85,7 @@ def measure(case: ZooCase, plain: bool = True, peer: bool = False) -> dict[str, 
         model = case.make()
         for index in range(2):
             _check_outputs(model, *case.sample(index))
-    except Exception as error:  # the row's fault, which is to be mended
+    except Exception as error:  # the row itself is wrong and must be fixed
         return row | {"reason": _shorten_reason(error)}
     row["stage"] = STAGES[1]
     if plain:
@@ -103,7 +104,7 @@ def measure(case: ZooCase, plain: bool = True, peer: bool = False) -> dict[str, 
 
 
 def _check_outputs(model: Any, args: Any, kwargs: Any) -> None:
-    """Outputs that are tiny, or no numbers, would agree whatever the model does."""
+    """Refuses tiny outputs and NaN, which would agree whatever the model does."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -119,7 +120,7 @@ def _check_outputs(model: Any, args: Any, kwargs: Any) -> None:
 
 
 def _warm_up() -> None:
-    """What both ways do once in a process."""
+    """Does the work that both ways do once per process."""
     import torch
 
     import onnx_aot
@@ -130,7 +131,7 @@ def _warm_up() -> None:
 
 
 class _Found(NamedTuple):
-    """The model as it was exported, and what came of it; None for what failed."""
+    """The subject as it was exported, its ONNX program and its capture; None for failures."""
 
     subject: Subject
     program: Any
@@ -138,7 +139,7 @@ class _Found(NamedTuple):
 
 
 def _export_model(case: ZooCase, model: Any, path: str, row: dict[str, Any], plain: bool) -> _Found:
-    """Exports with as many dynamic dimensions as this package or ``torch.export`` takes."""
+    """Exports with as many dynamic dimensions as this package or ``torch.export`` accepts."""
     first = None
     for fixed in FIXED:
         shapes = remove_dimensions(case.dynamic_shapes, fixed)
@@ -146,7 +147,7 @@ def _export_model(case: ZooCase, model: Any, path: str, row: dict[str, Any], pla
             continue
         args, kwargs = case.sample(0)
         subject = Subject(model, args, kwargs, shapes, as_hints(shapes), "")
-        # Ours comes first, so that what is done once in a process counts to it.
+        # Ours comes first, so that work done once per process is counted in its time.
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             program, error, seconds = _attempt(lambda s=subject: s.ours(path))
@@ -175,7 +176,7 @@ def _export_model(case: ZooCase, model: Any, path: str, row: dict[str, Any], pla
 
 
 def _attempt(call: Callable[[], Any]) -> tuple[Any, BaseException | None, float]:
-    """What it returns, what it raises, and the CPU seconds that it took."""
+    """Calls a function; returns its result, its error, and its CPU seconds."""
     start = time.process_time()
     try:
         with time_limit(LIMIT):
@@ -185,7 +186,7 @@ def _attempt(call: Callable[[], Any]) -> tuple[Any, BaseException | None, float]
 
 
 def _shorten_reason(error: BaseException | None) -> str:
-    """The first line of an error, or two where a list follows, without folders."""
+    """Returns the first line of an error, or two if a list follows, without folders."""
     if error is None:
         return ""
     lines = [line.strip() for line in COLOURS.sub("", str(error)).splitlines() if line.strip()]
@@ -195,7 +196,7 @@ def _shorten_reason(error: BaseException | None) -> str:
 
 
 def _list_warnings(caught: Iterable[warnings.WarningMessage]) -> list[str]:
-    """What this package warns of, in short."""
+    """Returns the warnings of this package, shortened."""
     ours = (str(w.message) for w in caught if w.category.__name__ == "OnnxExporterWarning")
     return sorted({FOLDERS.sub("", text.partition(":")[0])[:LONGEST] for text in ours})
 
@@ -234,16 +235,16 @@ def _check(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -
 
 
 def _right_in_double(compare: Callable[[Any], Sequence[Any]], model: Any) -> bool:
-    """Whether outputs agree with PyTorch in double precision, where its own rounding is in the way.
+    """True if the outputs agree with PyTorch in double precision.
 
-    Where PyTorch in float32 is as far from that as the tolerance, it is no truth to compare with.
+    PyTorch in float32 is not a valid reference if its own rounding error reaches the tolerance.
     """
     differences, error, _ = _attempt(lambda: compare(_in_double(model)))
     return error is None and all(difference.within for difference in differences)
 
 
 def _in_double(model: Any) -> Callable[..., Any]:
-    """The model in double precision, which takes and gives float32."""
+    """Returns the model in double precision, with inputs and outputs in float32."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -262,7 +263,7 @@ def _in_double(model: Any) -> Callable[..., Any]:
 
 
 def _explain_difference(program: Any, model: Any, args: Any, kwargs: Any, index: int) -> str:
-    """How far an output of PyTorch is off in itself: from float64, and when it is captured."""
+    """Describes how far PyTorch's output is from its float64 result and from its capture's."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -288,10 +289,10 @@ def _explain_difference(program: Any, model: Any, args: Any, kwargs: Any, index:
 def _measure_peer(
     case: ZooCase, found: _Found, ours: str, path: str, row: dict[str, Any]
 ) -> dict[str, Any]:
-    """What torch.onnx makes of the same capture."""
+    """Measures torch.onnx on the same capture."""
     nodes, error, seconds = _attempt(lambda: peer_exports(found.captured, path))
     if error is not None:
-        while error.__cause__ is not None:  # the outer ones say how to report an issue
+        while error.__cause__ is not None:  # the outer errors explain how to report an issue
             error = error.__cause__
         return {"stage": "captured", "reason": _shorten_reason(error)}
     result = {"stage": "exported", "reason": "", "nodes": nodes, "seconds": seconds}

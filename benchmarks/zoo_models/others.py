@@ -1,4 +1,4 @@
-"""Points, graphs, a policy and a loop of cells: networks of other fields, written out here."""
+"""Networks of other fields, written out here: points, graphs, a policy and a loop of cells."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class PointNetwork(nn.Module):
-    """Point clouds ``[batch, points, 3]`` to classes, by edges to the four nearest points."""
+    """Classifies point clouds ``[batch, points, 3]`` by edges to the four nearest points."""
 
     def __init__(self, width: int = 32, classes: int = 5, neighbours: int = 4) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class PointNetwork(nn.Module):
 
 
 class GraphAttention(nn.Module):
-    """Messages along edges ``[2, edges]``, weighted by a softmax over what arrives at a node."""
+    """Messages along edges ``[2, edges]``, weighted by a softmax over those that reach a node."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class GraphAttention(nn.Module):
 
 
 class GraphNetwork(nn.Module):
-    """Node features and edges to a number per node, and the mean of each graph's nodes."""
+    """Maps node features and edges to a number per node and the mean of each graph's nodes."""
 
     def __init__(self, features: int = 6, width: int = 16, layers: int = 2) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class GraphNetwork(nn.Module):
 
 
 class Policy(nn.Module):
-    """An actor and a critic: observations to the best action, its log-probability and a value."""
+    """Actor and critic: maps observations to the best action, its log-probability and a value."""
 
     def __init__(self, observed: int = 8, actions: int = 4, width: int = 32) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class CellLanguageModel(nn.Module):
 
 
 def _graph_inputs(nodes: int, edges: int) -> Inputs:
-    """Every node has an edge to itself, so that something arrives everywhere."""
+    """Makes a graph in which every node has an edge to itself, so that each gets a message."""
     loops = torch.arange(nodes).expand(2, -1)
     drawn = torch.randint(0, nodes, (2, edges - nodes))
     graph = (torch.arange(nodes) > nodes // 2).long()

@@ -1,4 +1,4 @@
-"""What torch.onnx makes of a capture, and how fast both models are."""
+"""Exports a capture with torch.onnx and compares the latency of both models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPEND = 0.3  # seconds
 
 
 def peer_exports(captured: Any, path: str) -> int:
-    """torch.onnx exports a captured program to ``path``; the number of nodes that it has."""
+    """Exports a captured program to ``path`` with torch.onnx; returns its number of nodes."""
     import onnx
     import torch
 
@@ -24,7 +24,7 @@ def peer_exports(captured: Any, path: str) -> int:
 
 
 def compare_with_torch(path: str, model: Any, args: Any, kwargs: Any) -> Any:
-    """Outputs of a file's model beside PyTorch's, by the package's tolerances."""
+    """Compares the outputs of a file's model with PyTorch's, by the package's tolerances."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -38,7 +38,7 @@ def compare_with_torch(path: str, model: Any, args: Any, kwargs: Any) -> Any:
 
 
 def seconds_of_both(ours: str, peer: str, args: Any, kwargs: Any) -> dict[str, float]:
-    """Medians of runs of both files by turns, with one thread."""
+    """Median seconds of both files, run alternately with one thread."""
     from benchmarks.latency import BOTH, time_samples
 
     paths = {"ours": ours, "peer": peer}
@@ -59,7 +59,7 @@ def _run(path: str, feeds: dict[str, Any]) -> tuple[list[str], list[Any]]:
 
 
 def _make_feeds(path: str, args: Any, kwargs: Any) -> dict[str, Any]:
-    """Tensors by input: both exporters have inputs in the order of the leaves of the arguments."""
+    """Maps input names to arrays; both exporters order inputs as the pytree leaves of the call."""
     import torch
     from torch.utils import _pytree as pytree
 

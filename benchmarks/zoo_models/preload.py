@@ -1,4 +1,4 @@
-"""What every row of the zoo imports; processes of rows are forks of one that has it."""
+"""Imports what every row of the zoo needs, in the process from which those of the rows fork."""
 
 from __future__ import annotations
 

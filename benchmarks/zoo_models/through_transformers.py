@@ -1,4 +1,4 @@
-"""Models that transformers' own ONNX exporter exports, through torch.onnx and through onnx_aot."""
+"""Exports models with transformers' own ONNX exporter, through torch.onnx and onnx_aot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 STAGES = ("nothing", "exported", "right", "right at both sizes")
 EXPORTERS = ("torch.onnx", "onnx_aot")
 
-# Rows of the zoo, by what they are of.
+# Rows of the zoo, by kind of model.
 _KINDS = {
     "decoder": "llama gemma3_text gpt2",
     "mixture of experts": "mixtral gpt_oss qwen3_moe deepseek_v3 jetmoe",
@@ -54,7 +54,7 @@ class GenerationRow:
     Attributes:
         name: Unique name.
         build: Returns the module.
-        inputs: What ``generate`` is called with, by batch size and length.
+        inputs: Called with batch size and length, returns the arguments of ``generate``.
     """
 
     name: str
@@ -62,7 +62,7 @@ class GenerationRow:
     inputs: Callable[[int, int], dict[str, Any]]
 
     def parts(self, model: torch.nn.Module, batch: int, seq: int) -> dict[str, Any]:
-        """Submodules and what they are called with, by the name of the part."""
+        """Submodules and their arguments, by the name of the part."""
         from transformers.exporters.utils import decompose_for_generation
 
         return dict(decompose_for_generation(model, self.inputs(batch, seq)))
@@ -70,7 +70,7 @@ class GenerationRow:
 
 def _text_inputs(batch: int, seq: int) -> dict[str, Any]:
     torch.manual_seed(batch)
-    mask = padding_mask(batch, seq).flip(1)  # padding comes first where words are to follow
+    mask = padding_mask(batch, seq).flip(1)  # padding comes first, since generated tokens follow
     return {"input_ids": make_tokens(batch, seq), "attention_mask": mask}
 
 
@@ -106,19 +106,19 @@ KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """Who converts, and whether transformers prepares the model for torch.onnx first."""
+    """An exporter, with or without transformers' patches for torch.onnx."""
 
     exporter: str
     patched: bool
 
     @property
     def label(self) -> str:
-        """What the way is called in results."""
+        """Name of the way in results."""
         return f"{self.exporter}, {'with' if self.patched else 'without'} the patches"
 
     @contextlib.contextmanager
     def apply_way(self) -> Iterator[None]:
-        """A context in which transformers' exporter goes this way."""
+        """Makes transformers' exporter go this way inside the block."""
         import onnx_aot
 
         with contextlib.ExitStack() as stack:
@@ -135,12 +135,11 @@ WAYS = {way.label: way for way in (Way(e, p) for e in EXPORTERS for p in (True, 
 
 @contextlib.contextmanager
 def without_patches() -> Iterator[None]:
-    """Empties what transformers' exporter changes for torch.onnx.
+    """Disables the changes that transformers' exporter makes for torch.onnx.
 
-    These are its replacements of functions of torch, of onnxscript and of models, its rewriting of
-    the captured graph, its translations, and what it mends in the ONNX model. What stays has no
-    list that could be emptied: the flat signature, flat outputs, caches as pytrees, and inputs
-    that it computes beforehand.
+    These replace functions of torch, of onnxscript and of models, rewrite the captured graph, add
+    translations, and fix the ONNX model. The remaining changes have no list that could be emptied:
+    the flat signature, flat outputs, caches as pytrees, and inputs that are computed beforehand.
     """
     from transformers.exporters import exporter_onnx, utils
 
@@ -155,11 +154,11 @@ def without_patches() -> Iterator[None]:
 
 
 def measure(name: str, way: Way) -> dict[str, Any]:
-    """How far a row gets.
+    """Measures how far a row gets.
 
     Returns:
-        ``stage`` that was reached, ``reason`` that it was not the last one, and ``fixed``, the
-        dimensions that the capture, which transformers makes with ``torch.export``, fixed.
+        The last ``stage``, the ``reason`` why no later one was reached, and ``fixed``: the
+        dimensions that were fixed by the capture, which transformers makes with ``torch.export``.
     """
     row = ROWS[name]
     found: dict[str, Any] = {"stage": STAGES[0], "reason": "", "fixed": []}
@@ -179,7 +178,7 @@ def measure(name: str, way: Way) -> dict[str, Any]:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What others were raised for; the errors of this package say it themselves."""
+    """Returns the original cause of an error, or the first error of this package on the way."""
     from onnx_aot import OnnxExporterError
 
     while error.__cause__ is not None and not isinstance(error, OnnxExporterError):
@@ -191,7 +190,7 @@ Calls = list[tuple[str, Any, torch.nn.Module, Mapping[str, Any]]]
 
 
 def _of_zoo(row: ZooCase, way: Way, found: dict[str, Any]) -> Iterator[Calls]:
-    """Exports, then what is to be compared at each size."""
+    """Exports, and yields an empty list; then yields the calls to compare at each size."""
     from transformers.exporters import OnnxConfig, OnnxExporter
 
     model, inputs = row.make(), row.sample(0)[1]
@@ -223,14 +222,14 @@ def _of_generation(row: GenerationRow, way: Way, found: dict[str, Any]) -> Itera
 
 
 def _make_automatic(spec: Any) -> Any:
-    """Dynamic dimensions as transformers asks for them: static where the model fixes them."""
+    """Replaces names of dynamic dimensions by ``Dim.AUTO``: static where the model fixes them."""
     if isinstance(spec, dict):
         return {key: _make_automatic(value) for key, value in spec.items()}
     return torch.export.Dim.AUTO if isinstance(spec, str) else spec
 
 
 def _fixed_dimensions(program: Any, dynamic_shapes: Mapping[str, Mapping[int, str]]) -> list[str]:
-    """Names of dimensions that an input of the ONNX model has as numbers."""
+    """Names of dynamic dimensions that are static in the inputs of the ONNX model."""
     shapes = {value.name: value.shape for value in program.graph.inputs}
     return sorted(
         {
@@ -243,7 +242,7 @@ def _fixed_dimensions(program: Any, dynamic_shapes: Mapping[str, Mapping[int, st
 
 
 def _wrong_output(runner: Any, module: torch.nn.Module, inputs: Mapping[str, Any]) -> str:
-    """The first output that is not PyTorch's, by the package's tolerances."""
+    """Describes the first output that differs from PyTorch's, by the package's tolerances."""
     from onnx_aot.inspection.differences import compare_outputs
 
     taken = runner.metadata.kwargs if hasattr(runner, "metadata") else inputs

@@ -1,4 +1,4 @@
-"""The smallest network of each of timm's families."""
+"""Rows of timm: the smallest network of each of its families."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ xception41 davit_tiny focalnet_tiny_srf twins_svt_small tresnet_m
 """.split()
 _INCEPTIONS = "inception_v3 inception_v4 inception_resnet_v2".split()
 
-# Those that take images of one size: 224, but for some.
+# Networks that take images of one size: 224, unless _SIDES has another.
 _FIXED = """
 bat_resnext26ts beit_base_patch16_224 botnet26t_256 cait_xxs24_224 coat_lite_tiny
 coatnet_pico_rw_224 convit_tiny crossvit_tiny_240 deit_tiny_patch16_224 eva02_tiny_patch14_224
@@ -67,6 +67,6 @@ def _fixed_size_case(name: str, side: int) -> ZooCase:
 CASES = (
     *(image_case("timm", name, _build(name)) for name in _FREE),
     *(image_case("timm", name, _build(name), (96, 128), (128, 96)) for name in _INCEPTIONS),
-    image_case("timm", "shvit_s1", _build("shvit_s1"), (128, 192), (192, 256)),  # a 64th is not 1
+    image_case("timm", "shvit_s1", _build("shvit_s1"), (128, 192), (192, 256)),  # side / 64 > 1
     *(_fixed_size_case(name, _SIDES.get(name, 224)) for name in _FIXED),
 )

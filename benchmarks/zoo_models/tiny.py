@@ -1,4 +1,4 @@
-"""Small configurations of transformers architectures, from what their classes declare."""
+"""Makes small configurations of transformers architectures from the fields of their classes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MELS = 16
 
 WIDTH, INNER, HEADS, HEAD, LAYERS = 32, 64, 4, 8, 2
 
-# The value of every field of that name. Widths are the product of heads and the size of a head.
+# Values of fields, by name. Widths are the product of the number of heads and the size of a head.
 SMALL: dict[str, Any] = {
     **dict.fromkeys(
         ("hidden_size", "d_model", "n_embd", "dim", "d_embed", "embed_dim", "emb_dim"), WIDTH
@@ -80,11 +80,11 @@ PER_STAGE = {
 
 
 def tiny_config(config_class: Any, options: Mapping[str, Any] | None = None) -> Any:
-    """A configuration of the class in which everything that has a known name is small.
+    """Makes a configuration of the class in which every field of a known name is small.
 
     Args:
-        config_class: Of transformers.
-        options: Fields that the class needs otherwise; those of a part of the model as a dict.
+        config_class: A configuration class of transformers.
+        options: Fields that need other values; those of a part of the model as a dict.
     """
     return config_class(**_small_fields(config_class, options or {}))
 

@@ -1,4 +1,4 @@
-"""torchvision's families: classification, segmentation, detection, video and optical flow."""
+"""Rows of torchvision: classification, segmentation, detection, video and optical flow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def image_case(
     first: tuple[int, int] = (64, 96),
     second: tuple[int, int] = (128, 160),
 ) -> ZooCase:
-    """Images of any height and width."""
+    """Row for images of any height and width."""
     return ZooCase(
         name=f"{group}_{name}",
         build=build,
@@ -53,7 +53,7 @@ def _vision_transformer() -> torch.nn.Module:
 
 
 def _detection_case(name: str, second: tuple[int, int] = (128, 112), **options: Any) -> ZooCase:
-    """A list of one image; how many boxes there are depends on it."""
+    """Row for a list of one image, which determines the number of boxes."""
     return ZooCase(
         name=f"torchvision_{name}",
         build=lambda: _with_small_moves(
@@ -70,10 +70,10 @@ def _detection_case(name: str, second: tuple[int, int] = (128, 112), **options: 
 
 
 def _with_small_moves(model: torch.nn.Module) -> torch.nn.Module:
-    """Layers that move boxes do so by little, as trained ones do.
+    """Scales down the layers that move boxes, since trained ones also move them little.
 
-    Boxes are exponentials of what these layers give, and masks begin at whole pixels, so that large
-    moves make more of a rounding than any tolerance allows.
+    Boxes are exponentials of the outputs of these layers, and masks start at whole pixels, so large
+    moves amplify rounding errors beyond any tolerance.
     """
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -83,7 +83,7 @@ def _with_small_moves(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def _video_case(name: str, side: int, frames: int, free: bool = True) -> ZooCase:
-    """Clips; ``free``: of any length and size."""
+    """Row for clips, of any length and size if ``free``."""
     names = {0: "batch", 2: "frames", 3: "height", 4: "width"} if free else {0: "batch"}
     larger = {"frames": frames + 4, "height": side + 16, "width": side + 32}
 
@@ -106,7 +106,7 @@ def _video_case(name: str, side: int, frames: int, free: bool = True) -> ZooCase
 
 
 def _flow_case(name: str) -> ZooCase:
-    """Two images; two steps of refinement."""
+    """Row for two images, with two steps of refinement."""
     size = {0: "batch", 2: "height", 3: "width"}
 
     def inputs(batch: int, height: int, width: int) -> tuple[Any, Any]:
@@ -130,7 +130,7 @@ _PLAIN = {"init_weights": False, "transform_input": True, "aux_logits": False}
 _RCNN = {
     "min_size": 96,
     "max_size": 128,
-    "box_score_thresh": 0.0,  # weights that never learned are sure of nothing
+    "box_score_thresh": 0.0,  # the scores of untrained weights are low
     "box_detections_per_img": 8,
 }
 _DENSE = {"score_thresh": 0.0, "detections_per_img": 8}
@@ -157,7 +157,7 @@ CASES = (
             "wide_resnet50_2",
         ),
     ),
-    # These pad to windows, and an export has the example's choice of windows: both sizes have it.
+    # These pad to windows, and an export keeps the example's choice, which suits both sizes.
     *(
         image_case("torchvision", n, _build(n), (64, 96), (56, 128))
         for n in ("swin_t", "swin_v2_t")
@@ -185,12 +185,12 @@ CASES = (
         ("deeplabv3_mobilenet_v3_large", "fcn_resnet50", "lraspp_mobilenet_v3_large"),
     ),
     _detection_case("fasterrcnn_mobilenet_v3_large_320_fpn", **_RCNN),
-    # Of padded images masks are off by more than the tolerance in PyTorch itself (from float64).
+    # For padded images, PyTorch's own masks differ from float64 by more than the tolerance.
     _detection_case("maskrcnn_resnet50_fpn", (128, 96), **_RCNN),
     _detection_case("keypointrcnn_resnet50_fpn", **_RCNN),
     _detection_case("retinanet_resnet50_fpn", min_size=96, max_size=128, **_DENSE),
     _detection_case("fcos_resnet50_fpn", min_size=96, max_size=128, **_DENSE),
-    # By default images are 255 times as large, and every score of weights that never learned is 1.
+    # By default, pixels are scaled by 255, and every score of untrained weights is 1.
     _detection_case("ssd300_vgg16", image_std=[1.0, 1.0, 1.0], **_DENSE),
     _detection_case("ssdlite320_mobilenet_v3_large", **_DENSE),
     _video_case("mc3_18", 64, 8),

@@ -1,4 +1,4 @@
-"""transformers' models of sound and of other series of numbers."""
+"""Rows of transformers' models for audio and time series."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _codec_case(model_type: str) -> ZooCase:
 
 
 def _speech_case(model_type: str, frames: int, channels_first: bool, auto: str) -> ZooCase:
-    """Spectrograms of one length, and the words of a decoder."""
+    """Row for spectrograms of one length, with the tokens of a decoder."""
     shape = (MELS, frames) if channels_first else (frames, MELS)
 
     def inputs(batch: int, target: int) -> Inputs:
@@ -83,7 +83,7 @@ def _speech_case(model_type: str, frames: int, channels_first: bool, auto: str) 
 
 
 def _spectrogram_case() -> ZooCase:
-    """Spectrograms of one length, in patches."""
+    """Row for spectrograms of one length, split into patches."""
     options = {"max_length": 32, "patch_size": 8, "frequency_stride": 8, "time_stride": 8}
     return ZooCase(
         name="audio-spectrogram-transformer",

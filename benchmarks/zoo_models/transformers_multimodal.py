@@ -1,4 +1,4 @@
-"""transformers' models of images with text."""
+"""Rows of transformers' models for images with text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _make_pixels(batch: int) -> torch.Tensor:
 
 
 def _pair_case(model_type: str) -> ZooCase:
-    """Scores of texts for images, as many of each as there are."""
+    """Row for scores of texts for images, with any number of each."""
 
     def inputs(batch: int, texts: int, seq: int) -> Inputs:
         return (), {
@@ -56,7 +56,7 @@ def _pair_case(model_type: str) -> ZooCase:
 
 
 def _captioned_image_case(model_type: str) -> ZooCase:
-    """A text for each image."""
+    """Row for images with one text each."""
 
     def inputs(batch: int, seq: int) -> Inputs:
         return (), {
@@ -83,10 +83,10 @@ def _captioned_image_case(model_type: str) -> ZooCase:
 def _image_in_text(
     model_type: str, vision: str, decoder: str, types: bool = False, **options: Any
 ) -> ZooCase:
-    """Words after the places of one image's patches; ``types``: all of them are a prefix.
+    """Row for text after the placeholders of an image's patches; ``types`` makes all a prefix.
 
-    Without types PaliGemma's attention depends on the values of its mask: eager it is causal where
-    anything is padded, and else not; where it is captured it always is.
+    Without types, PaliGemma's attention depends on the values of its mask: in eager mode it is
+    causal only if a token is padded, but in a capture always.
     """
 
     def inputs(batch: int, seq: int) -> Inputs:

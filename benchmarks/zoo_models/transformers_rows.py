@@ -1,4 +1,4 @@
-"""Rows of transformers: a model by its type, with a small configuration."""
+"""Makes rows of transformers: a model by its type, with a small configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXT_SIZES = ({"batch": 2, "seq": 10}, {"batch": 3, "seq": 17})
 
 
 def make_tiny_config(model_type: str, options: Mapping[str, Any] | None = None) -> Any:
-    """The small configuration of a type."""
+    """Returns the small configuration of a model type."""
     load_torchvision()  # before transformers, which imports it
     import transformers
 
@@ -40,9 +40,9 @@ def make_tiny_config(model_type: str, options: Mapping[str, Any] | None = None) 
 def model_builder(
     model_type: str, auto: str = "AutoModel", **options: Any
 ) -> Callable[[], torch.nn.Module]:
-    """Makes the model that one of transformers' auto classes has for the type.
+    """Returns a function that builds the model of one of transformers' auto classes for a type.
 
-    Options that are functions are called when the model is made: they are configurations.
+    Options that are functions return configurations and are called when the model is built.
     """
 
     def build() -> torch.nn.Module:
@@ -56,12 +56,12 @@ def model_builder(
 
 
 def make_tokens(batch: int, seq: int) -> torch.Tensor:
-    """Words, none of which is special."""
+    """Random tokens, none of which is special."""
     return torch.randint(3, VOCABULARY, (batch, seq))
 
 
 def padding_mask(batch: int, seq: int) -> torch.Tensor:
-    """The last third of the first row is padding."""
+    """Padding mask in which the last third of the first row is padding."""
     mask = torch.ones(batch, seq, dtype=torch.int64)
     mask[0, seq - seq // 3 :] = 0
     return mask
@@ -74,7 +74,7 @@ def text_case(
     mask: bool = True,
     **options: Any,
 ) -> ZooCase:
-    """Words and, but for models that have none, a padding mask."""
+    """Row for tokens, with a padding mask unless ``mask`` is False."""
 
     def inputs(batch: int, seq: int) -> Inputs:
         given = {"input_ids": make_tokens(batch, seq)}
@@ -98,10 +98,10 @@ def image_case(
     free: bool = False,
     **options: Any,
 ) -> ZooCase:
-    """Images; ``free``: of any height and width.
+    """Row for images, of any height and width if ``free``.
 
     Many of these models pad to a multiple of a window. Both sizes are padded alike, because an
-    export has the branch of the example, and warns of that.
+    export keeps the branch that the example takes, and warns about it.
     """
     names = {0: "batch", 2: "height", 3: "width"} if free else {0: "batch"}
 

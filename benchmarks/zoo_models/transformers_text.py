@@ -1,4 +1,4 @@
-"""transformers' language models: decoders, encoders, encoders with decoders."""
+"""Rows of transformers' language models: decoders, encoders, encoders with decoders."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ plbart prophetnet bigbird_pegasus fsmt switch_transformers nllb-moe t5gemma
 
 _WITHOUT_A_MASK = ("rwkv", "fnet")
 
-_LATENT = {"num_key_value_heads": HEADS}  # attention by a latent has as many keys as queries
+_LATENT = {"num_key_value_heads": HEADS}  # latent attention has a key head per query head
 _MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8}
 _SHARED = {  # two layers that share one attention
     "num_hidden_layers": 4,
     "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"],
 }
 
-# What types need besides small sizes.
+# Options that model types need besides small sizes.
 _OPTIONS: dict[str, dict[str, Any]] = {
     "deepseek_v2": _LATENT,
     "deepseek_v3": _LATENT,
@@ -96,7 +96,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 class CachedDecoder(torch.nn.Module):
-    """A step of a decoder whose cache is a list of tensors, which every exporter takes."""
+    """One step of a decoder whose cache is a list of tensors, which every exporter accepts."""
 
     def __init__(self, decoder: torch.nn.Module) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class CachedDecoder(torch.nn.Module):
 
 
 def _cached_case(model_type: str) -> ZooCase:
-    """New words after others, of which there are keys and values."""
+    """Row for new tokens after others whose keys and values are in the cache."""
     window = {"sliding_window": 64} if model_type in _WINDOWS else {}
     heads = HEADS if model_type in ("phi", "gpt_neox", "stablelm") else 2
 
@@ -150,7 +150,7 @@ def _cached_case(model_type: str) -> ZooCase:
 
 
 def _with_decoder(model_type: str) -> ZooCase:
-    """Words for both sides."""
+    """Row for tokens of an encoder and of its decoder."""
 
     def inputs(batch: int, seq: int, target: int) -> Inputs:
         return (), {

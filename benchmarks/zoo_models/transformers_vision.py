@@ -1,4 +1,4 @@
-"""transformers' models of images and videos."""
+"""Rows of transformers' models for images and videos."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ siglip_vision_model vit_msn vitdet yolos internvl_vision aimv2_vision_model
 chinese_clip_vision_model idefics3_vision pvt
 """.split()
 
-# Types that take any: convolutions, windows, rotary positions.
+# Types that take images of any size: convolutions, windows, rotary positions.
 _FREE = """
 dinov3_vit dinov3_convnext focalnet glpn hgnet_v2 bit convnext convnextv2 mobilenet_v1
 mobilenet_v2 mobilevit mobilevitv2 poolformer pvt_v2 regnet resnet segformer swiftformer cvt
@@ -30,7 +30,7 @@ textnet
 
 _CLIPS = "timesformer videomae vivit".split()
 
-# Windows of four patches, which shift in the second layer of a stage.
+# Windows of four patches, which are shifted in the second layer of a stage.
 _WINDOWS = {
     "patch_size": 2,
     "window_size": 4,
@@ -69,7 +69,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def _clip_case(model_type: str) -> ZooCase:
-    """Videos of two frames."""
+    """Row for videos of two frames."""
 
     def inputs(batch: int) -> Inputs:
         return (), {"pixel_values": torch.randn(batch, 2, CHANNELS, SIDE, SIDE)}

@@ -1,4 +1,4 @@
-"""Takes the pictures of views in the documentation.
+"""Takes the pictures of views for the documentation.
 
 python -m docs.pictures    needs Chromium, playwright, torchvision and transformers
 """
@@ -24,12 +24,12 @@ SIZE = {"width": 1280, "height": 860}
 
 
 def open_resnet(page: Any) -> None:
-    """A block is open, and one of its convolutions selected."""
+    """Opens a block and selects one of its convolutions."""
     _search(page, "Conv layer1.0.conv2")
 
 
 def open_large(page: Any) -> None:
-    """One of 32 layers is open."""
+    """Opens one of 32 layers."""
     _search(page, "LlamaAttention layers.4.")
 
 

@@ -1,7 +1,7 @@
-"""Everything runs on the CPU, reproducibly.
+"""Settings of all tests: everything runs on the CPU, reproducibly.
 
-``--fast`` runs the tests that ``tests/smoke.py`` lists, in minutes.
-``HYPOTHESIS_PROFILE=conformance`` runs ten times as many random programs, from a random seed.
+``--fast`` runs the tests listed in ``tests/smoke.py``, which take minutes.
+``HYPOTHESIS_PROFILE=conformance`` runs ten times as many random programs from a random seed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
 
 COUNTS = "random programs"
-"""What a worker hands to the process that collects the results."""
+"""Key under which a worker sends its counts to the process that collects the results."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,13 +35,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """``--fast`` is ``-m smoke``, beside another ``-m``."""
+    """Makes ``--fast`` mean ``-m smoke``, combined with any other ``-m``."""
     if config.getoption("--fast"):
         given = config.option.markexpr
         config.option.markexpr = f"smoke and ({given})" if given else "smoke"
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m smoke is looked at
+@pytest.hookimpl(tryfirst=True)  # before -m smoke is evaluated
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         expected = failure_expected(item.nodeid)
@@ -75,7 +75,7 @@ OF_WORKERS = pytest.StashKey[dict[str, int]]()
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Says how many random programs were run, from which seed, and what became of them."""
+    """Reports the number of random programs, their seed and their outcomes."""
     outcomes = config.stash.get(OF_WORKERS, _outcomes())
     if outcomes:
         count, failures = outcomes.pop("programs", 0), outcomes.pop("failures", 0)

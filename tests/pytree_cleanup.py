@@ -1,4 +1,4 @@
-"""What transformers' exporter registers with torch's pytree for good, taken back after a test."""
+"""Removes the pytree registrations of transformers' exporter after a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["registrations_taken_back"]
 
 @contextlib.contextmanager
 def registrations_taken_back() -> Iterator[None]:
-    """Other tests take caches apart as this package does."""
+    """Restores the registrations, because other tests flatten caches in this package's way."""
     from transformers import Cache
 
     try:

@@ -1,6 +1,6 @@
-"""What older releases cannot do, or do wrongly, by the tests that it makes fail.
+"""Limitations and bugs of older releases, by the tests that they make fail.
 
-A test is expected to fail on such a release of torch or ONNX Runtime. If it passes there, the entry
+A test is expected to fail on such a release of torch or ONNX Runtime. If it passes there, its entry
 is wrong, and the test is reported as a failure.
 """
 
@@ -22,14 +22,14 @@ _CRASH = "the process ends at "
 _RUNTIME = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
 
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
-"""Major and minor number of the release."""
+"""Major and minor version of the installed torch."""
 
 REFERENCE = (2, 13)
-"""The release that the pages with output are written with."""
+"""The torch release that the documentation's output comes from."""
 
 
 def _is_read(opset: int) -> bool:
-    """Whether the installed ONNX Runtime reads models of an opset."""
+    """True if the installed ONNX Runtime reads models of an opset."""
     opsets = [onnx.helper.make_opsetid("", opset)]
     x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
     y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
@@ -38,13 +38,13 @@ def _is_read(opset: int) -> bool:
     model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=version)
     try:
         onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    except Exception:  # its errors have no class of their own
+    except Exception:  # its errors have no common class
         return False
     return True
 
 
 HIGHEST_OPSET = max(filter(_is_read, range(MAX_OPSET - 4, MAX_OPSET + 1)))
-"""The highest that is emitted and that the installed ONNX Runtime reads."""
+"""The highest opset that is emitted and that the installed ONNX Runtime reads."""
 
 _BEFORE: dict[tuple[int, int], dict[str, str]] = {
     (2, 13): {
@@ -131,17 +131,17 @@ _RUNTIME_BEFORE: dict[tuple[int, int], dict[str, str]] = {
 
 
 class Expected(NamedTuple):
-    """Why a test fails, and whether it can be run at all."""
+    """Reason why a test fails, and whether it can be run at all."""
 
     reason: str
     runs: bool
 
 
 def failure_expected(test: str) -> Expected | None:
-    """Why a test fails on these releases; None where it does not.
+    """Returns the reason why a test fails on these releases, or None if it passes.
 
     Args:
-        test: Its id, or ``"conformance"`` and a case of PyTorch's operator database.
+        test: Id of the test, or ``"conformance"`` and a case of PyTorch's operator database.
     """
     for package, here, table in (
         ("torch", TORCH, _BEFORE),

@@ -1,7 +1,7 @@
-"""The tests that ``pytest --fast`` runs: every stage, and the operators that models use most.
+"""The tests of ``pytest --fast``: every stage, and the most common operators.
 
-They have the marker ``smoke``, take a few minutes, and show whether a release of torch or Python
-works at all.
+They have the marker ``smoke``, take a few minutes, and show whether a release of torch or Python is
+usable at all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 __all__ = ["OPERATORS", "TESTS", "is_smoke"]
 
-# Of every stage what goes through most of it: files, or single tests of long ones.
+# For each stage, the tests that cover most of it: whole files, or single tests of long ones.
 TESTS = (
     "test_dtypes.py",
     "test_export.py",
@@ -67,7 +67,7 @@ TESTS = (
     "metadata/test_trace_paths.py",
 )
 
-# The hundred that the most architectures of benchmarks/zoo_models have in their captured graphs.
+# The hundred operators that the most architectures of benchmarks/zoo_models have when captured.
 _NAMES = """
 __and__.Tensor abs.default adaptive_avg_pool2d.default add.Tensor alias.default
 arange.default arange.start avg_pool2d.default baddbmm.default batch_norm.default
@@ -94,6 +94,6 @@ _ROW = re.compile(r"ops/\w+/test_\w+\.py::test_row\[([\w.]+)")
 
 
 def is_smoke(test: str) -> bool:
-    """Whether the test with an id is among them."""
+    """Returns True if the test with this id is a smoke test."""
     row = _ROW.search(test)
     return row[1] in OPERATORS if row else test.removeprefix("tests/").startswith(TESTS)

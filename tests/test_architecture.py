@@ -1,4 +1,4 @@
-"""The rules of the tree, held by tests: layers, private APIs, sizes, names, coverage."""
+"""Rules for the source tree: layers, private APIs, sizes, names, coverage."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.ops.rows import Row
 ROOT = Path(onnx_aot.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-# Folders and modules of onnx_aot from the lowest to the highest. Each may import what is in lines
-# above its own, and nothing of its own line.
+# Folders and modules of onnx_aot from the lowest to the highest. Each may import from the lines
+# above its own, and nothing from its own line.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("dtypes", "errors", "torch_ops", "version"),
     ("graph", "torch_compat"),
@@ -68,7 +68,7 @@ MODULES = {_module(path): path for path in FILES}
 
 
 def _imported_modules(path: Path) -> Iterator[tuple[str, int]]:
-    """Modules of the package that a file imports, with the lines where it does."""
+    """Yields the package's modules that a file imports, with line numbers."""
     for name, line in _imports(path):
         if name.partition(".")[0] == "onnx_aot":
             yield name if name in MODULES else name.rpartition(".")[0], line
@@ -90,13 +90,13 @@ def test_every_package_has_a_layer() -> None:
 
 
 def test_modules_import_each_other_in_no_circle() -> None:
-    """Imports inside functions and those for annotations count."""
+    """Imports inside functions and imports for annotations count too."""
     imported = {name: {m for m, _ in _imported_modules(path)} for name, path in MODULES.items()}
     sorter = graphlib.TopologicalSorter({n: found - {n} for n, found in imported.items()})
     sorter.prepare()
 
 
-# What of torch begins with an underscore and yet may be named anywhere: names of ATen operators.
+# Names of torch with an underscore that may be used anywhere: names of ATen operators.
 PUBLIC = re.compile(r"^torch\.(ops|_check)\b")
 
 
@@ -116,10 +116,10 @@ def test_private_torch_is_touched_in_one_place(path: Path) -> None:
             assert not re.search(r"\._", name), f"{path}:{line}: {name}"
 
 
-# Rows of the table of patches name what they are about.
+# Rows of the table of patches contain the names that they are about.
 NAMES_PRIVATE = ("torch_compat", os.path.join("capture", "patches"))
 
-# Private names that are public: parts of a documented protocol, or of operators' names.
+# Private names that are effectively public: parts of documented protocols or operators' names.
 DOCUMENTED = {"_fields", "_getframe", "_extra_state", "_assert_"}
 OPERATORS = re.compile(r"^(torch\.ops|aten|prims|namespace|decomposed|onnx_symbolic)\.")
 
@@ -129,7 +129,7 @@ def _is_private(name: str) -> bool:
 
 
 def _own_names() -> set[str]:
-    """Every name that the package itself defines."""
+    """Returns every name that the package itself defines."""
     found: set[str] = set()
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -151,7 +151,7 @@ def _docstrings(tree: ast.Module) -> set[int]:
 
 
 def _private_uses(source: str, own: set[str]) -> Iterator[tuple[int, str]]:
-    """Private attributes of others and private names in strings, with their lines."""
+    """Yields private attributes of other objects and private names in strings, with lines."""
     tree = ast.parse(source)
     docstrings = _docstrings(tree)
     for node in ast.walk(tree):
@@ -168,7 +168,7 @@ def _private_uses(source: str, own: set[str]) -> Iterator[tuple[int, str]]:
 
 OWN = _own_names()
 
-# Parts of names that the package makes.
+# Parts of names that the package generates.
 AFFIXES = {"_dim_", "_as_", "_unsigned", "_out", "_assert_tensor_metadata"}
 
 
@@ -205,7 +205,7 @@ def test_files_are_short_and_say_what_they_are(path: Path) -> None:
 def test_nothing_of_the_other_exporters_is_imported() -> None:
     for path in FILES:
         for name, line in _imports(path):
-            if _module(path) != "onnx_aot.integrations.install":  # replaces the function there
+            if _module(path) != "onnx_aot.integrations.install":  # replaces the function in torch
                 assert not name.startswith("torch.onnx"), f"{path}:{line}"
             assert "function_libs" not in name, f"{path}:{line}"
 
@@ -224,7 +224,7 @@ def test_public_names() -> None:
 
 
 def _rows() -> set[Any]:
-    """The targets in the lists of rows."""
+    """Returns the targets in the lists of rows."""
     covered = set()
     folder = str(Path(__file__).parent / "ops")
     for module in pkgutil.walk_packages([folder], prefix="tests.ops."):
@@ -244,13 +244,13 @@ def test_every_translation_of_complex_numbers_has_a_row() -> None:
 
 def test_every_translation_has_a_row() -> None:
     covered = _rows()
-    registry.import_late_families(covered)  # of the packages that are installed
+    registry.import_late_families(covered)  # for the installed packages
     missing = [str(target) for target in registry.translations() if target not in covered]
     assert not missing, f"{len(missing)} translations without a row: {missing}"
 
 
 def _core_aten_operators() -> list[torch_compat.OpOverload]:
-    """Every overload that torch tags as core ATen, by name."""
+    """Yields every overload that torch tags as core ATen, by name."""
     names = {s.name.partition("::")[2] for s in torch._C._jit_get_all_schemas()}
     found = []
     for packet_name in names | set(dir(torch.ops.aten)):
@@ -274,7 +274,7 @@ def test_core_aten_is_translated_decomposed_or_listed() -> None:
 
 
 def test_one_grep_finds_the_translation_of_an_operator() -> None:
-    """Targets are written literally, each in one family."""
+    """Targets are written as literals, each in one family."""
     sources = {
         path: set(re.findall(r"aten(?:\.\w+)+", path.read_text(encoding="utf-8")))
         for path in (ROOT / "ops").rglob("*.py")
@@ -290,7 +290,7 @@ def test_one_grep_finds_the_translation_of_an_operator() -> None:
 
 TESTS = Path(__file__).parent
 
-# Tests of no single module, by file or folder, and what they are about instead.
+# Tests that do not belong to a single module, by file or folder, and their subject.
 CROSS_CUTTING = {
     "conformance": "the folder conformance/ of the project",
     "models": "whole networks, at several sizes and opsets, and the zoo of architectures",
@@ -306,13 +306,13 @@ CROSS_CUTTING = {
     "test_reproducible": "the same bytes from every process and folder",
 }
 MODULES_WITH_TESTS = 0.55
-"""Share of the modules that have a test of their own name; the rows of an operator are one."""
+"""Proportion of modules that have a test of the same name; an operator's rows count as one."""
 
 
 def _tested(path: Path) -> str:
-    """The module or folder of the package that a test is named after; empty if there is none.
+    """Returns the module or folder that a test is named after, or an empty string if there is none.
 
-    ``X/test_Y_part.py`` is another file of tests for ``X/Y.py``, ``X/test_X.py`` one for ``X``.
+    ``X/test_Y_part.py`` is another test file for ``X/Y.py``, ``X/test_X.py`` one for ``X``.
     """
     folder, name = path.relative_to(TESTS).parent, path.stem.removeprefix("test_")
     if name == folder.name and (ROOT / folder).is_dir():

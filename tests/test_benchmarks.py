@@ -1,4 +1,4 @@
-"""The benchmarks run, and what is kept of them agrees: results, page and plots."""
+"""The benchmarks run, and their stored results agree with the page and the plots."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from benchmarks.ways import LABELS
 
 @pytest.mark.parametrize("name", results.BENCHMARKS)
 def test_results_are_those_of_the_script(name: str) -> None:
-    """That the page is made from them is tested with the other generated pages."""
+    """The test of generated pages checks that the page is made from these results."""
     script: Any = importlib.import_module(f"benchmarks.{name}")
     assert set(script.BENCHMARK.quick) <= set(script.BENCHMARK.rows())
     kept = results.read_json(name)
     if kept is None:
-        assert f"python -m benchmarks.{name}" in page.make_page()  # which says that it is missing
+        assert f"python -m benchmarks.{name}" in page.make_page()  # results are missing
         return
     assert {row["name"] for row in kept["rows"]} <= set(script.BENCHMARK.rows())
     assert kept["summary"] == script.BENCHMARK.summarize(kept["rows"])
@@ -49,7 +49,7 @@ def test_export_time_of_the_smallest_model(tmp_path: Path) -> None:
     assert "import of onnx_aot after torch, s" in export_time.summarize(both)
     assert export_time.plot(both).series[LABELS["ours"]][0][0] == "linear_relu"
     kept = graph_size.measure("linear_relu", Settings(files=str(tmp_path)))
-    assert kept["nodes"] == {"ours": 2}  # from the file that export_time left
+    assert kept["nodes"] == {"ours": 2}  # from the file that export_time left behind
 
 
 def test_profile_names_functions_of_the_stages() -> None:

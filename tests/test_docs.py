@@ -31,7 +31,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
 
 
 NEEDS = {"quantization.md": "torchao"}
-"""Packages whose pages are left out where they are not installed."""
+"""Packages whose pages are skipped if they are not installed."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -46,7 +46,7 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         load_torchvision()  # before transformers, which imports it
     monkeypatch.chdir(tmp_path)
     module = types.ModuleType(f"page_{page.stem}")
-    monkeypatch.setitem(sys.modules, module.__name__, module)  # where functions are looked for
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # functions are looked up here
     for number, block in enumerate(blocks):
         run_block(f"{page.name}, block {number}", block, vars(module))
 
@@ -71,7 +71,7 @@ def test_generated_pages_are_up_to_date(page: str) -> None:
 
 
 def test_every_optimization_is_described() -> None:
-    """By its name, and clean-ups with what they do to values."""
+    """Every one is listed by name, and clean-ups also by their effect on values."""
     from onnx_aot.ir_passes import CONTRIB_RULES, RULES, names_of_passes
 
     text = (ROOT / "docs" / "optimization.md").read_text(encoding="utf-8")
@@ -86,14 +86,14 @@ MIGRATING = (ROOT / "docs" / "migrating-from-torch-onnx.md").read_text(encoding=
 
 
 def _rows(section: str) -> list[str]:
-    """The names in the first column of a section's tables, in order."""
+    """Returns the names in the first column of a section's tables, in order."""
     text = MIGRATING.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     cells = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", text, re.MULTILINE)
     return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
 
 
 def test_migrating_has_every_option() -> None:
-    """Those of torch.onnx.export in its order, then those that are only here."""
+    """Options of torch.onnx.export come first, in its order, followed by this package's own."""
     theirs = list(inspect.signature(torch.onnx.export).parameters)
     ours = [name for name in inspect.signature(onnx_aot.export).parameters if name != "retired"]
     rows = _rows("Options")
@@ -102,7 +102,7 @@ def test_migrating_has_every_option() -> None:
 
 
 def test_migrating_has_every_member_of_the_program() -> None:
-    """Also those that are set in ``__init__``; and what is promised is there."""
+    """Members set in ``__init__`` count too, and every documented member exists."""
     program = torch.onnx.ONNXProgram(_empty_model(), None)
     members = {name for name in dir(program) if not name.startswith("_")} | {"__call__"}
     assert set(_rows("ONNXProgram")) == members
@@ -144,7 +144,7 @@ def test_links_out_of_the_site(repo_url: str | None, link: str, source: str) -> 
     assert made == f"See {link}, {inside.replace('ipynb', 'md')}"
 
 
-# Pages for people who change the package, which name its files.
+# Pages for contributors, which name files of the package.
 FOR_CONTRIBUTORS = ("architecture.md", "where-to-add.md", "add-an-operator.md", "internals/*.md")
 PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w-]+\.\w+)?)(?:::?\w+)?`")
 

@@ -1,4 +1,4 @@
-"""Data types of torch in ONNX, and integers of four bits."""
+"""Data types of torch in ONNX, and 4-bit integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where messages refer to."""
+"""Targets of references in messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_page_of_the_source_tree() -> None:
 
 
 def test_a_page_that_was_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files of a wheel are where its record says."""
+    """The files of a wheel are at the locations that its record lists."""
     info = tmp_path / "onnx_aot-0.1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.4\nName: onnx-aot\nVersion: 0.1.0\n")

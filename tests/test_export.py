@@ -1,4 +1,4 @@
-"""``onnx_aot.export``: what it takes, what it gives back, what it leaves alone."""
+"""``onnx_aot.export``: arguments, results, and objects that it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_takes_every_parameter_of_torch_onnx_export() -> None:
     assert list(ours)[:3] == list(theirs)[:3] == ["model", "args", "f"]
     for name in list(ours)[3:-1]:
         assert ours[name].kind is inspect.Parameter.KEYWORD_ONLY
-    # that artifacts_dir was given asks for reports of failures
+    # passing artifacts_dir requests reports of failures
     same_defaults = set(ours) & set(theirs) - {"external_data", "artifacts_dir"}
     for name in same_defaults:
         assert ours[name].default == theirs[name].default, name
@@ -199,7 +199,7 @@ def test_what_is_no_model() -> None:
         onnx_aot.export(3, (X,))  # type: ignore[arg-type]
 
 
-# --- what is left alone --------------------------------------------------------------------------
+# --- unchanged objects ---------------------------------------------------------------------------
 
 
 class Stateful(torch.nn.Module):

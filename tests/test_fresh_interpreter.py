@@ -1,4 +1,4 @@
-"""What an import and an export bring into a process."""
+"""Effects of an import and of an export on a process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def run(script: str) -> Any:
-    """Runs a script in a new interpreter; its last line is JSON."""
+    """Runs a script in a new interpreter, and parses its last line as JSON."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""After an export, failed or not, nothing of the model is kept alive."""
+"""An export keeps no part of the model alive, whether it fails or not."""
 
 # ruff: noqa: ARG004  the methods have the parameters that torch gives them
 
@@ -80,7 +80,7 @@ class Packed(nn.Module):
 
 
 class Refused(nn.Module):
-    """Branches on data after the part that is tested."""
+    """Branches on data after the part under test."""
 
     def __init__(self, part: nn.Module) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ def test_a_program_does_not_keep_the_model() -> None:
 
 
 def test_torch_has_nothing_of_this_package_on_its_objects() -> None:
-    """Attributes of torch's sets, sizes and tensors are as before."""
+    """Attributes of torch's sets, sizes and tensors are unchanged."""
     from torch.fx.experimental import symbolic_shapes
 
     files = set(symbolic_shapes.uninteresting_files())

@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom, and are kept without what they print."""
+"""The notebooks run from top to bottom, and are stored without output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_outputs_are_not_kept(path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
 def test_notebook_runs(path: Path) -> None:
-    """A cell that raises fails the test."""
+    """Fails if a cell raises."""
     cells = [cell for cell in execute_notebook(path).cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
 

@@ -1,4 +1,4 @@
-"""The same model, inputs and versions give the same bytes."""
+"""Equal models, inputs and versions give equal bytes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ print(program.hash)
 
 
 def test_bytes_are_the_same_in_other_processes_and_folders(tmp_path: Path) -> None:
-    """With other hashes of strings and another current directory."""
+    """Hash seeds of strings and the current directory differ."""
     folders = [tmp_path / "ann" / "project", tmp_path / "b"]
     hashes = []
     for number, folder in enumerate(folders):

@@ -1,4 +1,4 @@
-"""Whether tensors are those of PyTorch, by the package's table of tolerances."""
+"""Comparison of tensors with those of PyTorch, by the package's table of tolerances."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["assert_close"]
 
 
 def assert_close(actual: torch.Tensor, expected: torch.Tensor) -> None:
-    """As ``torch.testing.assert_close``, with the tolerance of the type of ``expected``.
+    """Like ``torch.testing.assert_close``, with the tolerance for the dtype of ``expected``.
 
-    Shapes and types are the same, and NaN is NaN. Types without a tolerance are equal.
+    Shapes and dtypes must match, and NaN equals NaN. Types without a tolerance must match exactly.
     """
     limit = TOLERANCES.get(expected.dtype, Tolerance(0.0, 0.0))
     torch.testing.assert_close(

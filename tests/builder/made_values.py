@@ -1,4 +1,4 @@
-"""Values without a graph, as inputs of what a builder emits."""
+"""Values without a graph, used as inputs of what a builder emits."""
 
 from __future__ import annotations
 

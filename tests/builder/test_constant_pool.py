@@ -1,4 +1,4 @@
-"""Equal constants are one value; constants that differ in type or in bits are not."""
+"""Equal constants share one value; constants that differ in type or bits do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes of convolutions and pools, as numbers where the sizes are numbers."""
+"""Shapes of convolutions and pools are numbers where the input sizes are numbers."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def op() -> Builder:
 def test_a_convolution_counts_positions_of_its_kernel(
     attributes: dict[str, Any], size: int, op: Builder
 ) -> None:
-    """The last axis has 9 elements and the kernel 3; its padding is entries 1 and 3."""
+    """The last axis has size 9, its kernel size 3 and its padding entries 1 and 3."""
     shape = op.Conv(value("n", 3, "h", 9), value(4, 3, 3, 3), **attributes).shape
     assert (shape[0], shape[1], shape[3]) == ("n", 4, size)
-    assert shape[2] not in ("h", "n")  # unknown, and not another size
+    assert shape[2] not in ("h", "n")  # unknown, and not one of the other sizes
 
 
 def test_an_unknown_kernel_or_automatic_padding_gives_unknown_sizes(op: Builder) -> None:

@@ -1,4 +1,4 @@
-"""Emission of nodes of ONNX's other domains."""
+"""Emission of nodes from operator domains other than ONNX's own."""
 
 from __future__ import annotations
 

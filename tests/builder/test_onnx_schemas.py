@@ -1,4 +1,4 @@
-"""The builder refuses element types that an ONNX operator does not take."""
+"""The builder rejects element types that an ONNX operator does not accept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 
 
 def test_a_type_that_a_later_opset_takes() -> None:
-    """Convolutions of bfloat16 exist since opset 22; before it they are computed in float32."""
+    """bfloat16 convolutions exist since opset 22; before that they are computed in float32."""
     model = torch.nn.Conv2d(1, 1, 3).bfloat16()
     x = torch.ones(1, 1, 8, 8, dtype=torch.bfloat16)
     for opset, casts in ((20, True), (22, False)):

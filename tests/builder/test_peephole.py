@@ -1,4 +1,4 @@
-"""Nodes without effect are not emitted, and constants are folded while a graph is built."""
+"""No-op nodes are not emitted, and constants are folded while a graph is built."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_last_of_two_reshapes_counts(op: Builder) -> None:
     x = value(2, 3, 4)
     flat = op.Reshape(x, [-1])
     assert op.Reshape(flat, [4, 6]).producer().inputs[0] is x
-    copied = op.Reshape(flat, [0, 1]).producer()  # 0 stands for a size of what is reshaped
+    copied = op.Reshape(flat, [0, 1]).producer()  # 0 copies a size of the reshaped value
     assert copied.inputs[0] is flat
 
 

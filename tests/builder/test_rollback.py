@@ -1,4 +1,4 @@
-"""A translation that declines a call leaves the builder as it was."""
+"""A translation that declines a call leaves the builder unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def op() -> Builder:
 
 
 def decline(op: Builder, x: ir.Value) -> None:
-    """Changes all that a translation can change, and declines."""
+    """Changes everything that a translation can change, then declines."""
 
     def translate() -> None:
         op.check(op.Less(op.size(x, 0), 9), "n < 9")

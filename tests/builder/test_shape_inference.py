@@ -1,4 +1,4 @@
-"""Every value of a model has the type and shape that it has when the model runs."""
+"""Every value of a model has the recorded type and shape when the model runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_what_stands_for_a_missing_kernel_has_shapes() -> None:
 
 
 def _rows() -> list[tuple[str, Row]]:
-    """Some of the rows for operators with dynamic sizes, of each family."""
+    """A selection of the rows for operators with dynamic sizes, from each family."""
     found = []
     for module in pkgutil.walk_packages(tests.ops.__path__, prefix="tests.ops."):
         name = module.name.rpartition(".")[2]

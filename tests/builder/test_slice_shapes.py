@@ -1,4 +1,4 @@
-"""Shapes of slices: exact where the bounds are known to lie inside, else unknown."""
+"""Shapes of slices: exact where the bounds are known to be in range, unknown elsewhere."""
 
 from __future__ import annotations
 

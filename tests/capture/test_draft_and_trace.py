@@ -1,4 +1,4 @@
-"""Strategies that are used on request: ``onnx_aot/capture/draft_and_trace.py``."""
+"""Strategies that run only on request: ``onnx_aot/capture/draft_and_trace.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every explanation of a failed capture has a section of the page, which shows it."""
+"""Every explanation of a failed capture has a documentation section that shows it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def compare(model: torch.nn.Module, inputs: list[torch.Tensor], **options: Any) 
     ],
 )
 def test_layers(make: Any) -> None:
-    """Of what observes the range nothing is left."""
+    """The operators that observe the range are removed."""
     operators = compare(make(), [torch.randn(4, 3), torch.randn(4, 3)])
     assert "QuantizeLinear" in operators
     assert not {"ReduceMax", "Where"} & operators

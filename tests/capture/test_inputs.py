@@ -1,4 +1,4 @@
-"""Example inputs in every form, and calls with what was captured and with something else."""
+"""Example inputs in every form, and calls with the captured arguments and with others."""
 
 from __future__ import annotations
 
@@ -142,13 +142,13 @@ def writing(x: Tensor, y: Tensor) -> Tensor:
 
 
 def test_a_write_to_one_of_two_inputs_that_share_memory() -> None:
-    """Inputs of an ONNX model are apart, and the program is right for inputs that are."""
+    """Inputs of an ONNX model are separate; the program is correct for separate inputs."""
     whole = X.clone()
     with pytest.warns(onnx_aot.OnnxExporterWarning) as caught:
         program = onnx_aot.export(writing, (whole, whole[1:]))
     assert any("writes to x, and example inputs share" in str(w.message) for w in caught)
     torch.testing.assert_close(program(X, Y[:1])[0], X + 1 - 2 * Y[:1])
-    with pytest.warns(onnx_aot.OnnxExporterWarning) as caught:  # side by side is not shared
+    with pytest.warns(onnx_aot.OnnxExporterWarning) as caught:  # adjacent memory is not shared
         onnx_aot.export(writing, (whole[:1], whole[1:]))
     assert not any("share" in str(w.message) for w in caught)
 
@@ -170,7 +170,7 @@ def test_what_is_refused(given: Any, message: str) -> None:
         onnx_aot.export(lambda x, y: x, (X, given))
 
 
-# What a constant was in the example, and what else is refused in a call.
+# Arguments that were constants in the example, and other rejected calls.
 CONSTANTS: dict[str, tuple[Any, list[Any]]] = {
     "int": (2, [3, 2.0, True, None, "2", torch.tensor(2)]),
     "one": (1, [True, 1.0]),
@@ -214,7 +214,7 @@ def test_constants(name: str) -> None:
 
 
 def test_defaults_of_forward() -> None:
-    """What is left out in the export or in a call has its default."""
+    """Arguments that the export or a call omits have their defaults."""
     left_out = onnx_aot.export(default, (X,))
     for call in ((X, None), (X, None, 2.0)):
         torch.testing.assert_close(left_out(*call)[0], X * 2)

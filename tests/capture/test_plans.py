@@ -1,4 +1,4 @@
-"""Which plans a capture tries, in which order, and which result it keeps."""
+"""Plans that a capture tries, their order, and the result that it keeps."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def adds_last_columns(x: Tensor) -> Tensor:
 
 
 class Counted(nn.Module):
-    """Writes to a buffer that would count as a number."""
+    """Writes to a buffer that would otherwise be treated as a number."""
 
     steps: Tensor
 
@@ -97,7 +97,7 @@ ROWS: dict[str, tuple[Any, Any, str, list[dict[str, Any]]]] = {
 
 
 def _settings(plan: Plan) -> dict[str, Any]:
-    """Settings of a plan that are not the defaults."""
+    """Returns the settings of a plan that differ from the defaults."""
     return {
         field.name: getattr(plan, field.name)
         for field in dataclasses.fields(plan)
@@ -107,7 +107,7 @@ def _settings(plan: Plan) -> dict[str, Any]:
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[Attempt]:
-    """The attempts of the test, in order."""
+    """Records the test's attempts in order."""
     attempts: list[Attempt] = []
     make: Callable[[Model, Plan], Attempt] = plans.make_attempt
 
@@ -155,7 +155,7 @@ def test_a_capture_that_contradicts_the_example_is_not_kept(tried: list[Attempt]
 
 @pytest.mark.parametrize("case", ["fixed, an error", "data"])
 def test_a_failing_model_is_captured_at_most_three_times(tried: list[Attempt], case: str) -> None:
-    """Torch's own answer takes one capture; two more may go into explaining it."""
+    """Torch's own error takes one capture, and explaining it at most two more."""
     model, shapes, on_specialized, _ = ROWS[case]
     with pytest.raises((CaptureError, DynamicShapeError)):
         onnx_aot.export(model, (X,), dynamic_shapes=shapes, on_specialized=on_specialized)

@@ -29,13 +29,13 @@ Inputs = tuple[Any, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A function or module, and inputs of which the first are the example.
+    """A function or module, and inputs of which the first is the example.
 
     Attributes:
-        call: What is scripted.
-        inputs: Each a tuple of arguments.
-        sizes: Dynamic shapes.
-        operators: What must be in the graph.
+        call: The function or module to script.
+        inputs: Tuples of arguments.
+        sizes: Dynamic shapes of the export.
+        operators: Operators that must be in the graph.
     """
 
     call: Any
@@ -225,7 +225,7 @@ def operators(graph: Any) -> set[str]:
 
 
 def check(model: Model, scripted: Any) -> None:
-    """Exports and compares at all inputs, each from the state that the model had at first."""
+    """Exports and compares for all inputs, each time from the model's initial state."""
     shapes = model.sizes
     if shapes is not None:
         shapes = (*shapes, *[None] * (len(model.inputs[0]) - len(shapes)))
@@ -243,7 +243,7 @@ def check(model: Model, scripted: Any) -> None:
 
 
 def again(model: Model) -> Any:
-    """The model as it was, in Python: what it counts starts anew."""
+    """Returns a fresh copy of the model in Python, so that its counters start over."""
     if not isinstance(model.call, torch.nn.Module):
         return model.call
     return copy.deepcopy(model.call)
@@ -270,7 +270,7 @@ def export_and_compare(model: Any, *inputs: Inputs, **options: Any) -> Any:
 
 
 def test_a_loop_over_nine_steps() -> None:
-    """The same function scripted keeps its loop, and traced unrolls it."""
+    """Scripting the function keeps its loop; tracing it unrolls the loop."""
     answer = torch.full((2, 3), 37.0)
     ones = torch.ones(2, 3)
     scripted = torch.jit.script(f.add_steps)
@@ -356,7 +356,7 @@ def test_checks_of_a_scripted_model_can_be_kept() -> None:
         program(POSITIVE + 200)
 
 
-# --- what has no form in ONNX --------------------------------------------------------------------
+# --- functions without a form in ONNX ------------------------------------------------------------
 
 TWO = (X, ints(2))
 WRITTEN = "in place under another name"
@@ -380,7 +380,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("call", "inputs", "reason"), REFUSED)
 def test_refused(call: Any, inputs: Inputs, reason: str) -> None:
-    """With the reason, and the line where there is one."""
+    """The error gives the reason, and the line if there is one."""
     with pytest.raises(onnx_aot.errors.CaptureError, match=reason) as caught:
         onnx_aot.export(torch.jit.script(call), inputs)
     if not reason.startswith(("returns", "there", "writes")):

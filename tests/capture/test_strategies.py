@@ -1,4 +1,4 @@
-"""Errors of models that neither capture gets through."""
+"""Errors of models that neither capture supports."""
 
 from __future__ import annotations
 

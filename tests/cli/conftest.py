@@ -76,13 +76,13 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def call(*arguments: str) -> Result:
-    """The command line in this process, which need not import torch again."""
+    """Runs the command line in this process, which avoids importing torch again."""
     return CliRunner().invoke(application, arguments)
 
 
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small encoder with two dynamic dimensions, as a file."""
+    """Saves a small encoder with two dynamic dimensions."""
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()

@@ -1,4 +1,4 @@
-"""Help, which needs neither torch nor a terminal."""
+"""Help requires neither torch nor a terminal."""
 
 from __future__ import annotations
 

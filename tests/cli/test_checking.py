@@ -32,7 +32,7 @@ def changed():
 
 @pytest.fixture
 def model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A saved model of ``my_models:encoder``, in the working directory, beside a changed one."""
+    """Exports ``my_models:encoder`` beside a changed model; changes to their folder."""
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
     for name in ("my_models", "changed_models"):
@@ -113,7 +113,7 @@ def test_export_as_json(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tower() -> tuple[Tower, tuple[object]]:
-    """What ``--against`` names: the weights are the same each time."""
+    """Model for ``--against``, with the same weights on each call."""
     torch.manual_seed(0)
     return Tower(2), (X,)
 

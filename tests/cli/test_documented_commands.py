@@ -1,4 +1,4 @@
-"""The commands on the page of the documentation print what the page says."""
+"""The documented commands print the documented output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXIT = re.compile(r"\[exit code (\d+)\]\n")
 
 
 def _sessions(text: str) -> Iterator[tuple[str, str, int]]:
-    """Each command with what is printed after it and its exit code; ``...`` is anything."""
+    """Yields each command with its output and its exit code; ``...`` matches anything."""
     for part in text.split("$ ")[1:]:
         command, _, shown = part.partition("\n")
         code = EXIT.search(shown)

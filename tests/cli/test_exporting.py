@@ -1,4 +1,4 @@
-"""``onnx-aot export``, as a user types it."""
+"""``onnx-aot export``, called as by a user."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_export_with_inputs_on_the_command_line(folder: Path) -> None:
     assert done.stdout.isascii()
     assert "in   ids: INT64[batch,seq]" in done.stdout
     assert "saved to model.onnx" in done.stdout
-    assert done.stderr == ""  # no progress, colour or logging when nobody watches
+    assert done.stderr == ""  # no progress, color or logging without a terminal
     model = onnx.load(folder / "model.onnx")
     assert model.opset_import[0].version == 18
     session = onnxruntime.InferenceSession(folder / "model.onnx")

@@ -1,4 +1,4 @@
-"""Models and inputs as the command line names them."""
+"""Models and inputs, as named on the command line."""
 
 from __future__ import annotations
 

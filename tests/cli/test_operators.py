@@ -29,7 +29,7 @@ def test_where_an_operator_is_translated(name: str) -> None:
         ("aten.add_", 0, "made functional"),
         ("aten.hardshrink", 0, "expanded with PyTorch's rules"),
         ("aten.linalg_eig", 1, "not translated"),
-        ("rms", 0, "aten.rms_norm.default"),  # part of a name
+        ("rms", 0, "aten.rms_norm.default"),  # a part of a name
     ],
 )
 def test_how_an_operator_is_supported(name: str, code: int, text: str) -> None:

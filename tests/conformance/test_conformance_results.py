@@ -1,4 +1,4 @@
-"""What ``conformance/results`` says is right is right still: a slice of it, in worker processes."""
+"""Cases that pass in ``conformance/results`` still pass: a sample of them, in worker processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERY = 11  # prime, so that an operator's data types take turns
 
 def test_what_was_right_is_right() -> None:
     kept = read_results(str(RESULTS))
-    # Other releases of torch have other operators, which are renamed, added and removed.
+    # Other releases of torch have other operators: renamed, added or removed.
     present = set(all_cases(list(DTYPES), ["static", "dynamic", "modules"]))
     listed = [Case(r["op"], r["dtype"], r["group"]) for r in kept["rows"] if is_right(r)]
     right = [case for case in listed if case in present]
@@ -32,7 +32,7 @@ def test_what_was_right_is_right() -> None:
             for r in results
             if r.outcome not in ("pass", "not_captured")
         )
-        if not any(r.outcome == "pass" for r in results):  # what is right has a sample that passed
+        if not any(r.outcome == "pass" for r in results):  # a pass needs one
             wrong.append(f"{case.name} {case.dtype} {case.group}: no sample passes")
 
     cases = sorted(right, key=lambda case: (case.name, case.group, case.dtype))[::EVERY]

@@ -1,4 +1,4 @@
-"""The harness finds what is wrong, survives what hangs or crashes, and keeps what it found."""
+"""The harness finds defects, survives hangs and crashes, and keeps earlier results."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_cases_are_of_the_types_asked_for() -> None:
 
 
 def _misbehave(connection: Connection, settings: Settings) -> None:
-    """In the place of ``_work``: the second of three samples hangs or crashes."""
+    """Replaces ``_work``: the second of three samples hangs or crashes."""
     while True:
         case, first = connection.recv()
         for index in range(first, 3):

@@ -6,7 +6,7 @@ import pytest
 
 from onnx_aot.dimensions import conditions
 
-# --- what a call refuses -------------------------------------------------------------------------
+# --- conditions that a call checks ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

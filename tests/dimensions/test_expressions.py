@@ -1,4 +1,4 @@
-"""Text of expressions: names, precedence, and that Python computes what the expression does."""
+"""Text of expressions: names, precedence, and equality with the value that Python computes."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_different_sizes_have_different_texts() -> None:
     expressions = {sympy.sympify(part).expand() for part in parts}
     texts = {str(known.of_expression(expression)) for expression in expressions}
     assert len(texts) == len(expressions)
-    for expression in expressions:  # the text is Python that gives what the expression does
+    for expression in expressions:  # the text is Python code with the value of the expression
         size = known.of_expression(expression)
         if isinstance(size, ir.SymbolicDim):
             values = {N: 13, M: 7}

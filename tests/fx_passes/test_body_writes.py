@@ -18,7 +18,7 @@ from tests.fx_passes.captured_calls import Tensor, captured
 
 
 def writing(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Makes the first addition of a body write, as torch's own tracing refuses to."""
+    """Makes the first addition of a body write in place, which torch's own tracing rejects."""
     (body,) = every_body(program.graph_module)
     node = next(node for node in body.graph.nodes if node.target == aten.add.Tensor)
     node.target = aten.add_.Tensor

@@ -1,4 +1,4 @@
-"""Custom operators that write in place and have no functional twin."""
+"""Custom operators that write in place and have no functional overload."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_a_translation_that_returns_too_few() -> None:
         )
 
 
-# torch's own use of a deprecated form
+# torch itself uses a deprecated form
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
 def test_what_torch_functionalized_names_itself() -> None:
     captured = torch.export.export(Function(whole), (torch.ones(2),)).run_decompositions({})

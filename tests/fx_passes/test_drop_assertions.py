@@ -1,4 +1,4 @@
-"""Assertions and what only they need are dropped."""
+"""Assertions are dropped, with the nodes that only they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In-place writes become values: same results as eager, and no in-place operator is left."""
+"""In-place writes become values: results match eager mode, and no in-place operator remains."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def functionalized(
 
 
 def run(program: torch.export.ExportedProgram, *args: Tensor) -> list[Tensor]:
-    """Interprets the graph: mutated state first, then the results."""
+    """Interprets the graph; returns mutated state first, then the results."""
     weights = {**program.state_dict, **program.constants}
     given = iter(args)
     inputs = [
@@ -54,7 +54,7 @@ def assert_functional(program: torch.export.ExportedProgram) -> None:
 def check(function: Callable[..., Any], *args: Tensor) -> torch.export.ExportedProgram:
     program = functionalized(function, *(a.clone() for a in args))
     assert_functional(program)
-    torch.export.save(program, io.BytesIO())  # refuses a signature that does not fit the graph
+    torch.export.save(program, io.BytesIO())  # fails if the signature does not match the graph
     expected = function(*(a.clone() for a in args))
     actual = run(program, *(a.clone() for a in args))
     state = len(actual) - len(expected)
@@ -154,7 +154,7 @@ def at_least(x: Tensor) -> tuple[Tensor, ...]:
 def written_through_lists(x: Tensor) -> tuple[Tensor, ...]:
     y = x.clone()
     row, whole = torch.broadcast_tensors(y[:1], y)
-    whole.mul_(2)  # shares the first argument's storage too
+    whole.mul_(2)  # also shares the first argument's storage
     (grid,) = torch.meshgrid(y[0], indexing="ij")
     grid.add_(1)
     deep, last = torch.atleast_3d(y[1:3], y[2:])
@@ -368,7 +368,7 @@ def test_mutated_parameters_and_plain_tensors_become_outputs() -> None:
 
 
 def test_a_literal_tensor_is_made_anew_at_every_call() -> None:
-    """The capture makes it a constant; what is written to it is no state of the model."""
+    """The capture makes the tensor a constant; writes to it are not state of the model."""
 
     class Literal(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:

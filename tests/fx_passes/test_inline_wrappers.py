@@ -67,7 +67,7 @@ def test_the_signature_names_what_a_region_returned() -> None:
     signature = program.graph_signature
     before = str(signature)
     program = inline_wrappers(program)
-    assert str(signature) == before  # a copy of the program may have it
+    assert str(signature) == before  # a copy of the program may share the signature
     (returned,) = next(iter(reversed(program.graph.nodes))).args
     assert [s.arg.name for s in program.graph_signature.output_specs] == [n.name for n in returned]
     torch.export.save(program, io.BytesIO())
@@ -81,7 +81,7 @@ def test_grad_regions_give_the_same_values() -> None:
 
 
 def test_autocast_computes_in_the_recorded_type() -> None:
-    """The casts that autocast makes below the captured level are in the graph."""
+    """The graph contains the casts that autocast makes below the captured level."""
     program = inline_wrappers(torch.export.export(Autocast(), (torch.randn(2, 4),)))
     linear = next(n for n in program.graph.nodes if n.target == torch.ops.aten.linear.default)
     assert linear.meta["val"].dtype == torch.bfloat16

@@ -1,4 +1,4 @@
-"""Bodies of higher-order operators: wrappers that are called once become part of the graph."""
+"""Bodies of higher-order operators: wrappers called once are inlined into the graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fx_passes.captured_calls import Tensor, captured
 
 
 def wrapped(target: Any, arguments: Callable[[Any, Any], tuple[Any, ...]], **kwargs: Any) -> Any:
-    """A captured cond's true branch as the body of a wrapper, in the cond's place."""
+    """Replaces a captured cond by a wrapper whose body is the cond's true branch."""
 
     def model(x: Tensor) -> Any:
         return torch.cond(x.sum() > 0, lambda x: x.sin() * 2, lambda x: x.cos(), (x,))

@@ -1,4 +1,4 @@
-"""Nodes that a user put into a captured graph without values are translated like any other."""
+"""Nodes that a user added to a captured graph without values are translated like any other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _captured(model: Any, x: Tensor) -> torch.export.ExportedProgram:
 
 
 def _replace(graph: torch.fx.Graph, target: Any, make: Any) -> None:
-    """Each node of ``target`` becomes what ``make`` puts before it."""
+    """Replaces each node of ``target`` by the nodes that ``make`` inserts before it."""
     for node in [node for node in graph.nodes if node.target is target]:
         with graph.inserting_before(node):
             node.replace_all_uses_with(make(graph, node))
@@ -43,7 +43,7 @@ def _replace(graph: torch.fx.Graph, target: Any, make: Any) -> None:
 
 
 def _rows_added(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
-    """Adds twice the number of each row."""
+    """Adds twice the index of each row."""
     rows = graph.call_function(aten.sym_size.int, (node.args[0], 0))
     twice = graph.call_function(operator.mul, (rows, 2))
     numbers = graph.call_function(aten.arange.start_step, (0, twice, 2))
@@ -67,7 +67,7 @@ def test_nodes_without_values() -> None:
 
 
 def test_a_write_to_a_view_that_was_put_in() -> None:
-    """What shares memory is found in the values that the pass computes."""
+    """Shared memory is detected in the values that the pass computes."""
 
     def written(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
         new = graph.call_function(aten.clone.default, (node.args[0],))

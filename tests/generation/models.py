@@ -1,4 +1,4 @@
-"""Small language models whose weights are spread, so that what they generate is no accident."""
+"""Small language models whose weights are spread, so that matching output is not a coincidence."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MELS, FRAMES, WINDOW = 8, 40, 4
 
 
 def spread(model: Any, seed: int = 0, width: float = 0.5) -> Any:
-    """The model in evaluation mode, with weights that tell tokens apart."""
+    """Returns the model in evaluation mode, with weights that distinguish tokens."""
     generator = torch.Generator().manual_seed(seed)
     for weight in model.parameters():
         if weight.dim() > 1:
@@ -61,13 +61,13 @@ def qwen2() -> Any:
 
 
 def mistral(window: int = WINDOW) -> Any:
-    """Attends to the last few tokens."""
+    """Model that attends to the last few tokens."""
     config = transformers.MistralConfig(**DECODER, sliding_window=window)
     return spread(transformers.MistralForCausalLM(config), seed=2)
 
 
 def gemma2(window: int = WINDOW) -> Any:
-    """Attends to the last few tokens in every other layer."""
+    """Model that attends to the last few tokens in every other layer."""
     config = transformers.Gemma2Config(
         **DECODER, head_dim=8, sliding_window=window, tie_word_embeddings=False
     )
@@ -75,7 +75,7 @@ def gemma2(window: int = WINDOW) -> Any:
 
 
 def _untied(model: Any) -> Any:
-    """With a head of its own: with that of the embedding a model repeats what it got."""
+    """Unties the output head; a model that shares it with the embedding repeats its input."""
     model.lm_head = torch.nn.Linear(16, VOCABULARY, bias=False)
     return model
 
@@ -99,7 +99,7 @@ def whisper() -> Any:
 
 
 def prompts(left: bool = True, length: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
-    """Two rows of tokens and their mask; the first row is shorter."""
+    """Returns two rows of tokens and their mask; the first row is shorter."""
     ids = torch.randint(3, VOCABULARY, (2, length), generator=torch.Generator().manual_seed(5))
     mask = torch.ones_like(ids)
     mask[0, slice(0, 3) if left else slice(length - 3, length)] = 0
@@ -107,7 +107,7 @@ def prompts(left: bool = True, length: int = 7) -> tuple[torch.Tensor, torch.Ten
 
 
 def generated(model: Any, **inputs: Any) -> torch.Tensor:
-    """What the model generates; it is no accident: no near ties, and different tokens."""
+    """Returns generated tokens that are distinctive: no near ties, and different tokens."""
     found = model.generate(
         **inputs,
         do_sample=False,
@@ -127,7 +127,7 @@ def generated(model: Any, **inputs: Any) -> torch.Tensor:
 def stepwise(
     decoder: Decoder, cache: Any, ids: torch.Tensor, lengths: Sequence[int], others: Any
 ) -> torch.Tensor:
-    """Logits of tokens that are given in several steps; ``others`` are inputs by step."""
+    """Returns logits of tokens passed in several steps; ``others`` gives more inputs per step."""
     logits, start = [], 0
     for length in lengths:
         part = ids[:, start : start + length]
@@ -139,7 +139,7 @@ def stepwise(
 
 
 def assert_same(expected: torch.Tensor, actual: torch.Tensor) -> None:
-    """Within the tolerance of the type; what is compared is not all alike."""
+    """Checks closeness within the dtype's tolerance; the expected values must vary."""
     assert expected.std() > 0.1
     (difference,) = compare_outputs(["logits"], [expected], [actual])
     assert difference.within, difference

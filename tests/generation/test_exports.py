@@ -1,4 +1,4 @@
-"""Decoders with a cache: one program for all steps, and the tokens that transformers generates."""
+"""Decoders with a cache: one program for all steps, and the same tokens as transformers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ every_decoder = pytest.mark.parametrize("make", DECODERS, ids=lambda make: make.
 
 @functools.cache
 def exported(make: Make) -> tuple[Any, Any, Decoder]:
-    """A model, its program, exported without a warning of this package, and a decoder for it."""
+    """Returns a model, its program (exported without a warning of this package) and a decoder."""
     model = make()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -40,7 +40,7 @@ def exported(make: Make) -> tuple[Any, Any, Decoder]:
 
 @every_decoder
 def test_the_same_tokens_as_transformers(make: Make) -> None:
-    """The rows are of different lengths, padded on the left; windows are shorter than both."""
+    """The rows differ in length and are padded on the left; windows are shorter than both."""
     model, _, decoder = exported(make)
     ids, mask = prompts()
     expected = generated(model, input_ids=ids, attention_mask=mask)
@@ -50,7 +50,7 @@ def test_the_same_tokens_as_transformers(make: Make) -> None:
     assert decoder.generate(ids[1:]).tolist() == alone[:1].tolist()
 
 
-# Tokens before, and the new ones: first steps, those of one token, several tokens after others.
+# Numbers of past and new tokens: first steps, steps of one token, and steps of several tokens.
 KINDS = [(0, 6), (6, 1), (5, 4), (9, 3), (0, 1), (1, 1)]
 
 
@@ -58,7 +58,7 @@ KINDS = [(0, 6), (6, 1), (5, 4), (9, 3), (0, 1), (1, 1)]
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize(("past", "new"), KINDS)
 def test_each_kind_of_step(make: Make, batch: int, past: int, new: int) -> None:
-    """Beside the model on all tokens at once, without a cache; the first row of two is padded."""
+    """Compares with the model on all tokens without a cache; row 0 of two is padded."""
     model, _, decoder = exported(make)
     length = past + new
     ids = torch.randint(3, models.VOCABULARY, (batch, length))
@@ -80,7 +80,7 @@ def test_each_kind_of_step(make: Make, batch: int, past: int, new: int) -> None:
 
 @pytest.mark.parametrize("make", [models.mistral, models.gemma2], ids=lambda make: make.__name__)
 def test_a_window_that_the_example_does_not_fill(make: Any) -> None:
-    """It is passed while tokens are generated; a model without a window says other things."""
+    """Generation exceeds the window, and a model with a larger window gives other tokens."""
     model, ids = make(window=16), prompts()[0][1:]
     expected = generated(model, input_ids=torch.cat([ids, ids.flip(1)]))[:1]
     wide = make(window=64).generate(ids, do_sample=False, max_new_tokens=models.STEPS)
@@ -143,7 +143,7 @@ def test_programs_files_and_sessions(tmp_path: Path) -> None:
 
 
 def test_half_precision() -> None:
-    """The cache has the type of the model."""
+    """The cache has the dtype of the model."""
     model = models.llama().half()
     decoder = Decoder(export_decoder(model))
     types = {value.data_type() for value in decoder.empty_cache(2).values()}
@@ -151,12 +151,12 @@ def test_half_precision() -> None:
     ids, mask = prompts()
     expected = generated(model.float(), input_ids=ids, attention_mask=mask)
     agreeing = decoder.generate(ids, mask) == expected
-    assert agreeing[:, : ids.shape[1] + 3].all()  # before rounding makes a difference
+    assert agreeing[:, : ids.shape[1] + 3].all()  # until rounding makes a difference
 
 
 @pytest.mark.parametrize("both", [False, True])
 def test_rows_end(both: bool) -> None:
-    """Rows that have ended are filled up, and nothing is computed when all have."""
+    """Rows that have ended are padded, and computation stops when all have ended."""
     model, _, decoder = exported(models.llama)
     ids, mask = prompts()
     free = decoder.generate(ids, mask)[:, ids.shape[1] :]
@@ -178,7 +178,7 @@ def test_rows_end(both: bool) -> None:
 
 
 def test_weights_come_later() -> None:
-    """The model has no values when it is exported; its weights have the names that it gives."""
+    """The model has no values at the export; its weights keep the model's names."""
     model = models.llama()
     with onnx_aot.enable_fake_mode():
         empty = transformers.LlamaForCausalLM(model.config).eval()
@@ -242,7 +242,7 @@ def test_what_cannot_be_run() -> None:
 
 
 def test_no_mask_that_is_too_long_or_short() -> None:
-    """The sum in the name of its dimension is checked when the program is called."""
+    """A call checks the size of the mask, which is a sum of two dimensions."""
     _, program, _ = exported(models.llama)
     one = torch.zeros(2, 1, 4, 8)
     cache = transformers.DynamicCache([(one, one)] * 2)
@@ -255,7 +255,7 @@ def test_no_mask_that_is_too_long_or_short() -> None:
 
 
 def test_where_a_library_takes_caches_apart_otherwise() -> None:
-    """transformers' own exporter registers them in its way, which stays."""
+    """transformers' own exporter registers caches in its own way, which is kept."""
     from transformers.exporters.exporter_dynamo import register_cache_pytrees_for_model
 
     model = models.llama()

@@ -1,4 +1,4 @@
-"""Encoders with decoders: the encoder gives keys and values once, the decoder does all steps."""
+"""Encoder-decoder models: the encoder computes keys and values once, the decoder runs all steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ every_model = pytest.mark.parametrize("make", BOTH, ids=lambda make: make.__name
 
 
 def inputs_for(make: Make) -> dict[str, torch.Tensor]:
-    """Two rows for the encoder; of texts the first one is shorter."""
+    """Returns two rows for the encoder; if they are text, the first one is shorter."""
     if make is models.whisper:
         generator = torch.Generator().manual_seed(5)
         return {"input_features": torch.randn(2, models.MELS, models.FRAMES, generator=generator)}
@@ -32,7 +32,7 @@ def inputs_for(make: Make) -> dict[str, torch.Tensor]:
 
 @functools.cache
 def exported(make: Make) -> tuple[Any, Any, Any]:
-    """A model, its encoder and decoder, exported without a warning of this package."""
+    """Returns a model, its encoder and its decoder, exported without a warning of this package."""
     model = make()
     before = dict(vars(model))
     features = {"inputs": inputs_for(make)} if make is models.whisper else {}
@@ -64,7 +64,7 @@ def test_the_same_tokens_as_transformers(make: Make) -> None:
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("lengths", [(6,), (6, 1), (5, 4), (1,), (1, 1)], ids=str)
 def test_each_kind_of_step(make: Make, batch: int, lengths: tuple[int, ...]) -> None:
-    """Beside the model on all tokens at once, without a cache."""
+    """Compares with the model on all tokens at once, without a cache."""
     model, encoder, decoder = exported(make)
     inputs = {name: tensor[:batch] for name, tensor in inputs_for(make).items()}
     ids = torch.randint(3, models.VOCABULARY, (batch, sum(lengths)))
@@ -116,7 +116,7 @@ def _shapes(values: Any) -> dict[str, str]:
 
 @every_model
 def test_each_weight_is_in_the_program_that_uses_it(make: Make) -> None:
-    """Under its name; the encoder has those for keys and values of the decoder, and no others."""
+    """Names are the model's; the encoder's program also has the decoder's key and value weights."""
     model, encoder, decoder = exported(make)
     of_encoder, of_decoder = (_weights(program, model) for program in (encoder, decoder))
     assert of_decoder
@@ -127,7 +127,7 @@ def test_each_weight_is_in_the_program_that_uses_it(make: Make) -> None:
 
 
 def _weights(program: Any, model: Any) -> set[str]:
-    """Names in the module of the weights in a program, but for embeddings, which both may have."""
+    """Returns module names of a program's weights, except embeddings, which both may have."""
     names = {str(name).removesuffix("_folded") for name in program.model.graph.initializers}
     return {name for name in names & {*model.state_dict()} if ".embed_tokens." not in name}
 

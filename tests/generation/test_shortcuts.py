@@ -1,4 +1,4 @@
-"""Shortcuts for one token and for no past."""
+"""Shortcuts in models for a single token and for an empty past."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWa
 
 
 class Odd(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
-    """Answers otherwise where a step is of one token, or there is no past."""
+    """Gives other results for steps of one token, or without a past."""
 
     one_token = False
 
@@ -33,7 +33,7 @@ class Odd(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
 
 @pytest.mark.parametrize("one_token", [False, True])
 def test_a_shortcut_that_is_none_is_refused(one_token: bool, tmp_path: Path) -> None:
-    """The capture has the way of several tokens after others; nothing in it tells of another."""
+    """The capture takes the path for several tokens after others; nothing in it shows another."""
     model = models.spread(Odd(transformers.LlamaConfig(**models.DECODER)))
     model.one_token = one_token
     path = tmp_path / "model.onnx"
@@ -44,7 +44,7 @@ def test_a_shortcut_that_is_none_is_refused(one_token: bool, tmp_path: Path) -> 
 
 
 def _wrong_for_one_token(op: Any, self: Any) -> Any:
-    """SiLU, and one more where the sequence is of length 1."""
+    """SiLU, plus 1 if the sequence has length 1."""
     one = op.Cast(op.Equal(op.Shape(self, start=1, end=2), [1]), to=onnx.TensorProto.FLOAT)
     return op.Add(op.Mul(self, op.Sigmoid(self)), one)
 

@@ -1,4 +1,4 @@
-"""Attributes of nodes from Python values; equal ones are one object."""
+"""Node attributes made from Python values; equal values share one object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of inputs, outputs and weights are unique, and those that the user gave."""
+"""Names of inputs, outputs and weights are unique and match the names that the user gave."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_names_are_unique_and_what_is_reserved_stays() -> None:
 
 
 class EveryKind(torch.nn.Module):
-    """Values of every kind: parts of complex numbers, loops in a loop, constants, weights."""
+    """Values of every kind: parts of complex numbers, nested loops, constants, weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def every_kind() -> tuple[EveryKind, onnx_aot.ONNXProgram]:
 
 
 def taken_names(program: onnx_aot.ONNXProgram) -> dict[str, str]:
-    """One name of each kind of value in the model."""
+    """Returns one name of each kind of value in the model."""
     graph = program.model.graph
     loops = [node for node in graph if node.op_type in ("Loop", "Scan", "If")]
     bodies = [
@@ -231,7 +231,7 @@ def test_names_go_on_to_the_weights(tmp_path: Path) -> None:
     assert inputs_of(program) == ["data"]
     torch.testing.assert_close(program(X)[0], model(X))
     other = two_layers()
-    program.apply_weights(other.state_dict())  # by the module's names, as ever
+    program.apply_weights(other.state_dict())  # under the module's names, as always
     torch.testing.assert_close(program(X)[0], other(X))
 
 

@@ -1,4 +1,4 @@
-"""Ten models that cannot be exported, each for another reason.
+"""Ten models that cannot be exported, each for a different reason.
 
 ``docs/failures.md`` shows the first screen of each report.
 """
@@ -126,7 +126,7 @@ class OfDoubles(nn.Module):
 class Huge(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.table = nn.Parameter(torch.empty(550_000_000))  # its pages are never touched
+        self.table = nn.Parameter(torch.empty(550_000_000))  # its pages are never accessed
 
     def forward(self, index: Tensor) -> Tensor:
         return self.table[index]
@@ -149,7 +149,7 @@ class RaisesItself(nn.Module):
 
 
 def wrong_rms_normalization(node: ir.Node, rewriter: Rewriter) -> bool:
-    """The fusion with another epsilon than the model's."""
+    """Applies the fusion with a different epsilon from the model's."""
     emit = rewriter.emit
 
     def emit_wrong(op_type: str, inputs: Any, attributes: Any = None, **more: Any) -> Any:
@@ -165,10 +165,10 @@ WRONG_RULES = tuple(
     dataclasses.replace(rule, apply=wrong_rms_normalization) if rule is RMS_NORMALIZATION else rule
     for rule in ir_passes.RULES
 )
-"""The hook by which a fusion is made wrong."""
+"""All rules, with the fusion RMS_NORMALIZATION made wrong."""
 
 
-# --- how each is exported ------------------------------------------------------------------------
+# --- exports of the models -----------------------------------------------------------------------
 
 X = torch.linspace(-2.0, 2.0, 28).reshape(7, 4)
 
@@ -236,7 +236,7 @@ class Broken:
     Attributes:
         title: Heading of its section in the documentation.
         text: Description below the heading.
-        export: Exports the model into a folder, which fails.
+        export: Function that exports the model into a folder, and fails.
         cause: Text about the cause that the first screen of the report must contain.
         where: Texts about the line of the user's code, empty if no line is the cause.
         fix: Text about the fix.

@@ -1,4 +1,4 @@
-"""A tower of equal layers, of which one is translated wrongly."""
+"""A tower of equal layers, one of which is translated incorrectly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Tower(nn.Module):
 
 
 def wrong_in_one(number: int, of: int) -> Any:
-    """A translation of ``gelu`` that is one hundredth too large in one of so many calls."""
+    """A translation of ``gelu`` whose result is 1% too large in one of ``of`` calls."""
     calls = iter(range(10**6))
 
     def gelu(op: Any, self: Any, approximate: Any = "none") -> Any:

@@ -1,4 +1,4 @@
-"""``bisect``: which passes and rules make a value wrong."""
+"""``bisect``: finds the passes and rules that make a value wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.inspection.one_wrong_layer import GELU, Tower, X, wrong_in_one
 
 
 class Written(nn.Module):
-    """What rules turn into one Gelu, one LayerNormalization and no transposes."""
+    """Expressions that rules turn into one Gelu, one LayerNormalization and no transposes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Written(nn.Module):
 
 
 def make_wrong(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Rules of these names add one to what they make."""
+    """Makes the rules with these names add 1 to their results."""
 
     def wrong(rule: Any) -> Any:
         def apply(node: Any, rewriter: Rewriter) -> bool:
@@ -87,7 +87,7 @@ def test_rules_that_are_wrong(names: tuple[str, ...], monkeypatch: pytest.Monkey
 def test_the_search_ends_with_a_set_that_is_right(
     wrong: Callable[[frozenset[str]], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where several are wrong, each by itself or only together."""
+    """Several rules may be wrong, individually or only in combination."""
     make_wrong(monkeypatch, "gelu")
     comparison = onnx_aot.export(Written(), (X,)).compare()
     tried = []
@@ -100,7 +100,7 @@ def test_the_search_ends_with_a_set_that_is_right(
     bisection = comparison.bisect()
     assert bisection.optimize is not None
     assert not wrong(bisection.optimize)
-    for name in bisection.guilty:  # each is needed for the difference, as the search went
+    for name in bisection.guilty:  # the search showed that each one is needed for the difference
         assert name not in bisection.optimize
     assert bisection.optimize | set(bisection.guilty) == tried[0]
 

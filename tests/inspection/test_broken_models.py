@@ -1,4 +1,4 @@
-"""What the report of a failed export says on its first screen: the cause, the place, the fix."""
+"""Reports of failed exports show the cause, the place and the fix on their first screen."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ def test_the_first_screen_says_what_to_do(broken: Broken, tmp_path: Path) -> Non
     for said in (broken.cause, *broken.where, broken.fix):
         assert said in text, said
     message = unwrapped([str(caught.value)])
-    assert broken.fix in message  # what the command line prints
+    assert broken.fix in message  # the command line prints this message

@@ -1,4 +1,4 @@
-"""``compare``: which value goes wrong first, and what is said of it."""
+"""``compare``: the first value that is wrong, and the explanation of it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_values_that_inherit_a_difference_are_not_to_blame() -> None:
 
 
 class Chaotic(nn.Module):
-    """Small differences become ten times as large with each step."""
+    """Each step makes small differences ten times as large."""
 
     def forward(self, x: Tensor) -> Tensor:
         for _ in range(12):
@@ -103,7 +103,7 @@ def test_a_weight_that_was_changed_in_a_file(tmp_path: Path) -> None:
 
 
 def padded_maximum(x: Tensor) -> Tensor:
-    """Wrong where ONNX Runtime is older than 1.32."""
+    """Max pooling that ONNX Runtime computes incorrectly before version 1.32."""
     return nn.functional.max_pool2d(nn.functional.pad(-x.abs() - 1, (1, 1, 1, 1)), 3, 2)
 
 
@@ -189,7 +189,7 @@ def test_types_that_the_target_lacks_several_results_and_sizes() -> None:
 
 
 def test_values_computed_from_less_precise_ones_have_their_tolerance() -> None:
-    """One rounds to the next bfloat16 number; what float32 makes of it is as far away."""
+    """One value rounds to the next bfloat16 number; its float32 conversion is as far away."""
 
     def function(x: Tensor) -> Tensor:
         return x.exp().bfloat16().float() * 3

@@ -1,4 +1,4 @@
-"""Differences of two tensors: which types have a tolerance, and what counts as equal."""
+"""Differences of two tensors: types with a tolerance, and the definition of equality."""
 
 from __future__ import annotations
 

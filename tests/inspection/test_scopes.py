@@ -1,4 +1,4 @@
-"""Modules around a node, as its metadata has them."""
+"""Modules around a node, according to its metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sizes are tried, and what inputs of these sizes hold."""
+"""Sizes that a check tries, and the contents of inputs of these sizes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_numbers_among_the_inputs() -> None:
 
 
 class Alone(nn.Module):
-    """Has a way of its own for a single row, and for an odd number of columns."""
+    """Branches for a single row and for an odd number of columns."""
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         if x.shape[0] == 1:

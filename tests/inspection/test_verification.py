@@ -1,4 +1,4 @@
-"""``onnx_aot.verify`` and ``ONNXProgram.verify``: programs, files, runtimes, what is said."""
+"""``onnx_aot.verify`` and ``ONNXProgram.verify``: programs, files, runtimes and messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ X = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])
 
 
 class Scores(nn.Module):
-    """Two inputs that share a dimension, one of which is twice as long."""
+    """Takes inputs that share a dimension: ``n`` rows, and ``2 * n`` elements."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""``verify=True``: what is compared, where, and what the user is told."""
+"""``verify=True``: the comparison, the reported location and the message."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ X = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])
 
 
 def refuses(op: Any, self: Any) -> Any:
-    """Right for two rows, which the example has; ONNX Runtime refuses all others."""
+    """Correct for the example's two rows; ONNX Runtime rejects other numbers of rows."""
     return op.Expand(op.Relu(op.Reshape(self, op.constant([2, 3]))), op.Shape(self))
 
 
 def wrong_at_other_sizes(op: Any, self: Any) -> Any:
-    """Right for two rows, which the example has."""
+    """Correct only for the example's two rows."""
     rows = op.Cast(op.Gather(op.Shape(self), op.constant(0)), to=1)
     return op.Mul(op.Relu(self), op.Div(rows, op.constant(2.0)))
 
@@ -65,7 +65,7 @@ def test_a_translation_that_is_wrong_at_another_size() -> None:
 
 
 class Squeezed(nn.Module):
-    """Has a shortcut for one row, or what looks like one."""
+    """Branches for one row; the factor decides whether the result differs there."""
 
     def __init__(self, factor: float) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ def test_sizes_that_torch_refuses_are_passed_over() -> None:
 
 
 class Counter(nn.Module):
-    """Writes to a buffer, to an input and to an attribute."""
+    """Writes to a buffer, an input and an attribute."""
 
     def __init__(self) -> None:
         super().__init__()

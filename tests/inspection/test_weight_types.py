@@ -1,4 +1,4 @@
-"""In which types a model stores weights, and what they would take as float32."""
+"""Types in which a model stores its weights, and their size if stored as float32."""
 
 from __future__ import annotations
 

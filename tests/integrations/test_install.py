@@ -1,4 +1,4 @@
-"""What calls ``torch.onnx.export`` runs on this package, and torch gets its function back."""
+"""Callers of ``torch.onnx.export`` use this package, and torch gets its function back."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Counting(torch.nn.Module):
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_outputs_are_those_of_the_model() -> None:
-    """Callers that take the last outputs, or count them, get what they get from torch."""
+    """Callers that count outputs, or read the last ones, get the same as from torch."""
     inputs = (torch.randn(4), torch.randn(2, 4))
     with (
         onnx_aot.installed(),
@@ -156,7 +156,7 @@ def test_outputs_are_those_of_the_model() -> None:
 
 @pytest.mark.filterwarnings("ignore:the option do_constant_folding")
 def test_calls_as_libraries_write_them(tmp_path: Path) -> None:
-    """Everything goes into a file object; options of both exporters stand side by side."""
+    """All data goes into a file object; options of both exporters are passed together."""
     model, x = torch.nn.Conv2d(3, 8, 3).eval(), torch.randn(1, 3, 16, 16)
     buffer = io.BytesIO()
     with onnx_aot.installed():
@@ -192,7 +192,7 @@ def test_calls_as_libraries_write_them(tmp_path: Path) -> None:
 
 
 def _with_cache(name: str) -> tuple[onnx_aot.ONNXProgram, Any]:
-    """A program that takes a cache, of a class of this call's own, and a cache."""
+    """Returns a program with a cache input, whose class is new in each call, and a cache."""
 
     class Cache:
         def __init__(self) -> None:

@@ -37,11 +37,11 @@ def test_what_differs_is_dynamic() -> None:
     with onnx_aot.observe(model) as observed:
         for n in (2, 7, 4):
             model(*inputs(n), scale=float(n), bias=torch.ones(3))
-    model(*inputs(9))  # after the context nothing is seen
+    model(*inputs(9))  # calls after the context are not observed
     (kind,) = observed.kinds
     assert kind.count == 3
     assert list(kind.kwargs) == ["x", "pair", "scale", "bias"]
-    assert kind.kwargs["x"].shape == (7, 3)  # of the largest
+    assert kind.kwargs["x"].shape == (7, 3)  # of the largest call
     dynamic = Dim.DYNAMIC
     assert kind.dynamic_shapes == {
         "x": {0: dynamic}, "pair": {"a": {0: dynamic}}, "scale": dynamic, "bias": None
@@ -121,4 +121,4 @@ def test_parameters_without_names_are_refused() -> None:
     model = Sums()
     with onnx_aot.observe(model), pytest.raises(InvalidOptionError, match=r"takes \*xs"):
         model(torch.ones(2), torch.ones(2))
-    model(torch.ones(2))  # nothing is left on the module
+    model(torch.ones(2))  # the model has no leftover attributes

@@ -1,4 +1,4 @@
-"""What a case of a clean-up rule consists of."""
+"""Definition of a clean-up rule's case."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Case"]
 
 
 class Case(NamedTuple):
-    """A rule, a graph, and the operators that it leaves; None where it does not apply."""
+    """A rule, a graph, and the operators that it leaves (None where the rule does not apply)."""
 
     rule: str
     graph: str

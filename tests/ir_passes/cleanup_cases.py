@@ -1,4 +1,4 @@
-"""Cases of the clean-up rules. ``b``, ``h`` and ``w`` are sizes that vary."""
+"""Cases of the clean-up rules. The sizes ``b``, ``h`` and ``w`` are dynamic."""
 
 from __future__ import annotations
 

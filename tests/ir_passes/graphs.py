@@ -1,4 +1,4 @@
-"""Values, nodes and models of ONNX, made by hand."""
+"""Handmade ONNX values, nodes and models."""
 
 from __future__ import annotations
 

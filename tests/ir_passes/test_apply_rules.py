@@ -1,4 +1,4 @@
-"""The driver of rules: what it visits, undoes and keeps; and the option ``optimize``."""
+"""The driver of rules: the nodes that it visits, its rollback, and the option ``optimize``."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_visits_are_linear(build: Callable[[int], ir.Model]) -> None:
 
 
 def test_every_rule_visits_a_wide_graph_a_constant_number_of_times() -> None:
-    """One value with very many readers, each of which changes."""
+    """A single value has very many readers, and each of them changes."""
     for width in (50, 800):
         x = value("x")
         source = node("Relu", [x], "source")
@@ -155,7 +155,7 @@ def test_an_output_that_is_another_output_or_input_stays() -> None:
 
 
 def test_subgraphs_and_functions_are_visited() -> None:
-    """With the opset of each, and constants of functions as nodes."""
+    """Each has its own opset, and constants of functions become nodes."""
 
     def to_add(n: ir.Node, rewriter: Rewriter) -> bool:
         zero = rewriter.initializer(torch.zeros(()))
@@ -180,7 +180,7 @@ def test_subgraphs_and_functions_are_visited() -> None:
 
 
 def test_functions_with_attributes_stay() -> None:
-    """Constants that are equal but for the attribute of the function that they hold."""
+    """The constants differ only in the function attribute that they refer to."""
     text = """<ir_version: 9, opset_import: ["": 20, "local": 1]>
     g (float[2] x) => (float[2] y) {y = local.f <a = 2.0, b = 3.0> (x)}
     <domain: "local", opset_import: ["": 20]>

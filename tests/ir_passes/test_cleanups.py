@@ -1,6 +1,6 @@
-"""Each clean-up rule: what it makes of a graph, where it does not apply, and equal results.
+"""Each clean-up rule: its result, the cases where it does not apply, and equal outputs.
 
-Graphs are in ONNX's text form, in ``cleanup_cases``; ``b``, ``h`` and ``w`` are sizes that vary.
+Graphs are in ONNX's text form in ``cleanup_cases``; sizes ``b``, ``h`` and ``w`` are dynamic.
 """
 
 from __future__ import annotations
@@ -98,14 +98,14 @@ def test_results_are_equal(case: Case, b: int, h: int, w: int, seed: int) -> Non
 def test_every_rule_has_both_kinds_of_cases() -> None:
     cleanups = {r.name for r in RULES if "cleanups" in r.apply.__module__}
     assert {case.rule for case in CASES if case.left is not None} == cleanups
-    # rules that always apply where their pattern is there
+    # rules that apply wherever their pattern occurs
     always = {"fold_rounded_constants", "merge_transposes", "gemm_of_transposed"}
     assert {case.rule for case in CASES if case.left is None} == cleanups - always
 
 
 @pytest.mark.parametrize("sizes", [{"b": 0, "h": 3}, {"b": 2, "h": 0}])
 def test_reshapes_of_nothing(sizes: dict[str, int]) -> None:
-    """A size that is inferred cannot be told where there are no elements."""
+    """An inferred size is ambiguous if there are no elements."""
     graph = (
         "(float[b,h,6] x) => (float[b,3,2,h] y) <int64[2] t={3,2}> {s=Shape<start=0,end=1>(x)"
         " r=Shape<start=1,end=2>(x) u=Concat<axis=0>(s,t,r) y=Reshape<allowzero=1>(x,u)}"

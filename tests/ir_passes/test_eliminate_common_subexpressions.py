@@ -1,4 +1,4 @@
-"""Equal nodes become one, where they are equal in every run."""
+"""Nodes that are equal in every run are merged."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def test_random_nodes_are_not_merged(op_type: str) -> None:
 def test_attributes_and_graph_outputs_are_not_merged() -> None:
     x = value("x")
     a, b = node("Softmax", [x], "a", axis=0), node("Softmax", [x], "b", axis=1)
-    c = node("Softmax", [x], "c", axis=0)  # equal to a, but an output of the graph
+    c = node("Softmax", [x], "c", axis=0)  # equal to a, but a graph output
     m = model([x], [a, b, c], [a.outputs[0], b.outputs[0], c.outputs[0]])
     assert eliminate_common_subexpressions(m) == 0

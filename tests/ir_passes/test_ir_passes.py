@@ -1,4 +1,4 @@
-"""All IR passes: their work is linear, and they run together."""
+"""All IR passes: their running time is linear, and they work together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.ir_passes.graphs import model, node, value
 
 
 def _chain(length: int) -> ir.Model:
-    """Every node twice, so that each pass has something to do everywhere."""
+    """Duplicates every node, so that each pass has work to do everywhere."""
     x = value("x")
     nodes, last = [], x
     for i in range(length):
@@ -28,7 +28,7 @@ def _chain(length: int) -> ir.Model:
 def test_work_is_linear_in_the_number_of_nodes(
     ir_pass: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counts how often the outputs of a node are looked at: constant per node, at any length."""
+    """Reads of a node's outputs: their number per node does not depend on the graph's length."""
 
     def visits(length: int) -> float:
         m = _chain(length)

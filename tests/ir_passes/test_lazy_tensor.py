@@ -1,4 +1,4 @@
-"""Weights that are folded: where they stay, what they follow, and what is not loaded."""
+"""Folded weights: their location, the weights that they follow, and loads that are avoided."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_weights_without_contents_stay() -> None:
 
 
 def test_saved_contents(tmp_path: Path) -> None:
-    """Large and small, in one file or two."""
+    """Large and small weights, in one file or in two."""
 
     class Matrices(nn.Module):
         def __init__(self) -> None:
@@ -173,7 +173,7 @@ def test_a_large_shared_weight_is_left() -> None:
 class Standardized(nn.Module):
     """Convolutions whose weights are standardized in each call, as normalizer-free networks do.
 
-    The first is too large to be folded node by node.
+    The first one is too large to be folded node by node.
     """
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class Standardized(nn.Module):
 
 
 def test_standardized_weights() -> None:
-    """They are weights, and no sign of a model in training mode, of which there is a warning."""
+    """They count as weights, and not as a sign of training mode, which would cause a warning."""
     model = Standardized().eval()
     shapes = ({0: "batch", 2: "h"},)
     program = onnx_aot.export(model, (torch.randn(2, 96, 5, 4),), dynamic_shapes=shapes)

@@ -1,4 +1,4 @@
-"""Modules as local functions: which nodes, what is shared, and that nothing else changes."""
+"""Modules as local functions: their nodes and sharing, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIMS = ({0: "batch", 1: "seq"},)
 
 
 class Block(nn.Module):
-    """Attention, sizes, and a branch: what blocks of models have."""
+    """Attention, sizes and a branch: typical contents of a model's blocks."""
 
     def __init__(self, width: int = 8) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def exported(
     x: Tensor | None = None,
     **options: Any,
 ) -> onnx_aot.ONNXProgram:
-    """Checked against the model, at the example and at another size."""
+    """Exports a model and checks it at the example's size and at another one."""
     x = torch.randn(2, 5, 8) if x is None else x
     program = onnx_aot.export(
         model, (x,), dynamic_shapes=DIMS, export_modules_as_functions=modules, **options
@@ -214,7 +214,7 @@ def test_a_module_that_is_called_twice() -> None:
 
 
 def graph_of(*nodes: tuple[str, str, list[str]]) -> ir.Model:
-    """One node per (module, result, inputs); ``x`` is the input, the last result the output."""
+    """Makes a node per (module, result, inputs); ``x`` is the input, the last result the output."""
     x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([2]))
     values = {"x": x}
     made = []
@@ -228,7 +228,7 @@ def graph_of(*nodes: tuple[str, str, list[str]]) -> ir.Model:
 
 
 def outlined(model: ir.Model) -> tuple[list[str], list[str]]:
-    """The calls that stay, and the operators of the graph afterwards."""
+    """Returns the remaining calls, and the operators of the graph afterwards."""
     calls = {"m": (ModuleCall("m", "package.M"),)}
     left = modules_as_functions(model, calls, frozenset({"package.M"}))
     onnx.checker.check_model(ir.serde.serialize_model(model), full_check=True)

@@ -1,4 +1,4 @@
-"""Nodes and weights that nothing reads are removed."""
+"""Unused nodes and weights are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights that share memory become one."""
+"""Weights that share memory are merged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_initializers_that_share_memory_are_one() -> None:
     torch.testing.assert_close(program(x)[0], module(x))
     assert share_initializers(program.model) == 0
     other = Tied()
-    program.apply_weights(other.state_dict())  # takes both names
+    program.apply_weights(other.state_dict())  # accepts both names
     torch.testing.assert_close(program(x)[0], other(x))
     program.apply_weights({"embedding.weight": module.head.weight})
     torch.testing.assert_close(

@@ -1,4 +1,4 @@
-"""A model is restored as it was, whatever a pass did to it before it failed."""
+"""A model is restored exactly, whatever a pass did to it before it failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes are printed as FX prints them."""
+"""Nodes are printed in the same form as by FX."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_as_fx_prints_it() -> None:
     given = (torch.rand(4, 3), torch.tensor([0, 2]))
     program = torch.export.export(Module(), given, dynamic_shapes=shapes)
     text = FxText()
-    for _ in range(2):  # what was called before is known the second time
+    for _ in range(2):  # the second time, the results of earlier calls are cached
         for node in program.graph.nodes:
             assert text.format_node(node) == str(node.format_node())
     assert len(text._called) > 10

@@ -1,4 +1,4 @@
-"""Calls of modules around the nodes of a captured graph, and the classes that become functions."""
+"""Module calls around the nodes of a captured graph, and the classes that become functions."""
 
 from __future__ import annotations
 

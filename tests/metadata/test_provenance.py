@@ -1,4 +1,4 @@
-"""Which line of a recorded stack is the user's."""
+"""Selects the user's line from a recorded stack."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_levels() -> None:
     none = exported(metadata="none")
     for node in none.model.graph:
         assert not node.metadata_props
-    assert none.model.graph.inputs[0].metadata_props  # says what an input is; no size to speak of
+    assert none.model.graph.inputs[0].metadata_props  # describes the input; negligible in size
 
 
 def test_stack_traces_relative_to_a_folder() -> None:
@@ -174,7 +174,7 @@ def test_bodies_of_local_functions_have_metadata() -> None:
 
 
 def test_same_as_torch_onnx() -> None:
-    """Where both exporters emit a node for an FX node, all five properties are equal."""
+    """All five properties agree where both exporters emit a node for an FX node."""
     module, x = Outer().eval(), torch.randn(3, 4)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -194,7 +194,7 @@ def test_same_as_torch_onnx() -> None:
     for name in both:
         for key in NODE_KEYS:
             if key == "pkg.torch.onnx.fx_node":
-                # their decomposition renames nodes, so only the form is compared
+                # their decomposition renames nodes, so only the format is compared
                 assert left[name][key].startswith(f"%{name} : [num_users=")
                 assert right[name][key].startswith(f"%{name} : [num_users=")
                 continue

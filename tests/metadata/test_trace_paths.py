@@ -1,4 +1,4 @@
-"""Paths of files in stack traces, as Python imports them."""
+"""Paths of files in stack traces, in the form in which Python imports them."""
 
 from __future__ import annotations
 

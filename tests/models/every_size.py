@@ -1,9 +1,9 @@
-"""Small functions whose results depend on sizes: exported once, right at every size.
+"""Small functions whose results depend on sizes: exported once, correct at every size.
 
 A case is exported with its named sizes dynamic. The file passes ``onnx.checker`` with shape
-inference and is compared with eager PyTorch at several sizes, 1 and 0 among them, in value, type
-and shape, which is the one that the model declares. Sizes that PyTorch itself refuses are passed
-over. What cannot be right at every size is an error at the export.
+inference and is compared with eager PyTorch at several sizes, including 1 and 0, in value, type
+and shape; the declared shapes are also checked. Sizes that PyTorch itself rejects are skipped.
+A function that cannot be correct at every size must fail at the export.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from onnx_aot.inspection.verify import verify_against
 from tests.ops.rows import EVERY_SIZE, T
 
 FIXED = r"inputs\[0\], axis 0 \('n'\): fixed at 4\n.*\n *at .*every_size"
-"""What the export says where torch's capture takes the first size as a number."""
+"""Error message of the export where torch's capture specializes the first size."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,15 +32,15 @@ class SizeCase:
     """One function.
 
     Attributes:
-        name: Of the test.
-        call: What is exported, a function or a module.
-        args: Inputs, ``T``s and numbers; sizes of a ``T`` that have names are dynamic, and so is a
-            number given by the name of a size.
-        example: What the named sizes are in the example, where not as in ``EVERY_SIZE``.
-        sizes: Further sizes; those of ``EVERY_SIZE`` are tried too.
-        least: The smallest size that is tried, and ``most`` the largest.
-        error: What the export says where it refuses the function.
-        warning: What it warns of.
+        name: Name of the test.
+        call: The function or module to export.
+        args: Inputs (``T``s and numbers). Named sizes of a ``T`` are dynamic, and so is a
+            number that is given as the name of a size.
+        example: Named sizes of the example where they differ from ``EVERY_SIZE``.
+        sizes: More sizes to try, in addition to ``EVERY_SIZE``.
+        least: The smallest size that is tried; ``most`` is the largest.
+        error: Error message of the export if it rejects the function.
+        warning: Warning of the export.
     """
 
     name: str
@@ -79,7 +79,7 @@ class SizeCase:
 
 
 class Called(nn.Module):
-    """Calls a case's function, also one that has no signature."""
+    """Calls a case's function, even one that has no signature."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class Called(nn.Module):
 
 
 def check(case: SizeCase) -> None:
-    """Runs a case; see the module's docstring."""
+    """Runs a case; see the docstring of the module."""
     torch.manual_seed(0)
     first, *others = case.all_sizes()
     model, inputs = Called(case.call), case.inputs(first)
@@ -120,7 +120,7 @@ def check(case: SizeCase) -> None:
 
 
 def refused(model: Called, inputs: tuple[Any, ...]) -> bool:
-    """Whether PyTorch takes no such sizes."""
+    """True if PyTorch rejects inputs of these sizes."""
     try:
         with torch.no_grad():
             model(*inputs)
@@ -130,7 +130,7 @@ def refused(model: Called, inputs: tuple[Any, ...]) -> bool:
 
 
 def check_declared(program: Any, inputs: tuple[Any, ...]) -> None:
-    """The numbers among the declared sizes of outputs, and the names of inputs' sizes, hold."""
+    """Declared output sizes that are numbers or names of input sizes match the outputs."""
     known: dict[Any, int] = {}
     for value, given in zip(program.model.graph.inputs, inputs, strict=True):
         sizes = given.shape if isinstance(given, Tensor) else ()
@@ -144,7 +144,7 @@ def check_declared(program: Any, inputs: tuple[Any, ...]) -> None:
 
 
 def parametrize(cases: Iterable[SizeCase]) -> Any:
-    """``@parametrize(CASES)`` makes a test per case; what eager PyTorch warns of is ignored."""
+    """``@parametrize(CASES)`` makes one test per case; warnings of eager PyTorch are ignored."""
 
     def marked(test: Any) -> Any:
         for message in ("var", "std", "LSTM with projections"):

@@ -1,4 +1,4 @@
-"""Models that torchao quantizes; None of it where torchao is not installed."""
+"""Models that torchao quantizes; ``needs_torchao`` skips tests where it is not installed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def mlp() -> torch.nn.Module:
 
 
 def quantize(model: torch.nn.Module, config: str, **options: Any) -> torch.nn.Module:
-    """The model with weights as a configuration of torchao makes them."""
+    """Quantizes the weights of a model according to a torchao configuration."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ao = importlib.import_module("torchao.quantization")
@@ -64,7 +64,7 @@ def quantize(model: torch.nn.Module, config: str, **options: Any) -> torch.nn.Mo
 
 
 def pt2e(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], x86: bool) -> Any:
-    """The model with integers for weights and activations, in ``quantized_decomposed``."""
+    """Quantizes weights and activations to integers, with operators of ``quantized_decomposed``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         steps = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
@@ -90,7 +90,7 @@ def _xnnpack() -> Any:
 
 
 def kernels(save: Callable[[str], Any], folder: Path) -> collections.Counter[str]:
-    """What ONNX Runtime makes of a saved model: operators of its optimized graph."""
+    """Counts the operators of the graph that ONNX Runtime optimizes from a saved model."""
     path, optimized = folder / "model.onnx", folder / "optimized.onnx"
     save(str(path))
     options = onnxruntime.SessionOptions()

@@ -1,4 +1,4 @@
-"""transformers' key-value caches as inputs and outputs, in loops of several steps."""
+"""Key-value caches of transformers as inputs and outputs, in loops of several steps."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _layers(axes: Any, count: int = 2, **others: Any) -> dict[str, Any]:
 
 
 def _check_steps(program: Any, model: Any, cache: Any, inputs: Any, steps: int = 4) -> Any:
-    """Each side goes on from the cache that it returned itself; returns ours."""
+    """Each side continues with the cache that it returned; returns this package's one."""
     eager, ours = copy.deepcopy(cache), copy.deepcopy(cache)
     for _ in range(steps):
         given = inputs()
@@ -121,7 +121,7 @@ def test_a_cache_that_the_model_makes() -> None:
 
 @pytest.mark.parametrize("filled", [False, True])
 def test_static_cache(filled: bool) -> None:
-    """Written in place; one that was never used gets its tensors from the model."""
+    """The cache is written in place; an unused one gets its tensors from the model."""
     model = _llama()
     cache = transformers.StaticCache(config=model.config, max_cache_len=16)
     length = 1 if filled else 5

@@ -188,13 +188,13 @@ VIEWS = [
 
 
 def halves(x: Tensor) -> Tensor:
-    """Of one case there is only one part, which is an error in PyTorch."""
+    """A single row gives only one part, which is an error in PyTorch."""
     left, right = x.chunk(2)
     return torch.cat([left * 2, right])
 
 
 def each_of_three(x: Tensor) -> Tensor:
-    """Of four rows there are two parts, of one there is one: conditions that the report lists."""
+    """Four rows give two parts and one row gives one: conditions that the report lists."""
     return torch.cat([part * (index + 1) for index, part in enumerate(x.chunk(3))])
 
 
@@ -300,7 +300,7 @@ BROADCASTING = [
     ),
     SizeCase("cdist", torch.cdist, (floats("n", 3), floats("m", 3))),
 ]
-"""A dimension that is 1 in the example is not taken to be 1."""
+"""A size of 1 in the example is not assumed to be 1."""
 
 # --- reductions ----------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ REDUCTIONS = [
     SizeCase("batch_norm", nn.BatchNorm2d(3).eval(), (floats("n", 3, "h", "w"),)),
     SizeCase("cross_entropy", F.cross_entropy, (floats("n", 5), ints("n", low=0, high=5))),
 ]
-"""Of nothing, too."""
+"""Reductions also work on empty tensors."""
 
 # --- choosing elements ---------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Attention, images and recurrent layers are right at every size."""
+"""Attention, images and recurrent layers are correct at every size."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ IMAGES = [
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer with what it takes and gives in the order of its arguments."""
+    """A recurrent layer that takes its input and states as separate arguments."""
 
     def __init__(self, kind: Any, **options: Any) -> None:
         super().__init__()

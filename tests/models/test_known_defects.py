@@ -1,8 +1,8 @@
-"""What exporters of the field need patches for, exported without any.
+"""Models for which other exporters need patches, exported without any.
 
-The rows are the defects that ``transformers.exporters`` 5.23 works around in the docstrings of its
-patches, fixes and translations. Each is exported with plain ``onnx_aot.export`` and compared with
-PyTorch at the example's sizes and at others.
+The rows are the defects that ``transformers.exporters`` 5.23 works around, according to the
+docstrings of its patches, fixes and translations. Each one is exported with plain
+``onnx_aot.export`` and compared with PyTorch at the example's sizes and at others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ N = {0: "n"}
 
 
 class Defect(NamedTuple):
-    """A function, its inputs for a size, their dynamic dimensions, and sizes but the example's."""
+    """A function, its inputs for a size, dynamic dimensions, and sizes beyond the example's."""
 
     function: Callable[..., Any]
     inputs: Callable[[int], tuple[Any, ...]]
@@ -50,7 +50,7 @@ def attention(q: Tensor, mask: Tensor) -> Tensor:
 
 def masked_rows(n: int) -> tuple[Tensor, ...]:
     mask = torch.ones(2, 1, n, n, dtype=torch.bool).tril()
-    mask[0, :, 1] = False  # a padded frame: nothing is attended to
+    mask[0, :, 1] = False  # a padded frame attends to nothing
     return torch.randn(2, 2, n, 8), mask
 
 
@@ -235,7 +235,7 @@ def test_randperm_is_a_permutation() -> None:
 
 
 def test_sorted_topk_stands_in_the_model() -> None:
-    """CUDA kernels of ONNX Runtime take no other."""
+    """CUDA kernels of ONNX Runtime support only sorted output."""
     program = onnx_aot.export(lambda x: torch.topk(x, 2, sorted=False), (torch.randn(4, 5),))
     (node,) = [node for node in program.model.graph if node.op_type == "TopK"]
     assert "sorted" not in node.attributes or node.attributes["sorted"].as_int() == 1

@@ -1,7 +1,7 @@
-"""Whole networks: exported with dynamic sizes, right in ONNX Runtime at three sizes each.
+"""Whole networks: exported with dynamic sizes, correct in ONNX Runtime at three sizes each.
 
-Capturing takes most of the time and does not depend on the opset: a model is captured once, for the
-default opset, and what was captured is exported at the others.
+Captures take most of the time and do not depend on the opset, so a model is captured once, for
+the default opset, and the capture is exported for the others.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from onnx_aot.inspection.verify import verify_against
 from tests.releases import HIGHEST_OPSET
 
 DEFAULT_OPSET = 20
-# The others, with the IR version of the first release of ONNX that had them.
+# Other opsets, with the IR version of the first ONNX release that had them.
 OTHER_OPSETS = {17: 8, 23: 11, 25: 13}
 
-# Models that choose between sizes, and what the export says of it.
+# Models that branch on sizes, and the resulting warning.
 WARNINGS = {"swin_t": r"outside of x, axis [23]: 4 to 227.*; x, axis [23]: 4 to 227"}
 
 
@@ -65,7 +65,7 @@ def test_model(name: str, tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def _expected_warnings(name: str) -> Iterator[None]:
-    """Warnings of ours are errors, but for those that the model is known for, which must come."""
+    """Warnings of this package are errors, except a model's expected one, which must occur."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", onnx_aot.OnnxExporterWarning)
         if name in WARNINGS:
@@ -76,7 +76,7 @@ def _expected_warnings(name: str) -> Iterator[None]:
 
 
 def _answers(case: ModelCase, module: torch.nn.Module) -> list[Any]:
-    """What PyTorch returns at each of the sizes, for all opsets."""
+    """Results of PyTorch at each of the sizes, shared by all opsets."""
     assert len(case.sizes) == 3
     answers = []
     for index in range(3):
@@ -87,7 +87,7 @@ def _answers(case: ModelCase, module: torch.nn.Module) -> list[Any]:
 
 
 def _large_enough_to_tell(answer: Any) -> None:
-    """A comparison means something only where outputs are much larger than the tolerance."""
+    """A comparison is meaningful only if outputs are much larger than the tolerance."""
     leaves = pytree.tree_leaves(answer)
     first = next(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
     assert first.std() > 20 * TOLERANCES[torch.float32].absolute
@@ -102,7 +102,7 @@ def _compare(case: ModelCase, program: onnx_aot.ONNXProgram, answers: Sequence[A
         assert all(d.within for d in differences), (
             f"{case.sizes[index]}, opset {opset}\n{format_differences(differences)}"
         )
-    program.release()  # of the larger models not every session fits into memory
+    program.release()  # sessions of the larger models would not all fit into memory
 
 
 def _signature(program: onnx_aot.ONNXProgram) -> list[tuple[Any, ...]]:

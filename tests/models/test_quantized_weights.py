@@ -1,4 +1,4 @@
-"""Weights that torchao stores in few bits: as ONNX, in files, and when they are replaced."""
+"""Weights that torchao stores in a few bits: in ONNX, in files, and when they are replaced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [needs_torchao, pytest.mark.filterwarnings("ignore::UserWarning:tor
 BITS4 = {"config": "IntxWeightOnlyConfig", "weight_dtype": torch.int4}
 WEIGHTS = [64 * 128, 128 * 128, 128 * 32]
 
-# configuration, type of the integers, kernels of ONNX Runtime, how much larger float32 is at least
+# configuration, integer type, kernels of ONNX Runtime, minimal factor by which float32 is larger
 WAYS = {
     "int8": ({"config": "Int8WeightOnlyConfig"}, "INT8", "MatMulNBits", 3.6),
     "int8 groups": (
@@ -73,14 +73,14 @@ def exported(model: torch.nn.Module, opset: int = 21, **options: Any) -> onnx_ao
 
 
 def products(program: onnx_aot.ONNXProgram, folder: Path) -> collections.Counter[str]:
-    """What ONNX Runtime multiplies with; all that multiplies floats under one name."""
+    """Counts ONNX Runtime's matrix products; all of float inputs are added up under one name."""
     found = kernels(program.save, folder)
     found["of floats"] = sum(found[name] for name in ("Gemm", "FusedGemm", "MatMul"))
     return found
 
 
 def integers(program: onnx_aot.ONNXProgram) -> dict[str, list[int]]:
-    """Sizes of the tensors of two axes that have as many elements as a weight, by type."""
+    """Sizes of the tensors that have as many elements as a weight, by type."""
     found: dict[str, list[int]] = {}
     for value in program.model.graph.initializers.values():
         tensor = value.const_value
@@ -139,7 +139,7 @@ def test_float8_needs_opset_21() -> None:
 def test_files(way: str, data: Any, tmp_path: Path) -> None:
     model, x = made(way), torch.randn(5, 64)
     program = exported(model)
-    for name in ("a.onnx", "b.onnx"):  # the second is of a program that was loaded
+    for name in ("a.onnx", "b.onnx"):  # the second one is saved from a loaded program
         program.save(tmp_path / name, external_data=data)
         loaded = onnx_aot.ONNXProgram.load(tmp_path / name)
         assert_close(loaded(x)[0], model(x))
@@ -176,7 +176,7 @@ def test_every_value_agrees(way: str) -> None:
 
 
 def test_weights_of_two_layers() -> None:
-    """Tied weights are one tensor in the file, which ONNX Runtime dequantizes."""
+    """Tied weights are a single tensor in the file, which ONNX Runtime dequantizes."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 64))
     quantize(model, **BITS4, group=32)
@@ -203,7 +203,7 @@ def test_half_precision() -> None:
 
 
 class Float8Buffer(torch.nn.Module):
-    """A plain model, without torchao."""
+    """A plain model that does not use torchao."""
 
     def __init__(self, rows: int) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ class Float8Buffer(torch.nn.Module):
         return x @ (self.weight.to(torch.float32) * self.scale).T
 
 
-@pytest.mark.parametrize("rows", [3, 5000, 20000])  # of a constant, of a small weight, larger
+@pytest.mark.parametrize("rows", [3, 5000, 20000])  # size of a constant, a small weight, larger
 def test_float8_buffers_stay(rows: int) -> None:
     torch.manual_seed(0)
     program = onnx_aot.export(Float8Buffer(rows), (torch.randn(2, 8),), verify=True)

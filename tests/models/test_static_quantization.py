@@ -1,4 +1,4 @@
-"""Models that PT2E quantizes: integers for weights and activations, computed with as integers."""
+"""Models quantized with PT2E: integer weights and activations, and integer arithmetic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def net(x86: bool) -> torch.nn.Module:
 
 
 def weights(program: onnx_aot.ONNXProgram) -> list[ir.DataType]:
-    """Types of what DequantizeLinear reads of the module, in the order of the nodes."""
+    """Types of the module's tensors that DequantizeLinear reads, in the order of the nodes."""
     return [
         node.inputs[0].const_value.dtype
         for node in program.model.graph
@@ -37,7 +37,7 @@ def weights(program: onnx_aot.ONNXProgram) -> list[ir.DataType]:
 @pytest.mark.parametrize("opset", [17, 20, 21, 25])
 @pytest.mark.parametrize("x86", [True, False])
 def test_answers(x86: bool, opset: int) -> None:
-    """Integer kernels may round a sum to the neighbouring step, which later layers pass on."""
+    """Integer kernels may round a sum to the adjacent step, which propagates to later layers."""
     model, x = net(x86), torch.randn(2, 3, 8, 8)
     program = onnx_aot.export(model, (x,), dynamic_shapes=BATCH, opset_version=opset)
     assert weights(program) == [ir.DataType.INT8] * 4
@@ -57,7 +57,7 @@ def test_kernels_for_integers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("x86", [True, False])
 def test_linear_layers(x86: bool, tmp_path: Path) -> None:
-    """Also where what follows is not quantized."""
+    """The linear kernels are used even if the next operator is not quantized."""
     torch.manual_seed(0)
     x = torch.randn(4, 64)
     program = onnx_aot.export(pt2e(mlp(), (x,), x86), (x,), dynamic_shapes=BATCH)
@@ -65,7 +65,7 @@ def test_linear_layers(x86: bool, tmp_path: Path) -> None:
 
 
 def test_biases_and_parameters() -> None:
-    """Biases stay floats; ONNX Runtime makes integers of them itself."""
+    """Biases stay floats; ONNX Runtime itself converts them to integers."""
     program = onnx_aot.export(net(x86=False), (torch.randn(2, 3, 8, 8),), dynamic_shapes=BATCH)
     held = program.model.graph.initializers.values()
     types = {str(v.name): v.const_value.dtype for v in held if v.const_value is not None}
@@ -94,7 +94,7 @@ class Quantizes(torch.nn.Module):
 
 
 def test_halves_are_no_fault_of_a_translation() -> None:
-    """A quotient within a rounding error of a half may be rounded up or down."""
+    """A quotient within rounding error of a half may be rounded in either direction."""
     scale = torch.tensor(0.1)
     halves = torch.nextafter((torch.arange(-120, 120) + 0.5) * scale, torch.tensor(99.0))
     other = halves[(halves / scale).round() != (halves * (1 / 0.1)).round()]

@@ -1,4 +1,4 @@
-"""transformers' own ONNX exporter, through this one, without what it does for torch.onnx."""
+"""transformers' own ONNX exporter on top of this one, without its patches for torch.onnx."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_without_the_patches(name: str) -> None:
     assert torch.onnx.export is ORIGINAL
 
 
-# Nodes put in without values, translations written for torch.onnx, functions of torch replaced.
+# Nodes added without values, translations written for torch.onnx, replaced functions of torch.
 @pytest.mark.parametrize("name", ["tapas", "gpt_oss", "vipllava"])
 def test_with_the_patches(name: str) -> None:
     found = measure(name, Way("onnx_aot", patched=True))
@@ -61,7 +61,7 @@ def test_with_the_patches(name: str) -> None:
 
 
 def test_nothing_of_the_patches_is_left() -> None:
-    """What the rows above are exported without."""
+    """The rows above are exported without these patches."""
     from transformers.exporters import exporter_onnx, utils
 
     full = [utils._PATCHES["onnx"], utils._FX_NODE_FIXES["onnx"], exporter_onnx._IR_FIXES]
@@ -86,7 +86,7 @@ def _words(batch: int, seq: int) -> dict[str, Any]:
 
 
 def test_what_it_saves(tmp_path: Path) -> None:
-    """Two files, which it reads again; names are the leaves of inputs and outputs."""
+    """It saves two files and loads them again; names are those of the input and output leaves."""
     from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
 
     model, inputs = _decoder(), _words(2, 7)

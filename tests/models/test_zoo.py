@@ -1,4 +1,4 @@
-"""A slice of the zoo is right at both sizes, and its rows say what became of a model."""
+"""A sample of the zoo is correct at both sizes, and its rows record the outcome of each model."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_is_kept_is_of_these_rows() -> None:
     assert kept["summary"] == zoo.summarize(kept["rows"])
 
 
-# --- what a row says -----------------------------------------------------------------------------
+# --- contents of a row ---------------------------------------------------------------------------
 
 
 class Scaled(torch.nn.Module):

@@ -1,10 +1,10 @@
-"""Rows: one line says which operator is called with what, and everything is checked.
+"""Rows: one line names an operator and its arguments, and everything else is checked.
 
-A row is exported with static sizes, at its lowest opset and at the highest that is read here, and,
-where sizes have names, once with these dynamic. Each model passes ``onnx.checker`` with shape
-inference, loads in ONNX Runtime, and answers as eager PyTorch does in value, type and shape, which
-is the one that the model declares: the static ones at the example, the dynamic one at several
-sizes.
+A row is exported with static sizes, at its lowest opset and the highest that ONNX Runtime reads.
+A row with named sizes is also exported with them dynamic. Each model must pass ``onnx.checker``
+with shape inference, load in ONNX Runtime, and match eager PyTorch in value, type and shape. The
+declared shapes must match too. A static model is run at the example's sizes, a dynamic model at
+several sizes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ EVERY_SIZE = (
     {"n": 0, "m": 6, "k": 5, "h": 9, "w": 8, "l": 3},
     {"n": 4, "m": 0, "k": 5, "h": 9, "w": 8, "l": 0},
 )
-"""Values at which tests of models/every_size.py try a function, 1 and 0 among them."""
+"""Values at which tests of models/every_size.py run a function, including 1 and 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +66,9 @@ class T:
     """A tensor among a row's arguments.
 
     Attributes:
-        sizes: Numbers, or names from ``SIZES`` for dimensions that are dynamic.
+        sizes: Numbers, or names from ``SIZES`` for dynamic dimensions.
         dtype: Element type.
-        make: Makes the values from concrete sizes.
+        make: Function that makes the values from concrete sizes.
     """
 
     sizes: tuple[int | str, ...]
@@ -80,19 +80,19 @@ class T:
         return self.make(*concrete).to(self.dtype)
 
     def dynamic_axes(self) -> dict[int, str]:
-        """Names of the sizes that have one, by axis."""
+        """Names of the named sizes, by axis."""
         return {axis: size for axis, size in enumerate(self.sizes) if isinstance(size, str)}
 
 
 def floats(
     *sizes: int | str, low: float = -3.0, high: float = 3.0, dtype: torch.dtype = torch.float32
 ) -> T:
-    """Uniform numbers."""
+    """Uniformly distributed numbers."""
     return T(sizes, dtype, lambda *s: torch.rand(s) * (high - low) + low)
 
 
 def positive(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
-    """Uniform numbers between 0.1 and 4."""
+    """Uniformly distributed numbers between 0.1 and 4."""
     return floats(*sizes, low=0.1, high=4.0, dtype=dtype)
 
 
@@ -102,12 +102,12 @@ def ints(*sizes: int | str, low: int = -5, high: int = 6, dtype: torch.dtype = t
 
 
 def bools(*sizes: int | str) -> T:
-    """Coin flips."""
+    """Random booleans."""
     return T(sizes, torch.bool, lambda *s: torch.rand(s) > 0.4)
 
 
 def given(*values: float, dtype: torch.dtype = torch.float32) -> T:
-    """These numbers."""
+    """A tensor with these numbers."""
     return T((len(values),), dtype, lambda *_: torch.tensor(values, dtype=dtype))
 
 
@@ -116,15 +116,15 @@ class Row:
     """One call of one operator.
 
     Attributes:
-        target: What must be in the captured graph, and is called unless ``call`` is given.
+        target: Operator that must be in the captured graph; called if ``call`` is not given.
         args: Arguments; a ``T`` anywhere in them is a tensor input.
-        kwargs: Keyword arguments, likewise.
-        call: A function to export instead, which is given ``args`` and ``kwargs``.
-        since: Lowest opset that the row is run at.
-        sizes: Further values of the named sizes, such as ``({"n": 0},)``.
-        name: Tells rows of one target apart in the test's name.
-        captured: What is in the captured graph instead, when the target occurs only among the
-            pieces that torch takes this apart into.
+        kwargs: Keyword arguments, also with tensor inputs.
+        call: Function to export instead, called with ``args`` and ``kwargs``.
+        since: Lowest opset at which the row is run.
+        sizes: More values of the named sizes, such as ``({"n": 0},)``.
+        name: Distinguishes rows with the same target in the test's name.
+        captured: Operator in the captured graph instead, if ``target`` occurs only among the
+            operators that torch decomposes this one into.
     """
 
     target: Any
@@ -153,7 +153,7 @@ class Row:
 
 
 class Call(torch.nn.Module):
-    """Calls a row's operator with tensors in the places of its ``T``s."""
+    """Calls a row's operator with tensors in place of its ``T``s."""
 
     def __init__(self, row: Row) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class Call(torch.nn.Module):
 
 
 def check(row: Row) -> None:
-    """Runs a row; see the module's docstring."""
+    """Runs a row; see the docstring of the module."""
     torch.manual_seed(0)
     module = Call(row)
     examples = row.examples(SIZES[0])
@@ -189,7 +189,7 @@ def check(row: Row) -> None:
 
 
 def check_dynamic(row: Row, module: Call, examples: tuple[torch.Tensor, ...]) -> None:
-    """Runs a row with the named sizes dynamic."""
+    """Runs a row with its named sizes dynamic."""
     program = onnx_aot.export(
         module,
         examples,
@@ -225,7 +225,7 @@ def _compare(program: Any, module: Call, inputs: tuple[torch.Tensor, ...]) -> No
 
 
 def _check_declared(value: ir.Value, output: torch.Tensor) -> None:
-    """The sizes that the model says an output has are those that it has."""
+    """Checks that the declared sizes of an output match the actual ones."""
     assert value.shape is not None
     sizes = list(torch.view_as_real(output).shape if output.is_complex() else output.shape)
     declared = [n if isinstance(n, int) else sizes[i] for i, n in enumerate(value.shape)]
@@ -233,6 +233,6 @@ def _check_declared(value: ir.Value, output: torch.Tensor) -> None:
 
 
 def parametrize(rows: Iterable[Row]) -> Any:
-    """``@parametrize(ROWS)`` makes a test per row whose operator this release of torch has."""
+    """``@parametrize(ROWS)`` makes one test per row whose operator this release of torch has."""
     present = [row for row in rows if not isinstance(row.target, Missing)]
     return pytest.mark.parametrize("row", present, ids=str)

@@ -1,4 +1,4 @@
-"""Families are imported when an operator of theirs is looked up, and none is forgotten."""
+"""Families are imported when one of their operators is looked up, and none is missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from onnx_aot.torch_compat import OpOverload, missing_operators
 
 FOLDER = Path(registry.__file__).parent
 
-# Tables that a family enters rows in.
+# Tables to which families add rows.
 TABLES = {
     "NOT_TRANSLATED",
     "LIMITS",
@@ -66,7 +66,7 @@ def _names(target: Any) -> set[str]:
 
 
 def test_the_names_of_late_families_are_those_of_their_rows() -> None:
-    """An operator is found by its name, and no name is left over."""
+    """Every operator is found by its name, and no name is left over."""
     unused = {name for names in LATE_FAMILIES.values() for name in names}
     for entry in operator_table.entries():
         family = _family(entry.path)
@@ -84,7 +84,7 @@ def test_the_names_of_late_families_are_those_of_their_rows() -> None:
 
 
 def _run(code: str) -> set[str]:
-    """Families that a fresh process has imported after running some code."""
+    """Families that a new process has imported after running some code."""
     code += (
         "\nimport sys; print('imported', *(name.removeprefix('onnx_aot.ops.') for name in "
         "sys.modules if name.startswith('onnx_aot.ops.')))"

@@ -1,4 +1,4 @@
-"""The list of translations, with the file, the line and the opsets of each."""
+"""The list of translations, with their files, lines and opsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model with an adapter, made once per file."""
+"""The model with an adapter, created once per file."""
 
 from __future__ import annotations
 

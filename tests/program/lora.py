@@ -1,4 +1,4 @@
-"""A model with an adapter of low rank."""
+"""A model with a low-rank adapter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ X = torch.randn(2, 32)
 
 
 class Lora(torch.nn.Module):
-    """A linear layer with an adapter of low rank."""
+    """A linear layer with a low-rank adapter."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Adapter files: weights that are inputs, for ONNX Runtime."""
+"""Adapter files: weights that are model inputs, for ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_adapters(source: str, lora: Lora, tmp_path: Path) -> None:
     (y,) = session.run(None, {"x": X.numpy()}, options)
     expected = lora.base(X) + other.lora_b(other.lora_a(X))
     assert_close(torch.from_numpy(y), expected)
-    assert_close(program(X)[0], lora(X))  # as it was
+    assert_close(program(X)[0], lora(X))  # unchanged
 
 
 def test_adapters_that_cannot_be_written(lora: Lora, tmp_path: Path) -> None:

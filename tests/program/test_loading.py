@@ -1,4 +1,4 @@
-"""Programs of saved models, and the names in them."""
+"""Programs of saved models, and their names."""
 
 from __future__ import annotations
 

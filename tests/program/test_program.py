@@ -1,4 +1,4 @@
-"""``ONNXProgram``: running, inspecting and changing a model."""
+"""``ONNXProgram``: running, inspecting and modifying a model."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ Tensor = torch.Tensor
 
 
 class Counter(torch.nn.Module):
-    """An int buffer, written twice and returned."""
+    """An integer buffer that is written twice and returned."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Counter(torch.nn.Module):
 
 
 class Cache(torch.nn.Module):
-    """Keys at positions that the caller gives, and the newest at a position that is counted."""
+    """Keys at positions that the caller gives, and the newest key at a counted position."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Cache(torch.nn.Module):
 
 
 class Nested(torch.nn.Module):
-    """Buffers of submodules, one of them shared by two, and one that is only written."""
+    """Buffers of submodules: one is shared by two submodules, and one is only written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Nested(torch.nn.Module):
 
 
 class Decaying(torch.nn.Module):
-    """A parameter, a plain tensor and the input are written."""
+    """Writes to a parameter, a plain tensor and the input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Phase(torch.nn.Module):
 
 
 class Normalizing(torch.nn.Sequential):
-    """Batch normalization in training, with statistics and a count of batches."""
+    """Batch normalization in training mode, with running statistics and a count of batches."""
 
     def __init__(self) -> None:
         super().__init__(torch.nn.Conv1d(3, 4, 1), torch.nn.BatchNorm1d(4), torch.nn.ReLU())
@@ -114,7 +114,7 @@ X = torch.randn(4, 3)
 
 STEPS = 4
 
-# Per model, inputs of a step. Buffers are of every kind that the classes above say.
+# Inputs of a step for each model. The models have all kinds of buffers described above.
 MODELS: dict[type[torch.nn.Module], Callable[[int], tuple[Tensor, ...]]] = {
     Counter: lambda step: (X + step,),
     Cache: lambda step: (torch.randn(2, 2, 3), torch.tensor([step, step + 2])),
@@ -132,7 +132,7 @@ def kind(request: pytest.FixtureRequest) -> type[torch.nn.Module]:
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """Models that are captured in training mode, or have written tensors that are no buffers."""
+    """Ignores warnings about training mode, and about written tensors that are not buffers."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*captured in training mode")
         warnings.filterwarnings("ignore", message="The tensor attributes?")
@@ -142,7 +142,7 @@ def quiet() -> Iterator[None]:
 def eager_step(
     model: torch.nn.Module, inputs: tuple[Tensor, ...]
 ) -> tuple[Any, tuple[Tensor, ...]]:
-    """What the module returns, and its inputs as it leaves them."""
+    """Returns the module's results, and its inputs as modified by the call."""
     given = tuple(tensor.clone() for tensor in inputs)
     with torch.no_grad():
         returned = model(*given)
@@ -150,7 +150,7 @@ def eager_step(
 
 
 def held(model: torch.nn.Module) -> dict[str, Tensor]:
-    """Parameters, buffers and plain tensors by name, also under second names."""
+    """Returns parameters, buffers and plain tensors by name, including their other names."""
     tensors = {
         **dict(model.named_parameters()),
         **dict(model.named_buffers(remove_duplicate=False)),
@@ -186,7 +186,7 @@ def test_new_values_are_outputs(kind: type[torch.nn.Module]) -> None:
         assert_same(tensor, after[str(value.name).removesuffix("_out")])
         assert value.metadata_props[OUTPUT_KIND].endswith("_MUTATION")
     assert program.state == {}
-    assert_same(program(*inputs), actual)  # it has no memory
+    assert_same(program(*inputs), actual)  # the program has no memory
 
 
 def test_the_warning_names_them_and_outputs_are_named_after_the_input_as_delivered() -> None:
@@ -208,7 +208,7 @@ def test_a_name_that_state_would_have_is_taken() -> None:
     state = program.model.graph.outputs[-1]
     assert (state.name, state.metadata_props[STATE]) == ("count_out_1", "count_1")
     assert_same(program(X, X)[0], X * 4 + X)
-    assert_same(program(X, count=X)[0], X * 9 + X)  # the argument, not the buffer
+    assert_same(program(X, count=X)[0], X * 9 + X)  # the argument is added, not the buffer
 
 
 # --- drop ----------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_the_program_loops_as_the_module_does(kind: type[torch.nn.Module]) -> No
     onnx.checker.check_model(program.model_proto, full_check=True)
     first = {name: tensor.clone() for name, tensor in program.state.items()}
     assert first
-    assert_same(first, {name: held(model)[name] for name in first})  # verify changed nothing
+    assert_same(first, {name: held(model)[name] for name in first})  # verification changed nothing
     batches = [step(number) for number in range(STEPS)]
     results = []
     for inputs in batches:
@@ -291,7 +291,7 @@ def test_a_plain_session_loops_by_the_metadata(kind: type[torch.nn.Module], tmp_
         name: (torch.view_as_real(tensor) if tensor.is_complex() else tensor).numpy()
         for name, tensor in program.state.items()
     }
-    assert names[len(names) - len(state) :] == list(state)  # after the user's
+    assert names[len(names) - len(state) :] == list(state)  # follow the user's names
     assert not set(state) & {tensor.name for tensor in graph.initializer}
     for number in range(STEPS):
         inputs = step(number)
@@ -306,7 +306,7 @@ def test_a_plain_session_loops_by_the_metadata(kind: type[torch.nn.Module], tmp_
 
 
 class Ring(torch.nn.Module):
-    """A buffer that is assigned anew and written where another one says; views of a third."""
+    """A buffer that is reassigned and written at another's index; writes to views of a third."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
@@ -344,7 +344,7 @@ def test_state_may_be_given_read_and_set() -> None:
     given = program(X, count=torch.tensor(0, dtype=torch.int32))
     assert_same(given[0], X)
     assert int(given[-1]) == 2
-    assert int(program.state["count"]) == 8  # what was given is for one call
+    assert int(program.state["count"]) == 8  # given state applies to a single call
     program.state["count"] = torch.tensor(20, dtype=torch.int32)
     assert_same(program(X)[0], X * 21)
     program.state["count"] = torch.tensor(20)
@@ -355,7 +355,7 @@ def test_state_may_be_given_read_and_set() -> None:
         program(X)
     assert int(program.state["count"]) == 3
     returned = program(X)
-    returned[-1].zero_()  # what a call returns is the caller's
+    returned[-1].zero_()  # a call's results belong to the caller
     assert int(program.state["count"]) == 8
     program.reset_state()
     program.state["count"].zero_()
@@ -377,14 +377,14 @@ def test_looking_into_a_model_does_not_change_its_state() -> None:
     assert_same(product, X * 4)
     assert int(program.state["count"]) == 3
     assert_same(program.call_reference(X)[0], X * 4)
-    assert int(program.state["count"]) == 8  # the other way to run it does
+    assert int(program.state["count"]) == 8  # also updated by the other way to run
 
 
 def test_apply_weights_sets_state_and_what_it_is_reset_to() -> None:
     program = onnx_aot.export(Nested(), (X,), state="io")
     program(X)
     total, last = torch.full((3,), 7.0), torch.ones(4, 3)
-    program.apply_weights({"second.total": total, "second.last": last})  # its second name
+    program.apply_weights({"second.total": total, "second.last": last})  # its other name
     for _ in range(2):
         assert_same(program.state, {"first.total": total, "second.last": last})
         program(X)
@@ -428,7 +428,7 @@ def test_state_and_dynamic_shapes() -> None:
 
 
 def test_a_state_that_nothing_reads_is_an_input_all_the_same() -> None:
-    """The interface does not depend on what the model makes of the old value."""
+    """The interface does not depend on the model's use of the old value."""
     program = onnx_aot.export(Nested(), (X,), state="io")
     last = next(v for v in program.model.graph.inputs if v.name == "second.last")
     assert not last.uses()

@@ -1,4 +1,4 @@
-"""Sessions: devices, types that torch or NumPy lack, inputs that do not fit."""
+"""Sessions: devices, types that torch or NumPy lack, and inputs that do not fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnx_aot.program.session import device_of, providers_for
 
 
 def four_bits(kind: ir.DataType, shape: tuple[Any, ...]) -> onnx_aot.ONNXProgram:
-    """Takes integers of four bits, gives them back, and as floats."""
+    """Takes 4-bit integers; returns them as floats and as 4-bit integers again."""
     x = ir.Value(name="x", type=ir.TensorType(kind), shape=ir.Shape(shape))
     scale = ir.Value(name="scale", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([]))
     scale.const_value = ir.tensor(2.0, name="scale")
@@ -73,11 +73,11 @@ def test_the_device_of_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_session_is_made_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another one when the inputs move; outputs are where the inputs are."""
+    """A new session is made when the inputs move; outputs are on the device of the inputs."""
     program = onnx_aot.export(torch.nn.Linear(3, 2), (torch.ones(1, 3),))
     made: list[Any] = []
     create = session_module.create_session
-    moved = torch.device("meta")  # stands for an accelerator, which machines of tests do not have
+    moved = torch.device("meta")  # stands for an accelerator, which test machines lack
 
     def recorded(model: Any, device: torch.device | None = None) -> Any:
         made.append(device)
@@ -98,7 +98,7 @@ def test_a_session_is_made_for_the_device(monkeypatch: pytest.MonkeyPatch) -> No
         return create(model)
 
     program.initialize_inference_session(mine)
-    for device in ("cpu", moved):  # the user's own session stays
+    for device in ("cpu", moved):  # the user's own session is kept
         where[0] = torch.device(device)
         program(torch.ones(1, 3))
     assert len(own) == 1

@@ -1,4 +1,4 @@
-"""Summaries of inputs and outputs, and names in the model and in PyTorch."""
+"""Summaries of inputs and outputs, and their names in the model and in PyTorch."""
 
 from __future__ import annotations
 

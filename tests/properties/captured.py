@@ -1,4 +1,4 @@
-"""What torch.export itself makes of a program, to tell its limits from this package's faults."""
+"""Runs a program as captured by torch.export, to separate its limits from this package's bugs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.properties.programs import Program
 __all__ = ["Eager", "captured_differs"]
 
 Eager = tuple[list[torch.Tensor], dict[str, torch.Tensor]]
-"""What a module returns, and its inputs and state afterwards by name."""
+"""Results of a module, and its inputs and state afterwards by name."""
 
 
 def captured_differs(program: Program, inputs: tuple[torch.Tensor, ...], expected: Eager) -> bool:
-    """Whether already the captured program answers otherwise, or is wrong about a size.
+    """True if the captured program already differs from eager mode, or has a wrong size.
 
-    It is captured for sizes from zero on, as ``export`` does where it sees that this matters. Torch
-    does not follow it everywhere: that of ``x[m:1]`` is 0 for it.
+    The capture allows sizes from zero on, as ``export`` does if it sees that this matters. Torch
+    does not support this everywhere: it computes the size of ``x[m:1]`` as 0.
     """
     asked = pytree.tree_map(
         lambda dim: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim,
@@ -30,7 +30,7 @@ def captured_differs(program: Program, inputs: tuple[torch.Tensor, ...], expecte
     )
     try:
         captured = _captured(program, asked)
-    except Exception:  # a Dim promises more than the model's own limits
+    except Exception:  # a Dim promises more than the model's own limits allow
         captured = _captured(program, pytree.tree_map(lambda dim: torch.export.Dim.AUTO, asked))
     module: Any = captured.module(check_guards=False)
     nodes = {node.name: node for node in captured.graph.nodes}
@@ -60,11 +60,11 @@ def _captured(program: Program, dynamic: Any) -> torch.export.ExportedProgram:
 
 
 class _RefusedError(Exception):
-    """An operator of the captured program does not take what it is given."""
+    """An operator of the captured program rejects its inputs."""
 
 
 class _Measured(torch.fx.Interpreter):
-    """Runs a captured program; ``wrong``: whether a tensor had another shape than was recorded."""
+    """Runs a captured program; ``wrong``: True if a shape differed from the recorded one."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)
@@ -78,7 +78,7 @@ class _Measured(torch.fx.Interpreter):
             raise _RefusedError from error
         recorded = n.meta.get("val")
         if isinstance(recorded, torch.Tensor) and isinstance(result, torch.Tensor):
-            self.wrong |= recorded.dim() != result.dim()  # squeeze of what is 1 by chance
+            self.wrong |= recorded.dim() != result.dim()  # squeeze of a size that happens to be 1
             for size, there in zip(recorded.shape, result.shape, strict=False):
                 self._check(size, there)
         return result
@@ -91,5 +91,5 @@ class _Measured(torch.fx.Interpreter):
         if is_symbol(recorded):
             self._sizes.setdefault(expression, there)
         worked_out = expression.xreplace(self._sizes)
-        if not getattr(worked_out, "free_symbols", ()):  # of sizes that depend on data
+        if not getattr(worked_out, "free_symbols", ()):  # of unbacked sizes
             self.wrong |= int(worked_out) != there

@@ -1,4 +1,4 @@
-"""What instructions choose from: variables that fit, axes, sizes, numbers."""
+"""Choices for instructions: suitable variables, axes, sizes and numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ INTEGERS = (torch.int64, torch.int32, torch.int8, torch.uint8)
 
 
 class DoesNotFitError(Exception):
-    """There is no variable that the instruction could use."""
+    """No variable suits the instruction."""
 
 
 class Choices:
-    """Chooses the parts of one instruction; remembers which variables it uses."""
+    """Chooses the parts of one instruction and remembers the variables that it uses."""
 
     def __init__(self, random: random.Random, scope: Scope) -> None:
         self._random = random
@@ -47,13 +47,13 @@ class Choices:
         unbacked: bool = False,
         exact: bool = False,
     ) -> Value:
-        """One of the tensors, later ones first.
+        """Chooses a tensor; later ones come first.
 
         Args:
-            accept: What else it has to fulfil.
-            rank: It has at least this rank.
-            unbacked: Its shape may depend on data.
-            exact: Its numbers are exact.
+            accept: Additional condition on the tensor.
+            rank: Minimal rank of the tensor.
+            unbacked: Whether its shape may depend on data.
+            exact: Whether its numbers must be exact.
         """
         fitting = [
             v
@@ -76,13 +76,13 @@ class Choices:
         return self.tensor(lambda v: v.dtype in INTEGERS, exact=True, **options)
 
     def numbers(self, **options: Any) -> Value:
-        """A tensor of anything but bool."""
+        """Chooses a tensor of any dtype but bool."""
         return self.tensor(lambda v: v.dtype != torch.bool, **options)
 
     def mask(self, like: Value, *, selects: bool = False) -> str:
-        """A boolean tensor that has the shape of another: a variable, or a comparison.
+        """Chooses a boolean tensor shaped like another one: a variable or a comparison.
 
-        torch.export cannot select with a single one of which it does not know the value.
+        torch.export cannot select with a boolean scalar tensor whose value it does not know.
         """
         if selects and like.rank == 0:
             raise DoesNotFitError
@@ -100,17 +100,17 @@ class Choices:
         return f"({like.name} {self.of('>', '<', '==', '!=', '<=')} {self.int(-2, 3)})"
 
     def fitting(self, other: Value, accept: Callable[[Value], bool] = lambda v: True) -> Value:
-        """A tensor that broadcasts with another at every size."""
+        """Chooses a tensor that broadcasts with another one at every size."""
         return self.tensor(lambda v: _broadcast(v, other) and accept(v))
 
     def alike(self, other: Value, accept: Callable[[Value], bool] = lambda v: True) -> Value:
-        """A tensor of the same shape, which may be the same tensor."""
+        """Chooses a tensor of the same shape, possibly the same tensor."""
         return self.tensor(
             lambda v: v.rank == other.rank and v.shape() == other.shape() and accept(v)
         )
 
     def into(self, target: Value, accept: Callable[[Value], bool] = lambda v: True) -> Value:
-        """A tensor that can be written to another: broadcasts to its shape, is no view of it."""
+        """Chooses a tensor to write to another: it broadcasts to it and is not a view of it."""
         return self.tensor(
             lambda v: (
                 v.rank <= target.rank
@@ -129,13 +129,13 @@ class Choices:
         )
 
     def writable(self, **options: Any) -> Value:
-        """A tensor that may be written to."""
+        """Chooses a tensor that may be written to."""
         return self.tensor(lambda v: not shares(v, None), unbacked=False, **options)
 
     def _take(self, fitting: Sequence[Value]) -> Value:
         if not fitting:
             raise DoesNotFitError
-        # later ones twice as often
+        # later ones are twice as likely
         chosen = fitting[min(self.int(0, len(fitting) - 1) for _ in range(self.int(1, 2)))]
         self.used.append(chosen)
         return chosen
@@ -143,7 +143,7 @@ class Choices:
     # --- parts of an expression ------------------------------------------------------------------
 
     def axis(self, value: Value, beyond: int = 0) -> int:
-        """An axis, counted from the front or the back."""
+        """Chooses an axis, counted from the front or the back."""
         rank = value.rank + beyond
         if rank == 0:
             raise DoesNotFitError
@@ -151,7 +151,7 @@ class Choices:
         return drawn if drawn < rank else drawn - 2 * rank
 
     def size(self) -> str:
-        """A number that follows from the inputs' sizes, or a small one."""
+        """Chooses a number that follows from the inputs' sizes, or a small one."""
         atom, k = self._size_atom(), self.int(1, 3)
         if self.maybe():
             return atom
@@ -186,7 +186,7 @@ class Choices:
         return f"{value.name}.shape[{self.of(*axes)}]"
 
     def number(self, like: Value) -> str:
-        """A Python number for arithmetic with a tensor, a size among them."""
+        """Chooses a Python number for arithmetic with a tensor; it may be a size."""
         form = self.int(0, 5)
         if form == 0:
             return self.size()
@@ -197,7 +197,7 @@ class Choices:
         return str(self.int(-3, 3))
 
     def bound(self) -> str:
-        """One end of a slice."""
+        """Chooses an end of a slice."""
         form = self.int(0, 5)
         if form == 0:
             return ""
@@ -209,7 +209,7 @@ class Choices:
 
 
 def shares(value: Value, other: Value | None) -> bool:
-    """Whether two tensors share memory; with None, whether a tensor repeats elements."""
+    """True if two tensors share memory; without a second one, if a tensor repeats elements."""
     if other is None:
         return any(
             stride == 0 and size > 1

@@ -32,11 +32,11 @@ def _layer(c: Choices) -> str:
         "F.cosine_similarity({x}, {x} + 1, dim=-1)",
     )
     if "channels" in form and len(set(x.sizes(-2))) > 1:
-        raise DoesNotFitError  # torch.export fixes the number of channels
+        raise DoesNotFitError  # torch.export specializes the number of channels
     if form.startswith(("F.layer_norm", "F.adaptive")) and x.name.startswith("v"):
-        raise DoesNotFitError  # of nothing, see EMPTY_REFUSED
+        raise DoesNotFitError  # empty tensor, see EMPTY_REFUSED
     if "attention" in form and len(set(x.sizes(-1))) > 1:
-        raise DoesNotFitError  # products of nothing
+        raise DoesNotFitError  # empty products
     return form.format(x=x.name, channels=channels)
 
 
@@ -117,7 +117,7 @@ def _scalar(c: Choices) -> str:
 
 
 def _source(c: Choices, x: Value) -> Value:
-    """What is scattered: of the same shape and type, and as exact."""
+    """Chooses a tensor to scatter: same shape and dtype, and equally exact."""
     return c.alike(x, lambda v: v.dtype == x.dtype)
 
 
@@ -126,7 +126,7 @@ def _scatter(c: Choices) -> str:
     y = _source(c, x)
     axis = c.int(0, x.rank - 1)
     rows = f"torch.arange({x.name}.shape[{axis}])"
-    # eager's copies into a part keep strides, and with them memory that windows share
+    # eager's copies into a part keep strides, and with them the memory that windows share
     form = c.of(
         "{x}.index_copy({axis}, {rows}.flip(0), {y})",
         "{x}.index_add({axis}, {rows} // 2, {y})",

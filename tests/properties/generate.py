@@ -1,4 +1,4 @@
-"""Draws programs."""
+"""Generates random programs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FAMILIES = (
 
 
 def generate(random: random.Random) -> Program:
-    """Two or three inputs, three to ten statements; everything that was made is returned."""
+    """Generates two or three inputs and three to ten statements; all results are returned."""
     inputs = [Input("x", random.choice(DTYPES[:4]), ("n", "m"))]
     inputs += [
         Input(name, random.choice(DTYPES), random.choice(DIMS))
@@ -63,7 +63,7 @@ def generate(random: random.Random) -> Program:
 
 
 def _add_statement(random: random.Random, scope: Scope) -> None:
-    """One of a kind that fits; a few attempts."""
+    """Adds a statement of a suitable kind, with a few attempts."""
     for _ in range(8):
         family = random.choice(FAMILIES)
         choices = Choices(random, scope)

@@ -1,4 +1,4 @@
-"""One kind of statement."""
+"""A kind of statement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Instruction", "always", "keeps", "never"]
 
 
 def keeps(used: Sequence[Value]) -> bool:
-    """The result is exact where the operands are."""
+    """The result is exact if the operands are."""
     return all(value.exact for value in used)
 
 
@@ -33,13 +33,13 @@ class Instruction:
     """A kind of expression, or of a statement that writes.
 
     Attributes:
-        name: Shown in statistics.
-        write: Makes its text from choices.
+        name: Name shown in statistics.
+        write: Function that makes the text from choices.
         exact: Whether the result is exact.
         unbacked: Whether the result's shape depends on data.
         several: Whether there are two results.
-        computes: Whether it computes, which rounded half precision is not used for: errors of one
-            unit in the last place would add up to more than the tolerance.
+        computes: Whether it computes. Rounded half-precision values are not used then: errors of
+            one unit in the last place would add up to more than the tolerance.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Instruction:
     computes: bool = False
 
     def apply(self, choices: Choices) -> bool:
-        """Adds one to the program; False where it does not fit."""
+        """Adds one to the program; returns False if none fits."""
         try:
             text = self.write(choices)
         except DoesNotFitError:

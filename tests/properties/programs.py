@@ -1,4 +1,4 @@
-"""Programs as data: inputs, Python statements, and the sizes that they are run at."""
+"""Programs as data: inputs, Python statements, and the sizes at which they run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER_SIZES: tuple[Sizes, ...] = (
     {"n": 0, "m": 4},
     {"n": 3, "m": 0},
 )
-"""What every program is run at besides its example."""
+"""Sizes at which every program runs, in addition to its example."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Input:
     """One tensor input.
 
     Attributes:
-        name: Of the parameter.
-        dtype: Such as ``"float32"``.
+        name: Name of the parameter.
+        dtype: Name of the dtype, such as ``"float32"``.
         dims: Sizes: numbers, or expressions of ``n`` and ``m`` such as ``"n"`` and ``"2*n"``.
     """
 
@@ -44,7 +44,7 @@ class Input:
         return [d if isinstance(d, int) else eval(d, {}, dict(sizes)) for d in self.dims]
 
     def make(self, sizes: Sizes) -> torch.Tensor:
-        """Small whole numbers, so that sums and products of floating point numbers are exact."""
+        """Makes small whole numbers, so that floating-point sums and products are exact."""
         generator = torch.Generator().manual_seed(len(self.name) + sum(map(ord, self.name)))
         dtype = getattr(torch, self.dtype)
         shape = self.shape(sizes)
@@ -55,16 +55,16 @@ class Input:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """``forward`` of a module, whose state is that of ``new_state``.
+    """``forward`` of a module whose state is that of ``new_state``.
 
     Attributes:
-        inputs: Its parameters.
-        example: The sizes that it is exported with.
-        body: Its statements, one a line; every line assigns a variable or writes in place.
-        returned: The names that it returns.
-        dims: How dynamic dimensions are asked for: ``"strings"``, or ``"Dim"`` objects.
-        passed_over: Sizes that it is not run at, because eager may share memory otherwise there:
-            a reshape is a view, or it copies, as the sizes are.
+        inputs: Parameters of ``forward``.
+        example: Sizes for the export.
+        body: Statements, one per line; each assigns a variable or writes in place.
+        returned: Names that it returns.
+        dims: Form of the dynamic dimensions: ``"strings"``, or ``"Dim"`` objects.
+        passed_over: Sizes at which it is not run because eager may share memory differently:
+            whether a reshape is a view or a copy depends on the sizes.
     """
 
     inputs: tuple[Input, ...]
@@ -97,7 +97,7 @@ class Program:
         }
 
     def every_size(self) -> Iterator[Sizes]:
-        """The example first, then the others."""
+        """Yields the example first, then the other sizes."""
         others = (sizes for sizes in OTHER_SIZES if sizes not in self.passed_over)
         return itertools.chain([self.example], others)
 
@@ -108,7 +108,7 @@ def _dims() -> Callable[[str], Any]:
 
 
 class State(torch.nn.Module):
-    """A parameter and buffers, which a program may read and write."""
+    """A parameter and buffers that a program may read and write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,5 +119,5 @@ class State(torch.nn.Module):
 
 
 def new_state() -> State:
-    """The state that every program starts with."""
+    """Returns the state with which every program starts."""
     return State()

@@ -1,4 +1,4 @@
-"""Makes a program that fails smaller."""
+"""Reduces a failing program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["reduced"]
 
 
 def reduced(program: Program, fails: Callable[[Program], bool]) -> Program:
-    """The program without statements, results and inputs that it also fails without."""
+    """Removes statements, results and inputs that are not needed for the failure."""
     shrunk = True
     while shrunk:
         shrunk = False
@@ -24,7 +24,7 @@ def reduced(program: Program, fails: Callable[[Program], bool]) -> Program:
 
 
 def _smaller(program: Program) -> Iterator[Program]:
-    """Programs with one thing less that still define every name they use."""
+    """Programs with one item less that still define every name they use."""
     lines = program.body.strip().splitlines()
     if len(program.returned) > 1:
         for name in program.returned:

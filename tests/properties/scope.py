@@ -1,9 +1,9 @@
 """The variables of a program while it is being written.
 
-Every statement is run by eager PyTorch at the example's sizes and at all others as soon as it is
-there. One that eager refuses at the example, or whose numbers get too large to be exact, is left
-out; a size at which it is refused is not looked at again. A size of a value is what it is at all of
-these sizes, so that two dimensions are the same when they agree everywhere.
+Every statement is run by eager PyTorch at the example's sizes and at all others when it is added.
+A statement is left out if eager rejects it at the example, or if its numbers become too large to
+be exact; another size at which eager rejects it is dropped. A dimension is recorded as its values
+at all remaining sizes, so two dimensions are the same if they agree everywhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.properties.programs import OTHER_SIZES, Input, Sizes, new_state
 
 __all__ = ["Scope", "Value"]
 
-# Whole numbers up to here, and their sums, are exact in the type.
+# Whole numbers up to these limits, and their sums, are exact in the type.
 LARGEST = {
     torch.float16: 1000,
     torch.bfloat16: 120,
@@ -39,9 +39,9 @@ class Value:
     """A variable.
 
     Attributes:
-        name: Of the variable.
-        held: What it holds, by the index of the sizes.
-        exact: Whether all its numbers are exact, so that they may decide something.
+        name: Name of the variable.
+        held: Contents by the index of the sizes.
+        exact: Whether all its numbers are exact, so that conditions may depend on them.
         unbacked: Whether its shape depends on data.
     """
 
@@ -73,7 +73,7 @@ class Value:
         return self.dtype.is_floating_point
 
     def sizes(self, axis: int) -> tuple[int, ...]:
-        """A dimension at the example and at all other sizes that are left."""
+        """Returns a dimension at the example and at all other remaining sizes."""
         return tuple(tensor.shape[axis] for tensor in self.held.values())
 
     def shape(self) -> tuple[tuple[int, ...], ...]:
@@ -81,7 +81,7 @@ class Value:
 
 
 class Scope:
-    """Variables by size, and the statements that made them."""
+    """Variables by size, and the statements that define them."""
 
     def __init__(self, inputs: Sequence[Input], example: Sizes) -> None:
         self.lines: list[str] = []
@@ -101,14 +101,14 @@ class Scope:
         return self.values[-1]
 
     def read_state(self, name: str) -> Value:
-        """A parameter or a buffer of the module becomes one of the values."""
+        """Makes a parameter or a buffer of the module one of the values."""
         for value in self.values:
             if value.name == name:
                 return value
         return self._add(name)
 
     def assign(self, expression: str, exact: bool, unbacked: bool, several: bool) -> bool:
-        """Adds ``v = expression``, or ``v, w = expression``, unless eager refuses it."""
+        """Adds ``v = expression``, or ``v, w = expression``, unless eager rejects it."""
         results = self._run(expression, eval, lambda r: _acceptable(r, exact))
         if results is None:
             return False
@@ -128,11 +128,11 @@ class Scope:
         return True
 
     def write(self, statement: str, target: Value) -> bool:
-        """Adds a statement that writes to a variable, unless eager refuses it."""
+        """Adds a statement that writes to a variable, unless eager rejects it."""
         shared = {i: self._aliases(target, i) for i in self._spaces}
         before = {i: value.clone() for i, value in target.held.items() if i in self._spaces}
         for index in [i for i, names in shared.items() if names != shared[0]]:
-            del self._spaces[index]  # a reshape that copies there, and does not at the example
+            del self._spaces[index]  # a reshape that copies at this size but not at the example
         left = [OTHER_SIZES[index - 1] for index in self._spaces if index]
         self.passed_over = [sizes for sizes in OTHER_SIZES if sizes not in left]
         results = self._run(
@@ -162,7 +162,7 @@ class Scope:
     def _run(
         self, text: str, run: Callable[..., Any], accept: Callable[..., bool], indexed: bool = False
     ) -> dict[int, Any] | None:
-        """What a piece of code gives at every size; None when it cannot be used."""
+        """Returns the result of a piece of code at every size, or None if it cannot be used."""
         code = compile(text, "<program>", "eval" if run is eval else "exec")
         results: dict[int, Any] = {}
         with torch.no_grad(), warnings.catch_warnings():
@@ -195,4 +195,4 @@ def _acceptable(result: Any, exact: bool) -> bool:
     if result.dtype == torch.bool or result.numel() == 0:
         return True
     limit = LARGEST[result.dtype] if exact else LARGEST_INEXACT
-    return bool((result.to(torch.float64).abs() <= limit).all())  # also refuses NaN
+    return bool((result.to(torch.float64).abs() <= limit).all())  # also rejects NaN

@@ -1,4 +1,4 @@
-"""Programs that once were wrong, as small as they could be made."""
+"""Programs that once gave wrong results, reduced as far as possible."""
 
 from __future__ import annotations
 

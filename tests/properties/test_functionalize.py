@@ -1,4 +1,4 @@
-"""Random programs of views and in-place writes give what eager PyTorch gives."""
+"""Random programs with views and in-place writes match eager PyTorch."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ INSTRUCTIONS = st.tuples(
 
 
 class Program(torch.nn.Module):
-    """Applies each instruction to one of the tensors made so far; returns all of them."""
+    """Applies each instruction to one of the existing tensors; returns all tensors."""
 
     def __init__(self, instructions: list[Instruction]) -> None:
         super().__init__()

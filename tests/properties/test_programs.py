@@ -1,4 +1,4 @@
-"""Random programs, exported once, give what eager PyTorch gives at every size."""
+"""Random programs, exported once, match eager PyTorch at every size."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from tests.properties.programs import Program, Sizes
 from tests.properties.reduce import reduced
 
 REFUSALS = (CaptureError, DynamicShapeError, FunctionalizationError)
-"""Honest errors: torch.export fixes a size, or the written view has no inverse (windows)."""
+"""Expected errors: torch.export fixes a size, or the written view has no inverse (windows)."""
 
 EMPTY_REFUSED = {"Einsum", "GlobalAveragePool", "LayerNormalization", "ReduceMean"}
-"""Of nothing ONNX Runtime refuses a norm, has 0 for a mean, and ends the process in Einsum."""
+"""ONNX Runtime on empty tensors: rejects norms, returns 0 for means, and crashes in Einsum."""
 
 OUTCOMES: collections.Counter[str] = collections.Counter()
-"""What became of the programs, for the summary at the end of the run."""
+"""Outcomes of the programs, for the summary at the end of the run."""
 
 
 @settings(
-    phases=(Phase.explicit, Phase.generate),  # programs are made smaller by leaving lines out
+    phases=(Phase.explicit, Phase.generate),  # programs are reduced by leaving lines out
     suppress_health_check=[HealthCheck.too_slow],
 )
 @given(st.randoms(use_true_random=True))
@@ -43,15 +43,15 @@ def test_programs_equal_eager(random: random.Random) -> None:
     try:
         outcomes = check(program)
     except Exception as error:
-        OUTCOMES["failures"] = 1  # it is run again to be shown
+        OUTCOMES["failures"] = 1  # the reduced program runs again to be shown
         kind = type(error)
-        check(reduced(program, lambda smaller: _fails(smaller, kind)))  # shows the smaller one
+        check(reduced(program, lambda smaller: _fails(smaller, kind)))  # shows the reduced program
         raise
     OUTCOMES.update(programs=1, **outcomes)
 
 
 def _fails(program: Program, error: type[Exception]) -> bool:
-    """Whether a program that eager takes fails in the same way."""
+    """True if a program that eager accepts fails in the same way."""
     if _eager(program, program.example_inputs(program.example)) is None:
         return False
     try:
@@ -64,10 +64,10 @@ def _fails(program: Program, error: type[Exception]) -> bool:
 
 
 def check(program: Program) -> collections.Counter[str]:
-    """Exports a program and compares it with eager at every size that both are for.
+    """Exports a program and compares it with eager at every size that both support.
 
     Returns:
-        What was compared, and what was not and why.
+        Numbers of comparisons, and of skipped ones by reason.
     """
     try:
         exported, warned = _exported(program)
@@ -98,11 +98,11 @@ def check(program: Program) -> collections.Counter[str]:
 
 
 def _exported(program: Program) -> tuple[Any, list[str]]:
-    """The ONNX program, and what the export warned of.
+    """Returns the ONNX program and the warnings of the export.
 
     Raises:
         CaptureError, DynamicShapeError: torch.export cannot keep its dimensions dynamic.
-        FunctionalizationError: It writes through a view that has no inverse.
+        FunctionalizationError: The program writes through a view that has no inverse.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -119,15 +119,15 @@ def _has_refused(exported: Any) -> bool:
 
 
 def _inside(program: Program, exported: Any, inputs: tuple[torch.Tensor, ...]) -> bool:
-    """Whether the capture holds for inputs of these sizes; conditions are in the report."""
+    """True if the capture supports inputs of these sizes; the report lists its conditions."""
     given = {i.name: tensor for i, tensor in zip(program.inputs, inputs, strict=True)}
-    arguments = {**given, "flat_args": inputs}  # torch writes either
+    arguments = {**given, "flat_args": inputs}  # torch uses either form
     conditions = size_conditions(exported.exported_program)
     return all(fulfils_condition(condition, arguments) is not False for condition in conditions)
 
 
 def _eager(program: Program, inputs: tuple[torch.Tensor, ...]) -> Eager | None:
-    """What the module returns, and inputs and buffers afterwards; None where it raises."""
+    """Returns the module's results, and inputs and buffers afterwards; None if it raises."""
     module = program.module()
     copies = tuple(tensor.clone() for tensor in inputs)
     try:

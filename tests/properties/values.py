@@ -64,7 +64,7 @@ def _where(c: Choices) -> str:
 
 
 def _divide(c: Choices) -> str:
-    """Division and remainder of whole numbers, also negative ones."""
+    """Division and remainder of whole numbers, including negative ones."""
     x = c.numbers(exact=True)
     if c.maybe():
         divisor = c.of("2", "3", "-2", "-3", c.size())
@@ -151,7 +151,7 @@ def _softmax(c: Choices) -> str:
     x = c.floats(rank=1)
     name = c.of("softmax", "log_softmax")
     if name == "log_softmax" and x.dtype in (torch.float16, torch.bfloat16):
-        raise DoesNotFitError  # eager rounds the sum before it is subtracted
+        raise DoesNotFitError  # eager rounds the sum before subtracting it
     return f"{x.name}.{name}({c.axis(x)})"
 
 
@@ -163,7 +163,7 @@ def _cumulate(c: Choices) -> str:
 
 
 def _small(x: Value) -> str:
-    """Of floating point numbers a product may overflow, and then be 0 or NaN by its order."""
+    """Limits floats, whose product may overflow and then be 0 or NaN depending on the order."""
     return f"{x.name}.clamp(-1, 1)" if x.dtype.is_floating_point else x.name
 
 
@@ -188,9 +188,9 @@ def _difference(c: Choices) -> str:
 
 
 def _product(c: Choices) -> str:
-    """Matrix products, of which the inner dimensions agree at every size.
+    """Matrix products whose inner dimensions agree at every size.
 
-    ONNX Runtime leaves the result unset where it multiplies several matrices of no inner size.
+    ONNX Runtime leaves the result of a batched product uninitialized if the inner size is 0.
     """
     x = c.tensor(
         lambda v: (
@@ -222,7 +222,7 @@ def _outer(c: Choices) -> str:
 
 
 def _dims(c: Choices, rank: int, axis: int) -> str:
-    """Arguments for a reduction: all, one axis, several, kept or not."""
+    """Arguments of a reduction: all axes, one or several, kept or not."""
     keep = c.of("", ", keepdim=True")
     if rank > 1 and c.int(0, 3) == 0:
         return f"(0, -1){keep}"
@@ -312,7 +312,7 @@ def _create(c: Choices) -> str:
 
 
 def _number(c: Choices) -> str:
-    """A size becomes a variable."""
+    """Makes a variable of a size."""
     if c.int(0, 5) == 0:
         x = c.tensor(lambda v: v.unbacked and v.rank > 0, unbacked=True)
         return f"{x.name}.shape[0]"

@@ -1,4 +1,4 @@
-"""Instructions that look into a tensor, or move its elements."""
+"""Instructions that take views of a tensor or move its elements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _select(c: Choices) -> str:
 
 
 def _subscript(c: Choices) -> str:
-    """Basic indexing that mixes numbers, slices, None and an ellipsis."""
+    """Basic indexing that combines numbers, slices, None and an ellipsis."""
     x = c.tensor(rank=1)
     parts = [
         c.of("0", "-1", ":", "1:", ":-1", "::2", f"{c.bound()}:") for _ in range(c.int(1, x.rank))
@@ -248,7 +248,7 @@ def _compact(c: Choices) -> str:
 
 
 def _two_views(c: Choices) -> str:
-    """Two pieces of a tensor, or two tensors beside each other."""
+    """Two parts of a tensor, or two tensors side by side."""
     x = c.tensor(rank=1)
     axis, form = c.int(0, x.rank - 1), c.int(0, 4)
     if form == 0:

@@ -1,4 +1,4 @@
-"""Instructions that write in place, through views too."""
+"""Instructions that write in place, also through views."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _item(c: Choices, x: Value) -> str:
 
 
 def _indexed(c: Choices, x: Value) -> str:
-    """Writes at indices; repeated ones get one value, or are summed."""
+    """Writes at indices; repeated indices get the same value or are summed."""
     if x.rank == 0:
         raise DoesNotFitError
     axis = c.int(0, x.rank - 1)
@@ -104,7 +104,7 @@ def _indexed(c: Choices, x: Value) -> str:
 
 
 def _whole(c: Choices, x: Value) -> str:
-    """Writes that change all of a tensor: results given to ``out=``, changes of shape alone."""
+    """Writes to a whole tensor: results for ``out=``, and pure shape changes."""
     form = c.int(0, 3)
     if form == 0 and x.name.startswith("v") and x.rank > 0:
         axes = f"{c.axis(x)}, {c.axis(x)}"
@@ -135,7 +135,7 @@ WRITES = {
 
 
 def write(c: Choices, name: str) -> bool:
-    """Adds a statement that writes; False where it does not fit."""
+    """Adds a statement that writes; returns False if none fits."""
     try:
         target = c.writable()
         statement = WRITES[name](c, target)

@@ -1,4 +1,4 @@
-"""Classes that are registered on the user's behalf, as inputs."""
+"""Classes of inputs that the export registers as pytrees for the user."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Slotted:
 
 
 class Attributes(dict[str, Tensor]):
-    """A dict that is read by attribute, as configurations often are."""
+    """A dict with attribute access, as often used for configurations."""
 
     def __getattr__(self, name: str) -> Tensor:
         return self[name]
@@ -139,7 +139,7 @@ def test_a_class_that_is_not_understood() -> None:
     class Own(Box):
         pass
 
-    exec(lines.replace("Box", "Own"), {"Own": Own})  # ready to paste
+    exec(lines.replace("Box", "Own"), {"Own": Own})  # can be pasted as is
     program = onnx_aot.export(lambda box: box.content * 2, (Own(X),))
     torch.testing.assert_close(program(Own(Y))[0], Y * 2)
 

@@ -1,4 +1,4 @@
-"""What the module returns, back in its structure."""
+"""Outputs are returned in the structure of the module's results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaves of inputs: their paths, their names and the containers around them."""
+"""Input leaves: their paths, their names and the containers around them."""
 
 from __future__ import annotations
 

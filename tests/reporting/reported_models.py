@@ -1,4 +1,4 @@
-"""Models whose exports are reported."""
+"""Models used in tests of reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx_aot.torch_compat import aten
 
 
 class Block(nn.Module):
-    """Every way in which an operator is translated, in a class that a script can import."""
+    """Covers every way of translating an operator, in a class that a script can import."""
 
     def __init__(self) -> None:
         super().__init__()

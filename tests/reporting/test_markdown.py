@@ -1,4 +1,4 @@
-"""Text of users in Markdown."""
+"""User-provided text in Markdown."""
 
 from __future__ import annotations
 

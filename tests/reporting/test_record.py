@@ -1,4 +1,4 @@
-"""What is recorded of an export."""
+"""Record of an export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the report of an export holds, as a dataclass, as JSON and as text."""
+"""Contents of an export's report: as a dataclass, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_report_that_is_not_asked_for_is_not_made(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("onnx_aot.reporting.report.build_report", never)
     onnx_aot.export(nn.ReLU(), (X,))
     with pytest.warns(OnnxExporterWarning, match="AssertionError: a report was made"):
-        onnx_aot.export(nn.ReLU(), (X,), report=True)  # what fails about a report costs no program
+        onnx_aot.export(nn.ReLU(), (X,), report=True)  # a failing report does not lose the program
 
 
 def test_a_warning_says_that_the_folder_cannot_be_written(tmp_path: Path) -> None:

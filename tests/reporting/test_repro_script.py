@@ -1,4 +1,4 @@
-"""The script of a report, which exports the model again."""
+"""The report's script, which repeats the export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files in the format of safetensors, written by hand."""
+"""Writes files in the safetensors format by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", tor
 
 
 def write_safetensors(path: Path, tensors: dict[str, Tensor], first: int = 0) -> None:
-    """``first`` bytes of spaces end the header, as writers that align do."""
+    """Writes a file; ``first`` spaces pad the end of the header, as by writers that align data."""
     header, offset = {}, 0
     for name, tensor in tensors.items():
         end = offset + tensor.nbytes

@@ -1,9 +1,9 @@
-"""Run as a script: saves models again and again, and is killed at a random point each time.
+"""Script that saves models repeatedly and is killed at a random point each time.
 
     python tests/serialization/crashing.py FOLDER TRIALS SEED
 
-Prints, as JSON, for each form of data how many saves were killed, and how often the old and the new
-model were there afterwards.
+Prints, as JSON, for each form of data: how many saves were killed, and how often the old and the
+new model were present afterwards.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _trials(
         assert after.hash in hashes, "the file is neither the old nor the new one"
         counts["old" if after.hash == hashes[before] else "new"] += 1
         left = list(path.parent.glob(".*.tmp"))
-        assert len(left) <= 1, left  # only between a file's getting a name and its place
+        assert len(left) <= 1, left  # exists only between a file being named and moved into place
         for file in left:
             file.unlink()
     return counts
@@ -69,7 +69,7 @@ def _program(width: int) -> onnx_aot.ONNXProgram:
 def _killed(
     program: onnx_aot.ONNXProgram, path: Path, options: dict[str, Any], duration: float
 ) -> int:
-    """Whether a process that saves was killed while it did."""
+    """Returns True if a saving process was killed before it finished."""
     begun, ready = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""Saves that do not come to their end: killed, on a full disk, interrupted."""
+"""Saves that do not finish: killed, on a full disk, interrupted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAYS = [False, True, "safetensors"]
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
 def test_killed_at_random_points(tmp_path: Path) -> None:
-    """The old model or the new one is there, whole; kills hit the middle of saves."""
+    """Either the old or the new model is intact; kills interrupt saves in the middle."""
     script = Path(__file__).parent / "crashing.py"
     arguments = [str(tmp_path), str(TRIALS), str(random.randrange(999))]
     done = subprocess.run(
@@ -96,7 +96,7 @@ def test_a_failure_at_the_very_end(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of each call in turn, the first, the second, ..."""
+    """Each call fails in turn: the first, the second, and so on."""
     if not nameless:
         monkeypatch.setattr(atomic, "_without_name", lambda _: None)
     path = tmp_path / "model.onnx"
@@ -120,7 +120,7 @@ def test_a_failure_at_the_very_end(
                 programs[1].save(path, external_data=external_data)
             except SaveError:
                 assert contents(tmp_path) == before
-            else:  # it was not called so often
+            else:  # there were fewer calls
                 assert left[0] >= 0
                 break
     assert succeed > 0 or (call == "os.link" and not nameless)
@@ -129,7 +129,7 @@ def test_a_failure_at_the_very_end(
 def test_files_without_names_are_used_where_there_are_some(
     programs: list[onnx_aot.ONNXProgram], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that nothing is left by a process that is killed while it writes."""
+    """Unnamed files ensure that a process killed while writing leaves nothing behind."""
     seen: list[list[str]] = []
     write = mapped_tensor.Sink.write
 

@@ -1,4 +1,4 @@
-"""Checkpoints in memory and in files: their formats, and files that cannot be read."""
+"""Checkpoints in memory and in files: formats, and files that cannot be read."""
 
 from __future__ import annotations
 

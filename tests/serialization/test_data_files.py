@@ -1,4 +1,4 @@
-"""Weights beside the model: files in the format of safetensors, names, progress."""
+"""Weights in separate files: safetensors format, names and progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ X = torch.randn(2, 64)
 
 
 class Net(torch.nn.Module):
-    """Weights of several types; ``short`` comes before what has larger elements."""
+    """Weights of several types; ``short`` comes before a weight with larger elements."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ def test_safetensors(program: onnx_aot.ONNXProgram, net: Net, tmp_path: Path) ->
     graph = onnx.load(path, load_external_data=False).graph
     places = {t.name: {e.key: e.value for e in t.external_data} for t in graph.initializer}
     begins = {name: int(place["offset"]) for name, place in places.items() if place}
-    assert min(begins.values()) == 4096  # the header is filled up to a page
+    assert min(begins.values()) == 4096  # the header is padded to a page
     assert all(begins[name] % tensor.raw.itemsize == 0 for name, tensor in read.items())
 
 
@@ -94,7 +94,7 @@ def test_shards(net: Net, tmp_path: Path) -> None:
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
     assert set(index["weight_map"].values()) == set(shards)
     assert index["metadata"]["total_size"] == 64 * 65 * (2 + 4) + 64 * 64 * 4 + 3 * 1025
-    checkpoint = read_checkpoint(tmp_path)  # the folder is one
+    checkpoint = read_checkpoint(tmp_path)  # the folder is a checkpoint
     assert all(torch.equal(t.raw, net.state_dict()[n]) for n, t in checkpoint.items())
 
 
@@ -119,7 +119,7 @@ def test_what_was_saved_before_is_replaced(
 
 
 def test_checkpoints_of_the_user_stay(net: Net, tmp_path: Path) -> None:
-    """Also where an older model of another tool refers to one."""
+    """A user's checkpoint stays even if an older model of another tool refers to one."""
     library = pytest.importorskip("safetensors.torch")
     mine = tmp_path / "model.safetensors"
     library.save_file(dict(net.state_dict()), mine)
@@ -205,7 +205,7 @@ def test_progress_on_a_terminal(
     terminal = Terminal()
     monkeypatch.setattr(progress.sys, "stderr", terminal)
     program.save(tmp_path / "model.onnx", external_data=external_data)
-    assert terminal.getvalue() == ""  # it took less than a second
+    assert terminal.getvalue() == ""  # saving took less than a second
     monkeypatch.setattr(progress, "QUIET", 0.0)
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
     program.save(tmp_path / "model.onnx", external_data=external_data)

@@ -1,4 +1,4 @@
-"""Saving: what is written, and that nothing is lost when it fails."""
+"""Saving: contents of files, and that failures lose nothing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_round_trip(tmp_path: Path, external_data: Any) -> None:
 
 
 def test_the_file_is_what_onnx_serializes() -> None:
-    """Weights are streamed into the file; the message is the same as if they had been in it."""
+    """Weights are streamed into the file; the message equals one with the weights embedded."""
     _, program = exported()
     buffer = io.BytesIO()
     program.save(buffer)
@@ -83,7 +83,7 @@ def test_data_is_aligned_and_named_relatively(tmp_path: Path) -> None:
             found += 1
             assert entries["location"] == "model.onnx.data"
             assert int(entries["offset"]) % 4096 == 0
-    assert found == 1  # the other tensors are smaller than a kilobyte
+    assert found == 1  # the other tensors are smaller than 1 KB
 
 
 def test_overwriting_with_and_without_a_data_file(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_failed_save_leaves_the_old_file_whole(
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
     assert_close(run(path), module(X))
     for value in other.model.graph.initializers.values():
-        assert isinstance(value.const_value.raw, torch.Tensor)  # the model is as it was
+        assert isinstance(value.const_value.raw, torch.Tensor)  # the model is unchanged
 
 
 def test_a_failed_first_save_leaves_nothing(
@@ -202,7 +202,7 @@ def test_export_looks_at_the_destination_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("external_data", [False, True])
 def test_a_killed_process_leaves_the_old_file_whole(tmp_path: Path, external_data: bool) -> None:
-    """The process is killed while it is in the middle of writing a weight."""
+    """The process is killed while it writes a weight."""
     path = tmp_path / "model.onnx"
     module, program = exported()
     program.save(path, external_data=external_data)

@@ -1,4 +1,4 @@
-"""Weights that come later: models built without them, checkpoints in memory and in files."""
+"""Deferred weights: models built without them, and checkpoints in memory and in files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.tolerances import assert_close
 
 
 class Net(torch.nn.Module):
-    """Tied weights, a buffer that is in the state dict and one that is not."""
+    """Tied weights, and buffers inside and outside of the state dict."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def fake(**options: Any) -> onnx_aot.ONNXProgram:
 
 
 def stored_in(folder: Path, kind: str, net: torch.nn.Module) -> Any:
-    """The weights of a module as one of the kinds of checkpoints."""
+    """Returns a module's weights as a checkpoint of the given kind."""
     state = {name: tensor for name, tensor in net.state_dict().items() if name != "head.weight"}
     if kind == "dict":
         return net.state_dict()
@@ -98,7 +98,7 @@ def test_weights_are_given_later(kind: str, tmp_path: Path) -> None:
 
 
 def test_the_same_file_as_with_weights(tmp_path: Path) -> None:
-    """But for what is folded: batch normalization into a linear layer."""
+    """The files are equal, apart from folding: batch normalization into a linear layer."""
     net, program = real(), fake(optimize=False)
     program.apply_weights(stored_in(tmp_path, "folder", net))
     other = onnx_aot.export(net, (X,), dynamic_shapes=({0: "batch"},), optimize=False)
@@ -115,7 +115,7 @@ def test_tied_weights_are_one_region(tmp_path: Path) -> None:
     program = fake(optimize=False)
     program.apply_weights(stored_in(tmp_path, "folder", real()))
     program.save(tmp_path / "model.onnx", external_data=True)
-    # linear and embed; of each the beginning is at a multiple of a page
+    # linear and embed; each one starts at a multiple of a page
     assert (tmp_path / "model.onnx.data").stat().st_size == 32 * 32 * 4 + 8 * 32 * 4
     tied = {"embed.weight", "head.weight"}
     assert len(tied & set(program.model.graph.initializers)) == 1
@@ -163,7 +163,7 @@ def test_types_are_cast_when_asked(kind: str, tmp_path: Path) -> None:
     held = program.model.graph.initializers["linear.weight"].const_value
     assert isinstance(held, CastTensor)
     assert_close(program(X)[0], net.float()(X))
-    program.apply_weights(real().state_dict())  # the model's own type is as it was
+    program.apply_weights(real().state_dict())  # the model's own type is unchanged
     assert_close(program(X)[0], real()(X))
 
 
@@ -212,7 +212,7 @@ def test_weights_that_are_inputs(tmp_path: Path) -> None:
         program.apply_weights({n: t for n, t in state.items() if not n.startswith("linear")})
     program.apply_weights(stored_in(tmp_path, "folder", net))
     assert_close(program(X)[0], net(X))
-    program.weights["linear.weight"].zero_()  # it is no part of the file
+    program.weights["linear.weight"].zero_()  # the copy in memory is not part of the file
     program.apply_weights(tmp_path)
     assert_close(program(X)[0], net(X))
 
@@ -250,7 +250,7 @@ def test_a_model_on_the_meta_device() -> None:
 def test_fake_mode_leaves_other_models_alone(tmp_path: Path) -> None:
     net = real()
     with onnx_aot.enable_fake_mode():
-        program = onnx_aot.export(net, (X,))  # a capture makes modules too
+        program = onnx_aot.export(net, (X,))  # a capture creates modules too
         loaded = Net()
         with pytest.warns(UserWarning, match="no-op"):
             loaded.load_state_dict(net.state_dict())

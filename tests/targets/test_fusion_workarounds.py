@@ -1,4 +1,4 @@
-"""Models that ONNX Runtime's fusions would change the answers of."""
+"""Models whose results would be changed by ONNX Runtime's fusions."""
 
 from __future__ import annotations
 

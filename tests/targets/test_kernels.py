@@ -1,4 +1,4 @@
-"""The table of kernels against the ONNX Runtime that is installed: what it says does load."""
+"""The table of kernels matches the installed ONNX Runtime: listed kernels load."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ X, I64, BOOL = ("x", None, [2, 3, 4]), "INT64", "BOOL"
 Y = ("y", None, [2, 3, 4])
 IMAGE = ("x", None, [1, 4, 6, 6])
 
-# Inputs of one node: name, type (None: the type that is tried) and shape; then attributes.
+# Inputs of one node: name, type (None: the type under test) and shape; then attributes.
 NODES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     **{name: ([X], {}) for name in UNARY.split()},
     **{name: ([X, Y], {}) for name in BINARY.split()},
@@ -96,7 +96,7 @@ NODES: dict[str, tuple[list[Any], dict[str, Any]]] = {
 
 OUTPUTS = {"TopK": 2}
 
-# ONNX's shape inference does not know these outputs.
+# ONNX's shape inference does not support these outputs.
 TYPED_LIKE_THE_INPUT = {"GroupNormalization", "RMSNormalization"}
 
 
@@ -150,7 +150,7 @@ def cases() -> Iterator[tuple[str, int]]:
 
 @pytest.mark.parametrize(("op_type", "opset"), list(cases()))
 def test_every_type_of_an_operator_loads(op_type: str, opset: int) -> None:
-    """Raw where the table has a kernel, and after ``legalize`` wherever it can help."""
+    """Loads directly if the table has a kernel, and after ``legalize`` wherever it can help."""
     schema = onnx.defs.get_schema(op_type, opset)
     variables = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     tried = next(i for i, item in enumerate(NODES[op_type][0]) if item and item[1] is None)

@@ -1,4 +1,4 @@
-"""Models in types that ONNX Runtime lacks kernels for answer as PyTorch does."""
+"""Models in types for which ONNX Runtime lacks kernels match PyTorch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVERY = (*FLOATS, *NARROW, torch.bool)
 
 @dataclasses.dataclass(frozen=True)
 class LegalizeCase:
-    """A function of tensors of one type, and shapes of these."""
+    """A function of tensors with one dtype, and their shapes."""
 
     name: str
     call: Callable[..., Any]
@@ -137,7 +137,7 @@ def check(
     actual = program(*args)
     differences = compare_outputs(names, expected, actual)
     if not all(d.within for d in differences) and expected[0].dtype in HALVES:
-        # kernels for some processors add up in half precision, and are further off than ONNX's
+        # some processors' kernels accumulate in half precision, and are less accurate than ONNX's
         exact = outputs(module, [a.double() if a.is_floating_point() else a for a in args])
         rounded = [e.to(wanted.dtype) for e, wanted in zip(exact, expected, strict=True)]
         differences = compare_outputs(names, rounded, actual)
@@ -170,7 +170,7 @@ def test_recurrent_layers(layer: Any, dtype: torch.dtype) -> None:
     assert len(ends) == 1, ends
 
 
-# --- where casts stand ---------------------------------------------------------------------------
+# --- placement of casts --------------------------------------------------------------------------
 
 
 def test_what_has_a_kernel_is_left_alone() -> None:
@@ -199,7 +199,7 @@ def test_a_value_is_cast_once() -> None:
 
 
 def test_one_captured_operator_rounds_once() -> None:
-    """As its kernel in torch does; two operators round twice."""
+    """Torch's kernel for one operator rounds once; two operators round twice."""
     x = example((3, 4), torch.bfloat16)
     program = check(lambda x: x.remainder(0.7), (x,))
     assert operators(program).count("Cast") == 2
@@ -228,7 +228,7 @@ def test_a_loss_is_a_warning() -> None:
 
 
 def test_moved_elements_are_not_rounded_again() -> None:
-    """Tile and Where lack a kernel, and lose nothing: no cast stands between them."""
+    """Tile and Where lack a kernel but are exact, so no rounding is added between them."""
     x, y = example((3, 4), torch.float16), example((6, 4), torch.float16)
     program = check(lambda x, y, c: torch.where(c, x.repeat(2, 1), y), (x, y, y > 0))
     assert operators(program) == ["Cast", "Tile", "Cast", "Where", "Cast"]
@@ -274,7 +274,7 @@ def test_dynamic_sizes() -> None:
 
 
 def _subgraph_model(dtype: ir.DataType) -> ir.Model:
-    """A loop in whose branch an outer value is read: ``y = x; 3 times: y = sinh(y) + x``."""
+    """A loop whose branch reads an outer value: ``y = x; 3 times: y = sinh(y) + x``."""
     name = "bfloat16" if dtype == ir.DataType.BFLOAT16 else "double"
     text = f"""
         <ir_version: 10, opset_import: ["" : 20]>
@@ -318,7 +318,7 @@ def test_subgraphs(dtype: ir.DataType) -> None:
     assert_close(y, expected)
     outer = [node.op_type for node in model.graph]
     if dtype == ir.DataType.BFLOAT16:
-        assert "Cast" in outer  # of x, which no step has to cast again
+        assert "Cast" in outer  # the cast of x, which is not repeated in each step
 
 
 def test_report(tmp_path: Any) -> None:

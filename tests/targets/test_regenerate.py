@@ -1,4 +1,4 @@
-"""The table of kernels is that of the installed ONNX Runtime."""
+"""The table of kernels matches the installed ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def test_the_installed_version_has_what_the_table_has() -> None:
 
 
 def _covers(kernel: Kernel, other: Kernel) -> bool:
-    """Whether one kernel takes all types that another takes."""
+    """Returns True if one kernel supports all types of the other."""
     return kernel.keys() == other.keys() and all(kernel[name] >= other[name] for name in other)

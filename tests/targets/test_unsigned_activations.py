@@ -1,4 +1,4 @@
-"""Activations of signed integers, which are written as unsigned ones for ONNX Runtime."""
+"""Signed integer activations, which are written as unsigned ones for ONNX Runtime."""
 
 from __future__ import annotations
 

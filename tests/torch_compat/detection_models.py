@@ -1,4 +1,4 @@
-"""Parts of torchvision's detection models that need one change each."""
+"""Parts of torchvision's detection models that each need a single change."""
 
 from __future__ import annotations
 

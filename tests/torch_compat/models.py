@@ -1,4 +1,4 @@
-"""Models that need one change to torch each: with it they are exported and right."""
+"""Models that need one change to torch each, with which they are exported correctly."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["MODELS", "Example"]
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """A model with what it is exported and called with.
+    """A model, with the arguments of its export and its calls.
 
     Attributes:
-        model: Makes it.
-        args: Makes the inputs of a size.
-        sizes: The example's size, and others that the exported model is called with.
-        dynamic_shapes: As ``export`` takes it.
-        kwargs: Makes keyword inputs of a size.
+        model: Function that makes the model.
+        args: Function that makes the inputs for a size.
+        sizes: The example's size, and other sizes for calls of the exported model.
+        dynamic_shapes: Argument of ``export``.
+        kwargs: Function that makes the keyword inputs for a size.
         options: Other arguments of ``export``.
     """
 
@@ -42,7 +42,7 @@ def rows(n: int) -> tuple[Tensor]:
 
 
 def function(call: Callable[[Tensor], Any]) -> Callable[[], Any]:
-    """A module around a function, so that lines and names are those of a module."""
+    """Wraps a function in a module, so that lines and names are those of a module."""
 
     class Model(nn.Module):
         def forward(self, x: Tensor) -> Any:
@@ -78,7 +78,7 @@ def at_most_one(x: Tensor) -> Tensor:
 
 
 def compared(name: str, bound: int) -> Callable[[Tensor], Tensor]:
-    """Answers otherwise for size 0."""
+    """Makes a function whose result is different for size 0."""
 
     def ask(x: Tensor) -> Tensor:
         return x.sum() + (2.0 if getattr(x.shape[0], name)(bound) else 3.0)
@@ -122,7 +122,7 @@ class Masked(nn.Module):
 
 
 class Padded(nn.Module):
-    """As audio codecs do: the padding is worked out with tensors."""
+    """Computes padding with tensors, as in audio codecs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -219,7 +219,7 @@ class Scales(nn.Module):
 
 
 def returns() -> nn.Module:
-    """A model with a class of results that nobody knows yet."""
+    """Returns a model whose result class is not registered yet."""
 
     @dataclasses.dataclass
     class Result:
@@ -295,7 +295,7 @@ class Doubled(torch.autograd.Function):
 
 
 class Joined(nn.Module):
-    """A parameter without elements beside a tensor that has some."""
+    """A parameter without elements beside a nonempty tensor."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A row of the table of patches, made for a test."""
+"""Makes a row of the table of patches for a test."""
 
 from __future__ import annotations
 

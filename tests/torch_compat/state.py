@@ -1,4 +1,4 @@
-"""What an export must leave as it was."""
+"""State that an export must leave unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["every_row", "everything"]
 
 
 def every_row(model: torch.nn.Module) -> Settings:
-    """Settings of a capture for which all rows apply, as far as the model has their places."""
+    """Returns capture settings for which all rows apply, if the model has their places."""
     return Settings(
         module=model,
         dynamic=True,
@@ -36,9 +36,9 @@ def every_row(model: torch.nn.Module) -> Settings:
 
 
 def everything(model: torch.nn.Module) -> dict[str, Any]:
-    """The contents of every place of the table, and of what torch and Python keep besides.
+    """Returns the contents of every place in the table, and other state of torch and Python.
 
-    Equal only if the objects are the same.
+    Two results are equal only if the objects are identical.
     """
     settings = every_row(model)
     found: dict[str, Any] = {}
@@ -67,7 +67,7 @@ def everything(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def _identity(value: Any) -> Any:
-    """Of a container what is in it, too."""
+    """Includes the contents of a container."""
     if isinstance(value, dict):
         return id(value), {key: id(item) for key, item in value.items()}
     return id(value)

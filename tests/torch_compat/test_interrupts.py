@@ -1,4 +1,4 @@
-"""Exports that are ended at random points leave torch and the model as they were."""
+"""Exports interrupted at random points leave torch and the model unchanged."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.torch_compat.state import everything
 from tests.torch_compat.without import shows
 
 PACKAGE = str(Path(onnx_aot.__file__).parent)
-# Their functions are called by C++ code of torch, which ends the process where one raises.
+# Functions of these modules are called from torch's C++ code, which crashes if they raise.
 CALLED_BY_TORCH = ("torch_compat", "module_state", "patches")
 
 
 class Model(torch.nn.Module):
-    """It changes itself, and has what several rows of the table are about."""
+    """A model that modifies itself and contains cases of several rows of the table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,10 +45,10 @@ class Model(torch.nn.Module):
 
 
 class Injection:
-    """Counts calls of Python functions, and raises an error at one of them.
+    """Counts calls of Python functions, and raises an error in one of them.
 
-    KeyboardInterrupt comes as a signal, at any call; other errors come where the model or this
-    package raises them.
+    KeyboardInterrupt arrives as a signal, at any call; other errors are raised where the model or
+    this package would raise them.
     """
 
     def __init__(self, at: int | None = None, error: BaseException | None = None) -> None:
@@ -89,12 +89,12 @@ def _export(model: torch.nn.Module) -> onnx_aot.ONNXProgram:
 def _assert_right(program: onnx_aot.ONNXProgram, model: Model) -> None:
     x = torch.randn(7, 3, 3)
     with torch.no_grad():
-        expected = copy.deepcopy(model)(x)  # which counts its calls
+        expected = copy.deepcopy(model)(x)  # counts its calls
     torch.testing.assert_close(list(program(x)), list(expected.values()), rtol=1e-5, atol=1e-5)
 
 
 def _counted(model: Model, error: BaseException) -> int:
-    """How many points there are."""
+    """Returns the number of points at which the error can be raised."""
     with Injection(error=error) as injection:
         _export(model)
     return injection.calls
@@ -102,7 +102,7 @@ def _counted(model: Model, error: BaseException) -> int:
 
 @pytest.fixture
 def _ctrl_c() -> Iterator[None]:
-    """Python's own handler, which runners of tests may have replaced."""
+    """Installs Python's own handler, which test runners may have replaced."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -113,11 +113,11 @@ ERRORS = (SystemExit, GeneratorExit, RuntimeError, MemoryError)
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.usefixtures("_ctrl_c")
-# an error inside of a destructor, or of a callback that Python makes when an object is gone
+# an error in a destructor, or in a callback that Python runs when an object is deleted
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_fifty_exports_that_are_ended(seed: int) -> None:
     model = Model().eval()
-    _export(model)  # imports all that it needs
+    _export(model)  # imports everything that it needs
     points = {error: _counted(model, error()) for error in (KeyboardInterrupt, RuntimeError)}
     assert points[KeyboardInterrupt] > 5000
     assert points[RuntimeError] > 500
@@ -127,21 +127,21 @@ def test_fifty_exports_that_are_ended(seed: int) -> None:
         at = rng.randrange(1, points.get(error, points[RuntimeError]))
         try:
             with Injection(at, error("injected")), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what a program has lost says so
+                warnings.simplefilter("ignore")  # warnings about missing parts are expected
                 _export(model)
         except (KeyboardInterrupt, OnnxExporterError, *ERRORS):
             ended += 1
         after = everything(model)
         assert {name for name in before if before[name] != after[name]} == set(), (error, at)
         _assert_right(_export(model), model)
-    assert ended > 30  # some are caught on the way, as where a source file is looked for
+    assert ended > 30  # some errors are caught, as in a search for a source file
 
 
-# --- when an interrupt comes through -------------------------------------------------------------
+# --- delivery of interrupts ----------------------------------------------------------------------
 
 
 class Context:
-    """Being entered or left, it may not be interrupted."""
+    """Must not be interrupted while it is entered or left."""
 
     allowed: list[bool]
 
@@ -178,7 +178,7 @@ class Interrupted:
     def __exit__(self, *_: object) -> None:
         for _ in range(self.signals):
             signal.raise_signal(signal.SIGINT)
-        threading.Event().wait(0.05)  # long enough for the signal to be tried again
+        threading.Event().wait(0.05)  # long enough for the signal to be retried
         self.finished = True
 
 
@@ -226,11 +226,11 @@ def test_handlers_of_the_user_are_left_alone() -> None:
     assert calls == [signal.SIGINT]
 
 
-# --- an interrupt that does not wait -------------------------------------------------------------
+# --- immediate interrupts ------------------------------------------------------------------------
 
 
 def _raised_where_is_left(kind: str) -> Callable[[FrameType, str, Any], None]:
-    """Raises KeyboardInterrupt, as a second Ctrl-C does, where a context would be left."""
+    """Raises KeyboardInterrupt where a context would be left, like a second Ctrl-C does."""
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
         if event != "call" or frame.f_code.co_name != "__exit__":
@@ -246,9 +246,9 @@ def _raised_where_is_left(kind: str) -> Callable[[FrameType, str, Any], None]:
 
 
 def _interrupted(kind: str) -> BaseException:
-    """What an export ends with; while it is held, so are the contexts that were not left."""
+    """Returns the exception of an export; it keeps the contexts alive that were not left."""
     model = torch.nn.Linear(3, 2).eval()
-    _export(model)  # imports all that it needs
+    _export(model)  # imports everything that it needs
     try:
         sys.setprofile(_raised_where_is_left(kind))
         _export(model)
@@ -281,7 +281,7 @@ def test_a_dispatch_key_that_stays_switched_off() -> None:
 
     class Excludes(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            torch._C._dispatch_tls_set_dispatch_key_excluded(key, True)  # and is interrupted
+            torch._C._dispatch_tls_set_dispatch_key_excluded(key, True)  # and is then interrupted
             raise KeyboardInterrupt
 
     for names, left in ((), False), (("dispatch keys of the thread",), True):

@@ -1,4 +1,4 @@
-"""Questions about how many elements data selects: ``onnx_aot/torch_compat/larger_sizes.py``."""
+"""Models that test how many elements data selects: ``onnx_aot/torch_compat/larger_sizes.py``."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_length_is_no_question(x: Tensor) -> None:
 
 
 def test_nothing_that_an_operator_keeps() -> None:
-    """Its fake kernel makes a size with the deprecated method, which says 2 at least."""
+    """The fake kernel makes a size with the deprecated method, which assumes at least 2."""
 
     @torch.library.custom_op("onnx_aot_tests::positive", mutates_args=())
     def positive(x: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ def relu(op: Any, x: Any) -> Any:
 
 
 def test_a_module_with_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As some libraries keep old names of their modules."""
+    """Some libraries keep old names of their modules in this way."""
     monkeypatch.setitem(sys.modules, f"{__name__}_as_it_was", sys.modules[__name__])
     program = onnx_aot.export(counted, (X,), strategies=("non-strict",))
     torch.testing.assert_close(program(X)[0], counted(X))

@@ -1,4 +1,4 @@
-"""No row of the table of patches, and no private name, is without a test of what it is for."""
+"""Every row of the table of patches, and every private name, has a test of its purpose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES = {patch.name for patch in ALL_PATCHES} | set(PRIVATE)
 
 def test_every_row_is_shown() -> None:
     for module in (test_interrupts, test_lookup_missing, test_lookup_missing_operators):
-        assert module.shows is shows  # they have filled it in
+        assert module.shows is shows  # the modules register what they show
     assert set() == NAMES - SHOWN
     assert set() == SHOWN - NAMES
 

@@ -1,7 +1,7 @@
-"""Every private part of torch that this package uses: what happens on a release without it.
+"""Every private part of torch that this package uses: effects of a release without it.
 
-``hidden`` treats a place as absent. What the row says is lost is shown here, and what is not lost:
-the model is right, or refused by an error of this package.
+``hidden`` makes a place appear absent. These tests show the loss that the row describes, and
+its limits: the model is correct, or rejected with an error of this package.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_all_is_right_with_everything(name: str) -> None:
         assert not differs(example, exported(example))
 
 
-# --- without these, models are refused -----------------------------------------------------------
+# --- without these, models are rejected ----------------------------------------------------------
 
 REFUSED: dict[str, tuple[str, type[Exception], str]] = {
     "torch.fx.experimental._config:backed_size_oblivious": (
@@ -152,7 +152,7 @@ def test_boxes_are_asked_how_many_they_are() -> None:
 
 @shows("forward: keyword inputs by name")
 def test_keyword_inputs_have_no_dynamic_dimensions() -> None:
-    """Until torch 2.13."""
+    """Applies to releases until torch 2.13."""
     example = MODELS["collected"]
     with absent("forward: keyword inputs by name"):
         if TORCH < (2, 14):
@@ -161,7 +161,7 @@ def test_keyword_inputs_have_no_dynamic_dimensions() -> None:
             assert not differs(example, exported(example))
 
 
-# --- without these, exports are as right, and slower ---------------------------------------------
+# --- without these, exports are correct but slower -----------------------------------------------
 
 AS_RIGHT: dict[str, str] = {
     "torch.fx._lazy_graph_module:_get_graph_module_cls": "linear",
@@ -222,7 +222,7 @@ def test_as_right(name: str) -> None:
     assert not differs(example, program, tuple(size for size in example.sizes if size))
 
 
-# --- without these, something else is different --------------------------------------------------
+# --- without these, something else differs -------------------------------------------------------
 
 
 @shows("onnx_aot.is_in_onnx_export()", "torch.onnx._internal.exporter._flags:_is_onnx_exporting")
@@ -376,7 +376,7 @@ def test_no_line_of_what_draft_export_assumes() -> None:
 
 @shows(f"{SHAPES}:ShapeEnv._make_data_dependent_error")
 def test_no_line_where_draft_export_fails() -> None:
-    """Draft export names the places otherwise."""
+    """Draft export reports the places in another form."""
 
     class Fails(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""More of what happens without private parts of torch: operators, weights, libraries."""
+"""More effects of missing private parts of torch: operators, weights, libraries."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_operators_are_not_taken_apart(name: str) -> None:
     "torch.fx.experimental.sym_node:SymNode.guard_float",
 )
 def test_sizes_are_fixed_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decomposition that reads a size as a number is not used, and otherwise is."""
+    """A decomposition that reads a size as a number is skipped; without this part, it is used."""
 
     @torch.library.custom_op("onnx_aot_without::repeated", mutates_args=())
     def repeated(x: Tensor) -> Tensor:
@@ -341,7 +341,7 @@ def test_custom_operators_return_two_elements() -> None:
     ):
         warnings.simplefilter("error", OnnxExporterWarning)
         program = exported(example, **options)
-    assert differs(example, program) == [3]  # of which one element is positive
+    assert differs(example, program) == [3]  # one of its elements is positive
 
 
 @shows(f"{SHAPES}:ShapeEnv.ignore_fresh_unbacked_symbols")

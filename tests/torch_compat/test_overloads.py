@@ -1,4 +1,4 @@
-"""Operators that the installed torch lacks."""
+"""Operators that are missing in the installed torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mechanism: what is replaced, for whom, how long, and what happens when it is interrupted."""
+"""Patching mechanism: scope, threads and lifetime of replacements, and interruptions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.torch_compat.patch_rows import plus_one, row
 
 
 class Library(types.SimpleNamespace):
-    """Stands for torch."""
+    """Stands in for torch."""
 
 
 def double(x: int) -> int:
@@ -49,7 +49,7 @@ def test_it_is_replaced_for_the_duration_and_for_this_thread(library: Library) -
         assert in_capturing_thread()
         assert in_another_thread(in_capturing_thread) is False
     assert library.double is double
-    assert kept(3) == 6  # what is called afterwards is torch's own
+    assert kept(3) == 6  # later calls use torch's own function
     assert not in_capturing_thread()
 
 
@@ -118,7 +118,7 @@ def test_an_error_while_changes_are_made_undoes_those_that_were(library: Library
 
 
 class Stubborn:
-    """A place that cannot be put back at once."""
+    """A place that cannot be restored immediately."""
 
     def __init__(self, error: BaseException) -> None:
         self.error: BaseException | None = error
@@ -168,7 +168,7 @@ def test_a_capture_that_was_left_open_is_undone_at_the_end_of_the_export(library
     with pytest.raises(KeyboardInterrupt):
         run_exclusively(work)
     assert library.double is double
-    # Python closes the context some time later; by then another export may run.
+    # Python closes the context later, when another export may be running.
     with applied([on(library, "double", plus_one)], Settings()):
         contexts.clear()
         assert library.double(3) == 7
@@ -209,4 +209,4 @@ def test_one_thread_captures_at_a_time() -> None:
     assert most == 1
     assert run_exclusively(
         lambda: run_exclusively(in_capturing_thread)
-    )  # a thread waits for no other
+    )  # a thread does not wait for itself

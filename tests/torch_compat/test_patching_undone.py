@@ -1,4 +1,4 @@
-"""However an export ends, and however many run at once, torch is as before."""
+"""Torch is unchanged however an export ends, and however many run at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ X = torch.arange(12.0).reshape(4, 3)
 
 
 class Model(torch.nn.Module):
-    """What it computes depends on how it is asked."""
+    """A model whose operations depend on the requested kind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Model(torch.nn.Module):
         self.register_buffer("seen", torch.zeros(()))
 
     def forward(self, x: Tensor) -> Any:
-        self.calls += 1  # a capture must not count
+        self.calls += 1  # a capture must not change the count
         y = self.linear(x)
         if self.kind == "raises":
             raise LookupError("the model's own")
@@ -91,7 +91,7 @@ def _from_program(model: Model, folder: Path) -> Any:
 def _scripted(model: Model, folder: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        traced = torch.jit.trace(copy.deepcopy(model), (X,))  # which counts its calls
+        traced = torch.jit.trace(copy.deepcopy(model), (X,))  # tracing counts its calls
     return onnx_aot.export(traced, (X,), dynamic_shapes=({0: "n"},))
 
 
@@ -129,7 +129,7 @@ ENDINGS: dict[str, tuple[Callable[[Model, Path], Any], type[BaseException] | Non
 }
 
 
-# what draft export and traces hold for is said in a warning, and that strict ones count calls
+# draft export and traces warn of their limits, and strict captures of the counted calls
 @pytest.mark.filterwarnings("ignore:While compiling, we found certain side effects")
 @pytest.mark.filterwarnings("ignore::onnx_aot.errors.OnnxExporterWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
@@ -137,7 +137,7 @@ ENDINGS: dict[str, tuple[Callable[[Model, Path], Any], type[BaseException] | Non
 def test_nothing_is_left(ending: str, tmp_path: Path) -> None:
     run, error = ENDINGS[ending]
     model = _model("")
-    for _ in range(2):  # the first time modules are imported, which stay
+    for _ in range(2):  # the first run imports modules, which stay imported
         before = everything(model)
         if error is None:
             run(model, tmp_path)
@@ -157,7 +157,7 @@ def test_nothing_is_left(ending: str, tmp_path: Path) -> None:
 
 
 class Branchy(torch.nn.Module):
-    """One of many models: other sizes, other operators, other failures."""
+    """One of many models that differ in sizes, operators and failures."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ class Branchy(torch.nn.Module):
         self.linear = torch.nn.Linear(3, 2 + number % 5)
         layers = (torch.nn.GRU(2 + number % 5, 3), torch.nn.LayerNorm(2 + number % 5))
         self.layer = layers[number % 2]
-        for name, weight in self.named_parameters():  # threads share the generator of random ones
+        for name, weight in self.named_parameters():  # threads share the random generator
             values = torch.linspace(-1, 1 + len(name) / 9, weight.numel())
             weight.data = values.reshape(weight.shape)
 
@@ -180,7 +180,7 @@ class Branchy(torch.nn.Module):
 
 
 def _differs(number: int) -> str:
-    """What is wrong with the export of a model, if anything."""
+    """Returns a description of the errors in a model's export, if any."""
     model = Branchy(number).eval()
     x = torch.linspace(-1, 1, 3 * (4 + number % 3)).reshape(-1, 3)
     strategies = ("strict",) if number % 10 == 7 else ("non-strict",)
@@ -208,7 +208,7 @@ def test_eight_threads_export_twenty_models_each() -> None:
 
 
 def test_other_threads_see_torch_as_it_is() -> None:
-    """A thread computes, in functions that captures replace, while another one exports."""
+    """A thread calls functions that captures replace, while another one exports."""
     ends, seen = threading.Event(), []
 
     class Asks(torch.nn.Module):
@@ -232,7 +232,7 @@ def test_other_threads_see_torch_as_it_is() -> None:
 
 
 def test_other_threads_compare_sizes_as_torch_does() -> None:
-    """Under all rows, but outside of a trace: torch's own traces take sizes of other threads in."""
+    """All rows apply, but no trace runs, because torch's own traces record other threads' sizes."""
 
     def compare() -> tuple[Any, ...]:
         env = ShapeEnv()
@@ -246,5 +246,5 @@ def test_other_threads_compare_sizes_as_torch_does() -> None:
     plain = compare()
     assert plain[:3] == (int, torch.SymInt, True)
     with applied(PATCHES, every_row(_model(""))), ThreadPoolExecutor(1) as thread:
-        assert compare() != plain  # in this thread a size of 1 is dynamic
+        assert compare() != plain  # sizes of 1 are dynamic in this thread
         assert thread.submit(compare).result() == plain

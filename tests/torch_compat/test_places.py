@@ -1,4 +1,4 @@
-"""Every kind of place is put back as it was."""
+"""Places of every kind are restored."""
 
 from __future__ import annotations
 

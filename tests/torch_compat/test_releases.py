@@ -1,4 +1,4 @@
-"""What a release of torch lacks, and what breaks on it, is said, and exports go on."""
+"""Limitations and bugs of torch releases are reported, and exports continue."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.releases import TORCH
 
 X = torch.arange(12.0).reshape(4, 3)
 
-# Operators that are translated and that releases lack. A name that is here by a slip of the pen
-# would be one that no release has.
+# Translated operators that some releases lack. A misspelled name here would be one that no release
+# has.
 LACKING = {
     (2, 12): (
         "aten.linalg_matrix_sqrth.default",
@@ -52,7 +52,7 @@ OFF = {
 
 @pytest.mark.skipif(TORCH not in LACKING, reason="not a tested release")
 def test_nothing_else_is_lacking() -> None:
-    # in a process of its own, since tools of tests ask for names that no release has
+    # in a separate process, because test tools look up names that no release has
     code = "from onnx_aot.ops.families import import_all_families; "
     code += "from onnx_aot.capture.patches import capabilities; import_all_families(); "
     code += "found = capabilities(); print(found.tested, "
@@ -96,7 +96,7 @@ def test_a_release_that_is_not_tested_is_named(monkeypatch: pytest.MonkeyPatch) 
     told = f"torch {torch.__version__} is not among the releases"
     assert told in program.report.to_markdown()
     done = call("doctor")
-    assert done.exit_code == 0  # it may well work
+    assert done.exit_code == 0  # it may work nonetheless
     assert told in done.stdout
 
 
@@ -104,7 +104,7 @@ def test_a_release_that_is_not_tested_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Host:
-    """Stands for a part of torch that models call while they are captured."""
+    """Stands in for a part of torch that models call during a capture."""
 
     @staticmethod
     def scale(x: torch.Tensor) -> torch.Tensor:
@@ -117,7 +117,7 @@ class Scaled(torch.nn.Module):
 
 
 def _broken(original: Any, settings: Any) -> Any:
-    """A replacement that no longer works; its code is of this package."""
+    """A replacement in this package that no longer works."""
     code = "def replaced(x):\n    raise TypeError('torch has another way now')"
     space: dict[str, Any] = {}
     exec(compile(code, str(Path(patches.__file__)), "exec"), space)
@@ -155,7 +155,7 @@ def test_a_failure_that_stays_is_a_bug_of_this_package(monkeypatch: pytest.Monke
     assert "onnx_aot.export(torch.export.export(model, args))" in said
     assert "shows the failure without this package" not in said
     assert isinstance(caught.value.__cause__, TypeError)
-    # and what it advises works
+    # following the advice works
     program = onnx_aot.export(torch.export.export(Scaled(), (X,)))
     torch.testing.assert_close(program(X)[0], X * 2)
 

@@ -1,4 +1,4 @@
-"""Texts of torch that this package reads are those that the installed torch writes."""
+"""Messages of torch that this package parses match those of the installed torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ X = torch.arange(12.0).reshape(4, 3)
 
 
 def _refused(model: Any, args: tuple[Any, ...] = (X,), **options: Any) -> Exception:
-    """What torch.export says about a function."""
+    """Returns torch.export's error for a function."""
 
     class Module(torch.nn.Module):
         def forward(self, x: Tensor) -> Any:
@@ -51,7 +51,7 @@ def test_a_suggested_fix_and_a_guard() -> None:
 
 
 def test_a_relation_of_two_sizes() -> None:
-    """Sizes that are equal are rarely refused; the module that does so has the sentences."""
+    """Torch rarely rejects equal sizes; the module that does contains the sentences."""
     written = inspect.getsource(symbolic_shapes)
     said = [f"The values of n {text} m." for text in _RELATIONS if text in written]
     assert len(said) == 2
@@ -86,7 +86,7 @@ def test_a_device_that_is_not_there() -> None:
     with pytest.raises((RuntimeError, AssertionError)) as caught:
         torch.zeros(3, device="cuda")
     found = texts.failure_kind(caught.value)
-    # builds with CUDA say it otherwise than those without
+    # builds with CUDA have a different message from those without
     assert found is None or found[0] == "device"
     if torch.version.cuda is None:
         assert found == ("device", "CUDA")
@@ -113,13 +113,13 @@ def test_a_model_that_needs_its_data() -> None:
 
 
 def test_files_of_the_arithmetic_of_symbols() -> None:
-    """Behind the last frame that is not one of them is the line that asked."""
+    """Frames after the user's line are arithmetic of symbols or other files of torch."""
     error = _refused(lambda x: x * 2 if x.sum() > 0 else x)
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     asked = max(i for i, file in enumerate(files) if file == __file__)
     assert files[asked + 1 :]
     others = [file for file in files[asked + 1 :] if not texts.is_arithmetic(file)]
-    # what remains are torch's own, and none is a module that a user would write
+    # the rest are torch's own files, and no modules that a user would write
     assert all(f"{os.sep}torch{os.sep}" in file for file in others)
     assert texts.is_arithmetic(files[-1])
 
@@ -138,7 +138,7 @@ def test_modules_and_transforms_by_their_names() -> None:
 
 
 def test_paths_of_modules() -> None:
-    """Nodes that torch adds have a path of their own, and closures are seen in others."""
+    """Nodes that torch adds have their own path, and closures appear in others."""
 
     class Inner(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Slices that torch takes to be as long as others: a capture is right for its own example."""
+"""Slices that torch considers as long as others: a capture is correct for its own example."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def tail(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("checks", [False, True])
 def test_a_slice_alone_is_right_for_every_size(checks: bool) -> None:
-    """Where it begins in memory is of no concern to the checks."""
+    """The checks do not depend on its offset in memory."""
     model = Called(tail)
     program = onnx_aot.export(
         model, (torch.randn(2, 5),), dynamic_shapes=(T,), runtime_checks=checks

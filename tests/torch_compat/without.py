@@ -1,4 +1,4 @@
-"""Exports on a release of torch that lacks something."""
+"""Exports on a release of torch that lacks a part."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ __all__ = ["SHAPES", "SHOWN", "absent", "differs", "exported", "made", "message"
 SHAPES = "torch.fx.experimental.symbolic_shapes"
 
 SHOWN: set[str] = set()
-"""Names of rows that a test here is about."""
+"""Names of rows that have a test."""
 
 
 def shows(*names: str) -> Callable[[Any], Any]:
-    """Decorator of the test that shows what happens without some rows."""
+    """Decorator for a test that shows the effect of missing rows."""
     SHOWN.update(names)
     return lambda test: test
 
 
 @contextlib.contextmanager
 def absent(*names: str) -> Iterator[None]:
-    """On a release without the places, of which nothing is remembered afterwards."""
+    """Simulates a release without these places, and clears caches."""
     torch._dynamo.reset()
     with hidden(*names):
         yield
 
 
 def made(example: Example) -> Any:
-    """The model, with the same weights each time."""
+    """Makes the model, with the same weights each time."""
     torch.manual_seed(0)
     return example.model().eval()
 
 
 def exported(example: Example, **options: Any) -> Any:
-    """Exports it with the example of its first size."""
+    """Exports the model with inputs of its first size."""
     model, size = made(example), example.sizes[0]
     return onnx_aot.export(
         model,
@@ -61,7 +61,7 @@ def _leaves(result: Any) -> list[Tensor]:
 
 
 def differs(example: Example, program: Any, sizes: tuple[int, ...] | None = None) -> list[int]:
-    """The sizes at which the model answers otherwise than PyTorch."""
+    """Returns the sizes at which the model's results differ from PyTorch's."""
     model, wrong = made(example), []
     for size in example.sizes if sizes is None else sizes:
         with torch.no_grad():
@@ -75,7 +75,7 @@ def differs(example: Example, program: Any, sizes: tuple[int, ...] | None = None
 
 
 def message(example: Example, **options: Any) -> str:
-    """What the export fails with."""
+    """Returns the error message of the export."""
     with pytest.raises((CaptureError, DynamicShapeError)) as caught:
         exported(example, **options)
     return str(caught.value)

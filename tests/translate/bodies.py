@@ -31,7 +31,7 @@ Tensor = torch.Tensor
 
 
 class Model(torch.nn.Module):
-    """Calls a function with itself, for its weights, and the inputs."""
+    """Calls a function with this module, for its weights, and the inputs."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -49,13 +49,14 @@ class Case:
     """A function of a model and inputs.
 
     Attributes:
-        function: ``function(model, *inputs)``.
-        sizes: First dimensions of the first input, ``[n, 3]``, the example's first; it is dynamic.
-        inputs: Instead of such an input: the example, then others.
-        shapes: What is dynamic in them, in torch's form.
+        function: Function that is called as ``function(model, *inputs)``.
+        sizes: First dimensions (dynamic) of the first input ``[n, 3]``; the first one is the
+            example's.
+        inputs: Inputs to use instead: the example, then others.
+        shapes: Dynamic shapes of ``inputs``, in torch's form.
         nodes: ONNX operators that must be in the model, subgraphs included.
         state: Whether the model writes to ``total``.
-        containers: Whether functions get or give dicts, which torch takes apart where it compiles.
+        containers: Whether functions take or return dicts, which torch flattens if it compiles.
     """
 
     function: Callable[..., Any]
@@ -70,13 +71,13 @@ class Case:
         if self.inputs:
             return self.inputs
         torch.manual_seed(1)
-        # both signs of the sum, on which most conditions depend
+        # both signs of the sum, which decides most conditions
         given = [(torch.randn(size, 3),) for size in self.sizes]
         return [*given, *((-x,) for (x,) in given)]
 
 
 def check(case: Case, opsets: Sequence[int] = OPSETS) -> onnx_aot.ONNXProgram:
-    """Compares a model with eager at every example and opset; returns the last program."""
+    """Compares a model with eager for every example and opset; returns the last program."""
     model, examples = Model(case.function).eval(), case.examples()
     shapes = case.shapes if case.inputs else ({0: torch.export.Dim.DYNAMIC},)
     with capture_conditions():
@@ -95,10 +96,10 @@ def check(case: Case, opsets: Sequence[int] = OPSETS) -> onnx_aot.ONNXProgram:
 
 
 def _eager(model: Model, inputs: tuple[Any, ...], case: Case) -> list[Tensor]:
-    """What the model returns and, where it writes, its state.
+    """Returns the results of the model and, if it writes, its state.
 
-    Torch compiles what its operators are given also in eager mode, which takes longest here; their
-    kernels call it as it is.
+    Torch compiles the functions given to its operators even in eager mode, which dominates the
+    running time here; their kernels call the functions as they are.
     """
     before = model.total.clone()
     clones = [x.clone() if isinstance(x, Tensor) else x for x in inputs]
@@ -113,7 +114,7 @@ def _eager(model: Model, inputs: tuple[Any, ...], case: Case) -> list[Tensor]:
 
 
 def kinds(program: onnx_aot.ONNXProgram) -> list[str]:
-    """Operators of the model, those of subgraphs and functions included."""
+    """Returns the operators of the model, including those of subgraphs and functions."""
     found: list[str] = []
 
     def visit(graph: Any) -> None:

@@ -1,4 +1,4 @@
-"""Compares the type and shape that a model gives every value with what it has when it runs."""
+"""Compares the type and shape that a model declares for every value with the actual ones."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ FUNCTIONS: dict[str, Any] = {
 
 
 def values_of(model: ir.Model) -> list[ir.Value]:
-    """Every value that a node of the model gives, those of subgraphs included."""
+    """Returns every value that a node of the model computes, including those of subgraphs."""
     nodes = ir.traversal.RecursiveGraphIterator(model.graph)
     return [value for node in nodes for value in node.outputs if value.name]
 
 
 def check_inference(program: onnx_aot.ONNXProgram) -> None:
-    """ONNX's own inference finds nothing that contradicts the recorded shapes."""
+    """ONNX's own inference does not contradict the recorded shapes."""
     loops = {"If", "Loop", "Scan"} & {node.op_type for node in program.model.graph}
     onnx.shape_inference.infer_shapes(
         program.model_proto,
         check_type=True,
         strict_mode=True,
-        data_prop=not loops,  # which fails on subgraphs: "Data for input 0 already exists"
+        data_prop=not loops,  # fails on subgraphs: "Data for input 0 already exists"
     )
 
 
@@ -50,7 +50,7 @@ def check_values(program: onnx_aot.ONNXProgram, *args: Any, **kwargs: Any) -> in
     """Runs the model with every value of the main graph as an output.
 
     Returns:
-        How many symbolic dimensions were compared.
+        Number of symbolic dimensions that were compared.
     """
     inputs = program._bind_inputs(args, kwargs)
     known: dict[str, int] = {}
@@ -80,7 +80,7 @@ def check_values(program: onnx_aot.ONNXProgram, *args: Any, **kwargs: Any) -> in
 
 
 def _evaluated(text: str, known: dict[str, int], actual: int) -> int:
-    """The value of a dimension; a name that is new is bound to what it is now."""
+    """Returns the value of a dimension; a new name is bound to the actual value."""
     if text in known:
         return known[text]
     try:

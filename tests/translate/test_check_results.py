@@ -1,4 +1,4 @@
-"""Results that are not what the operator gives."""
+"""Translations whose results do not match the operator's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One node is expanded where the table has no entry; nothing else is touched."""
+"""A node is decomposed if the table has no entry for it; other nodes are left alone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_equal_calls_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def many(x: Tensor) -> Tensor:
         y = x
         for _ in range(5):
-            y = torch.logaddexp(y, x)  # the same shape every time
+            y = torch.logaddexp(y, x)  # the shape is the same every time
         return y + torch.logaddexp(torch.cat([x, x], 1), x[:, :1])[:, :3]  # another shape
 
     program = onnx_aot.export(many, (X,))
@@ -60,7 +60,7 @@ def test_equal_calls_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sizes_that_depend_on_contents_are_not_shared() -> None:
-    """Two calls alike have different sizes; ONNX Runtime reuses buffers of sizes of one name."""
+    """Equal calls have different sizes; ONNX Runtime reuses buffers whose sizes share a name."""
 
     def positions(x: Tensor) -> list[Tensor]:
         return [x[torch.where(x[:, column] > limit)] for column, limit in ((0, 0), (1, 9), (2, -9))]

@@ -1,4 +1,4 @@
-"""Weights that are inputs of the model: which they are, their names, their values."""
+"""Weights as inputs of the model: their selection, names and values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_weight_is_an_input() -> None:
         "norm.weight",
         "norm.bias",
         "second.bias",
-        "third.weight",  # a tied weight is one, the unused one is none
+        "third.weight",  # a tied weight counts once; an unused one does not count
         "norm.running_mean",
         "norm.running_var",
     ]
@@ -41,7 +41,7 @@ def test_every_weight_is_an_input() -> None:
         torch.testing.assert_close(program(x)[0], model(x))
     zero = torch.zeros(4)
     changed = program(X, **{"first.bias": zero, "norm.bias": zero})
-    torch.testing.assert_close(program(X)[0], model(X))  # for one call
+    torch.testing.assert_close(program(X)[0], model(X))  # for a single call
     torch.nn.init.zeros_(model.first.bias)
     torch.nn.init.zeros_(model.norm.bias)
     torch.testing.assert_close(changed[0], model(X))
@@ -81,7 +81,7 @@ def test_names_for_weights_that_are_inputs() -> None:
     )
     assert inputs_of(program) == ["data", "w", "b"]
     assert list(program.weights) == ["w", "b"]
-    assert "scale" in program.model.graph.initializers  # then the other weights
+    assert "scale" in program.model.graph.initializers  # other weights follow
     program(X, b=torch.zeros(4))
     program.apply_weights({"first.bias": torch.ones(4)})
     assert torch.equal(program.weights["b"], torch.ones(4))
@@ -115,7 +115,7 @@ def test_weights_that_the_graph_does_not_use() -> None:
 
 
 class Complicated(torch.nn.Module):
-    """Complex weights, a written buffer, and weights that are called like an argument."""
+    """Complex weights, a written buffer, and weights with the name of an argument."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ def test_complex_weights_beside_state() -> None:
     assert program.weights["x_1"].is_complex()
     for step in range(3):
         x = X + step
-        actual = program(x, scale=2.0)  # the argument of the model, not the weight
+        actual = program(x, scale=2.0)  # the model's argument, not the weight
         with torch.no_grad():
             expected = model(x)
         torch.testing.assert_close(actual[:2], expected)

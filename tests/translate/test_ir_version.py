@@ -1,4 +1,4 @@
-"""The IR version of a file fits its opsets, its functions and its element types."""
+"""The IR version of a file matches its opsets, functions and element types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.tolerances import assert_close
 
 @pytest.mark.parametrize("opset", [17, 20])
 def test_metadata_is_written_to_files_whose_version_has_none(opset: int, tmp_path: Path) -> None:
-    """``metadata_props`` of nodes and values appeared in IR version 10; parsers skip them."""
+    """``metadata_props`` of nodes and values exist since IR version 10; parsers skip them."""
     path = tmp_path / "model.onnx"
     onnx_aot.export(torch.nn.Linear(40, 8), (torch.ones(1, 40),), path, opset_version=opset)
     model = onnx.load(path)
@@ -43,7 +43,7 @@ def test_metadata_is_written_to_files_whose_version_has_none(opset: int, tmp_pat
     ],
 )
 def test_element_types_of_later_versions(dtype: torch.dtype, version: int) -> None:
-    """Operators of other domains take types that the opset's own do not."""
+    """Operators of other domains support types that the opset's own do not."""
 
     def handled(op: Any, self: Any) -> Any:
         return op.call_op("Handle", [self], {}, domain="my.domain", version=3)
@@ -67,7 +67,7 @@ def test_outputs_that_are_inputs_of_a_later_type() -> None:
 
 
 def test_versions_of_element_types_are_those_of_the_opsets_that_take_them() -> None:
-    """An opset's models can hold what its operators take."""
+    """The IR version supports all types that the operators of its opset accept."""
     casts = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == "Cast"]
     checked = set()
     for cast in sorted(casts, key=lambda schema: schema.since_version):
@@ -81,7 +81,7 @@ def test_versions_of_element_types_are_those_of_the_opsets_that_take_them() -> N
 
 
 def test_a_function_in_a_file_that_has_no_types_for_its_values() -> None:
-    """Before IR version 10 types of a function's values are not part of the file."""
+    """Before IR version 10, files do not contain types of the values in a function."""
     domain = onnxscript.values.Opset("my.domain", 1)
 
     @onnxscript.script(domain)
@@ -102,7 +102,7 @@ def test_a_function_in_a_file_that_has_no_types_for_its_values() -> None:
 
 
 def test_a_function_that_is_written_for_a_later_opset() -> None:
-    """It keeps its opset where the model's does not have its operators; the file has both."""
+    """A function keeps its opset if the model's lacks its operators; the file has both."""
     domain = onnxscript.values.Opset("my.domain", 1)
 
     @onnxscript.script(domain)

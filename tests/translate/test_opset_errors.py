@@ -1,4 +1,4 @@
-"""The opset asked for is emitted; what it lacks is said at once."""
+"""The requested opset is emitted, and its limitations are reported immediately."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Tensor = torch.Tensor
 
 
 class Forms(torch.nn.Module):
-    """Operators whose ONNX form depends on the opset."""
+    """Operators with an ONNX form that depends on the opset."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ def test_every_opset_is_emitted(
 
 
 def test_every_operator_of_the_table_has_a_form_in_the_lowest_opset() -> None:
-    """What is registered for later opsets only would be taken for an operator of no opset."""
+    """An operator with forms only in later opsets would seem to be in no opset."""
     late = [t for t, forms in translations().items() if min(f.since for f in forms) > MIN_OPSET]
     assert not late
 
@@ -88,7 +88,7 @@ def test_opsets_that_are_not_emitted(opset: Any) -> None:
         onnx_aot.export(torch.nn.ReLU(), (torch.ones(2),), opset_version=opset)
 
 
-# --- what an opset lacks -------------------------------------------------------------------------
+# --- missing from an opset -----------------------------------------------------------------------
 
 
 def several(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""The promotion rule, against eager PyTorch, for every pointwise operator of two tensors."""
+"""The promotion rule matches eager PyTorch for every pointwise operator of two tensors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def values(dtype: torch.dtype, scalar: bool) -> torch.Tensor:
 
 @pytest.mark.parametrize("target", BINARY, ids=str)
 def test_casting_first_gives_what_eager_gives(target: Any) -> None:
-    """The result of eager, and of eager on operands that the rule has cast, are the same."""
+    """Eager gives the same result for the operands and for operands that the rule has cast."""
     compared = 0
     for left, right in itertools.product(DTYPES, DTYPES):
         for scalars in ((False, False), (False, True), (True, False)):
@@ -67,7 +67,7 @@ def test_casting_first_gives_what_eager_gives(target: Any) -> None:
             try:
                 expected = target(a, b, **arguments)
             except RuntimeError:
-                continue  # eager refuses the types
+                continue  # eager rejects the types
             boolean = expected.dtype == torch.bool
             dtype = torch.result_type(a, b) if boolean else expected.dtype
             actual = target(a.to(dtype), b.to(dtype), **arguments)

@@ -1,4 +1,4 @@
-"""``runtime_checks=True``, and what a call of the program refuses by itself."""
+"""``runtime_checks=True``, and the checks of a call to the program itself."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(program: Any, arrays: Sequence[Any], level: Any = LEVELS.ORT_ENABLE_ALL)
 
 
 def passes(program: Any, *arrays: Any) -> list[Any]:
-    """At every level of optimization, and in ONNX's reference implementation."""
+    """Compares all optimization levels and ONNX's reference implementation; returns the results."""
     outputs = [run(program, arrays, level) for level in ALL_LEVELS]
     names = [value.name for value in program.model.graph.inputs]
     evaluator = onnx.reference.ReferenceEvaluator(program.model_proto)
@@ -190,7 +190,7 @@ def test_outputs_of_every_kind_wait_for_the_checks(
     torch.testing.assert_close(
         actual, expected if isinstance(expected, tuple) else (expected,), check_stride=False
     )
-    program.model.graph.metadata_props.pop(DIMENSIONS)  # so that ONNX Runtime gets it
+    program.model.graph.metadata_props.pop(DIMENSIONS)  # so that ONNX Runtime receives the input
     with pytest.raises(Exception, match=r"check: x\.shape\[0\] <= 9 \(n\)"):
         program(torch.cat([example] * 3))
 
@@ -263,7 +263,7 @@ def test_assertions_beside_writes() -> None:
     fails(program, "positive", -ones(5, 3))
 
 
-# --- what a call refuses -------------------------------------------------------------------------
+# --- checks of a call ----------------------------------------------------------------------------
 
 
 def test_a_call_refuses_sizes_outside_of_the_range() -> None:

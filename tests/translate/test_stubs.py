@@ -54,7 +54,7 @@ def test_every_unknown_operator_is_listed_once_with_its_lines() -> None:
 
 
 def test_the_stub_that_the_error_proposes_works() -> None:
-    """What the message says to write is what is accepted."""
+    """The code that the message suggests is accepted."""
     with pytest.raises(UnsupportedOperatorError) as caught:
         onnx_aot.export(UsesCustomOperators(), (X,))
     assert "def onnx_aot_tests_gadget_default(op, x, n):" in str(caught.value)
@@ -74,7 +74,7 @@ def test_the_stub_that_the_error_proposes_works() -> None:
 
 
 def test_the_stub_takes_what_a_translation_takes() -> None:
-    """No arguments about memory, and names that are Python keywords with an underscore."""
+    """Memory arguments are omitted, and names that are Python keywords get an underscore."""
     with pytest.raises(UnsupportedOperatorError) as caught:
         onnx_aot.export(OPS.ranged, (X,))
     assert "def onnx_aot_tests_ranged_default(op, x, from_):" in str(caught.value)
@@ -105,7 +105,7 @@ def test_lines_of_functions_and_methods() -> None:
 
 
 class WithOutDtype(torch.nn.Module):
-    """An operator that is given an operator."""
+    """An operator that takes an operator."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = out_dtype(torch.ops.aten.mm.default, torch.int32, x, x)
@@ -116,7 +116,7 @@ INTEGERS = torch.ones(3, 3, dtype=torch.int8)
 
 
 def test_what_is_given_functions_says_what_can_be_done() -> None:
-    """A function that takes functions has no schema, and so no stub."""
+    """A function that takes functions has no schema, and therefore no stub."""
     with pytest.raises(UnsupportedOperatorError) as caught:
         onnx_aot.export(WithOutDtype(), (INTEGERS,))
     (entry,) = caught.value.operators

@@ -1,4 +1,4 @@
-"""What bodies of higher-order operators have in the model: names, metadata, checks, functions."""
+"""Bodies of higher-order operators in the model: names, metadata, checks, functions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_bodies_read_weights_and_values_around_them() -> None:
     assert set(program.model.graph.initializers) >= {"linear.weight", "linear.bias"}
     assert not program.model.functions
     loop = next(node for node in program.model.graph if node.op_type == "Loop")
-    assert len(loop.inputs) == 4  # nothing but what is carried
+    assert len(loop.inputs) == 4  # carried values only
 
 
 def sizes_of_steps(m: Model, x: Tensor) -> Any:
@@ -88,11 +88,11 @@ def sizes_of_steps(m: Model, x: Tensor) -> Any:
 
 
 def test_sizes_of_their_own_have_names_of_their_own() -> None:
-    """The same symbol of the capture is another size in the condition before and in the loop."""
+    """A symbol of the capture differs in size between the condition before and the loop."""
     program = export(sizes_of_steps, torch.ones(4, 3))
     ranges = [n for n in (*program.model.graph, *inner_nodes(program)) if n.op_type == "Range"]
     names = [str(value.shape[0]) for node in ranges for value in node.outputs if value.shape]
-    assert len(names) == 2  # of the first condition it is a constant
+    assert len(names) == 2  # the first condition has a constant size
     assert len(set(names)) == 2
 
 
@@ -251,7 +251,7 @@ class Block(torch.nn.Module):
 
 
 def test_modules_with_branches_are_functions_too() -> None:
-    """What bodies read around them, weights too, is given to the function."""
+    """Outer values that a body reads, including weights, are passed to the function."""
     model = torch.nn.Sequential(Block(), Block()).eval()
     program = onnx_aot.export(
         model,
@@ -284,7 +284,7 @@ def test_equal_regions_are_one_function(opset: int) -> None:
 
 
 def test_functions_are_made_to_run_too() -> None:
-    """ONNX Runtime has no Elu of double; what it becomes reads constants of the function."""
+    """ONNX Runtime has no Elu for double; its replacement reads constants of the function."""
 
     def model(m: Model, x: Tensor) -> Any:
         weight = m.linear.weight.double()

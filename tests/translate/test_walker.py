@@ -1,4 +1,4 @@
-"""Translations that fail or return something else, and graphs that cannot be translated."""
+"""Failing translations, translations with wrong results, and untranslatable graphs."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ def test_wrong_tables(table: Any, message: str) -> None:
 
 
 def test_a_failure_before_the_translation_says_where() -> None:
-    """A graph that was edited by hand may lack what the capture records."""
+    """A manually edited graph may lack values that the capture records."""
     program = torch.export.export(torch.nn.ReLU(), (X,))
     program.graph_module.register_buffer("constant", X)
     (relu,) = (node for node in program.graph.nodes if node.target == RELU)
     with program.graph.inserting_before(relu):
         constant = program.graph.get_attr("constant")
-        relu.target = torch.ops.aten.logaddexp.default  # is expanded with torch's rule
+        relu.target = torch.ops.aten.logaddexp.default  # decomposed by torch's rule
         relu.args = (relu.args[0], constant)
     with pytest.raises(TranslationError) as caught:
         onnx_aot.export(program)

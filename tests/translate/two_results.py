@@ -1,4 +1,4 @@
-"""A model of two results, and operators that tests translate otherwise."""
+"""A model with two results, and operators that tests translate differently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``torch.autograd.Function`` with a static method ``symbolic``, and without."""
+"""``torch.autograd.Function`` with and without a static method ``symbolic``."""
 
 # ruff: noqa: ARG004  the methods have the parameters that torch gives them
 
@@ -19,7 +19,7 @@ X = torch.randn(4, 3)
 
 
 def exported(function: Any, *args: Any, **options: Any) -> onnx_aot.ONNXProgram:
-    """The model, which answers as the function does at another size."""
+    """Returns a checked ONNX program of the function, with axis 0 of the input dynamic."""
     program = onnx_aot.export(function, args or (X,), dynamic_shapes=({0: "n"},), **options)
     assert "apply" not in vars(Function.__base__)
     onnx.checker.check_model(program.model_proto, full_check=True)
@@ -60,7 +60,7 @@ def test_the_method_says_what_a_call_becomes() -> None:
     program = exported(steep, optimize=False)
     assert operators(program) == ["Relu", "Mul", "Relu", "Mul", "Add"]
     same(program, steep)
-    assert steep(X).shape == X.shape  # eager code goes its own way
+    assert steep(X).shape == X.shape  # eager code is unaffected
     assert operators(onnx_aot.export(program.exported_program)) == ["Relu", "Mul", "Mul", "Add"]
 
 
@@ -177,7 +177,7 @@ def test_functions_that_are_looked_into(function: Any) -> None:
 
 
 class Compiled(Function):
-    """Stands for one that calls compiled code."""
+    """Stands for a function that calls compiled code."""
 
     @staticmethod
     def symbolic(g: Any, x: Any) -> Any:
@@ -215,7 +215,7 @@ def test_a_method_that_fails(symbolic: Any, problem: str) -> None:
     function = broken(symbolic).apply
     with pytest.warns(onnx_aot.OnnxExporterWarning, match=rf"symbolic failed: .*{problem}"):
         program = exported(function)
-    assert operators(program) == ["Mul"]  # of forward
+    assert operators(program) == ["Mul"]  # the operators of forward
     same(program, function)
 
 

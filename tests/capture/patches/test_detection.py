@@ -1,4 +1,4 @@
-"""Detection models of torchvision: any number of boxes, none included, and images of any size."""
+"""Detection models of torchvision, with any number of boxes (even none) and any image size."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ANYWHERE = ([{1: "height", 2: "width"}],)
 
 
 class Backbone(torch.nn.Module):
-    """Two maps, a quarter and an eighth as large as the image."""
+    """Returns two feature maps, a quarter and an eighth as large as the image."""
 
     out_channels = CHANNELS
 
@@ -92,14 +92,14 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
 
 
 def image(index: int, height: int = 52, width: int = 60) -> torch.Tensor:
-    """Of growing contrast."""
+    """Returns a random image whose contrast grows with the index."""
     generator = torch.Generator().manual_seed(index)
     return (0.2 + 0.5 * index) * torch.rand(3, height, width, generator=generator)
 
 
 @functools.cache
 def model(name: str) -> torch.nn.Module:
-    """With weights of which some find nothing in the first image, and something in the others."""
+    """Random weights, with a threshold at which one of four images has no detections."""
     torch.manual_seed(1)
     made = MODELS[name]().eval()
     for part in made.modules():
@@ -120,7 +120,7 @@ def set_threshold(made: Any, threshold: float) -> None:
 
 
 def assert_right(program: Any, module: torch.nn.Module, images: list[torch.Tensor]) -> list[int]:
-    """Compares with PyTorch; returns how much was found per image."""
+    """Compares with PyTorch; returns the number of detections per image."""
     differences = verify_against(program, module, (images,), {})
     assert differences
     assert all(d.within for d in differences), [str(d) for d in differences]
@@ -149,7 +149,7 @@ def test_images_of_any_size(name: str) -> None:
 
 
 def test_several_images() -> None:
-    """A list of a fixed length, in which each image finds its own number."""
+    """The list has a fixed length, and each image has its own number of detections."""
     program = onnx_aot.export(model("faster_rcnn"), ([image(1), image(2, 40, 70)],))
     counts = assert_right(program, model("faster_rcnn"), [image(3), image(4, 40, 70)])
     counts += assert_right(program, model("faster_rcnn"), [image(6), image(0, 40, 70)])
@@ -157,7 +157,7 @@ def test_several_images() -> None:
 
 
 def test_checks_pass_whatever_is_found() -> None:
-    """Nothing is assumed of the data, so that the model refuses none."""
+    """The checks assume nothing about the data, so the model accepts all of it."""
     program = onnx_aot.export(model("faster_rcnn"), ([image(1)],), runtime_checks=True)
     counts = [n for i in range(4) for n in assert_right(program, model("faster_rcnn"), [image(i)])]
     assert 0 in counts
@@ -165,7 +165,7 @@ def test_checks_pass_whatever_is_found() -> None:
 
 
 class PooledPart(torch.nn.Module):
-    """Regions of the first rows of a map; how many rows is among the inputs."""
+    """Regions of the first rows of a map; the number of rows is an input."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""``range`` of symbolic steps, as models call it."""
+"""``range`` with symbolic steps, as models call it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = {1: "t"}
 
 
 class Chunks(nn.Module):
-    """One chunk, as codecs have it where no length of chunks is set."""
+    """A single chunk, as in codecs whose chunk length is not set."""
 
     def forward(self, x: Tensor) -> Tensor:
         n, y = x.shape[1], x * 0

@@ -1,6 +1,6 @@
-"""Functions for ``torch.jit.script`` that write in place to what has several names."""
+"""Functions for ``torch.jit.script`` that write in place to aliased tensors."""
 
-# TorchScript reads annotations as they are written: no `from __future__ import annotations`.
+# TorchScript reads annotations literally: no `from __future__ import annotations`.
 
 import torch
 from torch import Tensor

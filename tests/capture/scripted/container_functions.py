@@ -1,7 +1,7 @@
 """Functions for ``torch.jit.script``: lists, tuples, dicts, strings and optional values."""
 
 # ruff: noqa: RUF005, SIM108
-# TorchScript reads annotations as they are written: no `from __future__ import annotations`.
+# TorchScript reads annotations literally: no `from __future__ import annotations`.
 
 import torch
 from torch import Tensor

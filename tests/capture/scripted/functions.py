@@ -1,7 +1,7 @@
-"""Functions for ``torch.jit.script``: loops, branches, and what Python has besides."""
+"""Functions for ``torch.jit.script``: loops, branches and other Python constructs."""
 
 # ruff: noqa: T201
-# TorchScript reads annotations as they are written: no `from __future__ import annotations`.
+# TorchScript reads annotations literally: no `from __future__ import annotations`.
 
 import math
 

@@ -1,6 +1,6 @@
 """Modules for ``torch.jit.script``: attributes, buffers, submodules, classes."""
 
-# TorchScript reads annotations as they are written: no `from __future__ import annotations`.
+# TorchScript reads annotations literally: no `from __future__ import annotations`.
 
 from typing import Final, NamedTuple
 
@@ -79,7 +79,7 @@ class Layers(nn.Module):
 
 
 class Shared(nn.Module):
-    """One layer used in each step of a loop that depends on the input."""
+    """A single layer, used in each step of a loop that depends on the input."""
 
     def __init__(self) -> None:
         super().__init__()

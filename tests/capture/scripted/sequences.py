@@ -1,6 +1,6 @@
 """Functions for ``torch.jit.script`` with lists whose length depends on the inputs."""
 
-# TorchScript reads annotations as they are written: no `from __future__ import annotations`.
+# TorchScript reads annotations literally: no `from __future__ import annotations`.
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Exports of programs that the user captured."""
+"""Exports of programs that the user captured with ``torch.export``."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_verifies_with_the_inputs_given_or_the_captured_ones(
     args = (torch.randn(5, 3), {"offset": torch.randn(5, 3)})
     onnx_aot.export(captured(), args, kwargs={"bias": torch.randn(3)}, verify=True)
     assert [of_capture[0], seen[0]] == [2, 5]
-    assert len(set(of_capture)) == len(of_capture) > 2  # at other sizes too
+    assert len(set(of_capture)) == len(of_capture) > 2  # verified at other sizes too
 
 
 def test_positional_inputs_of_any_number() -> None:

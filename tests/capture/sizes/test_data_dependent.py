@@ -1,4 +1,4 @@
-"""Models that no capture gets through: every place, the user's line, and the edit to make."""
+"""Models that no capture supports: the error shows every place, the user's line and the fix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ X = torch.arange(12.0).reshape(4, 3)
 
 
 def place(function: Callable[..., Any], text: str) -> str:
-    """A line of a function and where it stands, as messages have it."""
+    """Returns a line of a function and its location, formatted as in error messages."""
     lines, first = inspect.getsourcelines(function)
     number = next(i for i, line in enumerate(lines) if text in line)
     return f"{lines[number].strip()}\n     at {__file__}:{first + number} in {function.__name__}\n"
@@ -26,8 +26,8 @@ def place(function: Callable[..., Any], text: str) -> str:
 def failure(function: Any, *args: Any, **options: Any) -> CaptureError:
     with pytest.raises(CaptureError) as caught:
         onnx_aot.export(function, args, **options)
-    assert len(str(caught.value).splitlines()) < 30  # one screen
-    assert isinstance(caught.value.__cause__, Exception)  # torch's own
+    assert len(str(caught.value).splitlines()) < 30  # fits on one screen
+    assert isinstance(caught.value.__cause__, Exception)  # torch's own exception
     return caught.value
 
 

@@ -1,4 +1,4 @@
-"""Dimensions that are requested, and expressions over their names."""
+"""Requested dimensions, and expressions over their names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_dimension_is_found_by_torchs_name_for_it() -> None:
     first, number = requested("n"), requested("k", None, "k")
     shapes = DynamicShapes(requested=(first, number))
     assert shapes.at("L['x'].size()[0]") is first
-    assert shapes.at("L['flat_args'][0].size()[0]") is first  # as strict captures call it
+    assert shapes.at("L['flat_args'][0].size()[0]") is first  # its name in strict captures
     assert shapes.at("L['x'].size()[1]") is None
 
 

@@ -1,4 +1,4 @@
-"""Every form in which dynamic dimensions are asked for, and what is refused."""
+"""Every form of requesting dynamic dimensions, and the requests that are rejected."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_a_condition_on_a_named_dimension_is_an_error() -> None:
 
 
 def test_a_dimension_that_came_out_static_in_the_end() -> None:
-    """The write has no functional form, and torch's own functionalization fixes the size."""
+    """The write has no functional form, and torch's own functionalization specializes the size."""
 
     def windows(x: Tensor) -> Tensor:
         y = x * 2
@@ -299,7 +299,7 @@ def test_a_condition_that_binds_a_dimension_to_sizes_around_the_example(
 
 @pytest.mark.parametrize("size", [2, 6, 40])
 def test_bounds_and_multiples_bind_nothing(size: int) -> None:
-    """A table of positions bounds a length; pairs need an even one."""
+    """The position table bounds the length, and pairing requires an even length."""
     table = torch.randn(50)
 
     def forward(x: Tensor) -> Tensor:

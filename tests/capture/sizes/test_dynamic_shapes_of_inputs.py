@@ -1,4 +1,4 @@
-"""Numbers as inputs, registered classes, and the rarer forms of dynamic shapes."""
+"""Numbers as inputs, registered classes, and less common forms of dynamic shapes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_name_of_a_number_is_in_sizes() -> None:
 def arithmetic(x: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
     return (
         x * scale + math.sqrt(scale) + scale**2,
-        x.long() * scale,  # a Python float makes it float32, a tensor of double would not
+        x.long() * scale,  # a Python float gives float32; a float64 tensor would not
         torch.full((2,), scale).clamp(max=0.75),
     )
 

@@ -1,4 +1,4 @@
-"""Models that ask for the larger of two sizes, or for zero, are right for empty inputs too."""
+"""Models that take the maximum of two sizes or test for zero also support empty inputs."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_fails_from_zero_on_is_captured_above_it(monkeypatch: pytest.Monkey
     named = ({0: "n"},)
     with pytest.warns(OnnxExporterWarning, match="captured for sizes above 0"):
         program = onnx_aot.export(ASKED["numel() > 0"], (torch.rand(4, 3),), dynamic_shapes=named)
-    assert runs == [False, True, True, False]  # the second one is tried by two strategies
+    assert runs == [False, True, True, False]  # two strategies try the second one
     x = torch.rand(7, 3)
     torch.testing.assert_close(program(x)[0], x * 2)
 

@@ -1,4 +1,4 @@
-"""Sizes worked out with tensors: ``onnx_aot/capture/sizes/scalar_tensor_values.py``."""
+"""Sizes computed with tensors: ``onnx_aot/capture/sizes/scalar_tensor_values.py``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = {2: "t"}
 
 
 class Numbers(nn.Module):
-    """Numbers as buffers that are not saved, and a function of these and an input."""
+    """Numbers in non-persistent buffers, and a function of this module and an input."""
 
     def __init__(self, function: Callable[[Numbers, Tensor], Tensor], **numbers: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Numbers(nn.Module):
 
 
 def frames(n: Numbers, x: Tensor) -> Tensor:
-    """So many elements are missing from the last frame: as Encodec and Mimi do it."""
+    """Number of elements missing from the last frame, computed as in Encodec and Mimi."""
     length = x.shape[-1]
     count = torch.ceil((length - n.kernel + n.total) / n.stride + 1).to(torch.int64) - 1
     return count * n.stride + n.kernel - n.total - length
@@ -88,7 +88,7 @@ def total(n: Numbers, x: Tensor) -> Tensor:
 def test_what_float32_rounds_otherwise_is_not_known(
     function: Callable[[Numbers, Tensor], Tensor],
 ) -> None:
-    """The number stays data: what ONNX Runtime computes is what PyTorch does."""
+    """The number stays data, and ONNX Runtime computes the same result as PyTorch."""
     model = Numbers(function, kernel=49, stride=7)
     program = onnx_aot.export(model, (torch.randn(1, 2, 17),), dynamic_shapes=(T,))
     assert "u0" in str(program.outputs[0].shape)
@@ -105,7 +105,7 @@ def test_sizes_are_in_the_names_of_the_user() -> None:
 
 
 def test_a_condition_on_them_holds_for_the_model() -> None:
-    """``length <= most`` was false: lengths for which it is true are refused."""
+    """``length <= most`` was false in the capture; lengths for which it is true are rejected."""
     model = Numbers(reflected, kernel=7, stride=4, total=3)
     program = onnx_aot.export(model, (torch.randn(1, 2, 17),), dynamic_shapes=(T,))
     with pytest.raises(InferenceError, match=r"is 2; .* captured for 4 or more"):
@@ -126,7 +126,7 @@ class AsTensor(nn.Module):
 
 
 def test_as_tensor_keeps_sizes() -> None:
-    """Torch makes plain numbers of them."""
+    """Torch turns the sizes into plain numbers."""
     program = onnx_aot.export(AsTensor(), (torch.randn(1, 2, 17),), dynamic_shapes=(T,))
     for length in (17, 5):
         x = torch.randn(1, 2, length)
@@ -198,7 +198,7 @@ def test_tensors_that_count_no_writes() -> None:
 
 
 def test_what_is_saved_with_the_weights_is_no_constant() -> None:
-    """Other weights may have another number."""
+    """A checkpoint may contain a different number."""
     model = Numbers(reflected, kernel=7, stride=4, total=3)
     total = model.total
     del model.total

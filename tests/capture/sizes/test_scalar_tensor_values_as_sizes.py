@@ -1,4 +1,4 @@
-"""Numbers that are taken from tensors and used as sizes, bounds and indices, in plain Python."""
+"""Numbers read from tensors and used as sizes, bounds and indices in plain Python."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = torch.arange(20.0).reshape(5, 4) / 7
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A function of ``X`` and a tensor of numbers, and the values of the second."""
+    """A function of ``X`` and a tensor of numbers, and values of that tensor."""
 
     name: str
     call: Callable[..., Any]

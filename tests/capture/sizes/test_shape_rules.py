@@ -1,4 +1,4 @@
-"""Shape rules give what torch works out, and leave to torch what is not plain."""
+"""Shape rules agree with torch, and leave unusual cases to torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Call(nn.Module):
 
 
 def recorded(function: Callable[..., Any], args: tuple[Tensor, ...], dynamic: bool) -> list[Any]:
-    """Shape, strides, dtype and device of every value of the capture; symbols by name."""
+    """Shape, strides, dtype and device of every captured value; symbols by name."""
     axes = tuple({0: Dim.DYNAMIC, 2: Dim.DYNAMIC} if a.dim() > 2 else None for a in args)
     with capture_conditions(Settings(dynamic=dynamic)):
         program = torch.export.export(Call(function), args, dynamic_shapes=(axes,))

@@ -1,4 +1,4 @@
-"""A model that branches on sizes is exported with a warning that names the line."""
+"""Exporting a model that branches on sizes gives a warning that names the line."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_is_right_at_every_size(function: Callable[..., Any], shapes: Any) 
 
 
 def _two_reasons(x: Tensor) -> Tensor:
-    if x.shape[10] // 2 == 4:  # holds around the example: axis 10 has a warning of its own
+    if x.shape[10] // 2 == 4:  # holds around the example: axis 10 has its own warning
         x = x + 1
     if x.shape[1] > 4:
         x = x * 2

@@ -1,4 +1,4 @@
-"""Dimensions that a model fixes or limits: by which line, the fix, and ``on_specialized``."""
+"""Dimensions that a model specializes or limits: the line, the fix, and ``on_specialized``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ X = torch.arange(12.0).reshape(4, 3)
 
 
 def line_of(function: Callable[..., Any], text: str) -> str:
-    """Where a line of a function stands, as messages have it."""
+    """Returns the location of a line of a function, formatted as in error messages."""
     lines, first = inspect.getsourcelines(function)
     number = next(i for i, line in enumerate(lines) if text in line)
     return f"{lines[number].strip()}\n      at {__file__}:{first + number} in {function.__name__}\n"
@@ -75,7 +75,7 @@ def test_the_line_that_fixes_a_dimension(
     message = str(caught.value)
     assert "  x, axis 0 ('n'): fixed at 4\n" in message
     where = line_of(function, text)
-    if function is with_numpy:  # the line is NumPy's, and it is said who called it
+    if function is with_numpy:  # the line is in NumPy; the message also names its caller
         assert "in linspace, called from " + where.splitlines()[1].strip()[3:] in message
     else:
         assert where in message
@@ -116,7 +116,7 @@ def test_warn_and_allow_export_a_fixed_dimension(dimension: Any, tmp_path: Path)
         )
     assert shapes(program) == [[4, 3]]
     torch.testing.assert_close(program(X)[0], fixed_view(X))
-    program = onnx_aot.export(  # warnings are errors here
+    program = onnx_aot.export(  # warnings are errors in this test run
         fixed_view,
         (X,),
         dynamic_shapes=({0: dimension},),
@@ -152,7 +152,7 @@ def rounds(x: Tensor) -> Tensor:
 
 
 def test_what_a_condition_binds_to_the_example_becomes_static() -> None:
-    """The capture calls it dynamic, and is right for the example alone."""
+    """The capture calls the dimension dynamic, but is correct only for the example."""
     with pytest.raises(DynamicShapeError) as caught:
         onnx_aot.export(rounds, (X,), dynamic_shapes=({0: "n"},))
     assert "x, axis 0 ('n'): fixed at 4: captured for math.trunc(" in str(caught.value)
@@ -177,7 +177,7 @@ class Classifier(torch.nn.Module):
 
 @pytest.mark.parametrize("dims", [("h", "w"), (Dim("h", min=3), Dim("w", min=3))], ids=str)
 def test_what_a_condition_binds_together_becomes_static(dims: Any) -> None:
-    """Torch calls height and width dynamic where their product has to be that of the example."""
+    """Torch calls height and width dynamic although their product must be that of the example."""
     x = torch.randn(2, 3, 8, 8)
     given = ({0: "b", 2: dims[0], 3: dims[1]},)
     with pytest.raises(DynamicShapeError) as caught:
@@ -280,7 +280,7 @@ def test_a_dim_that_promises_more_than_the_model_takes(
     assert "x, axis 0 ('n'): limited to " in message
     assert line_of(function, "return") in message
     assert f"      fix: write {fix} for it" in message
-    written = eval(fix, {"torch": torch})  # the fix, taken literally
+    written = eval(fix, {"torch": torch})  # apply the suggested fix literally
     program = onnx_aot.export(function, (X,), dynamic_shapes=({0: written},))
     torch.testing.assert_close(program(X[:4])[0], function(X[:4]))
     with pytest.warns(OnnxExporterWarning, match=r"x, axis 0 \('n'\) is limited to"):
@@ -293,7 +293,7 @@ def test_a_dim_that_promises_more_than_the_model_takes(
 
 
 def test_operators_that_treat_the_sizes_0_and_1_as_special() -> None:
-    """Broadcasting asks whether a size is 1; ONNX's operators do so when they run."""
+    """Broadcasting tests sizes against 1; ONNX operators do so at run time."""
 
     def attend(x: Tensor, mask: Tensor) -> Tensor:
         return torch.softmax(x @ x.transpose(1, 2) + mask[:, None], dim=-1)
@@ -371,7 +371,7 @@ def test_sizes_around_the_example_name_their_line() -> None:
 
 
 def test_a_strict_capture_names_lines_too() -> None:
-    """Only strict capture gets through the dtype of a string; its line comes from the bytecode."""
+    """Only strict capture handles this model; the line comes from the bytecode."""
 
     class Model(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -413,7 +413,7 @@ def _trimmed(past: Tensor, x: Tensor, mask: Tensor) -> Tensor:
 
 
 def test_code_that_asks_about_a_sum_is_told() -> None:
-    """The mask is as long as both together, which is no choice of the model's then."""
+    """Once the mask's size is declared as the sum, the model makes no choice anymore."""
     args = (torch.randn(2, 3), torch.randn(2, 4), torch.ones(2, 7))
     with pytest.warns(OnnxExporterWarning, match=r"branches on sizes.*`if mask.shape\[1\] > past"):
         onnx_aot.export(_trimmed, args, dynamic_shapes=({1: "past"}, {1: "seq"}, {1: "n"}))
@@ -426,7 +426,7 @@ def test_code_that_asks_about_a_sum_is_told() -> None:
 def test_what_is_asserted_or_follows_from_names_is_no_choice() -> None:
     def asserts(x: Tensor, y: Tensor) -> Tensor:
         torch._check(x.shape[0] >= 4)
-        if x.shape[0] * 3 > y.shape[0] * 3:  # two dimensions, and one name
+        if x.shape[0] * 3 > y.shape[0] * 3:  # two dimensions that share a name
             return y - 1
         return y * x.shape[0]
 

@@ -1,6 +1,6 @@
-"""A browser for the tests of the page.
+"""Browser for the tests of the page.
 
-They are skipped where there is none, unless ``ONNX_AOT_BROWSER=required``.
+The tests are skipped where there is none, unless ``ONNX_AOT_BROWSER=required``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _missing(reason: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Headless Chromium, once for all tests."""
+    """Headless Chromium, started once for all tests."""
     path = chromium_path()
     if path is None:
         _missing(f"there is none of {', '.join(CHROMIUM)} on the PATH")
@@ -39,7 +39,7 @@ def browser() -> Iterator[Any]:
 
 
 class Viewer:
-    """Opens views, and notes what a page must not do."""
+    """Opens views and records actions that a page must not take."""
 
     def __init__(self, browser: Any, folder: Path) -> None:
         self._browser = browser
@@ -49,13 +49,13 @@ class Viewer:
         self.requests: list[str] = []
 
     def open(self, program: ONNXProgram, comparison: Any = None, scheme: str = "light") -> Any:
-        """The page of a program's view."""
+        """Opens the view of a program and returns its page."""
         path = self._folder / "graph.html"
         program.view(path, comparison)
         return self.open_file(path, scheme)
 
     def close(self) -> None:
-        """Closes what was opened."""
+        """Closes everything that was opened."""
         for page in self._pages:
             page.close()
 

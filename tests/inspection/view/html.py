@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Elements(HTMLParser):
-    """Tags with their attributes, and what scripts hold."""
+    """Collects tags with their attributes, and the contents of scripts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Models to look at."""
+"""Models to display."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """Two blocks, and operators of its own around them."""
+    """Two blocks, and operators outside of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def net_of_functions() -> ONNXProgram:
 
 
 def chain(length: int, layers: int = 0) -> ONNXProgram:
-    """Operators one after another, in modules ``layer.0`` and so on where there are layers."""
+    """A chain of operators, in modules ``layer.0``, ``layer.1``, ... if there are layers."""
     x = ir.val("x", ir.DataType.FLOAT, [3])
     nodes: list[ir.Node] = []
     value: ir.Value = x
@@ -80,7 +80,7 @@ NASTY = "</script><script>document.title='hit'</script><img src=x onerror=alert(
 
 
 def named(name: str = NASTY) -> ONNXProgram:
-    """Two nodes in a module; everything that can have any name has this one."""
+    """Two nodes in a module; everything that can have an arbitrary name has this one."""
     x = ir.val(name, ir.DataType.FLOAT, [name, 3])
     nodes = [
         ir.node(name, [x], domain=name, name=name, attributes={name: name}, overload=name)
@@ -99,7 +99,7 @@ def named(name: str = NASTY) -> ONNXProgram:
 
 @dataclasses.dataclass(frozen=True)
 class ViewedValue:
-    """What is used of a row of a comparison."""
+    """The part of a comparison's row that the view uses."""
 
     onnx_value: str | None
     within: bool | None

@@ -1,4 +1,4 @@
-"""Boxes, edges and what is told of them."""
+"""Boxes, edges and their descriptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.inspection.view.models import ViewedComparison, ViewedValue
 
 
 def _titles(item: Item, data: GraphData) -> Any:
-    """A tree as nested lists of titles, with what a dissolved module was called."""
+    """Returns a tree as nested lists of titles, with the names of dissolved modules."""
     name = f"{item.title} ({item.subtitle})" if item.subtitle else item.title
     return [name, *(_titles(child, data) for child in item.children)] if item.children else name
 
@@ -50,7 +50,7 @@ def test_modules_are_groups_and_those_of_one_node_are_not() -> None:
 
 
 class Twice(nn.Module):
-    """Calls one block twice, and once more on what does not depend on its results."""
+    """Calls one block twice, and once more on a value that does not depend on the results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,11 +68,11 @@ def test_a_module_that_is_called_twice_has_two_boxes() -> None:
     counts = [(item.title, len(item.children)) for item in calls]
     assert counts == [("block", 4), ("act", 2), ("block", 4)]
     assert _loops(data) == []
-    assert data.items[-2].subtitle == "act"  # in a box of its own, which holds nothing else
+    assert data.items[-2].subtitle == "act"  # in a box of its own with no other content
 
 
 def _loops(data: GraphData) -> list[tuple[str, str]]:
-    """Pairs of boxes in one group of which each takes what the other makes."""
+    """Returns pairs of boxes in one group that each read a result of the other."""
     between = set()
     for edge in data.edges:
         there, here = (_lineage(data, item) for item in (edge.source, edge.target))

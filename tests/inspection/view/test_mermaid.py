@@ -1,4 +1,4 @@
-"""Flowcharts: levels, labels, what goes to many."""
+"""Flowcharts: levels, labels and values with many readers."""
 
 from __future__ import annotations
 

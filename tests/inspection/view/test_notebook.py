@@ -1,4 +1,4 @@
-"""What a notebook shows of a program."""
+"""Representation of a program in a notebook."""
 
 from __future__ import annotations
 

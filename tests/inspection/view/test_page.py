@@ -1,4 +1,4 @@
-"""The page as text: nothing of a model is markup, nothing is loaded."""
+"""The page as text: nothing in a model is treated as markup, and nothing is loaded."""
 
 from __future__ import annotations
 

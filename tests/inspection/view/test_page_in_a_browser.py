@@ -1,4 +1,4 @@
-"""The page in a browser, used as a person does: clicks, keys, search."""
+"""The page in a browser, used like a person would: clicks, keys, search."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.inspection.view.conftest import Viewer
 from tests.inspection.view.models import NASTY, ViewedComparison, ViewedValue
 
 MOST_ELEMENTS = 2500
-"""In the document, of a graph of any size."""
+"""Limit for elements in the document, for a graph of any size."""
 
 LARGE = 5000
 
 
 def boxes(page: Any, title: str) -> Any:
-    """Boxes by their titles."""
+    """Returns the boxes with a title."""
     exact = page.locator("text.title").get_by_text(title, exact=True)
     return page.locator("g.box").filter(has=exact)
 
 
 def toggle(page: Any, title: str) -> None:
-    """Clicks on the sign that opens a group, or closes it."""
+    """Clicks on the sign that opens or closes a group."""
     group = page.locator("g.box.group").filter(has_text=title)
     group.locator(".toggle").click()
 
@@ -42,7 +42,7 @@ def search(page: Any, text: str) -> None:
 
 
 def overlapping(page: Any) -> list[tuple[str, str]]:
-    """Pairs of boxes and labels that lie on one another; opened groups lie under all they hold."""
+    """Returns overlapping pairs of boxes and labels; opened groups lie under their contents."""
     found = page.evaluate(
         """() => [...document.querySelectorAll(".box > .back, .port rect, .line .label")].map(e => {
             const r = e.getBoundingClientRect();
@@ -245,7 +245,7 @@ def test_five_thousand_nodes(viewer: Viewer, layers: int) -> None:
         assert elements(page) < MOST_ELEMENTS
     page.click("#fit")
     page.wait_for_timeout(100)
-    assert elements(page) < 4 * MOST_ELEMENTS  # several groups are open, and all of it is in sight
+    assert elements(page) < 4 * MOST_ELEMENTS  # several groups are open, all of them in view
 
 
 def test_dark_where_the_system_is(viewer: Viewer) -> None:

@@ -1,4 +1,4 @@
-"""Statistics of weights: exact, sampled, of every type."""
+"""Statistics of weights: exact and sampled, for every type."""
 
 from __future__ import annotations
 

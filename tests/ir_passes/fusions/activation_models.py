@@ -1,4 +1,4 @@
-"""Cases of one function of one input."""
+"""Cases for functions of one input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention as transformers' models compute it: shared keys, rotations, masks."""
+"""Attention as in transformers' models: shared keys, rotations, masks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ FREQUENCIES = 1.0 / 10.0 ** (torch.arange(0, WIDTH, 2) / WIDTH)
 
 
 def projected(batch: int, length: int) -> tuple[Tensor, ...]:
-    """Queries, keys and values as projections give them, and a mask of keys."""
+    """Queries, keys and values as computed by projections, and a mask of keys."""
     keep = torch.ones(batch, length, dtype=torch.bool)
-    keep[0, length // 2 :] = False  # for a length of 1, no key at all
+    keep[0, length // 2 :] = False  # no key remains for a length of 1
     wide, narrow = HEADS * WIDTH, GROUPS * WIDTH
     return (*(torch.randn(batch, length, n) for n in (wide, narrow, narrow)), keep)
 
@@ -87,7 +87,7 @@ def attention(
 
 
 def rows_and_keys(keep: Tensor) -> Tensor:
-    """Causal and padding; the first row of what is padded at the start has no key."""
+    """Causal mask with padding; with padding at the start, the first query has no key."""
     length = keep.shape[1]
     causal = torch.arange(length)[:, None] >= torch.arange(length)
     return causal & keep[:, None, None]

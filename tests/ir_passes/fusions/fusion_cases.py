@@ -1,4 +1,4 @@
-"""Cases: a model, the rules that fire on it and how often, and what is left."""
+"""Cases: a model, the rules that fire on it and how often, and the remaining operators."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class FusionCase:
     """One export.
 
     Attributes:
-        name: Of the test.
+        name: Name of the test.
         model: The module, in eval mode.
-        inputs: From a batch and a length, both dynamic.
-        fires: How often each fusion applies; the others must not.
-        operators: How many nodes of an operator there are at the end.
-        opset: Of the model.
-        dynamic: Axes of each input that are batch and length.
-        contrib_ops: As the option.
+        inputs: Makes the inputs from a batch and a length, both dynamic.
+        fires: Number of times that each fusion applies; the others must not apply.
+        operators: Number of nodes per operator at the end.
+        opset: Opset of the model.
+        dynamic: Batch and length axes of each input.
+        contrib_ops: Value of the option of that name.
     """
 
     name: str
@@ -61,7 +61,7 @@ def export(case: FusionCase) -> onnx_aot.ONNXProgram:
 
 
 def check(case: FusionCase) -> None:
-    """The fusions fire as the case says, and outputs are eager's at two sizes."""
+    """The fusions fire as the case specifies, and outputs match eager mode at two sizes."""
     program = export(case)
     counts = program.optimize(contrib_ops=case.contrib_ops)
     fired = {name: n for name, n in counts.items() if name in FUSIONS}
@@ -78,7 +78,7 @@ def check(case: FusionCase) -> None:
 
 
 def same_with_and_without(case: FusionCase) -> None:
-    """Whatever fires, the outputs are the same."""
+    """Outputs are the same before and after the fusions, whichever of them fire."""
     program = export(case)
     args = case.inputs(*BATCH_AND_LENGTH[0])
     before = program(*args)

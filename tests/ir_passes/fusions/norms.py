@@ -1,4 +1,4 @@
-"""Modules of one function of the input, a weight and a bias."""
+"""Modules that apply a function to the input, a weight and a bias."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def states(batch: int, length: int) -> tuple[Tensor, ...]:
 
 
 class Norm(nn.Module):
-    """Of a function of the input and a weight."""
+    """Applies a function to the input, a weight and a bias."""
 
     def __init__(self, function: Callable[..., Any], *, half: bool = False) -> None:
         super().__init__()

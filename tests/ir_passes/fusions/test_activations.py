@@ -1,4 +1,4 @@
-"""Gelu, HardSwish and Mish that are written out."""
+"""Decomposed Gelu, HardSwish and Mish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of ONNX Runtime's own domain, where the user asks for them."""
+"""Operators of ONNX Runtime's own domain, which the user requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def heads_of_their_own(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
 
 
 def above_diagonal(keep: Tensor) -> Tensor:
-    """Not causal: every query sees one key more."""
+    """Not causal: every query attends to one more key."""
     index = torch.arange(keep.shape[1])
     return (index <= index[:, None] + 1) & keep[:, None, None]
 

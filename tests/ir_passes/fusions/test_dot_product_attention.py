@@ -74,13 +74,13 @@ ATTENTION = [
 
 
 def cached(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
-    """Rotated keys are read outside too, so that they are not computed twice."""
+    """Rotated keys are also read elsewhere, so that they are not computed twice."""
     q, k, v = rotated(heads(q)), rotated(heads(k)), heads(v)
     return together(F.scaled_dot_product_attention(q, repeated(k), repeated(v))), k, v
 
 
 def appended(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
-    """Keys and values of before, and new ones behind them."""
+    """Past keys and values, followed by new ones."""
     keys = torch.cat([heads(k), heads(k) + 1], 2)
     values = torch.cat([heads(v), heads(v) * 2], dim=-2)
     mask = torch.cat([keep, keep.logical_not()], 1)[:, None, None]
@@ -175,7 +175,7 @@ def test_attention(case: FusionCase) -> None:
 
 @pytest.mark.parametrize("opset", [20, 23])
 def test_visits_grow_with_the_layers(opset: int) -> None:
-    """All layers share rotations and a mask, which has many readers."""
+    """All layers share the rotations and one mask, which has many readers."""
 
     def layers(count: int) -> Callable[..., Any]:
         def forward(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""Gelu that is written out."""
+"""Decomposed Gelu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LayerNormalization that is written out."""
+"""Decomposed LayerNormalization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masks of attention."""
+"""Attention masks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def inputs(batch: int, length: int) -> tuple[Tensor, ...]:
 
 
 def indexed(keep: Tensor, rows: int = 0) -> Tensor:
-    """As transformers does it: by an index of all batches and all keys."""
+    """Indexes the mask by all batches and all keys, as transformers does."""
     batch, length = keep.shape
     return keep.bool()[torch.arange(batch)[:, None, None], torch.arange(rows, length)[None, None]]
 
@@ -60,12 +60,12 @@ def part_of_index(x: Tensor, keep: Tensor) -> Tensor:
 
 
 def moved_index(x: Tensor, keep: Tensor) -> Tensor:
-    """Every element, but in another order of axes."""
+    """Reads every element, but with transposed axes."""
     return keep[torch.arange(x.shape[0])[None], torch.arange(x.shape[1])[:, None]]
 
 
 class Positions(nn.Module):
-    """A table of biases by distance."""
+    """A table of biases, indexed by distance."""
 
     def __init__(self, low: float, *, buffer: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""RMSNormalization that is written out."""
+"""Decomposed RMSNormalization."""
 
 from __future__ import annotations
 

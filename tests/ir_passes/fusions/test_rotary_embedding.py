@@ -1,4 +1,4 @@
-"""Rotary embeddings that are written out."""
+"""Decomposed rotary embeddings."""
 
 from __future__ import annotations
 

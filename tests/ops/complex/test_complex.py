@@ -63,7 +63,7 @@ UNARY = [
 ]
 
 ROWS = [
-    # torch reads the number of elements as a number, which fixes dynamic dimensions
+    # torch reads the number of elements as a number, which specializes dynamic dimensions
     Row(aten.mean.default, (numbers(4, 6),)),
     *(Row(target, (C,), sizes=({"n": 0},) if "prod" in str(target) else ()) for target in UNARY),
     *(
@@ -180,7 +180,7 @@ def test_axes_branch_cuts_and_sizes(function: Callable[[Tensor], Tensor]) -> Non
 
 
 def test_no_overflow() -> None:
-    """Squares of these numbers are infinite in single precision, or zero."""
+    """Squares of these numbers overflow or underflow in single precision."""
     x = torch.tensor([3e30 + 4e30j, 3e-30 + 4e-30j, 0j, complex(float("inf"), 1)])
     (size,) = onnx_aot.export(torch.abs, (x,))(x)
     torch.testing.assert_close(size, torch.tensor([5e30, 5e-30, 0.0, float("inf")]))
@@ -189,7 +189,7 @@ def test_no_overflow() -> None:
 
 
 class Rotation(torch.nn.Module):
-    """Rotary embedding as LLaMA's first code wrote it, with a complex buffer."""
+    """Rotary embedding with a complex buffer, as in LLaMA's original code."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ def test_rotary_embedding() -> None:
     model, x = Rotation(), torch.randn(2, 5, 8)
     program = onnx_aot.export(model, (x,), dynamic_shapes=({0: "batch", 1: "sequence"},))
     weights = [v for v in program.model.graph.initializers.values() if "rotations" in v.name]
-    assert sum(math.prod(v.shape) for v in weights) == 16 * 4 * 2  # whole, or in its two parts
+    assert sum(math.prod(v.shape) for v in weights) == 16 * 4 * 2  # whole, or split into two parts
     longer = torch.randn(3, 11, 8)
     torch.testing.assert_close(program(longer)[0], model(longer))
     model.rotations = model.rotations.conj()
@@ -215,7 +215,7 @@ def test_rotary_embedding() -> None:
 
 
 def test_inputs_and_outputs() -> None:
-    """The model has parts; calls take and give complex tensors, and refuse other types."""
+    """The model has separate parts; calls use complex tensors and reject other types."""
     x = torch.randn(3, dtype=torch.complex64)
     program = onnx_aot.export(lambda x: (x * 2j, x.imag), (x,))
     inputs, outputs = program.model.graph.inputs, program.model.graph.outputs

@@ -1,4 +1,4 @@
-"""Well conditioned matrices of complex numbers."""
+"""Linear algebra with well-conditioned complex matrices."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ NORMAL = [
 
 @parametrize(NORMAL)
 def test_normal_numbers(row: Row) -> None:
-    """Variance 1, half of it in each part; 60,000 draws, so 0.02 is four deviations and more."""
+    """Variance 1, half per part; for 60,000 draws, 0.02 is at least four standard deviations."""
     module = Call(row)
     inputs = row.examples(SIZES[0])
     (drawn,) = onnx_aot.export(module, inputs, seed=1)(*inputs)

@@ -19,7 +19,7 @@ PACKETS = (
 
 
 def window(target: Any, *arguments: Any, **options: Any) -> Row:
-    """A window times an input: a model has one."""
+    """Returns a row for a window times an input, because a model needs an input."""
 
     def call(factor: torch.Tensor) -> torch.Tensor:
         made: torch.Tensor = target(*arguments, **options)

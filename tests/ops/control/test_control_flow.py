@@ -1,4 +1,4 @@
-"""One row for each higher-order operator; more stands in tests/translate."""
+"""One row for each higher-order operator; tests/translate has more."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ROWS = [
     Row(higher_order.invoke_subgraph, (floats("n", 3),), call=lambda x: region(region(x))),
 ]
 
-# Torch unrolls it in a capture of its own, under vmap.
+# Torch unrolls the map in a separate capture, under vmap.
 OWN_CAPTURE = [
     Row(
         higher_order.associative_scan,

@@ -1,4 +1,4 @@
-"""Branches and loops: cond and while_loop, nested, writing, at zero and more steps."""
+"""Branches and loops: cond and while_loop, nested, with writes, and with zero and more steps."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ CONDITIONALS = [
 
 
 def until_sum(m: Model, x: Tensor) -> Any:
-    """A vector of one element counts, as in torch's first example."""
+    """The counter is a vector with one element, as in torch's first example."""
     return while_loop(lambda i, x: i.sum() < 10, lambda i, x: (i + 1, x.sin()), (torch.zeros(1), x))
 
 
 def by_number(m: Model, x: Tensor) -> Any:
-    """A Python number is carried, as in torch's second example; no step for an empty input."""
+    """Carries a Python number, as in torch's second example; an empty input runs no step."""
     return while_loop(lambda i, x: 2 * i < x.shape[0], lambda i, x: (i + 1, x + i), (0, x))
 
 
@@ -105,7 +105,7 @@ def with_weights(m: Model, x: Tensor) -> Any:
 
 
 def sizes_of_steps(m: Model, x: Tensor) -> Any:
-    """Sizes that differ from step to step, in the condition and in the body."""
+    """Sizes differ from step to step, in the condition and in the body."""
     return while_loop(
         lambda i, y: torch.arange(i).sum() < 20,
         lambda i, y: (i + 1, y + torch.arange(i).sum() * torch.ones(i).sum()),
@@ -152,7 +152,7 @@ LOOPS = [
 ]
 
 
-# --- writing -------------------------------------------------------------------------------------
+# --- writes --------------------------------------------------------------------------------------
 
 
 def branch_writes(m: Model, x: Tensor) -> Any:
@@ -218,7 +218,7 @@ WRITES = [
 ]
 
 
-# --- one in another ------------------------------------------------------------------------------
+# --- nesting -------------------------------------------------------------------------------------
 
 
 def doubled_or_mapped(m: Model, y: Tensor) -> Any:
@@ -271,7 +271,7 @@ NESTED = [
 ]
 
 
-# --- what wraps functions ------------------------------------------------------------------------
+# --- wrappers of functions -----------------------------------------------------------------------
 
 
 class Square(torch.autograd.Function):

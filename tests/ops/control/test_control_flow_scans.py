@@ -1,4 +1,4 @@
-"""scan, map and associative_scan, at one and more steps, and at none."""
+"""scan, map and associative_scan, with zero, one and more steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tensor = torch.Tensor
 
 
 def running_sum(m: Model, x: Tensor) -> Any:
-    """As in torch's example: the carry is also what is collected."""
+    """The carry is also collected, as in torch's example."""
 
     def add(total: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
         after = total + row
@@ -29,7 +29,7 @@ def running_sum(m: Model, x: Tensor) -> Any:
 
 
 def sum_of_integers(m: Model, x: Tensor) -> Any:
-    """Torch's example: a carry of another type and shape than the slices."""
+    """Torch's example: the carry differs from the slices in dtype and shape."""
 
     def add(total: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
         after = total + number
@@ -39,7 +39,7 @@ def sum_of_integers(m: Model, x: Tensor) -> Any:
 
 
 def recurrent(m: Model, x: Tensor) -> Any:
-    """A cell with weights, and what is computed outside."""
+    """A cell with weights, and a value computed outside."""
     shift = x.mean()
 
     def step(state: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ def scan_in_scan(m: Model, x: Tensor) -> Any:
 
 
 def wide_slices(m: Model, x: Tensor) -> Any:
-    """Both axes of what is collected depend on the input."""
+    """Both axes of the collected values depend on the input."""
 
     def step(state: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
         after = state + row.sum()
@@ -138,7 +138,7 @@ def largest_along_last(m: Model, x: Tensor) -> Any:
 
 
 def large_slices(m: Model, x: Tensor) -> Any:
-    """One after the other, because all at once would do each slice ``log2(n)`` times."""
+    """Runs sequentially, because parallel steps would process each slice ``log2(n)`` times."""
     wide = x.repeat(1, 64)
     return associative_scan(torch.maximum, wide, 0, combine_mode="generic")
 
@@ -171,7 +171,7 @@ def test_scan(case: Case) -> None:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_no_step(function: Any, shapes: list[tuple[int, ...]]) -> None:
-    """Torch refuses an empty input; the model keeps what is carried and collects nothing."""
+    """Torch rejects an empty input; the model keeps the carry and collects nothing."""
     program = onnx_aot.export(Model(function), (torch.ones(2, 3),), dynamic_shapes=(({0: "n"},),))
     outputs = program(torch.ones(0, 3))
     assert [tuple(output.shape) for output in outputs] == shapes

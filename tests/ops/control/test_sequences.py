@@ -1,4 +1,4 @@
-"""What only scripted models have: lists of tensors, branches and loops."""
+"""Constructs that only scripted models have: lists of tensors, branches and loops."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.ops.rows import Row, check, floats, ints, parametrize
 
 
 def filled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The number that a function of two sizes gives, in a tensor."""
+    """Returns a function of two sizes whose result fills a tensor."""
 
     def call(x: torch.Tensor) -> torch.Tensor:
         return torch.full((2,), function(x.shape[0], x.shape[1]))
@@ -89,7 +89,7 @@ SIZES = [
     )
 ]
 
-# Sizes that become sizes.
+# Results that are sizes themselves.
 SHAPES = [
     Row(
         operator.floordiv,

@@ -1,4 +1,4 @@
-"""Places among sorted numbers and counting: ``onnx_aot/ops/core/bucketize.py``."""
+"""Search in sorted numbers, and counting: ``onnx_aot/ops/core/bucketize.py``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NONE_K = ({"k": 0},)
 
 
 def in_order(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
-    """Numbers that rise along the last axis, some equal."""
+    """Numbers that increase along the last axis, some of them equal."""
     return T(sizes, dtype, lambda *s: torch.randint(-4, 5, s).sort(-1)[0])
 
 
 def whole(*sizes: int | str) -> T:
-    """Floats that meet the numbers of ``in_order``."""
+    """Floats that can equal the numbers of ``in_order``."""
     return T(sizes, torch.float32, lambda *s: torch.randint(-5, 6, s))
 
 
@@ -98,7 +98,7 @@ COUNTS = [
             ("rank0", (floats(),), {"bins": 3, "min": -3, "max": 3}, ()),
         )
     ),
-    # these are captured with static sizes only
+    # captured with static sizes only
     *(
         Row(aten.histogram.bin_ct, args, kwargs, sizes=sizes, name=name)
         for name, args, kwargs, sizes in (

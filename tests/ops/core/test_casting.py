@@ -12,7 +12,7 @@ EMPTY = ({"n": 0},)
 
 
 def _boundaries(size: int) -> torch.Tensor:
-    """Numbers that INT32 cannot hold, and the largest that it can."""
+    """Numbers that INT32 cannot represent, and the largest that it can."""
     values = torch.tensor([2**31, -(2**31), 2**31 - 1, 2**40 + 7, -1, 0])
     return values.repeat(size)[:size]
 

@@ -17,12 +17,12 @@ DTYPES = (torch.float32, torch.int64, torch.int32, torch.bool)
 
 
 def shaped(target: Any, *args: Any, **kwargs: Any) -> Callable[..., Any]:
-    """Calls a target with the sizes of a tensor, and more arguments."""
+    """Calls a target with the sizes of a tensor and more arguments."""
     return lambda x: target(x.shape, *args, **kwargs)
 
 
 def without_values(call: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """What ``call`` makes holds no defined values: zeros of its shape and type."""
+    """Replaces the undefined values that ``call`` returns by zeros of the same shape and type."""
     return lambda *args: torch.zeros_like(call(*args))
 
 

@@ -18,7 +18,7 @@ NAN = math.nan
 
 
 def with_nan(*sizes: int | str) -> T:
-    """Numbers of which every fourth is NaN and some are equal."""
+    """Numbers with NaN in every fourth place and some equal ones."""
 
     def make(*s: int) -> torch.Tensor:
         values = torch.randint(0, 4, s).float()
@@ -107,7 +107,7 @@ DIFFERENCES = [
 @parametrize(DIFFERENCES)
 @pytest.mark.filterwarnings(
     "ignore:the model behaves differently for different sizes"
-)  # which the slice does
+)  # the slice does this
 def test_difference(row: Row) -> None:
     check(row)
 

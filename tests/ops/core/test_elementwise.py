@@ -9,7 +9,7 @@ import torch
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, bools, check, floats, given, ints, parametrize, positive
 
-# Operators of one tensor, with values in their domain.
+# Operators of one tensor, with values in their domains.
 SMALL = (aten.acos.default, aten.asin.default, aten.atanh.default)
 ABOVE_ONE = (aten.acosh.default,)
 POSITIVE = (
@@ -60,7 +60,7 @@ UNARY = [
     for sizes in (("n", 3, "m"), ())
 ]
 
-# Integers into operators that give floats, and operators that leave integers as they are.
+# Operators that turn integers into floats, and operators that leave integers unchanged.
 INTEGER = [
     *(
         Row(target, (ints("n", 3, low=1, high=5),), name="int")
@@ -197,7 +197,7 @@ I32, I64, F64 = torch.int32, torch.int64, torch.float64
 INF = math.inf
 LEAST = -(2**31)
 
-# Numbers where a shorter form would go wrong.
+# Numbers for which a simpler form would be wrong.
 EXACT = [
     Row(
         aten.add.Tensor,

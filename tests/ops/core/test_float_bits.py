@@ -1,4 +1,4 @@
-"""Signs, exponents and neighbours: ``onnx_aot/ops/core/float_bits.py``."""
+"""Signs, exponents and adjacent numbers: ``onnx_aot/ops/core/float_bits.py``."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, given, ints, parametrize
 
-# torch.export takes a gradient with static sizes only.
+# torch.export captures gradients only with static sizes.
 POINTS = given(0.0, 1.0, 3.0, 3.5, 5.0, 7.0)
 
 ROWS = [

@@ -20,7 +20,7 @@ def below(size: int, *sizes: int | str, dtype: torch.dtype = torch.int64) -> T:
 
 
 def positions(size: int, *sizes: int | str) -> T:
-    """Positions that are not negative, which ``gather`` wants."""
+    """Nonnegative positions, as required by ``gather``."""
     return ints(*sizes, low=0, high=size)
 
 
@@ -34,7 +34,7 @@ def none_true(*sizes: int | str) -> T:
 
 
 def alternating(*sizes: int | str) -> T:
-    """A mask that is true at 0, 2, 4, ... of its elements."""
+    """A mask that is true at the elements 0, 2, 4, ..."""
     return T(sizes, torch.bool, lambda *s: torch.arange(torch.Size(s).numel()).view(s) % 2 == 0)
 
 
@@ -90,7 +90,7 @@ GATHERS = [
 
 
 def indexed(values: T, *indices: Any, sizes: tuple[dict[str, int], ...] = (), name: str) -> Row:
-    """``values[indices]``, which is captured with None for each colon."""
+    """``values[indices]``, captured with None for each colon."""
     return Row(aten.index.Tensor, (values, list(indices)), sizes=sizes, name=name)
 
 
@@ -145,7 +145,7 @@ INDICES = [
     indexed(floats(3, "n", "m"), None, bools("n", "m"), name="mask of rank2, last"),
     indexed(floats(3, "n", 4, 2), None, bools("n", 4), name="mask of rank2, middle"),
     indexed(ints("n", 2, "m", dtype=INT32), bools("n", 2, "m"), name="mask of rank3"),
-    # The capture knows no number of true elements to be equal to another size than 1.
+    # The capture knows the number of true elements to equal no size but 1.
     indexed(floats(5, 4, "n"), alternating(5), below(4, 1), sizes=NONE_N, name="mask, index"),
     indexed(floats(4, 5, "n"), below(4, 1), alternating(5), name="index, mask"),
     indexed(floats(5, "n", 4), alternating(5), None, below(4, 1), name="mask, index apart"),
@@ -264,7 +264,7 @@ CHECKED = [
             ("flat", (floats("n", 3), positions(3, "m", 2)), ()),
         )
     ),
-    Row(  # torch itself fixes the sizes of inputs
+    Row(  # torch itself specializes the sizes of inputs
         aten.take_along_dim.default,
         (floats("n"),),
         call=lambda x: torch.arange(1, x.shape[0] % 2 + 3).take_along_dim(

@@ -12,7 +12,7 @@ COUNTS = (-1, 0, 1, 3, 7, 8, 31, 32, 63)
 
 
 def extremes(dtype: torch.dtype) -> T:
-    """A column of the ends of a type and of numbers between them."""
+    """A column with the limits of a type and numbers between them."""
     limits = torch.iinfo(dtype)
     numbers = (limits.min, limits.max, 0, 1, 5, limits.max // 3, limits.min // 3)
     return T((len(numbers), 1), dtype, lambda *_: torch.tensor(numbers).unsqueeze(1))

@@ -15,7 +15,7 @@ EMPTY = ({"n": 0},)
 
 
 def small(*sizes: int | str, dtype: torch.dtype = torch.int64) -> T:
-    """Integers among which equal ones are frequent."""
+    """Integers with frequent duplicates."""
     return ints(*sizes, low=-1, high=3, dtype=dtype)
 
 
@@ -35,7 +35,7 @@ SCALAR_COMPARISONS = (
     *(aten.ge.Scalar, aten.lt.Scalar, aten.le.Scalar),
 )
 
-# Second names of the comparisons, which share their translations.
+# Aliases of the comparisons, which share their translations.
 TENSOR_ALIASES = (
     *(aten.not_equal.Tensor, aten.greater.Tensor, aten.greater_equal.Tensor),
     *(aten.less.Tensor, aten.less_equal.Tensor),
@@ -315,7 +315,7 @@ MEMBERS = [
 ]
 
 REDUCTIONS = [
-    # of torch._check_tensor_all
+    # from torch._check_tensor_all
     *(
         Row(target, (values,), sizes=sizes, name=name)
         for target in (aten._is_any_true.default, aten._is_all_true.default)

@@ -17,7 +17,7 @@ NONE_M = ({"m": 0},)
 
 
 def reversed_axes(x: Tensor) -> Tensor:
-    """``x.T`` of a tensor that is no matrix, which torch would rather not have called."""
+    """``x.T`` of a tensor that is not a matrix, for which torch gives a deprecation warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return x.T
@@ -147,7 +147,7 @@ ONES = [
         Row(
             aten.squeeze.default,
             args,
-            call=lambda x: torch.cat([x, x]).squeeze(),  # 2 * m, which is never 1
+            call=lambda x: torch.cat([x, x]).squeeze(),  # 2 * m is never 1
             sizes=NONE_M,
             name=name,
         )

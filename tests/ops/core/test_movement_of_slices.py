@@ -216,7 +216,7 @@ REPEATS = [
 
 
 def pad(x: Tensor, amounts: Any, mode: str = "constant", value: float | None = None) -> Tensor:
-    """What ``torch.nn.functional.pad`` is captured as."""
+    """The operator that ``torch.nn.functional.pad`` is captured as."""
     return torch.nn.functional.pad(x, amounts, mode, value)
 
 

@@ -15,12 +15,12 @@ EMPTY = ({"n": 0},)
 
 
 def special(*values: float) -> T:
-    """A float tensor of exactly these numbers."""
+    """A float tensor with exactly these numbers."""
     return T((len(values),), torch.float32, lambda *_: torch.tensor(values))
 
 
 def quietly(target: Any) -> Any:
-    """Eager torch warns when no degrees of freedom remain, and answers."""
+    """Hides eager torch's warning about zero degrees of freedom."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with warnings.catch_warnings():

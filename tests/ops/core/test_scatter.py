@@ -1,4 +1,4 @@
-"""Writing by index: ``onnx_aot/ops/core/scatter.py``."""
+"""Writes by index: ``onnx_aot/ops/core/scatter.py``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def distinct(size: int, *sizes: int | str) -> T:
 
 
 def distinct_along(size: int, *sizes: int | str) -> T:
-    """Different positions in every line of the last axis."""
+    """Different positions in every row of the last axis."""
     return T(
         sizes,
         torch.int64,
@@ -41,7 +41,7 @@ def distinct_along(size: int, *sizes: int | str) -> T:
 
 
 def reduced(x: torch.Tensor, dim: int, index: torch.Tensor, source: Any, reduce: str) -> Any:
-    """The old form of ``scatter_reduce``, which torch warns about."""
+    """The old form of ``scatter_reduce``, for which torch gives a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.scatter(x, dim, index, source, reduce=reduce)
@@ -173,7 +173,7 @@ BOUNDS = (
 
 
 def written(start: int | None, end: int | None, step: int = 1) -> Any:
-    """``x`` with a slice of ``y`` in the place of its own, along the first axis."""
+    """``x`` with a slice replaced by that of ``y``, along the first axis."""
 
     def call(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.slice_scatter(x, y[start:end:step], 0, start, end, step)
@@ -182,7 +182,7 @@ def written(start: int | None, end: int | None, step: int = 1) -> Any:
 
 
 def written_last(start: int | None, end: int | None, step: int = 1) -> Any:
-    """The same along the last axis."""
+    """``x`` with a slice replaced by that of ``y``, along the last axis."""
 
     def call(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         part = y[..., start:end:step]
@@ -323,7 +323,7 @@ def put(
     sizes: tuple[dict[str, int], ...] = (),
     name: str,
 ) -> list[Row]:
-    """Rows that write and that add."""
+    """Rows for overwriting and for accumulating."""
     return [
         Row(
             aten.index_put.default,

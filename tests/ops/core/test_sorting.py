@@ -1,4 +1,4 @@
-"""Order: ``onnx_aot/ops/core/sorting.py``."""
+"""Sorting: ``onnx_aot/ops/core/sorting.py``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NONE_N = ({"n": 0},)
 
 
 def different(*sizes: int | str, dtype: torch.dtype = torch.int64) -> T:
-    """Integers of which no two are equal, since torch does not say which of them comes first."""
+    """Distinct integers, since torch does not define the order of equal ones."""
     return T(sizes, dtype, lambda *s: torch.randperm(torch.Size(s).numel()).view(s) - 5)
 
 
@@ -27,7 +27,7 @@ def all_nan(*sizes: int) -> torch.Tensor:
 
 
 def top_values(*args: Any, **kwargs: Any) -> torch.Tensor:
-    """Without the positions, of which eager does not say which of equal elements comes first."""
+    """Values without positions, because eager does not define the order of equal elements."""
     values: torch.Tensor = aten.topk.default(*args, **kwargs)[0]
     return values
 
@@ -120,7 +120,7 @@ def mixed(*sizes: int | str) -> T:
 
 
 def few(*sizes: int | str, dtype: torch.dtype = torch.int64) -> T:
-    """Of three kinds, so that some are equal."""
+    """Numbers of only three kinds, so that some are equal."""
     return T(sizes, dtype, lambda *s: torch.randint(0, 3, s))
 
 

@@ -12,7 +12,7 @@ from tests.ops.rows import Row, bools, check, floats, ints, parametrize
 
 
 def pairs(x: torch.Tensor) -> torch.Tensor:
-    """Windows of two neighbours along the last axis."""
+    """Windows of two adjacent elements along the last axis."""
     n, m = x.shape
     return x.as_strided((n, m - 1, 2), (m, 1, 1))
 

@@ -1,4 +1,4 @@
-"""Elements without repetition: ``onnx_aot/ops/core/unique.py``."""
+"""Unique elements: ``onnx_aot/ops/core/unique.py``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BOTH = {"return_inverse": True, "return_counts": True}
 
 
 def few(*sizes: int | str) -> T:
-    """Floats of which many are equal."""
+    """Floats with many duplicates."""
     return T(sizes, torch.float32, lambda *s: torch.randint(0, 3, s))
 
 
@@ -76,7 +76,7 @@ def test_row(row: Row) -> None:
 
 
 def test_dimension_counted_from_the_end() -> None:
-    """Torch records sizes that the result does not have; the error says what to write."""
+    """Torch records incorrect sizes of the result; the error tells what to write instead."""
 
     class Model(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

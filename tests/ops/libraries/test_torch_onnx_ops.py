@@ -1,6 +1,6 @@
 """Operators of ``onnx_aot/ops/libraries/torch_onnx_ops.py``.
 
-The kernel of ``symbolic`` gives zeros, so rows name operators that do as well.
+The kernel of ``symbolic`` returns zeros, so the rows name operators that do the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def largest(x: torch.Tensor) -> Any:
 
 
 def admitting(*sizes: int | str) -> T:
-    """A mask of which every row admits its first key."""
+    """A mask in which every row admits its first key."""
 
     def make(*concrete: int) -> torch.Tensor:
         mask = torch.rand(concrete) > 0.5

@@ -1,4 +1,4 @@
-"""torchao's operators; left out where torchao is not installed."""
+"""torchao's operators; skipped if torchao is not installed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def operator(name: str) -> Any:
 
 
 def as_numbers(target: Any, *more: Any) -> Any:
-    """Float8 results cannot be compared with each other."""
+    """Converts float8 results to float, because they cannot be compared directly."""
     return lambda *args: target(*args, *more).float()
 
 
@@ -53,7 +53,7 @@ ALL = [
     )
 ]
 
-# Block, sizes of the scales, and of the numbers.
+# Block, sizes of the scales, and sizes of the numbers.
 BLOCKS: list[tuple[list[int], tuple[Any, ...], tuple[Any, ...]]] = [
     ([1, 8], ("n", 1), ("n", 8)),
     ([1, 8], ("n",), ("n", 8)),
@@ -102,7 +102,7 @@ def test_affine_operators_are_expanded() -> None:
 
 
 class Weights(torch.nn.Module):
-    """A weight in blocks that ONNX has a form for, or has not."""
+    """A weight in blocks, which ONNX may or may not support."""
 
     def __init__(self, block: list[int], scales: list[int], floating: bool = False) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class Weights(torch.nn.Module):
         return result
 
 
-# Block, sizes of the scales, and how a model of opset 21 stores the weight.
+# Block, sizes of the scales, and storage of the weight in a model of opset 21.
 HELD = [
     ([6, 4, 8], [1, 1, 1], False, "INT4"),
     ([1, 4, 8], [6, 1, 1], False, "INT4"),

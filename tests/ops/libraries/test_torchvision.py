@@ -18,7 +18,7 @@ WIDE = torch.float64
 
 
 def operator(name: str) -> Any:
-    """None without torchvision; the rows are left out then."""
+    """Returns None without torchvision, in which case the rows are left out."""
     packet = getattr(torch.ops.torchvision, name, None)
     return None if packet is None else packet.default
 
@@ -154,7 +154,7 @@ def test_row(row: Row) -> None:
 
 @needs_torchvision
 def test_suppression_is_an_input_of_more() -> None:
-    """The number of boxes that are kept is known when the model runs."""
+    """The number of remaining boxes is known only at run time."""
 
     class Keep(torch.nn.Module):
         def forward(self, x: torch.Tensor, scores: torch.Tensor) -> Any:
@@ -184,7 +184,7 @@ def test_unread_positions_cost_nothing() -> None:
 
 @needs_torchvision
 def test_suppression_per_class() -> None:
-    """torchvision asks whether there are more than a thousand boxes, the model may have any."""
+    """torchvision tests for more than a thousand boxes; the model supports any number."""
 
     class Keep(torch.nn.Module):
         def forward(self, x: torch.Tensor, scores: torch.Tensor, classes: torch.Tensor) -> Any:

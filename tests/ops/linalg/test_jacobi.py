@@ -15,7 +15,7 @@ EMPTY = ({"n": 0},)
 
 
 def spread(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
-    """Symmetric matrices, of which pairs of eigenvalues may be equal, others zero."""
+    """Symmetric matrices with eigenvalues that may be equal in pairs or zero."""
 
     def make(*s: int) -> torch.Tensor:
         basis = torch.linalg.qr(torch.randn(s, dtype=DOUBLE))[0]
@@ -26,7 +26,7 @@ def spread(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
 
 
 def of_rank(rank: int, *sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
-    """Matrices of a rank."""
+    """Matrices of a given rank."""
 
     def make(*s: int) -> torch.Tensor:
         left = torch.randn(*s[:-1], rank, dtype=DOUBLE)
@@ -36,7 +36,7 @@ def of_rank(rank: int, *sizes: int | str, dtype: torch.dtype = torch.float32) ->
 
 
 def definite(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
-    """Symmetric matrices with eigenvalues from 1 on."""
+    """Symmetric matrices with eigenvalues of at least 1."""
 
     def make(*concrete: int) -> torch.Tensor:
         half = torch.randn(concrete, dtype=DOUBLE)
@@ -51,7 +51,7 @@ def orthogonal(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
 
 
 def eigen(*args: Any) -> tuple[torch.Tensor, ...]:
-    """What does not depend on the choice of eigenvectors."""
+    """Returns the results that do not depend on the choice of eigenvectors."""
     values, vectors = aten._linalg_eigh.default(*args)
     if not vectors.numel():
         return values, vectors
@@ -59,7 +59,7 @@ def eigen(*args: Any) -> tuple[torch.Tensor, ...]:
 
 
 def singular(*args: Any) -> tuple[torch.Tensor, ...]:
-    """What does not depend on the choice of singular vectors."""
+    """Returns the results that do not depend on the choice of singular vectors."""
     left, values, right = aten._linalg_svd.default(*args)
     size = values.shape[-1]
     product = (left[..., :size] * values.unsqueeze(-2)) @ right[..., :size, :]

@@ -11,7 +11,7 @@ DOUBLE = torch.float64
 
 
 def factors(*sizes: int | str, dtype: torch.dtype = torch.float32) -> tuple[T, T]:
-    """LD and pivots of one matrix, both made from the same numbers."""
+    """Returns LD and pivots of the same matrix."""
 
     def decomposed(size: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
         made = torch.Generator().manual_seed(sum(size))

@@ -13,7 +13,7 @@ EMPTY = ({"n": 0},)
 
 
 def sizes_apart(*sizes: int | str) -> T:
-    """Matrices of very different norms."""
+    """Matrices with very different norms."""
     return T(
         sizes,
         torch.float32,

@@ -14,12 +14,12 @@ INT32 = torch.int32
 
 
 def einsum(equation: str) -> Any:
-    """``torch.einsum``, through which a program calls the operator."""
+    """Calls ``torch.einsum``, through which programs call the operator."""
     return lambda *tensors: torch.einsum(equation, *tensors)
 
 
 KRON = [
-    Row(aten.kron.default, (left, right), name=name)  # torch itself fixes all sizes
+    Row(aten.kron.default, (left, right), name=name)  # torch itself specializes all sizes
     for name, left, right in (
         ("2 2", floats(4, 3), floats(2, 5)),
         ("2 1", ints(4, 3), floats(5)),
@@ -259,7 +259,7 @@ DISTANCES = [
         Row(aten.cdist.default, (*rows, *rest), name=name, sizes=sizes)
         for rows, rest, name, sizes in (
             ((floats("n", 3), floats("m", 3)), (), "", EMPTY),
-            # more than 25 rows, from where on torch takes a matrix product
+            # with more than 25 rows, torch uses a matrix product
             ((floats("n", 3), floats("m", 3)), (), "many", ({"n": 26, "m": 4}, {"n": 3, "m": 40})),
             ((floats("n", 3), floats("m", 3)), (1.0,), "1", EMPTY),
             ((floats("n", 3), floats("m", 3)), (0.0,), "0", ()),

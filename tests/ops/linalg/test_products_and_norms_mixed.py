@@ -1,6 +1,6 @@
-"""Products of half precision in single: ``aten.mm.dtype`` and others of ``products_and_norms.py``.
+"""Half-precision products with float32 results: ``aten.mm.dtype`` etc., ``products_and_norms.py``.
 
-PyTorch has kernels of these for CUDA alone; the ones here say the same for the CPU.
+PyTorch has kernels for them only on CUDA; the kernels here are their equivalents for the CPU.
 """
 
 from __future__ import annotations

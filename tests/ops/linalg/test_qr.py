@@ -13,7 +13,7 @@ EMPTY = ({"n": 0},)
 
 
 def reflectors(*sizes: int | str) -> T:
-    """What geqrf gives: vectors of reflectors below the diagonal."""
+    """Reflectors in the format of geqrf: vectors below the diagonal."""
     return T(sizes, torch.float32, lambda *s: torch.geqrf(torch.rand(s))[0])
 
 
@@ -35,7 +35,7 @@ QR = [
         ((0, 3), torch.float32, ()),
         ((1, 1), torch.float32, ()),
     )
-    # torch.export captures geqrf with static sizes only
+    # torch.export captures geqrf only with static sizes
     if target is aten.linalg_qr.default or not {"n", "m"} & {*sizes}
 ] + [
     Row(aten.geqrf.default, (floats(4, 4),)),

@@ -16,7 +16,7 @@ NO_BATCH = ({"m": 0},)
 
 
 def regular(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
-    """Matrices far from singular ones, whose elimination exchanges rows."""
+    """Matrices far from singular, whose elimination swaps rows."""
 
     def make(*s: int) -> torch.Tensor:
         scaled = torch.eye(s[-1], dtype=DOUBLE).mul(3) + torch.rand(s, dtype=DOUBLE)
@@ -26,7 +26,7 @@ def regular(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
 
 
 def definite(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
-    """Symmetric positive definite matrices, with other numbers above the diagonal."""
+    """Symmetric positive definite matrices."""
 
     def make(*s: int) -> torch.Tensor:
         half = torch.rand(s, dtype=DOUBLE)
@@ -36,7 +36,7 @@ def definite(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
 
 
 def triangular(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
-    """Both triangles filled, and elements of 2 and more on the diagonal."""
+    """Matrices with both triangles filled and diagonal elements of at least 2."""
 
     def make(*s: int) -> torch.Tensor:
         return torch.rand(s, dtype=DOUBLE) + torch.eye(s[-1], dtype=DOUBLE).mul(2)
@@ -45,7 +45,7 @@ def triangular(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
 
 
 def pivots(*sizes: int | str, dtype: torch.dtype = torch.int32) -> T:
-    """Rows to exchange, counted from 1, none above its own place."""
+    """Rows to swap, counted from 1, none above its own position."""
 
     def make(*s: int) -> torch.Tensor:
         places = torch.arange(s[-1])
@@ -55,7 +55,7 @@ def pivots(*sizes: int | str, dtype: torch.dtype = torch.int32) -> T:
 
 
 def factors(call: Any, *chosen: int) -> Any:
-    """Only what the operator's callers may read."""
+    """Returns only the elements that the operator's callers may read."""
     return lambda *args: tuple(call(*args)[index] for index in chosen)
 
 

@@ -63,7 +63,7 @@ ARGUMENTS = [
     Row(aten.hardtanh.default, (ints("n", 3, dtype=torch.uint8), 1, 2), name="uint8"),
     *(
         [Row(aten.hardtanh.default, (ints("n", 3, dtype=torch.uint8), -1, 300), name="below 0")]
-        if TORCH >= (2, 15)  # others refuse such limits
+        if TORCH >= (2, 15)  # earlier releases reject such limits
         else []
     ),
     Row(aten.relu6.default, (ints("n", 3, low=-9, high=9),), name="int"),

@@ -15,7 +15,7 @@ EMPTY = ({"n": 0},)
 
 
 def qkv(*batch: int | str, rows: int | str = "m", keys: int | str = "k") -> tuple[T, T, T]:
-    """Queries, keys and values of a batch; values are wider."""
+    """Queries, keys and values of a batch; the values are wider."""
     return floats(*batch, rows, 4), floats(*batch, keys, 4), floats(*batch, keys, 5)
 
 
@@ -47,7 +47,7 @@ def gqa(queries: int | str, groups: int, *, values: int | None = None) -> tuple[
 
 
 def heads_in_groups_of(groups: int) -> Any:
-    """As many query heads as ``groups`` times a dynamic size."""
+    """The number of query heads is ``groups`` times a dynamic size."""
 
     def call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         q = torch.cat([q] * groups, dim=1)

@@ -19,7 +19,7 @@ CONV_TRANSPOSE = {
 
 
 def image(spatial: int, channels: int = 4) -> T:
-    """A batch whose spatial sizes are dynamic, the first two of them."""
+    """A batch of images; the first two spatial sizes are dynamic."""
     return floats("n", channels, *("h", "w", 5)[:spatial])
 
 
@@ -139,7 +139,7 @@ GENERAL = [
     )
 ]
 
-# Types that ONNX or ONNX Runtime does not convolve, and paddings that ONNX Runtime refuses.
+# Types without convolutions in ONNX or ONNX Runtime, and paddings that ONNX Runtime rejects.
 BY_WINDOWS = [
     Row(
         aten.conv2d.default,

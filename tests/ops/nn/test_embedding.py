@@ -45,16 +45,16 @@ RENORM = [
 
 
 def starts(*sizes: int | str) -> T:
-    """Offsets that begin with 0, with empty bags among them."""
+    """Offsets that start at 0 and include empty bags."""
     return T(
         sizes, torch.int64, lambda n: torch.cat([torch.zeros(1), torch.arange(n - 1) // 2 * 2])
     )
 
 
 def bags(mode: int, last: bool, padding: int | None, weights: bool) -> Row:
-    """With ``last`` the last offset is the number of indices.
+    """Makes a row of embedding_bag; with ``last``, the last offset is the number of indices.
 
-    The other results have sizes then that torch's shape function does not give.
+    The other results then have sizes that torch's shape function does not compute.
     """
     count: int | str = 6 if last else "h"
     offsets = given(0, 0, 2, 2, 6, dtype=torch.int64) if last else starts("n")

@@ -1,4 +1,4 @@
-"""flex_attention against eager, which materializes the scores."""
+"""flex_attention compared with eager mode, which materializes the scores."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from onnx_aot.inspection.differences import compare_outputs
 
 Tensor = torch.Tensor
 
-# Eager compiles its kernel otherwise, which takes longest here.
+# Eager mode would otherwise compile its kernel, which takes most of the time here.
 AS_IT_IS = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
 
-# Eager says that it is slow, and that one argument has another name now.
+# Eager mode warns that it is slow and that an argument was renamed.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile"),
     pytest.mark.filterwarnings("ignore:return_lse is deprecated"),

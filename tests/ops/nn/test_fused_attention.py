@@ -1,4 +1,4 @@
-"""Attention that torch fuses: ``onnx_aot/ops/nn/fused_attention.py``."""
+"""Attention operators that torch fuses: ``onnx_aot/ops/nn/fused_attention.py``."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FLASH = [
 
 
 def above_diagonal(*sizes: int | str) -> T:
-    """True above the diagonal."""
+    """A mask that is true above the diagonal."""
     return T(sizes, torch.bool, lambda *s: torch.ones(s).triu(1) > 0)
 
 
 def last(*sizes: int | str) -> T:
-    """True in the last column."""
+    """A mask that is true in the last column."""
     return T(sizes, torch.bool, lambda *s: torch.arange(s[-1]).expand(s) == s[-1] - 1)
 
 

@@ -1,4 +1,4 @@
-"""Sampling at the places of a grid: ``onnx_aot/ops/nn/grid_sample.py``."""
+"""Sampling at the points of a grid: ``onnx_aot/ops/nn/grid_sample.py``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODES = [
 
 
 def _samples_cubic_volumes() -> bool:
-    """Whether torch does: from 2.15 on."""
+    """True if torch does, which starts with version 2.15."""
     try:
         aten.grid_sampler(torch.ones(1, 1, 2, 2, 2), torch.zeros(1, 1, 1, 1, 3), 2, 0, False)
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Rows in groups: ``onnx_aot/ops/nn/grouped_products.py`` and ``transformers_moe.py``."""
+"""Products of row groups: ``onnx_aot/ops/nn/grouped_products.py`` and ``transformers_moe.py``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ importlib.import_module("transformers.integrations.moe")  # registers the operat
 
 
 def operands(*ends: int, dtype: torch.dtype = torch.float32) -> tuple[T, T, T]:
-    """Rows, matrices, and where groups end, which ``within`` limits to the rows."""
+    """Rows, matrices, and ends of groups, which ``within`` limits to the number of rows."""
     where = T((len(ends),), torch.int32, lambda *_: torch.tensor(ends, dtype=torch.int32))
     return floats("n", 8, dtype=dtype), floats(len(ends), 8, 16, dtype=dtype), where
 
 
 def within(target: Any) -> Any:
-    """The operator on groups none of which ends behind the last row."""
+    """Calls the operator with groups of which none ends after the last row."""
     return lambda rows, weight, ends: target(rows, weight, ends.clamp(max=rows.shape[0]))
 
 

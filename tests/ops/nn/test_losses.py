@@ -49,7 +49,7 @@ HINGE = [
 
 
 def labels(*sizes: int | str) -> T:
-    """Two classes, then none, then one that does not count."""
+    """Two classes, then none, then an ignored one."""
     return T(
         sizes, torch.int64, lambda *s: torch.tensor([2, 0, -1, 1, 3]).expand(*s[:-1], 5).clone()
     )

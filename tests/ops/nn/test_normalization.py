@@ -8,7 +8,7 @@ import torch
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, bools, check, floats, ints, parametrize, positive
 
-# Some rows run an operator as in training, which the exporter remarks on.
+# Some rows run an operator in training mode, for which the exporter gives a warning.
 pytestmark = pytest.mark.filterwarnings("ignore::onnx_aot.errors.OnnxExporterWarning")
 
 EMPTY = ({"n": 0},)
@@ -121,7 +121,7 @@ INSTANCE_NORM = [
 DOUBLE = {"dtype": torch.float64}
 HALF = {"dtype": torch.bfloat16}
 
-# Types that PyTorch widens, or that ONNX Runtime has no kernel for, and the other overloads.
+# Types that PyTorch widens or that lack a kernel in ONNX Runtime, and the other overloads.
 OTHERS = [
     Row(
         aten.group_norm.default,

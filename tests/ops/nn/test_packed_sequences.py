@@ -1,6 +1,6 @@
 """Packed sequences: ``onnx_aot/ops/nn/packed_sequences.py``.
 
-``torch.export`` alone refuses them, so rows are exported from the module.
+``torch.export`` alone rejects them, so the rows are exported from the module.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CELLS: dict[Any, tuple[Any, dict[str, Any]]] = {
 
 
 class Call(torch.nn.Module):
-    """A row's function on padded sequences and lengths; layers that it closes over are weights."""
+    """Calls a row's function with padded sequences and lengths; its layers are weights."""
 
     def __init__(self, row: Row) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Call(torch.nn.Module):
 
 
 def sequences(lengths: list[int], ordered: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """``[batch, time, width]`` with one step more than the longest length, and the lengths."""
+    """``[batch, time, width]``, one step longer than the longest length, and the lengths."""
     lengths = sorted(lengths, reverse=True) if ordered else lengths
     return torch.randn(len(lengths), max(lengths) + 1, WIDTH), torch.tensor(lengths)
 
@@ -109,7 +109,7 @@ def test_every_form_of_a_layer(target: Any) -> None:
     for given in inputs:
         compare(program, model, given)
     layers = [node for node in program.model.graph if node.op_type in ("LSTM", "GRU", "RNN")]
-    assert len(layers) == 16 + 8  # the second ones
+    assert len(layers) == 16 + 8  # the 8 are second layers
     assert all(node.inputs[4] is not None for node in layers)  # the lengths
     assert not [node for node in program.model.graph if node.op_type in ("GatherND", "NonZero")]
 
@@ -131,7 +131,7 @@ def last_states(module: Any) -> Callable[..., Any]:
 
 
 def changed_data(module: Any) -> Callable[..., Any]:
-    """The packed data changed between packing and the layer, and read after it."""
+    """The packed data is changed between packing and the layer, and is read after the layer."""
 
     def call(x: torch.Tensor, lengths: torch.Tensor) -> Any:
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)

@@ -9,7 +9,7 @@ from tests.ops.rows import Row, T, check, floats, ints, parametrize
 
 EMPTY = ({"n": 0},)
 
-# Sizes at which the last window of ceil mode is whole, cut, and left out.
+# Sizes at which the last window of ceil mode is complete, cut off, or dropped.
 MANY = tuple({"h": h, "w": w} for h, w in ((6, 7), (7, 6), (9, 10), (10, 9), (11, 8), (13, 13)))
 
 MAX_POOL = {1: aten.max_pool1d.default, 2: aten.max_pool2d.default, 3: aten.max_pool3d.default}
@@ -27,7 +27,7 @@ ADAPTIVE_AVG_POOL = {
 
 
 def image(spatial: int) -> T:
-    """A batch whose spatial sizes are dynamic, the first two of them."""
+    """A batch of images; the first two spatial sizes are dynamic."""
     return floats("n", 2, *("h", "w", 6)[:spatial])
 
 
@@ -158,7 +158,7 @@ ADAPTIVE = [
 DOUBLE = {"dtype": torch.float64}
 HALF = {"dtype": torch.bfloat16}
 
-# Types that ONNX or ONNX Runtime does not pool.
+# Types without pooling in ONNX or ONNX Runtime.
 BY_WINDOWS = [
     Row(
         AVG_POOL[spatial],

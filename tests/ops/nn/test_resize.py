@@ -1,4 +1,4 @@
-"""Resizing of images: ``onnx_aot/ops/nn/resize.py``."""
+"""Image resizing: ``onnx_aot/ops/nn/resize.py``."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ ROWS = (
     ]
 )
 
-# The overloads without lists, which only programs that call them have.
+# The overloads without lists, which are captured only if a program calls them directly.
 DEFAULTS = [
     Row(target, args, name=f"{args[1:]}")
     for target, args in (
@@ -137,7 +137,7 @@ def test_row(row: Row) -> None:
     ],
 )
 def test_by_a_factor_is_one_node(mode: str, factor: Any) -> None:
-    """At any height and width, because the factor stands in the node and not the sizes."""
+    """Correct for any height and width, because the node has the factor instead of the sizes."""
 
     def enlarge(x: torch.Tensor) -> torch.Tensor:
         return interpolate(x, scale_factor=factor, mode=mode)

@@ -29,7 +29,7 @@ KINDS = (
 
 
 def layer(kind: Any, **options: Any) -> Any:
-    """A layer as a model has it, in evaluation mode."""
+    """Returns a layer in evaluation mode."""
     return kind(WIDTH, HIDDEN, **options).eval().requires_grad_(False)
 
 
@@ -142,7 +142,7 @@ ROWS = [
 
 DOUBLE = {"dtype": torch.float64}
 
-# What ONNX has no operator for, or ONNX Runtime none in this type.
+# Forms without an ONNX operator, or without an ONNX Runtime kernel for this type.
 BY_STEPS = [
     *(
         Row(

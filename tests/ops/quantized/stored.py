@@ -1,4 +1,4 @@
-"""Arguments of rows: integers of a storage type and zero points."""
+"""Arguments of rows: zero points, and integers of a storage type."""
 
 from __future__ import annotations
 

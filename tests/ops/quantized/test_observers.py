@@ -6,14 +6,14 @@ import math
 import warnings
 
 import torch
-import torch.ao.quantization.fx._decomposed  # makes torch.ops.quantized_decomposed
+import torch.ao.quantization.fx._decomposed  # registers torch.ops.quantized_decomposed
 
 import onnx_aot
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, given, parametrize
 
-# Of inputs, observer and fake quantization on or off, per row, symmetric; the observer has no
-# form for fake tensors of dynamic sizes.
+# Inputs, observer and fake quantization on or off, per row, symmetric. The observer has no
+# kernel for fake tensors with dynamic sizes.
 OBSERVED = [
     Row(
         aten._fused_moving_avg_obs_fq_helper_functional.default,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.ao.quantization.fx._decomposed  # makes torch.ops.quantized_decomposed
+import torch.ao.quantization.fx._decomposed  # registers torch.ops.quantized_decomposed
 
 import onnx_aot
 from tests.ops.quantized.stored import HALF, WIDE, stored, zero_points
@@ -17,7 +17,7 @@ from tests.tolerances import assert_close
 decomposed = torch.ops.quantized_decomposed
 EMPTY = ({"n": 0},)
 GRIDS: tuple[tuple[str, torch.dtype, int, int, int], ...] = (
-    # storage, zero point, least and largest integer
+    # storage, zero point, minimum and maximum of the integers
     ("int8", torch.int8, 3, -128, 127),
     ("uint8", torch.uint8, 128, 0, 255),
     ("int8, narrow", torch.int8, 0, -127, 127),
@@ -147,7 +147,7 @@ PER_CHANNEL = [
             name=name,
         )
         for name, dtype, zero, low, high in GRIDS
-        if name != "uint16"  # eager PyTorch subtracts no zero points from it
+        if name != "uint16"  # eager PyTorch does not subtract its zero points
     ),
     Row(
         decomposed.dequantize_per_channel.default,
@@ -230,7 +230,7 @@ PER_GROUP = [
 
 
 def as_recorded(target: Any) -> Any:
-    """Scale and zero point in the types that fake tensors have; eager gives others."""
+    """Converts scale and zero point to the types of the fake tensors; eager returns others."""
 
     def call(*args: Any) -> Any:
         scale, zero_point = target(*args)
@@ -284,7 +284,7 @@ def test_row(row: Row) -> None:
 
 
 class Quantized(torch.nn.Module):
-    """What PT2E makes of a convolution and a linear layer: weights are integers."""
+    """A convolution and a linear layer in PT2E's form, with integer weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -333,13 +333,13 @@ def test_quantized_model(opset: int) -> None:
         assert not (dequantized and node.op_type == "Cast")
     for batch in (1, 5):
         x = torch.randn(batch, 3, 8, 8)
-        # integer kernels may round a sum to the neighbouring step
+        # integer kernels may round a sum to the adjacent step
         difference = (program(x)[0] - model(x)).abs().max()
         assert float(difference) <= 0.0625 + 1e-6
 
 
 def test_dynamic_quantization() -> None:
-    """The parameters are chosen when the model runs."""
+    """The parameters are computed at run time."""
 
     class Dynamic(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Rows that hide what they draw, and moments of what is drawn."""
+"""Rows that hide random values, and moments of random values."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ N = 60_000
 
 
 def hidden(result: Any) -> Any:
-    """Zeros of the results' types and shapes, and that they are numbers."""
+    """Returns zeros with the results' types and shapes, and a test that no result is NaN."""
     results = result if isinstance(result, (list, tuple)) else [result]
     return [(torch.zeros_like(item), item == item) for item in results]  # noqa: PLR0124
 
 
 def without_values(target: Any, *more: Any, **options: Any) -> Callable[..., Any]:
-    """Calls a target and hides what it draws."""
+    """Calls a target and hides its random values."""
     return lambda *args: hidden(target(*args, *more, **options))
 
 
 def like(target: Any, x: Any, *more: Any, name: str = "", **options: Any) -> Row:
-    """A row without values that is given tensors."""
+    """Returns a row that takes tensors and hides random values."""
     tensors = x if isinstance(x, tuple) else (x,)
     return Row(target, tensors, call=without_values(target, *more, **options), name=name)
 
@@ -36,7 +36,7 @@ WIDE = torch.float64
 
 
 class Function(torch.nn.Module):
-    """Calls a function that draws."""
+    """Calls a function that draws random values."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def drawn(function: Callable[..., Any], *args: torch.Tensor, seed: int | None = 
 
 
 def assert_moments(numbers: torch.Tensor, mean: float, variance: float, kurtosis: float) -> None:
-    """Mean and variance of independent numbers within five standard errors."""
+    """Checks mean and variance of independent numbers within five standard errors."""
     numbers = numbers.double().flatten()
     count = len(numbers)
     assert abs(float(numbers.mean()) - mean) < 5 * math.sqrt(variance / count)
@@ -67,7 +67,7 @@ SHAPE = (3, N // 3)
 def check_moments(
     function: Callable[[], torch.Tensor], mean: float, variance: float, kurtosis: float
 ) -> None:
-    """Draws with ONNX Runtime; the type is PyTorch's."""
+    """Checks moments of values drawn with ONNX Runtime, and that their type is PyTorch's."""
     numbers = drawn(function)
     assert numbers.dtype == function().dtype
     assert_moments(numbers, mean, variance, kurtosis)

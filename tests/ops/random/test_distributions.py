@@ -1,4 +1,4 @@
-"""Choices, counts and gammas: rows without values, moments and frequencies."""
+"""Choices, counts and gamma samples: rows without values, moments and frequencies."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_row(row: Row) -> None:
 
 
 MOMENTS: dict[str, tuple[Callable[..., Any], float, float, float]] = {
-    # what is drawn; mean, variance and kurtosis of the distribution
+    # drawn values; mean, variance and kurtosis of the distribution
     "poisson, small": (lambda: torch.poisson(torch.full(SHAPE, 2.5)), 2.5, 2.5, 3.4),
     "poisson, large": (lambda: torch.poisson(torch.full(SHAPE, 40.0)), 40, 40, 3 + 1 / 40),
     "binomial, few": (

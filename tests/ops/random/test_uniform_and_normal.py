@@ -1,8 +1,8 @@
 """Random numbers, dropout and seeds.
 
-Numbers cannot be compared with eager PyTorch's. Rows check what does not depend on them (types,
-shapes, that the model loads), the other tests the distribution: moments of many samples within five
-standard errors, with a fixed seed.
+Values cannot be compared with those of eager PyTorch. Rows check properties that do not depend
+on them (types, shapes, loading); the other tests check the distribution: moments of many samples
+within five standard errors, with a fixed seed.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ EMPTY = ({"n": 0},)
 
 
 def of_sizes(target: Any, *before: Any, **options: Any) -> Callable[..., Any]:
-    """Calls a target with the sizes of a tensor and hides what it draws."""
+    """Calls a target with the sizes of a tensor and hides its random values."""
     return lambda x: hidden(target(*before, list(x.shape), **options))
 
 
 GENERATOR = {"generator": None}
 
 SIZES = [
-    # torch makes fake tensors of dynamic sizes with no overload that takes a generator
+    # torch has no fake tensor kernel with dynamic sizes for the overloads that take a generator
     Row(
         target,
         (floats(2 if options is GENERATOR else "n", 3),),
@@ -162,7 +162,7 @@ DROPOUT = [
             target,
             (floats("n", 3, "m"), p, train),
             name=name,
-            # the mask of an empty tensor is no mask in eager PyTorch
+            # eager PyTorch returns an unusual mask for an empty tensor
             sizes=() if target == aten.native_dropout.default else EMPTY,
         )
         for target in (
@@ -218,7 +218,7 @@ def test_row(row: Row) -> None:
 # --- distributions -------------------------------------------------------------------------------
 
 MOMENTS: dict[str, tuple[Callable[..., Any], float, float, float]] = {
-    # what is drawn; mean, variance and kurtosis of the distribution
+    # drawn values; mean, variance and kurtosis of the distribution
     "rand": (lambda: torch.rand(SHAPE), 1 / 2, 1 / 12, 9 / 5),
     "rand double": (lambda: torch.rand(SHAPE, dtype=WIDE), 1 / 2, 1 / 12, 9 / 5),
     "randn": (lambda: torch.randn(SHAPE), 0, 1, 3),
@@ -322,8 +322,8 @@ class TestDropout:
         x = torch.randn(200, 500, 1, generator=torch.Generator().manual_seed(0))
         function = getattr(torch.nn.functional, name)
         answer = drawn(lambda x: function(x, 0.5, training=True), x)
-        # An element is replaced by SELU's negative limit, then all are scaled and shifted so that
-        # mean and variance stay (Klambauer et al. 2017, section 3).
+        # Elements are replaced by SELU's negative limit; all are then scaled and shifted so that
+        # mean and variance are preserved (Klambauer et al. 2017, section 3).
         limit, probability = -1.7580993408473766, 0.5
         scale = (probability * (1.0 + (1.0 - probability) * limit**2)) ** -0.5
         shift = -scale * limit * probability

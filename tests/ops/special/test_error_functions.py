@@ -1,4 +1,4 @@
-"""The error function's relatives: ``onnx_aot/ops/special/error_functions.py``."""
+"""Relatives of the error function: ``onnx_aot/ops/special/error_functions.py``."""
 
 from __future__ import annotations
 

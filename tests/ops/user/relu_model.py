@@ -1,4 +1,4 @@
-"""A model of one operator, and translations of it."""
+"""A model with a single operator, and translations of it."""
 
 from __future__ import annotations
 

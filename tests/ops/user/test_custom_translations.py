@@ -1,4 +1,4 @@
-"""``custom_translation_table``: our form, and what is written for torch.onnx."""
+"""``custom_translation_table``: this package's form and the form for torch.onnx."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_complex_numbers_come_in_pairs() -> None:
 
 
 def declines(op: Any, self: Any) -> Any:
-    op.Abs(op.Shape(self))  # is taken back
+    op.Abs(op.Shape(self))  # rolled back
     return NotImplemented
 
 
@@ -153,7 +153,7 @@ def declines(op: Any, self: Any) -> Any:
     [
         ([declines, negated, relu], "Neg"),
         ([wants_a_later_opset, negated], "Neg"),
-        ([declines], "Relu"),  # what the package has
+        ([declines], "Relu"),  # the package's own translation
         (declines, "Relu"),
     ],
 )
@@ -228,7 +228,7 @@ def test_a_packet_stands_for_its_overloads() -> None:
 
     table = {aten.mul: of_scalars, aten.mul.Tensor: times}
     program = exported(both, X, Y, custom_translation_table=table)
-    assert operators(program) == ["Sub", "Mul"]  # the overload's own entry is the stronger one
+    assert operators(program) == ["Sub", "Mul"]  # the entry of the overload itself takes precedence
     program = exported(both, X, Y, custom_translation_table={aten.mul: of_scalars})
     assert operators(program) == ["Sub", "Div"]
 

@@ -1,4 +1,4 @@
-"""``unsupported=``, ``decompose=False``, and the code that the error shows."""
+"""``unsupported=``, ``decompose=False``, and the code that the error suggests."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_without_torchs_rules() -> None:
     assert not any(n.domain for n in program.model.graph)
 
 
-# --- the code that the error shows ---------------------------------------------------------------
+# --- suggested code ------------------------------------------------------------------------------
 
 
 class UsesMany(torch.nn.Module):
@@ -207,13 +207,13 @@ class UsesMany(torch.nn.Module):
 
 
 def proposed(error: UnsupportedOperatorError) -> str:
-    """The code in a message."""
+    """Extracts the code from a message."""
     _, _, rest = str(error).partition("from this code:\n")
     return "\n".join(line[4:] for line in rest.splitlines() if line.startswith("    "))
 
 
 def test_the_code_runs_as_it_is() -> None:
-    """It makes nodes of the operators' own domain, and is registered and given to one export."""
+    """It makes nodes of the operators' own domain, is registered, and is passed to one export."""
     with pytest.raises(UnsupportedOperatorError) as caught:
         onnx_aot.export(UsesMany(), (X,))
     code = proposed(caught.value)

@@ -1,4 +1,4 @@
-"""``onnx_aot.register``: translations for every export of the process."""
+"""``onnx_aot.register``: translations for all exports of the process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_registration() -> None:
     assert operators(exported(torch.relu, X, custom_translation_table=table)) == ["Relu"]
     with pytest.raises(InvalidOptionError, match="first is already registered for"):
         onnx_aot.register(aten.relu.default, relu)
-    onnx_aot.register(aten.relu.default, first)  # the same anew, as a notebook does
+    onnx_aot.register(aten.relu.default, first)  # registered twice, as happens in a notebook
 
 
 def test_what_was_registered_is_gone() -> None:

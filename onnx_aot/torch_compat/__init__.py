@@ -18,6 +18,7 @@ from onnx_aot.torch_compat.calls import (
 )
 from onnx_aot.torch_compat.captures import (
     CAPTURE,
+    EXPRESSION_LOG,
     LOG_FILE,
     QUIET,
     SILENT,
@@ -149,6 +150,7 @@ __all__ = [
     "CONTENT_SIZE",
     "DECISIONS",
     "EXPECTED_WARNINGS",
+    "EXPRESSION_LOG",
     "FIXED_SIZES",
     "FROM_ZERO",
     "LARGER_SIZES",

@@ -21,6 +21,7 @@ from onnx_aot.torch_compat.places import Added, Contents, Entry, Member, Place, 
 
 __all__ = [
     "CAPTURE",
+    "EXPRESSION_LOG",
     "LOG_FILE",
     "PROXY_NODES",
     "QUIET",
@@ -115,6 +116,13 @@ LOG_FILE = Patch(
     "Draft export leaves its log in the temporary folder.",
     when=lambda settings: not settings.keeps_log,
     parameters="self, record",
+)
+
+EXPRESSION_LOG = Patch(
+    "torch.fx.experimental.sym_node:dtrace_structured",
+    lambda original, settings: lambda *args, **kwargs: None,
+    "Draft export logs every expression of sizes, with stacks, and takes many times as long.",
+    when=lambda settings: not settings.keeps_log,
 )
 
 QUIET = Patch(

@@ -498,3 +498,17 @@ def test_draft_export_leaves_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with absent("torch._logging._internal:LazyTraceHandler.emit"):
         exported(MODELS["branch on data"], **draft)
     assert list(tmp_path.rglob("*"))
+
+
+@shows("torch.fx.experimental.sym_node:dtrace_structured")
+def test_draft_export_logs_expressions(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(
+        "torch.fx.experimental.sym_node.dtrace_structured",
+        lambda name, *args, **kwargs: logged.append(name),
+    )
+    message(MODELS["branch on data"])
+    assert "expression_created" not in logged
+    with absent("torch.fx.experimental.sym_node:dtrace_structured"):
+        message(MODELS["branch on data"])
+    assert "expression_created" in logged

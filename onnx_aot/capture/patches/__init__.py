@@ -26,6 +26,7 @@ from onnx_aot.torch_compat import (
     CAPTURE,
     DECISIONS,
     EXPECTED_WARNINGS,
+    EXPRESSION_LOG,
     FIXED_SIZES,
     FROM_ZERO,
     LARGER_SIZES,
@@ -47,6 +48,7 @@ __all__ = ["ALL_PATCHES", "PATCHES", "capabilities", "capture_conditions"]
 PATCHES: tuple[Patch, ...] = (
     TRACING,
     *CAPTURE,
+    EXPRESSION_LOG,
     LOG_FILE,
     META_TENSORS,
     # sizes

@@ -160,6 +160,7 @@ def bench(session: nox.Session) -> None:
             "big_model",
             "graph_size",
             "latency",
+            "refusals",
         ):
             module = f"benchmarks.{name}"
             session.run("python", "-m", module, "--files", files, *session.posargs)

@@ -50,12 +50,14 @@ class Plot:
 
 
 def make_plots() -> dict[Path, Plot]:
-    """Returns the plot of every benchmark that has results, by file."""
+    """Returns the plot of every benchmark that has results and draws one, by file."""
     shown = {}
     for name in BENCHMARKS:
         results = read_json(name)
         if results is not None:
             script = importlib.import_module(f"benchmarks.{name}")
+            if not hasattr(script, "plot"):
+                continue
             shown[FOLDER / f"{name}.svg"] = script.plot(results["rows"])
     return shown
 

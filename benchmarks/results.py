@@ -19,7 +19,7 @@ __all__ = [
     "write_json",
 ]
 
-BENCHMARKS = ("export_time", "scaling", "memory", "big_model", "graph_size", "latency")
+BENCHMARKS = ("export_time", "scaling", "memory", "big_model", "graph_size", "latency", "refusals")
 """The scripts, in the order in which they run; each has ``BENCHMARK`` and ``render``."""
 
 ROOT = Path(__file__).parent.parent

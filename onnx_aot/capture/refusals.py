@@ -14,6 +14,7 @@ from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.sizes.data_dependent import NeedsData, describe_data_dependent
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.guards import as_places, location_of_error, with_line
+from onnx_aot.capture.sizes.specialization import relax_request
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.errors import CaptureError
 from onnx_aot.pytrees.containers import unwrap_constants
@@ -181,7 +182,8 @@ def _find_data_questions(
     model: Model, requested: DynamicShapes, first: Failure, plain: bool
 ) -> NeedsData | None:
     """All places that need the values of data, found with draft export if it succeeds."""
-    run = Run.prepare("draft", model, requested, plain=plain)
+    free = relax_request(requested)  # with a dimension that data fixes, torch would draft twice
+    run = Run.prepare("draft", model, free, plain=plain)
     try:
         program = run_strategy(run)
     except Exception as error:

@@ -115,7 +115,7 @@ def test_a_static_cache() -> None:
     given = _words(2, 7)
     given["attention_mask"] = torch.ones_like(given["attention_mask"])
     parts = decompose_for_generation(model, dict(given), generation_config=settings)
-    with onnx_aot.installed(), pytest.warns(onnx_aot.OnnxExporterWarning, match="no outputs"):
+    with onnx_aot.installed(), pytest.warns(onnx_aot.OnnxExporterWarning, match="are not outputs"):
         exported = OnnxExporter().export_for_generation(
             model, dict(given), OnnxConfig(), generation_config=settings
         )

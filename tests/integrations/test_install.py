@@ -140,7 +140,9 @@ def test_outputs_are_those_of_the_model() -> None:
     inputs = (torch.randn(4), torch.randn(2, 4))
     with (
         onnx_aot.installed(),
-        pytest.warns(onnx_aot.OnnxExporterWarning, match=r"writes to count, cache; .* are not outputs"),
+        pytest.warns(
+            onnx_aot.OnnxExporterWarning, match=r"writes to count, cache; .* are not outputs"
+        ),
     ):
         program = torch.onnx.export(Counting().eval(), inputs, output_names=["y"])
     theirs = ORIGINAL(Counting().eval(), inputs, output_names=["y"], verbose=False)

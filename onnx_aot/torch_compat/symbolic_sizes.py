@@ -76,7 +76,7 @@ def example_size(size: Any) -> int | None:
 
 
 _EXAMPLES: weakref.WeakKeyDictionary[Any, dict[Any, int]] = weakref.WeakKeyDictionary()
-"""By ShapeEnv, the values in the example of the symbols that ``fresh_size`` made."""
+"""Example values of the symbols that ``fresh_size`` made, by ShapeEnv."""
 
 
 def fresh_size(size: Any) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import torch
 import torch.fx
 
 from onnx_aot.errors import FunctionalizationError, documentation
+from onnx_aot.metadata.provenance import location
 from onnx_aot.torch_compat import is_transform
 
 __all__ = ["refuse_transforms"]
@@ -26,8 +25,8 @@ def refuse_transforms(program: torch.export.ExportedProgram) -> torch.export.Exp
     """
     for node in program.graph.nodes:
         if node.op == "call_function" and is_transform(node.target):
-            places = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-            where = f" at {places[-1][0]}:{places[-1][1]}" if places else ""
+            line = location(node)
+            where = "" if line is None else f" at {line.file}:{line.line}"
             raise FunctionalizationError(
                 f"the model uses a function transform{where}, torch.vmap or one of torch.func; "
                 "the captured graph contains only its parts "

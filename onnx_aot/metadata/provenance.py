@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import re
 import types
 from typing import Any
 
@@ -13,15 +12,10 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import SourceLocation
-from onnx_aot.torch_compat import TORCH_FOLDER, OpOverload
+from onnx_aot.torch_compat import FRAME, TORCH_FOLDER, OpOverload
 
 __all__ = ["location", "place", "stack_trace", "target_name"]
 
-# The line of code is missing if Python had no source.
-_FRAME = re.compile(
-    r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)'
-    r'(?:\n(?!\s*File ")\s*(?P<code>[^\n]*))?'
-)
 _PACKAGES = os.path.dirname(os.path.dirname(torch.__file__))
 _USER, _PROMPT, _TORCH, _GENERATED = "user", "prompt", "torch", "generated"
 
@@ -71,8 +65,10 @@ def place(node: torch.fx.Node) -> SourceLocation | None:
 
 def _parse_frames(node: torch.fx.Node) -> list[SourceLocation]:
     return [
-        SourceLocation(match["file"], int(match["line"]), match["function"], match["code"] or "")
-        for match in _FRAME.finditer(stack_trace(node))
+        SourceLocation(
+            match["file"], int(match["line"]), match["function"] or "", match["code"] or ""
+        )
+        for match in FRAME.finditer(stack_trace(node))
     ]
 
 

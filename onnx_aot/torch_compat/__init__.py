@@ -103,6 +103,7 @@ from onnx_aot.torch_compat.symbolic_sizes import (
 from onnx_aot.torch_compat.texts import (
     CONTENT_SIZE,
     EXPECTED_WARNINGS,
+    FRAME,
     NO_MODULE,
     SIZE_TERM,
     TRACED_ROOT,
@@ -152,6 +153,7 @@ __all__ = [
     "EXPECTED_WARNINGS",
     "EXPRESSION_LOG",
     "FIXED_SIZES",
+    "FRAME",
     "FROM_ZERO",
     "LARGER_SIZES",
     "LOG_FILE",

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 __all__ = [
     "CONTENT_SIZE",
     "EXPECTED_WARNINGS",
+    "FRAME",
     "NO_MODULE",
     "SIZE_TERM",
     "TRACED_ROOT",
@@ -32,6 +33,17 @@ __all__ = [
     "without_infinity",
     "without_locals",
 ]
+
+# --- places --------------------------------------------------------------------------------------
+
+FRAME = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?'
+    r'(?:\n(?!\s*File ")\s*(?P<code>[^\n]*))?'
+)
+"""A line in a recorded stack, or in a source range of TorchScript.
+
+The code is missing if Python had no source.
+"""
 
 # --- sizes ---------------------------------------------------------------------------------------
 

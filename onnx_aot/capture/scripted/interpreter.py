@@ -21,7 +21,7 @@ from onnx_aot.capture.scripted.values import (
     is_tensor,
 )
 from onnx_aot.errors import CaptureError
-from onnx_aot.torch_compat import OpOverload, aten, schema_of
+from onnx_aot.torch_compat import FRAME, OpOverload, aten, schema_of
 from onnx_aot.torch_ops.scripted_ops import (
     SequenceVal,
     sequence_cat,
@@ -32,14 +32,13 @@ from onnx_aot.torch_ops.scripted_ops import (
 __all__ = ["Interpreter", "location_of", "schema_name"]
 
 
-_FILE = re.compile(r'File "([^"]+)", line (\d+)')
 _SCHEMA = re.compile(r"^([\w:]+)::(\w+)(?:\.(\w+))?\(")
 
 
 def location_of(node: Any) -> str | None:
     """``file:line`` of the user's code for a node, or None if it is not known."""
-    found = _FILE.search(node.sourceRange())
-    return None if found is None else f"{found[1]}:{found[2]}"
+    found = FRAME.search(node.sourceRange())
+    return None if found is None else f"{found['file']}:{found['line']}"
 
 
 def schema_name(node: Any) -> tuple[str, str, str] | None:

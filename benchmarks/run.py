@@ -76,7 +76,8 @@ class Benchmark:
 def run(benchmark: Benchmark) -> None:
     """Runs the command line of a benchmark. Exits with 1 if a row failed, and writes the others."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        description=f"{sys.modules['__main__'].__doc__}\n{__doc__}",
+        formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows; all by default")
     parser.add_argument("--quick", action="store_true")

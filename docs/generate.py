@@ -37,15 +37,15 @@ Look up here whether an operator has a translation, and for which opsets and dat
 with PyTorch's own decompositions, one node at a time. If that is not possible, the export lists the
 missing operators.
 
-Translations in `complex_*.py` and `fft.py` handle complex numbers. Operators that are linear with
-real coefficients, or that only move elements, use their real translation for complex numbers too.
+Translations in `ops/complex/` handle complex numbers. Operators that are linear with real
+coefficients, or that only move elements, use their real translation for complex numbers too.
 The translations for torchvision, PT2E quantization and `torch.nn.functional.linear_cross_entropy`
 are registered when a model has such an operator. So are those for torchao and transformers, which
 this page does not list; they are in [torchao.py](../onnx_aot/ops/libraries/torchao.py) and
 [transformers_moe.py](../onnx_aot/ops/libraries/transformers_moe.py).
 
-*Right for* lists the data types in which all of PyTorch's own samples that use the operator are
-right in ONNX Runtime. It is empty if no sample uses the operator directly.
+*Right for* lists the data types in which a variant of PyTorch's test database that uses the
+operator is right in ONNX Runtime with all its samples. It is empty if none uses it directly.
 [Conformance](conformance.md) explains the measurement and lists the failures. *Limits* describes
 where the result differs from PyTorch's.
 

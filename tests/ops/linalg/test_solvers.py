@@ -25,12 +25,14 @@ def regular(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
     return T(sizes, dtype, make)
 
 
-def definite(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
-    """Symmetric positive definite matrices."""
+def definite(*sizes: int | str, upper: bool, dtype: torch.dtype = torch.float32) -> T:
+    """Positive definite matrices in one triangle, with other numbers in the unread one."""
 
     def make(*s: int) -> torch.Tensor:
         half = torch.rand(s, dtype=DOUBLE)
-        return half @ half.mT + torch.eye(s[-1], dtype=DOUBLE)
+        matrix = half @ half.mT + torch.eye(s[-1], dtype=DOUBLE)
+        unread = torch.rand(s, dtype=DOUBLE)
+        return matrix.triu() + unread.tril(-1) if upper else matrix.tril() + unread.triu(1)
 
     return T(sizes, dtype, make)
 
@@ -193,7 +195,13 @@ TRIANGULAR = [
 ]
 
 CHOLESKY = [
-    Row(target, (definite(*sizes, dtype=dtype),), kwargs, name=f"{sizes} {kwargs}", sizes=more)
+    Row(
+        target,
+        (definite(*sizes, upper=kwargs.get("upper", False), dtype=dtype),),
+        kwargs,
+        name=f"{sizes} {kwargs}",
+        sizes=more,
+    )
     for target in (
         aten.linalg_cholesky_ex.default,
         aten.linalg_cholesky.default,

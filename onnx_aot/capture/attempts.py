@@ -8,9 +8,16 @@ import logging
 
 import torch
 
+from onnx_aot.capture.error_hints import RefusedError, page
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import contradicts_example, may_be_wrong
-from onnx_aot.capture.sizes.guards import Decision, is_ours
+from onnx_aot.capture.sizes.guards import (
+    Decision,
+    as_places,
+    is_ours,
+    location_of_error,
+    with_line,
+)
 from onnx_aot.capture.sizes.specialization import Finding, find_undelivered
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.errors import CaptureError, InvalidOptionError
@@ -205,6 +212,8 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
                 return Attempt(plan, constant_written=True)
             if isinstance(error, (CaptureError, InvalidOptionError)):
                 raise  # our own messages need no explanation
+            if isinstance(error, RefusedError):
+                raise _describe_refused(error, model.module) from error
             logger.info("%s failed: %s", name, str(error).strip().partition("\n")[0])
             failures.append(Failure(STRATEGIES[name], error, tuple(run.decisions)))
             continue
@@ -216,6 +225,23 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
         captured = _collect(run, program, above_zero=empty.may_be_wrong(program))
         return Attempt(plan, captured, tuple(failures))
     return Attempt(plan, failures=tuple(failures))
+
+
+def _describe_refused(error: RefusedError, module: torch.nn.Module) -> CaptureError:
+    """The error about code that this package knows to be impossible to capture, with its line."""
+    location, explained = location_of_error(error), error.explanation
+    lines = [
+        f"the model could not be captured; {explained.reason}:",
+        *with_line(location, "  "),
+        f"fix: {explained.fix}",
+        page(explained.anchor),
+    ]
+    return CaptureError(
+        "\n".join(lines),
+        cause=explained.reason,
+        places=as_places([location], module),
+        fix=f"{explained.fix}. {page(explained.anchor)}",
+    )
 
 
 def _collect(run: Run, program: torch.export.ExportedProgram, above_zero: bool) -> Captured:

@@ -10,7 +10,7 @@ import dataclasses
 from onnx_aot.errors import documentation
 from onnx_aot.torch_compat import failure_kind
 
-__all__ = ["Explanation", "explain", "page"]
+__all__ = ["Explanation", "RefusedError", "explain", "page"]
 
 
 def page(anchor: str) -> str:
@@ -31,6 +31,18 @@ class Explanation:
     reason: str
     fix: str
     anchor: str
+
+
+class RefusedError(Exception):
+    """Ends a capture with an explanation of this package.
+
+    Attributes:
+        explanation: Reason and fix.
+    """
+
+    def __init__(self, reason: str, fix: str, anchor: str) -> None:
+        super().__init__(reason)
+        self.explanation = Explanation(reason, fix, anchor)
 
 
 # Reason and edit by kind of failure, which is also the section of the page. ``{0}`` is the name

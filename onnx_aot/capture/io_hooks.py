@@ -21,17 +21,20 @@ class Boundary:
     registered afterwards, since they become known only while the model runs. Strict capture does
     not allow such side effects; it runs after the non-strict one, which has registered the classes
     if it got that far.
+
+    Attributes:
+        inputs: Tensors among the inputs of the traced call; empty in strict captures.
     """
 
     def __init__(self, strict: bool = False) -> None:
         self._strict = strict
-        self._before: list[torch.Tensor] = []
+        self.inputs: list[torch.Tensor] = []
 
     def on_entry(self, _: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Unwraps constants; a hook before ``forward``."""
         args, kwargs = unwrap_constants((args, kwargs))
         if not self._strict:
-            self._before = _tensors((args, kwargs))
+            self.inputs = _tensors((args, kwargs))
         return args, kwargs
 
     def on_return(self, _: Any, args: Any, kwargs: Any, returned: Any) -> Any:
@@ -41,7 +44,7 @@ class Boundary:
             InvalidOptionError: The module returns an object of an unsupported class.
         """
         register_containers(returned, "the result", "outputs")
-        _warn_about_replaced(self._before, (args, kwargs), returned)
+        _warn_about_replaced(self.inputs, (args, kwargs), returned)
         return wrap_constants(returned)
 
 

@@ -99,6 +99,9 @@ PRIVATE: dict[str, str] = {
     "torch.fx.experimental.proxy_tensor:disable_proxy_modes_tracing": (
         "Trial calls are recorded as nodes that nothing reads."
     ),
+    "torch.fx.experimental.proxy_tensor:get_proxy_mode": "Models that set x.data are refused.",
+    "torch.fx.experimental.proxy_tensor:get_proxy_slot": "Models that set x.data are refused.",
+    "torch.fx.experimental.proxy_tensor:set_proxy_slot": "Models that set x.data are refused.",
     "torch._decomp:decomposition_table": (
         "Only the operators' own composite kernels take them apart; more are unsupported."
     ),

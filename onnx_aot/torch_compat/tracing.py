@@ -27,7 +27,11 @@ __all__ = [
     "FIXED_SIZES",
     "decompositions",
     "fake_mode_of",
+    "is_input_of_trace",
+    "is_recording",
+    "is_traced",
     "map_slices",
+    "rebind_traced",
     "refuse_fixed_sizes",
     "trace_fake",
     "without_recording",
@@ -71,6 +75,61 @@ def without_recording() -> contextlib.AbstractContextManager[Any]:
     """Runs operators on the fake tensors of a trace without recording them."""
     disable = private("torch.fx.experimental.proxy_tensor:disable_proxy_modes_tracing")
     return disable() if disable is not None else contextlib.nullcontext()
+
+
+_PROXIES = "torch.fx.experimental.proxy_tensor"
+
+
+def _can_rebind() -> bool:
+    names = ("get_proxy_mode", "get_proxy_slot", "set_proxy_slot")
+    return all(private(f"{_PROXIES}:{name}") is not None for name in names)
+
+
+def _tracer() -> Any:
+    """The tracer that records operators now, or None."""
+    mode = private(f"{_PROXIES}:get_proxy_mode")
+    active = None if mode is None else mode()
+    return None if active is None else active.tracer
+
+
+def _recorded(tensor: torch.Tensor) -> Any:
+    """The entry of a tensor in the tracer that records operators now; None if it has none."""
+    find, tracer = private(f"{_PROXIES}:get_proxy_slot"), _tracer()
+    return None if find is None or tracer is None else find(tensor, tracer, None)
+
+
+def is_recording() -> bool:
+    """True if operators are recorded now, or this torch cannot tell."""
+    return not _can_rebind() or _tracer() is not None
+
+
+def is_traced(tensor: torch.Tensor) -> bool:
+    """True if a tensor is a value of the graph that is recorded now, or this torch cannot tell."""
+    if not isinstance(tensor, FakeTensor):
+        return False
+    return not _can_rebind() or _recorded(tensor) is not None
+
+
+def is_input_of_trace(tensor: torch.Tensor) -> bool:
+    """True if a tensor is an input, parameter or buffer of the graph that is recorded now."""
+    entry = _recorded(tensor)
+    return entry is not None and entry.proxy.node.op != "call_function"
+
+
+def rebind_traced(tensor: torch.Tensor, to: torch.Tensor) -> None:
+    """Makes each later use of a traced tensor a use of another one; both share memory from then on.
+
+    Raises:
+        NotImplementedError: This torch cannot record that.
+    """
+    if not _can_rebind():
+        raise NotImplementedError("this release of torch cannot record tensor.data = value")
+    private(f"{_PROXIES}:set_proxy_slot")(tensor, _tracer(), _recorded(to))
+    _DATA.__set__(tensor, to)
+    tensor.constant = getattr(to, "constant", None)  # type: ignore[attr-defined]
+
+
+_DATA: Any = torch._C.TensorBase.data
 
 
 def map_slices(function: Callable[..., Any], slices: Any, *others: Any) -> Any:

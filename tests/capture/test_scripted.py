@@ -207,6 +207,7 @@ ALIASES = [
     Model(aliases.written_after_a_branch, COUNTS),
     Model(aliases.view_of_outer_written, COUNTS),
     Model(aliases.local_written, COUNTS),
+    Model(aliases.data_written, ROWS, N),
     Model(aliases.unread_alias, COUNTS),
     Model(aliases.written_in_some_steps, COUNTS),
     Model(

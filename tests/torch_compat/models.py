@@ -108,6 +108,27 @@ def as_tensor(x: Tensor) -> Tensor:
     return x * torch.as_tensor(x.shape[0])
 
 
+def assigned_data(x: Tensor) -> Tensor:
+    y = x * 2
+    y.data = x + 1
+    return y.data * 3
+
+
+class AssignedState(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("held", torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.held.data = self.held + 1
+        return x * self.held
+
+
+def data_in_branch(x: Tensor) -> Tensor:
+    chosen: Tensor = torch.cond(x.sum() > 0, lambda x: x.data * 2, lambda x: x * 3, (x,))
+    return chosen
+
+
 class Smallest(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         a, b = x.sum().item(), x.mean().item()
@@ -328,6 +349,9 @@ MODELS: dict[str, Example] = {
     "fixed": Example(function(fixed), rows),
     "selected": Example(function(selected), rows),
     "as tensor": Example(function(as_tensor), rows),
+    "data": Example(function(lambda x: x.data * 2), rows),
+    "assigned data": Example(function(assigned_data), rows),
+    "data in a branch": Example(function(data_in_branch), rows),
     "smallest": Example(Smallest, rows),
     "promised": Example(
         Masked,

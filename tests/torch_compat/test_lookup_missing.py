@@ -22,10 +22,18 @@ from onnx_aot.errors import (
     DynamicShapeError,
     InferenceError,
     OnnxExporterWarning,
+    TranslationError,
 )
 from tests.releases import TORCH
 from tests.torch_compat.detection_models import DETECTION_MODELS
-from tests.torch_compat.models import MODELS, Clipped, Example, function, rows
+from tests.torch_compat.models import (
+    MODELS,
+    AssignedState,
+    Clipped,
+    Example,
+    function,
+    rows,
+)
 from tests.torch_compat.without import SHAPES, absent, differs, exported, message, shows
 
 pytestmark = pytest.mark.filterwarnings("ignore::onnx_aot.OnnxExporterWarning")
@@ -59,6 +67,20 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
     f"{SIZES}.value_ranges:ValueRanges": ("selected", CaptureError, "values of its data"),
     f"{SIZES}.numbers:int_oo": ("selected", CaptureError, "values of its data"),
     "torch:as_tensor": ("as tensor", DynamicShapeError, r"x, axis 0 \('n'\): fixed at 4"),
+    "torch:Tensor.data": ("data", CaptureError, "capture does not see"),
+    **{
+        f"torch.fx.experimental.proxy_tensor:{name}": (
+            "assigned data",
+            CaptureError,
+            r"assigns to \.data[\s\S]*y\.data = x \+ 1",
+        )
+        for name in ("get_proxy_mode", "get_proxy_slot", "set_proxy_slot")
+    },
+    "torch._C._autograd:_get_data_attr": (
+        "data in a branch",
+        TranslationError,
+        "translation of cond failed",
+    ),
     "torch._export.non_strict_utils:_tensor_min_max": ("smallest", CaptureError, r"min\(a, b\)"),
     "forward: sizes worked out with tensors": ("padded", CaptureError, "values of its data"),
     "len in the packages of the model": ("length", DynamicShapeError, r"fixed at 4\s.*len\(x\)"),
@@ -243,6 +265,15 @@ def test_the_eager_path_is_taken(name: str, key: str) -> None:
         str(node.target) for node in program.exported_program.graph.nodes
     ]
     assert not differs(example, program)
+
+
+@shows("values assigned to .data of the model's state")
+def test_assigned_state_is_not_kept() -> None:
+    example = Example(AssignedState, rows)
+    program = exported(example)
+    assert len(program.outputs) == 2
+    with absent("values assigned to .data of the model's state"):
+        assert len(exported(example).outputs) == 1
 
 
 FROM_ZERO = (f"{SHAPES}:make_symbol", f"{SHAPES}:ShapeEnv.create_symbol")

@@ -20,6 +20,7 @@ from onnx_aot.capture.patches.kernel_sizes import KERNEL_PATCHES
 from onnx_aot.capture.patches.model_calls import MODEL
 from onnx_aot.capture.patches.packing import PACKED_SEQUENCES
 from onnx_aot.capture.patches.python_builtins import BUILTINS
+from onnx_aot.capture.patches.tensor_data import STATE_DATA, TENSOR_DATA
 from onnx_aot.capture.sizes.shape_rules import SHAPE_RULES
 from onnx_aot.capture.tracing_state import TRACING
 from onnx_aot.torch_compat import (
@@ -62,6 +63,7 @@ PATCHES: tuple[Patch, ...] = (
     # operators and functions
     *KERNEL_PATCHES,
     *FUNCTIONS,
+    *TENSOR_DATA,
     *HIGHER_ORDER,
     *BLOCK_MASKS,
     *FUNCTIONS_KEPT,
@@ -71,6 +73,7 @@ PATCHES: tuple[Patch, ...] = (
     # the model
     *BUILTINS,
     *MODEL,
+    STATE_DATA,
 )
 """Rows in order of application; those that a capture does not need are skipped."""
 

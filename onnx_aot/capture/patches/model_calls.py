@@ -14,6 +14,7 @@ import torch
 from onnx_aot.capture.fake_quantization import quantize_only, quantizing_only, switches
 from onnx_aot.capture.inputs import Inputs, name_collected_inputs
 from onnx_aot.capture.io_hooks import Boundary
+from onnx_aot.capture.patches.tensor_data import StateData
 from onnx_aot.capture.scalar_inputs import with_floats
 from onnx_aot.capture.sizes.declared_relations import with_promised_sizes
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
@@ -42,6 +43,7 @@ class ModelRows:
         constants: Buffers treated as numbers, from ``scalar_tensor_values.constants_of``.
         boundary: Hooks for inputs and results.
         written: Constants that ``forward`` was seen to write to.
+        replaced: State whose ``.data`` ``forward`` replaces.
     """
 
     inputs: Inputs
@@ -50,6 +52,7 @@ class ModelRows:
     constants: Mapping[str, int] = dataclasses.field(default_factory=dict)
     boundary: Boundary = dataclasses.field(default_factory=Boundary)
     written: list[str] = dataclasses.field(default_factory=list)
+    replaced: StateData = dataclasses.field(default_factory=StateData)
 
 
 def _model_rows(settings: Settings) -> ModelRows:

@@ -522,6 +522,11 @@ def _of_tensor(read: Callable[[torch.Tensor], Any]) -> Callable[..., list[Any]]:
     return run
 
 
+def _data(interpreter: Interpreter, node: Any) -> list[Any]:
+    """``tensor.data``: an alias of the tensor without gradients."""
+    return [interpreter.recorder.call(aten.detach.default, interpreter._inputs(node)[0])]
+
+
 def _code_of_dtype(dtype: torch.dtype) -> int:
     return next(code for code, known_dtype in DTYPES.items() if known_dtype == dtype)
 
@@ -550,6 +555,7 @@ PRIMITIVES: dict[str, Callable[[Interpreter, Any], list[Any]]] = {
     "prim::TupleIndex": _tuple_index,
     "prim::TupleUnpack": _unpack,
     "prim::Uninitialized": lambda interpreter, node: [Uninitialized()],
+    "prim::data": _data,
     "prim::device": _of_tensor(lambda tensor: tensor.device),
     "prim::dtype": _of_tensor(lambda tensor: _code_of_dtype(tensor.dtype)),
     "prim::is_cuda": _of_tensor(lambda tensor: False),

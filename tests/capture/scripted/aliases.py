@@ -20,6 +20,12 @@ def written_after_a_branch(x: Tensor, n: Tensor) -> Tensor:
     return y * x.sum()
 
 
+def data_written(x: Tensor) -> Tensor:
+    y = x.data * 2
+    y.data[0].mul_(3)
+    return (y + 1).data
+
+
 def view_of_outer_written(x: Tensor, n: Tensor) -> Tensor:
     y = x * 1
     for i in range(int(n)):

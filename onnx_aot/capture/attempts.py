@@ -9,6 +9,7 @@ import logging
 import torch
 
 from onnx_aot.capture.error_hints import RefusedError, page
+from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import contradicts_example, may_be_wrong
 from onnx_aot.capture.sizes.guards import (
@@ -34,8 +35,10 @@ class Plan:
 
     Attributes:
         requested: The dynamic dimensions that torch is asked for.
-        request: Their origin: ``"asked"`` as the user asked; ``"any"``, all of them left to the
-            model; ``"delivered"``, those that the model fixes or limits left to it.
+        request: Their origin: ``"asked"`` as the user asked; ``"resized"``, the same with inputs of
+            other sizes; ``"any"``, all of them left to the model; ``"delivered"``, those that the
+            model fixes or limits left to it.
+        inputs: Inputs of other sizes; None for the user's.
         from_zero: Whether the capture holds for empty tensors too, which takes a tenth longer.
         small_sizes: Whether dimensions whose example size is 0 or 1 stay dynamic.
         constants: Whether buffers of one integer that are not saved count as numbers.
@@ -45,6 +48,7 @@ class Plan:
 
     requested: DynamicShapes = dataclasses.field(compare=False)
     request: str = "asked"
+    inputs: Inputs | None = dataclasses.field(default=None, compare=False)
     from_zero: bool = False
     small_sizes: bool = True
     constants: bool = True
@@ -67,6 +71,7 @@ class Captured:
         drawn: Generators of Python and numpy that the model drew random numbers from.
         above_zero: Whether it may be wrong for empty tensors.
         off: Sentences about what this package could not change in torch.
+        resized: Dimensions that had another size than in the example, with both sizes.
         retried: Why the capture was repeated without the optional changes to torch, in a sentence.
     """
 
@@ -79,6 +84,7 @@ class Captured:
     drawn: tuple[str, ...] = ()
     above_zero: bool = False
     off: tuple[str, ...] = ()
+    resized: tuple[str, ...] = ()
     retried: str | None = None
 
 
@@ -191,6 +197,8 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
     """
     if not plan.constants:
         model = dataclasses.replace(model, constants={})
+    if plan.inputs is not None:  # one strategy, so that a refusal does not take much longer
+        model = dataclasses.replace(model, inputs=plan.inputs, strategies=model.strategies[:1])
     failures: list[Failure] = []
     for name in model.strategies:
         empty = _EmptyTensors(plan.ends_early and name == "non-strict" and not failures)

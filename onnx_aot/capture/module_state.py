@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-from onnx_aot.pytrees.containers import has_parts
-from onnx_aot.torch_compat import REGISTRIES, restored
+from onnx_aot.capture.inputs import Inputs
+from onnx_aot.pytrees.containers import has_parts, unwrap_constants
+from onnx_aot.torch_compat import REGISTRIES, pytree, restored
 
-__all__ = ["preserved_state"]
+__all__ = ["preserved_state", "run_model"]
 
 
 @contextlib.contextmanager
@@ -34,6 +35,22 @@ def preserved_state(module: torch.nn.Module) -> Iterator[None]:
 
     with restored(restore):
         yield
+
+
+def run_model(module: torch.nn.Module, inputs: Inputs) -> Any:
+    """Runs a model on copies of its inputs, without gradients, and restores its state."""
+    args, kwargs = unwrap_constants(
+        pytree.tree_map(
+            lambda x: x.clone() if isinstance(x, torch.Tensor) else x, (inputs.args, inputs.kwargs)
+        )
+    )
+    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    with preserved_state(module), torch.random.fork_rng(devices=[]), torch.no_grad():
+        try:
+            return module(*args, **kwargs)
+        finally:
+            for buffer, before in buffers:
+                buffer.copy_(before)
 
 
 Container = list[Any] | dict[Any, Any] | set[Any]

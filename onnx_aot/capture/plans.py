@@ -20,6 +20,13 @@ from onnx_aot.capture.refusals import describe_retry, refuse_model
 from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
+from onnx_aot.capture.sizes.example_check import is_right_for_example, keep_decisions
+from onnx_aot.capture.sizes.other_examples import (
+    describe_other_inputs,
+    find_coincidences,
+    make_other_inputs,
+    refused_dimensions,
+)
 from onnx_aot.capture.sizes.scalar_tensor_values import constants_of
 from onnx_aot.capture.sizes.specialization import (
     Finding,
@@ -29,7 +36,7 @@ from onnx_aot.capture.sizes.specialization import (
     make_refusal,
     relax_request,
 )
-from onnx_aot.capture.strategies import DEFAULT, Model
+from onnx_aot.capture.strategies import DEFAULT, STRATEGIES, Model
 from onnx_aot.errors import DynamicShapeError
 
 __all__ = ["ROWS", "capture"]
@@ -39,14 +46,16 @@ class _Attempts:
     """The attempts so far for one export.
 
     Attributes:
+        model: The model.
         requested: The user's request.
         strict: Whether a dimension that the model does not deliver is an error.
         done: The attempts, in order.
     """
 
-    def __init__(self, requested: DynamicShapes, strict: bool) -> None:
-        self.requested, self.strict = requested, strict
+    def __init__(self, model: Model, requested: DynamicShapes, strict: bool) -> None:
+        self.model, self.requested, self.strict = model, requested, strict
         self.done: list[Attempt] = []
+        self._right: dict[int, bool] = {}
 
     @property
     def last(self) -> Attempt:
@@ -83,9 +92,45 @@ class _Attempts:
         best = self.best()
         return None if best.captured is not None else best.violation
 
+    @property
+    def other_inputs(self) -> Inputs | None:
+        """Inputs with other sizes in the dimensions that the example's may have fixed."""
+        best, refused = self.best(), self.violation
+        if best.captured is not None:
+            program = best.captured.program
+            dims = find_coincidences(program, self.requested, best.fixed)
+        elif refused is not None:
+            dims = refused_dimensions(refused.error, self.requested)
+        else:
+            return None
+        return make_other_inputs(self.model.inputs, self.requested, dims)
+
+    @property
+    def resized(self) -> Attempt | None:
+        """The attempt with other sizes, if it delivers all and is right for the example too."""
+        if not self.of("resized"):
+            return None
+        best = self.best("resized")
+        right = self._right.get(id(best))
+        if right is None:
+            right = self._right[id(best)] = self._is_right(best)
+        return best if right else None
+
+    def _is_right(self, attempt: Attempt) -> bool:
+        captured = attempt.captured
+        if captured is None or captured.strategy not in map(STRATEGIES.get, DEFAULT):
+            return False
+        program, requested = captured.program, self.requested
+        if not is_right_for_example(program, self.model.module, self.model.inputs, requested):
+            return False
+        fixed = find_undelivered(program, requested, captured.decisions, refused=True)
+        return not find_coincidences(program, requested, fixed)
+
     @functools.cached_property
     def undelivered(self) -> list[Finding]:
         """Requested dimensions that the model fixes or, if torch refused them, limits."""
+        if self.resized is not None:
+            return []
         if self.violation is None:
             return self.best().fixed
         anyhow = self.best("any").captured
@@ -97,6 +142,8 @@ class _Attempts:
     def given_up(self) -> tuple[str, ...]:
         """A sentence for each requested dimension that the model does not deliver."""
         refused = self.violation
+        if self.resized is not None:
+            return ()
         if refused is None or self.undelivered:
             return tuple(map(str, self.undelivered))
         if is_delivered(refused.error, self.requested, refused.decisions):
@@ -120,7 +167,10 @@ class Row:
 
 
 def _plan_first(
-    requested: DynamicShapes, request: str = "asked", after: Plan | None = None
+    requested: DynamicShapes,
+    request: str = "asked",
+    after: Plan | None = None,
+    inputs: Inputs | None = None,
 ) -> Plan:
     """Plan for the first attempt with a request.
 
@@ -131,6 +181,7 @@ def _plan_first(
         requested: The requested dynamic shapes.
         request: Their origin, ``Plan.request``.
         after: Plan of the attempt before, which taught what does not work for the model.
+        inputs: Inputs of other sizes than the user's.
     """
     after = after or Plan(requested)
     derived = is_derived_from_zero(requested)
@@ -138,6 +189,7 @@ def _plan_first(
         after,
         requested=requested,
         request=request,
+        inputs=inputs,
         from_zero=derived,
         small_sizes=True,
         ends_early=not derived,
@@ -186,6 +238,12 @@ def _wants_delivered(attempts: _Attempts) -> bool:
     return bool(attempts.given_up) and not attempts.strict
 
 
+def _plan_for_resized(attempts: _Attempts) -> Plan:
+    # Left to the model, because torch would refuse a range with the size of the example in it.
+    requested = relax_request(attempts.requested)
+    return _plan_first(requested, "resized", attempts.last.plan, attempts.other_inputs)
+
+
 def _plan_for_any(attempts: _Attempts) -> Plan:
     plan = _plan_first(relax_request(attempts.requested), "any", attempts.last.plan)
     # An error only needs to know which dimensions the model fixes or limits.
@@ -228,8 +286,15 @@ ROWS: tuple[Row, ...] = (
         _change_last(small_sizes=False, from_zero=False),
     ),
     Row(
+        "the sizes of the example may have fixed dimensions",
+        lambda attempts: not attempts.of("resized") and attempts.other_inputs is not None,
+        _plan_for_resized,
+    ),
+    Row(
         "torch refuses the requested dimensions",
-        lambda attempts: attempts.violation is not None and not attempts.of("any"),
+        lambda attempts: (
+            attempts.violation is not None and not attempts.of("any") and not attempts.resized
+        ),
         _plan_for_any,
     ),
     Row("what the model delivers is accepted", _wants_delivered, _plan_for_delivered),
@@ -266,7 +331,7 @@ def capture(
         model = Model(module, inputs, collected, ("non-strict",))
     else:
         model = Model(module, inputs, collected, strategies, constants_of(module))
-    attempts = _Attempts(requested, strict=on_specialized == "error")
+    attempts = _Attempts(model, requested, strict=on_specialized == "error")
     plan: Plan | None = _plan_first(requested)
     while plan is not None:
         attempts.done.append(make_attempt(model, plan))
@@ -275,7 +340,17 @@ def capture(
     assert chosen.captured is not None
     ours = [a.our_failure for a in attempts.done if a.our_failure is not None]
     retried = describe_retry(ours[0]) if chosen.plan.plain else None
-    return dataclasses.replace(chosen.captured, given_up=attempts.given_up, retried=retried)
+    captured = dataclasses.replace(chosen.captured, given_up=attempts.given_up, retried=retried)
+    others = chosen.plan.inputs
+    if others is None:
+        return captured
+    captured.program.example_inputs = (inputs.args, inputs.kwargs)
+    return dataclasses.replace(
+        captured,
+        requested=requested,
+        decisions=keep_decisions(captured.decisions, requested),
+        resized=describe_other_inputs(inputs, others, requested),
+    )
 
 
 def _next_plan(attempts: _Attempts) -> Plan | None:
@@ -295,6 +370,8 @@ def _choose(model: Model, attempts: _Attempts) -> Attempt:
         CaptureError: There is none.
         DynamicShapeError: There is none with the requested dimensions.
     """
+    if attempts.resized is not None:
+        return attempts.resized
     asked, violation, undelivered = attempts.best(), attempts.violation, attempts.undelivered
     if asked.captured is not None and not undelivered:
         return asked

@@ -10,7 +10,7 @@ import torch
 from onnx_aot.capture.attempts import Failure
 from onnx_aot.capture.error_hints import Explanation, explain, page
 from onnx_aot.capture.fake_quantization import describe_observers
-from onnx_aot.capture.module_state import preserved_state
+from onnx_aot.capture.module_state import preserved_state, run_model
 from onnx_aot.capture.sizes.data_dependent import NeedsData, describe_data_dependent
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.guards import as_places, location_of_error, with_line
@@ -140,20 +140,12 @@ def _fails_alone(model: Model) -> bool:
     """True if the model raises without any capture. Its state is restored."""
     inputs = (model.inputs.args, model.inputs.kwargs)
     tensors = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
-    buffers = [(buffer, buffer.clone()) for buffer in model.module.buffers()]
     if any(tensor.is_meta for tensor in (*tensors, *model.module.parameters())):
         return False  # without values the model fails for other reasons
-    args, kwargs = unwrap_constants(
-        pytree.tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, inputs)
-    )
-    with preserved_state(model.module), torch.random.fork_rng(devices=[]), torch.no_grad():
-        try:
-            model.module(*args, **kwargs)
-        except Exception:
-            return True
-        finally:
-            for buffer, before in buffers:
-                buffer.copy_(before)
+    try:
+        run_model(model.module, model.inputs)
+    except Exception:
+        return True
     return False
 
 

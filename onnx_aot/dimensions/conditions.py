@@ -14,7 +14,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["CALLS", "Interpreter", "holds", "parse", "unparse"]
+from onnx_aot.torch_compat import SIZE_TERM
+
+__all__ = ["CALLS", "Interpreter", "fulfils_condition", "holds", "parse", "unparse"]
+
+KEY = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
+"""Access to an entry of a container, in conditions of the capture."""
 
 PLACEHOLDER = re.compile(r"\b_(\d+)_\b")
 
@@ -86,6 +91,28 @@ def holds(text: str, sizes: Mapping[str, int]) -> bool | None:
             Interpreter(lambda index: numbers[index]).evaluate(_parse_cached(text, tuple(sizes)))
         )
     except (ArithmeticError, RecursionError, TypeError, ValueError):
+        return None
+
+
+def fulfils_condition(condition: str, arguments: Mapping[str, Any]) -> bool | None:
+    """True if arguments satisfy a condition over ``L['x'].size()[0]``; None if unknown.
+
+    Conditions come with the program, which may be an untrusted file, so they are interpreted and
+    never evaluated as Python.
+    """
+    values: dict[str, int] = {}
+
+    def name_term(match: re.Match[str]) -> str:
+        value = arguments[match[1]]
+        for key, index, attribute in KEY.findall(match[2]):
+            value = value[key] if key else value[int(index)] if index else getattr(value, attribute)
+        name = f"size_{len(values)}"
+        values[name] = value if match[3] is None else value.shape[int(match[3])]
+        return name
+
+    try:
+        return holds(SIZE_TERM.sub(name_term, condition), values)
+    except (AttributeError, LookupError, TypeError, ValueError):
         return None
 
 

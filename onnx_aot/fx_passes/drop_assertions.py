@@ -7,23 +7,9 @@ import operator
 import torch
 
 from onnx_aot.fx_passes.nested_graphs import every_body
-from onnx_aot.torch_compat import OpOverload, aten
+from onnx_aot.torch_compat import ASSERTIONS, OpOverload, aten
 
 __all__ = ["drop_assertions", "drop_offset_assertions"]
-
-
-ASSERTIONS = frozenset(
-    {
-        aten._assert_async.default,
-        aten._assert_async.msg,
-        aten._assert_scalar.default,
-        aten._assert_tensor_metadata.default,
-        aten._functional_assert_async.msg,
-        aten._functional_assert_scalar.default,
-        aten.sym_constrain_range.default,
-        aten.sym_constrain_range_for_size.default,
-    }
-)
 
 
 SIZES = frozenset(

@@ -7,8 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
+from onnx_aot.dimensions.resize import resize_leaf
 from onnx_aot.pytrees.containers import unwrap_constants, wrap_constants
 from onnx_aot.torch_compat import pytree
 
@@ -19,8 +18,6 @@ ODD = (3, 5, 7, 11, 13, 17, 19, 23)
 
 REACH = 64
 """Largest distance from a wanted size at which the search tries sizes that conditions accept."""
-
-REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +97,7 @@ class SizedInputs(abc.ABC):
         """Makes inputs of given sizes."""
         leaves, structure = pytree.tree_flatten(wrap_constants((self.args, self.kwargs)))
         resized = [
-            _resize_leaf(leaf, shape)
+            resize_leaf(leaf, shape)
             for leaf, shape in zip(leaves, self.shapes_at(sizes), strict=True)
         ]
         args, kwargs = unwrap_constants(pytree.tree_unflatten(resized, structure))
@@ -113,42 +110,3 @@ def _sizes_around(size: int) -> Iterator[int]:
         yield size + distance
         if size >= distance:
             yield size - distance
-
-
-def _resize_leaf(leaf: Any, shape: Any) -> Any:
-    """Resizes a tensor to a shape, reusing its elements; returns the size itself for a number."""
-    if isinstance(shape, int):
-        return shape
-    if shape is None or tuple(leaf.shape) == shape:
-        return leaf
-    for axis, size in enumerate(shape):
-        leaf = _resize_axis(leaf.detach(), axis, size)
-    return leaf
-
-
-def _resize_axis(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
-    """Resizes one axis: takes elements in order, starting over if there are not enough.
-
-    Repeated numbers become a little smaller each time: among equal ones it is undefined which one a
-    sort or a maximum picks. Masks, indices and other whole numbers are repeated unchanged. Sorted
-    vectors, such as boundaries, stay sorted.
-    """
-    before = tensor.shape[axis]
-    if size == before:
-        return tensor
-    if before == 0:
-        return tensor.new_zeros((*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]))
-    positions = torch.arange(size, device=tensor.device)
-    taken = tensor.index_select(axis, positions % before)
-    if size > before and tensor.dtype in REAL and bool((tensor != tensor.round()).any()):
-        factors = 1 - (positions // before).clamp(max=32).to(tensor.dtype) / 64
-        taken = taken * factors.reshape([-1 if i == axis else 1 for i in range(tensor.dim())])
-    if tensor.dim() == 1 and _is_sorted(tensor):
-        taken = taken.sort().values
-    return taken
-
-
-def _is_sorted(tensor: torch.Tensor) -> bool:
-    if tensor.is_complex():
-        return False
-    return bool((tensor[1:] >= tensor[:-1]).all())

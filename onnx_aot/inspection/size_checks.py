@@ -10,19 +10,18 @@ from typing import Any
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 
-from onnx_aot.dimensions.conditions import holds
+from onnx_aot.dimensions.conditions import fulfils_condition
 from onnx_aot.inspection.declared_sizes import DeclaredInputs
 from onnx_aot.inspection.resized_inputs import Sample, SizedInputs
 from onnx_aot.metadata.keys import CHECK
 from onnx_aot.pytrees.containers import wrap_constants
 from onnx_aot.torch_compat import (
-    SIZE_TERM,
     pytree,
     size_conditions,
     symbolic_expression,
 )
 
-__all__ = ["Sample", "flat_inputs", "fulfils_condition", "other_sizes", "sizes_of"]
+__all__ = ["Sample", "flat_inputs", "other_sizes", "sizes_of"]
 
 SEARCH_LIMIT = 1 << 16
 """Values below this are tried for the symbol of a dimension such as ``2*n + 1``."""
@@ -91,10 +90,6 @@ def _in_order(captured: torch.export.ExportedProgram, kwargs: Mapping[str, Any])
     structure = captured.call_spec.in_spec
     order = list(structure.children()[1].context or ()) if structure is not None else []
     return {name: kwargs[name] for name in (*order, *kwargs) if name in kwargs}
-
-
-KEY = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
-"""Access to an entry of a container, in conditions of the capture."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,28 +219,6 @@ class _Captured(SizedInputs):
                 if isinstance(collected, list):
                     collected.append(value)
         return found
-
-
-def fulfils_condition(condition: str, arguments: Mapping[str, Any]) -> bool | None:
-    """True if arguments satisfy a condition over ``L['x'].size()[0]``; None if unknown.
-
-    Conditions come with the program, which may be an untrusted file, so they are interpreted and
-    never evaluated as Python.
-    """
-    values: dict[str, int] = {}
-
-    def name_term(match: re.Match[str]) -> str:
-        value = arguments[match[1]]
-        for key, index, attribute in KEY.findall(match[2]):
-            value = value[key] if key else value[int(index)] if index else getattr(value, attribute)
-        name = f"size_{len(values)}"
-        values[name] = value if match[3] is None else value.shape[int(match[3])]
-        return name
-
-    try:
-        return holds(SIZE_TERM.sub(name_term, condition), values)
-    except (AttributeError, LookupError, TypeError, ValueError):
-        return None
 
 
 def _symbolic_shape(recorded: Any) -> Any:

@@ -48,6 +48,15 @@ def describe_capture(captured: Captured) -> list[Note]:
     notes += [
         Note(f"switched off with this release of torch: {off}", quiet=True) for off in captured.off
     ]
+    if captured.resized:
+        notes.append(
+            Note(
+                "the sizes of the example would have fixed dimensions, and the model was captured "
+                f"with others: {'; '.join(captured.resized)}. The result was checked at the sizes "
+                "of the example",
+                quiet=True,
+            )
+        )
     if captured.above_zero:
         notes.append(
             Note(

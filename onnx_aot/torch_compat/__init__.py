@@ -44,6 +44,7 @@ from onnx_aot.torch_compat.lookup import (
 )
 from onnx_aot.torch_compat.modules import REGISTRIES, registered_in
 from onnx_aot.torch_compat.overloads import (
+    ASSERTIONS,
     Missing,
     Namespace,
     aten,
@@ -72,6 +73,7 @@ from onnx_aot.torch_compat.programs import (
     open_weight,
     set_graph,
     set_graph_signature,
+    set_size_conditions,
     size_conditions,
 )
 from onnx_aot.torch_compat.releases import (
@@ -148,6 +150,7 @@ from onnx_aot.torch_compat.zero_sizes import (
 __all__ = [
     "ABSENT",
     "ARGUMENTS_IN_A_TUPLE",
+    "ASSERTIONS",
     "AUTOCAST_BEGINS",
     "AUTOCAST_ENABLED",
     "AUTOCAST_ENDS",
@@ -255,6 +258,7 @@ __all__ = [
     "schema_of",
     "set_graph",
     "set_graph_signature",
+    "set_size_conditions",
     "shape_rule_patches",
     "size_conditions",
     "size_function",

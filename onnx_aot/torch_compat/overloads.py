@@ -8,6 +8,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 __all__ = [
+    "ASSERTIONS",
     "Missing",
     "Namespace",
     "aten",
@@ -125,3 +126,18 @@ def schema_of(target: OpOverload) -> Any:
 def overload_name(target: OpOverload) -> str:
     """The overload part of an operator's name; ``"default"`` if there is none."""
     return str(target._overloadname)
+
+
+ASSERTIONS = frozenset(
+    {
+        aten._assert_async.default,
+        aten._assert_async.msg,
+        aten._assert_scalar.default,
+        aten._assert_tensor_metadata.default,
+        aten._functional_assert_async.msg,
+        aten._functional_assert_scalar.default,
+        aten.sym_constrain_range.default,
+        aten.sym_constrain_range_for_size.default,
+    }
+)
+"""Operators that check a value, and have no result that the model uses."""

@@ -23,10 +23,12 @@ __all__ = [
     "open_weight",
     "set_graph",
     "set_graph_signature",
+    "set_size_conditions",
     "size_conditions",
 ]
 
 _PROGRAM = "torch.export:ExportedProgram"
+_GUARDS = f"{_PROGRAM}._guards_code"
 
 
 def copy_program(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -105,7 +107,12 @@ def size_conditions(program: torch.export.ExportedProgram) -> list[str]:
 
     ``L`` in a condition stands for the arguments by name.
     """
-    return list(private_attribute(program, f"{_PROGRAM}._guards_code", ()))
+    return list(private_attribute(program, _GUARDS, ()))
+
+
+def set_size_conditions(program: torch.export.ExportedProgram, conditions: list[str]) -> None:
+    """Replaces the conditions on the inputs' sizes of a program that the caller owns."""
+    setattr(program, _GUARDS.rpartition(".")[2], conditions)
 
 
 def set_graph(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> None:

@@ -11,7 +11,7 @@ import torch
 import onnx_aot
 import tests.ops
 from benchmarks.models import MODELS
-from onnx_aot.inspection.size_checks import fulfils_condition
+from onnx_aot.dimensions.conditions import fulfils_condition
 from onnx_aot.torch_compat import size_conditions
 from tests.ops.rows import SIZES, Call, Row
 from tests.translate.sizes import check_inference, check_values, values_of

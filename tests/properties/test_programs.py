@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch.export.graph_signature import OutputKind
 
 import onnx_aot
+from onnx_aot.dimensions.conditions import fulfils_condition
 from onnx_aot.errors import CaptureError, DynamicShapeError, FunctionalizationError
 from onnx_aot.inspection.differences import compare_outputs
-from onnx_aot.inspection.size_checks import fulfils_condition
 from onnx_aot.inspection.verification import format_differences
 from onnx_aot.torch_compat import size_conditions
 from tests.properties.captured import Eager, captured_differs

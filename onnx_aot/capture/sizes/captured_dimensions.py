@@ -35,6 +35,7 @@ __all__ = [
     "conditions_by_dimension",
     "dimension_names",
     "find_bindings",
+    "find_equal",
     "find_renamed",
     "keeps_dimensions",
     "sizes_of",
@@ -294,6 +295,19 @@ def find_renamed(
             yield dim, f"{dim} is a size of its own and is called {called!r}"
         else:
             yield dim, f"{dim} always equals {called!r} and is called so"
+
+
+def find_equal(
+    program: torch.export.ExportedProgram, requested: DynamicShapes
+) -> Iterator[RequestedDim]:
+    """Yields the dimensions that have the size of an earlier one with another name."""
+    plain = plain_names(requested.requested)
+    first: dict[str, str] = {}
+    for dim, size in sizes_of(program, requested):
+        if dim.name not in plain or dim.derived or not _is_expression(size):
+            continue
+        if first.setdefault(str(symbolic_expression(size)), dim.name) != dim.name:
+            yield dim
 
 
 def static_dimensions(

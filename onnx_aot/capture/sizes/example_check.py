@@ -1,0 +1,184 @@
+"""Checks a program that was captured with other sizes at the sizes of the user's example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.fx
+from torch.export.graph_signature import InputKind, OutputKind
+
+from onnx_aot.capture.inputs import Inputs
+from onnx_aot.capture.module_state import run_model
+from onnx_aot.capture.sizes.captured_dimensions import sizes_of
+from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
+from onnx_aot.capture.sizes.guards import Decision
+from onnx_aot.capture.sizes.other_examples import double_sizes
+from onnx_aot.dimensions.conditions import fulfils_condition, holds
+from onnx_aot.torch_compat import (
+    ASSERTIONS,
+    SIZE_TERM,
+    FakeTensor,
+    is_symbol,
+    pytree,
+    set_size_conditions,
+    size_conditions,
+    symbolic_expression,
+)
+
+__all__ = ["is_right_for_example", "keep_decisions"]
+
+
+def is_right_for_example(
+    program: torch.export.ExportedProgram,
+    module: torch.nn.Module,
+    inputs: Inputs,
+    requested: DynamicShapes,
+) -> bool:
+    """True if a program gives the model's results for the example.
+
+    It does if the example fulfils all conditions of the capture. If it does not, because the model
+    treats its sizes differently, model and program are run and compared. Conditions such as
+    ``h != w`` exclude more sizes; these are compared at twice the sizes too. What the example
+    violates is no longer a condition then. Programs for one side of a bound, as ``n > 64`` is one,
+    are refused.
+
+    Args:
+        program: The capture, which was made with inputs of other sizes.
+        module: The model.
+        inputs: The user's example inputs.
+        requested: The user's request.
+    """
+    conditions = size_conditions(program)
+    violated = [c for c in conditions if fulfils_condition(c, requested.values) is False]
+    samples = [inputs]
+    for condition in violated:
+        sizes = _find_sizes(condition, requested)
+        if sizes is None:
+            return False
+        if len(sizes) > 1 and " != " in condition:
+            samples.append(double_sizes(inputs, requested, sizes))
+        elif len(sizes) != 1 or not _excludes_one_size(condition, *sizes.items()):
+            return False
+    smaller = _find_smaller(program, requested)
+    compared = samples if violated or smaller else []
+    if not all(_has_equal_results(program, module, sample) for sample in compared):
+        return False
+    set_size_conditions(program, [c for c in conditions if c not in violated])
+    for symbol, size in smaller.items():
+        limits = program.range_constraints[symbol]
+        program.range_constraints[symbol] = type(limits)(size, limits.upper)
+    return True
+
+
+def keep_decisions(decisions: Iterable[Decision], requested: DynamicShapes) -> tuple[Decision, ...]:
+    """Returns the decisions that hold for the example.
+
+    At sizes where the others do not hold, the program was compared with the model.
+    """
+
+    def holds_for_example(decision: Decision) -> bool:
+        sizes = {}
+        for symbol, (sources, _) in decision.symbols.items():
+            dim = requested.at(sources[0]) if sources else None
+            if dim is not None:
+                sizes[symbol] = _find_size(dim, requested)
+        return decision.kind != "guard" or decision.holds(sizes) is not False
+
+    return tuple(filter(holds_for_example, decisions))
+
+
+def _find_smaller(
+    program: torch.export.ExportedProgram, requested: DynamicShapes
+) -> dict[Any, int]:
+    """Returns the symbols whose range begins above the size in the example, with that size."""
+    found = {}
+    for dim, size in sizes_of(program, requested):
+        if isinstance(size, torch.SymInt) and is_symbol(size):
+            symbol, example = symbolic_expression(size), _find_size(dim, requested)
+            limits = program.range_constraints.get(symbol)
+            if limits is not None and example < limits.lower:
+                found[symbol] = example
+    return found
+
+
+def _find_sizes(condition: str, requested: DynamicShapes) -> dict[RequestedDim, int] | None:
+    """Returns the example's sizes in a condition; None if it has others than requested ones."""
+    found = {}
+    for match in SIZE_TERM.finditer(condition):
+        dim = requested.at(match[0])
+        if dim is None:
+            return None
+        found[dim] = _find_size(dim, requested)
+    return found
+
+
+def _find_size(dim: RequestedDim, requested: DynamicShapes) -> int:
+    leaf = pytree.tree_leaves(dict(requested.values))[dim.leaf]
+    return int(leaf if dim.axis is None else leaf.shape[dim.axis])
+
+
+def _excludes_one_size(condition: str, sized: tuple[RequestedDim, int]) -> bool:
+    """True if sizes near the example's fulfil a condition, except those below 2."""
+    _, size = sized
+    on_n = SIZE_TERM.sub("n", condition)
+    near = [n for n in (size - 1, *range(size + 1, size + 9), 2 * size, 8 * size) if n > 1]
+    return all(holds(on_n, {"n": n}) for n in near)
+
+
+def _has_equal_results(
+    program: torch.export.ExportedProgram, module: torch.nn.Module, inputs: Inputs
+) -> bool:
+    """True if model and program give equal results, within the tolerances of their types."""
+    weights = [*program.state_dict.values(), *program.constants.values()]
+    leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
+    if any(isinstance(w, torch.Tensor) and _is_without_values(w) for w in (*weights, *leaves)):
+        return False
+    try:
+        expected = pytree.tree_leaves(run_model(module, inputs))
+        actual = _run_graph(program, leaves)
+    except Exception:
+        return False
+    return len(expected) == len(actual) and all(map(_is_close, actual, expected))
+
+
+def _is_without_values(tensor: torch.Tensor) -> bool:
+    return tensor.is_meta or isinstance(tensor, FakeTensor)
+
+
+def _is_close(actual: Any, expected: Any) -> bool:
+    if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
+        return bool(actual == expected)
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
+        return False
+    from onnx_aot.dtypes import TOLERANCES  # imports onnx_ir, which few captures need here
+
+    tolerance = TOLERANCES.get(expected.dtype)
+    if tolerance is None:
+        return torch.equal(actual, expected)
+    return torch.allclose(actual, expected, tolerance.relative, tolerance.absolute, equal_nan=True)
+
+
+class _WithoutAssertions(torch.fx.Interpreter):
+    def run_node(self, n: torch.fx.Node) -> Any:
+        return None if n.target in ASSERTIONS else super().run_node(n)
+
+
+def _run_graph(program: torch.export.ExportedProgram, leaves: list[Any]) -> list[Any]:
+    """Runs a captured graph on the leaves of its inputs; returns the leaves of its outputs."""
+    signature = program.graph_signature
+    remaining = iter(leaves)
+    given = []
+    for spec in signature.input_specs:
+        if spec.kind == InputKind.USER_INPUT:
+            value = next(remaining)
+        else:
+            name = str(spec.target)
+            value = program.state_dict.get(name, program.constants.get(name))
+        given.append(value.clone() if isinstance(value, torch.Tensor) else value)
+    run = _WithoutAssertions(program.graph_module, garbage_collect_values=True)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        results = run.run(*given, enable_io_processing=False)
+    kinds = [spec.kind for spec in signature.output_specs]
+    return [r for r, k in zip(results, kinds, strict=True) if k == OutputKind.USER_OUTPUT]

@@ -56,6 +56,7 @@ FAMILIES = (
 
 LATE_FAMILIES: dict[str, tuple[str, ...]] = {
     "complex.arithmetic": (),
+    "complex.covariance": (),
     "complex.elementary": (),
     "complex.fft": ("aten.stft",),
     "complex.linear_algebra": (),
@@ -97,6 +98,7 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
     "libraries.torchao": ("torchao",),
     "libraries.torchvision": ("torchvision",),
     "libraries.transformers_moe": ("transformers",),
+    "linalg.covariance": ("aten.corrcoef", "aten.cov"),
     "linalg.jacobi": (
         "aten._linalg_eigh",
         "aten._linalg_svd",
@@ -111,6 +113,7 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
         "aten.linalg_ldl_factor_ex",
         "aten.linalg_ldl_solve",
     ),
+    "linalg.least_squares": ("aten.linalg_lstsq",),
     "linalg.matrix_functions": ("aten.linalg_matrix_exp",),
     "linalg.qr": (
         "aten.geqrf",
@@ -149,6 +152,7 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
         "aten.slogdet",
         "aten.triangular_solve",
     ),
+    "nn.ctc_loss": ("aten.ctc_loss",),
     "nn.flex_attention": ("torch.ops.higher_order.flex_attention",),
     "nn.fractional_pooling": (
         "aten.fractional_max_pool2d",

@@ -140,9 +140,10 @@ def describe_dimensions(
     if squeezed:
         notes.append(
             Note(
-                "squeeze removes dimensions of size 1, and the ONNX model keeps dynamic ones "
-                f"at every size: {'; '.join(squeezed)}. Name the dimension to remove, as in "
-                "squeeze(1), or exclude 1 with torch.export.Dim(name, min=2)"
+                "squeeze removes dimensions of size 1, as do torch.cov and torch.corrcoef for one "
+                "variable, and the ONNX model keeps dynamic ones at every size: "
+                f"{'; '.join(squeezed)}. Name the dimension to remove, as in squeeze(1), or "
+                "exclude 1 with torch.export.Dim(name, min=2)"
             )
         )
     return notes

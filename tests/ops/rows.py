@@ -20,6 +20,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import onnx_aot
+from onnx_aot.capture.patches import capture_conditions
 from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.inspection.verification import format_differences
 from onnx_aot.torch_compat import Missing
@@ -125,6 +126,7 @@ class Row:
         name: Distinguishes rows with the same target in the test's name.
         captured: Operator in the captured graph instead, if ``target`` occurs only among the
             operators that torch decomposes this one into.
+        refused: Whether torch.export captures the operator only with the patches of this package.
     """
 
     target: Any
@@ -135,6 +137,7 @@ class Row:
     sizes: tuple[dict[str, int], ...] = ()
     name: str = ""
     captured: Any = None
+    refused: bool = False
 
     def __str__(self) -> str:
         target = self.target if hasattr(self.target, "_schema") else self.target.__name__
@@ -173,7 +176,7 @@ def check(row: Row) -> None:
     torch.manual_seed(0)
     module = Call(row)
     examples = row.examples(SIZES[0])
-    captured = torch.export.export(module, examples)
+    captured = _capture(row, module, examples)
     targets = {node.target for node in captured.graph.nodes}
     dynamic = any(row.dynamic_shapes())
     wanted = row.captured or row.target
@@ -186,6 +189,15 @@ def check(row: Row) -> None:
         _compare(program, module, examples)
     if dynamic:
         check_dynamic(row, module, examples)
+
+
+def _capture(
+    row: Row, module: Call, examples: tuple[torch.Tensor, ...]
+) -> torch.export.ExportedProgram:
+    if not row.refused:
+        return torch.export.export(module, examples)
+    with capture_conditions():
+        return torch.export.export(module, examples)
 
 
 def check_dynamic(row: Row, module: Call, examples: tuple[torch.Tensor, ...]) -> None:

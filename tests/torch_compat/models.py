@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import ctc_loss
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 __all__ = ["MODELS", "Example"]
@@ -377,6 +378,19 @@ MODELS: dict[str, Example] = {
         function(restored), lambda n: (spectrum(*signal(n)),), dynamic_shapes=({1: "n"},)
     ),
     "cdist": Example(function(lambda x: torch.cdist(x, x, p=1.0)), rows, sizes=(4, 30)),
+    "covariance": Example(function(lambda x: torch.cov(x.T)), rows),
+    "least squares": Example(
+        function(lambda x: torch.linalg.lstsq(x, x.sum(1))[0]),
+        lambda n: (torch.arange(3.0 * n).sin().reshape(n, 3),),
+    ),
+    "ctc": Example(
+        function(lambda x: ctc_loss(x, torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1]))),
+        lambda n: (torch.full((n, 1, 3), -1.0),),
+    ),
+    "ctc of numbers": Example(
+        function(lambda x: ctc_loss(x, torch.tensor([1]), [2], [1])),
+        lambda n: (torch.full((n, 3), -1.0),),
+    ),
     "tensor_split": Example(function(lambda x: torch.tensor_split(x, 3)), rows, sizes=(4, 6)),
     "quantized": Example(function(quantized), rows),
     "quantized by tensors": Example(function(quantized_by), rows),

@@ -101,6 +101,10 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
     ),
     "torch.nn:GRU.forward": ("packed gru", CaptureError, r"self\.layer\(packed\)"),
     "torch.nn:RNN.forward": ("packed rnn relu", CaptureError, r"self\.layer\(packed\)"),
+    "kernel of aten.cov.default": ("covariance", CaptureError, r"torch\.cov"),
+    "kernel of aten.ctc_loss.IntList": ("ctc of numbers", CaptureError, "ctc_loss"),
+    "kernel of aten.ctc_loss.Tensor": ("ctc", CaptureError, "ctc_loss"),
+    "kernel of aten.linalg_lstsq.default": ("least squares", CaptureError, "linalg_lstsq"),
     "kernel of aten.max_pool1d.default": ("max_pool1d", DynamicShapeError, "fixed at 4"),
     "kernel of aten.fake_quantize_per_tensor_affine.default": (
         "quantized",

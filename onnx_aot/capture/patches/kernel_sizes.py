@@ -1,6 +1,7 @@
-"""Replaces kernels of composite operators while a model is traced.
+"""Replaces kernels of operators while a model is traced.
 
-Each replacement gives the shapes of the results and leaves the operator in the graph as it is.
+Each replacement gives the shapes of the results and leaves the operator in the graph as it is. The
+operators are composite, except ``linalg_lstsq``, for which torch has no shape function.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from onnx_aot.torch_compat import aten, kernel_patches
 __all__ = ["KERNELS", "KERNEL_PATCHES"]
 
 Tensor = torch.Tensor
+
+check: Any = torch._check
+sym_min: Any = torch.sym_min
+broadcast_shapes: Any = torch.broadcast_shapes
 
 
 def _recurrent_shapes(
@@ -108,13 +113,89 @@ def _fake_quantized(self: Tensor, *parameters: Any) -> Tensor:
 
 def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
     """Avoids torch's test for more than 25 rows, a guard that limits the number of rows."""
-    torch._check(x1.shape[-1] == x2.shape[-1])  # type: ignore[no-untyped-call]
-    batch: Any = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])  # type: ignore[no-untyped-call]
+    check(x1.shape[-1] == x2.shape[-1])
+    batch = broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
     return x1.new_empty([*batch, x1.shape[-2], x2.shape[-2]])
+
+
+def _cov(
+    self: Tensor,
+    *,
+    correction: int = 1,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+) -> Tensor:
+    """Leaves out torch's tests of the weights and the number of observations, which read data."""
+    check(self.dim() <= 2, lambda: "cov(): expected input to have two or fewer dimensions")
+    check(self.dtype != torch.bool, lambda: "cov(): bool dtype is not supported for input")
+    matrix = self if self.dim() == 2 else self.reshape(1, -1)
+    dtype = matrix.dtype
+    for weights in (fweights, aweights):
+        if weights is not None:
+            check(weights.dim() <= 1, lambda: "cov(): weights must have one dimension")
+            check(
+                weights.numel() == matrix.shape[1],
+                lambda: "cov(): expected as many weights as observations",
+            )
+            dtype = torch.result_type(matrix.new_empty((1, 1), dtype=dtype), weights)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        dtype = torch.get_default_dtype()
+    return matrix.new_empty([matrix.shape[0], matrix.shape[0]], dtype=dtype).squeeze()
+
+
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Tensor:
+    """Replaces a kernel that reads the lengths as numbers."""
+    check(log_probs.dim() in (2, 3), lambda: "ctc_loss: log_probs must have 2 or 3 axes")
+    check(targets.dim() in (1, 2), lambda: "ctc_loss: targets must have 1 or 2 axes")
+    check(0 <= blank < log_probs.shape[-1], lambda: "blank must be in label range")
+    unreduced = reduction == 0 and log_probs.dim() == 3
+    return log_probs.new_empty([log_probs.shape[1]] if unreduced else [])
+
+
+def _lstsq(
+    self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Shapes of the results; residuals are those of matrices of full rank."""
+    rows, columns = self.shape[-2:]
+    is_vector = b.dim() == self.dim() - 1
+    right = b.unsqueeze(-1) if is_vector else b
+    check(
+        right.dim() == self.dim(),
+        lambda: (
+            "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and "
+            "(input.dim() - other.dim()) <= 1"
+        ),
+    )
+    check(right.shape[-2] == rows, lambda: "torch.linalg.lstsq: input and other must agree")
+    batch = broadcast_shapes(self.shape[:-2], right.shape[:-2])
+    solution = self.new_empty([*batch, columns, right.shape[-1]])
+    real = self.dtype.to_real() if self.dtype.is_complex else self.dtype
+    residuals = lengths = self.new_empty([0], dtype=real)
+    rank = self.new_empty([0], dtype=torch.int64)
+    if driver in ("gels", "gelsd", "gelss") and rows > columns:
+        residuals = self.new_empty([*batch, right.shape[-1]], dtype=real)
+    if driver != "gels":
+        rank = self.new_empty(self.shape[:-2], dtype=torch.int64)
+    if driver in ("gelsd", "gelss"):
+        side = sym_min(rows, columns)
+        lengths = self.new_empty([*self.shape[:-2], side], dtype=real)
+    return solution.squeeze(-1) if is_vector else solution, residuals, rank, lengths
 
 
 KERNELS: dict[Any, Any] = {
     aten.cdist.default: _cdist,
+    aten.cov.default: _cov,
+    aten.ctc_loss.IntList: _ctc_loss,
+    aten.ctc_loss.Tensor: _ctc_loss,
+    aten.linalg_lstsq.default: _lstsq,
     aten.fake_quantize_per_tensor_affine.default: _fake_quantized,
     aten.fake_quantize_per_tensor_affine.tensor_qparams: _fake_quantized,
     aten.fake_quantize_per_channel_affine.default: _fake_quantized,
@@ -130,6 +211,9 @@ KERNELS: dict[Any, Any] = {
 }
 
 _WITHOUT: dict[Any, str] = {
+    _cov: "torch.cov and torch.corrcoef are refused.",
+    _ctc_loss: "ctc_loss is refused.",
+    _lstsq: "torch.linalg.lstsq is refused.",
     _cdist: "torch.cdist limits the number of rows to 25, or to more than 25.",
     _fake_quantized: "Models with fake quantization are refused.",
     _max_pool1d: "max_pool1d fixes the length.",

@@ -22,6 +22,9 @@ OVERLOADS = {
     for overload in (packet.default, packet.dim, packet.dims)
 }
 
+# A covariance matrix is squeezed, which drops both axes if there is one variable.
+COVARIANCES = {aten.cov.default, aten.corrcoef.default}
+
 
 def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, str]) -> list[str]:
     """Describes the squeezed dimensions that may or may not be 1 at run time, with their lines.
@@ -35,7 +38,7 @@ def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, 
     """
     found: dict[str, None] = {}
     for node in program.graph.nodes:
-        if node.target not in OVERLOADS:
+        if node.target not in OVERLOADS | COVARIANCES:
             continue
         shape = node.args[0].meta["val"].shape
         axes = _axes(node, len(shape))
@@ -50,6 +53,8 @@ def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, 
 def _axes(node: torch.fx.Node, rank: int) -> list[int]:
     if not rank:
         return []
+    if node.target in COVARIANCES:
+        return [0] if rank == 2 else []
     given: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
     if given is None:
         return list(range(rank))

@@ -265,6 +265,23 @@ def complex_linalg_polar(op: Builder, A: Complex) -> tuple[Complex, Complex]:
     return _as_complex(op, factors[0]), _as_complex(op, factors[1])
 
 
+@register_complex(aten.linalg_lstsq.default)
+def complex_linalg_lstsq(
+    op: Builder, self: Complex, b: Complex, rcond: float | None = None, driver: str | None = None
+) -> tuple[Complex, Value, Value, Value]:
+    """Solves the real system for real parts above imaginary ones; it has twice the rank."""
+    axis = op.rank(self.real) - 2
+    stacked = op.Concat(b.real, b.imag, axis=axis)
+    solution, residuals, rank, values = _call_real(
+        op, aten.linalg_lstsq.default, _as_real(op, self), stacked, rcond, driver
+    )
+    half = _halve_size(op, op.size(solution, axis))
+    answer = Complex(
+        slice_axis(op, solution, axis, 0, half), slice_axis(op, solution, axis, half, INT64_MAX)
+    )
+    return answer, residuals, op.Div(rank, 2), _take_every_second(op, values)
+
+
 for _target in (aten._linalg_svd.default, aten._linalg_eigh.default):
     LIMITS[_target] = "complex matrices: singular values and eigenvalues only, no vectors"
 

@@ -32,7 +32,7 @@ from onnx_aot.ops.linalg.qr import orthogonal_and_triangle
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
-__all__: list[str] = []
+__all__ = ["compute_tolerance", "decompose_svd"]
 
 Value = ir.Value
 DOUBLE = ir.DataType.DOUBLE
@@ -265,14 +265,14 @@ def _cut_to_shorter_side(op: Builder, matrix: Value, value: Value, axis: int) ->
     return slice_axis(op, value, axis, 0, side)
 
 
-def _decompose_svd(op: Builder, matrix: Value, full: bool) -> tuple[Value, Value, Value]:
+def decompose_svd(op: Builder, matrix: Value, full: bool) -> tuple[Value, Value, Value]:
     """U, the singular values and V of ``matrix = U S V^T``.
 
     U is Q of the orthogonal columns' QR decomposition, so that it is orthogonal even where singular
     values are zero, and has the additional columns of full matrices.
     """
     if _is_wide(matrix):
-        right, lengths, left = _decompose_svd(op, transpose_matrix(op, matrix), full)
+        right, lengths, left = decompose_svd(op, transpose_matrix(op, matrix), full)
         return left, lengths, right
     columns, lengths, basis = _orthogonal_columns(op, matrix, vectors=True)
     assert basis is not None
@@ -295,7 +295,7 @@ def aten__linalg_svd(
     if not compute_uv:
         none = op.constant([], A.dtype)
         return none, _singular_values(op, A), none
-    left, lengths, right = _decompose_svd(op, A, full_matrices)
+    left, lengths, right = decompose_svd(op, A, full_matrices)
     return left, lengths, transpose_matrix(op, right)
 
 
@@ -307,7 +307,7 @@ def aten_linalg_svdvals(op: Builder, A: Value, driver: str | None = None) -> Val
 @register(aten.linalg_polar.default)
 def aten_linalg_polar(op: Builder, A: Value) -> tuple[Value, Value]:
     """``U H``, ``[m, n]`` with orthonormal columns and ``[n, n]``: ``W V^T`` and ``V S V^T``."""
-    left, lengths, right = _decompose_svd(op, A, full=False)
+    left, lengths, right = decompose_svd(op, A, full=False)
     turned = transpose_matrix(op, right)
     stretched = op.Mul(right, op.Unsqueeze(lengths, [-2]))
     return op.MatMul(left, turned), op.MatMul(stretched, turned)
@@ -334,14 +334,14 @@ def aten_linalg_pinv(
         assert vectors is not None
         left = right = vectors
     else:
-        left, values, right = _decompose_svd(op, self, full=False)
+        left, values, right = decompose_svd(op, self, full=False)
     sizes = op.cast(op.Abs(values), DOUBLE)
-    counts = op.Greater(sizes, _compute_tolerance(op, self, sizes, atol, rtol))
+    counts = op.Greater(sizes, compute_tolerance(op, self, sizes, atol, rtol))
     inverse = op.Where(counts, op.Reciprocal(op.Where(counts, values, 1.0)), 0.0)
     return op.MatMul(right, op.Mul(op.Unsqueeze(inverse, [-1]), transpose_matrix(op, left)))
 
 
-def _compute_tolerance(op: Builder, matrix: Value, sizes: Value, atol: Any, rtol: Any) -> Value:
+def compute_tolerance(op: Builder, matrix: Value, sizes: Value, atol: Any, rtol: Any) -> Value:
     """``max(atol, rtol max(sizes))``; rtol defaults to eps times the longer side, 0 if atol > 0."""
     absolute = op.constant(0.0, DOUBLE) if atol is None else op.cast(atol, DOUBLE)
     if rtol is None:

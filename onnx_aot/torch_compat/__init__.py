@@ -43,6 +43,7 @@ from onnx_aot.torch_compat.lookup import (
     pytree,
 )
 from onnx_aot.torch_compat.modules import REGISTRIES, registered_in
+from onnx_aot.torch_compat.namespaces import namespaces_of_packages
 from onnx_aot.torch_compat.overloads import (
     ASSERTIONS,
     Missing,
@@ -238,6 +239,7 @@ __all__ = [
     "map_slices",
     "missing_fake_kernels",
     "missing_operators",
+    "namespaces_of_packages",
     "needs_data",
     "new_symbol",
     "only_says",

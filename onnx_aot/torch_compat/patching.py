@@ -25,7 +25,8 @@ from typing import Any, TypeVar
 
 from onnx_aot.torch_compat.interrupts import interrupts_deferred
 from onnx_aot.torch_compat.lookup import is_hidden
-from onnx_aot.torch_compat.places import Attribute, Place, find_place
+from onnx_aot.torch_compat.namespaces import reachable_namespaces
+from onnx_aot.torch_compat.places import Attribute, Entry, Place, find_place
 
 __all__ = [
     "Patch",
@@ -94,7 +95,7 @@ class Patch:
 
     Attributes:
         name: The place, ``"module:Class.attribute"``, or a few words for places that depend on the
-            model.
+            model. A function of a module is also replaced where the model's code has imported it.
         make: ``make(original, settings)`` returns the replacement; ``ABSENT`` empties the place. A
             replacement function gets the original's arguments; if these do not fit its parameters,
             the original is called instead.
@@ -212,9 +213,12 @@ def applied(patches: Iterable[Patch], settings: Settings) -> Iterator[None]:
     skipped; ``find_capabilities`` lists the latter.
     """
     with _turn(), _one_application() as application:
+        replaced: dict[int, tuple[Any, Patch]] = {}
         for patch in patches:
             if patch.when(settings) and not (settings.plain and patch.optional):
-                _apply(application, patch, settings)
+                _apply(application, patch, settings, replaced)
+        if replaced and settings.module is not None:
+            _apply_where_imported(application, replaced, settings)
         yield
 
 
@@ -296,7 +300,10 @@ def _cached_why_off(patch: Patch, place: Place) -> str:
     return known[1]
 
 
-def _apply(application: object, patch: Patch, settings: Settings) -> None:
+def _apply(
+    application: object, patch: Patch, settings: Settings, replaced: dict[int, tuple[Any, Patch]]
+) -> None:
+    """Applies a row; adds functions of modules that it replaces, with the row, by their ids."""
     places = patch.found(settings)
     if not places and patch.is_wanted():
         settings.off[patch] = why_off(patch, None)
@@ -305,7 +312,25 @@ def _apply(application: object, patch: Patch, settings: Settings) -> None:
         if reason:
             settings.off[patch] = reason
         else:
+            original = place.value()
+            if _is_function_of_module(place, original):
+                replaced[id(original)] = (original, patch)
             _apply_change(application, patch, place, settings)
+
+
+def _is_function_of_module(place: Place, value: Any) -> bool:
+    in_module = isinstance(place, Attribute) and isinstance(place.owner, types.ModuleType)
+    return in_module and isinstance(value, (types.FunctionType, types.BuiltinFunctionType))
+
+
+def _apply_where_imported(
+    application: object, replaced: dict[int, tuple[Any, Patch]], settings: Settings
+) -> None:
+    """Replaces functions in modules that imported them by ``from module import name``."""
+    for names in reachable_namespaces(settings.module):
+        bound = [(name, id(value)) for name, value in names.items() if id(value) in replaced]
+        for name, key in bound:
+            _apply_change(application, replaced[key][1], Entry(names, name), settings)
 
 
 def _apply_change(application: object, patch: Patch, place: Place, settings: Settings) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import inspect
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -15,8 +12,6 @@ from onnx_aot import torch_compat
 from onnx_aot.torch_compat import Entry, Patch, Place, Settings
 
 __all__ = ["BUILTINS"]
-
-_NOT_THE_MODELS = ("torch", __name__.partition(".")[0])
 
 
 def _len(value: Any) -> Any:
@@ -54,9 +49,7 @@ def _find_uses(name: str) -> Callable[[Settings], Iterator[Place]]:
     """Finds namespaces of the model's packages where a name refers to the builtin."""
 
     def places(settings: Settings) -> Iterator[Place]:
-        # By id, since some modules are loaded under two names.
-        namespaces = {id(names): names for names in map(vars, _modules(settings.module))}
-        for names in namespaces.values():
+        for names in torch_compat.namespaces_of_packages(settings.module):
             if name not in names:
                 yield Entry(names, name, default=getattr(builtins, name))
 
@@ -73,17 +66,3 @@ BUILTINS: tuple[Patch, ...] = tuple(
     )
     for name, replacement in _BUILTINS.items()
 )
-
-
-def _modules(model: torch.nn.Module) -> list[ModuleType]:
-    """Loaded modules of the packages that define the model's classes and its ``forward``."""
-    written_in = {type(part).__module__ for part in model.modules()}
-    forward = inspect.unwrap(model.forward)
-    written_in.add(getattr(forward, "__module__", None) or "")
-    packages = {name.partition(".")[0] for name in written_in}
-    packages -= {*_NOT_THE_MODELS, *sys.stdlib_module_names, ""}
-    return [
-        module
-        for name, module in list(sys.modules.items())
-        if name.partition(".")[0] in packages and isinstance(module, ModuleType)
-    ]

@@ -24,7 +24,9 @@ from torchvision.models.detection.anchor_utils import (  # noqa: E402
     AnchorGenerator,
     DefaultBoxGenerator,
 )
+from torchvision.models.detection.image_list import ImageList  # noqa: E402
 from torchvision.ops import MultiScaleRoIAlign  # noqa: E402
+from torchvision.ops.boxes import batched_nms  # noqa: E402
 
 CHANNELS = 32  # groups of the normalization in FCOS
 IMAGES = {"min_size": 48, "max_size": 64}
@@ -186,3 +188,85 @@ def test_scales_that_depend_on_data() -> None:
     expected = model(*inputs)
     program = onnx_aot.export(model, inputs)
     torch.testing.assert_close(program(*inputs)[0], expected)
+
+
+# --- parts exported alone ------------------------------------------------------------------------
+
+
+class Suppresses(torch.nn.Module):
+    """Calls a function that this file has imported by name."""
+
+    def forward(self, boxes: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        kept = scores > 0.3
+        return batched_nms(boxes[kept], scores[kept], torch.zeros_like(scores[kept]), 0.5)
+
+
+class Proposes(torch.nn.Module):
+    def __init__(self, detector: torch.nn.Module) -> None:
+        super().__init__()
+        self.rpn = detector.rpn
+
+    def forward(
+        self, image: torch.Tensor, first: torch.Tensor, second: torch.Tensor
+    ) -> torch.Tensor:
+        images = ImageList(image, [(image.shape[2], image.shape[3])])
+        return self.rpn(images, {"0": first, "1": second})[0][0]  # type: ignore[no-any-return]
+
+
+def corners(count: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(count)
+    first = torch.rand(count, 2, generator=generator) * 20
+    return torch.cat([first, first + 4 + torch.rand(count, 2, generator=generator) * 20], dim=1)
+
+
+def spread_scores(detector: torch.nn.Module) -> torch.nn.Module:
+    """Makes scores differ by more than rounding, so that their order is the same everywhere."""
+    torch.manual_seed(0)
+    for weight in detector.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    return detector.eval()
+
+
+def test_imported_by_name() -> None:
+    sizes = ({0: "n"}, {0: "n"})
+    program = onnx_aot.export(Suppresses(), (corners(9), torch.rand(9)), dynamic_shapes=sizes)
+    for count in (9, 40, 1):
+        inputs = (corners(count), torch.rand(count))
+        torch.testing.assert_close(program(*inputs)[0], Suppresses()(*inputs))
+
+
+def test_region_proposals_alone() -> None:
+    detector = spread_scores(regions(detection.FasterRCNN))
+    model = Proposes(detector)
+
+    def inputs(height: int, width: int) -> tuple[torch.Tensor, ...]:
+        torch.manual_seed(height)
+        image = torch.rand(1, 3, height, width)
+        with torch.no_grad():
+            return image, *detector.backbone(image).values()
+
+    names = tuple({2: f"h{i}", 3: f"w{i}"} for i in range(3))
+    program = onnx_aot.export(model, inputs(48, 64), dynamic_shapes=names)
+    for size in ((48, 64), (64, 40)):
+        with torch.no_grad():
+            expected = model(*inputs(*size))
+        torch.testing.assert_close(program(*inputs(*size))[0], expected, rtol=1e-3, atol=1e-3)
+
+
+def test_region_heads_alone() -> None:
+    detector = spread_scores(regions(detection.FasterRCNN))
+    image = torch.rand(1, 3, 48, 64)
+    with torch.no_grad():
+        features = dict(detector.backbone(image))
+
+    def inputs(count: int) -> tuple[Any, ...]:
+        return features, [corners(count)], [(48, 64)]
+
+    program = onnx_aot.export(
+        detector.roi_heads, inputs(9), dynamic_shapes=({"0": {}, "1": {}}, [{0: "n"}], None)
+    )
+    for count in (9, 30, 1):
+        with torch.no_grad():
+            (expected,), _ = detector.roi_heads(*inputs(count))
+        results = [expected[name] for name in ("boxes", "labels", "scores")]
+        torch.testing.assert_close(list(program(*inputs(count))), results, rtol=1e-3, atol=1e-3)

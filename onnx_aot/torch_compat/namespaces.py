@@ -1,0 +1,70 @@
+"""Namespaces in which the code of a model looks up its functions."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+__all__ = ["namespaces_of_packages", "reachable_namespaces"]
+
+Namespace = dict[str, Any]
+
+_OTHERS = frozenset({"torch", __name__.partition(".")[0], *sys.stdlib_module_names, ""})
+
+
+def namespaces_of_packages(model: torch.nn.Module) -> list[Namespace]:
+    """Returns the namespaces of loaded modules of the packages that the model is written in.
+
+    These packages define its classes and its ``forward``; torch and the standard library do not
+    count.
+    """
+    packages = {_package(name) for name in _written_in(model)} - _OTHERS
+    if not packages:
+        return []
+    modules = list(sys.modules.items())
+    found = [
+        vars(module)
+        for name, module in modules
+        if _package(name) in packages and isinstance(module, ModuleType)
+    ]
+    # By id, since some modules are loaded under two names.
+    return list({id(names): names for names in found}.values())
+
+
+def reachable_namespaces(model: torch.nn.Module) -> list[Namespace]:
+    """Returns these namespaces, and those of functions that the model's modules refer to.
+
+    A function that is imported from another package is looked up in the module that defines it, and
+    so on. Modules of torch and the standard library do not count.
+    """
+    found = {id(names): names for names in namespaces_of_packages(model)}
+    modules = (sys.modules.get(name) for name in _written_in(model))
+    todo = [vars(module) for module in modules if isinstance(module, ModuleType)]
+    todo = [names for names in todo if id(names) in found]
+    while todo:
+        for names in _namespaces_of_functions(todo.pop()):
+            if id(names) not in found:
+                found[id(names)] = names
+                todo.append(names)
+    return list(found.values())
+
+
+def _written_in(model: torch.nn.Module) -> set[str]:
+    names = {type(part).__module__ for part in model.modules()}
+    forward = inspect.unwrap(model.forward)
+    return {*names, getattr(forward, "__module__", None) or ""}
+
+
+def _namespaces_of_functions(names: Namespace) -> Iterator[Namespace]:
+    for value in list(names.values()):
+        if isinstance(value, FunctionType) and _package(value.__module__ or "") not in _OTHERS:
+            yield value.__globals__
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]

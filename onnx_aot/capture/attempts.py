@@ -15,6 +15,7 @@ from onnx_aot.capture.sizes.empty_inputs import contradicts_example, may_be_wron
 from onnx_aot.capture.sizes.guards import (
     Decision,
     as_places,
+    find_conversions,
     is_ours,
     location_of_error,
     with_line,
@@ -43,6 +44,7 @@ class Plan:
         small_sizes: Whether dimensions whose example size is 0 or 1 stay dynamic.
         constants: Whether buffers of one integer that are not saved count as numbers.
         plain: Whether the optional changes to torch are left out.
+        conversions: Modules in which ``int`` or ``float`` keeps sizes symbolic: ``(module, name)``.
         ends_early: Whether it ends as soon as the result is seen to be wrong for empty tensors.
     """
 
@@ -53,6 +55,7 @@ class Plan:
     small_sizes: bool = True
     constants: bool = True
     plain: bool = False
+    conversions: frozenset[tuple[str, str]] = frozenset()
     ends_early: bool = False
 
 
@@ -95,6 +98,11 @@ class Failure:
     strategy: str
     error: Exception
     decisions: tuple[Decision, ...]
+
+    @property
+    def conversions(self) -> frozenset[tuple[str, str]]:
+        """Modules where ``int`` or ``float`` made a number of a size that torch refuses to fix."""
+        return find_conversions(self.decisions) if violates_constraints(self.error) else frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,6 +217,7 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
             from_zero=plan.from_zero,
             small_sizes=plan.small_sizes,
             plain=plan.plain,
+            conversions=plan.conversions,
             zero_ignored=empty.record,
         )
         try:
@@ -224,6 +233,8 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
                 raise _describe_refused(error, model.module) from error
             logger.info("%s failed: %s", name, str(error).strip().partition("\n")[0])
             failures.append(Failure(STRATEGIES[name], error, tuple(run.decisions)))
+            if failures[-1].conversions - plan.conversions:
+                break  # the next attempt keeps these sizes symbolic
             continue
         # The model may have caught the exception that was to end the capture.
         if empty.ended:

@@ -21,6 +21,7 @@ from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
 from onnx_aot.capture.sizes.example_check import is_right_for_example, keep_decisions
+from onnx_aot.capture.sizes.guards import find_conversions
 from onnx_aot.capture.sizes.other_examples import (
     describe_other_inputs,
     find_coincidences,
@@ -91,6 +92,15 @@ class _Attempts:
         """Torch's refusal of the requested dimensions, if that is why the capture failed."""
         best = self.best()
         return None if best.captured is not None else best.violation
+
+    @property
+    def conversions(self) -> frozenset[tuple[str, str]]:
+        """Modules where ``int`` or ``float`` made a number of a size in the last attempt."""
+        last = self.last
+        found = frozenset().union(*(failure.conversions for failure in last.failures))
+        if last.captured is not None:
+            found = find_conversions(last.captured.decisions)
+        return found - last.plan.conversions
 
     @property
     def other_inputs(self) -> Inputs | None:
@@ -284,6 +294,13 @@ ROWS: tuple[Row, ...] = (
         "a size contradicts the example",
         _contradicts_example,
         _change_last(small_sizes=False, from_zero=False),
+    ),
+    Row(
+        "int or float turned a dynamic size into a number",
+        lambda attempts: bool(attempts.conversions),
+        lambda attempts: dataclasses.replace(
+            attempts.last.plan, conversions=attempts.last.plan.conversions | attempts.conversions
+        ),
     ),
     Row(
         "the sizes of the example may have fixed dimensions",

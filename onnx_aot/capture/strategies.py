@@ -90,6 +90,7 @@ class Run:
         from_zero: bool = False,
         small_sizes: bool = True,
         plain: bool = False,
+        conversions: frozenset[tuple[str, str]] = frozenset(),
         zero_ignored: Callable[[bool], None] | None = None,
     ) -> Run:
         """Prepares a run; the keywords are those of ``Settings``."""
@@ -108,6 +109,7 @@ class Run:
             larger_sizes=strategy == "non-strict",
             keeps_log=strategy != "draft",
             plain=plain,
+            conversions=conversions,
             model_rows=_model_rows(model, requested, strict),
         )
         return cls(strategy, model, requested, settings, decisions)

@@ -63,6 +63,7 @@ class Settings:
         off: Wanted rows whose place this release of torch does not have, with the reason; filled
             in by ``applied``.
         plain: Whether optional rows are left out.
+        conversions: Modules in which ``int`` or ``float`` keeps sizes symbolic: ``(module, name)``.
         model_rows: Data for rows that change the model itself; see ``model_calls.py``.
     """
 
@@ -78,6 +79,7 @@ class Settings:
     larger_sizes: bool = False
     keeps_log: bool = True
     plain: bool = False
+    conversions: frozenset[tuple[str, str]] = frozenset()
     model_rows: Any = None
     off: dict[Patch, str] = dataclasses.field(default_factory=dict)
 

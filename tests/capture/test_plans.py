@@ -52,6 +52,10 @@ def adds_last_columns(x: Tensor) -> Tensor:
     return x
 
 
+def counts_rows(x: Tensor) -> Tensor:
+    return x.reshape(int(x.shape[0]), -1)
+
+
 class Counted(nn.Module):
     """Writes to a buffer that would otherwise be treated as a number."""
 
@@ -78,6 +82,12 @@ ROWS: dict[str, tuple[Any, Any, str, list[dict[str, Any]]]] = {
         ({0: Dim("n")},),
         "warn",
         [FIRST, {"from_zero": True}, {}],
+    ),
+    "int of a size": (
+        counts_rows,
+        NAMED,
+        "error",
+        [FIRST, FIRST | {"conversions": frozenset({(__name__, "int")})}],
     ),
     "a written number": (Counted(), NAMED, "warn", [FIRST, FIRST | {"constants": False}]),
     "fixed, an error": (

@@ -156,6 +156,14 @@ class Padded(nn.Module):
         return nn.functional.pad(x, (0, more)) if more >= 0 else x
 
 
+def by_int(x: Tensor) -> Tensor:
+    return x.reshape(int(x.shape[0]), -1, 1)
+
+
+def by_float(x: Tensor) -> Tensor:
+    return x / float(x.shape[0])
+
+
 def by_length(x: Tensor) -> Tensor:
     return x.new_ones(len(x)).cumsum(0) + x[:, 0]
 
@@ -360,6 +368,8 @@ MODELS: dict[str, Example] = {
         dynamic_shapes=({0: "past"}, {0: "n"}, {0: "past + n"}),
     ),
     "padded": Example(Padded, lambda n: (torch.ones(n),), sizes=(6, 9)),
+    "int": Example(function(by_int), rows),
+    "float of a size": Example(function(by_float), rows),
     "length": Example(function(by_length), rows),
     "range": Example(function(one_chunk), rows),
     "lstm": recurrent(nn.LSTM),

@@ -85,6 +85,12 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
     "forward: sizes worked out with tensors": ("padded", CaptureError, "values of its data"),
     "len in the packages of the model": ("length", DynamicShapeError, r"fixed at 4\s.*len\(x\)"),
     "range in the packages of the model": ("range", DynamicShapeError, r"fixed at 4\s.*range\("),
+    "int in the modules where it fixed a size": ("int", DynamicShapeError, r"fixed at 4\s.*int\("),
+    "float in the modules where it fixed a size": (
+        "float of a size",
+        DynamicShapeError,
+        r"fixed at 4\s.*float\(",
+    ),
     "kernel of aten.lstm.input": ("lstm", DynamicShapeError, "fixed at 4"),
     "kernel of aten.gru.input": ("gru", DynamicShapeError, "fixed at 4"),
     "kernel of aten.rnn_tanh.input": ("rnn tanh", DynamicShapeError, "fixed at 4"),

@@ -24,6 +24,7 @@ __all__ = [
     "DecisionLog",
     "Location",
     "as_places",
+    "find_conversions",
     "is_ours",
     "is_question",
     "location_of_error",
@@ -72,6 +73,7 @@ class Decision:
             False if an operator called there does.
         names: Names of the symbols in that line's function, if it has any.
         made_at: The lines at which data-dependent symbols were made.
+        conversion: The user's module and ``int`` or ``float``, if that asked for the number.
     """
 
     kind: str
@@ -81,6 +83,7 @@ class Decision:
     direct: bool
     names: Mapping[str, str]
     made_at: Mapping[str, Location]
+    conversion: tuple[str, str] | None = None
 
     def holds(self, values: Mapping[str, int]) -> bool | None:
         """True if it holds for these values, with the example's values for all other symbols.
@@ -135,7 +138,15 @@ class DecisionLog(list[Decision]):
                 if made is not None:
                     made_at[symbol] = made
         direct = _asks_directly(asking, frame)
-        self.append(Decision(kind, expression, symbols, location, direct, names, made_at))
+        conversion = _find_conversion(asking, frame) if kind == "guard" else None
+        self.append(
+            Decision(kind, expression, symbols, location, direct, names, made_at, conversion)
+        )
+
+
+def find_conversions(decisions: Iterable[Decision]) -> frozenset[tuple[str, str]]:
+    """Returns the modules where ``int`` or ``float`` turned a size into a number."""
+    return frozenset(d.conversion for d in decisions if d.conversion is not None)
 
 
 def location_of_error(error: BaseException) -> Location | None:
@@ -207,6 +218,22 @@ def _asks_directly(frame: FrameType | None, users: FrameType | None) -> bool:
             return False
         frame = frame.f_back
     return frame is not None
+
+
+def _find_conversion(frame: FrameType | None, users: FrameType | None) -> tuple[str, str] | None:
+    """Returns the module and builtin by which the user's code turned a size into a number."""
+    called = ""
+    while frame is not None and frame is not users:
+        called, frame = frame.f_code.co_name, frame.f_back
+    if frame is None:
+        return None
+    name = {"__int__": "int", "__float__": "float"}.get(called)
+    if called == "__index__":  # float calls it too, if the size is an integer
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        name = "float" if "float(" in line else None
+    if name is None or name in frame.f_globals:
+        return None
+    return str(frame.f_globals.get("__name__")), name
 
 
 def _innermost_of_users(stack: list[Any]) -> Location | None:

@@ -1,0 +1,89 @@
+"""``int`` and ``float`` of dynamic sizes, exact at every size."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import onnx_aot
+from onnx_aot.errors import DynamicShapeError
+
+SIZES = (*range(1, 34), 63, 64, 65, 99, 100, 101, 127, 128, 150, 151, 255, 256, 257, 300)
+
+COUNTS: dict[str, Callable[[Any], Any]] = {
+    "int": int,
+    "ceil": lambda n: int(math.ceil(n / 4)),  # noqa: RUF046
+    "floor": lambda n: math.floor(n / 3),
+    "trunc": lambda n: math.trunc(n / 7),
+    "half to even": lambda n: round(n * 0.5),
+    "round": lambda n: int(round(n * 0.3)),  # noqa: RUF046
+    "quotient": lambda n: int(n / 3),
+    "three quarters": lambda n: int(n * 0.75),
+    "a tenth": lambda n: int(n * 0.1),
+    "more": lambda n: int(n * 1.1) + 1,
+    "half up": lambda n: int(n / 2 + 0.5),
+    "power": lambda n: int(n**0.5),
+    "square root": lambda n: int(math.sqrt(n)),
+    "float": lambda n: int(float(n) / 2),
+    "at least one": lambda n: max(int(n * 0.3), 1),
+    "negative": lambda n: -int(-n / 2),
+    "given a base": lambda n: n + int("11", 2),
+}
+
+
+@pytest.mark.parametrize("count", COUNTS.values(), ids=COUNTS.keys())
+def test_numbers_computed_from_sizes(count: Callable[[Any], Any]) -> None:
+    def repeat(x: Tensor) -> Tensor:
+        return x[:1, :1].expand(count(x.shape[1]), -1)
+
+    program = onnx_aot.export(repeat, (torch.ones(1, 12),), dynamic_shapes=({1: "n"},))
+    for size in SIZES:
+        assert program(torch.ones(1, size))[0].shape == (count(size), 1), size
+
+
+def reshape_by_all(x: Tensor) -> Tensor:
+    assert isinstance(x.dim(), int)
+    sizes = [int(size) for size in x.shape]
+    scale = 1 / float(sizes[0])
+    assert not isinstance(sizes, float)
+    return x.reshape(sizes[0], sizes[1], -1) * scale
+
+
+def test_several_conversions_in_one_module() -> None:
+    program = onnx_aot.export(reshape_by_all, (torch.rand(2, 3),), dynamic_shapes=("n",))
+    for n in (1, 4):
+        x = torch.rand(n, 3)
+        torch.testing.assert_close(program(x)[0], reshape_by_all(x))
+
+
+def log_of_size(x: Tensor) -> Tensor:
+    return x * int(math.log2(x.shape[0]))
+
+
+def test_functions_without_a_symbolic_form() -> None:
+    with pytest.raises(DynamicShapeError, match=r"fixed at 4[\s\S]*math\.log2"):
+        onnx_aot.export(log_of_size, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},))
+
+
+@dataclasses.dataclass
+class Sized:
+    count: int
+
+
+def is_a_type(x: Tensor) -> Tensor:
+    kinds = {int: 1, float: 2}
+    held = Sized(int(x.shape[0]))
+    return x * kinds[int] + torch.zeros(held.count, 1, dtype=torch.long)
+
+
+def test_the_types_stay_types() -> None:
+    program = onnx_aot.export(is_a_type, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},))
+    x = torch.rand(5, 3)
+    torch.testing.assert_close(program(x)[0], x)
+    assert isinstance(int, type)

@@ -23,7 +23,7 @@ from onnx_aot.capture.sizes.guards import (
 from onnx_aot.capture.sizes.specialization import Finding, find_undelivered
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.errors import CaptureError, InvalidOptionError
-from onnx_aot.torch_compat import violates_constraints
+from onnx_aot.torch_compat import needs_data, violates_constraints
 
 __all__ = ["Attempt", "Captured", "Failure", "Plan", "make_attempt"]
 
@@ -40,6 +40,7 @@ class Plan:
             other sizes; ``"any"``, all of them left to the model; ``"delivered"``, those that the
             model fixes or limits left to it.
         inputs: Inputs of other sizes; None for the user's.
+        strategies: Names of the strategies; None for the user's.
         from_zero: Whether the capture holds for empty tensors too, which takes a tenth longer.
         small_sizes: Whether dimensions whose example size is 0 or 1 stay dynamic.
         constants: Whether buffers of one integer that are not saved count as numbers.
@@ -51,6 +52,7 @@ class Plan:
     requested: DynamicShapes = dataclasses.field(compare=False)
     request: str = "asked"
     inputs: Inputs | None = dataclasses.field(default=None, compare=False)
+    strategies: tuple[str, ...] | None = dataclasses.field(default=None, compare=False)
     from_zero: bool = False
     small_sizes: bool = True
     constants: bool = True
@@ -101,8 +103,9 @@ class Failure:
 
     @property
     def conversions(self) -> frozenset[tuple[str, str]]:
-        """Modules where ``int`` or ``float`` made a number of a size that torch refuses to fix."""
-        return find_conversions(self.decisions) if violates_constraints(self.error) else frozenset()
+        """Modules where ``int`` or ``float`` asked for a number that torch refuses to give."""
+        refused = violates_constraints(self.error) or needs_data(self.error)
+        return find_conversions(self.decisions) if refused else frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,8 +208,11 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
     """
     if not plan.constants:
         model = dataclasses.replace(model, constants={})
-    if plan.inputs is not None:  # one strategy, so that a refusal does not take much longer
-        model = dataclasses.replace(model, inputs=plan.inputs, strategies=model.strategies[:1])
+    model = dataclasses.replace(
+        model,
+        inputs=plan.inputs or model.inputs,
+        strategies=plan.strategies or model.strategies,
+    )
     failures: list[Failure] = []
     for name in model.strategies:
         empty = _EmptyTensors(plan.ends_early and name == "non-strict" and not failures)

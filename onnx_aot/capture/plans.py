@@ -200,6 +200,7 @@ def _plan_first(
         requested=requested,
         request=request,
         inputs=inputs,
+        strategies=None,
         from_zero=derived,
         small_sizes=True,
         ends_early=not derived,
@@ -251,7 +252,11 @@ def _wants_delivered(attempts: _Attempts) -> bool:
 def _plan_for_resized(attempts: _Attempts) -> Plan:
     # Left to the model, because torch would refuse a range with the size of the example in it.
     requested = relax_request(attempts.requested)
-    return _plan_first(requested, "resized", attempts.last.plan, attempts.other_inputs)
+    plan = _plan_first(requested, "resized", attempts.last.plan, attempts.other_inputs)
+    captured = attempts.best().captured
+    worked = [name for name, call in STRATEGIES.items() if captured and call == captured.strategy]
+    # One strategy, so that a refusal does not take much longer.
+    return dataclasses.replace(plan, strategies=(*worked, *attempts.model.strategies)[:1])
 
 
 def _plan_for_any(attempts: _Attempts) -> Plan:

@@ -49,6 +49,23 @@ def _add_trace_anchor(settings: Settings) -> Iterable[Place]:
         yield Member(place.value(), (code.co_filename, code.co_name))
 
 
+def _leave_module(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Leaves a module on the tracer's stack no longer than its call, also if that raises.
+
+    Models may catch the exception: ``try: x = layer(x, lengths)``, ``except TypeError: ...``.
+    """
+
+    def call_module(self: Any, m: Any, forward: Any, args: Any, kwargs: Any) -> Any:
+        depth = len(self.module_stack)
+        try:
+            return original(self, m, forward, args, kwargs)
+        finally:
+            while len(self.module_stack) > depth:
+                self.module_stack.popitem()
+
+    return call_module
+
+
 def _ignore_solver_errors(
     original: Callable[[Any], None], settings: Settings
 ) -> Callable[[Any], None]:
@@ -311,6 +328,12 @@ CAPTURE: tuple[Patch, ...] = (
         "Errors and metadata of models that are functions or methods name no line.",
         places=_add_trace_anchor,
         exists=lambda: find_place("torch.fx.proxy:_STACK_TRACE_ANCHORS") is not None,
+    ),
+    Patch(
+        "torch.fx._symbolic_trace:Tracer.call_module",
+        _leave_module,
+        "Models that catch an exception of a submodule are refused.",
+        parameters="self, m, forward, args, kwargs",
     ),
     Patch(
         "torch.fx.experimental.symbolic_shapes:DimConstraints.solve",

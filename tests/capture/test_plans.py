@@ -111,7 +111,8 @@ def _settings(plan: Plan) -> dict[str, Any]:
     return {
         field.name: getattr(plan, field.name)
         for field in dataclasses.fields(plan)
-        if field.name not in ("requested", "inputs") and getattr(plan, field.name) != field.default
+        if field.name not in ("requested", "inputs", "strategies")
+        and getattr(plan, field.name) != field.default
     }
 
 

@@ -164,6 +164,27 @@ def by_float(x: Tensor) -> Tensor:
     return x / float(x.shape[0])
 
 
+class Catching(nn.Module):
+    """Calls a layer with an argument that it does not take, as speech toolkits do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Sequential(nn.Linear(3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        try:
+            return self.layer(x, x.shape[0])  # type: ignore[no-any-return]
+        except TypeError:
+            return self.layer(x) + 1  # type: ignore[no-any-return]
+
+
+def causal_above_one(x: Tensor) -> Tensor:
+    q = x[None, :, None, :]
+    return nn.functional.scaled_dot_product_attention(
+        q.transpose(1, 2), q.transpose(1, 2), q.transpose(1, 2), is_causal=x.shape[0] > 1
+    )
+
+
 def by_length(x: Tensor) -> Tensor:
     return x.new_ones(len(x)).cumsum(0) + x[:, 0]
 
@@ -368,6 +389,8 @@ MODELS: dict[str, Example] = {
         dynamic_shapes=({0: "past"}, {0: "n"}, {0: "past + n"}),
     ),
     "padded": Example(Padded, lambda n: (torch.ones(n),), sizes=(6, 9)),
+    "catching": Example(Catching, rows),
+    "causal": Example(function(causal_above_one), rows),
     "int": Example(function(by_int), rows),
     "float of a size": Example(function(by_float), rows),
     "length": Example(function(by_length), rows),

@@ -244,7 +244,7 @@ DETECTION: tuple[Patch, ...] = (
         f"{_MODELS}.transform:GeneralizedRCNNTransform.batch_images",
         _batch_images,
         "self, images, size_divisible",
-        "Detection models are refused with dynamic sizes of images.",
+        "Detection models with dynamic sizes of images are captured twice.",
     ),
     _make_patch(
         f"{_MODELS}.transform:paste_masks_in_image",

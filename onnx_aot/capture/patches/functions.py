@@ -60,7 +60,28 @@ def _causal_hint(original: Callable[..., Any], settings: Settings) -> Callable[.
     return detect
 
 
+def _attend(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Decides whether attention is causal where a comparison of sizes, such as ``n > 1``, does.
+
+    The operator takes no symbolic bool.
+    """
+
+    def attend(*args: Any, **kwargs: Any) -> Any:
+        chosen = (bool(arg) if isinstance(arg, torch.SymBool) else arg for arg in args)
+        if isinstance(kwargs.get("is_causal"), torch.SymBool):
+            kwargs["is_causal"] = bool(kwargs["is_causal"])
+        return original(*chosen, **kwargs)
+
+    return attend
+
+
 FUNCTIONS: tuple[Patch, ...] = (
+    Patch(
+        "torch.nn.functional:scaled_dot_product_attention",
+        _attend,
+        "Attention with is_causal=n > 1, where n is a dynamic size, is refused.",
+        when=lambda settings: not settings.strict,
+    ),
     Patch(
         "torch:as_tensor",
         _as_tensor,

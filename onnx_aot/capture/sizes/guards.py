@@ -138,7 +138,7 @@ class DecisionLog(list[Decision]):
                 if made is not None:
                     made_at[symbol] = made
         direct = _asks_directly(asking, frame)
-        conversion = _find_conversion(asking, frame) if kind == "guard" else None
+        conversion = _find_conversion(asking, frame) if kind in ("guard", "undecided") else None
         self.append(
             Decision(kind, expression, symbols, location, direct, names, made_at, conversion)
         )

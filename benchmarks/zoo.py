@@ -13,19 +13,18 @@ Results are written after every row; stored rows of the same day and machine sta
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
+from benchmarks.isolation import run_isolated
 from benchmarks.results import machine, read_json, write_json
 
 __all__ = ["LATENCY_RATIO", "NAME", "TIME_RATIO", "main", "summarize"]
 
 NAME = "zoo"
 LIMIT = 400.0
+PRELOAD = ("benchmarks.zoo_models.preload",)
 
 TIME_RATIO = "CPU time of the export / plain capture, geometric mean"
 LATENCY_RATIO = "latency / latency of torch.onnx's model, geometric mean"
@@ -79,36 +78,20 @@ def _read_kept_rows(name: str) -> dict[str, Any]:
 
 def _in_process(name: str, peer: bool, limit: float) -> dict[str, Any]:
     """Returns the row, or one with the reason if its process ended early or took too long."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.zoo_models.preload"])
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_measure_and_send, args=(name, peer, sender))
-    process.start()
-    sender.close()
-    begun = time.monotonic()
-    try:
-        row = receiver.recv() if receiver.poll(limit) else None
-        ended = "" if row else f"takes longer than {limit:g} s"
-    except EOFError:
-        process.join()
-        row, ended = None, f"the process ended with exit code {process.exitcode}"
-    process.kill()
-    process.join()
-    if row is None:
-        from benchmarks.zoo_models import ZOO
-        from benchmarks.zoo_models.measure import empty_row
+    from benchmarks.zoo_models import ZOO
+    from benchmarks.zoo_models.measure import empty_row
 
-        row = {**empty_row(ZOO[name]), "reason": ended}
-    return {**row, "wall_seconds": round(time.monotonic() - begun, 1)}
+    row, ended, seconds = run_isolated(_measure_row, (name, peer), limit, PRELOAD)
+    row = row or {**empty_row(ZOO[name]), "reason": ended}
+    return {**row, "wall_seconds": seconds}
 
 
-def _measure_and_send(name: str, peer: bool, sender: Any) -> None:
-    """Measures a row in its own process and sends it; the output of libraries is discarded."""
+def _measure_row(name: str, peer: bool) -> dict[str, Any]:
+    """Measures a row in its own process."""
     from benchmarks.zoo_models import ZOO
     from benchmarks.zoo_models.measure import measure
 
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    sender.send(measure(ZOO[name], peer=peer))
+    return measure(ZOO[name], peer=peer)
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:

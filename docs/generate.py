@@ -17,6 +17,7 @@ from benchmarks import page as benchmarks_page
 from benchmarks.models.torchvision_cpu import load_torchvision
 from docs.conformance_page import dtypes_of_operators, make_conformance_page, summary_table
 from docs.failures_page import make_failures_page
+from docs.field_page import make_field_page
 from docs.models_page import make_models_page
 from docs.troubleshooting_page import make_troubleshooting_page
 from docs.walkthrough import make_architecture_page
@@ -117,6 +118,7 @@ PAGES = {
     "operators.md": make_operators_page,
     "conformance.md": make_conformance_page,
     "failures.md": make_failures_page,
+    "field.md": make_field_page,
     "models.md": make_models_page,
     "troubleshooting.md": make_troubleshooting_page,
 }

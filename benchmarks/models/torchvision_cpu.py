@@ -1,10 +1,10 @@
-"""Makes a CUDA-built torchvision importable beside a CPU-only torch.
+"""Makes a CUDA-built torchvision or torchaudio importable beside a CPU-only torch.
 
-The CUDA wheel's ``_C.so`` needs ``libcudart``, ``libc10_cuda`` and ``libtorch_cuda``. Beside a CPU
+The CUDA wheel's library needs ``libcudart``, ``libc10_cuda`` and ``libtorch_cuda``. Beside a CPU
 torch these are absent, the native operators (nms, roi_align, ...) stay unregistered, and importing
-torchvision, and with it transformers, fails. This module builds stub libraries that define just the
-missing symbols, which no CPU code path calls, and loads them first. It does nothing if
-torchvision's library loads by itself. Needs gcc, nm and readelf; writes only to a private temporary
+the package fails; transformers imports torchvision. This module builds stub libraries that define
+just the missing symbols, which no CPU code path calls, and loads them first. It does nothing if the
+package's library loads by itself. Needs gcc, nm and readelf; writes only to a private temporary
 folder.
 """
 
@@ -25,24 +25,38 @@ from types import ModuleType
 
 import torch
 
-__all__ = ["load_torchvision"]
+__all__ = ["load_torchaudio", "load_torchvision"]
 
 # A variable, not a function: a caller reads a pointer from it.
 _VARIABLES = frozenset({"_ZN3c104cuda20CUDACachingAllocator9allocatorE"})
+
+# Names of the libraries that stubs replace in this process; the next package needs other symbols
+# of the same libraries.
+_STUBBED: set[str] = set()
 
 
 @functools.cache
 def load_torchvision() -> ModuleType | None:
     """Returns torchvision with its operators registered, or None if it is not installed."""
-    spec = importlib.util.find_spec("torchvision")
+    return _load_package("torchvision", "_C*.so")
+
+
+@functools.cache
+def load_torchaudio() -> ModuleType | None:
+    """Returns torchaudio with its operators registered, or None if it is not installed."""
+    return _load_package("torchaudio", "lib/libtorchaudio*.so")
+
+
+def _load_package(name: str, libraries: str) -> ModuleType | None:
+    spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         return None
-    for library in glob.glob(os.path.join(spec.submodule_search_locations[0], "_C*.so")):
+    for library in glob.glob(os.path.join(spec.submodule_search_locations[0], libraries)):
         try:
             ctypes.CDLL(library)
         except OSError:
             _load_with_stubs(library)
-    return importlib.import_module("torchvision")
+    return importlib.import_module(name)
 
 
 def _load_with_stubs(library: str) -> None:
@@ -51,6 +65,9 @@ def _load_with_stubs(library: str) -> None:
     handles, missing = [], []
     for name in re.findall(r"\(NEEDED\).*\[(.+?)\]", dynamic):
         path = os.path.join(torch_libraries, name)
+        if name in _STUBBED:
+            missing.append(name)
+            continue
         try:
             handles.append(ctypes.CDLL(path if os.path.exists(path) else name))
         except OSError:
@@ -63,6 +80,7 @@ def _load_with_stubs(library: str) -> None:
         _build_stubs(library, folder, missing, handles)
     for name in missing:
         ctypes.CDLL(os.path.join(folder, name), mode=ctypes.RTLD_GLOBAL)
+    _STUBBED.update(missing)
     ctypes.CDLL(library)
 
 

@@ -16,7 +16,21 @@ from benchmarks.ways import Subject, as_hints, remove_dimensions
 from benchmarks.zoo_models.case import ZooCase
 from benchmarks.zoo_models.peer import compare_with_torch, peer_exports, seconds_of_both
 
-__all__ = ["RIGHT", "STAGES", "empty_row", "measure"]
+__all__ = [
+    "FOLDERS",
+    "NOT_CAPTURED",
+    "RIGHT",
+    "STAGES",
+    "attempt",
+    "check_outputs",
+    "compare_outputs",
+    "empty_row",
+    "list_warnings",
+    "measure",
+    "measure_peer",
+    "shorten_reason",
+    "warm_up",
+]
 
 STAGES = (
     "nothing",
@@ -39,7 +53,7 @@ FIXED = (
     ("seq", "target", "time", "frames", "height", "width"),
     ("batch",),
 )
-LIMIT = 90.0  # seconds that one step may take
+LIMIT = 90.0  # CPU seconds that one step may take
 LONGEST = 240  # characters of a reason
 LEAST_SPREAD = 2e-3  # twenty times the absolute tolerance of float32
 NOT_CAPTURED = ("CaptureError", "DynamicShapeError", "InvalidOptionError", "TooSlow")
@@ -84,26 +98,28 @@ def measure(case: ZooCase, plain: bool = True, peer: bool = False) -> dict[str, 
     try:
         model = case.make()
         for index in range(2):
-            _check_outputs(model, *case.sample(index))
+            check_outputs(model, *case.sample(index))
     except Exception as error:  # the row itself is wrong and must be fixed
-        return row | {"reason": _shorten_reason(error)}
+        return row | {"reason": shorten_reason(error)}
     row["stage"] = STAGES[1]
     if plain:
-        _warm_up()
+        warm_up()
     with tempfile.TemporaryDirectory() as folder:
         ours = os.path.join(folder, "ours.onnx")
         found = _export_model(case, model, ours, row, plain)
         if found.program is not None:
             row["stage"] = "exported"
             row["nodes"]["ours"] = sum(1 for _ in found.program.model.graph.all_nodes())
-            _check(case, found.subject, found.program, row)
+            compare_outputs(case, found.subject, found.program, row)
         if peer and found.captured is not None:
             path = os.path.join(folder, "peer.onnx")
-            row["torch_onnx"] = _measure_peer(case, found, ours, path, row)
+            row["torch_onnx"] = measure_peer(
+                case, found.subject, lambda: peer_exports(found.captured, path), (ours, path), row
+            )
     return row
 
 
-def _check_outputs(model: Any, args: Any, kwargs: Any) -> None:
+def check_outputs(model: Any, args: Any, kwargs: Any) -> None:
     """Refuses tiny outputs and NaN, which would agree whatever the model does."""
     import torch
     from torch.utils import _pytree as pytree
@@ -114,12 +130,12 @@ def _check_outputs(model: Any, args: Any, kwargs: Any) -> None:
     if not tensors or any(t.isnan().any() for t in tensors):
         raise ValueError("the row is not usable: outputs are empty or not numbers")
     floats = [t[t.isfinite()] for t in tensors if t.is_floating_point()]
-    spreads = [float(t.std(unbiased=False)) for t in floats if len(t)]
+    spreads = [float(t.std(unbiased=False) if len(t) > 1 else t.abs()) for t in floats if len(t)]
     if floats and max(spreads, default=0.0) < LEAST_SPREAD:
         raise ValueError("the row is not usable: outputs are too small to compare")
 
 
-def _warm_up() -> None:
+def warm_up() -> None:
     """Does the work that both ways do once per process."""
     import torch
 
@@ -150,14 +166,14 @@ def _export_model(case: ZooCase, model: Any, path: str, row: dict[str, Any], pla
         # Ours comes first, so that work done once per process is counted in its time.
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            program, error, seconds = _attempt(lambda s=subject: s.ours(path))
-        captured, refused, alone = _attempt(subject.plain) if plain else (None, None, 0.0)
+            program, error, seconds = attempt(lambda s=subject: s.ours(path))
+        captured, refused, alone = attempt(subject.plain) if plain else (None, None, 0.0)
         found = {
             "stage": STAGES[1] if type(error).__name__ in NOT_CAPTURED else STAGES[2],
-            "reason": _shorten_reason(error),
-            "torch_export": _shorten_reason(refused),
+            "reason": shorten_reason(error),
+            "torch_export": shorten_reason(refused),
             "fixed": sorted(set(fixed) & case.sizes[0].keys()),
-            "warnings": _list_warnings(caught),
+            "warnings": list_warnings(caught),
             "seconds": {},
         }
         if program is not None:
@@ -175,17 +191,19 @@ def _export_model(case: ZooCase, model: Any, path: str, row: dict[str, Any], pla
     return _Found(subject, None, None)
 
 
-def _attempt(call: Callable[[], Any]) -> tuple[Any, BaseException | None, float]:
-    """Calls a function; returns its result, its error, and its CPU seconds."""
+def attempt(
+    call: Callable[[], Any], limit: float = LIMIT
+) -> tuple[Any, BaseException | None, float]:
+    """Calls a function for at most ``limit`` CPU seconds; returns result, error, and seconds."""
     start = time.process_time()
     try:
-        with time_limit(LIMIT):
+        with time_limit(limit, cpu=True):
             return call(), None, time.process_time() - start
     except (Exception, TooSlow) as error:  # reported in the row
         return None, error, time.process_time() - start
 
 
-def _shorten_reason(error: BaseException | None) -> str:
+def shorten_reason(error: BaseException | None) -> str:
     """Returns the first line of an error, or two if a list follows, without folders."""
     if error is None:
         return ""
@@ -195,29 +213,29 @@ def _shorten_reason(error: BaseException | None) -> str:
     return FOLDERS.sub("", text)[:LONGEST]
 
 
-def _list_warnings(caught: Iterable[warnings.WarningMessage]) -> list[str]:
+def list_warnings(caught: Iterable[warnings.WarningMessage]) -> list[str]:
     """Returns the warnings of this package, shortened."""
     ours = (str(w.message) for w in caught if w.category.__name__ == "OnnxExporterWarning")
     return sorted({FOLDERS.sub("", text.partition(":")[0])[:LONGEST] for text in ours})
 
 
-def _check(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -> None:
+def compare_outputs(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -> None:
     """Loads the model and compares it with PyTorch at both sizes."""
     from onnx_aot.inspection.verify import verify_against
 
-    _, error, _ = _attempt(program.initialize_inference_session)
+    _, error, _ = attempt(program.initialize_inference_session)
     if error is not None:
-        row["reason"] = _shorten_reason(error)
+        row["reason"] = shorten_reason(error)
         return
     row["stage"] = "loaded"
     worst = 0.0
     for index, stage in enumerate(STAGES[-2:]):
         args, kwargs = case.sample(index, row["fixed"])
-        differences, error, _ = _attempt(
+        differences, error, _ = attempt(
             lambda a=args, k=kwargs: verify_against(program, subject.model, a, k)
         )
         if error is not None:
-            row["reason"] = _shorten_reason(error)
+            row["reason"] = shorten_reason(error)
             return
         wrong = [index for index, d in enumerate(differences) if not d.within]
         if wrong and _right_in_double(
@@ -239,7 +257,7 @@ def _right_in_double(compare: Callable[[Any], Sequence[Any]], model: Any) -> boo
 
     PyTorch in float32 is not a valid reference if its own rounding error reaches the tolerance.
     """
-    differences, error, _ = _attempt(lambda: compare(_in_double(model)))
+    differences, error, _ = attempt(lambda: compare(_in_double(model)))
     return error is None and all(difference.within for difference in differences)
 
 
@@ -280,28 +298,45 @@ def _explain_difference(program: Any, model: Any, args: Any, kwargs: Any, index:
     }
     eager, found = run_output(model, args, kwargs), ""
     for label, call in others.items():
-        other, error, _ = _attempt(call)  # not every model runs in double precision
+        other, error, _ = attempt(call)  # not every model runs in double precision
         if error is None and other.shape == eager.shape:
             found += f"; {label} {float((eager - other).abs().max()):.1g}"
     return found
 
 
-def _measure_peer(
-    case: ZooCase, found: _Found, ours: str, path: str, row: dict[str, Any]
+def measure_peer(
+    case: ZooCase,
+    subject: Subject,
+    export: Callable[[], Any],
+    paths: tuple[str, str],
+    row: dict[str, Any],
 ) -> dict[str, Any]:
-    """Measures torch.onnx on the same capture."""
-    nodes, error, seconds = _attempt(lambda: peer_exports(found.captured, path))
+    """Measures torch.onnx on the same model.
+
+    Args:
+        case: The model's row.
+        subject: The model, its example and its dynamic dimensions.
+        export: Writes torch.onnx's file and returns its number of nodes.
+        paths: File of this package, and file of torch.onnx.
+        row: Results of this package.
+
+    Returns:
+        JSON: ``stage`` and ``reason``, and once exported ``nodes`` and CPU ``seconds``; the
+        ``latency`` of both files if both are right.
+    """
+    ours, path = paths
+    nodes, error, seconds = attempt(export)
     if error is not None:
         while error.__cause__ is not None:  # the outer errors explain how to report an issue
             error = error.__cause__
-        return {"stage": "captured", "reason": _shorten_reason(error)}
+        return {"stage": "captured", "reason": shorten_reason(error), "seconds": seconds}
     result = {"stage": "exported", "reason": "", "nodes": nodes, "seconds": seconds}
     for index, stage in enumerate(STAGES[-2:]):
         given = case.sample(index, row["fixed"])
-        model = found.subject.model
-        wrong, error, _ = _attempt(lambda g=given, m=model: compare_with_torch(path, m, *g))
+        model = subject.model
+        wrong, error, _ = attempt(lambda g=given, m=model: compare_with_torch(path, m, *g))
         if error is not None:
-            return result | {"reason": _shorten_reason(error)}
+            return result | {"reason": shorten_reason(error)}
         worst = next((d for d in wrong if not d.within), None)
         if worst and not _right_in_double(
             lambda m, g=given: compare_with_torch(path, m, *g), model

@@ -171,9 +171,9 @@ def measure(name: str, way: Way) -> dict[str, Any]:
                     return found | {"reason": f"{label}{wrong}"}
             found["stage"] = stage
     except Exception as error:  # reported in the row
-        from benchmarks.zoo_models.measure import _shorten_reason
+        from benchmarks.zoo_models.measure import shorten_reason
 
-        return found | {"reason": _shorten_reason(_root(error))}
+        return found | {"reason": shorten_reason(_root(error))}
     return found
 
 

@@ -1,0 +1,90 @@
+"""Exports models of other people's packages, and compares them in ONNX Runtime.
+
+    python -m benchmarks.field [NAME ...] [--group GROUP] [--limit SECONDS] [--jobs N] [--missing]
+
+Each model is one row, in a process of its own. The example has batch 1; outputs are compared with
+PyTorch's at its size and at another one. ``torch.export`` and torch.onnx get the same module,
+inputs and dynamic dimensions. Results are written after every row; other stored rows stay.
+Needs the packages of ``benchmarks/field/requirements.txt``: ``python -m nox -s field``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from benchmarks.field import FIELD, GROUPS, NAME, summarize_field
+from benchmarks.field.measure import empty_field_row, measure_named_row
+from benchmarks.isolation import run_isolated
+from benchmarks.results import machine, read_json, write_json
+
+LIMIT = 1800.0
+PRELOAD = ("benchmarks.field.preload",)
+
+
+def main() -> None:
+    """Measures the rows that the command line names, and writes the results."""
+    options = _parse_options()
+    done = _read_rows()
+    names = [
+        name
+        for name in options.names or FIELD
+        if options.group in (None, FIELD[name].group) and not (options.missing and name in done)
+    ]
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with ThreadPoolExecutor(options.jobs) as pool:
+        futures = [pool.submit(_run_row, name, options.peer, options.limit) for name in names]
+        for future in as_completed(futures):
+            row = future.result()
+            done = _store_row(row)
+            print(f"{row['name']}: {row['stage']} {row['reason']}".rstrip(), flush=True)
+    for label, value in summarize_field([done[name] for name in names]).items():
+        print(f"{label}: {value}")
+
+
+def _read_rows() -> dict[str, dict[str, Any]]:
+    """Returns the stored rows by name."""
+    kept = read_json(NAME)
+    return {row["name"]: row for row in kept["rows"]} if kept else {}
+
+
+def _store_row(row: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Writes a row beside the stored ones, which another run may have changed; returns all."""
+    done = _read_rows()
+    before = done.get(row["name"], {})
+    kept = {key: before[key] for key in ("torch_onnx",) if key in before}
+    done[row["name"]] = {**kept, **row}
+    rows = [done[name] for name in FIELD if name in done]
+    write_json(NAME, {"machine": machine(), "summary": summarize_field(rows), "rows": rows})
+    return done
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="rows; all by default")
+    parser.add_argument("--group", choices=GROUPS)
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a row may take")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--without-torch-onnx", action="store_false", dest="peer")
+    parser.add_argument("--missing", action="store_true", help="only rows without a result")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in FIELD]
+    if unknown:
+        parser.error(f"no rows {', '.join(unknown)}; see benchmarks/field")
+    return options
+
+
+def _run_row(name: str, peer: bool, limit: float) -> dict[str, Any]:
+    """Returns the row, or one with the reason if its process ended early or took too long."""
+    row, ended, seconds = run_isolated(measure_named_row, (name, peer), limit, PRELOAD)
+    if row is None:
+        row = {**empty_field_row(FIELD[name]), "reason": ended}
+    return {**row, "wall_seconds": seconds}
+
+
+if __name__ == "__main__":
+    main()

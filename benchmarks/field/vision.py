@@ -214,7 +214,7 @@ CASES = (
     ),
     _row(
         "efficientnet_pytorch",
-        "efficientnet_pytorch",
+        "efficientnet-pytorch",
         call("efficientnet_pytorch:EfficientNet.from_name", "efficientnet-b0", num_classes=10),
     ),
     _fixed(

@@ -31,11 +31,8 @@ def test_every_row_has_two_sizes() -> None:
 
 
 def test_every_package_has_a_version() -> None:
-    versions = read_versions()
-    missing = {case.package for case in field.FIELD.values()} - {
-        case.package for case in field.FIELD.values() if case.package.lower() in versions
-    }
-    assert not missing
+    packages = {case.package.lower() for case in field.FIELD.values()}
+    assert packages <= read_versions().keys()
 
 
 def test_requirements_do_not_replace_torch() -> None:
@@ -90,7 +87,8 @@ def _case(model: torch.nn.Module) -> FieldCase:
 def test_a_right_row() -> None:
     row = measure_field_row(_case(Method(Doubled(), "double")))
     assert (row["stage"], row["reason"], row["message"]) == (RIGHT, "", "")
-    assert (row["torch_export"], row["torch_static"]) == ("", "")
+    assert "0/1 specialized" in row["torch_export"]  # the example has batch 1
+    assert row["torch_static"] == ""
     assert row["version"] == read_versions()["einops"]
     assert row["seconds"].keys() == {"ours", "plain"}
 

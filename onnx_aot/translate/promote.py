@@ -7,6 +7,7 @@ against eager PyTorch on 14,127 combinations of operator, type and rank: no mism
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 import torch.fx
 
 from onnx_aot import dtypes
-from onnx_aot.torch_compat import OpOverload, aten
+from onnx_aot.torch_compat import OpOverload, aten, schema_of
 
 __all__ = ["PROMOTED", "SELECTORS", "common_dtype", "needs_promotion", "promote"]
 
@@ -87,9 +88,13 @@ def promote(
     node: torch.fx.Node,
     names: Sequence[str],
     values: list[Any],
-    cast: Callable[[ir.Value, ir.DataType], ir.Value],
+    cast: Callable[[Any, ir.DataType], ir.Value],
 ) -> None:
-    """Casts the operands among a node's translated arguments, in place."""
+    """Casts the operands among a node's translated arguments, in place.
+
+    A Python number in place of the first tensor becomes a constant. In other places, translations
+    take numbers.
+    """
     recorded = node.meta["val"]
     if not isinstance(recorded, torch.Tensor):
         return
@@ -100,10 +105,13 @@ def promote(
     else:
         dtype = recorded.dtype
     wanted = dtypes.to_onnx(dtype)
+    tensors = _names_of_tensors(node.target)
     for index, (name, value) in enumerate(zip(names, values, strict=True)):
         if name in SELECTORS:
             continue
-        if isinstance(value, ir.Value):
+        if isinstance(value, (int, float)) and name in tensors:  # torch.add(2.0, x)
+            values[index] = cast(value, wanted)
+        elif isinstance(value, ir.Value):
             if value.dtype != wanted:
                 values[index] = cast(value, wanted)
         elif isinstance(value, list):
@@ -111,6 +119,13 @@ def promote(
                 cast(v, wanted) if isinstance(v, ir.Value) and v.dtype != wanted else v
                 for v in value
             ]
+
+
+@functools.cache
+def _names_of_tensors(target: OpOverload) -> frozenset[str]:
+    """The first argument's name, if it is a tensor by the schema."""
+    first = schema_of(target).arguments[:1]
+    return frozenset(a.name for a in first if str(a.type) == "Tensor")
 
 
 def common_dtype(node: torch.fx.Node) -> torch.dtype | None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import ctc_loss
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-__all__ = ["MODELS", "Example"]
+__all__ = ["MODELS", "SIZE_FUNCTIONS", "Example"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +128,29 @@ class AssignedState(nn.Module):
 def data_in_branch(x: Tensor) -> Tensor:
     chosen: Tensor = torch.cond(x.sum() > 0, lambda x: x.data * 2, lambda x: x * 3, (x,))
     return chosen
+
+
+SIZE_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "torch:linspace": lambda x: torch.linspace(0.0, 1.0, x.shape[0]),
+    "torch:logspace": lambda x: torch.logspace(0.0, 1.0, x.shape[0]),
+    "torch:affine_grid_generator": lambda x: nn.functional.affine_grid(
+        torch.eye(2, 3)[None] * 0.9, [1, 1, x.shape[0], 3], align_corners=False
+    ),
+    "torch.fft:fftfreq": lambda x: torch.fft.fftfreq(x.shape[0]),
+    "torch.fft:rfftfreq": lambda x: torch.fft.rfftfreq(x.shape[0], 0.5),
+    "torch:hann_window": lambda x: torch.hann_window(x.shape[0]),
+    "torch:hamming_window": lambda x: torch.hamming_window(x.shape[0], False),
+    "torch:blackman_window": lambda x: torch.blackman_window(x.shape[0]),
+    "torch:bartlett_window": lambda x: torch.bartlett_window(x.shape[0]),
+    "torch:kaiser_window": lambda x: torch.kaiser_window(x.shape[0], False, 9.0),
+    "torch.nn.functional:one_hot": lambda x: nn.functional.one_hot(
+        torch.tensor([0, 1]), num_classes=x.shape[0] + 2
+    ),
+    "torch:tril_indices": lambda x: torch.tril_indices(x.shape[0], 3, -1),
+    "torch:triu_indices": lambda x: torch.triu_indices(x.shape[0], x.shape[0]),
+    "torch:vander": lambda x: torch.vander(x[:, 0], x.shape[0]),
+}
+"""By function of torch that reads a size as a number, a model that calls it."""
 
 
 class Smallest(nn.Module):
@@ -382,6 +405,13 @@ MODELS: dict[str, Example] = {
     "data": Example(function(lambda x: x.data * 2), rows),
     "assigned data": Example(function(assigned_data), rows),
     "data in a branch": Example(function(data_in_branch), rows),
+    **{
+        name: Example(function(call), rows, sizes=(4, 7, 1, 2))
+        for name, call in SIZE_FUNCTIONS.items()
+    },
+    "torch:combinations": Example(
+        function(lambda x: torch.combinations(x[:, 0])), rows, sizes=(4, 7, 1)
+    ),
     "smallest": Example(Smallest, rows),
     "promised": Example(
         Masked,

@@ -23,11 +23,13 @@ from onnx_aot.errors import (
     InferenceError,
     OnnxExporterWarning,
     TranslationError,
+    UnsupportedOperatorError,
 )
 from tests.releases import TORCH
 from tests.torch_compat.detection_models import DETECTION_MODELS
 from tests.torch_compat.models import (
     MODELS,
+    SIZE_FUNCTIONS,
     AssignedState,
     Clipped,
     Example,
@@ -67,6 +69,12 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
     f"{SIZES}.value_ranges:ValueRanges": ("selected", CaptureError, "values of its data"),
     f"{SIZES}.numbers:int_oo": ("selected", CaptureError, "values of its data"),
     "torch:as_tensor": ("as tensor", DynamicShapeError, r"x, axis 0 \('n'\): fixed at 4"),
+    **{name: (name, DynamicShapeError, "fixed at 4") for name in SIZE_FUNCTIONS},
+    "torch:affine_grid_generator": (
+        "torch:affine_grid_generator",
+        UnsupportedOperatorError,
+        "affine_grid_generator",
+    ),
     "torch:Tensor.data": ("data", CaptureError, "capture does not see"),
     **{
         f"torch.fx.experimental.proxy_tensor:{name}": (
@@ -284,6 +292,41 @@ def test_the_eager_path_is_taken(name: str, key: str) -> None:
         str(node.target) for node in program.exported_program.graph.nodes
     ]
     assert not differs(example, program)
+
+
+@shows("torch:combinations")
+def test_combinations_are_refused() -> None:
+    """Applies to releases until torch 2.13."""
+    example = MODELS["torch:combinations"]
+    with absent("torch:combinations"):
+        if TORCH < (2, 14):
+            assert "combinations" in message(example)
+        else:
+            assert not differs(example, exported(example))
+
+
+@shows("torch.backends.opt_einsum:enabled")
+def test_einsum_is_planned_by_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``opt_einsum`` installed, ``einsum`` plans the order of products by plain sizes."""
+    from torch.backends import opt_einsum
+
+    names = opt_einsum.get_opt_einsum.__globals__
+    monkeypatch.setitem(names, "_opt_einsum", object())
+    monkeypatch.setitem(names, "enabled", True)
+    seen: list[bool] = []
+
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(opt_einsum.enabled)
+            return x * 2
+
+    exported(Example(Model, rows))
+    assert not any(seen)
+    assert opt_einsum.enabled
+    seen.clear()
+    with absent("torch.backends.opt_einsum:enabled"):
+        exported(Example(Model, rows))
+    assert all(seen)
 
 
 @shows("values assigned to .data of the model's state")

@@ -21,6 +21,7 @@ from onnx_aot.capture.patches.model_calls import MODEL
 from onnx_aot.capture.patches.number_conversions import CONVERSIONS
 from onnx_aot.capture.patches.packing import PACKED_SEQUENCES
 from onnx_aot.capture.patches.python_builtins import BUILTINS
+from onnx_aot.capture.patches.size_functions import SIZE_FUNCTIONS
 from onnx_aot.capture.patches.tensor_data import STATE_DATA, TENSOR_DATA
 from onnx_aot.capture.sizes.shape_rules import SHAPE_RULES
 from onnx_aot.capture.tracing_state import TRACING
@@ -64,6 +65,7 @@ PATCHES: tuple[Patch, ...] = (
     # operators and functions
     *KERNEL_PATCHES,
     *FUNCTIONS,
+    *SIZE_FUNCTIONS,
     *TENSOR_DATA,
     *HIGHER_ORDER,
     *BLOCK_MASKS,

@@ -85,6 +85,16 @@ def aten_sub(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1)
     return op.Sub(self, _scale_by_alpha(op, other, alpha))
 
 
+@register(aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other)
+def aten_xlogy(op: Builder, self: Value | Scalar, other: Value | Scalar) -> Value:
+    """``self * log(other)``; 0 where self is 0, but NaN where other is."""
+    dtype = op.result_dtype
+    left, right = op.cast(self, dtype), op.cast(other, dtype)
+    zero = op.constant(0.0, dtype)
+    product = op.Where(op.Equal(left, zero), zero, op.Mul(left, op.Log(right)))
+    return op.Where(op.IsNaN(right), right, product)
+
+
 @register(aten.rsub.Tensor, aten.rsub.Scalar)
 def aten_rsub(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
     return op.Sub(other, _scale_by_alpha(op, self, alpha))

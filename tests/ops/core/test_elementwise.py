@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -133,6 +134,8 @@ SCALARS = [
         (aten.add.Scalar, (2,), {}),
         (aten.add.Tensor, (2,), {"alpha": 3}),
         (aten.add.Tensor, (1.5,), {}),
+        (aten.xlogy.Scalar_Other, (1.5,), {}),
+        (aten.xlogy.Scalar_Other, (-1,), {}),
         (aten.sub.Scalar, (2,), {"alpha": 3}),
         (aten.sub.Tensor, (2,), {}),
         (aten.subtract.Scalar, (2,), {}),
@@ -161,7 +164,42 @@ SCALARS = [
     )
 ]
 
+# Python numbers in place of the first tensor.
+NUMBERS_FIRST = [
+    Row(
+        target,
+        (tensor,),
+        call=functools.partial(function, number),
+        name=f"{number} first, {name}",
+    )
+    for name, tensor in (("float", positive("n", 3)), ("int", ints("n", 3, low=1)))
+    for number in (2.5, 2, True)
+    for target, function in (
+        (aten.add.Tensor, torch.add),
+        (aten.mul.Tensor, torch.mul),
+        (aten.multiply.Tensor, torch.multiply),
+        (aten.sub.Tensor, torch.sub),
+        (aten.div.Tensor, torch.div),
+        (aten.xlogy.Scalar_Self, torch.xlogy),
+    )
+    if not (number is True and function is torch.sub)
+]
+
 OTHERS = [
+    Row(aten.xlogy.Tensor, (given(0.0, 0.0, 2.0, 0.0), given(1.0, 0.0, 0.0, math.nan)), name="nan"),
+    Row(aten.xlogy.Scalar_Self, (0, given(1.0, 0.0, -1.0, math.nan)), name="nan"),
+    Row(
+        aten.add.Tensor,
+        (floats("n", 3),),
+        call=lambda x: torch.add(x.shape[0], x, alpha=2),
+        name="size first",
+    ),
+    Row(
+        aten.mul.Tensor,
+        (ints("n", 3),),
+        call=lambda x: torch.mul(x.shape[0] * 0.5, x),
+        name="fraction of a size first",
+    ),
     Row(aten.add.Tensor, (floats("n", 3), floats("n", 3)), {"alpha": 0.5}, name="alpha"),
     Row(aten.add.Tensor, (ints("n"), ints("n")), {"alpha": 2}, name="int alpha"),
     Row(aten.add.Tensor, (bools("n"), bools("n")), name="bool"),
@@ -308,6 +346,7 @@ ROWS = [
     *BINARY,
     *DIVISIONS,
     *SCALARS,
+    *NUMBERS_FIRST,
     *OTHERS,
     *EXACT,
 ]

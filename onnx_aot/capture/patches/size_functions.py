@@ -1,0 +1,263 @@
+"""Computes functions of torch that take sizes as plain integers, for symbolic sizes.
+
+Their schemas have ``int`` where others have ``SymInt``, so that torch itself reads a symbolic size
+as a number, which fixes the dimension. The replacements compute the same values with functions that
+keep sizes symbolic; calls with plain integers are not changed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from onnx_aot.torch_compat import Patch, Settings
+
+__all__ = ["SIZE_FUNCTIONS"]
+
+Tensor = torch.Tensor
+SYMBOLIC = (torch.SymInt, torch.SymFloat)
+
+sym_max: Any = torch.sym_max
+
+
+# --- ramps ---------------------------------------------------------------------------------------
+
+
+def _linspace(
+    start: Any,
+    end: Any,
+    steps: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``[steps]``, from both ends to the middle, as torch computes it."""
+    dtype = dtype or _dtype_of_bounds(start, end)
+    exact = dtype if dtype.is_floating_point or dtype.is_complex else torch.float64
+    last = sym_max(steps - 1, 1)
+    index = torch.arange(steps, dtype=exact, device=device)
+    step = (end - start) / last
+    ramp = torch.where(index < steps // 2, start + index * step, end - (last - index) * step)
+    return ramp.to(dtype)
+
+
+def _dtype_of_bounds(*bounds: Any) -> torch.dtype:
+    floating = [b.dtype for b in bounds if isinstance(b, Tensor) and b.is_floating_point()]
+    return floating[0] if floating else torch.get_default_dtype()
+
+
+def _logspace(
+    start: Any,
+    end: Any,
+    steps: Any,
+    base: float = 10.0,
+    *,
+    dtype: torch.dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    dtype = dtype or _dtype_of_bounds(start, end)
+    exact = dtype if dtype.is_floating_point or dtype.is_complex else torch.float64
+    return torch.pow(base, _linspace(start, end, steps, dtype=exact, device=device)).to(dtype)
+
+
+def _affine_grid(theta: Tensor, size: Sequence[Any], align_corners: bool) -> Tensor:
+    """``[N, H, W, 2]`` or ``[N, D, H, W, 3]``; ``theta`` is ``[N, 2, 3]`` or ``[N, 3, 4]``."""
+    axes = size[2:]
+    # one row of theta per coordinate of the result; the last column is the offset
+    grid = theta[:, :, -1].reshape(size[0], *(1 for _ in axes), len(axes))
+    for position, count in enumerate(axes):
+        index = torch.arange(count, dtype=theta.dtype, device=theta.device)
+        extent = sym_max(count - 1, 1) if align_corners else sym_max(count, 1)
+        places = (2 * index - (count - 1)) / extent
+        shape: list[Any] = [1] * (len(axes) + 2)
+        shape[1 + position] = count
+        column = theta[:, :, len(axes) - 1 - position]
+        grid = grid + places.reshape(shape) * column.reshape(size[0], *(1 for _ in axes), len(axes))
+    return grid
+
+
+def _fftfreq(n: Any, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """``[n]``: 0 to the middle, then the negative frequencies."""
+    index = torch.arange(n, dtype=dtype or torch.get_default_dtype(), device=device)
+    frequencies: Tensor = torch.where(index < (n + 1) // 2, index, index - n) / (n * d)
+    return frequencies
+
+
+def _rfftfreq(n: Any, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """``[n // 2 + 1]``: the frequencies that are not negative."""
+    index = torch.arange(n // 2 + 1, dtype=dtype or torch.get_default_dtype(), device=device)
+    frequencies: Tensor = index / (n * d)
+    return frequencies
+
+
+# --- windows -------------------------------------------------------------------------------------
+
+
+def _make_window(value: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Makes ``window(length, periodic, ...)`` from a function of the angle from 0 to 2 pi."""
+
+    def window(
+        window_length: Any,
+        periodic: bool = True,
+        *coefficients: float,
+        dtype: torch.dtype | None = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        **named: float,
+    ) -> Tensor:
+        dtype = dtype or torch.get_default_dtype()
+        intervals = sym_max(window_length if periodic else window_length - 1, 1)
+        index = torch.arange(window_length, dtype=torch.float64, device=device)
+        shape = value(index * (2 * math.pi / intervals), *coefficients, **named)
+        single = torch.full_like(index, window_length) == 1
+        return torch.where(single, torch.ones_like(shape), shape).to(dtype)
+
+    return window
+
+
+def _hamming(angle: Tensor, alpha: float = 0.54, beta: float = 0.46) -> Tensor:
+    return alpha - beta * torch.cos(angle)
+
+
+def _blackman(angle: Tensor) -> Tensor:
+    return 0.42 - 0.5 * torch.cos(angle) + 0.08 * torch.cos(2 * angle)
+
+
+def _bartlett(angle: Tensor) -> Tensor:
+    return 1 - (angle / math.pi - 1).abs()
+
+
+def _kaiser(angle: Tensor, beta: float = 12.0) -> Tensor:
+    distance = angle / math.pi - 1
+    inside = (1 - distance * distance).clamp(min=0)
+    bessel: Any = torch.special.i0
+    shape: Tensor = bessel(beta * inside.sqrt()) / bessel(torch.full_like(angle, beta))
+    return shape
+
+
+WINDOWS: dict[str, Callable[..., Tensor]] = {
+    "hann": lambda angle: 0.5 - 0.5 * torch.cos(angle),
+    "hamming": _hamming,
+    "blackman": _blackman,
+    "bartlett": _bartlett,
+    "kaiser": _kaiser,
+}
+
+
+# --- indices -------------------------------------------------------------------------------------
+
+
+def _one_hot(tensor: Tensor, num_classes: Any = -1) -> Tensor:
+    """``[*tensor.shape, num_classes]``, int64."""
+    classes = torch.arange(num_classes, device=tensor.device)
+    return (tensor[..., None] == classes).to(torch.int64)
+
+
+def _make_triangle(keep: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def indices(
+        row: Any, col: Any, offset: int = 0, *, dtype: torch.dtype = torch.int64, device: Any = None
+    ) -> Tensor:
+        """``[2, count]``, in order of rows."""
+        kept = keep(torch.ones(row, col, dtype=torch.bool, device=device), offset)
+        return kept.nonzero().transpose(0, 1).to(dtype)
+
+    return indices
+
+
+def _combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """``[count, 2]``: pairs of the elements of a vector."""
+    count = input.shape[0]
+    pairs = torch.ones(count, count, dtype=torch.bool, device=input.device)
+    first, second = pairs.triu(0 if with_replacement else 1).nonzero().unbind(1)
+    return torch.stack([input[first], input[second]], dim=1)
+
+
+def _vander(x: Tensor, N: Any = None, increasing: bool = False) -> Tensor:  # noqa: N803
+    """``[len(x), N]``: the powers of each element from 0 to N - 1, the highest first."""
+    count = x.shape[0] if N is None else N
+    powers = torch.arange(count, device=x.device)
+    whole = torch.result_type(x, powers) if not x.is_floating_point() else x.dtype
+    return torch.pow(x[:, None].to(whole), powers if increasing else count - 1 - powers).to(whole)
+
+
+# --- the rows ------------------------------------------------------------------------------------
+
+
+def _is_symbolic(value: Any) -> bool:
+    if isinstance(value, (list, tuple, torch.Size)):
+        return any(map(_is_symbolic, value))
+    return isinstance(value, SYMBOLIC)
+
+
+def _has_symbolic_shape(value: Any) -> bool:
+    return isinstance(value, Tensor) and not value.is_complex() and _is_symbolic(value.shape)
+
+
+def _make_patch(
+    place: str,
+    function: Callable[..., Any],
+    applies: Callable[[Any], bool] = _is_symbolic,
+    when: Callable[..., bool] = lambda *args, **kwargs: True,
+) -> Patch:
+    """Row for a function that is replaced in calls with an argument for which ``applies`` holds."""
+    signature = inspect.signature(function)
+
+    def make(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if any(map(applies, (*args, *kwargs.values()))) and when(*args, **kwargs):
+                try:
+                    signature.bind(*args, **kwargs)
+                except TypeError:
+                    return original(*args, **kwargs)
+                return function(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        return call
+
+    name = place.partition(":")[2]
+    return Patch(
+        place,
+        make,
+        f"{name} of a dynamic size fixes it.",
+        when=lambda settings: settings.dynamic and not settings.strict,
+    )
+
+
+def _are_pairs(input: Tensor, r: int = 2, with_replacement: bool = False) -> bool:
+    return r == 2
+
+
+def _is_of_real_numbers(x: Tensor, *args: Any, **kwargs: Any) -> bool:
+    return not x.is_complex()
+
+
+SIZE_FUNCTIONS: tuple[Patch, ...] = (
+    _make_patch("torch:linspace", _linspace),
+    _make_patch("torch:logspace", _logspace),
+    _make_patch("torch:affine_grid_generator", _affine_grid),
+    _make_patch("torch.fft:fftfreq", _fftfreq),
+    _make_patch("torch.fft:rfftfreq", _rfftfreq),
+    *(_make_patch(f"torch:{name}_window", _make_window(value)) for name, value in WINDOWS.items()),
+    _make_patch("torch.nn.functional:one_hot", _one_hot),
+    _make_patch("torch:tril_indices", _make_triangle(torch.tril)),
+    _make_patch("torch:triu_indices", _make_triangle(torch.triu)),
+    _make_patch("torch:combinations", _combinations, _has_symbolic_shape, _are_pairs),
+    _make_patch(
+        "torch:vander",
+        _vander,
+        lambda value: _is_symbolic(value) or _has_symbolic_shape(value),
+        _is_of_real_numbers,
+    ),
+    Patch(
+        "torch.backends.opt_einsum:enabled",
+        lambda original, settings: False,
+        "einsum of three or more tensors fixes all sizes if opt_einsum is installed.",
+        when=lambda settings: settings.dynamic,
+    ),
+)

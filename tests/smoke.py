@@ -21,7 +21,7 @@ TESTS = (
     "capture/sizes/test_dynamic_shapes.py",
     "capture/sizes/test_data_dependent.py",
     "capture/test_inputs.py",
-    "capture/sizes/test_scalar_tensor_values_as_sizes.py",
+    "capture/sizes/test_data_dependent_as_sizes.py",
     "capture/sizes/test_specialization.py",
     "capture/sizes/test_empty_inputs.py",
     "cli/test_exporting.py::test_export_with_inputs_on_the_command_line",

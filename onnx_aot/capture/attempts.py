@@ -20,6 +20,7 @@ from onnx_aot.capture.sizes.guards import (
     location_of_error,
     with_line,
 )
+from onnx_aot.capture.sizes.known_values import Reading
 from onnx_aot.capture.sizes.specialization import Finding, find_undelivered
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.errors import CaptureError, InvalidOptionError
@@ -43,7 +44,7 @@ class Plan:
         strategies: Names of the strategies; None for the user's.
         from_zero: Whether the capture holds for empty tensors too, which takes a tenth longer.
         small_sizes: Whether dimensions whose example size is 0 or 1 stay dynamic.
-        constants: Whether buffers of one integer that are not saved count as numbers.
+        unknown: Buffers and attributes whose values are not known, since the model writes to them.
         plain: Whether the optional changes to torch are left out.
         conversions: Modules in which ``int`` or ``float`` keeps sizes symbolic: ``(module, name)``.
         ends_early: Whether it ends as soon as the result is seen to be wrong for empty tensors.
@@ -55,7 +56,7 @@ class Plan:
     strategies: tuple[str, ...] | None = dataclasses.field(default=None, compare=False)
     from_zero: bool = False
     small_sizes: bool = True
-    constants: bool = True
+    unknown: frozenset[str] = frozenset()
     plain: bool = False
     conversions: frozenset[tuple[str, str]] = frozenset()
     ends_early: bool = False
@@ -74,6 +75,7 @@ class Captured:
         warning: A sentence about what holds for a part of the data only: values that ``draft`` and
             ``trace`` fix to those of the example, and answers about sizes that depend on data.
         drawn: Generators of Python and numpy that the model drew random numbers from.
+        readings: Numbers that were taken from buffers and attributes of the model.
         above_zero: Whether it may be wrong for empty tensors.
         off: Sentences about what this package could not change in torch.
         resized: Dimensions that had another size than in the example, with both sizes.
@@ -87,6 +89,7 @@ class Captured:
     given_up: tuple[str, ...] = ()
     warning: str | None = None
     drawn: tuple[str, ...] = ()
+    readings: tuple[Reading, ...] = ()
     above_zero: bool = False
     off: tuple[str, ...] = ()
     resized: tuple[str, ...] = ()
@@ -117,15 +120,15 @@ class Attempt:
         captured: The result of the first strategy that succeeded, or None.
         failures: The strategies that failed before it.
         ended: Whether it ended early, with neither.
-        constant_written: Whether it ended because the model writes to a buffer that counted as a
-            number.
+        written: Buffers and attributes that the model writes to after their values were read,
+            for which it ended.
     """
 
     plan: Plan
     captured: Captured | None = None
     failures: tuple[Failure, ...] = ()
     ended: bool = False
-    constant_written: bool = False
+    written: frozenset[str] = frozenset()
 
     @functools.cached_property
     def fixed(self) -> list[Finding]:
@@ -206,8 +209,6 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
         CaptureError: The model has something that this package refuses with words of its own.
         InvalidOptionError: The model returns an object of an unsupported class.
     """
-    if not plan.constants:
-        model = dataclasses.replace(model, constants={})
     model = dataclasses.replace(
         model,
         inputs=plan.inputs or model.inputs,
@@ -225,14 +226,15 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
             plain=plan.plain,
             conversions=plan.conversions,
             zero_ignored=empty.record,
+            unknown=plan.unknown,
         )
         try:
             program = run_strategy(run)
         except Exception as error:
             if empty.ended:
                 return Attempt(plan, ended=True)
-            if run.constants_written:
-                return Attempt(plan, constant_written=True)
+            if run.known.written:
+                return Attempt(plan, written=frozenset(run.known.written))
             if isinstance(error, (CaptureError, InvalidOptionError)):
                 raise  # our own messages need no explanation
             if isinstance(error, RefusedError):
@@ -245,8 +247,8 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
         # The model may have caught the exception that was to end the capture.
         if empty.ended:
             return Attempt(plan, ended=True)
-        if run.constants_written:
-            return Attempt(plan, constant_written=True)
+        if run.known.written:
+            return Attempt(plan, written=frozenset(run.known.written))
         captured = _collect(run, program, above_zero=empty.may_be_wrong(program))
         return Attempt(plan, captured, tuple(failures))
     return Attempt(plan, failures=tuple(failures))
@@ -277,6 +279,7 @@ def _collect(run: Run, program: torch.export.ExportedProgram, above_zero: bool) 
         tuple(run.decisions),
         warning=run.warning,
         drawn=tuple(run.drawn),
+        readings=tuple(run.known.readings.values()),
         above_zero=above_zero,
         off=tuple(f"{p.name}: {why}. {p.without}" for p, why in run.settings.off.items()),
     )

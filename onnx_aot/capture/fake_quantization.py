@@ -1,7 +1,4 @@
-"""Fixes at capture time whether fake quantization observes and quantizes.
-
-Torch keeps the two switches in tensors, whose values are unknown during a capture.
-"""
+"""Recognizes layers of fake quantization that observe, which most captures cannot follow."""
 
 from __future__ import annotations
 
@@ -11,10 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["describe_observers", "quantize_only", "quantizing_only", "switches"]
-
-SWITCHES = ("observer_enabled", "fake_quant_enabled")
-
+__all__ = ["describe_observers", "quantize_only", "quantizing_only"]
 
 _MODULE = "torch.ao.quantization.fake_quantize"
 
@@ -38,21 +32,6 @@ def describe_observers(module: torch.nn.Module) -> str | None:
         "model.apply(torch.ao.quantization.disable_observer) first, to quantize by what was "
         "observed so far"
     )
-
-
-def switches(module: torch.nn.Module) -> list[tuple[Any, str]]:
-    """Pairs of a layer and the name of a switch that a capture replaces by its current value.
-
-    A layer that observes and quantizes in one operator keeps its switches while it observes: the
-    translation of that operator has them.
-    """
-    return [
-        (layer, name)
-        for _, layer in _layers(module)
-        if not (_is_fused(layer) and int(layer.observer_enabled[0]))
-        for name in SWITCHES
-        if name in dict(layer.named_buffers(recurse=False))
-    ]
 
 
 def quantizing_only(module: torch.nn.Module) -> list[Any]:

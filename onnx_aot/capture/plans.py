@@ -22,13 +22,13 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
 from onnx_aot.capture.sizes.example_check import is_right_for_example, keep_decisions
 from onnx_aot.capture.sizes.guards import find_conversions
+from onnx_aot.capture.sizes.known_sources import find_sources
 from onnx_aot.capture.sizes.other_examples import (
     describe_other_inputs,
     find_coincidences,
     make_other_inputs,
     refused_dimensions,
 )
-from onnx_aot.capture.sizes.scalar_tensor_values import constants_of
 from onnx_aot.capture.sizes.specialization import (
     Finding,
     describe_torch,
@@ -276,11 +276,16 @@ def _plan_without_patches(attempts: _Attempts) -> Plan:
     return dataclasses.replace(_plan_first(last.requested, last.request, last), plain=True)
 
 
+def _plan_with_unknown(attempts: _Attempts) -> Plan:
+    last = attempts.last
+    return dataclasses.replace(last.plan, unknown=last.plan.unknown | last.written)
+
+
 ROWS: tuple[Row, ...] = (
     Row(
-        "the model writes to a buffer that counted as a number",
-        lambda attempts: attempts.last.constant_written,
-        lambda attempts: dataclasses.replace(attempts.last.plan, constants=False),
+        "the model writes to a tensor whose value it had read",
+        lambda attempts: bool(attempts.last.written),
+        _plan_with_unknown,
     ),
     Row(
         "the result is wrong for empty tensors, and may be used",
@@ -331,6 +336,7 @@ def capture(
     collected: tuple[str, ...] = (),
     on_specialized: Literal["error", "warn", "allow"] = "error",
     strategies: tuple[str, ...] = DEFAULT,
+    replaceable: Callable[[str], bool] = lambda name: False,
 ) -> Captured:
     """Captures ``module(*args, **kwargs)`` as a graph of ATen operators.
 
@@ -343,6 +349,8 @@ def capture(
             its ``Dim`` allows, is an error; otherwise it is captured as the model needs it, and
             ``given_up`` says so.
         strategies: Names from ``STRATEGIES``, which are tried in this order.
+        replaceable: True for the names of buffers that are inputs of the exported model, whose
+            values are therefore unknown.
 
     Raises:
         DynamicShapeError: The model fixes or limits a dimension that was requested as dynamic.
@@ -350,9 +358,8 @@ def capture(
         CaptureError: Every strategy failed for another reason; the first failure is chained.
     """
     if is_scripted(module):  # its graph is interpreted, so there is only one strategy
-        model = Model(module, inputs, collected, ("non-strict",))
-    else:
-        model = Model(module, inputs, collected, strategies, constants_of(module))
+        strategies = ("non-strict",)
+    model = Model(module, inputs, collected, strategies, find_sources(module, replaceable))
     attempts = _Attempts(model, requested, strict=on_specialized == "error")
     plan: Plan | None = _plan_first(requested)
     while plan is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import torch
 
@@ -19,6 +18,8 @@ from onnx_aot.capture.scalar_inputs import floats_as_tensors
 from onnx_aot.capture.sizes.data_dependent import describe_larger
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.guards import Decision, DecisionLog
+from onnx_aot.capture.sizes.known_sources import Source
+from onnx_aot.capture.sizes.known_values import KnownValues
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.torch_compat import Settings
 
@@ -43,14 +44,14 @@ class Model:
         inputs: Example inputs.
         collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
         strategies: Names from ``STRATEGIES``, in the order in which they are tried.
-        constants: Values of the buffers that may count as numbers, by name.
+        sources: Buffers and attributes whose values may be known to the capture, by name.
     """
 
     module: torch.nn.Module
     inputs: Inputs
     collected: tuple[str, ...] = ()
     strategies: tuple[str, ...] = DEFAULT
-    constants: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    sources: Mapping[str, Source] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -76,9 +77,10 @@ class Run:
     warning: str | None = None
 
     @property
-    def constants_written(self) -> bool:
-        """True if the model wrote to a buffer that counted as a number."""
-        return bool(self.settings.model_rows.written)
+    def known(self) -> KnownValues:
+        """The values of tensors that the capture knew."""
+        known: KnownValues = self.settings.model_rows.known
+        return known
 
     @classmethod
     def prepare(
@@ -92,8 +94,21 @@ class Run:
         plain: bool = False,
         conversions: frozenset[tuple[str, str]] = frozenset(),
         zero_ignored: Callable[[bool], None] | None = None,
+        unknown: Collection[str] = (),
     ) -> Run:
-        """Prepares a run; the keywords are those of ``Settings``."""
+        """Prepares a run; other keywords are those of ``Settings``.
+
+        Args:
+            strategy: A name from ``STRATEGIES``.
+            model: The model.
+            requested: The requested dynamic shapes.
+            from_zero: Whether the capture has to hold for empty tensors too.
+            small_sizes: Whether dimensions whose example size is 0 or 1 stay dynamic.
+            plain: Whether optional rows are left out.
+            conversions: Modules in which ``int`` or ``float`` keeps sizes symbolic.
+            zero_ignored: Called if the capture uses an answer that holds above zero only.
+            unknown: Sources whose values are not known, since the model writes to them.
+        """
         decisions = DecisionLog(run_strategy.__code__)
         strict = strategy == "strict"
         settings = Settings(
@@ -110,7 +125,12 @@ class Run:
             keeps_log=strategy != "draft",
             plain=plain,
             conversions=conversions,
-            model_rows=_model_rows(model, requested, strict),
+            model_rows=_model_rows(
+                model,
+                requested,
+                strict,
+                KnownValues(model.sources, unknown, decisions.locate),
+            ),
         )
         return cls(strategy, model, requested, settings, decisions)
 
@@ -139,9 +159,9 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
         from onnx_aot.capture.draft_and_trace import describe_draft, trace_model
     if run.strategy == "trace":
         script, run.warning = trace_model(model.module, inputs)
-        model = dataclasses.replace(model, module=script, collected=(), constants={})
+        model = dataclasses.replace(model, module=script, collected=(), sources={})
         settings.module = script
-        settings.model_rows = _model_rows(model, run.requested, strict=False)
+        settings.model_rows = _model_rows(model, run.requested, False, KnownValues({}))
     with _prepare_capture(model, settings), draws_observed() as drawn:
         run.drawn = drawn
         if run.strategy == "draft":
@@ -161,8 +181,10 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
     return program
 
 
-def _model_rows(model: Model, requested: DynamicShapes, strict: bool) -> Any:
-    return ModelRows(model.inputs, requested, model.collected, model.constants, Boundary(strict))
+def _model_rows(
+    model: Model, requested: DynamicShapes, strict: bool, known: KnownValues
+) -> ModelRows:
+    return ModelRows(model.inputs, requested, known, model.collected, Boundary(strict))
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from onnx_aot.capture.attempts import Captured
     from onnx_aot.capture.sizes.dynamic_shapes import DynamicShapes
+    from onnx_aot.capture.sizes.known_values import Reading
     from onnx_aot.ir_passes import Outcome
     from onnx_aot.program.program import ONNXProgram
     from onnx_aot.targets import Adaptation
@@ -65,6 +66,8 @@ def describe_capture(captured: Captured) -> list[Note]:
                 "0 with torch.export.Dim(name, min=1)"
             )
         )
+    if captured.readings:
+        notes.append(Note(_describe_readings(captured.readings), quiet=True))
     if captured.drawn:
         notes.append(
             Note(
@@ -74,6 +77,18 @@ def describe_capture(captured: Captured) -> list[Note]:
             )
         )
     return notes
+
+
+def _describe_readings(readings: Sequence[Reading]) -> str:
+    shown = [str(reading) for reading in readings[:READINGS_SHOWN]]
+    more = len(readings) - len(shown)
+    return (
+        "the model's code reads numbers from its buffers and attributes, which the ONNX model has "
+        f"as they were at the export: {'; '.join(shown)}" + (f"; and {more} more" if more else "")
+    )
+
+
+READINGS_SHOWN = 20
 
 
 def describe_training(operators: Sequence[str]) -> list[Note]:

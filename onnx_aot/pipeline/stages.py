@@ -7,8 +7,9 @@ In order: ``capture_model``, ``rewrite_graph``, ``translate_graph``, ``optimize_
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -130,7 +131,13 @@ def capture_model(
         notes += describe.describe_dimensions(program, requested, options)
     else:
         captured = capture(
-            model, inputs, requested, arguments.collected, options.on_specialized, strategies
+            model,
+            inputs,
+            requested,
+            arguments.collected,
+            options.on_specialized,
+            strategies,
+            _find_replaceable(model, options.weights_as_inputs),
         )
         program, requested, strategy = captured.program, captured.requested, captured.strategy
         notes = describe.describe_capture(captured)
@@ -142,6 +149,14 @@ def capture_model(
     reference = Reference(model, given_args, given_kwargs, inputs.separated)
     conditions = torch_compat.size_conditions(program)
     return CapturedModel(program, requested, reference, strategy, conditions), notes
+
+
+def _find_replaceable(model: torch.nn.Module, asked: bool | Sequence[str]) -> Callable[[str], bool]:
+    """Tells the names of buffers that are inputs of the exported model, so can be replaced."""
+    if asked is True:
+        return model.state_dict(keep_vars=True).__contains__
+    patterns = () if asked is False else tuple(asked)
+    return lambda name: any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def rewrite_graph(

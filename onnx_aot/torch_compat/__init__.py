@@ -94,6 +94,7 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     fresh_size,
     is_symbol,
     known_number,
+    memory_keys,
     new_symbol,
     python_expression,
     root_symbol,
@@ -128,6 +129,7 @@ from onnx_aot.torch_compat.texts import (
 )
 from onnx_aot.torch_compat.tracing import (
     FIXED_SIZES,
+    computes_real_tensors,
     decompositions,
     fake_mode_of,
     is_input_of_trace,
@@ -137,8 +139,8 @@ from onnx_aot.torch_compat.tracing import (
     rebind_traced,
     refuse_fixed_sizes,
     trace_fake,
+    with_real_tensors,
     without_recording,
-    writes_to,
 )
 from onnx_aot.torch_compat.zero_sizes import (
     FROM_ZERO,
@@ -200,6 +202,7 @@ __all__ = [
     "access_of_subclasses",
     "applied",
     "aten",
+    "computes_real_tensors",
     "constraint_sentences",
     "copy_node",
     "copy_program",
@@ -237,6 +240,7 @@ __all__ = [
     "kernel_patches",
     "known_number",
     "map_slices",
+    "memory_keys",
     "missing_fake_kernels",
     "missing_operators",
     "namespaces_of_packages",
@@ -271,9 +275,9 @@ __all__ = [
     "symbols_of_its_own",
     "trace_fake",
     "violates_constraints",
+    "with_real_tensors",
     "without_gradients",
     "without_infinity",
     "without_locals",
     "without_recording",
-    "writes_to",
 ]

@@ -83,9 +83,12 @@ PRIVATE: dict[str, str] = {
     "torch._dynamo.source:ConstantSource": "Relations such as n + 1 may be wrong for n = 0.",
     # tensors and tracing
     "torch:UntypedStorage._cdata": "Storages are told apart by weak references, which take longer.",
-    "torch:Tensor._version": (
-        "Writes to a buffer that holds one integer are not seen, so such models take its value "
-        "for a constant."
+    "torch._C._functorch:get_unwrapped": (
+        "Writes to a buffer inside of torch.vmap are not seen, so a model that reads its value "
+        "before takes it for a constant."
+    ),
+    "torch._subclasses.fake_tensor:unset_fake_temporarily": (
+        "Models that read numbers from buffers, constants and sizes in tensors are refused."
     ),
     "torch._subclasses.fake_tensor:in_kernel_invocation_manager": (
         "Shapes of views are worked out by torch, which takes longer."

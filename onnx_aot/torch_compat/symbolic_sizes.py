@@ -25,6 +25,7 @@ __all__ = [
     "fresh_size",
     "is_symbol",
     "known_number",
+    "memory_keys",
     "new_symbol",
     "python_expression",
     "root_symbol",
@@ -246,6 +247,22 @@ def symbolic_truth(value: Any) -> bool | None:
             return True
         negated = torch.sym_not(value)  # type: ignore[no-untyped-call]
         return False if test(negated) else None
+
+
+def memory_keys(tensor: torch.Tensor) -> list[int]:
+    """``storage_key`` of a tensor, or of the one that a value of ``torch.vmap`` stands for.
+
+    Empty for a tensor that has no single memory, such as a sparse one.
+    """
+    unwrap = private("torch._C._functorch:get_unwrapped")
+    try:
+        return [storage_key(tensor)]
+    except NotImplementedError:
+        pass
+    try:
+        return [] if unwrap is None else memory_keys(unwrap(tensor))
+    except RuntimeError:  # it stands for no other tensor
+        return []
 
 
 def new_symbol(mode: FakeTensorMode, kind: type) -> Any:

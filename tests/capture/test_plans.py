@@ -57,7 +57,7 @@ def counts_rows(x: Tensor) -> Tensor:
 
 
 class Counted(nn.Module):
-    """Writes to a buffer that would otherwise be treated as a number."""
+    """Reads a number from a buffer, and writes to it afterwards."""
 
     steps: Tensor
 
@@ -66,8 +66,9 @@ class Counted(nn.Module):
         self.register_buffer("steps", torch.tensor(0), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        y = x * self.steps.item()
         self.steps += 1
-        return x * self.steps
+        return y
 
 
 FIRST = {"ends_early": True}
@@ -89,7 +90,12 @@ ROWS: dict[str, tuple[Any, Any, str, list[dict[str, Any]]]] = {
         "error",
         [FIRST, FIRST | {"conversions": frozenset({(__name__, "int")})}],
     ),
-    "a written number": (Counted(), NAMED, "warn", [FIRST, FIRST | {"constants": False}]),
+    "a written number": (
+        Counted(),
+        NAMED,
+        "warn",
+        [FIRST, FIRST | {"unknown": frozenset({"steps"})}],
+    ),
     "fixed, an error": (
         fixes_rows,
         ({0: Dim("n")},),

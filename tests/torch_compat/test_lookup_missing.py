@@ -90,7 +90,17 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
         "translation of cond failed",
     ),
     "torch._export.non_strict_utils:_tensor_min_max": ("smallest", CaptureError, r"min\(a, b\)"),
-    "forward: sizes worked out with tensors": ("padded", CaptureError, "values of its data"),
+    "forward: values that do not depend on the inputs": (
+        "padded",
+        CaptureError,
+        "values of its data",
+    ),
+    "torch.fx.experimental.proxy_tensor:proxy_call": ("padded", CaptureError, "values of its data"),
+    "torch._subclasses.fake_tensor:unset_fake_temporarily": (
+        "padded",
+        CaptureError,
+        "values of its data",
+    ),
     "len in the packages of the model": ("length", DynamicShapeError, r"fixed at 4\s.*len\(x\)"),
     "range in the packages of the model": ("range", DynamicShapeError, r"fixed at 4\s.*range\("),
     "int in the modules where it fixed a size": ("int", DynamicShapeError, r"fixed at 4\s.*int\("),
@@ -141,12 +151,6 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
     "containers among the results of the model": ("dataclass", CaptureError, "not a known type"),
     "forward: floats that are inputs": ("float", CaptureError, "by is a float"),
     "scripted submodules": ("scripted", CaptureError, r"self\.part\(x\)"),
-    "switches of fake quantization": ("observed", CaptureError, "data-dependent"),
-    "forward of fake quantization that does not observe": (
-        "fused observed",
-        CaptureError,
-        "a bug of onnx_aot",
-    ),
 }
 
 
@@ -156,6 +160,16 @@ def test_refused(name: str) -> None:
     key, error, message = REFUSED[name]
     with absent(name), pytest.raises(error, match=message):
         exported(MODELS[key])
+
+
+@shows("forward of fake quantization that does not observe")
+def test_operators_that_observe_are_kept() -> None:
+    def operators() -> set[str]:
+        return {node.op_type for node in exported(MODELS["fused observed"]).model.graph}
+
+    assert "ReduceMax" not in operators()
+    with absent("forward of fake quantization that does not observe"):
+        assert "ReduceMax" in operators()
 
 
 REFUSED_DETECTION: dict[str, tuple[str, type[Exception]]] = {

@@ -265,25 +265,39 @@ def test_weights_without_elements_are_refused() -> None:
         exported(example)
 
 
-class Steps(nn.Module):
+class Mapped(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("step", torch.tensor(1), persistent=False)
+        self.register_buffer("counts", torch.tensor([1, 2]))
 
     def forward(self, x: Tensor) -> Tensor:
-        self.step += 1
-        return x[: self.step.item()]
+        y = x[: self.counts[1].item()]
+        torch.vmap(lambda count: count.add_(1))(self.counts)
+        return y
 
 
-@shows("torch:Tensor._version")
-def test_a_counter_is_taken_for_a_constant() -> None:
+@shows("torch._C._functorch:get_unwrapped")
+def test_a_buffer_that_vmap_writes_to_is_taken_for_a_constant() -> None:
     def slices(program: Any) -> str:
         return str(program.outputs[0].shape[0])
 
-    example = Example(Steps, rows)
-    assert slices(exported(example)) != "1"
-    with absent("torch:Tensor._version"):
-        assert slices(exported(example)) == "1"
+    example = Example(Mapped, rows)
+    assert slices(exported(example)) != "min(2, n)"
+    with absent("torch._C._functorch:get_unwrapped"):
+        assert slices(exported(example)) == "min(2, n)"
+
+
+@shows("torch.fx.experimental.proxy_tensor:CONSTANT_NUMEL_LIMIT")
+def test_a_literal_that_was_written_to_is_taken_for_the_old_one() -> None:
+    def slices(x: Tensor) -> Tensor:
+        count = torch.tensor(1)
+        count[None].add_((x > 0).sum())
+        return x[: count.item()]
+
+    example = Example(function(slices), lambda n: (torch.ones(n),))
+    assert not differs(example, exported(example))
+    with absent("torch.fx.experimental.proxy_tensor:CONSTANT_NUMEL_LIMIT"):
+        assert differs(example, exported(example))
 
 
 @shows(f"{SHAPES}:ShapeEnv.backed_var_to_val")

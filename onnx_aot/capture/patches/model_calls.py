@@ -6,19 +6,19 @@ Side effects of tracing on the model, such as counted calls, are undone by ``pre
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from onnx_aot.capture.fake_quantization import quantize_only, quantizing_only, switches
+from onnx_aot.capture.fake_quantization import quantize_only, quantizing_only
 from onnx_aot.capture.inputs import Inputs, name_collected_inputs
 from onnx_aot.capture.io_hooks import Boundary
 from onnx_aot.capture.patches.tensor_data import StateData
 from onnx_aot.capture.scalar_inputs import with_floats
 from onnx_aot.capture.sizes.declared_relations import with_promised_sizes
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
-from onnx_aot.capture.sizes.scalar_tensor_values import with_followed_sizes
+from onnx_aot.capture.sizes.known_values import KnownValues, with_known_values
 from onnx_aot.torch_compat import (
     Attribute,
     Entry,
@@ -39,19 +39,17 @@ class ModelRows:
     Attributes:
         inputs: The example inputs.
         requested: The requested dynamic shapes.
+        known: Values of tensors that do not depend on the inputs.
         collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
-        constants: Buffers treated as numbers, from ``scalar_tensor_values.constants_of``.
         boundary: Hooks for inputs and results.
-        written: Constants that ``forward`` was seen to write to.
         replaced: State whose ``.data`` ``forward`` replaces.
     """
 
     inputs: Inputs
     requested: DynamicShapes
+    known: KnownValues
     collected: tuple[str, ...] = ()
-    constants: Mapping[str, int] = dataclasses.field(default_factory=dict)
     boundary: Boundary = dataclasses.field(default_factory=Boundary)
-    written: list[str] = dataclasses.field(default_factory=list)
     replaced: StateData = dataclasses.field(default_factory=StateData)
 
 
@@ -88,13 +86,17 @@ def _without_script(original: Any, settings: Settings) -> Any:
     return ScriptedModel(original)
 
 
-def _switches(settings: Settings) -> Iterator[Place]:
-    for layer, name in switches(settings.module):
-        yield Entry(vars(layer), name, default=getattr(layer, name))
-
-
 def _own_forwards(settings: Settings) -> Iterator[Place]:
     return (Attribute(layer, "forward") for layer in quantizing_only(settings.module))
+
+
+def _carry_values(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    known = _model_rows(settings).known
+
+    def proxy_call(proxy_mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any) -> Any:
+        return known.call(original, proxy_mode, func, pre_dispatch, args, kwargs)
+
+    return proxy_call
 
 
 # --- hooks ---------------------------------------------------------------------------------------
@@ -136,16 +138,9 @@ MODEL: tuple[Patch, ...] = (
         optional=False,
     ),
     Patch(
-        "switches of fake quantization",
-        lambda original, settings: [int(original[0])],
-        "Models with fake quantization are refused, because its switches are data.",
-        when=lambda settings: settings.model_rows is not None,
-        places=_switches,
-    ),
-    Patch(
         "forward of fake quantization that does not observe",
         lambda original, settings: quantize_only(original),
-        "FusedMovingAvgObsFakeQuantize is refused where it does not observe.",
+        "FusedMovingAvgObsFakeQuantize keeps operators that observe where it does not observe.",
         when=lambda settings: settings.model_rows is not None,
         places=_own_forwards,
     ),
@@ -175,16 +170,24 @@ MODEL: tuple[Patch, ...] = (
         places=_forward,
     ),
     Patch(
-        "forward: sizes worked out with tensors",
-        lambda original, settings: with_followed_sizes(
-            original,
-            settings.module,
-            _model_rows(settings).constants,
-            _model_rows(settings).written,
-        ),
-        "Models that compute their padding with tensors, such as Encodec and Mimi, are refused.",
-        when=lambda settings: _is_python(settings) and bool(settings.model_rows.constants),
+        "forward: values that do not depend on the inputs",
+        lambda original, settings: with_known_values(original, _model_rows(settings).known),
+        "Models that read numbers from buffers, constants and sizes in tensors are refused.",
+        when=_is_python,
         places=_forward,
+    ),
+    Patch(
+        "torch.fx.experimental.proxy_tensor:proxy_call",
+        _carry_values,
+        "Models that read numbers from buffers, constants and sizes in tensors are refused.",
+        when=_is_python,
+        parameters="proxy_mode, func, pre_dispatch, args, kwargs",
+    ),
+    Patch(
+        "torch.fx.experimental.proxy_tensor:CONSTANT_NUMEL_LIMIT",
+        lambda original, settings: -1,
+        "A number read from a constant that was written to through a view may be the old one.",
+        when=_is_python,
     ),
 )
 """Rows in order of application; the last ``forward`` is the outermost."""

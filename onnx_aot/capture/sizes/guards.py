@@ -143,6 +143,10 @@ class DecisionLog(list[Decision]):
             Decision(kind, expression, symbols, location, direct, names, made_at, conversion)
         )
 
+    def locate(self) -> Location | None:
+        """The user's line that is running."""
+        return _user_frame(sys._getframe(1), self._boundary)[1]
+
 
 def find_conversions(decisions: Iterable[Decision]) -> frozenset[tuple[str, str]]:
     """Returns the modules where ``int`` or ``float`` turned a size into a number."""

@@ -1,4 +1,4 @@
-"""Sizes computed with tensors: ``onnx_aot/capture/sizes/scalar_tensor_values.py``."""
+"""Sizes computed with tensors: ``onnx_aot/capture/sizes/symbolic_elements.py``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 import onnx_aot
-from onnx_aot.capture.sizes.scalar_tensor_values import constants_of
-from onnx_aot.errors import CaptureError, InferenceError, OnnxExporterWarning
-from onnx_aot.torch_compat import FakeTensorMode
+from onnx_aot.errors import InferenceError
 from tests.tolerances import assert_close
 
 T = {2: "t"}
@@ -181,36 +179,9 @@ def test_models_without_weights() -> None:
     assert_close(program(x)[0], Numbers(reflected, kernel=7, stride=4, total=3)(x))
 
 
-def test_buffers_without_values_are_no_constants() -> None:
-    model = Numbers(constant, kernel=7, stride=4, total=3)
-    assert constants_of(model) == {"kernel": 7, "stride": 4, "total": 3}
-    model.stride = FakeTensorMode().from_tensor(model.stride)
-    model.total = model.total.to("meta")
-    assert constants_of(model) == {"kernel": 7}
-
-
-def test_tensors_that_count_no_writes() -> None:
+def test_inference_tensors() -> None:
     x = torch.randn(1, 2, 17)
     with torch.inference_mode():
         model = Numbers(constant, kernel=7, stride=4, total=3)
         program = onnx_aot.export(model, (x,), dynamic_shapes=(T,))
     assert_close(program(x)[0], model(x))
-
-
-def test_what_is_saved_with_the_weights_is_no_constant() -> None:
-    """A checkpoint may contain a different number."""
-    model = Numbers(reflected, kernel=7, stride=4, total=3)
-    total = model.total
-    del model.total
-    model.register_buffer("total", total)
-    with pytest.raises(CaptureError, match="needs values of its data"):
-        onnx_aot.export(model, (torch.randn(1, 2, 17),), dynamic_shapes=(T,))
-
-
-def test_it_is_said_that_they_cannot_be_replaced() -> None:
-    model = Numbers(constant, kernel=7, stride=4, total=3)
-    x = torch.randn(1, 2, 17)
-    with pytest.warns(OnnxExporterWarning, match="weights_as_inputs has 'stride', of which"):
-        program = onnx_aot.export(model, (x,), dynamic_shapes=(T,), weights_as_inputs=["stride"])
-    with pytest.warns(OnnxExporterWarning, match="no weight 'stride'; not applied"):
-        program.apply_weights({"stride": torch.tensor(2)})

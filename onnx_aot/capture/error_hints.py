@@ -61,7 +61,7 @@ _EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "answers": (
         "{0} returns a Python bool or number, which depends on data",
-        "stay with tensors, (x == y).all() instead of torch.equal(x, y), and choose with "
+        "stay with tensors, (x == y).all() instead of aten.equal(x, y), and choose with "
         "torch.where(condition, a, b) or torch.cond(condition, f, g, operands)",
     ),
     "text": (

@@ -441,6 +441,22 @@ MODELS: dict[str, Example] = {
         function(restored), lambda n: (spectrum(*signal(n)),), dynamic_shapes=({1: "n"},)
     ),
     "cdist": Example(function(lambda x: torch.cdist(x, x, p=1.0)), rows, sizes=(4, 30)),
+    "combinations": Example(
+        function(lambda x: torch.combinations(x[0])),
+        lambda n: (torch.arange(2.0 * n).reshape(2, n),),
+        dynamic_shapes=({1: "n"},),
+    ),
+    "reflectors": Example(function(lambda x: torch.geqrf(x)[0]), rows, sizes=(4, 3)),
+    "histogram": Example(function(lambda x: torch.histogram(x, 3).hist), rows),
+    "histogram between": Example(
+        function(lambda x: torch.histogram(x, torch.tensor([-1.0, 0.0, 2.0])).hist), rows
+    ),
+    "histogramdd": Example(function(lambda x: torch.histogramdd(x, [2, 3, 2]).hist), rows),
+    "histogramdd of one number": Example(function(lambda x: torch.histogramdd(x, 2).hist), rows),
+    "histogramdd between": Example(
+        function(lambda x: torch.histogramdd(x, [torch.linspace(-1, 2, 3)] * 3).hist), rows
+    ),
+    "equal": Example(function(lambda x: x * torch.equal(x, x + 0)), rows),
     "covariance": Example(function(lambda x: torch.cov(x.T)), rows),
     "least squares": Example(
         function(lambda x: torch.linalg.lstsq(x, x.sum(1))[0]),

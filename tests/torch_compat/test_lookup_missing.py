@@ -127,6 +127,14 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
     ),
     "torch.nn:GRU.forward": ("packed gru", CaptureError, r"self\.layer\(packed\)"),
     "torch.nn:RNN.forward": ("packed rnn relu", CaptureError, r"self\.layer\(packed\)"),
+    "kernel of aten.geqrf.default": ("reflectors", CaptureError, "no fake kernel"),
+    "kernel of aten.histogram.bin_ct": ("histogram", CaptureError, "no fake kernel"),
+    "kernel of aten.histogram.bins_tensor": ("histogram between", CaptureError, "no fake kernel"),
+    "torch._export.non_strict_utils:_NonStrictTorchFunctionHandler._override": (
+        "equal",
+        CaptureError,
+        r"aten\.equal returns",
+    ),
     "kernel of aten.cov.default": ("covariance", CaptureError, r"torch\.cov"),
     "kernel of aten.ctc_loss.IntList": ("ctc of numbers", CaptureError, "ctc_loss"),
     "kernel of aten.ctc_loss.Tensor": ("ctc", CaptureError, "ctc_loss"),
@@ -406,6 +414,22 @@ def test_relations_are_positive() -> None:
     with absent("torch._dynamo.source:ConstantSource"):
         program = exported(example)
     assert not differs(example, program, (4, 7))
+
+
+# Later releases of torch have shape functions of their own.
+REFUSED_BEFORE = {
+    "kernel of aten.combinations.default": ("combinations", (2, 14)),
+    "kernel of aten.histogramdd.default": ("histogramdd", (2, 15)),
+    "kernel of aten.histogramdd.int_bins": ("histogramdd of one number", (2, 15)),
+    "kernel of aten.histogramdd.TensorList_bins": ("histogramdd between", (2, 15)),
+}
+
+
+@shows(*REFUSED_BEFORE)
+@pytest.mark.parametrize("name", [k for k, (_, later) in REFUSED_BEFORE.items() if later > TORCH])
+def test_refused_before_a_release(name: str) -> None:
+    with absent(name), pytest.raises(CaptureError):
+        exported(MODELS[REFUSED_BEFORE[name][0]])
 
 
 @shows("kernel of aten.cdist.default")

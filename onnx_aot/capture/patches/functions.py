@@ -75,12 +75,63 @@ def _attend(original: Callable[..., Any], settings: Settings) -> Callable[..., A
     return attend
 
 
+def _equal(self: torch.Tensor, other: torch.Tensor) -> Any:
+    """Answers with a symbolic bool, which a model may return and a check may test."""
+    return self.shape == other.shape and (self == other).all().item()
+
+
+def _all_close(
+    self: torch.Tensor,
+    other: torch.Tensor,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Any:
+    """Answers with a symbolic bool, as ``_equal`` does."""
+    return torch.isclose(self, other, rtol, atol, equal_nan).all().item()
+
+
+def _narrow(self: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor:
+    """Reads a start that is a tensor in the graph; torch reads it inside of its kernel."""
+    start = start.item() if isinstance(start, torch.Tensor) else start
+    return torch.ops.aten.narrow.default(self, dim, start, length)  # type: ignore[no-any-return]
+
+
+REDIRECTED: dict[Any, Callable[..., Any]] = {
+    torch.equal: _equal,
+    torch.Tensor.equal: _equal,
+    torch.allclose: _all_close,
+    torch.Tensor.allclose: _all_close,
+    torch.narrow: _narrow,
+    torch.Tensor.narrow: _narrow,
+}
+"""Functions by the original. They act wherever a model has bound it."""
+
+
+def _redirect(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Calls other functions in place of those that read data where the graph cannot record it."""
+
+    def override(self: Any, func: Any, args: Any, kwargs: Any) -> Any:
+        redirected = REDIRECTED.get(func)
+        if redirected is not None:
+            return redirected, args, kwargs
+        return original(self, func, args, kwargs)
+
+    return override
+
+
 FUNCTIONS: tuple[Patch, ...] = (
     Patch(
         "torch.nn.functional:scaled_dot_product_attention",
         _attend,
         "Attention with is_causal=n > 1, where n is a dynamic size, is refused.",
         when=lambda settings: not settings.strict,
+    ),
+    Patch(
+        "torch._export.non_strict_utils:_NonStrictTorchFunctionHandler._override",
+        _redirect,
+        "torch.equal and torch.allclose are refused, and torch.narrow from a start in a tensor.",
+        parameters="self, func, args, kwargs",
     ),
     Patch(
         "torch:as_tensor",

@@ -1,11 +1,12 @@
 """Replaces kernels of operators while a model is traced.
 
 Each replacement gives the shapes of the results and leaves the operator in the graph as it is. The
-operators are composite, except ``linalg_lstsq``, for which torch has no shape function.
+operators are composite, or have no shape function in torch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ __all__ = ["KERNELS", "KERNEL_PATCHES"]
 Tensor = torch.Tensor
 
 check: Any = torch._check
+sym_max: Any = torch.sym_max
 sym_min: Any = torch.sym_min
 broadcast_shapes: Any = torch.broadcast_shapes
 
@@ -190,7 +192,56 @@ def _lstsq(
     return solution.squeeze(-1) if is_vector else solution, residuals, rank, lengths
 
 
+def _geqrf(self: Tensor) -> tuple[Tensor, Tensor]:
+    side = sym_min(*self.shape[-2:])
+    return self.new_empty(self.shape), self.new_empty([*self.shape[:-2], side])
+
+
+def _combinations(self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """Counts the combinations; torch's kernel selects them by a mask, whose sum is data."""
+    check(self.dim() == 1, lambda: "Expect a 1D vector")
+    check(r >= 0, lambda: "Expect a non-negative number")
+    if r == 0:
+        return self.new_empty([0])
+    size = self.shape[0] + (r - 1 if with_replacement else 0)
+    count = math.prod(size - i for i in range(r)) // math.factorial(r)
+    # the bound spares a guard, which torch cannot solve for three or more
+    return self.new_empty([sym_max(count, 0), r])
+
+
+def _histogram(
+    self: Tensor,
+    bins: int | Tensor = 100,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]:
+    counts, edges = _histogramdd(self, [bins])
+    return counts, edges[0]
+
+
+def _histogramdd(
+    self: Tensor,
+    bins: int | Sequence[int | Tensor],
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Tensor, list[Tensor]]:
+    """Shapes of the counts and of the edges of the bins: tensors of bins are their edges."""
+    each = [bins] * self.shape[-1] if isinstance(bins, int) else bins
+    sizes = [b.shape[0] if isinstance(b, Tensor) else b + 1 for b in each]
+    return self.new_empty([n - 1 for n in sizes]), [self.new_empty([n]) for n in sizes]
+
+
 KERNELS: dict[Any, Any] = {
+    aten.combinations.default: _combinations,
+    aten.geqrf.default: _geqrf,
+    aten.histogram.bin_ct: _histogram,
+    aten.histogram.bins_tensor: _histogram,
+    aten.histogramdd.default: _histogramdd,
+    aten.histogramdd.int_bins: _histogramdd,
+    aten.histogramdd.TensorList_bins: _histogramdd,
     aten.cdist.default: _cdist,
     aten.cov.default: _cov,
     aten.ctc_loss.IntList: _ctc_loss,
@@ -211,6 +262,10 @@ KERNELS: dict[Any, Any] = {
 }
 
 _WITHOUT: dict[Any, str] = {
+    _combinations: "torch.combinations is refused, or the number of its rows has no name.",
+    _geqrf: "torch.geqrf refuses dynamic dimensions.",
+    _histogram: "torch.histogram refuses dynamic dimensions.",
+    _histogramdd: "torch.histogramdd refuses dynamic dimensions.",
     _cov: "torch.cov and torch.corrcoef are refused.",
     _ctc_loss: "ctc_loss is refused.",
     _lstsq: "torch.linalg.lstsq is refused.",

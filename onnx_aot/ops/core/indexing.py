@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -281,6 +283,23 @@ def aten_repeat_interleave(op: Builder, repeats: Value, output_size: Size | None
     longest = op.reduce("ReduceMax", op.Concat(repeats, [0], axis=0), None, keepdims=False)
     below = op.Less(op.Range(0, longest, 1), op.Unsqueeze(repeats, [-1]))
     return op.cast(op.Gather(op.NonZero(below), 0, axis=0), op.result_dtype)
+
+
+@register(aten.combinations.default)
+def aten_combinations(
+    op: Builder, self: Value, r: int = 2, with_replacement: bool = False
+) -> Value:
+    """Gathers at ascending indices, as many as the rank of a mask whose true elements they are."""
+    if r == 0:
+        return op.constant([], self.dtype)
+    if r == 1:
+        return op.Unsqueeze(self, [1])
+    places = range_of_length(op, 0, op.size(self, 0))
+    axes = [op.Unsqueeze(places, [i for i in range(r) if i != axis]) for axis in range(r)]
+    compare = op.LessOrEqual if with_replacement else op.Less
+    ascending = [compare(left, right) for left, right in itertools.pairwise(axes)]
+    mask = functools.reduce(op.And, ascending)
+    return op.Gather(self, op.Transpose(op.NonZero(mask), perm=[1, 0]), axis=0)
 
 
 # --- diagonals -----------------------------------------------------------------------------------

@@ -324,7 +324,21 @@ DIAGONALS = [
     )
 ]
 
-ROWS = [*GATHERS, *INDICES, *CONDITIONS, *CHECKED, *TRIANGLES, *REPEATED, *DIAGONALS]
+COMBINED = [
+    Row(aten.combinations.default, args, name=name, sizes=({"n": 0}, {"n": 2}), refused=True)
+    for name, args in (
+        ("pairs", (floats("n"),)),
+        ("pairs with replacement", (floats("n"), 2, True)),
+        ("three", (ints("n"), 3)),
+        ("three with replacement", (floats("n"), 3, True)),
+        ("each", (floats("n"), 1)),
+        ("none", (floats("n"), 0)),
+        ("static", (bools(4), 3)),
+        ("more than there are", (floats(2), 3)),
+    )
+]
+
+ROWS = [*COMBINED, *GATHERS, *INDICES, *CONDITIONS, *CHECKED, *TRIANGLES, *REPEATED, *DIAGONALS]
 
 
 @parametrize(ROWS)

@@ -1,0 +1,84 @@
+"""Functions that read data: ``onnx_aot/capture/patches/functions.py``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import onnx_aot
+from onnx_aot.errors import CaptureError
+
+Tensor = torch.Tensor
+
+bound_early = torch.equal
+
+ANSWERS: dict[str, Callable[[Tensor, Tensor], bool]] = {
+    "equal": bound_early,
+    "a method": Tensor.equal,
+    "another rank": lambda x, y: torch.equal(x[None], y),
+    "allclose": torch.allclose,
+    "allclose by a method": lambda x, y: x.allclose(y, rtol=0, atol=0.2),
+    "equal NaN": lambda x, y: torch.allclose(x, y, equal_nan=True),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_is_returned(name: str) -> None:
+    answer = ANSWERS[name]
+
+    def forward(x: Tensor, y: Tensor) -> tuple[bool, Tensor]:
+        return answer(x, y), x + y
+
+    x = torch.ones(3)
+    program = onnx_aot.export(forward, (x, x.clone()), dynamic_shapes=({0: "n"}, {0: "n"}))
+    for other in (x, x + 0.1, torch.tensor([1.0, 1.0, math.nan]), torch.ones(0), torch.ones(5)):
+        mine = x if len(other) == 3 else other.clone()
+        for first, second in ((mine, other), (other, other)):
+            assert bool(program(first, second)[0]) == answer(first, second)
+
+
+def test_equal_decides_a_cond() -> None:
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        chosen: Tensor = torch.cond(
+            torch.equal(x, y), lambda a, b: a * 1, lambda a, b: a + b, (x, y)
+        )
+        return chosen
+
+    x, y = torch.ones(3), torch.zeros(3)
+    program = onnx_aot.export(forward, (x, y))
+    for other in (x, y):
+        torch.testing.assert_close(program(x, other)[0], forward(x, other))
+
+
+def test_a_branch_on_equal_is_refused() -> None:
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        return x if torch.equal(x, y) else x + y
+
+    with pytest.raises(CaptureError, match=r"if torch.equal\(x, y\)[^$]*torch.cond"):
+        onnx_aot.export(forward, (torch.ones(3), torch.ones(3)))
+
+
+def narrow_and_write(x: Tensor, start: Tensor) -> Tensor:
+    x = x.clone()
+    x.narrow(1, start, 2).mul_(2)
+    return x
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda x, start: Tensor.narrow(x, 1, start, 2),
+        lambda x, start: torch.narrow(x, dim=1, start=start, length=2),
+        lambda x, start: torch.narrow(x, 1, 1, 2) + start,
+        narrow_and_write,
+    ],
+)
+def test_narrow_from_a_start_in_a_tensor(forward: Callable[[Tensor, Tensor], Tensor]) -> None:
+    x = torch.arange(24.0).reshape(4, 6)
+    program = onnx_aot.export(forward, (x, torch.tensor(1)), dynamic_shapes=({0: "n"}, {}))
+    for rows, start in ((4, 1), (1, 0), (2, 4), (4, -3)):
+        arguments = x[:rows], torch.tensor(start)
+        torch.testing.assert_close(program(*arguments)[0], forward(*arguments))

@@ -28,6 +28,7 @@ __all__ = [
     "needs_data",
     "only_says",
     "printed_in_graphs",
+    "specialized_size",
     "suggested_fixes",
     "violates_constraints",
     "without_infinity",
@@ -83,6 +84,7 @@ def is_arithmetic(file: str) -> bool:
 
 _SENTENCE = re.compile(r"^  - (.+)$", re.MULTILINE)
 _GUARD = re.compile(r"satisfy the generated guard (.+)$")
+_FIXED = re.compile(r"your code specialized it to be a constant \((\d+)\)")
 _FIXES = "Suggested fixes:\n"
 
 
@@ -105,6 +107,12 @@ def generated_guard(sentence: str) -> str | None:
     """Returns the condition that a sentence is about, or None."""
     found = _GUARD.search(sentence)
     return found[1].replace(_INFINITY, "math.inf") if found else None
+
+
+def specialized_size(sentence: str) -> int | None:
+    """Returns the size at which a sentence says that a dimension was fixed, or None."""
+    found = _FIXED.search(sentence)
+    return int(found[1]) if found else None
 
 
 def is_relation(sentence: str) -> bool:

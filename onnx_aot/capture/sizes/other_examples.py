@@ -8,7 +8,6 @@ capture is made again with inputs of other sizes.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,11 +16,10 @@ import torch
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.sizes.captured_dimensions import conditions_by_dimension, find_equal, sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim, evaluate
-from onnx_aot.capture.sizes.specialization import Finding
+from onnx_aot.capture.sizes.specialization import Finding, find_named
 from onnx_aot.dimensions.conditions import holds
 from onnx_aot.dimensions.resize import resize_leaf
 from onnx_aot.torch_compat import (
-    SIZE_TERM,
     constraint_sentences,
     example_size,
     is_relation,
@@ -81,10 +79,7 @@ def refused_dimensions(error: Exception, requested: DynamicShapes) -> list[Reque
     """
     found: list[RequestedDim] = []
     for sentence in constraint_sentences(error):
-        terms = [requested.at(match[0]) for match in SIZE_TERM.finditer(sentence)]
-        words = set(re.findall(r"\w+", sentence))  # torch calls a ``Dim`` by its name
-        called = [dim for dim in requested.requested if hasattr(dim.given, "__name__")]
-        dims = [dim for dim in terms if dim is not None] or [d for d in called if d.name in words]
+        dims = find_named(sentence, requested)
         found += dims[1:] if is_relation(sentence) else dims
     return found
 

@@ -36,6 +36,7 @@ from onnx_aot.torch_compat import (
     generated_guard,
     is_relation,
     size_conditions,
+    specialized_size,
     suggested_fixes,
     without_infinity,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "describe_limits",
     "describe_relations",
     "describe_torch",
+    "find_named",
     "find_undelivered",
     "is_delivered",
     "make_refusal",
@@ -187,11 +189,7 @@ def make_refusal(
 def _describe(found: Sequence[Finding]) -> str:
     lines = [f"{NOT_FREE}:"]
     for finding in found:
-        lines.append(f"  {finding.dim}: {finding.what}")
-        for line in finding.lines:
-            lines += with_line(line)
-        if finding.fix:
-            lines.append(f"      fix: {finding.fix}")
+        lines += _describe_one(finding)
     places = list(dict.fromkeys(finding.dim.place for finding in found))
     them = "them" if len(places) > 1 else "it"
     lines.append(
@@ -202,27 +200,53 @@ def _describe(found: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
+def _describe_one(finding: Finding) -> list[str]:
+    lines = [f"  {finding.dim}: {finding.what}"]
+    for line in finding.lines:
+        lines += with_line(line)
+    return [*lines, f"      fix: {finding.fix}"] if finding.fix else lines
+
+
+def find_named(sentence: str, requested: DynamicShapes) -> list[RequestedDim]:
+    """Returns the dimensions that a sentence of torch's names, in its order."""
+    terms = dict.fromkeys(match[0] for match in SIZE_TERM.finditer(sentence))
+    found = [dim for dim in map(requested.at, terms) if dim is not None]
+    if found:
+        return found
+    words = set(re.findall(r"\w+", sentence))  # torch calls a ``Dim`` by its name
+    called = [dim for dim in requested.requested if hasattr(dim.given, "__name__")]
+    return [dim for dim in called if dim.name in words]
+
+
 def describe_torch(
     error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> str:
     """Torch's message on violated constraints, with the user's names and the known lines."""
     lines = [f"{NOT_FREE}:"]
     for sentence in constraint_sentences(error):
+        dims = find_named(sentence, requested)
+        size = specialized_size(sentence)
+        if size is not None and dims:
+            for dim in dims:
+                places = _lines_fixing(_symbol(dim, requested, decisions), decisions)
+                finding = Finding(dim, f"fixed at {size}", places, _fix_for_line(places, dim, size))
+                lines += _describe_one(finding)
+            continue
         terms = {match[0] for match in SIZE_TERM.finditer(sentence)}
-        dims = [dim for dim in map(requested.at, sorted(terms)) if dim is not None]
         shown = without_infinity(sentence)
         for term in terms:
-            dim = requested.at(term)
-            shown = shown.replace(term, term if dim is None else dim.size)
+            named = requested.at(term)
+            shown = shown.replace(term, term if named is None else named.size)
         lines.append(f"  {shown}")
-        places = [place for dim in dims for place in _lines_on(dim, requested, decisions)]
-        for place in list(dict.fromkeys(places))[:3]:
+        about = [place for dim in dims for place in _lines_on(dim, requested, decisions)]
+        for place in list(dict.fromkeys(about))[:3]:
             lines += with_line(place)
     fixes = suggested_fixes(error)
     if fixes:
         lines.append("  fix: give dynamic_shapes what the model needs: " + "; ".join(fixes))
     lines.append(
-        "Or write names or Dim.AUTO for these dimensions, which accept what the model allows."
+        "Or leave these dimensions out of dynamic_shapes, or write Dim.AUTO, which accepts what "
+        "the model allows."
     )
     return "\n".join(lines)
 

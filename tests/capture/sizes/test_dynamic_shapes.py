@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 from typing import Any
 
 import pytest
@@ -269,7 +270,7 @@ def test_a_dimension_that_came_out_static_in_the_end() -> None:
 @pytest.mark.parametrize(
     ("function", "x", "condition"),
     [
-        (lambda x: x[: int(x.shape[0] * 1.5)] * int(x.shape[0] * 1.5), torch.ones(4, 2), "== 6"),
+        (lambda x: x * math.isqrt(x.shape[0] * 3 // 2), torch.ones(4, 2), "== 6"),
         (lambda x: torch.linspace(0, 1, x.shape[0]) + x[:, 0], torch.ones(1, 4), "x.shape[0] == 1"),
     ],
 )
@@ -291,7 +292,7 @@ def test_a_condition_that_binds_a_dimension_to_sizes_around_the_example(
     size: int, outside: str
 ) -> None:
     def tenth(x: Tensor) -> Tensor:
-        return x[: int(x.shape[0] * 0.1)]
+        return x[: math.isqrt(x.shape[0] // 10)]
 
     with pytest.warns(OnnxExporterWarning, match=rf"wrong outside of x, axis 0: {outside}"):
         onnx_aot.export(tenth, (torch.ones(size, 2),), dynamic_shapes=({0: "n"},))

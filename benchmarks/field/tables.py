@@ -188,7 +188,7 @@ def _build_norse() -> nn.Module:
 class _SpikingJelly(nn.Module):
     """Firing rates over some time steps; the neurons are reset before, as users do."""
 
-    def __init__(self, steps: int = 4) -> None:
+    def __init__(self, steps: int = 8) -> None:
         super().__init__()
         from spikingjelly.activation_based import layer, neuron
 
@@ -196,9 +196,9 @@ class _SpikingJelly(nn.Module):
         self.network = nn.Sequential(
             layer.Flatten(),
             layer.Linear(64, 32),
-            neuron.LIFNode(),
+            neuron.IFNode(),
             layer.Linear(32, 4),
-            neuron.LIFNode(),
+            neuron.IFNode(),
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -452,5 +452,11 @@ CASES = (
     _row("freia", "FrEIA", FLOWS, _build_freia, noise("batch", 8)),
     _row("snntorch", "snntorch", SPIKES, _SnnTorch, noise("batch", 20)),
     _row("norse", "norse", SPIKES, _build_norse, noise("batch", 1, 28, 28)),
-    _row("spikingjelly", "spikingjelly", SPIKES, _SpikingJelly, noise("batch", 1, 8, 8)),
+    _row(
+        "spikingjelly",
+        "spikingjelly",
+        SPIKES,
+        _SpikingJelly,
+        lambda batch: ((4 * torch.randn(batch, 1, 8, 8),), {}),
+    ),
 )

@@ -22,6 +22,7 @@ from onnx_aot.capture.sizes.guards import (
 )
 from onnx_aot.capture.sizes.known_values import Reading
 from onnx_aot.capture.sizes.specialization import Finding, find_undelivered
+from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.errors import CaptureError, InvalidOptionError
 from onnx_aot.torch_compat import needs_data, violates_constraints
@@ -76,6 +77,7 @@ class Captured:
             ``trace`` fix to those of the example, and answers about sizes that depend on data.
         drawn: Generators of Python and numpy that the model drew random numbers from.
         readings: Numbers that were taken from buffers and attributes of the model.
+        validations: Branches that only validate data, and were not taken.
         above_zero: Whether it may be wrong for empty tensors.
         off: Sentences about what this package could not change in torch.
         resized: Dimensions that had another size than in the example, with both sizes.
@@ -90,6 +92,7 @@ class Captured:
     warning: str | None = None
     drawn: tuple[str, ...] = ()
     readings: tuple[Reading, ...] = ()
+    validations: tuple[Validation, ...] = ()
     above_zero: bool = False
     off: tuple[str, ...] = ()
     resized: tuple[str, ...] = ()
@@ -280,6 +283,7 @@ def _collect(run: Run, program: torch.export.ExportedProgram, above_zero: bool) 
         warning=run.warning,
         drawn=tuple(run.drawn),
         readings=tuple(run.known.readings.values()),
+        validations=tuple(run.validations),
         above_zero=above_zero,
         off=tuple(f"{p.name}: {why}. {p.without}" for p, why in run.settings.off.items()),
     )

@@ -16,7 +16,7 @@ import torch
 
 from onnx_aot.capture.attempts import Attempt, Captured, Failure, Plan, make_attempt
 from onnx_aot.capture.inputs import Inputs
-from onnx_aot.capture.refusals import describe_retry, refuse_model
+from onnx_aot.capture.refusals import check_example, describe_retry, refuse_model
 from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
@@ -355,7 +355,8 @@ def capture(
     Raises:
         DynamicShapeError: The model fixes or limits a dimension that was requested as dynamic.
         InvalidOptionError: The model returns an object of an unsupported class.
-        CaptureError: Every strategy failed for another reason; the first failure is chained.
+        CaptureError: Every strategy failed for another reason, and the first failure is chained; or
+            the example inputs do not pass a check of the model.
     """
     if is_scripted(module):  # its graph is interpreted, so there is only one strategy
         strategies = ("non-strict",)
@@ -367,6 +368,7 @@ def capture(
         plan = _next_plan(attempts)
     chosen = _choose(model, attempts)
     assert chosen.captured is not None
+    check_example(model, chosen.captured.validations)
     ours = [a.our_failure for a in attempts.done if a.our_failure is not None]
     retried = describe_retry(ours[0]) if chosen.plan.plain else None
     captured = dataclasses.replace(chosen.captured, given_up=attempts.given_up, retried=retried)

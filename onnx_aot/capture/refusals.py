@@ -15,6 +15,7 @@ from onnx_aot.capture.sizes.data_dependent import NeedsData, describe_data_depen
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.guards import as_places, location_of_error, with_line
 from onnx_aot.capture.sizes.specialization import relax_request
+from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.errors import CaptureError
 from onnx_aot.pytrees.containers import unwrap_constants
@@ -28,7 +29,7 @@ from onnx_aot.torch_compat import (
     pytree,
 )
 
-__all__ = ["describe_retry", "refuse_model"]
+__all__ = ["check_example", "describe_retry", "refuse_model"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,28 @@ def describe_retry(failure: Failure) -> str:
         "torch as possible. That is a bug of onnx_aot; please report it. As a result, the export "
         f"may be slower or reject more models: {_shorten_error(failure.error, 2)}"
     )
+
+
+def check_example(model: Model, validations: Sequence[Validation]) -> None:
+    """Runs the model if its capture skipped checks, in case the example does not pass them.
+
+    Raises:
+        CaptureError: A check of the model raises an error for the example.
+    """
+    checks = [each for each in validations if each.raises]
+    error = _run_alone(model) if checks else None
+    location = None if error is None else location_of_error(error)
+    if error is None or not any(check.contains(location) for check in checks):
+        return
+    cause = "the example inputs do not pass a check of the model"
+    fix = "export with inputs that the model accepts"
+    lines = [f"{cause}:", *with_line(location, "  "), f"    {_shorten_error(error, 2)}"]
+    raise CaptureError(
+        "\n".join([*lines, f"fix: {fix}"]),
+        cause=cause,
+        places=as_places([location], model.module),
+        fix=fix,
+    ) from error
 
 
 def refuse_model(
@@ -83,7 +106,7 @@ def _report_failures(
     location = location_of_error(first.error)
     if observes is not None:
         what, head, fix = observes, f"the model could not be captured: {observes}", ""
-    elif _fails_alone(model):
+    elif _run_alone(model) is not None:
         what = "the model fails on the example inputs by itself, without an export"
         head = "the model could not be captured; it fails on the example inputs by itself:"
         fix = "run model(*args), and correct the model or the inputs"
@@ -136,17 +159,17 @@ def _compare_with_torch(
 _OTHERS = page("other-failures")
 
 
-def _fails_alone(model: Model) -> bool:
-    """True if the model raises without any capture. Its state is restored."""
+def _run_alone(model: Model) -> Exception | None:
+    """The error that the model raises without any capture, if any. Its state is restored."""
     inputs = (model.inputs.args, model.inputs.kwargs)
     tensors = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
     if any(tensor.is_meta for tensor in (*tensors, *model.module.parameters())):
-        return False  # without values the model fails for other reasons
+        return None  # without values the model fails for other reasons
     try:
         run_model(model.module, model.inputs)
-    except Exception:
-        return True
-    return False
+    except Exception as error:
+        return error
+    return None
 
 
 def _give_hint(

@@ -20,6 +20,7 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.guards import Decision, DecisionLog
 from onnx_aot.capture.sizes.known_sources import Source
 from onnx_aot.capture.sizes.known_values import KnownValues
+from onnx_aot.capture.sizes.validating_branches import Validation, Validations
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.torch_compat import Settings
 
@@ -64,6 +65,7 @@ class Run:
         requested: The requested dynamic shapes.
         settings: Settings of the patches.
         decisions: Decisions about sizes so far, with the user's lines.
+        validations: Branches so far that only validate data, and were not taken.
         drawn: Generators of Python and numpy that the model drew from.
         warning: A sentence about values that are right for a part of the data only.
     """
@@ -73,6 +75,7 @@ class Run:
     requested: DynamicShapes
     settings: Settings
     decisions: list[Decision]
+    validations: list[Validation]
     drawn: Sequence[str] = ()
     warning: str | None = None
 
@@ -109,7 +112,8 @@ class Run:
             zero_ignored: Called if the capture uses an answer that holds above zero only.
             unknown: Sources whose values are not known, since the model writes to them.
         """
-        decisions = DecisionLog(run_strategy.__code__)
+        validations = Validations(run_strategy.__code__)
+        decisions = DecisionLog(run_strategy.__code__, lambda: validations.find() is not None)
         strict = strategy == "strict"
         settings = Settings(
             module=model.module,
@@ -122,6 +126,7 @@ class Run:
             zero_ignored=zero_ignored,
             decided=decisions.seen,
             larger_sizes=strategy == "non-strict",
+            validations=validations if strategy == "non-strict" else None,
             keeps_log=strategy != "draft",
             plain=plain,
             conversions=conversions,
@@ -132,7 +137,7 @@ class Run:
                 KnownValues(model.sources, unknown, decisions.locate),
             ),
         )
-        return cls(strategy, model, requested, settings, decisions)
+        return cls(strategy, model, requested, settings, decisions, validations)
 
 
 def check_strategies(given: Sequence[str]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from onnx_aot.fx_passes.functionalize import functionalize
 from onnx_aot.fx_passes.inline_scripted import inline_scripted
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
 from onnx_aot.fx_passes.keep_calls import keep_calls
+from onnx_aot.fx_passes.label_assertions import label_assertions
 from onnx_aot.fx_passes.propagate_fake_values import record_values
 
 __all__ = ["FX_PASSES", "select_passes"]
@@ -34,6 +35,7 @@ FX_PASSES: tuple[Pass, ...] = (
     inline_wrappers,  # early: the others have to see every node in one graph
     drop_offset_assertions,
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
+    label_assertions,  # after drop_assertions, which leaves none unless checks are wanted
     functionalize_bodies,  # before functionalize, which needs to know what the bodies write
     functionalize,
     keep_calls,  # last: every node of the program is there

@@ -43,9 +43,13 @@ __all__ = [
 ]
 
 
-def describe_capture(captured: Captured) -> list[Note]:
+def describe_capture(captured: Captured, options: Options) -> list[Note]:
     """Notes about how a model was captured."""
-    notes = [Note(text) for text in (captured.warning, captured.retried) if text is not None]
+    from onnx_aot.capture.sizes.validating_branches import describe_validations
+
+    left_out = describe_validations(captured.validations, kept=options.runtime_checks)
+    texts = (captured.warning, captured.retried, left_out)
+    notes = [Note(text) for text in texts if text is not None]
     notes += [
         Note(f"switched off with this release of torch: {off}", quiet=True) for off in captured.off
     ]

@@ -140,7 +140,7 @@ def capture_model(
             _find_replaceable(model, options.weights_as_inputs),
         )
         program, requested, strategy = captured.program, captured.requested, captured.strategy
-        notes = describe.describe_capture(captured)
+        notes = describe.describe_capture(captured, options)
         notes += describe.describe_dimensions(program, requested, options, captured)
     if not torch_compat.is_tested():
         notes.append(Note(torch_compat.describe_untested(), quiet=True))

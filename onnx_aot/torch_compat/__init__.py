@@ -105,12 +105,14 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     symbols_of_its_own,
 )
 from onnx_aot.torch_compat.texts import (
+    ASSERTING,
     CONTENT_SIZE,
     EXPECTED_WARNINGS,
     FRAME,
     NO_MODULE,
     SIZE_TERM,
     TRACED_ROOT,
+    asserted_condition,
     constraint_sentences,
     failure_kind,
     generated_guard,
@@ -143,6 +145,7 @@ from onnx_aot.torch_compat.tracing import (
     with_real_tensors,
     without_recording,
 )
+from onnx_aot.torch_compat.validations import VALIDATIONS
 from onnx_aot.torch_compat.zero_sizes import (
     FROM_ZERO,
     SMALL_SIZES,
@@ -154,6 +157,7 @@ from onnx_aot.torch_compat.zero_sizes import (
 __all__ = [
     "ABSENT",
     "ARGUMENTS_IN_A_TUPLE",
+    "ASSERTING",
     "ASSERTIONS",
     "AUTOCAST_BEGINS",
     "AUTOCAST_ENABLED",
@@ -181,6 +185,7 @@ __all__ = [
     "TORCH_FOLDER",
     "TRACED_ROOT",
     "UNINTERESTING",
+    "VALIDATIONS",
     "WRAPPERS",
     "ZERO_IGNORED",
     "Attribute",
@@ -202,6 +207,7 @@ __all__ = [
     "SwitchedOff",
     "access_of_subclasses",
     "applied",
+    "asserted_condition",
     "aten",
     "computes_real_tensors",
     "constraint_sentences",

@@ -6,7 +6,7 @@ import functools
 
 import torch
 
-__all__ = ["int64_ranges_truncate_their_bounds"]
+__all__ = ["asserts_floats_of_data", "int64_ranges_truncate_their_bounds"]
 
 
 @functools.cache
@@ -17,3 +17,13 @@ def int64_ranges_truncate_their_bounds() -> bool:
     as with the other integer types.
     """
     return torch.arange(4.5, dtype=torch.int64).numel() == 4
+
+
+@functools.cache
+def asserts_floats_of_data() -> bool:
+    """True if a capture may have several assertions, one of them about a float of data.
+
+    In torch 2.12 ``torch._check(x.max().item() < 1)`` after another such check ends a capture with
+    ``Unknown symbol zuf0 created by constraints solver``.
+    """
+    return tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)

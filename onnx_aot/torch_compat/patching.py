@@ -59,6 +59,8 @@ class Settings:
             with True if that fixed a size, with False if it matters only for computed sizes.
         decided: Called with the kind, ShapeEnv and expression of each decision about sizes.
         larger_sizes: Whether guards on data-dependent sizes are answered as for sizes from 2 on.
+        validations: Finds, with ``find()``, and collects the questions about data that decide only
+            whether code raises or writes; None if such questions are not answered.
         keeps_log: Whether draft export may write its log file.
         off: Wanted rows whose place this release of torch does not have, with the reason; filled
             in by ``applied``.
@@ -77,6 +79,7 @@ class Settings:
     zero_ignored: Callable[[bool], None] | None = None
     decided: Callable[[str, Any, Any], None] | None = None
     larger_sizes: bool = False
+    validations: Any = None
     keeps_log: bool = True
     plain: bool = False
     conversions: frozenset[tuple[str, str]] = frozenset()

@@ -172,8 +172,9 @@ DECISIONS: tuple[Patch, ...] = tuple(
 
 Kinds are ``"guard"`` (it holds for the example and the capture relies on it), ``"assumed"`` (it
 depends on data, and draft export uses the example's answer), ``"undecided"`` (it depends on data,
-and the capture fails) and, with ``Settings.larger_sizes``, ``"larger"`` after an undecided one (it
-holds for sizes from 2 on, and the capture relies on it).
+and the capture fails). After an undecided one, ``"larger"`` says that it holds for sizes from 2 on
+and the capture relies on that (``Settings.larger_sizes``), and ``"validated"`` that otherwise the
+model would raise an error or write a message (``Settings.validations``).
 """
 
 

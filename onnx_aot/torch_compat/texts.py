@@ -11,12 +11,14 @@ import re
 from collections.abc import Iterator
 
 __all__ = [
+    "ASSERTING",
     "CONTENT_SIZE",
     "EXPECTED_WARNINGS",
     "FRAME",
     "NO_MODULE",
     "SIZE_TERM",
     "TRACED_ROOT",
+    "asserted_condition",
     "constraint_sentences",
     "failure_kind",
     "generated_guard",
@@ -78,6 +80,18 @@ _ARITHMETIC = (
 def is_arithmetic(file: str) -> bool:
     """True if a file of torch only passes on questions about symbols."""
     return file.endswith(_ARITHMETIC)
+
+
+ASSERTING = "_assert"
+"""Name of torch's function, in one of these files, that only asserts what it is given."""
+
+_ASSERTED = re.compile(r"^Runtime assertion failed for expression (.+) on node '\w+'$")
+
+
+def asserted_condition(message: str) -> str | None:
+    """Returns the condition in torch's message of a recorded assertion; None for other messages."""
+    found = _ASSERTED.search(message)
+    return None if found is None else found[1]
 
 
 # --- constraints ---------------------------------------------------------------------------------

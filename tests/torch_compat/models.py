@@ -100,6 +100,12 @@ def unsolvable(x: Tensor) -> Tensor:
     return x * 2 if (rows * columns) % 7 != rows**2 % 5 else x * 2.0
 
 
+def validated(x: Tensor) -> Tensor:
+    if x.min() < -10:
+        raise ValueError
+    return x * 2
+
+
 def selected(x: Tensor) -> Tensor:
     chosen = x[x > 0]
     return chosen * 2 if chosen.shape[0] > 1 else chosen * 2.0
@@ -401,6 +407,7 @@ MODELS: dict[str, Example] = {
     "branch on data": Example(function(branch_on_data), rows),
     "fixed": Example(function(fixed), rows),
     "selected": Example(function(selected), rows),
+    "validated": Example(function(validated), rows),
     "as tensor": Example(function(as_tensor), rows),
     "data": Example(function(lambda x: x.data * 2), rows),
     "assigned data": Example(function(assigned_data), rows),

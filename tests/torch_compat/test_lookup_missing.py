@@ -25,6 +25,7 @@ from onnx_aot.errors import (
     TranslationError,
     UnsupportedOperatorError,
 )
+from tests.capture.sizes.validating_models import catching
 from tests.releases import TORCH
 from tests.torch_compat.detection_models import DETECTION_MODELS
 from tests.torch_compat.models import (
@@ -63,6 +64,7 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
         "conflicts between user-specified ranges",
     ),
     f"{SHAPES}:ShapeEnv._evaluate_expr": ("selected", CaptureError, "values of its data"),
+    f"{SHAPES}:ShapeEnv.evaluate_expr": ("validated", CaptureError, "values of its data"),
     f"{SHAPES}:GuardOnDataDependentSymNode": ("selected", CaptureError, "values of its data"),
     f"{SHAPES}:ShapeEnv.size_like": ("selected", CaptureError, "values of its data"),
     f"{SIZES}.value_ranges:bound_sympy": ("selected", CaptureError, "values of its data"),
@@ -291,6 +293,17 @@ def test_as_right(name: str) -> None:
     with absent(name):
         program = exported(example)
     assert not differs(example, program, tuple(size for size in example.sizes if size))
+
+
+@shows(f"{SHAPES}:ShapeEnv._is_python_assert")
+def test_a_caught_assertion_is_ignored() -> None:
+    example = Example(function(catching), lambda n: (torch.ones(n),))
+    with pytest.raises(CaptureError, match="values of its data"):
+        exported(example)
+    with absent(f"{SHAPES}:ShapeEnv._is_python_assert"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = exported(example)
+    assert program(-torch.ones(2))[0].tolist() == [-2, -2]  # eager PyTorch gives 2
 
 
 # --- without these, something else differs -------------------------------------------------------

@@ -37,6 +37,7 @@ from onnx_aot.torch_compat import (
     META_TENSORS,
     SMALL_SIZES,
     UNINTERESTING,
+    VALIDATIONS,
     ZERO_IGNORED,
     Capabilities,
     Patch,
@@ -61,6 +62,7 @@ PATCHES: tuple[Patch, ...] = (
     *DECISIONS,
     LARGER_SIZES,
     UNINTERESTING,
+    *VALIDATIONS,
     *shape_rule_patches(SHAPE_RULES),
     # operators and functions
     *KERNEL_PATCHES,

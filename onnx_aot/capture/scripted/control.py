@@ -173,6 +173,8 @@ class Control:
             _finish(way.scope, [*flat, *written])
         vals = [val for spec in joined for val in specs.vals(spec, self.recorder)]
         vals += [self.recorder.fresh(leaf.val) for leaf in written]
+        if not vals:  # the ways differ in nothing that lasts, as if one only prints
+            return self._assign_results(slots, joined, [], written)
         bodies = [self._body(way.scope) for way in ways]
         inputs = [_inputs(way.scope) for way in ways]
         results = self.recorder.record(branch, tuple(vals), condition, *bodies, *inputs)

@@ -46,7 +46,7 @@ def describe_data_dependent(
     wanted = "assumed" if complete else "undecided"
     places: dict[Location, Decision] = {}
     for decision in decisions:
-        if decision.kind == wanted and decision.location is not None:
+        if decision.kind == wanted and decision.location is not None and not decision.validates:
             places.setdefault(decision.location, decision)
     if not complete:  # the capture failed at the last one
         places = dict(list(places.items())[-1:])

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
@@ -25,8 +25,10 @@ __all__ = [
     "Location",
     "as_places",
     "find_conversions",
+    "find_user_frame",
     "is_ours",
     "is_question",
+    "is_users_file",
     "location_of_error",
     "with_line",
 ]
@@ -63,8 +65,8 @@ class Decision:
     """One assumption of the capture about symbolic sizes or values.
 
     Attributes:
-        kind: ``"guard"``, ``"assumed"``, ``"undecided"`` or ``"larger"``, explained at
-            ``torch_compat.DECISIONS``.
+        kind: ``"guard"``, ``"assumed"``, ``"undecided"``, ``"larger"`` or ``"validated"``,
+            explained at ``torch_compat.DECISIONS``.
         expression: The condition that holds, over symbols; or the number that is needed.
         symbols: Per symbol its sources (``L['x'].size()[0]``) and its value in the example, or
             None for a data-dependent symbol.
@@ -74,6 +76,7 @@ class Decision:
         names: Names of the symbols in that line's function, if it has any.
         made_at: The lines at which data-dependent symbols were made.
         conversion: The user's module and ``int`` or ``float``, if that asked for the number.
+        validates: True if it only decides whether code raises an error or writes a message.
     """
 
     kind: str
@@ -84,6 +87,7 @@ class Decision:
     names: Mapping[str, str]
     made_at: Mapping[str, Location]
     conversion: tuple[str, str] | None = None
+    validates: bool = False
 
     def holds(self, values: Mapping[str, int]) -> bool | None:
         """True if it holds for these values, with the example's values for all other symbols.
@@ -106,11 +110,12 @@ class DecisionLog(list[Decision]):
     Args:
         boundary: The code of the function that captures. Frames outside of it belong to the user's
             call of this package.
+        is_validation: Tells whether the present question decides only about code that validates.
     """
 
-    def __init__(self, boundary: CodeType) -> None:
+    def __init__(self, boundary: CodeType, is_validation: Callable[[], bool]) -> None:
         super().__init__()
-        self._boundary = boundary
+        self._boundary, self._is_validation = boundary, is_validation
 
     def seen(self, kind: str, env: Any, expression: Any) -> None:
         """Records one decision with the user's line; the callback for ``Settings.decided``.
@@ -120,10 +125,10 @@ class DecisionLog(list[Decision]):
             env: Torch's ShapeEnv.
             expression: The condition that holds, or the number that is needed.
         """
-        if kind == "larger" and self and self[-1].kind == "undecided":
+        if kind in ("larger", "validated") and self and self[-1].kind == "undecided":
             self.pop()  # the same decision, recorded before it was answered
         asking = sys._getframe(1)
-        frame, location = _user_frame(asking, self._boundary)
+        frame, location = find_user_frame(asking, self._boundary)
         symbols = torch_compat.decision_symbols(env, expression)
         names: dict[str, str] = {}
         made_at: dict[str, Location] = {}
@@ -139,13 +144,18 @@ class DecisionLog(list[Decision]):
                     made_at[symbol] = made
         direct = _asks_directly(asking, frame)
         conversion = _find_conversion(asking, frame) if kind in ("guard", "undecided") else None
+        validates = kind == "validated" or (kind == "assumed" and self._is_validation())
         self.append(
-            Decision(kind, expression, symbols, location, direct, names, made_at, conversion)
+            Decision(
+                *(kind, expression, symbols, location, direct, names, made_at),
+                conversion=conversion,
+                validates=validates,
+            )
         )
 
     def locate(self) -> Location | None:
         """The user's line that is running."""
-        return _user_frame(sys._getframe(1), self._boundary)[1]
+        return find_user_frame(sys._getframe(1), self._boundary)[1]
 
 
 def find_conversions(decisions: Iterable[Decision]) -> frozenset[tuple[str, str]]:
@@ -163,7 +173,7 @@ def location_of_error(error: BaseException) -> Location | None:
         place = Location(code.co_filename, traceback.tb_lineno, code.co_name, owner=owner)
         places.append(place)
         traceback = traceback.tb_next
-    return _with_caller([place for place in reversed(places) if _is_users(place.file)])
+    return _with_caller([place for place in reversed(places) if is_users_file(place.file)])
 
 
 def is_ours(error: BaseException) -> bool:
@@ -196,7 +206,7 @@ def with_line(location: Location | None, indent: str = "      ") -> list[str]:
     return [*shown, f"{indent}at {location}"]
 
 
-def _user_frame(
+def find_user_frame(
     frame: FrameType | None, boundary: CodeType
 ) -> tuple[FrameType | None, Location | None]:
     """Returns the user's innermost frame between ``frame`` and the capture, with its location."""
@@ -204,7 +214,7 @@ def _user_frame(
     innermost = None
     while frame is not None and frame.f_code is not boundary:
         file = frame.f_code.co_filename
-        if _is_users(file):
+        if is_users_file(file):
             owner = frame.f_locals.get("self") if innermost is None else None
             innermost = innermost or frame
             places.append(Location(file, frame.f_lineno, frame.f_code.co_name, owner=owner))
@@ -242,7 +252,7 @@ def _find_conversion(frame: FrameType | None, users: FrameType | None) -> tuple[
 
 def _innermost_of_users(stack: list[Any]) -> Location | None:
     places = [Location(f.filename, f.lineno or 0, f.name) for f in reversed(stack)]
-    return _with_caller([place for place in places if _is_users(place.file)])
+    return _with_caller([place for place in places if is_users_file(place.file)])
 
 
 def _with_caller(places: list[Location]) -> Location | None:
@@ -253,7 +263,8 @@ def _with_caller(places: list[Location]) -> Location | None:
     return places[0] if own in (None, places[0]) else dataclasses.replace(places[0], caller=own)
 
 
-def _is_users(file: str) -> bool:
+def is_users_file(file: str) -> bool:
+    """True if a file belongs neither to torch, Python nor this package."""
     if file.startswith((TORCH_FOLDER, PACKAGE, "<")):
         return False
     return not file.startswith(_PYTHON) or _is_installed(file)

@@ -14,7 +14,7 @@ import torch
 
 from onnx_aot.builder.builder import Builder
 from onnx_aot.ops.registry import Translation, make_translation
-from onnx_aot.torch_compat import aten, symbolic_expression
+from onnx_aot.torch_compat import asserted_condition, aten, symbolic_expression
 
 __all__ = ["assertions"]
 
@@ -25,10 +25,10 @@ def assertions() -> dict[Any, tuple[Translation, ...]]:
 
 
 def _assert_scalar(op: Builder, self: Any, assert_msg: str) -> None:
-    """Checks ``torch._check`` on symbolic numbers; the text uses the names of the dimensions."""
+    """Checks ``torch._check`` on symbolic numbers; sizes of inputs are named by dimension."""
     recorded = op.recorded[0] if op.recorded else None
-    text = assert_msg
-    if isinstance(recorded, torch.SymBool) and op.state.sizes.algebra is not None:
+    text, of_sizes = assert_msg, asserted_condition(assert_msg) is not None
+    if of_sizes and isinstance(recorded, torch.SymBool) and op.state.sizes.algebra is not None:
         text = op.state.sizes.algebra.text(symbolic_expression(recorded))
     op.check(self if isinstance(self, ir.Value) else bool(self), text)
 

@@ -7,6 +7,7 @@ continues with the values of the example, and so reaches every such place.
 from __future__ import annotations
 
 import dataclasses
+import linecache
 import re
 from collections.abc import Sequence
 
@@ -106,6 +107,21 @@ WHERE = (
 )
 
 
+_RETURN = (
+    "make a function of the code for each way, and write "
+    "return torch.cond(condition, f, g, operands)"
+)
+
+
+def _returns_early(place: Location | None) -> bool:
+    """True if the body of the ``if`` on a line begins with ``return``."""
+    if place is None or not place.text.startswith(("if ", "elif ")):
+        return False
+    following = linecache.getline(place.file, place.line + 1).strip()
+    is_open = place.text.endswith(":")
+    return following.startswith("return") if is_open else ": return" in place.text
+
+
 def _fix_for(decision: Decision) -> str:
     """Suggests a fix for one line, based on its text and on the kind of decision."""
     text = "" if decision.location is None else decision.location.text
@@ -140,9 +156,14 @@ def _fix_for(decision: Decision) -> str:
     holds = _check(decision)
     if ".view(" in text:
         return "write reshape(...), which does not have to know the size, instead of view(...)"
+    if text.startswith("assert "):  # others are passed by, see validating_branches.py
+        return (
+            "check the data before the model is called, or leave the check out while exporting: "
+            "if not onnx_aot.is_in_onnx_export(): assert ..."
+        )
     if _BRANCH.search(text):
         always = "" if holds is None else f"; if it always goes the same way, write {holds} above"
-        return WHERE + always
+        return (_RETURN if _returns_early(decision.location) else WHERE) + always
     if holds is None:
         made = next(iter(decision.made_at.values()), None)
         where = "" if made is None or _ITEM.search(text) else f", made at {made}"

@@ -11,6 +11,7 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import CaptureError
+from tests.capture.sizes.validating_models import catching
 
 Tensor = torch.Tensor
 X = torch.arange(12.0).reshape(4, 3)
@@ -94,6 +95,37 @@ def test_places_that_need_values(function: Any, args: Any, text: str, fix: str) 
     message = str(failure(function, *args))
     assert "in one place:\n" in message
     assert "  1. " + place(function, text) + f"     fix: {fix}" in message
+
+
+def early(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x * 2
+    return x - 1
+
+
+def test_the_fix_of_an_early_return_helps() -> None:
+    message = str(failure(early, X))
+    assert "fix: make a function of the code for each way, and write return torch.cond(" in message
+    assert "torch.where" not in message
+
+    def fixed(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+
+    program = onnx_aot.export(fixed, (X,), dynamic_shapes=({0: "n"},))
+    for x in (X, -X[:1]):
+        torch.testing.assert_close(program(x)[0], early(x))
+
+
+def test_the_fix_of_a_caught_assertion_helps() -> None:
+    message = str(failure(catching, X, strategies=("non-strict",)))
+    assert "fix: check the data before the model is called, or leave the check out" in message
+    assert "torch.where" not in message
+
+    def fixed(x: Tensor) -> Tensor:
+        return catching(x) if not onnx_aot.is_in_onnx_export() else x * 2
+
+    program = onnx_aot.export(fixed, (X,))
+    torch.testing.assert_close(program(X)[0], catching(X))
 
 
 def test_a_float_that_decides() -> None:

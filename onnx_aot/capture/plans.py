@@ -95,12 +95,14 @@ class _Attempts:
 
     @property
     def conversions(self) -> frozenset[tuple[str, str]]:
-        """Modules where ``int`` or ``float`` made a number of a size in the last attempt."""
-        last = self.last
-        found = frozenset().union(*(failure.conversions for failure in last.failures))
-        if last.captured is not None:
-            found = find_conversions(last.captured.decisions)
-        return found - last.plan.conversions
+        """Modules where ``int`` or ``float`` made a number of a size in an attempt so far."""
+        plan, found = self.last.plan, set[tuple[str, str]]()
+        for attempt in self.of(plan.request):
+            if attempt.captured is not None:
+                found |= find_conversions(attempt.captured.decisions)
+            else:
+                found.update(*(failure.conversions for failure in attempt.failures))
+        return frozenset(found - plan.conversions)
 
     @property
     def other_inputs(self) -> Inputs | None:
@@ -281,6 +283,12 @@ def _plan_with_unknown(attempts: _Attempts) -> Plan:
     return dataclasses.replace(last.plan, unknown=last.plan.unknown | last.written)
 
 
+def _plan_with_conversions(attempts: _Attempts) -> Plan:
+    last = attempts.last.plan
+    plan = _plan_first(last.requested, last.request, last)
+    return dataclasses.replace(plan, conversions=last.conversions | attempts.conversions)
+
+
 ROWS: tuple[Row, ...] = (
     Row(
         "the model writes to a tensor whose value it had read",
@@ -308,9 +316,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "int or float turned a dynamic size into a number",
         lambda attempts: bool(attempts.conversions),
-        lambda attempts: dataclasses.replace(
-            attempts.last.plan, conversions=attempts.last.plan.conversions | attempts.conversions
-        ),
+        _plan_with_conversions,
     ),
     Row(
         "the sizes of the example may have fixed dimensions",

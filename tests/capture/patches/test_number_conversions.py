@@ -103,3 +103,16 @@ def test_the_types_stay_types() -> None:
     x = torch.rand(5, 3)
     torch.testing.assert_close(program(x)[0], x)
     assert isinstance(int, type)
+
+
+def pad_by_remainder(x: Tensor) -> Tensor:
+    return x.new_ones(2, int(x.shape[1] % 2.5) + x.shape[1]).cumsum(1) + x[:, :1]
+
+
+@pytest.mark.filterwarnings("ignore:the model asks for the larger:onnx_aot.OnnxExporterWarning")
+def test_a_number_seen_before_an_attempt_that_failed() -> None:
+    """The capture from zero on fails for ``x[:, :1]``; the one before it converted the size."""
+    program = onnx_aot.export(pad_by_remainder, (torch.rand(2, 100),), dynamic_shapes=({1: "n"},))
+    for size in SIZES:
+        x = torch.rand(2, size)
+        torch.testing.assert_close(program(x)[0], pad_by_remainder(x))

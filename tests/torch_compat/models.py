@@ -464,6 +464,8 @@ MODELS: dict[str, Example] = {
         function(lambda x: torch.histogramdd(x, [torch.linspace(-1, 2, 3)] * 3).hist), rows
     ),
     "equal": Example(function(lambda x: x * torch.equal(x, x + 0)), rows),
+    "kron": Example(function(lambda x: torch.kron(x, x[:1])), rows),
+    "taken": Example(function(lambda x: x.take_along_dim(x.argsort(1), 1)), rows),
     "covariance": Example(function(lambda x: torch.cov(x.T)), rows),
     "least squares": Example(
         function(lambda x: torch.linalg.lstsq(x, x.sum(1))[0]),

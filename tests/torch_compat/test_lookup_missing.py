@@ -137,6 +137,8 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
         CaptureError,
         r"aten\.equal returns",
     ),
+    "kernel of aten.kron.default": ("kron", DynamicShapeError, "fixed at 4"),
+    "kernel of aten.take_along_dim.default": ("taken", DynamicShapeError, "fixed at 4"),
     "kernel of aten.cov.default": ("covariance", CaptureError, r"torch\.cov"),
     "kernel of aten.ctc_loss.IntList": ("ctc of numbers", CaptureError, "ctc_loss"),
     "kernel of aten.ctc_loss.Tensor": ("ctc", CaptureError, "ctc_loss"),

@@ -197,6 +197,32 @@ def _geqrf(self: Tensor) -> tuple[Tensor, Tensor]:
     return self.new_empty(self.shape), self.new_empty([*self.shape[:-2], side])
 
 
+def _kron(self: Tensor, other: Tensor) -> Tensor:
+    """Keeps sizes dynamic; torch's kernel reads them as numbers."""
+    rank = max(self.dim(), other.dim())
+    first, second = ([1] * (rank - x.dim()) + list(x.shape) for x in (self, other))
+    dtype = torch.result_type(self, other)
+    sizes = [a * b for a, b in zip(first, second, strict=True)]
+    return self.new_empty(sizes, dtype=dtype)
+
+
+def _take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """Keeps sizes dynamic; torch's kernel reads them as numbers."""
+    if dim is None:
+        return self.new_empty([indices.numel()])
+    check(
+        self.dim() == indices.dim(),
+        lambda: "torch.take_along_dim(): input and indices should have the same number of axes",
+    )
+    check(indices.dtype == torch.int64, lambda: "torch.take_along_dim(): indices must be int64")
+    axis = dim % self.dim()
+    sizes, others = list(self.shape), list(indices.shape)
+    sizes[axis] = others[axis] = 1
+    broadcast = list(broadcast_shapes(sizes, others))
+    broadcast[axis] = indices.shape[axis]
+    return self.new_empty(broadcast)
+
+
 def _combinations(self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Counts the combinations; torch's kernel selects them by a mask, whose sum is data."""
     check(self.dim() == 1, lambda: "Expect a 1D vector")
@@ -237,6 +263,8 @@ def _histogramdd(
 KERNELS: dict[Any, Any] = {
     aten.combinations.default: _combinations,
     aten.geqrf.default: _geqrf,
+    aten.kron.default: _kron,
+    aten.take_along_dim.default: _take_along_dim,
     aten.histogram.bin_ct: _histogram,
     aten.histogram.bins_tensor: _histogram,
     aten.histogramdd.default: _histogramdd,
@@ -264,6 +292,8 @@ KERNELS: dict[Any, Any] = {
 _WITHOUT: dict[Any, str] = {
     _combinations: "torch.combinations is refused, or the number of its rows has no name.",
     _geqrf: "torch.geqrf refuses dynamic dimensions.",
+    _kron: "torch.kron fixes all dimensions.",
+    _take_along_dim: "torch.take_along_dim fixes all dimensions.",
     _histogram: "torch.histogram refuses dynamic dimensions.",
     _histogramdd: "torch.histogramdd refuses dynamic dimensions.",
     _cov: "torch.cov and torch.corrcoef are refused.",

@@ -14,7 +14,7 @@ from onnx_aot.ops.core.size_math import as_value, product, subtract_sizes
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
-__all__ = ["Axes", "axes_of"]
+__all__ = ["Axes", "axes_of", "compute_mean"]
 
 Value = ir.Value
 INT64 = ir.DataType.INT64
@@ -62,10 +62,11 @@ def aten_sum(
 def aten_mean(
     op: Builder, self: Value, dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Value:
-    return _compute_mean(op, op.cast(self, op.result_dtype), dim, keepdim)
+    return compute_mean(op, op.cast(self, op.result_dtype), dim, keepdim)
 
 
-def _compute_mean(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
+def compute_mean(op: Builder, value: Value, dim: Axes, keepdim: bool) -> Value:
+    """Mean over axes, NaN where there are no elements; None is all axes."""
     if op.rank(value) == 0:
         return value
     return _emit_mean(op, value, axes_of(dim), keepdim, _mean_divisor(op, value, dim, keepdim))
@@ -273,7 +274,7 @@ def aten_var_mean(
     op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
 ) -> list[Value]:
     variance = _compute_variance(op, self, dim, correction, keepdim)
-    return [variance, _compute_mean(op, self, dim, keepdim)]
+    return [variance, compute_mean(op, self, dim, keepdim)]
 
 
 @register(aten.var_mean.default, aten.var_mean.dim)

@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
 from onnx_aot.dtypes import is_floating
+from onnx_aot.ops.core.reduction import compute_mean
 from onnx_aot.ops.nn.conv_arguments import NARROW
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
@@ -15,14 +16,15 @@ __all__: list[str] = []
 Value = ir.Value
 
 NONE, MEAN, SUM = 0, 1, 2
-REDUCTIONS = {MEAN: "ReduceMean", SUM: "ReduceSum"}
 
 
 def _reduce_loss(op: Builder, loss: Value, reduction: int) -> Value:
-    """Loss of each element, or their mean or sum."""
+    """Loss of each element, or their mean or sum; the mean of none is NaN."""
     if reduction == NONE or op.rank(loss) == 0:
         return loss
-    return op.reduce(REDUCTIONS[reduction], loss, None, False)
+    if reduction == MEAN:
+        return compute_mean(op, loss, None, False)
+    return op.reduce("ReduceSum", loss, None, False)
 
 
 @register(aten.margin_ranking_loss.default)

@@ -19,7 +19,7 @@ def einsum(equation: str) -> Any:
 
 
 KRON = [
-    Row(aten.kron.default, (left, right), name=name)  # torch itself specializes all sizes
+    Row(aten.kron.default, (left, right), name=name, sizes=EMPTY)
     for name, left, right in (
         ("2 2", floats(4, 3), floats(2, 5)),
         ("2 1", ints(4, 3), floats(5)),
@@ -27,6 +27,8 @@ KRON = [
         ("0 2", floats(), ints(0, 2, dtype=INT32)),
         ("0 0", floats(), floats()),
         ("bool", bools(4, 3), bools(5)),
+        ("dynamic", floats("n", 3), floats("m", 2)),
+        ("dynamic 2 1", floats(3, "n"), floats("m", dtype=torch.float64)),
     )
 ]
 

@@ -38,6 +38,7 @@ HINGE = [
         aten.hinge_embedding_loss.default,
         (values, target, 2.0, reduction),
         name=f"{values.dtype}, {target.dtype}, {reduction}",
+        sizes=({"n": 0},),
     )
     for values, target in (
         (floats("n", "m"), signs("n", "m")),
@@ -76,6 +77,7 @@ LOGITS = [
         aten.binary_cross_entropy_with_logits.default,
         (x, floats(*x.sizes, low=0, high=1, dtype=x.dtype), weight, positive, reduction),
         name=f"{x.dtype}, {reduction}",
+        sizes=({"n": 0},),
     )
     for x, weight, positive, reduction in (
         (floats("n", 3, low=-90, high=90), None, None, 1),

@@ -13,6 +13,7 @@ NOT_TRIED = {
     "descript-audio-codec": "needs descript-audiotools, which does not load without tensorboard",
     "dgl": "has no build for this torch",
     "kymatio": "needs an older SciPy",
+    "lpips": "downloads the trained network below its heads",
     "mamba-ssm, flash-attn": "need CUDA",
     "neuralforecast": "needs ray",
     "pyannote-audio": "downloads its trained models",
@@ -20,4 +21,5 @@ NOT_TRIED = {
     "schnetpack": "imports a name that torch removed",
     "torch-scatter, torch-cluster, torch-sparse": "are built from source against one torch",
     "torchrec": "needs fbgemm with CUDA",
+    "tsai": "imports a web framework",
 }

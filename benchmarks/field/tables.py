@@ -188,7 +188,7 @@ def _build_norse() -> nn.Module:
 class _SpikingJelly(nn.Module):
     """Firing rates over some time steps; the neurons are reset before, as users do."""
 
-    def __init__(self, steps: int = 8) -> None:
+    def __init__(self, steps: int = 16) -> None:
         super().__init__()
         from spikingjelly.activation_based import layer, neuron
 
@@ -419,14 +419,6 @@ CASES = (
             pred_length=(4, 8),
         ),
         noise("batch", 32, 5),
-    ),
-    _row(
-        "tsai_inception_time",
-        "tsai",
-        SERIES,
-        call("tsai.models.InceptionTime:InceptionTime", 4, 3, nf=8),
-        noise("batch", 4, "length"),
-        **LONG,
     ),
     _row("gluonts_d_linear", "gluonts", SERIES, _build_gluonts, _series, dynamic_shapes=BOTH),
     _row("gluonts_patch_tst", "gluonts", SERIES, _build_patch_tst, _series, dynamic_shapes=BOTH),

@@ -88,20 +88,8 @@ def _build_yolov5() -> nn.Module:
     return Model(find_file("yolov5", "models/yolov5n.yaml"))
 
 
-def _build_lpips() -> nn.Module:
-    """Distance with trained heads over a random trunk, whose trained weights are a download."""
-    import lpips
-
-    return lpips.LPIPS(net="squeeze", pnet_rand=True, verbose=False)
-
-
 def _two_images(batch: int, height: int, width: int) -> Any:
     return tuple(torch.rand(batch, 3, height, width) for _ in range(2)), {}
-
-
-def _two_unlike_images(batch: int, height: int, width: int) -> Any:
-    (first, second), _ = _two_images(batch, height, width)
-    return (2 * first - 1, (second > 0.5).float() * 2 - 1), {}
 
 
 TWO_SHAPES = (*IMAGE_SHAPES, *IMAGE_SHAPES)
@@ -369,13 +357,6 @@ CASES = (
         "facexlib",
         call("facexlib.detection.retinaface:RetinaFace", network_name="mobile0.25"),
         MEDIUM,
-    ),
-    _row(
-        "lpips_squeeze",
-        "lpips",
-        _build_lpips,
-        inputs=_two_unlike_images,
-        dynamic_shapes=TWO_SHAPES,
     ),
     _row(
         "pytorch_msssim",

@@ -343,6 +343,7 @@ def capture(
     on_specialized: Literal["error", "warn", "allow"] = "error",
     strategies: tuple[str, ...] = DEFAULT,
     replaceable: Callable[[str], bool] = lambda name: False,
+    keeps_state: bool = False,
 ) -> Captured:
     """Captures ``module(*args, **kwargs)`` as a graph of ATen operators.
 
@@ -357,6 +358,8 @@ def capture(
         strategies: Names from ``STRATEGIES``, which are tried in this order.
         replaceable: True for the names of buffers that are inputs of the exported model, whose
             values are therefore unknown.
+        keeps_state: Whether tensor attributes that ``forward`` assigns are state of the exported
+            model, as buffers are.
 
     Raises:
         DynamicShapeError: The model fixes or limits a dimension that was requested as dynamic.
@@ -366,7 +369,8 @@ def capture(
     """
     if is_scripted(module):  # its graph is interpreted, so there is only one strategy
         strategies = ("non-strict",)
-    model = Model(module, inputs, collected, strategies, find_sources(module, replaceable))
+    sources = find_sources(module, replaceable)
+    model = Model(module, inputs, collected, strategies, sources, keeps_state)
     attempts = _Attempts(model, requested, strict=on_specialized == "error")
     plan: Plan | None = _plan_first(requested)
     while plan is not None:

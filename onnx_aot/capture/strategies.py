@@ -46,6 +46,7 @@ class Model:
         collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
         strategies: Names from ``STRATEGIES``, in the order in which they are tried.
         sources: Buffers and attributes whose values may be known to the capture, by name.
+        keeps_state: Whether plain tensor attributes are state of the exported model.
     """
 
     module: torch.nn.Module
@@ -53,6 +54,7 @@ class Model:
     collected: tuple[str, ...] = ()
     strategies: tuple[str, ...] = DEFAULT
     sources: Mapping[str, Source] = dataclasses.field(default_factory=dict)
+    keeps_state: bool = False
 
 
 @dataclasses.dataclass
@@ -189,7 +191,14 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
 def _model_rows(
     model: Model, requested: DynamicShapes, strict: bool, known: KnownValues
 ) -> ModelRows:
-    return ModelRows(model.inputs, requested, known, model.collected, Boundary(strict))
+    return ModelRows(
+        model.inputs,
+        requested,
+        known,
+        model.collected,
+        Boundary(strict),
+        keeps_state=model.keeps_state,
+    )
 
 
 @contextlib.contextmanager

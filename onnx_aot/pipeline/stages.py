@@ -104,6 +104,7 @@ def capture_model(
     )
     from onnx_aot.capture.plans import capture
     from onnx_aot.capture.sizes.dynamic_shapes import resolve_dynamic_shapes
+    from onnx_aot.capture.state_shapes import check_state_shapes
     from onnx_aot.capture.strategies import DEFAULT, check_strategies
     from onnx_aot.capture.training import training_operators
     from onnx_aot.pytrees.containers import unwrap_constants
@@ -138,8 +139,11 @@ def capture_model(
             options.on_specialized,
             strategies,
             _find_replaceable(model, options.weights_as_inputs),
+            options.state == "io",
         )
         program, requested, strategy = captured.program, captured.requested, captured.strategy
+        if options.state != "drop":
+            check_state_shapes(program)
         notes = describe.describe_capture(captured, options)
         notes += describe.describe_dimensions(program, requested, options, captured)
     if not torch_compat.is_tested():

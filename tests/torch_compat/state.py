@@ -16,6 +16,7 @@ from onnx_aot.capture.io_hooks import Boundary
 from onnx_aot.capture.patches import ALL_PATCHES
 from onnx_aot.capture.patches.model_calls import ModelRows
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
+from onnx_aot.capture.sizes.known_values import KnownValues
 from onnx_aot.torch_compat import Settings, patching
 from onnx_aot.torch_compat.places import Contents
 
@@ -31,7 +32,9 @@ def every_row(model: torch.nn.Module) -> Settings:
         larger_sizes=True,
         decided=print,
         zero_ignored=print,
-        model_rows=ModelRows(Inputs((), {}), DynamicShapes(None, ()), (), {}, Boundary()),
+        model_rows=ModelRows(
+            Inputs((), {}), DynamicShapes(None, ()), KnownValues({}), (), Boundary()
+        ),
     )
 
 

@@ -265,6 +265,29 @@ def test_weights_without_elements_are_refused() -> None:
         exported(example)
 
 
+class Remembers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.zeros(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x + self.last
+        self.last = x * 2
+        return y
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attribute")
+@shows("tensor attributes of a model with state")
+def test_an_attribute_that_forward_assigns_is_no_state() -> None:
+    def inputs() -> list[str]:
+        program = onnx_aot.export(Remembers(), (torch.ones(4, 3),), state="io")
+        return [value.name for value in program.inputs]
+
+    assert inputs() == ["x", "last"]
+    with absent("tensor attributes of a model with state"):
+        assert inputs() == ["x"]
+
+
 class Mapped(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -43,6 +43,7 @@ class ModelRows:
         collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
         boundary: Hooks for inputs and results.
         replaced: State whose ``.data`` ``forward`` replaces.
+        keeps_state: Whether plain tensor attributes are state of the exported model.
     """
 
     inputs: Inputs
@@ -51,6 +52,7 @@ class ModelRows:
     collected: tuple[str, ...] = ()
     boundary: Boundary = dataclasses.field(default_factory=Boundary)
     replaced: StateData = dataclasses.field(default_factory=StateData)
+    keeps_state: bool = False
 
 
 def _model_rows(settings: Settings) -> ModelRows:
@@ -84,6 +86,41 @@ def _without_script(original: Any, settings: Settings) -> Any:
     from onnx_aot.capture.scripted.module import ScriptedModel
 
     return ScriptedModel(original)
+
+
+@dataclasses.dataclass(frozen=True)
+class _TensorAttribute:
+    """A tensor in a plain attribute of a module, which ``put`` makes a buffer, or an attribute."""
+
+    owner: torch.nn.Module
+    name: str
+
+    def own(self) -> Any:
+        """The dict entry that holds the attribute now, with its value."""
+        return {self.name: vars(self.owner)[self.name]}
+
+    def value(self) -> torch.Tensor:
+        """The tensor."""
+        tensor: torch.Tensor = vars(self.owner)[self.name]
+        return tensor
+
+    def put(self, value: Any) -> None:
+        """Registers a tensor as a buffer; takes what ``own`` returned to undo that."""
+        buffers = registered_in(self.owner, "buffers")
+        if isinstance(value, dict):
+            buffers.pop(self.name, None)
+            vars(self.owner).update(value)
+        else:
+            vars(self.owner).pop(self.name, None)
+            buffers[self.name] = value
+
+
+def _tensor_attributes(settings: Settings) -> Iterator[Place]:
+    for owner in settings.module.modules():
+        if not isinstance(owner, torch.jit.ScriptModule):
+            for name, value in list(vars(owner).items()):
+                if isinstance(value, torch.Tensor):
+                    yield _TensorAttribute(owner, name)
 
 
 def _own_forwards(settings: Settings) -> Iterator[Place]:
@@ -136,6 +173,13 @@ MODEL: tuple[Patch, ...] = (
         when=_is_python,
         places=_return_hook,
         optional=False,
+    ),
+    Patch(
+        "tensor attributes of a model with state",
+        lambda original, settings: original,
+        "Tensor attributes that forward assigns are no state of the exported model.",
+        when=lambda settings: settings.model_rows is not None and settings.model_rows.keeps_state,
+        places=_tensor_attributes,
     ),
     Patch(
         "forward of fake quantization that does not observe",

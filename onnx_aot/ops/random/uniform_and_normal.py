@@ -302,12 +302,6 @@ def aten_random_to(op: Builder, self: Value, to: int) -> Value:
     return _draw_integers(op, self, 0, to)
 
 
-@register(getattr(aten.random, "from"))
-def aten_random_from(op: Builder, self: Value, from_: int, to: int | None) -> Value:
-    """Without ``to``, draws up to the largest number of the type."""
-    return _draw_integers(op, self, from_, _past_highest(op.result.dtype) if to is None else to)
-
-
 @register(aten.randperm.default, aten.randperm.generator)
 def aten_randperm(op: Builder, n: Size, dtype: Any = None) -> Value:
     """Order of random numbers; two of DOUBLE are hardly ever equal."""

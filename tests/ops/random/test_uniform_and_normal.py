@@ -398,11 +398,3 @@ class TestSeed:
     def test_other_seeds_are_refused(self, seed: Any) -> None:
         with pytest.raises(InvalidOptionError, match="seed"):
             onnx_aot.export(Function(twice), seed=seed)
-
-
-@pytest.mark.filterwarnings("ignore:Unable to execute the generated python source code")
-def test_integers_from_a_lowest_one() -> None:
-    """Not a row: FX writes ``torch.ops.aten.random.from``, which is no Python."""
-    numbers = drawn(lambda x: x.clone().random_(-3, 5), torch.zeros(N))
-    assert numbers.unique().tolist() == [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0]
-    assert_moments(numbers, 0.5, (8**2 - 1) / 12, 1.8)

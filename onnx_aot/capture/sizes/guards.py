@@ -76,6 +76,7 @@ class Decision:
         names: Names of the symbols in that line's function, if it has any.
         made_at: The lines at which data-dependent symbols were made.
         conversion: The user's module and ``int`` or ``float``, if that asked for the number.
+        is_number: True if a number was read; False if a condition was tested.
         validates: True if it only decides whether code raises an error or writes a message.
     """
 
@@ -88,6 +89,7 @@ class Decision:
     made_at: Mapping[str, Location]
     conversion: tuple[str, str] | None = None
     validates: bool = False
+    is_number: bool = False
 
     def holds(self, values: Mapping[str, int]) -> bool | None:
         """True if it holds for these values, with the example's values for all other symbols.
@@ -150,6 +152,7 @@ class DecisionLog(list[Decision]):
                 *(kind, expression, symbols, location, direct, names, made_at),
                 conversion=conversion,
                 validates=validates,
+                is_number=_reads_number(asking, frame),
             )
         )
 
@@ -232,6 +235,15 @@ def _asks_directly(frame: FrameType | None, users: FrameType | None) -> bool:
             return False
         frame = frame.f_back
     return frame is not None
+
+
+def _reads_number(frame: FrameType | None, users: FrameType | None) -> bool:
+    """True if code between the user's line and the decision asks for the number of a size."""
+    while frame is not None and frame is not users:
+        if frame.f_code.co_name in ("guard_int", "guard_float"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _find_conversion(frame: FrameType | None, users: FrameType | None) -> tuple[str, str] | None:

@@ -17,6 +17,7 @@ import torch
 from torch.export import Dim
 
 from onnx_aot.capture.sizes.captured_dimensions import (
+    Binding,
     Condition,
     Size,
     conditions_by_dimension,
@@ -99,11 +100,15 @@ def find_undelivered(
         found.append(Finding(dim, f"fixed at {size}", lines, _fix_for_line(lines, dim, size)))
     static = {finding.dim for finding in found}
     for binding in find_bindings(program, requested, conditions):
-        if binding.fixes and binding.dim not in static:
+        is_error = binding.fixes or _is_of_number(binding, requested, decisions)
+        if is_error and binding.dim not in static:
             static.add(binding.dim)
             lines = _lines_on(binding.dim, requested, decisions, binding.condition)
             shown = textwrap.shorten(binding.condition, 120, placeholder=" ...")
-            what = f"fixed at {binding.smallest}: captured for {shown}"
+            sizes = f"fixed at {binding.smallest}"
+            if not binding.fixes:
+                sizes = f"right for {binding.smallest} to {binding.largest} only"
+            what = f"{sizes}: captured for {shown}"
             fix = _fix_for_line(lines, binding.dim, None)
             if binding.others:
                 fix = _TOGETHER.format(
@@ -334,7 +339,8 @@ def describe_limits(
     """Sentences on dimensions that are correct only for sizes near the example's."""
     found = []
     for binding in find_bindings(program, requested, size_conditions(program), auto=True):
-        if binding.fixes and not binding.dim.may_be_static:  # an error
+        is_error = binding.fixes or _is_of_number(binding, requested, decisions)
+        if is_error and not binding.dim.may_be_static:
             continue
         lines = _lines_on(binding.dim, requested, decisions, binding.condition)
         by = "".join(f", by `{line.text}` at {line}" for line in lines)
@@ -373,6 +379,21 @@ def _lines_on(
         about = same or [d for d in about if _fixes_size(d, symbol)] or about
     places = [decision.location for decision in about if decision.location is not None]
     return tuple(dict.fromkeys(places))[: 1 if condition is not None else 3]
+
+
+def _is_of_number(
+    binding: Binding, requested: DynamicShapes, decisions: Sequence[Decision]
+) -> bool:
+    """True if a number computed from the size was read, as ``avg_pool1d(x, n // 2)`` does."""
+    symbol = _symbol(binding.dim, requested, decisions)
+    if symbol is None:
+        return False
+    on_n = binding.condition.replace(binding.dim.size, "n")
+    return any(
+        decision.is_number and _says_the_same(decision, symbol, on_n)
+        for decision in decisions
+        if decision.kind == "guard"
+    )
 
 
 def _says_the_same(decision: Decision, symbol: str, condition: str) -> bool:

@@ -116,3 +116,19 @@ def test_a_number_seen_before_an_attempt_that_failed() -> None:
     for size in SIZES:
         x = torch.rand(2, size)
         torch.testing.assert_close(program(x)[0], pad_by_remainder(x))
+
+
+def pool_half(x: Tensor) -> Tensor:
+    return torch.nn.functional.avg_pool1d(x[None], x.shape[1] // 2)
+
+
+def test_a_number_read_by_torch() -> None:
+    """No replacement keeps it symbolic, so that other sizes would be wrong."""
+    with pytest.raises(DynamicShapeError, match="right for 6 to 7 only") as caught:
+        onnx_aot.export(pool_half, (torch.rand(2, 6),), dynamic_shapes=({1: "n"},))
+    assert "avg_pool1d" in caught.value.places[0].code
+    with pytest.warns(onnx_aot.OnnxExporterWarning, match="right for 6 to 7 only"):
+        program = onnx_aot.export(
+            pool_half, (torch.rand(2, 6),), dynamic_shapes=({1: "n"},), on_specialized="warn"
+        )
+    assert program.inputs[0].shape[1] == 6

@@ -365,8 +365,9 @@ def test_sizes_around_the_example_name_their_line() -> None:
     def tenth(x: Tensor) -> Tensor:
         return x[: math.isqrt(x.shape[0] // 10)]
 
-    with pytest.warns(
-        OnnxExporterWarning, match=r"x, axis 0: 20 to 29, by `return x\[: math.+ in tenth"
+    with pytest.raises(
+        DynamicShapeError,
+        match=r"x, axis 0 \('n'\): right for 20 to 29 only[\s\S]*math[\s\S]* in tenth",
     ):
         onnx_aot.export(tenth, (torch.ones(25, 2),), dynamic_shapes=({0: "n"},))
 

@@ -30,6 +30,7 @@ __all__ = [
     "needs_data",
     "only_says",
     "printed_in_graphs",
+    "runs_fake_kernels",
     "specialized_size",
     "suggested_fixes",
     "violates_constraints",
@@ -92,6 +93,11 @@ def asserted_condition(message: str) -> str | None:
     """Returns the condition in torch's message of a recorded assertion; None for other messages."""
     found = _ASSERTED.search(message)
     return None if found is None else found[1]
+
+
+def runs_fake_kernels(file: str) -> bool:
+    """True if a file of torch calls the kernels that compute shapes."""
+    return file.endswith("fake_tensor.py")
 
 
 # --- constraints ---------------------------------------------------------------------------------

@@ -238,12 +238,17 @@ def _asks_directly(frame: FrameType | None, users: FrameType | None) -> bool:
 
 
 def _reads_number(frame: FrameType | None, users: FrameType | None) -> bool:
-    """True if code between the user's line and the decision asks for the number of a size."""
+    """True if code between the user's line and the decision asks for the number of a size.
+
+    A kernel that computes a shape may ask too; the operator then stays in the graph as it is.
+    """
+    asked = False
     while frame is not None and frame is not users:
-        if frame.f_code.co_name in ("guard_int", "guard_float"):
-            return True
+        if torch_compat.runs_fake_kernels(frame.f_code.co_filename):
+            return False
+        asked = asked or frame.f_code.co_name in ("guard_int", "guard_float")
         frame = frame.f_back
-    return False
+    return asked
 
 
 def _find_conversion(frame: FrameType | None, users: FrameType | None) -> tuple[str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ __all__ = [
     "example_size",
     "expression_key",
     "fresh_size",
+    "is_making_fresh_size",
     "is_symbol",
     "known_number",
     "memory_keys",
@@ -80,6 +81,28 @@ _EXAMPLES: weakref.WeakKeyDictionary[Any, dict[Any, int]] = weakref.WeakKeyDicti
 """Example values of the symbols that ``fresh_size`` made, by ShapeEnv."""
 
 
+class _Fresh:
+    """Tells whether ``fresh_size`` is making a symbol, whose value must not be looked up."""
+
+    active = False
+
+    @contextlib.contextmanager
+    def making(self) -> Iterator[None]:
+        self.active = True
+        try:
+            yield
+        finally:
+            self.active = False
+
+
+_FRESH = _Fresh()
+
+
+def is_making_fresh_size() -> bool:
+    """True while ``fresh_size`` makes a symbol."""
+    return _FRESH.active
+
+
 def fresh_size(size: Any) -> Any:
     """Replaces a size of at least 1 by a new symbol that is unrelated to it for the capture.
 
@@ -87,7 +110,8 @@ def fresh_size(size: Any) -> Any:
     as the value of a tensor, and its value in the example is kept for ``example_size``.
     """
     example = example_size(size)
-    fresh: Any = torch.scalar_tensor(size, dtype=torch.int64).item()
+    with _FRESH.making():
+        fresh: Any = torch.scalar_tensor(size, dtype=torch.int64).item()
     torch._check(fresh >= 1)  # type: ignore[no-untyped-call]
     if isinstance(fresh, torch.SymInt) and example is not None:
         values = _EXAMPLES.setdefault(fresh.node.shape_env, {})

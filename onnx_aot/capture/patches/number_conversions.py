@@ -14,11 +14,23 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat import Entry, Patch, Place, Settings
+from onnx_aot.torch_compat import Entry, Patch, Place, Settings, fresh_size, symbolic_expression
 
 __all__ = ["CONVERSIONS"]
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat)
+
+
+LONG = 12
+"""Operations in an expression from which on torch takes seconds to minutes to compare sizes."""
+
+
+def _truncate(number: torch.SymInt | torch.SymFloat) -> Any:
+    """Returns the integer part of a symbolic number, as a new symbol if its expression is long."""
+    whole = torch.sym_int(number)  # type: ignore[no-untyped-call]
+    if isinstance(whole, torch.SymInt) and symbolic_expression(whole).count_ops() > LONG:
+        return fresh_size(whole)
+    return whole
 
 
 class _IsInt(type):
@@ -31,7 +43,7 @@ class _Int(metaclass=_IsInt):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], SYMBOLIC):
-            return torch.sym_int(args[0])  # type: ignore[no-untyped-call]
+            return _truncate(args[0])
         return builtins.int(*args, **kwargs)
 
 

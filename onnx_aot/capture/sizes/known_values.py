@@ -35,6 +35,7 @@ from onnx_aot.capture.sizes.known_sources import (
 from onnx_aot.capture.sizes.symbolic_elements import Elements, compute_elements
 from onnx_aot.torch_compat import (
     computes_real_tensors,
+    is_making_fresh_size,
     known_number,
     memory_keys,
     pytree,
@@ -207,7 +208,7 @@ class KnownValues:
         Raises:
             KnownValueWrittenError: It writes to a tensor that was read before.
         """
-        if not self._active:
+        if not self._active or is_making_fresh_size():
             return original(mode, func, pre_dispatch, args, kwargs)
         self._watch_torch(func, args, mode.tracer)
         operands = self._find_operands(func, args, kwargs, mode.tracer)

@@ -285,8 +285,9 @@ def _plan_with_unknown(attempts: _Attempts) -> Plan:
 
 def _plan_with_conversions(attempts: _Attempts) -> Plan:
     last = attempts.last.plan
-    plan = _plan_first(last.requested, last.request, last)
-    return dataclasses.replace(plan, conversions=last.conversions | attempts.conversions)
+    plan = _plan_first(last.requested, last.request, last, last.inputs)
+    found = last.conversions | attempts.conversions
+    return dataclasses.replace(plan, strategies=last.strategies, conversions=found)
 
 
 ROWS: tuple[Row, ...] = (

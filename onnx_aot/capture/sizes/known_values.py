@@ -166,6 +166,8 @@ class KnownValues:
         self._by_storage: dict[int, list[_Known]] = {}
         self._storages: dict[int, int] = {}  # of values: the key of the tensors' memory
         self._owners: dict[int, str] = {}
+        self._outside: set[int] = set()  # memory of tensors that the model did not compute
+        self._fakes: dict[int, int] = {}  # of the fake tensor that torch made of a real one
         self._changed = set(self._unknown)
 
     @contextlib.contextmanager
@@ -273,7 +275,9 @@ class KnownValues:
     def _keep(
         self, tensor: torch.Tensor, value: Value, origins: frozenset[str], scope: Any
     ) -> _Known:
-        storage = storage_key(tensor)
+        storage = self._memory(tensor)
+        if scope is None:
+            self._outside.add(storage)
         known = _Known(value, origins, scope, tensor.untyped_storage())
         self._known[tensor] = known
         self._by_storage.setdefault(storage, []).append(known)
@@ -283,16 +287,23 @@ class KnownValues:
 
     def _sharing(self, tensor: torch.Tensor) -> Sequence[_Known]:
         """The known tensors that share memory with a tensor, itself included."""
-        return self._by_storage.get(storage_key(tensor), ())
+        return self._by_storage.get(self._memory(tensor), ())
+
+    def _memory(self, tensor: torch.Tensor) -> int:
+        """The key of a tensor's memory; for the fake of a real tensor, that of the real one."""
+        key = storage_key(tensor)
+        return self._fakes.get(key, key)
 
     def _shares_alike(self, tensor: torch.Tensor, value: Value) -> bool:
         """True if a value shares memory with the same values as its tensor with their tensors."""
         if isinstance(value, Elements):
             return True
-        own = storage_key(value)
-        if not self._sharing(tensor):
-            return own not in self._storages
-        return self._storages.get(own) == storage_key(tensor)
+        memory = self._storages.get(storage_key(value))
+        if memory is None:
+            return not self._sharing(tensor)
+        if memory in self._outside and not self._sharing(tensor):  # a view of a real tensor
+            self._fakes[storage_key(tensor)] = memory
+        return self._memory(tensor) == memory
 
     # --- operators ---
 
@@ -448,7 +459,8 @@ class KnownValues:
         scope: Any,
     ) -> None:
         """Repeats a write on the values, or forgets the values of the memory written to."""
-        storages = {key for tensor in written for key in memory_keys(tensor)}
+        keys = {key for tensor in written for key in memory_keys(tensor)}
+        storages = keys | {self._fakes[key] for key in keys & self._fakes.keys()}
         self._note_written([self._owners[key] for key in storages & self._owners.keys()])
         changed = [one for key in storages for one in self._by_storage.get(key, ())]
         if any(one.origins == {OUTSIDE} and one.scope is None for one in changed):

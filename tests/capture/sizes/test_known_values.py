@@ -58,6 +58,13 @@ def flagged(m: Any, x: Tensor) -> Tensor:
     return x if not m.flag else -x
 
 
+def flagged_by_attribute(m: Any, x: Tensor) -> Tensor:
+    for index, amount in enumerate(m.amounts):
+        if amount > 1:
+            x = x + index
+    return x * 2 if m.amounts[0] == 1 else x
+
+
 def loop(m: Any, x: Tensor) -> Tensor:
     for end in torch.cumsum(torch.as_tensor([1, 2, 1]), 0):
         x = x + x[:, : int(end)].sum()
@@ -97,6 +104,7 @@ CASES = (
     Case("int", lambda m, x: x[:, int(m.numbers[0]) :]),
     Case("tolist", lambda m, x: x.repeat(1, *m.numbers.tolist())),
     Case("attribute", lambda m, x: pad(x, (0, 0, *m.amounts.tolist()))),
+    Case("views of an attribute", flagged_by_attribute),
     Case("index", lambda m, x: x[:, m.listed[0]] * m.listed[1].item()),
     Case("index of a list", lambda m, x: [x, x + 1, x + 2][m.count]),
     Case("slice from", lambda m, x: x[:, m.count :]),
@@ -180,6 +188,17 @@ def read_then_written_attribute(m: Any, x: Tensor) -> Tensor:
     return y
 
 
+def read_by_a_view_then_written_attribute(m: Any, x: Tensor) -> Tensor:
+    y = x[:, m.amounts[0].item() :]
+    m.amounts[1].add_(1)
+    return y
+
+
+def added_by_a_view_then_read_attribute(m: Any, x: Tensor) -> Tensor:
+    m.amounts[0].add_(1)
+    return x[:, m.amounts[0].item() :]
+
+
 def data_in_a_literal(m: Any, x: Tensor) -> Tensor:
     count = torch.tensor(1)
     count[None].add_((x.sum() > -1e9).long())
@@ -222,6 +241,8 @@ WRITES = (
     read_then_written_by_a_view,
     read_then_written_outside,
     read_then_written_attribute,
+    read_by_a_view_then_written_attribute,
+    added_by_a_view_then_read_attribute,
     data_in_a_literal,
     data_in_a_copy,
     size_in_a_literal,

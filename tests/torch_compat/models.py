@@ -416,9 +416,6 @@ MODELS: dict[str, Example] = {
         name: Example(function(call), rows, sizes=(4, 7, 1, 2))
         for name, call in SIZE_FUNCTIONS.items()
     },
-    "torch:combinations": Example(
-        function(lambda x: torch.combinations(x[:, 0])), rows, sizes=(4, 7, 1)
-    ),
     "smallest": Example(Smallest, rows),
     "promised": Example(
         Masked,
@@ -453,7 +450,9 @@ MODELS: dict[str, Example] = {
         lambda n: (torch.arange(2.0 * n).reshape(2, n),),
         dynamic_shapes=({1: "n"},),
     ),
-    "reflectors": Example(function(lambda x: torch.geqrf(x)[0]), rows, sizes=(4, 3)),
+    "reflectors": Example(
+        function(lambda x: torch.geqrf(x.exp() + x.sin())[0]), rows, sizes=(4, 3)
+    ),
     "histogram": Example(function(lambda x: torch.histogram(x, 3).hist), rows),
     "histogram between": Example(
         function(lambda x: torch.histogram(x, torch.tensor([-1.0, 0.0, 2.0])).hist), rows

@@ -170,14 +170,6 @@ def _make_triangle(keep: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return indices
 
 
-def _combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """``[count, 2]``: pairs of the elements of a vector."""
-    count = input.shape[0]
-    pairs = torch.ones(count, count, dtype=torch.bool, device=input.device)
-    first, second = pairs.triu(0 if with_replacement else 1).nonzero().unbind(1)
-    return torch.stack([input[first], input[second]], dim=1)
-
-
 def _vander(x: Tensor, N: Any = None, increasing: bool = False) -> Tensor:  # noqa: N803
     """``[len(x), N]``: the powers of each element from 0 to N - 1, the highest first."""
     count = x.shape[0] if N is None else N
@@ -229,10 +221,6 @@ def _make_patch(
     )
 
 
-def _are_pairs(input: Tensor, r: int = 2, with_replacement: bool = False) -> bool:
-    return r == 2
-
-
 def _is_of_real_numbers(x: Tensor, *args: Any, **kwargs: Any) -> bool:
     return not x.is_complex()
 
@@ -247,7 +235,6 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
     _make_patch("torch.nn.functional:one_hot", _one_hot),
     _make_patch("torch:tril_indices", _make_triangle(torch.tril)),
     _make_patch("torch:triu_indices", _make_triangle(torch.triu)),
-    _make_patch("torch:combinations", _combinations, _has_symbolic_shape, _are_pairs),
     _make_patch(
         "torch:vander",
         _vander,

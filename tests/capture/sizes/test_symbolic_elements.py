@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 
 import onnx_aot
 from onnx_aot.errors import InferenceError
+from tests.releases import TORCH
 from tests.tolerances import assert_close
 
 T = {2: "t"}
@@ -65,7 +66,15 @@ def named(n: Numbers, x: Tensor) -> Tensor:
     return pad(x, pad=(n.total, frames(n, x)))
 
 
-@pytest.mark.parametrize("function", [constant, reflected, sliced, counted, smaller, named])
+by_a_number = pytest.param(
+    sliced,
+    marks=pytest.mark.xfail(
+        TORCH < (2, 13), reason="torch 2.12 reads the end of a slice as a number", strict=True
+    ),
+)
+
+
+@pytest.mark.parametrize("function", [constant, reflected, by_a_number, counted, smaller, named])
 def test_they_stay_dynamic(function: Callable[[Numbers, Tensor], Tensor]) -> None:
     model = Numbers(function, kernel=7, stride=4, total=3)
     program = onnx_aot.export(model, (torch.randn(1, 2, 17),), dynamic_shapes=(T,))

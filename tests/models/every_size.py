@@ -23,7 +23,6 @@ from onnx_aot.inspection.verification import format_differences
 from onnx_aot.inspection.verify import verify_against
 from tests.ops.rows import EVERY_SIZE, T
 
-FIXED = r"inputs\[0\], axis 0 \('n'\): fixed at 4\n.*\n *at .*every_size"
 """Error message of the export where torch's capture specializes the first size."""
 
 

@@ -23,8 +23,6 @@ from onnx_aot.inspection.verification import format_differences
 from onnx_aot.inspection.verify import verify_against
 from tests.ops.rows import EVERY_SIZE, T
 
-"""Error message of the export where torch's capture specializes the first size."""
-
 
 @dataclasses.dataclass(frozen=True)
 class SizeCase:

@@ -265,7 +265,7 @@ BROKEN = (
         data_dependent_branch,
         "the model needs values of its data",
         ("if x.sum() > 0:", "module gate"),
-        "torch.where(condition, a, b)",
+        "torch.cond(",
     ),
     Broken(
         "A wrong custom translation",

@@ -221,13 +221,18 @@ def _make_patch(
     )
 
 
+def _is_counted(start: Any, end: Any, steps: Any = None, *args: Any, **kwargs: Any) -> bool:
+    """True if the number of steps is symbolic; the operators take symbolic ends."""
+    return isinstance(steps, SYMBOLIC)
+
+
 def _is_of_real_numbers(x: Tensor, *args: Any, **kwargs: Any) -> bool:
     return not x.is_complex()
 
 
 SIZE_FUNCTIONS: tuple[Patch, ...] = (
-    _make_patch("torch:linspace", _linspace),
-    _make_patch("torch:logspace", _logspace),
+    _make_patch("torch:linspace", _linspace, when=_is_counted),
+    _make_patch("torch:logspace", _logspace, when=_is_counted),
     _make_patch("torch:affine_grid_generator", _affine_grid),
     _make_patch("torch.fft:fftfreq", _fftfreq),
     _make_patch("torch.fft:rfftfreq", _rfftfreq),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -64,6 +65,6 @@ def parameters_kept() -> Iterator[None]:
     For captures, which create modules that hold the parameters of the given model.
     """
     context = object()
-    with restored(lambda: _keeping.pop(context, None)):
+    with restored(functools.partial(_keeping.pop, context, None)):
         _keeping[context] = threading.get_ident()
         yield

@@ -8,17 +8,15 @@ import logging
 
 import torch
 
-from onnx_aot.capture.error_hints import RefusedError, page
+from onnx_aot.capture.error_hints import RefusedError, make_explained_error
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import contradicts_example, may_be_wrong
 from onnx_aot.capture.sizes.guards import (
     Decision,
-    as_places,
     find_conversions,
     is_ours,
     location_of_error,
-    with_line,
 )
 from onnx_aot.capture.sizes.known_values import Reading
 from onnx_aot.capture.sizes.specialization import Finding, find_undelivered
@@ -238,10 +236,12 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
                 return Attempt(plan, ended=True)
             if run.known.written:
                 return Attempt(plan, written=frozenset(run.known.written))
-            if isinstance(error, (CaptureError, InvalidOptionError)):
+            asked = plan.inputs is None  # otherwise the failure need not be the user's
+            if asked and isinstance(error, (CaptureError, InvalidOptionError)):
                 raise  # our own messages need no explanation
-            if isinstance(error, RefusedError):
-                raise _describe_refused(error, model.module) from error
+            if asked and isinstance(error, RefusedError):
+                location = location_of_error(error)
+                raise make_explained_error(error.explanation, location, model.module) from error
             logger.info("%s failed: %s", name, str(error).strip().partition("\n")[0])
             failures.append(Failure(STRATEGIES[name], error, tuple(run.decisions)))
             if failures[-1].conversions - plan.conversions:
@@ -255,23 +255,6 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
         captured = _collect(run, program, above_zero=empty.may_be_wrong(program))
         return Attempt(plan, captured, tuple(failures))
     return Attempt(plan, failures=tuple(failures))
-
-
-def _describe_refused(error: RefusedError, module: torch.nn.Module) -> CaptureError:
-    """The error about code that this package knows to be impossible to capture, with its line."""
-    location, explained = location_of_error(error), error.explanation
-    lines = [
-        f"the model could not be captured; {explained.reason}:",
-        *with_line(location, "  "),
-        f"fix: {explained.fix}",
-        page(explained.anchor),
-    ]
-    return CaptureError(
-        "\n".join(lines),
-        cause=explained.reason,
-        places=as_places([location], module),
-        fix=f"{explained.fix}. {page(explained.anchor)}",
-    )
 
 
 def _collect(run: Run, program: torch.export.ExportedProgram, above_zero: bool) -> Captured:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from onnx_aot.errors import documentation
+import torch
+
+from onnx_aot.capture.sizes.guards import Location, as_places, with_line
+from onnx_aot.errors import CaptureError, documentation
 from onnx_aot.torch_compat import failure_kind
 
-__all__ = ["Explanation", "RefusedError", "explain", "page"]
+__all__ = ["Explanation", "RefusedError", "explain", "make_explained_error", "page"]
 
 
 def page(anchor: str) -> str:
@@ -43,6 +46,25 @@ class RefusedError(Exception):
     def __init__(self, reason: str, fix: str, anchor: str) -> None:
         super().__init__(reason)
         self.explanation = Explanation(reason, fix, anchor)
+
+
+def make_explained_error(
+    explained: Explanation, location: Location | None, model: torch.nn.Module, *details: str
+) -> CaptureError:
+    """Makes the error with an explanation, the user's line, and further lines of detail."""
+    lines = [
+        f"the model could not be captured; {explained.reason}:",
+        *with_line(location, "  "),
+        f"fix: {explained.fix}",
+        page(explained.anchor),
+        *details,
+    ]
+    return CaptureError(
+        "\n".join(lines),
+        cause=explained.reason,
+        places=as_places([location], model),
+        fix=f"{explained.fix}. {page(explained.anchor)}",
+    )
 
 
 # Reason and edit by kind of failure, which is also the section of the page. ``{0}`` is the name

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from onnx_aot.capture.attempts import Failure
-from onnx_aot.capture.error_hints import Explanation, explain, page
+from onnx_aot.capture.error_hints import explain, make_explained_error, page
 from onnx_aot.capture.fake_quantization import describe_observers
 from onnx_aot.capture.module_state import preserved_state, run_model
 from onnx_aot.capture.sizes.data_dependent import NeedsData, describe_data_dependent
@@ -94,7 +94,10 @@ def refuse_model(
         for failure in failures:
             explained = explain(failure.error)
             if explained is not None:
-                return _give_hint(explained, failure, first, model)
+                location = location_of_error(failure.error) or location_of_error(first.error)
+                said = f"    {_shorten_error(failure.error, 2)}"
+                details = ("", f"  {failure.strategy}", said)
+                return make_explained_error(explained, location, model.module, *details)
     return _report_failures(model, requested, failures, observes)
 
 
@@ -170,27 +173,6 @@ def _run_alone(model: Model) -> Exception | None:
     except Exception as error:
         return error
     return None
-
-
-def _give_hint(
-    explained: Explanation, failure: Failure, first: Failure, model: Model
-) -> CaptureError:
-    location = location_of_error(failure.error) or location_of_error(first.error)
-    lines = [
-        f"the model could not be captured; {explained.reason}:",
-        *with_line(location, "  "),
-        f"fix: {explained.fix}",
-        page(explained.anchor),
-        "",
-        f"  {failure.strategy}",
-        f"    {_shorten_error(failure.error, 2)}",
-    ]
-    return CaptureError(
-        "\n".join(lines),
-        cause=explained.reason,
-        places=as_places([location], model.module),
-        fix=f"{explained.fix}. {page(explained.anchor)}",
-    )
 
 
 def _find_data_questions(

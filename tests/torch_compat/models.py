@@ -156,7 +156,7 @@ SIZE_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "torch:triu_indices": lambda x: torch.triu_indices(x.shape[0], x.shape[0]),
     "torch:vander": lambda x: torch.vander(x[:, 0], x.shape[0]),
 }
-"""By function of torch that reads a size as a number, a model that calls it."""
+"""Models that call a function of torch that reads a size as a number, by its place."""
 
 
 class Smallest(nn.Module):

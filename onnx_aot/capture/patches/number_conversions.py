@@ -1,19 +1,24 @@
 """Keeps sizes symbolic that a model passes through ``int`` or ``float``.
 
 ``int(x.shape[0])`` and ``[int(n) for n in x.shape]`` give Python numbers, which fix the dimension.
-The functions are replaced only in modules where that happened, when the model is captured again,
-because they are types too: ``dtype=int`` is not accepted of the replacement.
+The functions are replaced only in modules where that happened, when the model is captured again.
+They are types too, and another thread may run the same code, so modules that write ``dtype=int``
+keep them.
 """
 
 from __future__ import annotations
 
+import ast
 import builtins
+import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+from onnx_aot.capture.patches.python_builtins import StandsFor
 from onnx_aot.torch_compat import Entry, Patch, Place, Settings, fresh_size, symbolic_expression
 
 __all__ = ["CONVERSIONS"]
@@ -33,13 +38,10 @@ def _truncate(number: torch.SymInt | torch.SymFloat) -> Any:
     return whole
 
 
-class _IsInt(type):
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, builtins.int)
-
-
-class _Int(metaclass=_IsInt):
+class _Int(metaclass=StandsFor):
     """``int``, except that a symbolic number is truncated to a symbolic one."""
+
+    builtin = builtins.int
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], SYMBOLIC):
@@ -47,13 +49,10 @@ class _Int(metaclass=_IsInt):
         return builtins.int(*args, **kwargs)
 
 
-class _IsFloat(type):
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, builtins.float)
-
-
-class _Float(metaclass=_IsFloat):
+class _Float(metaclass=StandsFor):
     """``float``, except that a symbolic number stays symbolic."""
+
+    builtin = builtins.float
 
     def __new__(cls, *args: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], SYMBOLIC):
@@ -64,14 +63,37 @@ class _Float(metaclass=_IsFloat):
 _TYPES = {"int": _Int, "float": _Float}
 
 
+@functools.cache
+def _is_replaceable(module: str, name: str) -> bool:
+    """True if a module does not give a type to torch, or compare it: ``dtype=int``, ``is int``.
+
+    False if its source is not available.
+    """
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, SyntaxError, TypeError):
+        return False
+    needs_type = (part for node in ast.walk(tree) for part in _find_needing_type(node))
+    return not any(isinstance(part, ast.Name) and part.id == name for part in needs_type)
+
+
+def _find_needing_type(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields parts of a node for which a replacement of a type may not do."""
+    if isinstance(node, ast.keyword) and node.arg == "dtype":
+        yield node.value
+    elif isinstance(node, ast.Compare):
+        yield from (node.left, *node.comparators)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield from node.args
+
+
 def _find_namespaces(name: str) -> Callable[[Settings], Iterator[Place]]:
     """Finds the modules in which a conversion fixed a size."""
 
     def places(settings: Settings) -> Iterator[Place]:
         for module, called in settings.conversions:
-            names = vars(sys.modules[module]) if module in sys.modules else {name: None}
-            if called == name and name not in names:
-                yield Entry(names, name, default=getattr(builtins, name))
+            if called == name and _is_replaceable(module, name):
+                yield Entry(vars(sys.modules[module]), name, default=getattr(builtins, name))
 
     return places
 

@@ -11,7 +11,7 @@ import torch
 from onnx_aot import torch_compat
 from onnx_aot.torch_compat import Entry, Patch, Place, Settings
 
-__all__ = ["BUILTINS"]
+__all__ = ["BUILTINS", "StandsFor"]
 
 
 def _len(value: Any) -> Any:
@@ -21,17 +21,23 @@ def _len(value: Any) -> Any:
     return builtins.len(value)
 
 
-class _IsRange(type):
+class StandsFor(type):
+    """A class that ``isinstance`` takes for the builtin in its attribute ``builtin``."""
+
+    builtin: type
+
     def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, builtins.range)
+        return isinstance(value, cls.builtin)
 
 
-class _Range(metaclass=_IsRange):
+class _Range(metaclass=StandsFor):
     """Keeps symbolic bounds, which Python's ``range`` turns into ints.
 
     ``range(0, n, n)`` gives only 0, whatever ``n`` is. If the size determines the number of steps,
     it is fixed all the same, because the loop is unrolled.
     """
+
+    builtin = builtins.range
 
     def __new__(cls, *bounds: Any) -> Iterable[Any]:  # type: ignore[misc]
         if any(isinstance(bound, torch.SymInt) for bound in bounds):

@@ -38,11 +38,11 @@ def is_right_for_example(
 ) -> bool:
     """True if a program gives the model's results for the example.
 
-    It does if the example fulfils all conditions of the capture. If it does not, because the model
-    treats its sizes differently, model and program are run and compared. Conditions such as
-    ``h != w`` exclude more sizes; these are compared at twice the sizes too. What the example
-    violates is no longer a condition then. Programs for one side of a bound, as ``n > 64`` is one,
-    are refused.
+    Both are run and compared. A program that cannot be run, or has no values, or draws random
+    numbers, counts as right if the example fulfils all of its conditions. If the example violates
+    some, because the model treats its sizes differently, these are conditions no longer. Those such
+    as ``h != w`` exclude more sizes, and are compared at twice the sizes too. Programs for one side
+    of a bound, as ``n > 64`` is one, are refused.
 
     Args:
         program: The capture, which was made with inputs of other sizes.
@@ -62,8 +62,8 @@ def is_right_for_example(
         elif len(sizes) != 1 or not _excludes_one_size(condition, *sizes.items()):
             return False
     smaller = _find_smaller(program, requested)
-    compared = samples if violated or smaller else []
-    if not all(_has_equal_results(program, module, sample) for sample in compared):
+    answers = [_has_equal_results(program, module, sample) for sample in samples]
+    if False in answers or (None in answers and (violated or smaller)):
         return False
     set_size_conditions(program, [c for c in conditions if c not in violated])
     for symbol, size in smaller.items():
@@ -129,18 +129,27 @@ def _excludes_one_size(condition: str, sized: tuple[RequestedDim, int]) -> bool:
 
 def _has_equal_results(
     program: torch.export.ExportedProgram, module: torch.nn.Module, inputs: Inputs
-) -> bool:
-    """True if model and program give equal results, within the tolerances of their types."""
+) -> bool | None:
+    """True if model and program give equal results, within the tolerances of their types.
+
+    None if they cannot be compared.
+    """
     weights = [*program.state_dict.values(), *program.constants.values()]
     leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
     if any(isinstance(w, torch.Tensor) and _is_without_values(w) for w in (*weights, *leaves)):
-        return False
+        return None
+    if any(torch.Tag.nondeterministic_seeded in _tags(node) for node in program.graph.nodes):
+        return None
     try:
         expected = pytree.tree_leaves(run_model(module, inputs))
         actual = _run_graph(program, leaves)
-    except Exception:
-        return False
+    except Exception:  # nodes that were captured only for translation do not run
+        return None
     return len(expected) == len(actual) and all(map(_is_close, actual, expected))
+
+
+def _tags(node: torch.fx.Node) -> Any:
+    return getattr(node.target, "tags", ())
 
 
 def _is_without_values(tensor: torch.Tensor) -> bool:

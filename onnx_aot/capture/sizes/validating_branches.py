@@ -346,7 +346,7 @@ def _covers(node: ast.expr | ast.stmt, line: int) -> bool:
 def _effect_of(
     statements: Sequence[ast.stmt], frame: FrameType
 ) -> Literal["raises", "writes"] | None:
-    """What statements do that only raise an error, or only write messages; None for others.
+    """Tells whether statements only raise an error or only write messages; None for others.
 
     An empty branch writes nothing. Local variables may be set on the way to an error.
     """

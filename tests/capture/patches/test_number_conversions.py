@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,3 +151,20 @@ def test_a_number_read_by_torch() -> None:
             pool_half, (torch.rand(2, 6),), dynamic_shapes=({1: "n"},), on_specialized="warn"
         )
     assert program.inputs[0].shape[1] == 6
+
+
+def test_modules_that_need_the_type_keep_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread may run the code while it is captured, and torch takes no other type."""
+    (tmp_path / "typed_model.py").write_text(
+        "import torch\n\n\n"
+        "def forward(x):\n"
+        "    return x.reshape(int(x.shape[0]), -1) + torch.zeros(1, dtype=int)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    forward = importlib.import_module("typed_model").forward
+    with pytest.raises(DynamicShapeError, match=r"fixed at 4[\s\S]*int\("):
+        onnx_aot.export(
+            forward, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},), strategies=("non-strict",)
+        )

@@ -147,6 +147,22 @@ def test_a_size_that_is_treated_differently_stays_an_error(model: Any, rows: int
     assert f"in {model.__name__}" in str(caught.value)
 
 
+class Hidden(nn.Module):
+    """Treats one row differently without asking for its size."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[0] == 4:
+            x = x * 1
+        return x * (1 + torch.ones(x.shape[0]).sum().eq(1).float())
+
+
+def test_results_are_compared_with_the_models() -> None:
+    """The second capture is kept only if it is right for the user's example."""
+    program = onnx_aot.export(Hidden(), (floats(4, 3),), dynamic_shapes=({0: "n"},))
+    for size in (1, 2, 4):
+        torch.testing.assert_close(program(floats(size, 3))[0], Hidden()(floats(size, 3)))
+
+
 def test_a_model_without_values_is_not_compared() -> None:
     model = StoredSize()
     with pytest.raises(DynamicShapeError, match="fixed at 8"):

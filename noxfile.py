@@ -217,14 +217,14 @@ def _random_programs(session: nox.Session, *arguments: str) -> None:
 def conformance(session: nox.Session) -> None:
     """Export and compare PyTorch's operator database; writes conformance/results. Takes long.
 
-    Without arguments, random programs and killed saves are tested first. Arguments go to
+    Without arguments, random programs and interrupted saves are tested first. Arguments go to
     ``python -m conformance``: ``--match sort``, ``--exporter torch``.
     """
     _install(session, "dev")
     if not session.posargs:
         _random_programs(session)
-        crashes = ("python", "-m", "pytest", "tests/serialization/test_atomic.py")
-        session.run(*crashes, env={"ONNX_AOT_KILLS": "100"})
+        saves = ("python", "-m", "conformance.interrupted_saves", "--trials", "1000")
+        session.run(*saves, "--output", "conformance/results/interrupted_saves.json")
     name = "torch_onnx" if "torch" in session.posargs else "onnx_aot"
     output = f"conformance/results/{name}.json"
     for group in ((), ("--dynamic",), ("--modules",)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import onnx_ir as ir
@@ -21,24 +22,80 @@ PACKED = (2, 4, 6)
 
 
 def load_model(path: str | os.PathLike[str]) -> ir.Model:
-    """Loads the model of a file.
+    """Loads the model of a file; if another process replaces it meanwhile, the old or the new one.
 
     Raises:
         InvalidOptionError: There is no such file, it is not a model, or a data file that it refers
             to is missing, too short or outside its folder.
     """
     given = os.fspath(path)
-    if not os.path.isfile(given):
-        raise InvalidOptionError(f"there is no file {given} to load a model from")
+    while True:
+        if not os.path.isfile(given):
+            raise InvalidOptionError(f"there is no file {given} to load a model from")
+        before = _identify(given)
+        try:
+            return _load(given)
+        except InvalidOptionError:
+            if _identify(given) in (before, None):  # else its data went with the old model
+                raise
+
+
+def _identify(path: str) -> tuple[int, int] | None:
     try:
-        model = ir.load(given)
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _load(path: str) -> ir.Model:
+    try:
+        model = ir.load(path)
     except (DecodeError, ValueError, TypeError) as error:
-        raise InvalidOptionError(f"{given} is not an ONNX model: {error}") from error
+        raise InvalidOptionError(f"{path} is not an ONNX model: {error}") from error
+    for tensor in _external_tensors(model):
+        _check_location(str(tensor.location), path)
     files: dict[str, MappedFile] = {}
     for value in model.graph.initializers.values():
         if isinstance(value.const_value, ir.ExternalTensor):
-            value.const_value = _map_tensor(value.const_value, given, files)
+            value.const_value = _map_tensor(value.const_value, path, files)
     return model
+
+
+def _external_tensors(model: ir.Model) -> Iterator[ir.ExternalTensor]:
+    """Yields every tensor in another file, also those in attributes, bodies and functions."""
+    for graph in model.graphs():
+        yield from _only_external(value.const_value for value in graph.initializers.values())
+    for nodes in (*model.graphs(), *model.functions.values()):
+        for node in nodes:
+            for attribute in node.attributes.values():
+                if attribute.type == ir.AttributeType.TENSOR:
+                    yield from _only_external([attribute.value])
+                elif attribute.type == ir.AttributeType.TENSORS:
+                    yield from _only_external(attribute.value)
+
+
+def _only_external(tensors: Iterable[Any]) -> Iterator[ir.ExternalTensor]:
+    return (tensor for tensor in tensors if isinstance(tensor, ir.ExternalTensor))
+
+
+def _check_location(location: str, model: str) -> None:
+    """Refuses the location of a data file that is not in the model's folder, links followed.
+
+    Files beside the target of a link to the model are accepted too, because caches of downloads
+    have links to the model and to its data.
+    """
+    folders = {os.path.dirname(os.path.abspath(model)), os.path.dirname(os.path.realpath(model))}
+    within = {os.path.realpath(folder) for folder in folders}
+    path = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(model)), location))
+    escapes = os.path.isabs(location) or os.pardir in location.replace("\\", "/").split("/")
+    if escapes or not any(path.startswith(os.path.join(folder, "")) for folder in within):
+        raise InvalidOptionError(
+            f"{model} refers to the file {location}, which is not in its folder. Copy the data "
+            "into the folder of the model; a link to a file elsewhere is not followed"
+        )
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise InvalidOptionError(f"{model} refers to {location}, which is not a regular file")
 
 
 def _map_tensor(tensor: ir.ExternalTensor, model: str, files: dict[str, MappedFile]) -> Any:
@@ -46,12 +103,7 @@ def _map_tensor(tensor: ir.ExternalTensor, model: str, files: dict[str, MappedFi
 
     ``files`` holds the files opened so far, by path.
     """
-    location = os.path.normpath(tensor.location)
-    if os.path.isabs(location) or location.split(os.sep)[0] == os.pardir:
-        raise InvalidOptionError(
-            f"{model} refers to the file {tensor.location}, which is not in its folder"
-        )
-    path = os.path.join(os.path.dirname(os.path.abspath(model)), location)
+    path = os.path.join(os.path.dirname(os.path.abspath(model)), os.path.normpath(tensor.location))
     try:
         file = files.get(path) or files.setdefault(path, MappedFile(path))
     except OSError as error:

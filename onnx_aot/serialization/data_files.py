@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
 
 import onnx
 import onnx_ir as ir
@@ -20,10 +22,12 @@ from onnx_aot.serialization.checkpoints import read_safetensors_header, safetens
 
 __all__ = [
     "DataFile",
-    "index_of",
+    "choose_names",
+    "digest_of",
     "old_data_files",
     "plan_data",
     "plan_safetensors",
+    "removable_files",
     "shard_size",
     "write_index",
 ]
@@ -37,20 +41,24 @@ UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 PRODUCER = "onnx_aot"
 """Marks the headers of our safetensors files; no others are removed with the model."""
 
+DIGITS = 16
+"""Length of the digest in names of data files."""
+
+READ = 1 << 20
+"""Bytes that are read at once for a digest."""
+
 
 @dataclasses.dataclass(frozen=True)
 class DataFile:
     """A file to be written.
 
     Attributes:
-        path: Path of the file, which does not exist yet.
         head: Bytes before the tensors.
         places: Offsets and tensors, keyed by initializer name, in order of offset. Gaps between
             them are filled with zeros.
         size: Bytes of the whole file.
     """
 
-    path: str
     head: bytes
     places: dict[str, tuple[int, ir.TensorProtocol]]
     size: int
@@ -66,20 +74,18 @@ class DataFile:
             end = offset + tensor.nbytes
 
 
-def plan_data(weights: Sequence[ir.Value], path: str) -> list[DataFile]:
-    """Plans one file ``<path>.data``, or ``<path>.data<n>`` with the first unused n from 2."""
-    names = itertools.chain([f"{path}.data"], (f"{path}.data{n}" for n in itertools.count(2)))
+def plan_data(weights: Sequence[ir.Value]) -> list[DataFile]:
+    """Plans one file in which every tensor begins at a page."""
     places: dict[str, tuple[int, ir.TensorProtocol]] = {}
     end = 0
     for value, tensor in _pairs_with_tensors(weights):
         offset = -(-end // ALIGNMENT) * ALIGNMENT
         places[str(value.name)] = (offset, tensor)
         end = offset + tensor.nbytes
-    free = next(name for name in names if not os.path.lexists(name))
-    return [DataFile(free, b"", places, end)]
+    return [DataFile(b"", places, end)]
 
 
-def plan_safetensors(weights: Sequence[ir.Value], path: str, limit: int | None) -> list[DataFile]:
+def plan_safetensors(weights: Sequence[ir.Value], limit: int | None) -> list[DataFile]:
     """Plans safetensors files with at most ``limit`` bytes of tensors each, or one larger tensor.
 
     The format has no gaps between tensors. In each file the tensors with the widest elements come
@@ -93,24 +99,77 @@ def plan_safetensors(weights: Sequence[ir.Value], path: str, limit: int | None) 
             size = 0
         groups[-1].append((value, tensor))
         size += tensor.nbytes
-    for paths in _safetensors_names(path, len(groups)):
-        if not any(map(os.path.lexists, (*paths, index_of(paths[0])))):
-            return [_plan_shard(name, group) for name, group in zip(paths, groups, strict=True)]
+    return [_plan_shard(group) for group in groups]
+
+
+def choose_names(
+    path: str, safetensors: bool, contents: Sequence[BinaryIO], digest: str | None
+) -> list[str]:
+    """Chooses names for the data files of a model, and for their index if there are several.
+
+    The first save of a path uses names that users know: ``model.onnx.data``, ``model.safetensors``.
+    When a model is replaced, the new data gets names with a digest of its bytes, unless the old
+    data has the same bytes. So a name keeps its content, and a process that has read the model,
+    but not yet its data, can never read the data of another save.
+
+    Args:
+        path: Path of the model.
+        safetensors: The format.
+        contents: The new data files.
+        digest: Their digest, if it is known.
+
+    Returns:
+        Paths in the order of ``contents``, and that of the index at the end.
+    """
+    plain = _names(path, safetensors, len(contents), "")
+    if not os.path.lexists(path) and not any(map(os.path.lexists, plain)):
+        return plain
+    digest = digest or digest_of(contents)
+    old = set(old_data_files(path))
+    if old.issuperset(plain) and _has_digest(plain[: len(contents)], contents, digest):
+        return plain
+    for number in itertools.count(1):
+        tag = digest if number == 1 else f"{digest}-{number}"
+        names = _names(path, safetensors, len(contents), tag)
+        if all(name in old or not os.path.lexists(name) for name in names):
+            return names
     raise AssertionError("names do not end")
 
 
-def index_of(path: str) -> str:
-    """Path of the index of several safetensors files, from the path of one of them."""
-    return re.sub(r"(-\d{5}-of-\d{5})?\.safetensors$", ".safetensors.index.json", path)
+def digest_of(files: Sequence[BinaryIO]) -> str:
+    """Returns the digest of the contents of open files, in the form that is used in names."""
+    found = hashlib.sha256()
+    for file in files:
+        file.seek(0)
+        while block := file.read(READ):
+            found.update(block)
+    return found.hexdigest()[:DIGITS]
+
+
+def _has_digest(paths: Sequence[str], like: Sequence[BinaryIO], digest: str) -> bool:
+    """True if files have the sizes of open files and a digest."""
+    sizes = [os.fstat(file.fileno()).st_size for file in like]
+    if [os.path.getsize(path) for path in paths] != sizes:
+        return False
+    with contextlib.ExitStack() as opened:
+        return digest_of([opened.enter_context(open(path, "rb")) for path in paths]) == digest
+
+
+def _names(path: str, safetensors: bool, count: int, tag: str) -> list[str]:
+    if not safetensors:
+        return [f"{path}.data-{tag}" if tag else f"{path}.data"]
+    folder, name = os.path.split(path)
+    stem = os.path.join(folder, _strip_extension(name)) + (f"_{tag}" if tag else "")
+    if count == 1:
+        return [f"{stem}.safetensors"]
+    shards = [f"{stem}-{n + 1:05d}-of-{count:05d}.safetensors" for n in range(count)]
+    return [*shards, f"{stem}.safetensors.index.json"]
 
 
 def old_data_files(path: str) -> list[str]:
     """Data files and indexes that a save made and the model at a path refers to."""
     folder, name = os.path.split(path)
-    stem = re.escape(_strip_extension(name))
-    made = re.compile(
-        rf"{re.escape(name)}\.data\d*|{stem}(_\d+)?(-\d{{5}}-of-\d{{5}})?\.safetensors"
-    )
+    made = _made_by_a_save(name)
     present = {file for file in os.listdir(folder) if made.fullmatch(file)}
     if not present or not os.path.isfile(path):
         return []
@@ -126,8 +185,29 @@ def old_data_files(path: str) -> list[str]:
     }
     found = [os.path.join(folder, file) for file in sorted(present & referred)]
     ours = [file for file in found if not file.endswith(".safetensors") or _is_ours(file)]
-    indexes = {index_of(file) for file in ours if re.search(r"-of-\d{5}\.safetensors$", file)}
+    indexes = {_index_of(file) for file in ours if re.search(r"-of-\d{5}\.safetensors$", file)}
     return [*ours, *sorted(indexes)]
+
+
+def removable_files(path: str, names: Iterable[str]) -> list[str]:
+    """Data files, of those that killed saves of a path wrote down, that its model does not need."""
+    folder, name = os.path.split(path)
+    made = _made_by_a_save(name)
+    candidates = [os.path.join(folder, file) for file in names if made.fullmatch(file)]
+    return sorted(set(candidates).difference(old_data_files(path))) if candidates else []
+
+
+def _made_by_a_save(name: str) -> re.Pattern[str]:
+    """Pattern of the names that saves give to data files and indexes of a model."""
+    tag = rf"[0-9a-f]{{{DIGITS}}}(-\d+)?"
+    stem = rf"{re.escape(_strip_extension(name))}(_{tag})?"
+    safetensors = rf"{stem}(-\d{{5}}-of-\d{{5}}\.safetensors|\.safetensors(\.index\.json)?)"
+    return re.compile(rf"{re.escape(name)}\.data(-{tag})?|{safetensors}")
+
+
+def _index_of(path: str) -> str:
+    """Path of the index of several safetensors files, from the path of one of them."""
+    return re.sub(r"-\d{5}-of-\d{5}\.safetensors$", ".safetensors.index.json", path)
 
 
 def shard_size(given: int | str | None) -> int | None:
@@ -161,18 +241,7 @@ def _strip_extension(name: str) -> str:
     return name.removesuffix(".onnx") or name
 
 
-def _safetensors_names(path: str, count: int) -> Iterator[list[str]]:
-    """Yields paths for the files, then others in case some of them are taken."""
-    folder, name = os.path.split(path)
-    for number in itertools.count(1):
-        stem = os.path.join(folder, _strip_extension(name)) + (f"_{number}" if number > 1 else "")
-        if count == 1:
-            yield [f"{stem}.safetensors"]
-        else:
-            yield [f"{stem}-{n + 1:05d}-of-{count:05d}.safetensors" for n in range(count)]
-
-
-def _plan_shard(path: str, group: Sequence[tuple[ir.Value, ir.TensorProtocol]]) -> DataFile:
+def _plan_shard(group: Sequence[tuple[ir.Value, ir.TensorProtocol]]) -> DataFile:
     header: dict[str, Any] = {"__metadata__": {"format": "pt", "producer": PRODUCER}}
     ordered = sorted(group, key=lambda pair: -_element_bytes(pair[1]))
     end = 0
@@ -189,7 +258,7 @@ def _plan_shard(path: str, group: Sequence[tuple[ir.Value, ir.TensorProtocol]]) 
         str(value.name): (start + offset, tensor)
         for offset, (value, tensor) in zip(offsets, ordered, strict=True)
     }
-    return DataFile(path, head, places, start + end)
+    return DataFile(head, places, start + end)
 
 
 def _element_bytes(tensor: ir.TensorProtocol) -> int:
@@ -215,9 +284,9 @@ def _is_ours(path: str) -> bool:
     return isinstance(metadata, Mapping) and metadata.get("producer") == PRODUCER
 
 
-def write_index(file: Any, files: Sequence[DataFile]) -> None:
-    """Writes the index of several safetensors files."""
-    total = sum(tensor.nbytes for one in files for _, tensor in one.places.values())
-    named = {name: os.path.basename(one.path) for one in files for name in one.places}
+def write_index(file: Any, files: Mapping[str, DataFile]) -> None:
+    """Writes the index of several safetensors files, given by their paths."""
+    total = sum(tensor.nbytes for one in files.values() for _, tensor in one.places.values())
+    named = {name: os.path.basename(path) for path, one in files.items() for name in one.places}
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(named.items()))}
     file.write(json.dumps(index, indent=2, ensure_ascii=False).encode() + b"\n")

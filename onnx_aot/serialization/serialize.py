@@ -22,16 +22,25 @@ from onnx_ir import tensor_adapters
 from onnx_aot.errors import InvalidOptionError, SaveError
 from onnx_aot.ir_passes.lazy_tensor import FoldedTensor, sources_of
 from onnx_aot.metadata.keys import INPUT_KIND
-from onnx_aot.serialization.atomic import check_destination, refuse_full_disk, written_together
+from onnx_aot.serialization.atomic import (
+    check_destination,
+    is_stream,
+    new_files,
+    place_files,
+    refuse_full_disk,
+)
 from onnx_aot.serialization.data_files import (
     DataFile,
-    index_of,
+    choose_names,
+    digest_of,
     old_data_files,
     plan_data,
     plan_safetensors,
+    removable_files,
     shard_size,
     write_index,
 )
+from onnx_aot.serialization.journal import Journal, journal_of, remove_temporaries
 from onnx_aot.serialization.mapped_tensor import Sink, flat_bytes
 from onnx_aot.serialization.progress import Progress
 from onnx_aot.serialization.weights import is_absent, real_parts
@@ -72,20 +81,22 @@ def save_model(
 
     Args:
         model: The model, which is unchanged afterwards.
-        destination: A path, or an object with a ``write`` method that takes bytes.
-        external_data: True puts weights into ``<destination>.data``, ``"safetensors"`` into files
-            of that format beside the model, False into the model's file; ``"auto"`` or None decides
-            by their size.
+        destination: A path, or an object with a ``write`` method that takes bytes. Pipes and
+            character devices at a path are written into.
+        external_data: True puts weights into a file beside the model, ``"safetensors"`` into files
+            of that format, False into the model's file; ``"auto"`` or None decides by their size.
+            ``data_files.choose_names`` has their names.
         max_shard_size: Limit for the tensors of one safetensors file; None: there is one file.
         include_initializers: False leaves out parameters and buffers, to be supplied later.
         keep_initializers_as_inputs: True lists parameters and buffers as inputs too.
         defaults: Default values of inputs, by name, for runs that do not feed them.
 
     Raises:
-        InvalidOptionError: External data with a file object, a destination that is neither a path
-            nor a file object, or an option that is not accepted.
+        InvalidOptionError: External data with a file object, a pipe or a device, a destination that
+            is neither a path nor a file object, or an option that is not accepted.
         SaveError: The model does not fit into one file or on the disk, weights have no values, the
-            folder does not exist, or writing fails. Existing files are untouched.
+            folder does not exist or is read-only, the path cannot be that of a file, or writing
+            fails. Existing files are untouched.
     """
     check_external_data(external_data, max_shard_size)
     limit = shard_size(max_shard_size)
@@ -93,36 +104,60 @@ def save_model(
         _refuse_missing_values(model.graph.initializers.values())
         weights = weights_of(model)
         total = sum(value.const_value.nbytes for value in weights if value.const_value is not None)
-        to_file_object = hasattr(destination, "write")
         check_destination(destination)
-        if to_file_object and external_data in (True, "safetensors"):
+        in_one_stream = hasattr(destination, "write") or is_stream(destination)
+        if in_one_stream and external_data in (True, "safetensors"):
             raise InvalidOptionError(
-                f"external_data={external_data!r} needs a path to put other files beside; got a "
-                "file object"
+                f"external_data={external_data!r} needs a path to put other files beside; got "
+                f"{_describe_stream(destination)}"
             )
         external = external_data in (True, "safetensors") or (
-            external_data in (None, "auto") and total > EXTERNAL_THRESHOLD and not to_file_object
+            external_data in (None, "auto") and total > EXTERNAL_THRESHOLD and not in_one_stream
         )
         if not external and total > PROTOBUF_LIMIT:
             raise _too_large("the weights take", total)
-        try:
-            with Progress("saving", total) as progress:
-                if to_file_object:
-                    sink = Sink(destination, progress.add, ours=False)
-                    _write_single(model, weights, sink, PROTOBUF_LIMIT)
-                    return
-                path = os.path.realpath(os.fspath(destination))  # data lies beside a link's target
-                old_data = old_data_files(path)
-                files = _plan_files(weights, path, external, external_data, limit)
+        with Progress("saving", total) as progress:
+            if in_one_stream:
+                _write_stream(model, weights, destination, progress)
+                return
+            path = os.path.realpath(os.fspath(destination))  # data lies beside a link's target
+            is_safetensors = external_data == "safetensors"
+            files = _plan_files(weights, is_safetensors, limit) if external else []
+            try:
+                with journal_of(path) as journal:
+                    _remove_leftovers(journal)
                 refuse_full_disk(path, sum(file.size for file in files) if files else total)
-                _write_files(model, weights, path, files, progress)
-                for name in old_data:
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(name)
-        except OSError as error:
-            raise SaveError(
-                f"could not write {destination}: {error}. Nothing that was there has changed"
-            ) from error
+                if files:
+                    _write_files(model, weights, path, files, is_safetensors, progress)
+                else:
+                    _write_file(model, weights, path, progress)
+            except OSError as error:
+                raise SaveError(
+                    f"could not write {destination}: {error}. Nothing that was there has changed"
+                ) from error
+
+
+def _write_stream(
+    model: ir.Model, weights: Sequence[ir.Value], destination: Any, progress: Progress
+) -> None:
+    """Writes a model to a file object, or into the pipe or device at a path."""
+    try:
+        if hasattr(destination, "write"):
+            sink = Sink(destination, progress.add, ours=False)
+            _write_single(model, weights, sink, PROTOBUF_LIMIT)
+            return
+        with open(destination, "wb") as file:
+            _write_single(model, weights, Sink(file, progress.add, ours=False), PROTOBUF_LIMIT)
+    except OSError as error:
+        raise SaveError(
+            f"could not write to {_describe_stream(destination)}: {error}. A part of the model may "
+            "have been written"
+        ) from error
+
+
+def _describe_stream(destination: Any) -> str:
+    is_object = hasattr(destination, "write")
+    return "a file object" if is_object else f"{destination}, a pipe or a device"
 
 
 def check_external_data(external_data: Any, max_shard_size: Any) -> None:
@@ -334,13 +369,31 @@ def _encode_varint(number: int) -> bytes:
 
 
 def _plan_files(
-    weights: Sequence[ir.Value], path: str, external: bool, kind: Any, limit: int | None
+    weights: Sequence[ir.Value], is_safetensors: bool, limit: int | None
 ) -> list[DataFile]:
-    if not external or not weights:
+    if not weights:
         return []
-    if kind == "safetensors":
-        return plan_safetensors(weights, path, limit)
-    return plan_data(weights, path)
+    return plan_safetensors(weights, limit) if is_safetensors else plan_data(weights)
+
+
+def _remove_leftovers(journal: Journal) -> None:
+    """Removes what killed saves of a path left there."""
+    remove_temporaries(journal.path)
+    remembered = journal.remembered()
+    for file in removable_files(journal.path, remembered):
+        with contextlib.suppress(OSError):
+            os.unlink(file)
+
+
+def _write_file(
+    model: ir.Model, weights: Sequence[ir.Value], path: str, progress: Progress
+) -> None:
+    """Writes a model with its weights in one file."""
+    with new_files(path, 1) as (new,):
+        _write_single(model, weights, Sink(new.file, progress.add, ours=True), PROTOBUF_LIMIT)
+        with journal_of(path) as journal:
+            _remove_leftovers(journal)
+            place_files(new, {}, old_data_files(path), journal)
 
 
 def _write_files(
@@ -348,30 +401,41 @@ def _write_files(
     weights: Sequence[ir.Value],
     path: str,
     files: Sequence[DataFile],
+    is_safetensors: bool,
     progress: Progress,
 ) -> None:
-    """Writes the model and its data files, which are in place before the model refers to them.
+    """Writes a model and its data files.
 
-    Data files of a model that is being replaced stay; the new ones have other names.
+    Their names depend on what is at the path when they take their places, so the model, which holds
+    the names, is written then.
     """
-    paths = [file.path for file in files]
-    if len(files) > 1:
-        paths.append(index_of(paths[0]))
-    with written_together([*paths, path]) as (*opened, last):
-        if not files:
-            _write_single(model, weights, Sink(last, progress.add, ours=True), PROTOBUF_LIMIT)
-            return
-        for file, target in zip(files, opened, strict=False):
+    proto = _graph_without_weights(model, weights)
+    with new_files(path, len(files) + (2 if len(files) > 1 else 1)) as (last, *others):
+        opened = [other.file for other in others[: len(files)]]
+        for file, target in zip(files, opened, strict=True):
             file.write(Sink(target, progress.add, ours=True))
-        if len(files) > 1:
-            write_index(opened[-1], files)
-        proto = _graph_without_weights(model, weights)
-        places = {name: (file, *place) for file in files for name, place in file.places.items()}
-        for tensor in proto.graph.initializer:
-            if tensor.name in places:
-                data, offset, held = places[tensor.name]
-                _refer(tensor, os.path.basename(data.path), offset, held.nbytes)
-        last.write(proto.SerializeToString())
+        digest = digest_of(opened) if os.path.lexists(path) else None
+        with journal_of(path) as journal:
+            _remove_leftovers(journal)
+            names = choose_names(path, is_safetensors, opened, digest)
+            by_path = dict(zip(names, files, strict=False))
+            if len(files) > 1:
+                write_index(others[-1].file, by_path)
+            _refer_to_files(proto, by_path)
+            last.file.write(proto.SerializeToString())
+            old = [name for name in old_data_files(path) if name not in names]
+            place_files(last, dict(zip(names, others, strict=True)), old, journal)
+
+
+def _refer_to_files(proto: onnx.ModelProto, files: Mapping[str, DataFile]) -> None:
+    """Writes into a model where its weights are; ``files`` are keyed by path."""
+    places = {
+        name: (path, *place) for path, file in files.items() for name, place in file.places.items()
+    }
+    for tensor in proto.graph.initializer:
+        if tensor.name in places:
+            path, offset, held = places[tensor.name]
+            _refer(tensor, os.path.basename(path), offset, held.nbytes)
 
 
 def _refer(tensor: onnx.TensorProto, location: str, offset: int, length: int) -> None:

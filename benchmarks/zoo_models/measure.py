@@ -221,6 +221,7 @@ def list_warnings(caught: Iterable[warnings.WarningMessage]) -> list[str]:
 
 def compare_outputs(case: ZooCase, subject: Subject, program: Any, row: dict[str, Any]) -> None:
     """Loads the model and compares it with PyTorch at both sizes."""
+    from onnx_aot.capture.module_state import preserved_state
     from onnx_aot.inspection.verify import verify_against
 
     _, error, _ = attempt(program.initialize_inference_session)
@@ -231,9 +232,10 @@ def compare_outputs(case: ZooCase, subject: Subject, program: Any, row: dict[str
     worst = 0.0
     for index, stage in enumerate(STAGES[-2:]):
         args, kwargs = case.sample(index, row["fixed"])
-        differences, error, _ = attempt(
-            lambda a=args, k=kwargs: verify_against(program, subject.model, a, k)
-        )
+        with preserved_state(subject.model):  # each size from the state at the export
+            differences, error, _ = attempt(
+                lambda a=args, k=kwargs: verify_against(program, subject.model, a, k)
+            )
         if error is not None:
             row["reason"] = shorten_reason(error)
             return

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from onnx_aot.capture.inputs import Inputs
+from onnx_aot.capture.scripted.attributes import save_attributes
+from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.pytrees.containers import has_parts, unwrap_constants
 from onnx_aot.torch_compat import REGISTRIES, pytree, restored
 
@@ -20,21 +22,37 @@ def preserved_state(module: torch.nn.Module) -> Iterator[None]:
     """Restores every attribute of every submodule afterwards.
 
     Tracing runs ``forward``, which may count calls, fill caches or replace attributes, and leaves
-    fake tensors in them. Parameters and buffers themselves are never written during a capture.
+    fake tensors in them. Parameters and buffers themselves are never written during a capture. In
+    scripted modules, attributes that are set are restored.
     Tensors that are plain attributes are written, and get their elements back, as do lists, dicts,
     sets, dataclasses and key-value caches, including nested ones. The contents of other objects
     stay as tracing left them.
     """
-    scripted = torch.jit.ScriptModule  # has no Python attributes
-    owners = [owner for owner in module.modules() if not isinstance(owner, scripted)]
+    scripts, owners = _find_owners(module)
     saved = [(owner, _Snapshot(owner)) for owner in owners]
+    undone = [save_attributes(script) for script in scripts]
 
     def restore() -> None:
         for owner, snapshot in saved:
             snapshot.restore(owner)
+        for undo in undone:
+            undo()
 
     with restored(restore):
         yield
+
+
+def _find_owners(module: torch.nn.Module) -> tuple[list[Any], list[torch.nn.Module]]:
+    """Finds the outermost scripted modules, and modules with Python attributes."""
+    root: Any = module._script if is_scripted(module) else module
+    scripts: list[Any] = [root] if isinstance(root, torch.jit.ScriptModule) else []
+    owners = []
+    for owner in module.modules():
+        if not isinstance(owner, torch.jit.ScriptModule):
+            owners.append(owner)
+            children = owner.children()
+            scripts += (child for child in children if isinstance(child, torch.jit.ScriptModule))
+    return [script for script in scripts if hasattr(script, "inlined_graph")], owners
 
 
 def run_model(module: torch.nn.Module, inputs: Inputs) -> Any:

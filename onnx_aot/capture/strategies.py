@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 
+from onnx_aot.capture.error_hints import RefusedError
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.io_hooks import Boundary
 from onnx_aot.capture.module_state import preserved_state
@@ -15,6 +17,7 @@ from onnx_aot.capture.patches import capture_conditions
 from onnx_aot.capture.patches.model_calls import ModelRows
 from onnx_aot.capture.python_random import draws_observed
 from onnx_aot.capture.scalar_inputs import floats_as_tensors
+from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.capture.sizes.data_dependent import describe_larger
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.guards import Decision, DecisionLog
@@ -22,7 +25,7 @@ from onnx_aot.capture.sizes.known_sources import Source
 from onnx_aot.capture.sizes.known_values import KnownValues
 from onnx_aot.capture.sizes.validating_branches import Validation, Validations
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.torch_compat import Settings
+from onnx_aot.torch_compat import FakeTensor, Settings
 
 __all__ = ["DEFAULT", "STRATEGIES", "Model", "Run", "check_strategies", "run_strategy"]
 
@@ -184,8 +187,44 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
                 dynamic_shapes=spec,
                 strict=settings.strict,
             )
+            if settings.strict:
+                _check_constants(program, model)
+            run.warning = _describe_left_out(model, settings)
     run.warning = run.warning or describe_larger(run.decisions)
     return program
+
+
+def _describe_left_out(model: Model, settings: Settings) -> str | None:
+    """Returns the warning about attributes of scripted models whose new values are not kept.
+
+    Raises:
+        RefusedError: They are state of the exported model.
+    """
+    modules = () if settings.module is None else settings.module.modules()
+    scripted: list[Any] = [module for module in modules if is_scripted(module)]
+    left_out = [text for module in scripted for text in module.observed.left_out]
+    if left_out and model.keeps_state:
+        raise RefusedError(
+            f"the state of an ONNX model keeps its shape: {'; '.join(left_out)}",
+            "call the model once before the export, model(*args), so that it has its state",
+            "state",
+        )
+    if not left_out:
+        return None
+    return f"new values of attributes are not kept from call to call: {'; '.join(left_out)}"
+
+
+def _check_constants(program: torch.export.ExportedProgram, model: Model) -> None:
+    """Raises if torch kept no values of a constant, as strict captures do of NumPy arrays."""
+    module = model.module
+    if any(isinstance(t, FakeTensor) for t in (*module.parameters(), *module.buffers())):
+        return
+    if any(isinstance(constant, FakeTensor) for constant in program.constants.values()):
+        raise RefusedError(
+            "torch.export.export(strict=True) keeps no values of a NumPy array of the model",
+            "keep the array as a tensor, self.register_buffer(name, torch.from_numpy(array))",
+            "numpy",
+        )
 
 
 def _model_rows(

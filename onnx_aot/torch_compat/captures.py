@@ -66,6 +66,19 @@ def _leave_module(original: Callable[..., Any], settings: Settings) -> Callable[
     return call_module
 
 
+def _find_submodule(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Finds a submodule too whose name is that of a method of ``nn.Module``: ``parameters``."""
+
+    def get_submodule(self: Any, name: str) -> Any:
+        try:
+            return original(self, name)
+        except TypeError:
+            parent, _, last = name.rpartition(".")
+            return get_submodule(self, parent)._modules[last]
+
+    return get_submodule
+
+
 def _ignore_solver_errors(
     original: Callable[[Any], None], settings: Settings
 ) -> Callable[[Any], None]:
@@ -334,6 +347,12 @@ CAPTURE: tuple[Patch, ...] = (
         _leave_module,
         "Models that catch an exception of a submodule are refused.",
         parameters="self, m, forward, args, kwargs",
+    ),
+    Patch(
+        "torch.nn.utils._named_member_accessor:NamedMemberAccessor.get_submodule",
+        _find_submodule,
+        "Models with a submodule named as a method of nn.Module, self.parameters, are refused.",
+        parameters="self, name",
     ),
     Patch(
         "torch.fx.experimental.symbolic_shapes:DimConstraints.solve",

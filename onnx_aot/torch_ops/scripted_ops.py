@@ -4,7 +4,8 @@
 which the operator's shape function records, replaces it; in this graph ``branch`` and ``repeat``
 have graph modules as bodies, and the others work on lists of tensors of unknown length.
 
-The functions are only names; calls of them are translated in ``onnx_aot/ops/control``.
+Calls of the functions are translated in ``onnx_aot/ops/control``. The functions themselves run only
+where a captured program is compared with its model.
 """
 
 from __future__ import annotations
@@ -37,8 +38,6 @@ __all__ = [
 
 Tensor = torch.Tensor
 
-A_NAME = "a name in a graph, which is translated and not run"
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SequenceVal:
@@ -49,7 +48,7 @@ class SequenceVal:
 
 def branch(condition: Any, then: Any, otherwise: Any, inputs: Any, others: Any) -> Any:
     """Returns the outputs of ``then(*inputs)`` or of ``otherwise(*others)``."""
-    raise AssertionError(A_NAME)
+    return then(*inputs) if bool(condition) else otherwise(*others)
 
 
 def repeat(count: Any, condition: Any, body: Any, carried: Any, inputs: Any) -> Any:
@@ -58,52 +57,58 @@ def repeat(count: Any, condition: Any, body: Any, carried: Any, inputs: Any) -> 
     It stops when ``proceed`` is false. ``count`` and ``condition`` may be None: no limit, and no
     condition.
     """
-    raise AssertionError(A_NAME)
+    proceed, step, values = condition is None or bool(condition), 0, list(carried)
+    while proceed and (count is None or step < int(count)):
+        proceed, *values = body(step, *values, *inputs)
+        step += 1
+    return values
 
 
 def sequence_construct(items: Sequence[Any], element: torch.dtype) -> Any:
     """Returns a list of tensors."""
-    raise AssertionError(A_NAME)
+    return list(items)
 
 
 def sequence_append(sequence: Any, item: Any) -> Any:
     """Returns the list with a tensor appended."""
-    raise AssertionError(A_NAME)
+    return [*sequence, item]
 
 
 def sequence_insert(sequence: Any, index: Any, item: Any) -> Any:
     """Returns the list with a tensor inserted at an index."""
-    raise AssertionError(A_NAME)
+    return [*sequence[:index], item, *sequence[index:]]
 
 
 def sequence_erase(sequence: Any, index: Any) -> Any:
     """Returns the list without the tensor at an index."""
-    raise AssertionError(A_NAME)
+    kept = list(sequence)
+    del kept[index]
+    return kept
 
 
 def sequence_at(sequence: Any, index: Any) -> Any:
     """Returns one tensor of the list; a negative index counts from its end."""
-    raise AssertionError(A_NAME)
+    return sequence[index]
 
 
 def sequence_length(sequence: Any) -> Any:
     """Returns the number of tensors in the list."""
-    raise AssertionError(A_NAME)
+    return len(sequence)
 
 
 def sequence_cat(sequence: Any, dim: int) -> Any:
     """Concatenates the list as ``torch.cat`` does."""
-    raise AssertionError(A_NAME)
+    return torch.cat(sequence, dim)
 
 
 def sequence_stack(sequence: Any, dim: int) -> Any:
     """Stacks the list as ``torch.stack`` does."""
-    raise AssertionError(A_NAME)
+    return torch.stack(sequence, dim)
 
 
 def sequence_split(tensor: Any, size: Any, dim: int, keep: bool) -> Any:
     """Splits as ``torch.split``, or as ``torch.unbind`` if ``keep`` is false and the size is 1."""
-    raise AssertionError(A_NAME)
+    return list(torch.split(tensor, size, dim) if keep else torch.unbind(tensor, dim))
 
 
 RECORDED: weakref.WeakValueDictionary[int, torch.fx.GraphModule] = weakref.WeakValueDictionary()
@@ -130,7 +135,7 @@ class During:
 @torch.library.custom_op("onnx_aot::scripted", mutates_args=())
 def run_scripted_model(tensors: list[Tensor], sizes: list[int], number: int) -> list[Tensor]:
     """Stands for a scripted model: its weights and inputs, and sizes among its inputs."""
-    raise AssertionError(A_NAME)
+    return [result.clone() for result in RECORDED[number](*tensors, *sizes)]
 
 
 @run_scripted_model.register_fake

@@ -343,6 +343,33 @@ def test_what_is_counted_is_state() -> None:
         onnx_aot.export(scripted, (X,), verify=True)
 
 
+@pytest.mark.parametrize("module", [m.MakesState, m.HasState])
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_model_before_its_first_call(module: type[torch.nn.Module], rows: int) -> None:
+    scripted = torch.jit.script(module())
+    with pytest.warns(onnx_aot.OnnxExporterWarning, match=r"total is set to .* holds float32\[0\]"):
+        program = onnx_aot.export(
+            scripted, (X[:rows],), dynamic_shapes=({0: "n"},), state="drop", verify=True
+        )
+    for count in (1, 2, 4):
+        expected = torch.jit.script(module())(X[:count])
+        torch.testing.assert_close(program(X[:count])[0], expected)
+    torch.testing.assert_close(scripted(X), torch.jit.script(module())(X))  # is left unchanged
+
+
+def test_a_state_that_is_made_at_the_first_call() -> None:
+    scripted = torch.jit.script(m.MakesState())
+    with pytest.raises(
+        onnx_aot.errors.CaptureError, match=r"total is set [\s\S]*call the model once"
+    ):
+        onnx_aot.export(scripted, (X,), state="io")
+    scripted(torch.zeros(4, 3))
+    program = onnx_aot.export(scripted, (X,), state="io")
+    assert [v.name for v in program.model.graph.inputs] == ["x", "total"]
+    for _ in range(3):
+        torch.testing.assert_close(program(X)[0], scripted(X))
+
+
 def test_nodes_name_the_line() -> None:
     program = onnx_aot.export(torch.jit.script(f.by_sign), (X,))
     (node,) = [node for node in program.model.graph if node.op_type == "If"]

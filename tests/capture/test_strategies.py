@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -36,3 +37,19 @@ def test_what_torch_export_refuses_for_other_reasons() -> None:
     assert "torch.export.export(strict=False)" in message
     assert "torch.export.export(strict=True)" in message
     assert "this model is not ready" in message
+
+
+class HoldsArray(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = np.linspace(0.0, 1.0, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.from_numpy(self.scale)
+
+
+def test_an_array_of_numpy() -> None:
+    model = HoldsArray()
+    torch.testing.assert_close(onnx_aot.export(model, (X,))(X)[0], model(X))
+    with pytest.raises(CaptureError, match=r"no values of a NumPy array[\s\S]*register_buffer"):
+        onnx_aot.export(model, (X,), strategies=("strict",))

@@ -159,6 +159,18 @@ SIZE_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 """Models that call a function of torch that reads a size as a number, by its place."""
 
 
+class MethodsName(nn.Module):
+    """Has a submodule with the name of a method of ``nn.Module``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.parameters = nn.ParameterList(self.linear.parameters())  # type: ignore[assignment]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)  # type: ignore[no-any-return]
+
+
 class Smallest(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         a, b = x.sum().item(), x.mean().item()
@@ -424,6 +436,7 @@ MODELS: dict[str, Example] = {
     ),
     "padded": Example(Padded, lambda n: (torch.ones(n),), sizes=(6, 9)),
     "catching": Example(Catching, rows),
+    "method's name": Example(MethodsName, rows),
     "causal": Example(function(causal_above_one), rows),
     "int": Example(function(by_int), rows),
     "float of a size": Example(function(by_float), rows),

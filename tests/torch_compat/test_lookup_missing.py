@@ -112,6 +112,11 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
         r"fixed at 4\s.*float\(",
     ),
     "torch.fx._symbolic_trace:Tracer.call_module": ("catching", CaptureError, "Unexpected key"),
+    "torch.nn.utils._named_member_accessor:NamedMemberAccessor.get_submodule": (
+        "method's name",
+        CaptureError,
+        "submodule `parameters`",
+    ),
     "torch.nn.functional:scaled_dot_product_attention": ("causal", CaptureError, "not SymBool"),
     "kernel of aten.lstm.input": ("lstm", DynamicShapeError, "fixed at 4"),
     "kernel of aten.gru.input": ("gru", DynamicShapeError, "fixed at 4"),

@@ -97,6 +97,19 @@ def _narrow(self: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tens
     return torch.ops.aten.narrow.default(self, dim, start, length)  # type: ignore[no-any-return]
 
 
+def _where(condition: torch.Tensor, *others: Any, **named: Any) -> Any:
+    """Makes a bool of a mask of uint8, which PyTorch takes and its fake tensors refuse."""
+    return torch.where(_as_mask(condition), *others, **named)
+
+
+def _tensor_where(self: torch.Tensor, condition: torch.Tensor, *other: Any, **named: Any) -> Any:
+    return torch.Tensor.where(self, _as_mask(condition), *other, **named)
+
+
+def _as_mask(condition: torch.Tensor) -> torch.Tensor:
+    return condition.bool() if condition.dtype is torch.uint8 else condition
+
+
 REDIRECTED: dict[Any, Callable[..., Any]] = {
     torch.equal: _equal,
     torch.Tensor.equal: _equal,
@@ -104,6 +117,8 @@ REDIRECTED: dict[Any, Callable[..., Any]] = {
     torch.Tensor.allclose: _all_close,
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,
+    torch.where: _where,
+    torch.Tensor.where: _tensor_where,
 }
 """Functions by the original. They act wherever a model has bound it."""
 
@@ -130,7 +145,8 @@ FUNCTIONS: tuple[Patch, ...] = (
     Patch(
         "torch._export.non_strict_utils:_NonStrictTorchFunctionHandler._override",
         _redirect,
-        "torch.equal and torch.allclose are refused, and torch.narrow from a start in a tensor.",
+        "torch.equal, torch.allclose, torch.narrow from a start in a tensor, and torch.where of a "
+        "uint8 mask are refused.",
         parameters="self, func, args, kwargs",
     ),
     Patch(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from onnx_aot import torch_compat
 from onnx_aot.capture.error_hints import page
+from onnx_aot.capture.scripted.attributes import all_nodes
 from onnx_aot.capture.scripted.interpreter import Interpreter
 from onnx_aot.capture.scripted.recorder import Recorder
 from onnx_aot.capture.scripted.values import Cell, GivenInt, Leaf, ModuleRef
@@ -24,18 +26,34 @@ _NUMBERS = itertools.count()
 _PLAIN = (bool, int, float)
 
 
+class Observed:
+    """Findings of a recording. Torch restores all attributes of a module that it captures.
+
+    Attributes:
+        left_out: A sentence for each attribute whose new value the recording does not keep.
+    """
+
+    left_out: Sequence[str] = ()
+
+
 class ScriptedModel(torch.nn.Module):
     """Module that has the weights of a scripted model under their names and calls it.
 
     While ``torch.export`` traces it, the model's graph is recorded instead. Number attributes that
-    the model writes to become buffers.
+    the model writes to become buffers. If the graph needs their values, because the two ways of a
+    branch on them do not fit together, they count as the numbers that they are at the export.
+
+    Attributes:
+        observed: Findings of the last recording.
     """
 
     _script: Any
+    observed: Observed
 
     def __init__(self, script: Any) -> None:
         super().__init__()
         self.__dict__["_script"] = script
+        self.observed = Observed()
         self._name = _name_of(script)
         self._is_module = isinstance(script, torch.nn.Module)
         self._graph = script.inlined_graph
@@ -88,7 +106,7 @@ class ScriptedModel(torch.nn.Module):
         if self._is_module:
             refs[next(self._graph.inputs()).debugName()] = ModuleRef("", self._script)
         written: set[tuple[str, str]] = set()
-        for node in _all_nodes(self._graph):
+        for node in all_nodes(self._graph):
             if node.kind() == "prim::Constant":
                 value = node.output().toIValue()
                 if isinstance(value, torch.Tensor):
@@ -128,13 +146,15 @@ class ScriptedModel(torch.nn.Module):
         """Calls the script; buffers for its counters are read before and updated after the call."""
         script: Any = self.__dict__["_script"]
         for (path, name), (full, kind) in self._counted.items():
-            owner = script.get_submodule(path) if path else script
-            setattr(owner, name, kind(self._tensor(full).item()))
+            setattr(self._owner(path), name, kind(self._tensor(full).item()))
         result = script(*values)
         for (path, name), (full, _) in self._counted.items():
-            owner = script.get_submodule(path) if path else script
-            self._tensor(full).fill_(getattr(owner, name))
+            self._tensor(full).fill_(getattr(self._owner(path), name))
         return result
+
+    def _owner(self, path: str) -> Any:
+        """The scripted module at a path; scripted modules have no ``get_submodule``."""
+        return operator.attrgetter(path)(self._script) if path else self._script
 
     def _tensor(self, key: str) -> torch.Tensor:
         parent, _, name = self._paths[key].rpartition(".")
@@ -152,12 +172,13 @@ class ScriptedModel(torch.nn.Module):
         inputs = [
             _replace_by_places(v, t, tensors, sizes) for v, t in zip(values, types, strict=True)
         ]
-        recording = _Recording(self, list(weights), inputs)
+        recording = _Recording(self, list(weights), inputs, self._counted)
         try:
             with During(number, recording.run):
                 results = SCRIPTED(tensors, sizes, number)
         except CaptureError as error:
             raise CaptureError(f"{error}\n{page('scripted-models')}") from error
+        self.observed.left_out = recording.left_out
         RECORDED[number] = recording.module
         torch_compat.keep_until_restored(recording.module)
         leaves = [
@@ -168,18 +189,44 @@ class ScriptedModel(torch.nn.Module):
 
 
 class _Recording:
-    """One pass through a scripted model."""
+    """One pass through a scripted model.
 
-    def __init__(self, model: ScriptedModel, weights: list[str], inputs: list[Any]) -> None:
+    Attributes:
+        counted: Buffers of the number attributes that are data, by path and name; none if the graph
+            needs their values.
+        left_out: A sentence for each attribute whose new value is not kept.
+    """
+
+    def __init__(
+        self,
+        model: ScriptedModel,
+        weights: list[str],
+        inputs: list[Any],
+        counted: Mapping[tuple[str, str], tuple[str, type]],
+    ) -> None:
         self.model = model
         self.weights = weights
         self.inputs = inputs
+        self.counted = counted
+        self.left_out: list[str] = []
         self.numbers: list[bool] = []
         self.returned: Callable[[list[Any]], Any] = lambda leaves: None
         self.module: Any = None
 
     def run(self, tensors: list[torch.Tensor], sizes: list[Any], symbol: Any) -> list[Any]:
         """Records the model's graph; returns the results of the operator that stands for it."""
+        try:
+            return self._run(tensors, sizes, symbol)
+        except CaptureError as error:
+            if not self.counted:
+                raise
+            self.counted = {}
+            try:
+                return self._run(tensors, sizes, symbol)
+            except CaptureError:
+                raise error from None
+
+    def _run(self, tensors: list[torch.Tensor], sizes: list[Any], symbol: Any) -> list[Any]:
         mode = torch_compat.fake_mode_of(tensors)
         if mode is None:
             raise CaptureError("a scripted model without tensors among its inputs and weights")
@@ -188,9 +235,7 @@ class _Recording:
             leaves = [recorder.scope.placeholder("tensor", tensor) for tensor in tensors]
             numbers = [recorder.scope.placeholder("size", size) for size in sizes]
             given = dict(zip(self.weights, leaves, strict=False))
-            counted = {
-                key: recorder.item(given[full]) for key, (full, _) in self.model._counted.items()
-            }
+            counted = {key: recorder.item(given[full]) for key, (full, _) in self.counted.items()}
             interpreter = Interpreter(recorder, given, counted)
             inputs = [_replace_places(value, leaves, numbers, recorder) for value in self.inputs]
             if self.model._is_module:
@@ -222,13 +267,17 @@ class _Recording:
             before = given.get(full)
             if isinstance(value, Leaf) and isinstance(value.val, torch.Tensor):
                 if before is None or not _fits(value.val, before.val):
-                    raise CaptureError(
-                        f"the model sets self.{full} to a tensor of another type or shape than it "
-                        "has; the new value cannot be kept"
+                    held = "no tensor" if before is None else _describe(before.val)
+                    self.left_out.append(
+                        f"self.{full} is set to {_describe(value.val)}, and holds {held}"
                     )
-                if value.node is not before.node:
+                elif value.node is not before.node:
                     recorder.call(aten.copy_.default, before, value)
-            elif (path, name) in self.model._counted:
+            elif (path, name) in self.model._counted and (path, name) not in self.counted:
+                number = getattr(self.model._owner(path), name)
+                if isinstance(value, Leaf) or value != number:
+                    self.left_out.append(f"self.{full} counts as {number}, and is set anew")
+            elif (path, name) in self.counted:
                 number = recorder.call(
                     aten.scalar_tensor.default, value, dtype=given[full].val.dtype
                 )
@@ -238,6 +287,11 @@ class _Recording:
                     f"the model writes to the list or dict self.{full}, which lasts from call to "
                     "call. Keep it in a local variable, or a buffer"
                 )
+
+
+def _describe(tensor: torch.Tensor) -> str:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return f"{dtype}[{', '.join(map(str, tensor.shape))}]"
 
 
 def _fits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
@@ -383,13 +437,6 @@ def _signature(script: Any, is_module: bool) -> inspect.Signature:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters.append(inspect.Parameter(argument.name, kind, default=default))
     return inspect.Signature(parameters)
-
-
-def _all_nodes(block: Any) -> Iterator[Any]:
-    for node in block.nodes():
-        yield node
-        for inner in node.blocks():
-            yield from _all_nodes(inner)
 
 
 def _tensors_in(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:

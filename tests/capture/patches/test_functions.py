@@ -82,3 +82,21 @@ def test_narrow_from_a_start_in_a_tensor(forward: Callable[[Tensor, Tensor], Ten
     for rows, start in ((4, 1), (1, 0), (2, 4), (4, -3)):
         arguments = x[:rows], torch.tensor(start)
         torch.testing.assert_close(program(*arguments)[0], forward(*arguments))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda mask, x: torch.where(mask, x, 2 * x),
+        lambda mask, x: torch.where(mask, input=x, other=0.5),
+        lambda mask, x: x.where(mask, 0.5),
+        lambda mask, x: torch.where(mask)[0] + x.shape[0],
+    ],
+)
+@pytest.mark.filterwarnings("ignore:where received a uint8 condition")
+def test_a_mask_of_uint8(forward: Callable[[Tensor, Tensor], Tensor]) -> None:
+    x, mask = torch.arange(1.0, 7.0), torch.tensor([0, 1, 2, 0, 255, 1], dtype=torch.uint8)
+    program = onnx_aot.export(forward, (mask, x), dynamic_shapes=({0: "n"}, {0: "n"}))
+    for count in (6, 1, 0):
+        arguments = mask[:count], x[:count]
+        torch.testing.assert_close(program(*arguments)[0], forward(*arguments))

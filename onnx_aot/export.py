@@ -172,6 +172,8 @@ def export(
             ``("non-strict", "strict")``, has two modes of ``torch.export``. ``"draft"`` is draft
             export, ``"trace"`` is ``torch.jit.trace``: both fix values that depend on data to those
             of the example inputs, with a warning that lists them. Scripted models have their own.
+            By default, a model is refused after three times the duration of the first capture and
+            five seconds at most; strategies that are named are carried out to the end.
         **retired: Options of earlier exporters, accepted with a warning if they change nothing.
 
     Returns:

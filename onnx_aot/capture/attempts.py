@@ -22,6 +22,7 @@ from onnx_aot.capture.sizes.known_values import Reading
 from onnx_aot.capture.sizes.specialization import Finding, find_undelivered
 from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
+from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import CaptureError, InvalidOptionError
 from onnx_aot.torch_compat import needs_data, violates_constraints
 
@@ -203,8 +204,13 @@ class _EmptyTensors:
         return any(self.answers) or may_be_wrong(program, bool(self.answers))
 
 
-def make_attempt(model: Model, plan: Plan) -> Attempt:
+def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
     """Captures a model according to a plan, with the first of its strategies that succeeds.
+
+    Args:
+        model: The model.
+        plan: The plan.
+        limit: The time left. Strategies that exceed it are left out.
 
     Raises:
         CaptureError: The model has something that this package refuses with words of its own.
@@ -217,6 +223,8 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
     )
     failures: list[Failure] = []
     for name in model.strategies:
+        if failures and not limit.allows(STRATEGIES[name], _count_runs(failures[-1])):
+            break
         empty = _EmptyTensors(plan.ends_early and name == "non-strict" and not failures)
         run = Run.prepare(
             name,
@@ -228,12 +236,18 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
             conversions=plan.conversions,
             zero_ignored=empty.record,
             unknown=plan.unknown,
+            limit=limit,
         )
+        limit.begin_run()
         try:
             program = run_strategy(run)
         except Exception as error:
             if empty.ended:
                 return Attempt(plan, ended=True)
+            if limit.ended:
+                limit.left_out.append(STRATEGIES[name])
+                break
+            limit.complete_run()
             if run.known.written:
                 return Attempt(plan, written=frozenset(run.known.written))
             asked = plan.inputs is None  # otherwise the failure need not be the user's
@@ -250,11 +264,24 @@ def make_attempt(model: Model, plan: Plan) -> Attempt:
         # The model may have caught the exception that was to end the capture.
         if empty.ended:
             return Attempt(plan, ended=True)
+        if limit.ended:
+            limit.left_out.append(STRATEGIES[name])
+            break
+        limit.complete_run()
         if run.known.written:
             return Attempt(plan, written=frozenset(run.known.written))
         captured = _collect(run, program, above_zero=empty.may_be_wrong(program))
         return Attempt(plan, captured, tuple(failures))
     return Attempt(plan, failures=tuple(failures))
+
+
+def _count_runs(failure: Failure) -> int:
+    """Number of captures to come after a failure.
+
+    If torch refuses the dimensions, it will hardly accept them in another way. Two more captures
+    are more useful then: with inputs of other sizes, and with all dimensions left to the model.
+    """
+    return 3 if violates_constraints(failure.error) else 1
 
 
 def _collect(run: Run, program: torch.export.ExportedProgram, above_zero: bool) -> Captured:

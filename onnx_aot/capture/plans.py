@@ -38,7 +38,8 @@ from onnx_aot.capture.sizes.specialization import (
     relax_request,
 )
 from onnx_aot.capture.strategies import DEFAULT, STRATEGIES, Model
-from onnx_aot.errors import DynamicShapeError
+from onnx_aot.capture.time_limits import TimeLimit
+from onnx_aot.errors import DynamicShapeError, OnnxExporterError, add_line
 
 __all__ = ["ROWS", "capture"]
 
@@ -61,6 +62,12 @@ class _Attempts:
     @property
     def last(self) -> Attempt:
         return self.done[-1]
+
+    @property
+    def has_result(self) -> bool:
+        """True if an attempt gave a program that the export can use."""
+        captured = [attempt for attempt in self.done if attempt.captured is not None]
+        return not self.strict or any(not attempt.limited for attempt in captured)
 
     def of(self, request: str) -> list[Attempt]:
         """The attempts with one request, ``Plan.request``."""
@@ -85,6 +92,8 @@ class _Attempts:
             wanted = [a for a in captured if a.plan.from_zero == from_zero]
             return free[-1] if free else [*captured, *wanted][-1]
         failed = [a for a in without_small or attempts if a.failures]
+        if not failed:  # there was no time to the end of any
+            return attempts[-1]
         return min(failed, key=lambda a: (a.plan.plain, a.plan.from_zero))
 
     @property
@@ -145,7 +154,7 @@ class _Attempts:
             return []
         if self.violation is None:
             return self.best().fixed
-        anyhow = self.best("any").captured
+        anyhow = self.best("any").captured if self.of("any") else None
         if anyhow is None:
             return []
         return find_undelivered(anyhow.program, self.requested, anyhow.decisions, refused=True)
@@ -345,6 +354,7 @@ def capture(
     strategies: tuple[str, ...] = DEFAULT,
     replaceable: Callable[[str], bool] = lambda name: False,
     keeps_state: bool = False,
+    is_limited: bool = False,
 ) -> Captured:
     """Captures ``module(*args, **kwargs)`` as a graph of ATen operators.
 
@@ -361,6 +371,8 @@ def capture(
             values are therefore unknown.
         keeps_state: Whether tensor attributes that ``forward`` assigns are state of the exported
             model, as buffers are.
+        is_limited: Whether attempts and explanations are left out when three times as long as the
+            first capture took, and five seconds, have passed without a result.
 
     Raises:
         DynamicShapeError: The model fixes or limits a dimension that was requested as dynamic.
@@ -374,10 +386,18 @@ def capture(
     model = Model(module, inputs, collected, strategies, sources, keeps_state)
     attempts = _Attempts(model, requested, strict=on_specialized == "error")
     plan: Plan | None = _plan_first(requested)
+    limit = TimeLimit(is_limited)
     while plan is not None:
-        attempts.done.append(make_attempt(model, plan))
-        plan = _next_plan(attempts)
-    chosen = _choose(model, attempts)
+        attempts.done.append(make_attempt(model, plan, limit))
+        limit.applies = is_limited and not attempts.has_result
+        plan = _next_plan(attempts, limit)
+    try:
+        chosen = _choose(model, attempts, limit)
+    except OnnxExporterError as error:
+        left_out = limit.describe()
+        if left_out is not None:
+            add_line(error, left_out)
+        raise
     assert chosen.captured is not None
     check_example(model, chosen.captured.validations)
     ours = [a.our_failure for a in attempts.done if a.our_failure is not None]
@@ -395,17 +415,18 @@ def capture(
     )
 
 
-def _next_plan(attempts: _Attempts) -> Plan | None:
+def _next_plan(attempts: _Attempts, limit: TimeLimit) -> Plan | None:
+    """The plan of the first row that applies; None if there is none, or no time for it."""
     tried = [attempt.plan for attempt in attempts.done]
     for row in ROWS:
         if row.when(attempts):
             plan = row.plan(attempts)
             if plan not in tried:
-                return plan
+                return plan if limit.allows(f"a capture, since {row.name}") else None
     return None
 
 
-def _choose(model: Model, attempts: _Attempts) -> Attempt:
+def _choose(model: Model, attempts: _Attempts, limit: TimeLimit) -> Attempt:
     """The attempt whose program is used.
 
     Raises:
@@ -420,16 +441,17 @@ def _choose(model: Model, attempts: _Attempts) -> Attempt:
     if asked.captured is None and violation is None:
         error = asked.failures[0].error
         plain = attempts.last.plan.plain
-        raise refuse_model(model, attempts.requested, asked.failures, plain) from error
+        raise refuse_model(model, attempts.requested, asked.failures, plain, limit) from error
     cause = None if violation is None else violation.error
-    anyhow = None if violation is None else attempts.best("any")
+    anyhow = attempts.best("any") if violation is not None and attempts.of("any") else None
     if violation is not None and (anyhow is None or anyhow.captured is None):
         text = describe_torch(violation.error, attempts.requested, violation.decisions)
         raise DynamicShapeError(text) from cause
     if attempts.of("delivered"):
         delivered = attempts.best("delivered")
         if delivered.captured is None and anyhow is None:
-            raise make_refusal(undelivered, model.module) from delivered.failures[0].error
+            failure = next((f.error for f in delivered.failures), None)
+            raise make_refusal(undelivered, model.module) from failure
         return delivered if anyhow is None or delivered.captured is not None else anyhow
     if undelivered:
         raise make_refusal(undelivered, model.module) from cause

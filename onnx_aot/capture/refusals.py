@@ -17,6 +17,7 @@ from onnx_aot.capture.sizes.guards import as_places, location_of_error, with_lin
 from onnx_aot.capture.sizes.specialization import relax_request
 from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
+from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import CaptureError
 from onnx_aot.pytrees.containers import unwrap_constants
 from onnx_aot.torch_compat import (
@@ -66,7 +67,11 @@ def check_example(model: Model, validations: Sequence[Validation]) -> None:
 
 
 def refuse_model(
-    model: Model, requested: DynamicShapes, failures: Sequence[Failure], plain: bool
+    model: Model,
+    requested: DynamicShapes,
+    failures: Sequence[Failure],
+    plain: bool,
+    limit: TimeLimit,
 ) -> CaptureError:
     """The error about a model that cannot be captured: reason, place in the user's code, edit.
 
@@ -75,12 +80,13 @@ def refuse_model(
         requested: The requested dynamic shapes.
         failures: Failures of its strategies, at least one.
         plain: Whether the optional changes to torch are left out when it is examined.
+        limit: The time left. Explanations that exceed it are left out.
     """
     first = failures[0]
     observes = describe_observers(model.module)
     if observes is None:
         described = (
-            _find_data_questions(model, requested, first, plain)
+            _find_data_questions(model, requested, first, plain, limit)
             if needs_data(first.error)
             else None
         )
@@ -98,11 +104,15 @@ def refuse_model(
                 said = f"    {_shorten_error(failure.error, 2)}"
                 details = ("", f"  {failure.strategy}", said)
                 return make_explained_error(explained, location, model.module, *details)
-    return _report_failures(model, requested, failures, observes)
+    return _report_failures(model, requested, failures, observes, limit)
 
 
 def _report_failures(
-    model: Model, requested: DynamicShapes, failures: Sequence[Failure], observes: str | None
+    model: Model,
+    requested: DynamicShapes,
+    failures: Sequence[Failure],
+    observes: str | None,
+    limit: TimeLimit,
 ) -> CaptureError:
     """The error in torch's own words, which tells whether the model, torch or onnx_aot failed."""
     first = failures[0]
@@ -113,8 +123,12 @@ def _report_failures(
         what = "the model fails on the example inputs by itself, without an export"
         head = "the model could not be captured; it fails on the example inputs by itself:"
         fix = "run model(*args), and correct the model or the inputs"
-    else:
+    elif limit.allows("a comparison with torch.export alone"):
         what, head, fix = _compare_with_torch(model, requested, first)
+    else:
+        what = "torch.export fails"
+        head = "the model could not be captured:"
+        fix = "run torch.export.export(model, args), which shows whether it fails by itself"
     lines = [
         head,
         "",
@@ -176,21 +190,28 @@ def _run_alone(model: Model) -> Exception | None:
 
 
 def _find_data_questions(
-    model: Model, requested: DynamicShapes, first: Failure, plain: bool
+    model: Model, requested: DynamicShapes, first: Failure, plain: bool, limit: TimeLimit
 ) -> NeedsData | None:
     """All places that need the values of data, found with draft export if it succeeds."""
     free = relax_request(requested)  # with a dimension that data fixes, torch would draft twice
-    run = Run.prepare("draft", model, free, plain=plain)
-    try:
-        program = run_strategy(run)
-    except Exception as error:
-        logger.info("torch.export.draft_export failed: %s", _first_line(error))
-    else:
-        missing = missing_fake_kernels(program)
-        described = describe_data_dependent(run.decisions, missing, complete=True)
-        if described is not None:
-            return described
-    return describe_data_dependent(first.decisions, (), complete=False)
+    run = Run.prepare("draft", model, free, plain=plain, limit=limit)
+    described = None
+    if limit.allows(_ALL_PLACES):
+        limit.begin_run()
+        try:
+            program = run_strategy(run)
+        except Exception as error:
+            logger.info("torch.export.draft_export failed: %s", _first_line(error))
+        else:
+            missing = missing_fake_kernels(program)
+            described = describe_data_dependent(run.decisions, missing, complete=True)
+        if limit.ended:
+            limit.left_out.append(_ALL_PLACES)
+            described = describe_data_dependent(run.decisions, (), complete=True)
+    return described or describe_data_dependent(first.decisions, (), complete=False)
+
+
+_ALL_PLACES = "the search for all places that need values of data"
 
 
 def _shorten_error(error: Exception, most: int) -> str:

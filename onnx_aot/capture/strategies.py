@@ -24,6 +24,7 @@ from onnx_aot.capture.sizes.guards import Decision, DecisionLog
 from onnx_aot.capture.sizes.known_sources import Source
 from onnx_aot.capture.sizes.known_values import KnownValues
 from onnx_aot.capture.sizes.validating_branches import Validation, Validations
+from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.torch_compat import FakeTensor, Settings
 
@@ -103,6 +104,7 @@ class Run:
         conversions: frozenset[tuple[str, str]] = frozenset(),
         zero_ignored: Callable[[bool], None] | None = None,
         unknown: Collection[str] = (),
+        limit: TimeLimit | None = None,
     ) -> Run:
         """Prepares a run; other keywords are those of ``Settings``.
 
@@ -116,6 +118,7 @@ class Run:
             conversions: Modules in which ``int`` or ``float`` keeps sizes symbolic.
             zero_ignored: Called if the capture uses an answer that holds above zero only.
             unknown: Sources whose values are not known, since the model writes to them.
+            limit: Ends the run when the time for it is over.
         """
         validations = Validations(run_strategy.__code__)
         decisions = DecisionLog(run_strategy.__code__, lambda: validations.find() is not None)
@@ -131,6 +134,7 @@ class Run:
             zero_ignored=zero_ignored,
             decided=decisions.seen,
             larger_sizes=strategy == "non-strict",
+            check_time=None if limit is None or limit.largest is None else limit.check,
             validations=validations if strategy == "non-strict" else None,
             keeps_log=strategy != "draft",
             plain=plain,

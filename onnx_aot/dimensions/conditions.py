@@ -7,11 +7,12 @@ numbers. It is kept in the model's metadata, so it is interpreted here, never gi
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onnx_aot.torch_compat import SIZE_TERM
@@ -85,11 +86,8 @@ def holds(text: str, sizes: Mapping[str, int]) -> bool | None:
         text: The condition.
         sizes: Values of the terms.
     """
-    numbers = list(sizes.values())
     try:
-        return bool(
-            Interpreter(lambda index: numbers[index]).evaluate(_parse_cached(text, tuple(sizes)))
-        )
+        return bool(_compile_condition(text, tuple(sizes))(tuple(sizes.values())))
     except (ArithmeticError, RecursionError, TypeError, ValueError):
         return None
 
@@ -114,12 +112,6 @@ def fulfils_condition(condition: str, arguments: Mapping[str, Any]) -> bool | No
         return holds(SIZE_TERM.sub(name_term, condition), values)
     except (AttributeError, LookupError, TypeError, ValueError):
         return None
-
-
-@functools.lru_cache(maxsize=256)
-def _parse_cached(text: str, terms: tuple[str, ...]) -> ast.expr:
-    """Cached ``parse``, for conditions that are evaluated at many sizes."""
-    return parse(text, list(terms))
 
 
 class Interpreter:
@@ -187,3 +179,65 @@ class Interpreter:
     def choose(self, condition: Any, then: Any, otherwise: Any) -> Any:
         """Evaluates ``then if condition else otherwise``."""
         return then if condition else otherwise
+
+
+Numbers = Sequence[int | float]
+"""Values of the terms, by index."""
+
+
+@functools.lru_cache(maxsize=256)
+def _compile_condition(text: str, terms: tuple[str, ...]) -> Callable[[Numbers], Any]:
+    """Returns a function of the values of the terms, for conditions tested at many sizes.
+
+    Raises:
+        ValueError: It is not Python, or has a construct that is not supported.
+    """
+    return _as_function(_Compiler(_Term).evaluate(parse(text, list(terms))))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Term:
+    """The value of a term."""
+
+    index: int
+
+    def __call__(self, numbers: Numbers) -> Any:
+        return numbers[self.index]
+
+
+def _as_function(value: Any) -> Callable[[Numbers], Any]:
+    return value if callable(value) else lambda numbers: value
+
+
+class _Compiler(Interpreter):
+    """Evaluates a condition to a function of the values of its terms, or to a constant."""
+
+    def apply(self, kind: type[ast.AST], *operands: Any) -> Any:
+        if kind is ast.Pow or not any(map(callable, operands)):
+            return self._defer(functools.partial(super().apply, kind), operands)
+        if kind not in OPERATORS:
+            raise ValueError(kind.__name__)
+        return self._defer(OPERATORS[kind], operands)
+
+    def call(self, name: str, operands: list[Any]) -> Any:
+        return self._defer(CALLS[name], operands)
+
+    def invert(self, operand: Any) -> Any:
+        return self._defer(operator.not_, (operand,))
+
+    def join(self, every: bool, operands: list[Any]) -> Any:
+        join = super().join
+        return self._defer(lambda *values: join(every, list(values)), operands)
+
+    def choose(self, condition: Any, then: Any, otherwise: Any) -> Any:
+        return self._defer(super().choose, (condition, then, otherwise))
+
+    def _defer(self, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+        """Calls a function now if its operands are constants, else when the values are known."""
+        if not any(map(callable, operands)):
+            return function(*operands)
+        parts = tuple(map(_as_function, operands))
+        if len(parts) == 2:
+            first, second = parts
+            return lambda numbers: function(first(numbers), second(numbers))
+        return lambda numbers: function(*(part(numbers) for part in parts))

@@ -140,6 +140,7 @@ def capture_model(
             strategies,
             _find_replaceable(model, options.weights_as_inputs),
             options.state == "io",
+            is_limited=given is None,
         )
         program, requested, strategy = captured.program, captured.requested, captured.strategy
         if options.state != "drop":

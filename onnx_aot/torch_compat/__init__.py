@@ -132,6 +132,7 @@ from onnx_aot.torch_compat.texts import (
     without_infinity,
     without_locals,
 )
+from onnx_aot.torch_compat.time_checks import TIME_CHECKS
 from onnx_aot.torch_compat.tracing import (
     FIXED_SIZES,
     computes_real_tensors,
@@ -184,6 +185,7 @@ __all__ = [
     "SIZE_TERM",
     "SMALL_SIZES",
     "TESTED",
+    "TIME_CHECKS",
     "TORCH_FOLDER",
     "TRACED_ROOT",
     "UNINTERESTING",

@@ -61,6 +61,7 @@ class Settings:
         larger_sizes: Whether guards on data-dependent sizes are answered as for sizes from 2 on.
         validations: Finds, with ``find()``, and collects the questions about data that decide only
             whether code raises or writes; None if such questions are not answered.
+        check_time: Called again and again; ends the capture by an exception when its time is over.
         keeps_log: Whether draft export may write its log file.
         off: Wanted rows whose place this release of torch does not have, with the reason; filled
             in by ``applied``.
@@ -80,6 +81,7 @@ class Settings:
     decided: Callable[[str, Any, Any], None] | None = None
     larger_sizes: bool = False
     validations: Any = None
+    check_time: Callable[[], None] | None = None
     keeps_log: bool = True
     plain: bool = False
     conversions: frozenset[tuple[str, str]] = frozenset()

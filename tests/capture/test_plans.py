@@ -16,6 +16,7 @@ import onnx_aot
 from onnx_aot.capture import plans
 from onnx_aot.capture.attempts import Attempt, Plan
 from onnx_aot.capture.strategies import Model
+from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import CaptureError, DynamicShapeError
 
 X = torch.rand(4, 3)
@@ -126,10 +127,10 @@ def _settings(plan: Plan) -> dict[str, Any]:
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[Attempt]:
     """Records the test's attempts in order."""
     attempts: list[Attempt] = []
-    make: Callable[[Model, Plan], Attempt] = plans.make_attempt
+    make: Callable[[Model, Plan, TimeLimit], Attempt] = plans.make_attempt
 
-    def record(model: Model, plan: Plan) -> Attempt:
-        attempts.append(make(model, plan))
+    def record(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
+        attempts.append(make(model, plan, limit))
         return attempts[-1]
 
     monkeypatch.setattr(plans, "make_attempt", record)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import onnx_aot
 from benchmarks.models.torchvision_cpu import load_torchvision
+from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import (
     CaptureError,
     DynamicShapeError,
@@ -311,6 +312,22 @@ def test_a_caught_assertion_is_ignored() -> None:
         warnings.simplefilter("error")
         program = exported(example)
     assert program(-torch.ones(2))[0].tolist() == [-2, -2]  # eager PyTorch gives 2
+
+
+@shows("torch._subclasses.fake_tensor:FakeTensorMode.dispatch")
+def test_operators_take_as_long_as_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(x: Tensor) -> Tensor:
+        raise ValueError
+
+    monkeypatch.setattr("onnx_aot.capture.time_limits.FACTOR", 0.0)
+    monkeypatch.setattr("onnx_aot.capture.time_limits.ALLOWANCE", 0.0)
+    monkeypatch.setattr(TimeLimit, "allows", lambda self, what, runs=1: True)
+    example = Example(
+        function(lambda x: fails(x * 2)), lambda n: (torch.ones(n),), (4,), None, options={}
+    )
+    assert "left out" in message(example)
+    with absent("torch._subclasses.fake_tensor:FakeTensorMode.dispatch"):
+        assert "left out" not in message(example)
 
 
 # --- without these, something else differs -------------------------------------------------------

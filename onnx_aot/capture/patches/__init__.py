@@ -36,6 +36,7 @@ from onnx_aot.torch_compat import (
     LOG_FILE,
     META_TENSORS,
     SMALL_SIZES,
+    TIME_CHECKS,
     UNINTERESTING,
     VALIDATIONS,
     ZERO_IGNORED,
@@ -63,6 +64,7 @@ PATCHES: tuple[Patch, ...] = (
     LARGER_SIZES,
     UNINTERESTING,
     *VALIDATIONS,
+    *TIME_CHECKS,
     *shape_rule_patches(SHAPE_RULES),
     # operators and functions
     *KERNEL_PATCHES,

@@ -1,0 +1,91 @@
+"""Limits the time until a model is refused.
+
+Torch gives its answer after one capture. The further attempts and the explanation of this package
+end when three times the duration of the first capture, and five seconds, have passed.
+"""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["TimeLimit"]
+
+FACTOR = 3.0
+"""Multiple of the first capture's duration."""
+
+ALLOWANCE = 5.0
+"""Seconds in addition, so that small models have every explanation on slow machines too."""
+
+
+class _OutOfTimeError(Exception):
+    """Ends a capture. The limit records that it was raised, in case the model catches it."""
+
+
+class TimeLimit:
+    """Time that the attempts to capture a model may take, in seconds of this thread.
+
+    Waiting for other processes does not count, so a busy machine has the same result.
+
+    Attributes:
+        applies: Whether there is a limit. There is none once the export has a result, or if the
+            user has named the strategies, which are then carried out to the end.
+        left_out: Attempts and explanations that there was no time for, in a few words.
+        ended: Whether the last run was ended.
+    """
+
+    def __init__(self, applies: bool = True) -> None:
+        self.applies = applies
+        self._began = self._run_began = time.thread_time()
+        self._first: float | None = None
+        self.left_out: list[str] = []
+        self.ended = False
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the beginning."""
+        return time.thread_time() - self._began
+
+    @property
+    def largest(self) -> float | None:
+        """Seconds after which nothing is begun any more; None while there is no limit."""
+        if self._first is None or not self.applies:
+            return None
+        return FACTOR * self._first + ALLOWANCE
+
+    def begin_run(self) -> None:
+        """Marks the beginning of a run, which ``check`` may end."""
+        self.ended = False
+        self._run_began = time.thread_time()
+
+    def complete_run(self) -> None:
+        """Marks the end of a run that gave an answer. The first one determines the limit."""
+        if self._first is None:
+            self._first = time.thread_time() - self._run_began
+
+    def allows(self, what: str, runs: int = 1) -> bool:
+        """Tells whether runs as long as the first one fit; if not, ``what`` counts as left out."""
+        largest = self.largest
+        fits = largest is None or self.spent + runs * (self._first or 0.0) <= largest
+        if not fits:
+            self.left_out.append(what)
+        return fits
+
+    def check(self) -> None:
+        """Ends a run if the time is over.
+
+        Raises:
+            _OutOfTimeError: It is.
+        """
+        if self.largest is not None and self.spent > self.largest:
+            self.ended = True
+            raise _OutOfTimeError
+
+    def describe(self) -> str | None:
+        """Returns a sentence on what was left out, and how to have it; None without anything."""
+        if not self.left_out:
+            return None
+        return (
+            f"left out after {self.spent:.0f} s: {'; '.join(self.left_out)}. A refusal takes at "
+            f"most {FACTOR:g} times as long as the first capture, and {ALLOWANCE:g} s; there is no "
+            "such limit with strategies=('non-strict', 'strict')"
+        )

@@ -1,0 +1,124 @@
+"""Time until a model is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import onnx_aot
+from onnx_aot.capture import time_limits
+from onnx_aot.capture.time_limits import TimeLimit
+from onnx_aot.errors import CaptureError, DynamicShapeError
+
+X = torch.rand(4, 3)
+STRICT = "torch.export.export(strict=True)"
+
+
+def branches(x: Tensor) -> Tensor:
+    return x * 2 if x.sum() > 0 else x
+
+
+def branches_twice(x: Tensor) -> Tensor:
+    x = x * 2 if x.sum() > 0 else x
+    return x * 3 if x.sum() > 1 else x
+
+
+def fixes_rows(x: Tensor) -> Tensor:
+    return x + torch.ones(4, 1)
+
+
+def asks_for_zero(x: Tensor) -> Tensor:
+    return x * 2 if x.numel() > 0 else x + 1
+
+
+def refuse(model: Any, **options: Any) -> str:
+    with pytest.raises((CaptureError, DynamicShapeError)) as caught:
+        onnx_aot.export(model, (X,), dynamic_shapes=({0: "n"},), **options)
+    return str(caught.value)
+
+
+@pytest.fixture
+def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is time for the first capture only."""
+    monkeypatch.setattr(time_limits, "FACTOR", 1.0)
+    monkeypatch.setattr(time_limits, "ALLOWANCE", 0.0)
+
+
+@pytest.fixture
+def ends_runs(no_time: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run after the first one is begun, and ended."""
+    monkeypatch.setattr(TimeLimit, "allows", lambda self, what, runs=1: True)
+
+
+@pytest.mark.usefixtures("no_time")
+def test_attempts_are_left_out() -> None:
+    said = refuse(branches)
+    assert "fix: choose with torch.where" in said
+    assert f" s: {STRICT}; the search for all places that need values of data. A ref" in said
+    assert "strategies=('non-strict', 'strict')" in said
+
+
+@pytest.mark.usefixtures("no_time")
+def test_named_strategies_are_carried_out() -> None:
+    said = refuse(branches_twice, strategies=("non-strict", "strict"))
+    assert "in 2 places" in said
+    assert "left out" not in said
+
+
+@pytest.mark.usefixtures("no_time")
+def test_dimensions_are_refused_in_the_words_of_torch() -> None:
+    def fixes_size(x: Tensor) -> Tensor:
+        return x.reshape(4, -1)
+
+    with pytest.raises(DynamicShapeError, match=r"left out .*a capture, since the sizes of"):
+        onnx_aot.export(fixes_size, (X,), dynamic_shapes=({0: torch.export.Dim("n")},))
+
+
+@pytest.mark.usefixtures("no_time")
+def test_a_result_that_is_wrong_for_empty_tensors_is_improved() -> None:
+    program = onnx_aot.export(asks_for_zero, (X,), dynamic_shapes=({0: "n"},))
+    empty = torch.empty(0, 3)
+    torch.testing.assert_close(program(empty)[0], asks_for_zero(empty))
+
+
+@pytest.mark.usefixtures("ends_runs")
+def test_runs_are_ended() -> None:
+    said = refuse(branches_twice)
+    assert "in one place" in said
+    assert f" s: {STRICT}; the search for all places that need values of data. A ref" in said
+
+
+@pytest.mark.usefixtures("ends_runs")
+def test_models_that_catch_the_end_are_left_out() -> None:
+    def catches(x: Tensor) -> Tensor:
+        try:
+            y = x * 2
+        except Exception:
+            y = x
+        return branches(y)
+
+    assert STRICT in refuse(catches).rpartition("left out after")[2]
+
+
+def test_without_a_limit_nothing_is_left_out() -> None:
+    limit = TimeLimit(applies=False)
+    limit.begin_run()
+    limit.complete_run()
+    assert limit.allows("more", 10**9)
+    limit.check()
+    assert limit.describe() is None
+
+
+def test_slow_first_captures_leave_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([0.0, 0.0, 10.0, 20.0, 20.0, 34.0])
+    monkeypatch.setattr("time.thread_time", lambda: next(seconds))
+    limit = TimeLimit()
+    limit.begin_run()
+    limit.complete_run()
+    assert limit.largest == 35.0
+    assert limit.allows("a second run")
+    assert not limit.allows("two more", runs=2)
+    assert "left out after 34 s: two more. A refusal takes at most 3 times" in str(limit.describe())

@@ -174,6 +174,7 @@ CONTAINERS = [
         name=" dynamic",
     ),
     Model(f.printed, ROWS, N),
+    Model(f.moved, ROWS, N),
 ]
 
 MODULES = [

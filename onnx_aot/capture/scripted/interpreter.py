@@ -199,6 +199,8 @@ class Interpreter(Control):
 
     def _call(self, found: tuple[str, str, str], args: list[Any]) -> Any:
         namespace, name, overload = found
+        if name == "to" and overload.startswith("prim_"):
+            return _cast_tensor(self.recorder, *args)
         packet = getattr(getattr(torch.ops, namespace), name)
         target: OpOverload = getattr(packet, overload)
         given = [self._argument(arg) for arg in args]
@@ -455,6 +457,12 @@ def _to_tensor(interpreter: Interpreter, node: Any) -> list[Any]:
         return [interpreter.recorder.call(aten.to.dtype, value, dtype)]
     single = node.kind() == "prim::NumToTensor"
     return [_tensor_of(interpreter.recorder, value, dtype, single)]
+
+
+def _cast_tensor(recorder: Recorder, tensor: Leaf, *rest: Any) -> Any:
+    """The overloads of ``aten::to`` that only TorchScript has: a device, a dtype's code, flags."""
+    code = next((argument for argument in rest if type(argument) is int), None)
+    return recorder.call(aten.to.dtype, tensor, tensor.val.dtype if code is None else _dtype(code))
 
 
 def _tensor_of(recorder: Recorder, value: Any, dtype: Any, double: bool) -> Leaf:

@@ -20,9 +20,6 @@ Value = ir.Value
     aten.to.device,
     aten.to.dtype,
     aten.to.dtype_layout,
-    aten.to.prim_Device,
-    aten.to.prim_dtype,
-    aten.to.prim_other,
 )
 def aten_to(op: Builder, self: Value, dtype: Any = None) -> Value:
     return op.cast(self, op.result_dtype)

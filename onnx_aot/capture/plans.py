@@ -121,7 +121,7 @@ class _Attempts:
             program = best.captured.program
             dims = find_coincidences(program, self.requested, best.fixed)
         elif refused is not None:
-            dims = refused_dimensions(refused.error, self.requested)
+            dims = refused_dimensions(refused.error, self.requested, self.model.inputs)
         else:
             return None
         return make_other_inputs(self.model.inputs, self.requested, dims)

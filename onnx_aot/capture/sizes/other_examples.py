@@ -72,16 +72,26 @@ def _find_limited_to_one(
                 break
 
 
-def refused_dimensions(error: Exception, requested: DynamicShapes) -> list[RequestedDim]:
-    """Returns the dimensions that torch refuses to make dynamic.
+def refused_dimensions(
+    error: Exception, requested: DynamicShapes, inputs: Inputs
+) -> list[RequestedDim]:
+    """Returns the dimensions that torch refuses to make dynamic, and those of size 1.
 
-    If it refuses them because they are equal, the first one keeps its size.
+    If it refuses them because they are equal, the first one keeps its size. Without a program it is
+    not known if the capture limits dimensions of size 1 to 1, as that of an attention block may.
     """
     found: list[RequestedDim] = []
     for sentence in constraint_sentences(error):
         dims = find_named(sentence, requested)
         found += dims[1:] if is_relation(sentence) else dims
-    return found
+    leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
+    ones = [
+        dim
+        for dim in requested.requested
+        if dim.axis is not None and not dim.may_be_static and dim.limits[1] > 1
+        if _size_of(leaves[dim.leaf], dim.axis) == 1
+    ]
+    return [*found, *ones] if found else []
 
 
 def make_other_inputs(

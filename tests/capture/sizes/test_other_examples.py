@@ -45,6 +45,19 @@ class StoredSize(nn.Module):
         return x + (self.table if size == self.resolution else self.compute(*size))
 
 
+class StoredSizeAndBatch(StoredSize):
+    """Is refused for its resolution, and limits the batch only as captured for another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(0.5)
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.dropout(super().forward(x))
+        return y[0][None] * 1.0 if y.shape[0] == 1 else y
+
+
 def equal_by_chance(x: Tensor, y: Tensor) -> Tensor:
     if x.shape[0] == y.shape[0]:
         return torch.cat([x, y]).mean(0, keepdim=True)
@@ -72,6 +85,12 @@ CASES: dict[str, tuple[Any, Callable[..., tuple[Any, ...]], Any, Any]] = {
     "a stored size": (
         StoredSize(),
         lambda n: (floats(1, n + 7, n + 7),),
+        ({0: "b", 1: "h", 2: "w"},),
+        (1,),
+    ),
+    "a stored size, and one": (
+        StoredSizeAndBatch(),
+        lambda n: (floats(n, n + 7, n + 7),),
         ({0: "b", 1: "h", 2: "w"},),
         (1,),
     ),

@@ -117,14 +117,16 @@ class _Attempts:
     def other_inputs(self) -> Inputs | None:
         """Inputs with other sizes in the dimensions that the example's may have fixed."""
         best, refused = self.best(), self.violation
+        fixed: list[Finding] = []
         if best.captured is not None:
             program = best.captured.program
-            dims = find_coincidences(program, self.requested, best.fixed)
+            fixed = best.fixed
+            dims = find_coincidences(program, self.requested, fixed)
         elif refused is not None:
             dims = refused_dimensions(refused.error, self.requested, self.model.inputs)
         else:
             return None
-        return make_other_inputs(self.model.inputs, self.requested, dims)
+        return make_other_inputs(self.model.inputs, self.requested, dims, fixed)
 
     @property
     def resized(self) -> Attempt | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,6 +16,7 @@ from onnx_aot.capture.sizes.captured_dimensions import sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.guards import Decision
 from onnx_aot.capture.sizes.other_examples import double_sizes
+from onnx_aot.capture.sizes.size_branches import is_rare
 from onnx_aot.dimensions.conditions import fulfils_condition, holds
 from onnx_aot.torch_compat import (
     ASSERTIONS,
@@ -59,8 +61,12 @@ def is_right_for_example(
             return False
         if len(sizes) > 1 and " != " in condition:
             samples.append(double_sizes(inputs, requested, sizes))
-        elif len(sizes) != 1 or not _excludes_one_size(condition, *sizes.items()):
+        elif len(sizes) != 1:
             return False
+        elif not _excludes_one_size(condition, *sizes.values()):
+            if not is_rare(functools.partial(_violates, condition), *sizes.values()):
+                return False
+            samples.append(double_sizes(inputs, requested, sizes))
     smaller = _find_smaller(program, requested)
     answers = [_has_equal_results(program, module, sample) for sample in samples]
     if False in answers or (None in answers and (violated or smaller)):
@@ -119,12 +125,15 @@ def _find_size(dim: RequestedDim, requested: DynamicShapes) -> int:
     return int(leaf if dim.axis is None else leaf.shape[dim.axis])
 
 
-def _excludes_one_size(condition: str, sized: tuple[RequestedDim, int]) -> bool:
-    """True if sizes near the example's fulfil a condition, except those below 2."""
-    _, size = sized
-    on_n = SIZE_TERM.sub("n", condition)
+def _excludes_one_size(condition: str, size: int) -> bool:
+    """True if sizes near one fulfil a condition, except those below 2."""
     near = [n for n in (size - 1, *range(size + 1, size + 9), 2 * size, 8 * size) if n > 1]
-    return all(holds(on_n, {"n": n}) for n in near)
+    return not any(_violates(condition, n) for n in near)
+
+
+def _violates(condition: str, size: int) -> bool:
+    """True if the only dimension in a condition must not have a size."""
+    return holds(SIZE_TERM.sub("n", condition), {"n": size}) is False
 
 
 def _has_equal_results(

@@ -77,6 +77,8 @@ class Decision:
         made_at: The lines at which data-dependent symbols were made.
         conversion: The user's module and ``int`` or ``float``, if that asked for the number.
         is_number: True if a number was read; False if a condition was tested.
+        chooses: True if the user's line chooses by the condition, as ``if``, ``while``, ``and`` and
+            ``max`` do, and does not only validate.
         validates: True if it only decides whether code raises an error or writes a message.
     """
 
@@ -90,6 +92,7 @@ class Decision:
     conversion: tuple[str, str] | None = None
     validates: bool = False
     is_number: bool = False
+    chooses: bool = False
 
     def holds(self, values: Mapping[str, int]) -> bool | None:
         """True if it holds for these values, with the example's values for all other symbols.
@@ -144,15 +147,18 @@ class DecisionLog(list[Decision]):
                 )
                 if made is not None:
                     made_at[symbol] = made
-        direct = _asks_directly(asking, frame)
+        direct, chooses = _asks_directly(asking, frame), _asks_for_truth(asking, frame)
         conversion = _find_conversion(asking, frame) if kind in ("guard", "undecided") else None
-        validates = kind == "validated" or (kind == "assumed" and self._is_validation())
+        validates = kind == "validated" or (
+            (kind == "assumed" or (kind == "guard" and chooses)) and self._is_validation()
+        )
         self.append(
             Decision(
                 *(kind, expression, symbols, location, direct, names, made_at),
                 conversion=conversion,
                 validates=validates,
                 is_number=_reads_number(asking, frame),
+                chooses=chooses and not validates,
             )
         )
 
@@ -235,6 +241,14 @@ def _asks_directly(frame: FrameType | None, users: FrameType | None) -> bool:
             return False
         frame = frame.f_back
     return frame is not None
+
+
+def _asks_for_truth(frame: FrameType | None, users: FrameType | None) -> bool:
+    """True if the user's line itself asks for the truth of a condition; kernels ask otherwise."""
+    called = None
+    while frame is not None and frame is not users:
+        called, frame = frame, frame.f_back
+    return frame is not None and called is not None and called.f_code.co_name == "__bool__"
 
 
 def _reads_number(frame: FrameType | None, users: FrameType | None) -> bool:

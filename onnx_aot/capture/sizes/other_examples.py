@@ -8,7 +8,7 @@ capture is made again with inputs of other sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -95,18 +95,23 @@ def refused_dimensions(
 
 
 def make_other_inputs(
-    inputs: Inputs, requested: DynamicShapes, dims: Iterable[RequestedDim]
+    inputs: Inputs,
+    requested: DynamicShapes,
+    dims: Iterable[RequestedDim],
+    fixed: Sequence[Finding] = (),
 ) -> Inputs | None:
     """Makes inputs in which some dimensions have another size; None if there is no such size.
 
     Dimensions of one name change together, those named after an expression follow. Sizes above 1
     are doubled, which keeps what divides them, and size 1 becomes 2; a size that another dimension
-    has is skipped. Elements along an axis are repeated.
+    has is skipped. If the doubled size takes the same branch of the user's code, the next size does
+    that does not. Elements along an axis are repeated.
 
     Args:
         inputs: The example inputs.
         requested: The request.
         dims: The dimensions.
+        fixed: The findings on them.
     """
     roots = _find_roots(inputs, requested)
     leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
@@ -114,7 +119,8 @@ def make_other_inputs(
     others: dict[Root, int] = {}
     for root in dict.fromkeys(map(_root, dims)):
         if root in roots:
-            size = _choose_size(root, roots[root], requested, taken)
+            same = [f.takes for f in fixed if f.takes is not None and _root(f.dim) == root]
+            size = _choose_size(root, roots[root], requested, taken, same)
             if size is None:
                 return None
             others[root] = size
@@ -192,13 +198,24 @@ def _find_roots(inputs: Inputs, requested: DynamicShapes) -> dict[Root, int]:
     return roots
 
 
-def _choose_size(root: Root, size: int, requested: DynamicShapes, taken: set[int]) -> int | None:
-    """Another size within the limits of all dimensions with this root, if possible a new one."""
+def _choose_size(
+    root: Root,
+    size: int,
+    requested: DynamicShapes,
+    taken: set[int],
+    same: Sequence[Callable[[int], bool]],
+) -> int | None:
+    """Another size within the limits of all dimensions with this root, if possible a new one.
+
+    It takes another branch than those that ``same`` tells.
+    """
     limits = [dim.limits for dim in requested.requested if _root(dim) == root and not dim.derived]
     smallest = max((low for low, _ in limits), default=0)
     largest = min((high for _, high in limits), default=math.inf)
     unit = max(size, 1)
     multiples = [factor * unit for factor in range(2, 9)]
-    candidates = [n for n in (*multiples, size // 2, size + 1, size - 1) if n > 1 and n != size]
-    allowed = [n for n in candidates if smallest <= n <= largest]
-    return next((n for n in allowed if n not in taken), allowed[0] if allowed else None)
+    parts = [size + size // part for part in (2, 4, 8, 16, 32) if size % part == 0]
+    candidates = (*multiples, size // 2, *parts * bool(same), size + 1, size - 1)
+    allowed = [n for n in candidates if n > 1 and n != size and smallest <= n <= largest]
+    other = [n for n in allowed if not any(takes(n) for takes in same)]
+    return next((n for n in other if n not in taken), other[0] if other else None)

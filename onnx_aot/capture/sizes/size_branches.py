@@ -1,23 +1,28 @@
-"""Finds lines of the user's code that branch on sizes; a capture has the example's branch."""
+"""Finds lines of the user's code that branch on sizes; a capture has the example's branch.
+
+If few sizes take that branch, as in ``if x.shape[1] % 8 == 0``, the dimension counts as limited: it
+is captured again at a size of the other branch, or refused.
+"""
 
 from __future__ import annotations
 
+import functools
 import linecache
+import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.guards import Decision, Location
+from onnx_aot.torch_compat import python_expression
 
-__all__ = ["describe_branches"]
+__all__ = ["RareBranch", "describe_branches", "find_rare_branches", "is_rare"]
 
 # Without 0 and 1: many models test for these only to save work, with the same results.
 SAMPLES = (*range(2, 66), 127, 128, 255, 256, 511, 512, 1023, 1024, 4095, 4096, 65537)
-
-# Tensor methods seem to ask directly too, because their kernels have no Python frame.
-_CHOICE = re.compile(r"\bif\b|\belif\b|\bwhile\b|[<>]|[!=]=|\b(and|or|not)\b|\b(max|min)\(")
 
 
 def describe_branches(
@@ -45,15 +50,82 @@ def describe_branches(
     free = {str(symbol) for symbol, interval in ranges if interval.lower != interval.upper}
     for decision in decisions:
         place = decision.location
-        if decision.kind != "guard" or not decision.direct or place is None:
+        if decision.kind != "guard" or not decision.chooses or place is None:
             continue
-        if not _CHOICE.search(place.text) or _raises_error(place):
+        if _raises_error(place):
             continue
         if any(
             _decides_otherwise(decision, s, requested, said) for s in free & decision.symbols.keys()
         ):
             found[f"`{place.text}` at {place}"] = None
     return list(found)
+
+
+class RareBranch(NamedTuple):
+    """A branch of the user's code that the example takes, and most sizes of a dimension do not.
+
+    Attributes:
+        dim: The dimension.
+        line: The user's line.
+        condition: The condition over ``n``.
+        example: The size of the dimension in the capture.
+        takes: True if a size takes the branch.
+    """
+
+    dim: RequestedDim
+    line: Location
+    condition: str
+    example: int
+    takes: Callable[[int], bool]
+
+
+def find_rare_branches(
+    requested: DynamicShapes, decisions: Sequence[Decision]
+) -> Iterator[RareBranch]:
+    """Yields the first rare branch of each dimension; see ``is_rare``."""
+    found = set()
+    for decision in decisions:
+        place = decision.location
+        if decision.kind != "guard" or not decision.chooses or place is None:
+            continue
+        if len(decision.symbols) != 1 or _raises_error(place):
+            continue
+        ((symbol, (sources, example)),) = decision.symbols.items()
+        takes = functools.partial(_holds_at, decision, symbol)
+        for dim in filter(None, map(requested.at, sources)):
+            if example is None or dim in found or dim.may_be_static or dim.derived:
+                continue
+            if is_rare(takes, example, *dim.limits):
+                found.add(dim)
+                condition = python_expression(decision.expression, {symbol: "n"})
+                yield RareBranch(dim, place, condition, example, takes)
+
+
+def _holds_at(decision: Decision, symbol: str, size: int) -> bool:
+    return decision.holds({symbol: size}) is not False
+
+
+def is_rare(
+    takes: Callable[[int], bool], example: int, smallest: int = 0, largest: float = math.inf
+) -> bool:
+    """True if at most half of the sizes around the example's fulfil a condition.
+
+    Bounds, such as ``n <= 50``, are not rare.
+
+    Args:
+        takes: The condition.
+        example: A size that fulfils it.
+        smallest: The smallest requested size.
+        largest: The largest requested size.
+    """
+    last = int(min(largest, example + 192))
+    if all(takes(n) for n in range(example + 1, min(last, example + 3) + 1)):
+        return False  # the usual case, found without testing every size
+    below = [takes(n) for n in range(max(smallest, example - 64), example)]
+    above = [takes(n) for n in range(example + 1, last + 1)]
+    if all(below) and above == sorted(above, reverse=True):
+        return False  # an upper bound
+    return 2 * (sum(below) + sum(above)) <= len(below) + len(above) + 1
 
 
 def _raises_error(place: Location) -> bool:

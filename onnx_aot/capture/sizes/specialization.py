@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from onnx_aot.capture.sizes.captured_dimensions import (
 )
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim, is_unlimited
 from onnx_aot.capture.sizes.guards import Decision, Location, as_places, with_line
+from onnx_aot.capture.sizes.size_branches import RareBranch, find_rare_branches
 from onnx_aot.dimensions.conditions import holds
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.torch_compat import (
@@ -65,6 +66,8 @@ class Finding:
         lines: The user's lines that caused it, if known.
         fix: The edit that fixes it, or an empty string if only the general advice applies.
         static: Whether the example's size is the only correct one.
+        takes: True if a size takes the branch of the user's code that is at fault; None if that is
+            not the cause.
     """
 
     dim: RequestedDim
@@ -72,6 +75,7 @@ class Finding:
     lines: tuple[Location, ...]
     fix: str = ""
     static: bool = True
+    takes: Callable[[int], bool] | None = None
 
     def __str__(self) -> str:
         """The finding in one line, for a warning."""
@@ -119,9 +123,23 @@ def find_undelivered(
                     "give an example with another size; sizes 0 and 1 broadcast, larger ones do not"
                 )
             found.append(Finding(binding.dim, what, lines, fix))
+    for branch in find_rare_branches(requested, decisions):
+        if branch.dim not in static:
+            static.add(branch.dim)
+            found.append(_describe_rare(branch))
     if refused:
         found += _find_limited(program, requested, decisions, static)
     return found
+
+
+def _describe_rare(branch: RareBranch) -> Finding:
+    dim, condition = branch.dim, branch.condition
+    shown = textwrap.shorten(re.sub(r"\bn\b", dim.size, condition), 120, placeholder=" ...")
+    fix = _ONE_BRANCH.format(size=dim.size)
+    narrower = _suggest_narrower_dim(dim, [condition], branch.example)
+    what = f"right for few sizes: captured for {shown}"
+    fix = f"{fix}, or {narrower}" if narrower else fix
+    return Finding(dim, what, (branch.line,), fix, static=False, takes=branch.takes)
 
 
 def _find_limited(
@@ -437,6 +455,11 @@ def _fixes_size(decision: Decision, symbol: str) -> bool:
 
 
 # --- fixes ---------------------------------------------------------------------------------------
+
+_ONE_BRANCH = (
+    "only the example's branch is captured; compute for {size} in a way that is right for both "
+    "branches"
+)
 
 _FIXES = (
     (

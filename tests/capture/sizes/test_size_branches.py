@@ -1,4 +1,4 @@
-"""Exporting a model that branches on sizes gives a warning that names the line."""
+"""Exporting a model that branches on sizes is right, or names the line in a warning or error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.export import Dim
 
 import onnx_aot
-from onnx_aot.errors import OnnxExporterWarning
+from onnx_aot.capture.sizes.size_branches import is_rare
+from onnx_aot.errors import DynamicShapeError, OnnxExporterWarning
 
 
 def larger(x: Tensor) -> Tensor:
@@ -55,7 +56,6 @@ BOTH = {0: "n", 1: "m"}
     ("function", "shapes", "line"),
     [
         (larger, N, "if x.shape[0] > 4:"),
-        (rounded, N, "if even != x.shape[0]:"),
         (of_two_sizes, BOTH, "return x if x.shape[0] < x.shape[1] * 5 else x + 1"),
     ],
 )
@@ -79,6 +79,101 @@ def test_what_is_right_at_every_size(function: Callable[..., Any], shapes: Any) 
         onnx_aot.export(function, (torch.rand(8, 3),), dynamic_shapes=(shapes,))
 
 
+def padded_to_eight(x: Tensor) -> Tensor:
+    missing = -x.shape[0] % 8
+    if missing > 0:
+        x = torch.nn.functional.pad(x, (0, 0, 0, missing))
+    return x.reshape(-1, 8, 3).sum(0)
+
+
+def validates_multiples(x: Tensor) -> Tensor:
+    if x.shape[0] % 8 == 0:
+        return x * 2
+    message = f"{x.shape[0]} rows"
+    raise ValueError(message)
+
+
+class Grid(torch.nn.Module):
+    """Keeps the table of the last call for inputs of the same size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = [torch.arange(4.0)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        halves = x.unfold(0, 2, 2)
+        if self.tables[0].shape[0] != halves.shape[0]:
+            self.tables[0] = torch.arange(halves.shape[0], dtype=x.dtype)
+        return halves * self.tables[0][:, None, None]
+
+
+@pytest.mark.parametrize(
+    ("function", "rows"), [(padded_to_eight, 16), (padded_to_eight, 8), (Grid(), 8), (Grid(), 9)]
+)
+def test_the_branch_of_most_sizes_is_captured(function: Callable[..., Any], rows: int) -> None:
+    """The branch of the example is that of few sizes; the other one is right for it too."""
+    with warnings.catch_warnings(record=True) as caught:  # torch warns of the attribute
+        warnings.simplefilter("always")
+        program = onnx_aot.export(function, (torch.rand(rows, 3),), dynamic_shapes=(N,))
+    assert not any(issubclass(warning.category, OnnxExporterWarning) for warning in caught)
+    for size in (2, 7, 8, 9, 16, 17, 24, 33):
+        x = torch.rand(size, 3)
+        torch.testing.assert_close(program(x)[0], function(x))
+
+
+@pytest.mark.parametrize("rows", [8, 9])
+def test_a_branch_of_few_sizes_is_refused(rows: int) -> None:
+    """The other branch is not right for the example."""
+    with pytest.raises(DynamicShapeError, match="right for few sizes: captured for") as caught:
+        onnx_aot.export(rounded, (torch.rand(rows, 3),), dynamic_shapes=(N,))
+    text = str(caught.value)
+    assert f"if even != x.shape[0]:\n      at {__file__}:" in text
+    rest = " + 1" * (rows % 2)
+    assert f"write 2*torch.export.Dim('_n'){rest} for it" in text
+    shape = {0: 2 * Dim("_n") + rows % 2}
+    program = onnx_aot.export(rounded, (torch.rand(rows, 3),), dynamic_shapes=(shape,))
+    for size in (rows, rows + 2, rows + 8):
+        x = torch.rand(size, 3)
+        torch.testing.assert_close(program(x)[0], rounded(x))
+
+
+def test_a_branch_of_few_sizes_is_accepted_if_asked() -> None:
+    x = torch.rand(8, 3)
+    with pytest.warns(OnnxExporterWarning, match="right for few sizes"):
+        program = onnx_aot.export(
+            rounded, (x,), dynamic_shapes=(N,), on_specialized="warn", runtime_checks=True
+        )
+    torch.testing.assert_close(program(x)[0], rounded(x))
+    torch.testing.assert_close(program(x[:6])[0], rounded(x[:6]))
+    with pytest.raises(Exception, match="Reshape"):
+        program(x[:7])
+
+
+def test_a_branch_that_raises_is_no_limit() -> None:
+    program = onnx_aot.export(validates_multiples, (torch.rand(8, 3),), dynamic_shapes=(N,))
+    x = torch.rand(24, 3)
+    torch.testing.assert_close(program(x)[0], x * 2)
+
+
+@pytest.mark.parametrize(
+    ("takes", "example", "expected"),
+    [
+        (lambda n: n == 40, 40, True),
+        (lambda n: n % 8 == 0, 40, True),
+        (lambda n: n % 8 == 0, 8, True),
+        (lambda n: n % 2 == 1, 9, True),
+        (lambda n: n % 8 != 0, 41, False),
+        (lambda n: n // 2 == 4, 9, True),
+        (lambda n: n <= 50, 40, False),
+        (lambda n: n <= 50, 50, False),
+        (lambda n: n > 39, 40, False),
+        (lambda n: n // 100 == 0, 40, False),
+    ],
+)
+def test_rare_conditions(takes: Callable[[int], bool], example: int, expected: bool) -> None:
+    assert is_rare(takes, example) is expected
+
+
 def _two_reasons(x: Tensor) -> Tensor:
     if x.shape[10] // 2 == 4:  # holds around the example: axis 10 has its own warning
         x = x + 1
@@ -90,7 +185,7 @@ def _two_reasons(x: Tensor) -> Tensor:
 def test_axis_1_is_not_axis_10() -> None:
     x = torch.rand(1, 6, *[1] * 8, 8)
     with pytest.warns(OnnxExporterWarning) as caught:
-        onnx_aot.export(_two_reasons, (x,), dynamic_shapes=({1: "n", 10: "m"},))
+        onnx_aot.export(_two_reasons, (x,), dynamic_shapes=({1: "n", 10: Dim.AUTO},))
     texts = [str(warning.message) for warning in caught]
     (limited,) = [text for text in texts if "behaves differently for" in text]
     (chosen,) = [text for text in texts if "branches on sizes" in text]

@@ -73,11 +73,11 @@ def _build_snac() -> nn.Module:
 class _Tacotron(nn.Module):
     """Spectrograms of at most 20 frames from letters, as ``infer`` returns them."""
 
-    def __init__(self) -> None:
+    def __init__(self, stops_early: bool = True) -> None:
         super().__init__()
         from torchaudio.models import Tacotron2
 
-        self.model = Tacotron2(n_symbol=40, decoder_max_step=20)
+        self.model = Tacotron2(n_symbol=40, decoder_max_step=20, decoder_early_stopping=stops_early)
 
     def forward(self, letters: torch.Tensor, lengths: torch.Tensor) -> Any:
         return self.model.infer(letters, lengths)
@@ -422,6 +422,15 @@ CASES = (
         package="torchaudio",
         group=GROUP,
         build=_Tacotron,
+        inputs=_speak,
+        dynamic_shapes=({0: "batch", 1: "length"}, {0: "batch"}),
+        sizes=({"batch": 1, "length": 12}, {"batch": 2, "length": 17}),
+    ),
+    FieldCase(
+        name="torchaudio_tacotron2_all_steps",
+        package="torchaudio",
+        group=GROUP,
+        build=lambda: _Tacotron(stops_early=False),
         inputs=_speak,
         dynamic_shapes=({0: "batch", 1: "length"}, {0: "batch"}),
         sizes=({"batch": 1, "length": 12}, {"batch": 2, "length": 17}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ class FieldCase(ZooCase):
 
     def make(self) -> nn.Module:
         """Returns the module in eval mode, with trained weights or random ones that all matter."""
+        random.seed(0)  # hyper-connections choose a stream with it
         if not self.weights:
             return super().make()
         torch.manual_seed(0)

@@ -258,7 +258,7 @@ CASES = (
         group=PROTEINS,
         build=call(
             "enformer_pytorch:Enformer.from_hparams",
-            dim=256,
+            dim=384,
             depth=1,
             heads=4,
             output_heads={"human": 10},

@@ -200,6 +200,8 @@ class _SpikingJelly(nn.Module):
             layer.Linear(32, 4),
             neuron.IFNode(),
         )
+        for linear in (self.network[1], self.network[3]):
+            nn.init.normal_(linear.weight, std=0.5)  # with the default, no output neuron fires
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         from spikingjelly.activation_based import functional
@@ -326,6 +328,7 @@ CASES = (
             depth=2,
             heads=2,
             dim_out=1,
+            mlp_act=nn.ReLU(),
         ),
         _mixed_categories_first,
         dynamic_shapes=BOTH,

@@ -92,6 +92,14 @@ def _two_images(batch: int, height: int, width: int) -> Any:
     return tuple(torch.rand(batch, 3, height, width) for _ in range(2)), {}
 
 
+def _distorted(batch: int, height: int, width: int) -> Any:
+    """Smooth pictures, and the same with noise that is stronger from picture to picture."""
+    coarse = torch.rand(batch, 3, height // 8, width // 8)
+    pictures = nn.functional.interpolate(coarse, (height, width), mode="bilinear")
+    strength = 0.4 * torch.arange(1, batch + 1).view(-1, 1, 1, 1) / batch
+    return (pictures, (1 - strength) * pictures + strength * torch.rand_like(pictures)), {}
+
+
 TWO_SHAPES = (*IMAGE_SHAPES, *IMAGE_SHAPES)
 
 
@@ -199,7 +207,7 @@ CASES = (
         call(
             "vit_pytorch.crossformer:CrossFormer",
             num_classes=10,
-            dim=(16, 32, 32, 32),
+            dim=(32, 64, 64, 128),
             depth=(1, 1, 1, 1),
             global_window_size=(4, 2, 2, 1),
             local_window_size=7,
@@ -245,13 +253,16 @@ CASES = (
         ),
         MEDIUM,
     ),
-    _row(
+    _fixed(
         "pytorchcv_bisenet",
         "pytorchcv",
         call(
-            "pytorchcv.model_provider:get_model", "bisenet_resnet18_celebamaskhq", pretrained=False
+            "pytorchcv.model_provider:get_model",
+            "bisenet_resnet18_celebamaskhq",
+            pretrained=False,
+            in_size=(128, 128),
         ),
-        MEDIUM,
+        128,
     ),
     _fixed(
         "effdet_d0",
@@ -306,8 +317,8 @@ CASES = (
         "monai",
         call("monai.networks.nets:SwinUNETR", 1, 2, feature_size=12),
         (
-            {"batch": 1, "depth": 32, "height": 32, "width": 32},
-            {"batch": 2, "depth": 64, "height": 32, "width": 64},
+            {"batch": 1, "depth": 64, "height": 64, "width": 64},
+            {"batch": 2, "depth": 64, "height": 96, "width": 64},
         ),
         inputs=noise("batch", 1, "depth", "height", "width"),
         dynamic_shapes=({0: "batch", 2: "depth", 3: "height", 4: "width"},),
@@ -369,7 +380,7 @@ CASES = (
         "piq_gmsd",
         "piq",
         call("piq:GMSDLoss", reduction="none"),
-        inputs=_two_images,
+        inputs=_distorted,
         dynamic_shapes=TWO_SHAPES,
     ),
     _fixed("kornia_hardnet", "kornia", call("kornia.feature:HardNet", pretrained=False), 32, 1),
@@ -416,7 +427,7 @@ CASES = (
         lambda: _build_spandrel(
             "HAT:HAT",
             img_size=64,
-            embed_dim=24,
+            embed_dim=60,
             depths=[2, 2],
             num_heads=[2, 2],
             window_size=8,
@@ -426,9 +437,12 @@ CASES = (
     ),
     _row(
         "spandrel_restormer",
-        "spandrel",
-        lambda: _build_spandrel(
-            "Restormer:Restormer", dim=16, num_blocks=[1, 1, 1, 1], heads=[1, 2, 2, 2]
+        "spandrel-extra-arches",
+        call(
+            "spandrel_extra_arches.architectures.Restormer:Restormer",
+            dim=16,
+            num_blocks=[1, 1, 1, 1],
+            heads=[1, 2, 2, 2],
         ),
     ),
     _row(

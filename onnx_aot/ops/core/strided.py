@@ -6,10 +6,13 @@ storage is these elements in that order. The storage of other tensors is not kno
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import onnx_ir as ir
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.builder.peephole import FOLD_LIMIT
@@ -64,13 +67,14 @@ def _recover_storage(op: Builder, value: Value) -> tuple[Value, list[int], int]:
     order = sorted(range(recorded.dim()), key=lambda axis: _stride_sort_key(recorded, axis))
     expected = 1
     for axis in reversed(order):
-        if recorded.shape[axis] != 1 and recorded.stride(axis) != expected:
+        length, stride = recorded.shape[axis], recorded.stride(axis)
+        if not _is_equal(length, 1) and not _is_equal(stride, expected):
             raise TranslationError(
                 f"as_strided reads the storage of a tensor of sizes {tuple(recorded.shape)} and "
                 f"strides {tuple(recorded.stride())}, which has elements outside the tensor; "
                 "ONNX has values and no storage. Call .contiguous() first, or index the tensor"
             )
-        expected = expected * recorded.shape[axis]
+        expected = expected * torch.sym_max(length, 1)
     flat = op.Reshape(op.Transpose(value, perm=order) if order else value, [-1])
     return flat, order, int(recorded.storage_offset())
 
@@ -97,10 +101,23 @@ def _refuse_outside(
     )
 
 
-def _stride_sort_key(recorded: torch.Tensor, axis: int) -> tuple[int, int]:
-    """Sort key by falling strides, or their hints; axes of size 1 may be anywhere."""
+def _stride_sort_key(recorded: torch.Tensor, axis: int) -> tuple[float, int]:
+    """Sort key by falling strides, or their hints; axes of size 1 may be anywhere.
+
+    A stride without a hint comes from a size that depends on data. Such axes are taken for the
+    outermost ones; the caller checks the order.
+    """
     stride = recorded.stride(axis)
-    return (-stride if isinstance(stride, int) else -stride.node.hint, axis)
+    hint = stride if isinstance(stride, int) else stride.node.hint
+    return (-math.inf if hint is None else -hint, axis)
+
+
+def _is_equal(size: Any, other: Any) -> bool:
+    """True if two recorded sizes are equal: by their hints, or provably if one has none."""
+    symbols = [n for n in (size, other) if isinstance(n, torch.SymInt)]
+    if any(symbol.node.hint is None for symbol in symbols):
+        return statically_known_true(size == other)
+    return bool(size == other)
 
 
 def _compute_positions(

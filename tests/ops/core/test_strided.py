@@ -98,3 +98,23 @@ def test_storage_that_is_not_the_tensors_own(whole: torch.Tensor, offset: int) -
 
     with pytest.raises(TranslationError, match="as_strided reads"):
         onnx_aot.export(Model(), (whole,))
+
+
+class Frames(torch.nn.Module):
+    """Overlapping frames of a wave that is mirrored at its ends, as speech features take them."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        frames = (x.shape[1] + 2) // 4
+        missing = 4 * frames + 4 - x.shape[1]
+        ends = torch.flip(x[:, :3], (1,)), torch.flip(x[:, -(missing - 3) :], (1,))
+        x = torch.cat((ends[0], x, ends[1]), dim=1)
+        return x.as_strided((x.shape[0], frames, 8), (x.stride(0), 4 * x.stride(1), x.stride(1)))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_frames_of_a_tensor_whose_size_has_no_hint(batch: int) -> None:
+    shapes = ({0: "batch", 1: "time"},)
+    program = onnx_aot.export(Frames(), (torch.randn(batch, 21),), dynamic_shapes=shapes)
+    for size in ((1, 21), (3, 34), (2, 23)):
+        x = torch.randn(size)
+        assert torch.equal(program(x)[0], Frames()(x))

@@ -74,7 +74,7 @@ def _recover_storage(op: Builder, value: Value) -> tuple[Value, list[int], int]:
                 f"strides {tuple(recorded.stride())}, which has elements outside the tensor; "
                 "ONNX has values and no storage. Call .contiguous() first, or index the tensor"
             )
-        expected = expected * torch.sym_max(length, 1)
+        expected = expected * torch.sym_max(length, 1)  # type: ignore[no-untyped-call]
     flat = op.Reshape(op.Transpose(value, perm=order) if order else value, [-1])
     return flat, order, int(recorded.storage_offset())
 

@@ -141,6 +141,23 @@ IMAGES = [
         "avg_pool_whole",
         lambda x: F.avg_pool2d(x, x.shape[2:]),
         (IMAGE,),
+    ),
+    SizeCase("avg_pool1d_whole", lambda x: F.avg_pool1d(x, x.shape[2]), (floats("n", 2, "w"),)),
+    SizeCase(
+        "avg_pool3d_whole", lambda x: F.avg_pool3d(x[None], x.shape[1:], ceil_mode=True), (IMAGE,)
+    ),
+    SizeCase("max_pool_whole", lambda x: F.max_pool2d(x, x.shape[2:]) * x, (IMAGE,)),
+    SizeCase("max_pool1d_whole", lambda x: F.max_pool1d(x, x.size(2), 1), (floats("n", 2, "w"),)),
+    SizeCase(
+        "avg_pool_half",
+        lambda x: F.avg_pool2d(x, (x.shape[2] // 2, 1)),
+        (IMAGE,),
+        error="right for .* only",
+    ),
+    SizeCase(
+        "max_pool_whole_padded",
+        lambda x: F.max_pool2d(x, x.shape[2:], padding=1),
+        (IMAGE,),
         error=r"axis 2 \(.h.\): fixed at 9",
     ),
     SizeCase("lp_pool", lambda x: F.lp_pool1d(x.abs(), 2, 3), (floats("n", 2, "w"),)),

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.patches.whole_pooling import WHOLE_POOLING
 from onnx_aot.torch_compat import Patch, Settings
 
 __all__ = ["FUNCTIONS"]
@@ -119,6 +120,7 @@ REDIRECTED: dict[Any, Callable[..., Any]] = {
     torch.Tensor.narrow: _narrow,
     torch.where: _where,
     torch.Tensor.where: _tensor_where,
+    **WHOLE_POOLING,
 }
 """Functions by the original. They act wherever a model has bound it."""
 
@@ -146,7 +148,7 @@ FUNCTIONS: tuple[Patch, ...] = (
         "torch._export.non_strict_utils:_NonStrictTorchFunctionHandler._override",
         _redirect,
         "torch.equal, torch.allclose, torch.narrow from a start in a tensor, and torch.where of a "
-        "uint8 mask are refused.",
+        "uint8 mask are refused; pooling over a whole dynamic dimension fixes it.",
         parameters="self, func, args, kwargs",
     ),
     Patch(

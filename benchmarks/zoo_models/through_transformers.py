@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from benchmarks.models.case import spread_weights
 from benchmarks.zoo_models import ZOO, ZooCase
+from benchmarks.zoo_models.peer import compare_results
 from benchmarks.zoo_models.tiny import MELS
 from benchmarks.zoo_models.transformers_rows import make_tokens, model_builder, padding_mask
 
@@ -242,20 +243,22 @@ def _fixed_dimensions(program: Any, dynamic_shapes: Mapping[str, Mapping[int, st
 
 
 def _wrong_output(runner: Any, module: torch.nn.Module, inputs: Mapping[str, Any]) -> str:
-    """Describes the first output that differs from PyTorch's, by the package's tolerances."""
-    from onnx_aot.inspection.differences import compare_outputs
+    """Describes the first output that differs from PyTorch's, by the rules of ``verify=True``."""
+
+    def run(model: torch.nn.Module, _: Any, kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+        with torch.no_grad():
+            return _tensor_leaves(model(**copy.deepcopy(dict(kwargs))))
 
     taken = runner.metadata.kwargs if hasattr(runner, "metadata") else inputs
     actual = _tensor_leaves(
         runner(**copy.deepcopy({k: v for k, v in inputs.items() if k in taken}))
     )
-    with torch.no_grad():
-        expected = _tensor_leaves(module(**copy.deepcopy(dict(inputs))))
+    expected = run(module, (), inputs)
     if len(expected) != len(actual):
         return f"{len(actual)} outputs instead of {len(expected)}"
     names = [f"output {index}" for index in range(len(expected))]
-    differences = compare_outputs(names, expected, actual)
-    return next((f"{d.name}: {d.remark}" for d in differences if not d.within), "")
+    differences = compare_results(names, expected, actual, run, (module, (), inputs))
+    return next((f"{d.name}: {d.details}" for d in differences if not d.right), "")
 
 
 def _tensor_leaves(outputs: Any) -> list[torch.Tensor]:

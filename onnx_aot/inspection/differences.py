@@ -9,8 +9,15 @@ import torch
 
 from onnx_aot.dtypes import TOLERANCES, Tolerance
 from onnx_aot.inspection.histogram import format_bars, histogram
+from onnx_aot.inspection.rounding import Rounding, measure_rounding
 
-__all__ = ["OutputDifference", "SizeResult", "compare_outputs", "compare_types"]
+__all__ = [
+    "OutputDifference",
+    "SizeResult",
+    "add_rounding",
+    "compare_outputs",
+    "compare_types",
+]
 
 EXACT = Tolerance(0.0, 0.0)
 
@@ -35,6 +42,8 @@ class OutputDifference:
         histogram: Numbers of elements by label, such as ``("up to 10", 3)``. Labels give the
             difference in multiples of the tolerance, or the difference itself for types that must
             be equal. Empty if values were not compared.
+        rounding: Distances of both results from PyTorch's in float64, if an element exceeds the
+            tolerance and PyTorch runs in float64.
     """
 
     name: str
@@ -47,6 +56,21 @@ class OutputDifference:
     tolerance: Tolerance | None = None
     worst: tuple[int, ...] | None = None
     histogram: tuple[tuple[str, int], ...] = ()
+    rounding: Rounding | None = None
+
+    @property
+    def right(self) -> bool:
+        """True if the output is within the tolerance, or differs only by rounding.
+
+        The latter means that PyTorch is about as far from its own result in float64.
+        """
+        return self.within or (self.rounding is not None and self.rounding.explains)
+
+    @property
+    def details(self) -> str:
+        """The remark, and the distances from float64 where PyTorch's own result is off too."""
+        says_more = self.rounding is not None and (self.right or self.rounding.torch_elements)
+        return "; ".join(filter(None, (self.remark, str(self.rounding) if says_more else "")))
 
     @property
     def accepted(self) -> str:
@@ -87,13 +111,13 @@ class SizeResult:
 
     @property
     def failed(self) -> bool:
-        """True if an output differs, or ONNX Runtime refuses sizes of which none is 0.
+        """True if an output is not right, or ONNX Runtime refuses sizes of which none is 0.
 
         Refusing empty tensors does not count: it raises an error when it happens, and few models
         are meant for them.
         """
         refused = bool(self.runtime_refuses) and not self.is_empty
-        return refused or not all(difference.within for difference in self.differences)
+        return refused or not all(difference.right for difference in self.differences)
 
 
 def compare_outputs(
@@ -112,6 +136,25 @@ def compare_types(
     if described[0] != described[1]:
         return OutputDifference(name, *described, infinite, infinite, False, remark)
     return OutputDifference(name, *described, 0.0, 0.0, True, remark)
+
+
+def add_rounding(
+    difference: OutputDifference,
+    expected: torch.Tensor,
+    actual: torch.Tensor,
+    exact: torch.Tensor | None,
+) -> OutputDifference:
+    """Adds the distances from PyTorch in float64, if an element exceeds the tolerance.
+
+    Args:
+        difference: Result of comparing ``actual`` with ``expected``.
+        expected: PyTorch's result.
+        actual: The ONNX model's.
+        exact: PyTorch's in float64 or complex128; None if it does not return this output then.
+    """
+    if difference.worst is None or exact is None:
+        return difference
+    return dataclasses.replace(difference, rounding=measure_rounding(expected, actual, exact))
 
 
 def _compare(name: str, expected: torch.Tensor, actual: torch.Tensor) -> OutputDifference:

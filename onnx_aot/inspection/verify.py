@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,10 +17,12 @@ from onnx_aot.errors import InferenceError, InvalidOptionError, VerificationErro
 from onnx_aot.inspection.differences import (
     OutputDifference,
     SizeResult,
+    add_rounding,
     compare_outputs,
     compare_types,
 )
 from onnx_aot.inspection.random_outputs import random_outputs
+from onnx_aot.inspection.rounding import run_in_double
 from onnx_aot.inspection.size_checks import Sample, flat_inputs, other_sizes, sizes_of
 from onnx_aot.inspection.subprocess_run import run_in_subprocess
 from onnx_aot.inspection.verification import Verification
@@ -44,6 +47,9 @@ STANDARD = ("", "ai.onnx", "ai.onnx.ml")
 TRIAL_LIMIT = 100 * 10**6
 """Models with more bytes of weights are not tried on empty inputs."""
 
+_Expected = tuple[torch.Tensor | None, bool]
+"""Result of PyTorch for an output, and True if it is random."""
+
 RANDOM = "random: type and shape compared"
 
 
@@ -60,7 +66,9 @@ def verify_sizes(
     """Compares the program with the model on the example inputs and at other sizes.
 
     ``size_checks.other_sizes`` chooses the other sizes. Nothing is compared at sizes that PyTorch
-    refuses. Empty inputs run in a subprocess first; large models are not tried on them.
+    refuses. Empty inputs run in a subprocess first; large models are not tried on them. If an
+    element exceeds its tolerance, PyTorch also runs in float64, and ``OutputDifference.rounding``
+    has the distances of both results from that.
 
     Args:
         program: An ``ONNXProgram``.
@@ -80,18 +88,19 @@ def verify_sizes(
         VerificationError: The ONNX model has fewer outputs than the model returns values.
         Exception: Whatever PyTorch raises on the example inputs.
     """
-    expected = _run_model(program, model, args, kwargs, isolated)
+    reference = _Reference(program, model, isolated)
+    expected = reference.run(args, kwargs)
     example = Sample(sizes_of(program, args, kwargs), tuple(args), dict(kwargs))
-    results = [_at_size(program, example, expected, runtime, is_example=True)]
+    results = [_at_size(reference, example, expected, runtime, is_example=True)]
     for sample in other_sizes(program, args, kwargs) if sizes else ():
         if 0 in sample.sizes.values() and _is_large(program):
             continue
         try:
-            expected = _run_model(program, model, sample.args, sample.kwargs, isolated)
+            expected = reference.run(sample.args, sample.kwargs)
         except Exception as error:
             results.append(SizeResult(sample.sizes, False, torch_refuses=_first_line(error)))
             continue
-        results.append(_at_size(program, sample, expected, runtime))
+        results.append(_at_size(reference, sample, expected, runtime))
     return results
 
 
@@ -166,13 +175,14 @@ def _is_large(program: Any) -> bool:
 
 
 def _at_size(
-    program: Any,
+    reference: _Reference,
     sample: Sample,
-    expected: tuple[list[Any], dict[str, torch.Tensor]],
+    expected: _Results,
     runtime: str,
     is_example: bool = False,
 ) -> SizeResult:
     """Runs the ONNX model at sizes that PyTorch accepts, and compares."""
+    program = reference.program
     try:
         if 0 in sample.sizes.values() and runtime == ONNXRUNTIME:
             crashed = run_in_subprocess(
@@ -180,7 +190,7 @@ def _at_size(
             )
             if crashed:
                 return SizeResult(sample.sizes, is_example, runtime_refuses=crashed)
-        found = _run_program(program, sample.args, sample.kwargs, expected, runtime)
+        found = _run_program(reference, sample.args, sample.kwargs, expected, runtime)
     except VerificationError:
         raise
     except Exception as error:
@@ -209,42 +219,52 @@ def verify_against(
 
     Returns:
         One entry per output of the ONNX model. Only type and shape are compared for outputs that
-        depend on a random operator.
+        depend on a random operator. Entries beyond the tolerance have the distances of both results
+        from PyTorch's in float64.
 
     Raises:
         VerificationError: The ONNX model has fewer outputs than the model returns values.
     """
-    return _compare_with_model(program, model, args, kwargs, contextlib.nullcontext)
+    reference = _Reference(program, model, contextlib.nullcontext)
+    return _run_program(reference, args, kwargs, reference.run(args, kwargs))
 
 
-def _compare_with_model(
-    program: Any,
-    model: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    isolated: Callable[[], contextlib.AbstractContextManager[Any]],
-) -> list[OutputDifference]:
-    expected = _run_model(program, model, args, kwargs, isolated)
-    return _run_program(program, args, kwargs, expected)
+_Results = tuple[list[Any], dict[str, torch.Tensor]]
+"""Leaves of a model's result, and the tensors that it wrote, by signature target."""
 
 
-def _run_model(
-    program: Any,
-    model: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    isolated: Callable[[], contextlib.AbstractContextManager[Any]],
-) -> tuple[list[Any], dict[str, torch.Tensor]]:
-    """Leaves of the model's result, and the tensors that it wrote, by signature target."""
-    args, kwargs = _copy_inputs(args, kwargs)
-    with isolated(), _tensors_kept(model, program.exported_program), torch.no_grad():
-        returned = model(*args, **kwargs)
-        written = _read_mutated_state(program.exported_program, model, args, kwargs)
-        leaves = [
-            leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
-            for leaf in pytree.tree_leaves(wrap_constants(returned))
-        ]
-    return leaves, written
+@dataclasses.dataclass(frozen=True)
+class _Reference:
+    """The model that a program is compared with.
+
+    Attributes:
+        program: The ``ONNXProgram``.
+        model: The model.
+        isolated: Returns a context manager around a run that restores the model's state.
+    """
+
+    program: Any
+    model: Callable[..., Any]
+    isolated: Callable[[], contextlib.AbstractContextManager[Any]]
+
+    def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Results:
+        return self._run(self.model, args, kwargs)
+
+    def run_in_double(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Results | None:
+        """Runs the model in float64; None if it does not run so."""
+        return run_in_double(self._run, self.model, args, kwargs)
+
+    def _run(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Results:
+        captured = self.program.exported_program
+        args, kwargs = _copy_inputs(args, kwargs)
+        with self.isolated(), _tensors_kept(model, captured), torch.no_grad():
+            returned = model(*args, **kwargs)
+            written = _read_mutated_state(captured, model, args, kwargs)
+            leaves = [
+                leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
+                for leaf in pytree.tree_leaves(wrap_constants(returned))
+            ]
+        return leaves, written
 
 
 def _read_mutated_state(
@@ -269,41 +289,63 @@ def _read_mutated_state(
 
 
 def _run_program(
-    program: Any,
+    reference: _Reference,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    expected: tuple[list[Any], dict[str, torch.Tensor]],
+    expected: _Results,
     runtime: str = ONNXRUNTIME,
 ) -> list[OutputDifference]:
     """Runs the ONNX model and compares its outputs, then the state that it writes."""
+    program = reference.program
     ours_args, ours_kwargs = _copy_inputs(args, kwargs)
     call = program.call_reference if runtime == REFERENCE else program
     with program.state_kept():
         actual = call(*ours_args, **ours_kwargs)
     names = [str(value.name) for value in program.model.graph.outputs]
-    leaves, written = expected
+    pairs = _list_expected(program, expected, len(actual))
+    found = {}
+    for index, (wanted, drawn) in enumerate(pairs):
+        if wanted is None:
+            continue
+        if drawn:
+            found[index] = compare_types(names[index], wanted, actual[index], RANDOM)
+        else:
+            (found[index],) = compare_outputs([names[index]], [wanted], [actual[index]])
+    exact = None
+    if any(difference.worst is not None for difference in found.values()):
+        exact = reference.run_in_double(args, kwargs)
+    for index, (tensor, _) in enumerate(
+        _list_expected(program, exact, len(actual)) if exact else ()
+    ):
+        wanted = pairs[index][0]
+        if wanted is not None:
+            found[index] = add_rounding(found[index], wanted, actual[index], tensor)
+    return list(found.values())
+
+
+def _list_expected(program: Any, results: _Results, count: int) -> list[_Expected]:
+    """Tensors for the outputs of the ONNX model, in order; None where there is nothing to compare.
+
+    Args:
+        program: The program.
+        results: Results of the model.
+        count: Number of outputs of the ONNX model.
+
+    Raises:
+        VerificationError: The ONNX model has fewer outputs than the model returns values.
+    """
+    leaves, written = results
     random = _random_by_position(program.exported_program, len(leaves))
-    pairs: list[tuple[torch.Tensor | None, bool]] = [
+    found: list[_Expected] = [
         (leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf), drawn)
         for leaf, drawn in zip(leaves, random, strict=True)
         if isinstance(leaf, (torch.Tensor, int, float))  # None and strings are not outputs
     ]
-    if len(actual) < len(pairs):
-        raise VerificationError(
-            f"the model returns {len(pairs)} values, the ONNX model {len(actual)}"
-        )
+    if count < len(found):
+        raise VerificationError(f"the model returns {len(found)} values, the ONNX model {count}")
     state = _collect_state(program.exported_program, written)
-    if len(actual) == len(pairs) + len(state):  # state follows the user's outputs
-        pairs += state
-    found = []
-    for index, (wanted, drawn) in enumerate(pairs):
-        if wanted is None:
-            continue
-        name, given = names[index], actual[index]
-        if drawn:
-            found.append(compare_types(name, wanted, given, RANDOM))
-        else:
-            found += compare_outputs([name], [wanted], [given])
+    if count == len(found) + len(state):  # state follows the user's outputs
+        found += state
     return found
 
 

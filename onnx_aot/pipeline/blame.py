@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
+from onnx_aot.capture.sizes.squeezes import may_change_rank
 from onnx_aot.errors import SourceLocation
 from onnx_aot.inspection.size_checks import other_sizes
-from onnx_aot.inspection.verification import Blame
+from onnx_aot.inspection.verification import Blame, describe_sizes
 from onnx_aot.metadata.keys import FX_NODE
 from onnx_aot.metadata.provenance import place
 from onnx_aot.options import Options
@@ -28,6 +29,22 @@ __all__ = ["blame"]
 
 logger = logging.getLogger(__name__)
 
+CHOICES = {
+    "aten.topk",
+    "aten.sort",
+    "aten.argsort",
+    "aten.argmax",
+    "aten.argmin",
+    "aten.kthvalue",
+    "aten.median",
+    "aten.mode",
+    "aten.nonzero",
+    "aten.unique_dim",
+    "aten.bucketize",
+    "aten.searchsorted",
+}
+"""Operators whose results change abruptly where values are nearly equal."""
+
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -36,9 +53,10 @@ def blame(
 ) -> Blame | None:
     """Finds the cause of a failed verification.
 
-    The candidates, in this order: a kernel that the runtime lacks; an optimization without which
-    the value is right; the translation of the first operator that is wrong by itself; a model that
-    computes something else while it is captured.
+    The candidates, in this order: a kernel that the runtime lacks; rounding that PyTorch amplifies
+    as much; a squeeze of a dynamic dimension; an optimization without which the value is right; the
+    translation of the first operator that is wrong by itself; a model that computes something else
+    while it is captured.
 
     Args:
         program: The program that failed.
@@ -60,8 +78,10 @@ def blame(
             warnings.simplefilter("ignore")  # they were issued before
             comparison = program.compare(args, kwargs)
             if comparison.first is not None:
+                if comparison.first.origin != "own" and _is_rounded(failed):
+                    return _decided_by_rounding(program, failed)
                 return _first_wrong(program, comparison, options)
-            return _captured_otherwise(program, args, kwargs) if failed.is_example else None
+            return _captured_otherwise(program, args, kwargs, failed)
     except Exception as error:  # the difference that is being explained matters more
         logger.info("what is to blame could not be found: %s: %s", type(error).__name__, error)
         return None
@@ -90,6 +110,16 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
     row = comparison.first
     assert row is not None
     places = _find_lines(program, [row.fx_node])
+    node = _node_of(program, row.fx_node)
+    if node is not None and may_change_rank(node) and row.expected != row.actual:
+        return Blame(
+            f"{row.operator} removes dynamic dimensions where their size is 1, so PyTorch's result "
+            f"is {row.expected} there; values of an ONNX model have one rank at every size, and it "
+            f"gives {row.actual}",
+            places,
+            "name dimensions that are always 1, as in squeeze(1) instead of squeeze(); or make the "
+            "result of one rank with reshape",
+        )
     found = comparison.bisect()
     if found.guilty:
         names = " and ".join(found.guilty)
@@ -102,7 +132,7 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
         )
     if row.origin != "own":
         return Blame(found.reason, places, "program.compare() shows every value")
-    yours = _function_of_user(_operator_of(program, row.fx_node), options)
+    yours = _function_of_user(None if node is None else node.target, options)
     if yours is None:
         return Blame(
             f"the translation of {row.operator} gives another {row.fx_node} than PyTorch does, "
@@ -120,14 +150,48 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
     )
 
 
-def _captured_otherwise(program: ONNXProgram, args: Any, kwargs: Any) -> Blame | None:
+def _is_rounded(failed: SizeResult) -> bool:
+    """True if all that is wrong is as far from float64 in PyTorch itself."""
+    wrong = [difference for difference in failed.differences if not difference.right]
+    return all(d.rounding is not None and d.rounding.alike for d in wrong)
+
+
+def _decided_by_rounding(program: ONNXProgram, failed: SizeResult) -> Blame:
+    """Blames choices between nearly equal values, or a computation without correct digits."""
+    assert program.exported_program is not None
+    nodes = program.exported_program.graph.nodes
+    called = {node: str(getattr(node.target, "overloadpacket", "")) for node in nodes}
+    choices = [node for node, name in called.items() if name in CHOICES]
+    kinds = sorted({called[node] for node in choices})
+    what = f"{', '.join(kinds)} can choose" if kinds else "a threshold may choose"
+    return Blame(
+        "no node is wrong by itself, and PyTorch's own result in float32 is as far from its result "
+        f"in float64. Such large errors come from rounding only where {what} between nearly equal "
+        "values, or where a difference of large numbers loses all digits",
+        _find_lines(program, [node.name for node in choices]),
+        "give example inputs on which the choice is clear, such as real data instead of random "
+        "numbers; or compute in float64: model.double(), with inputs of float64",
+    )
+
+
+def _captured_otherwise(
+    program: ONNXProgram, args: Any, kwargs: Any, failed: SizeResult
+) -> Blame | None:
     """Blames the capture if the ONNX model agrees with the captured graph; else None."""
     from onnx_aot.inspection.verify import verify_against
 
     assert program.exported_program is not None
     differences = verify_against(program, program.exported_program.module(), args, kwargs)
-    if not all(difference.within for difference in differences):
+    if not all(difference.right for difference in differences):
         return None
+    if not failed.is_example:
+        return Blame(
+            "the ONNX model answers as the graph that was captured at the size of the example, and "
+            f"the model's own code does something else at {describe_sizes(failed)}",
+            (),
+            "look for Python code that depends on the size, such as `if x.shape[0] == 1:`, and "
+            "compute the same at every size; report.notes lists such lines",
+        )
     return Blame(
         "the ONNX model answers as the graph that torch.export captured, and that graph answers "
         "otherwise than the model: its code does something else while it is captured",
@@ -150,14 +214,14 @@ def _find_lines(program: ONNXProgram, names: Iterable[Any]) -> tuple[SourceLocat
     return tuple(dict.fromkeys(where for where in found if where is not None))
 
 
-def _operator_of(program: ONNXProgram, name: str) -> Any:
-    """Operator that a captured node calls; for an item of several results, their operator."""
+def _node_of(program: ONNXProgram, name: str) -> torch.fx.Node | None:
+    """The captured node of a name; for an item of several results, the node that computes them."""
     assert program.exported_program is not None
     nodes = {node.name: node for node in program.exported_program.graph.nodes}
     node = nodes.get(name, nodes.get(name.rpartition("__")[0]))
     while node is not None and getattr(node.target, "__name__", "") == "getitem":
         node = node.args[0] if isinstance(node.args[0], torch.fx.Node) else None
-    return None if node is None else node.target
+    return node
 
 
 def _function_of_user(target: Any, options: Options) -> Any:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onnx_aot.capture.attempts import Captured
     from onnx_aot.capture.sizes.dynamic_shapes import DynamicShapes
     from onnx_aot.capture.sizes.known_values import Reading
+    from onnx_aot.inspection.differences import SizeResult
     from onnx_aot.ir_passes import Outcome
     from onnx_aot.program.program import ONNXProgram
     from onnx_aot.targets import Adaptation
@@ -35,6 +36,7 @@ __all__ = [
     "describe_inline_calls",
     "describe_less_precise_types",
     "describe_not_verified",
+    "describe_rounding",
     "describe_shared_inputs",
     "describe_training",
     "describe_undone_passes",
@@ -431,6 +433,22 @@ def describe_not_verified(program: ONNXProgram) -> list[Note]:
             "the model was not verified: ONNX Runtime needs a library of custom operators for "
             f"{', '.join(foreign)}"
         )
+    ]
+
+
+def describe_rounding(results: Sequence[SizeResult]) -> list[Note]:
+    """Notes about outputs that exceed their tolerance, in PyTorch as much as in the ONNX model."""
+    from onnx_aot.inspection.verification import describe_sizes
+
+    return [
+        Note(
+            f"output {difference.name} counts as right at {describe_sizes(result)}, although "
+            f"{difference.remark}: PyTorch's own rounding is as large ({difference.rounding})",
+            quiet=True,
+        )
+        for result in results
+        for difference in result.differences
+        if difference.right and not difference.within
     ]
 
 

@@ -76,7 +76,9 @@ def publish(record: ExportRecord, notes: Iterable[Note]) -> None:
         if note.text in record.notes:
             continue
         record.notes.append(note.text)
-        if not note.quiet:
+        if note.quiet:
+            logger.info(note.text)
+        else:
             warn(note.text)
 
 

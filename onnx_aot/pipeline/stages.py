@@ -319,14 +319,15 @@ def verify_program(program: ONNXProgram, reference: Reference) -> tuple[list[Siz
         return preserved_state(model)
 
     results = verify_sizes(program, model, reference.args, reference.kwargs, isolated)
+    notes = describe.describe_rounding(results)
     refused = [describe_sizes(result) for result in results if result.runtime_refuses]
-    if not refused:
-        return results, []
-    note = (
-        f"ONNX Runtime refuses empty inputs that PyTorch takes: {'; '.join(refused)}. The report "
-        "says why"
-    )
-    return results, [Note(note)]
+    if refused:
+        note = (
+            f"ONNX Runtime refuses empty inputs that PyTorch takes: {'; '.join(refused)}. The "
+            "report says why"
+        )
+        notes.append(Note(note))
+    return results, notes
 
 
 def check_verification(

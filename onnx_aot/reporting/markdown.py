@@ -355,11 +355,11 @@ def _verification_section(report: ReportFields) -> str:
             who = "PyTorch" if result.torch_refuses else "ONNX Runtime"
             rows.append((sizes, "", status, "", "", "", "", f"{who} refuses: {refused}"))
         for d in result.differences:
-            status = "ok" if d.within else "FAILED"
+            status = "ok" if d.right else "FAILED"
             types = d.expected if d.expected == d.actual else f"{d.expected}, ONNX {d.actual}"
             numbers = f"{d.max_absolute:.3g}", f"{d.max_relative:.3g}", d.accepted
-            rows.append((sizes, f"`{d.name}`", status, *numbers, types, d.remark))
-            if not d.within and d.bars:
+            rows.append((sizes, f"`{d.name}`", status, *numbers, types, d.details))
+            if not d.right and d.bars:
                 blocks.append(fence_code(f"{d.name} at {sizes}: {d.bars}", "text"))
     header = ("Sizes", "Output", "Status", "Max abs", "Max rel", "Accepted", "PyTorch", "")
     return "\n\n".join(["## Verification against PyTorch", format_table(header, rows), *blocks])

@@ -26,6 +26,7 @@ from onnx_aot.torch_compat.captures import (
     kernel_patches,
     without_gradients,
 )
+from onnx_aot.torch_compat.double_precision import in_double_precision, to_double
 from onnx_aot.torch_compat.fake_kernels import META_TENSORS, Results, ShapeRule, shape_rule_patches
 from onnx_aot.torch_compat.larger_sizes import LARGER_SIZES, UNINTERESTING
 from onnx_aot.torch_compat.lookup import (
@@ -236,6 +237,7 @@ __all__ = [
     "holds_for_example",
     "holds_when_empty",
     "in_capturing_thread",
+    "in_double_precision",
     "int64_ranges_truncate_their_bounds",
     "is_arithmetic",
     "is_input_of_trace",
@@ -287,6 +289,7 @@ __all__ = [
     "symbolic_expression",
     "symbolic_truth",
     "symbols_of_its_own",
+    "to_double",
     "trace_fake",
     "violates_constraints",
     "with_real_tensors",

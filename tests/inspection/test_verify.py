@@ -79,8 +79,32 @@ class Squeezed(nn.Module):
 
 def test_a_shortcut_for_one_that_is_none() -> None:
     onnx_aot.export(Squeezed(2), (X,), dynamic_shapes=({0: "rows"},), verify=True)
-    with pytest.raises(VerificationError, match="rows=1: 1 of 1 outputs differ"):
+    with pytest.raises(VerificationError, match="rows=1: 1 of 1 outputs differ") as caught:
         onnx_aot.export(Squeezed(3), (X,), dynamic_shapes=({0: "rows"},), verify=True)
+    assert "the model's own code does something else at rows=1" in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:squeeze removes dimensions")
+def test_a_rank_that_the_model_changes_is_no_bug() -> None:
+    with pytest.raises(VerificationError) as caught:
+        onnx_aot.export(
+            lambda x: x.sum(1, keepdim=True).squeeze() * 2,
+            (X,),
+            dynamic_shapes=({0: "rows"},),
+            verify=True,
+        )
+    message = str(caught.value)
+    assert "removes dynamic dimensions where their size is 1" in message
+    assert "PyTorch's result is float32[] there" in message
+    assert "bug of onnx_aot" not in message
+    (place,) = caught.value.places
+    assert "squeeze()" in place.code
+    onnx_aot.export(  # as the fix says
+        lambda x: x.sum(1, keepdim=True).squeeze(1) * 2,
+        (X,),
+        dynamic_shapes=({0: "rows"},),
+        verify=True,
+    )
 
 
 def test_a_model_that_does_something_else_while_it_is_captured() -> None:

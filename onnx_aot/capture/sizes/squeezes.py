@@ -14,7 +14,7 @@ from onnx_aot.capture.sizes.guards import Location
 from onnx_aot.metadata.provenance import location
 from onnx_aot.torch_compat import aten
 
-__all__ = ["dynamic_squeezes"]
+__all__ = ["dynamic_squeezes", "may_change_rank"]
 
 OVERLOADS = {
     overload
@@ -38,16 +38,26 @@ def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, 
     """
     found: dict[str, None] = {}
     for node in program.graph.nodes:
-        if node.target not in OVERLOADS | COVARIANCES:
-            continue
-        shape = node.args[0].meta["val"].shape
-        axes = _axes(node, len(shape))
-        sizes = [(axis, shape[axis]) for axis in axes if _may_be_one(shape[axis])]
+        sizes = _axes_that_may_be_one(node)
         if sizes:
             shown = ", ".join(f"axis {axis} ({_rename_sizes(size, names)})" for axis, size in sizes)
             where = _location(node)
             found[shown + (f" at {where}" if where else "")] = None
     return list(found)
+
+
+def may_change_rank(node: torch.fx.Node) -> bool:
+    """True if a call squeezes axes of a size that may or may not be 1 at run time."""
+    return bool(_axes_that_may_be_one(node))
+
+
+def _axes_that_may_be_one(node: torch.fx.Node) -> list[tuple[int, torch.SymInt]]:
+    """Axes that a call squeezes if their size is 1 at run time, with the sizes."""
+    if node.target not in OVERLOADS | COVARIANCES:
+        return []
+    squeezed: Any = node.args[0]
+    shape = squeezed.meta["val"].shape
+    return [(axis, shape[axis]) for axis in _axes(node, len(shape)) if _may_be_one(shape[axis])]
 
 
 def _axes(node: torch.fx.Node, rank: int) -> list[int]:

@@ -13,7 +13,13 @@ from onnx_aot.capture.fake_quantization import describe_observers
 from onnx_aot.capture.module_state import preserved_state, run_model
 from onnx_aot.capture.sizes.data_dependent import NeedsData, describe_data_dependent
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
-from onnx_aot.capture.sizes.guards import as_places, location_of_error, with_line
+from onnx_aot.capture.sizes.guards import (
+    Location,
+    as_places,
+    location_in_dynamo,
+    location_of_error,
+    with_line,
+)
 from onnx_aot.capture.sizes.specialization import relax_request
 from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
@@ -115,8 +121,9 @@ def _report_failures(
     limit: TimeLimit,
 ) -> CaptureError:
     """The error in torch's own words, which tells whether the model, torch or onnx_aot failed."""
-    first = failures[0]
-    location = location_of_error(first.error)
+    shown = _select_telling(failures)
+    first = shown[0]
+    location = _locate(first)
     if observes is not None:
         what, head, fix = observes, f"the model could not be captured: {observes}", ""
     elif _run_alone(model) is not None:
@@ -136,16 +143,31 @@ def _report_failures(
         f"    {_shorten_error(first.error, 8)}",
         *with_line(location),
     ]
-    for failure in failures[1:]:
+    for failure in shown[1:]:
         lines += ["", f"  {failure.strategy}", f"    {_shorten_error(failure.error, 2)}"]
+        lines += with_line(_locate(failure))
     lines += ["", f"fix: {fix}"] if fix else [""]
-    lines.append("The first failure is chained, with its traceback. " + _OTHERS)
+    lines.append(f"The failure of {failures[0].strategy} is chained, with its traceback. {_OTHERS}")
     return CaptureError(
         "\n".join(lines),
         cause=f"{what}: {_shorten_error(first.error, 2)}",
         places=as_places([location], model.module),
         fix=f"{fix}. {_OTHERS}" if fix else _OTHERS,
     )
+
+
+def _select_telling(failures: Sequence[Failure]) -> list[Failure]:
+    """The first failure at each line of the user's code; all, if none has a line.
+
+    Strategies that fail at one line do so for one reason, which the later ones wrap in more of
+    torch's words. A failure without a line is one inside of torch.
+    """
+    by_line = {_locate(failure): failure for failure in reversed(failures)}
+    return [f for f in failures if by_line[_locate(f)] is f and _locate(f)] or list(failures)
+
+
+def _locate(failure: Failure) -> Location | None:
+    return location_of_error(failure.error) or location_in_dynamo(failure.error)
 
 
 def _compare_with_torch(

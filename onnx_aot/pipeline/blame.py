@@ -177,13 +177,7 @@ def _decided_by_rounding(program: ONNXProgram, failed: SizeResult) -> Blame:
 def _captured_otherwise(
     program: ONNXProgram, args: Any, kwargs: Any, failed: SizeResult
 ) -> Blame | None:
-    """Blames the capture if the ONNX model agrees with the captured graph; else None."""
-    from onnx_aot.inspection.verify import verify_against
-
-    assert program.exported_program is not None
-    differences = verify_against(program, program.exported_program.module(), args, kwargs)
-    if not all(difference.right for difference in differences):
-        return None
+    """Blames the capture of a model whose ONNX values all agree with the captured graph's."""
     if not failed.is_example:
         return Blame(
             "the ONNX model answers as the graph that was captured at the size of the example, and "
@@ -192,6 +186,12 @@ def _captured_otherwise(
             "look for Python code that depends on the size, such as `if x.shape[0] == 1:`, and "
             "compute the same at every size; report.notes lists such lines",
         )
+    from onnx_aot.inspection.verify import verify_against
+
+    assert program.exported_program is not None
+    differences = verify_against(program, program.exported_program.module(), args, kwargs)
+    if not all(difference.right for difference in differences):
+        return None
     return Blame(
         "the ONNX model answers as the graph that torch.export captured, and that graph answers "
         "otherwise than the model: its code does something else while it is captured",

@@ -21,6 +21,7 @@ __all__ = [
     "asserted_condition",
     "constraint_sentences",
     "failure_kind",
+    "frames_in_dynamo",
     "generated_guard",
     "is_arithmetic",
     "is_relation",
@@ -200,6 +201,16 @@ _NOISE = (
     "\n\nfrom user code:",
     "\n\nWhile executing %",
 )
+
+
+def frames_in_dynamo(error: BaseException) -> list[tuple[str, int, str]]:
+    """File, line and function of the calls that a strict capture was in, the outermost first.
+
+    Empty for other errors, and on a release that does not record them; errors of strict captures
+    then name no line.
+    """
+    frames = getattr(error, "real_stack", None) or ()
+    return [(frame.filename, frame.lineno, frame.name) for frame in frames]
 
 
 def only_says(error: BaseException) -> str:

@@ -29,6 +29,7 @@ __all__ = [
     "is_ours",
     "is_question",
     "is_users_file",
+    "location_in_dynamo",
     "location_of_error",
     "with_line",
 ]
@@ -183,6 +184,15 @@ def location_of_error(error: BaseException) -> Location | None:
         places.append(place)
         traceback = traceback.tb_next
     return _with_caller([place for place in reversed(places) if is_users_file(place.file)])
+
+
+def location_in_dynamo(error: BaseException) -> Location | None:
+    """Returns the user's innermost line of an error in a strict capture.
+
+    A strict capture does not run the user's code, so the traceback does not have this line.
+    """
+    places = [Location(*frame) for frame in reversed(torch_compat.frames_in_dynamo(error))]
+    return _with_caller([place for place in places if is_users_file(place.file)])
 
 
 def is_ours(error: BaseException) -> bool:

@@ -186,6 +186,9 @@ def _ranges(
         yield Condition(f"n <= {upper}", f"{dim.size} <= {upper}")
 
 
+SIZES = "<sizes>"
+"""Stands in a fix for the sizes of the dimensions that share it."""
+
 NOT_FREE = "the model fixes or limits dimensions that were requested as dynamic"
 
 
@@ -211,8 +214,7 @@ def make_refusal(
 
 def _describe(found: Sequence[Finding]) -> str:
     lines = [f"{NOT_FREE}:"]
-    for finding in found:
-        lines += _describe_one(finding)
+    lines += _describe_findings(found)
     places = list(dict.fromkeys(finding.dim.place for finding in found))
     them = "them" if len(places) > 1 else "it"
     lines.append(
@@ -223,11 +225,22 @@ def _describe(found: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def _describe_one(finding: Finding) -> list[str]:
-    lines = [f"  {finding.dim}: {finding.what}"]
-    for line in finding.lines:
-        lines += with_line(line)
-    return [*lines, f"      fix: {finding.fix}"] if finding.fix else lines
+def _describe_findings(found: Sequence[Finding]) -> list[str]:
+    """Lists the findings; those with the same lines and fix share them."""
+    alike: dict[tuple[tuple[Location, ...], str], list[Finding]] = {}
+    for finding in found:
+        names_others = any(f.dim.size in finding.fix for f in found if f.dim != finding.dim)
+        fix = finding.fix if names_others else finding.fix.replace(finding.dim.size, SIZES)
+        alike.setdefault((finding.lines, fix), []).append(finding)
+    lines = []
+    for (places, fix), members in alike.items():
+        lines += [f"  {finding.dim}: {finding.what}" for finding in members]
+        for place in places:
+            lines += with_line(place)
+        if fix:
+            sizes = list(dict.fromkeys(finding.dim.size for finding in members))
+            lines.append(f"      fix: {fix.replace(SIZES, ' and '.join(sizes))}")
+    return lines
 
 
 def find_named(sentence: str, requested: DynamicShapes) -> list[RequestedDim]:
@@ -245,15 +258,15 @@ def describe_torch(
     error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> str:
     """Torch's message on violated constraints, with the user's names and the known lines."""
-    lines = [f"{NOT_FREE}:"]
+    found, lines = [], []
     for sentence in constraint_sentences(error):
         dims = find_named(sentence, requested)
         size = specialized_size(sentence)
         if size is not None and dims:
             for dim in dims:
                 places = _lines_fixing(_symbol(dim, requested, decisions), decisions)
-                finding = Finding(dim, f"fixed at {size}", places, _fix_for_line(places, dim, size))
-                lines += _describe_one(finding)
+                fix = _fix_for_line(places, dim, size)
+                found.append(Finding(dim, f"fixed at {size}", places, fix))
             continue
         terms = {match[0] for match in SIZE_TERM.finditer(sentence)}
         shown = without_infinity(sentence)
@@ -271,7 +284,7 @@ def describe_torch(
         "Or leave these dimensions out of dynamic_shapes, or write Dim.AUTO, which accepts what "
         "the model allows."
     )
-    return "\n".join(lines)
+    return "\n".join([f"{NOT_FREE}:", *_describe_findings(found), *lines])
 
 
 def is_delivered(error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]) -> bool:

@@ -164,6 +164,23 @@ def test_what_a_condition_binds_to_the_example_becomes_static() -> None:
     assert shapes(program) == [[4, 3]]
 
 
+def fixed(x: Tensor, y: Tensor) -> Tensor:
+    if x.shape[0] == x.shape[1] == y.shape[0] == 4:
+        return x + y[:, None]
+    raise ValueError("4 only")
+
+
+def test_a_cause_of_several_dimensions_is_said_once() -> None:
+    args = (torch.randn(4, 4), torch.randn(4))
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(fixed, args, dynamic_shapes=({0: "a", 1: "b"}, {0: "c"}))
+    message = str(caught.value)
+    for dim in ("x, axis 0 ('a')", "x, axis 1 ('b')", "y, axis 0 ('c')"):
+        assert f"{dim}: fixed at 4" in message
+    assert message.count("if x.shape[0] == x.shape[1] == y.shape[0] == 4:") == 1
+    assert "without testing x.shape[0] and x.shape[1] and y.shape[0], or choose" in message
+
+
 class Classifier(torch.nn.Module):
     def __init__(self, pooled: bool) -> None:
         super().__init__()
@@ -186,7 +203,8 @@ def test_what_a_condition_binds_together_becomes_static(dims: Any) -> None:
     message = str(caught.value)
     assert "x, axis 2 ('h'): fixed at 8: captured for " in message
     assert "x, axis 3 ('w'): fixed at 8: captured for " in message
-    assert "return self.linear(features.flatten(1))\n      at " in message
+    assert message.count("return self.linear(features.flatten(1))\n      at ") == 1
+    assert message.count("fix: ") == 1
     assert "AdaptiveAvgPool2d before flatten" in message
     with pytest.warns(OnnxExporterWarning, match="is fixed at 8: captured for"):
         program = onnx_aot.export(

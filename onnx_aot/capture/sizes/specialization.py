@@ -116,7 +116,7 @@ def find_undelivered(
             fix = _fix_for_line(lines, binding.dim, None)
             if binding.others:
                 fix = _TOGETHER.format(
-                    sizes=" and ".join(d.size for d in (binding.dim, *binding.others))
+                    sizes=" and ".join(sorted(d.size for d in (binding.dim, *binding.others)))
                 )
             elif binding.smallest in (0, 1):
                 fix = (

@@ -298,7 +298,10 @@ def _plan_with_conversions(attempts: _Attempts) -> Plan:
     last = attempts.last.plan
     plan = _plan_first(last.requested, last.request, last, last.inputs)
     found = last.conversions | attempts.conversions
-    return dataclasses.replace(plan, strategies=last.strategies, conversions=found)
+    plan = dataclasses.replace(plan, strategies=last.strategies, conversions=found)
+    if not last.from_zero:
+        return plan
+    return dataclasses.replace(plan, from_zero=True, ends_early=False)
 
 
 ROWS: tuple[Row, ...] = (
@@ -306,6 +309,11 @@ ROWS: tuple[Row, ...] = (
         "the model writes to a tensor whose value it had read",
         lambda attempts: bool(attempts.last.written),
         _plan_with_unknown,
+    ),
+    Row(
+        "int or float turned a dynamic size into a number",
+        lambda attempts: bool(attempts.conversions),
+        _plan_with_conversions,
     ),
     Row(
         "the result is wrong for empty tensors, and may be used",
@@ -324,11 +332,6 @@ ROWS: tuple[Row, ...] = (
         "a size contradicts the example",
         _contradicts_example,
         _change_last(small_sizes=False, from_zero=False),
-    ),
-    Row(
-        "int or float turned a dynamic size into a number",
-        lambda attempts: bool(attempts.conversions),
-        _plan_with_conversions,
     ),
     Row(
         "the sizes of the example may have fixed dimensions",

@@ -57,6 +57,10 @@ def counts_rows(x: Tensor) -> Tensor:
     return x.reshape(int(x.shape[0]), -1)
 
 
+def counts_rows_if_any(x: Tensor) -> Tensor:
+    return counts_rows(asks_for_zero(x))
+
+
 class Counted(nn.Module):
     """Reads a number from a buffer, and writes to it afterwards."""
 
@@ -73,6 +77,7 @@ class Counted(nn.Module):
 
 
 FIRST = {"ends_early": True}
+INT = frozenset({(__name__, "int")})
 ROWS: dict[str, tuple[Any, Any, str, list[dict[str, Any]]]] = {
     "as asked": (doubled, NAMED, "error", [FIRST]),
     "static": (doubled, None, "error", [FIRST]),
@@ -89,7 +94,13 @@ ROWS: dict[str, tuple[Any, Any, str, list[dict[str, Any]]]] = {
         counts_rows,
         NAMED,
         "error",
-        [FIRST, FIRST | {"conversions": frozenset({(__name__, "int")})}],
+        [FIRST, FIRST | {"conversions": INT}],
+    ),
+    "int of a size, and empty tensors": (
+        counts_rows_if_any,
+        NAMED,
+        "error",
+        [FIRST, {"from_zero": True}, {"from_zero": True, "conversions": INT}],
     ),
     "a written number": (
         Counted(),

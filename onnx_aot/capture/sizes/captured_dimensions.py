@@ -239,8 +239,7 @@ def _only_near(condition: str, example: int) -> bool:
     model computed a number: ``trunc(0.1*n) == 0`` binds just as ``trunc(0.1*n) == 1`` does.
     """
     if NUMBER_COMPUTED.search(condition):
-        limit = _limit(example)
-        return not any(_holds(condition, n) for n in range(limit, 2 * limit + 512))
+        return not any(_holds(condition, n) for n in _far_sizes(example))
     for far in (2 * example + 1, 3 * example + 2, _limit(example)):
         if _holds(condition, far):
             return False  # the usual case, found without testing every size
@@ -248,6 +247,17 @@ def _only_near(condition: str, example: int) -> bool:
     return not any(_holds(condition, n) for n in above) and (
         example == 0 or not all(_holds(condition, n) for n in range(example))
     )
+
+
+def _far_sizes(example: int) -> Iterator[int]:
+    """Yields sizes far above the example, of which ``n % k == 0`` has one that fulfils it.
+
+    They are consecutive up to 8,192, because testing a long condition takes a millisecond for a
+    hundred sizes; then come multiples of the example, for every ``k`` that divides it.
+    """
+    limit = _limit(example)
+    yield from range(limit, limit + min(limit + 512, 8192))
+    yield from range(5 * example, 500 * example, max(example, 1))
 
 
 def _holds(condition: str, size: int) -> bool:

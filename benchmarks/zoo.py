@@ -12,13 +12,13 @@ Results are written after every row; stored rows of the same day and machine sta
 
 from __future__ import annotations
 
-import argparse
 import os
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from benchmarks.isolation import run_isolated
 from benchmarks.results import machine, read_json, write_json
+from benchmarks.row_options import make_row_parser, parse_row_options
 
 __all__ = ["LATENCY_RATIO", "NAME", "TIME_RATIO", "main", "summarize"]
 
@@ -34,20 +34,9 @@ def main() -> None:
     """Measures the rows that the command line names, and writes the results."""
     from benchmarks.zoo_models import GROUPS, ZOO
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="rows; all by default")
-    parser.add_argument("--group", choices=GROUPS)
-    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a row may take")
-    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--without-torch-onnx", action="store_false", dest="peer")
+    parser = make_row_parser(__doc__, GROUPS, LIMIT)
     parser.add_argument("--results", default=NAME, help="name of the file in benchmarks/results")
-    parser.add_argument("--missing", action="store_true", help="only rows without a result")
-    options = parser.parse_args()
-    unknown = [name for name in options.names if name not in ZOO]
-    if unknown:
-        parser.error(f"no rows {', '.join(unknown)}; see benchmarks/zoo_models")
+    options = parse_row_options(parser, ZOO, "benchmarks/zoo_models")
     done = _read_kept_rows(options.results)
     names = [
         name

@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.field import FIELD, NAME, NOT_TRIED, summarize_field
 from benchmarks.results import read_json
+from benchmarks.row_options import describe_measurement
 from benchmarks.tables import facts, number
 from benchmarks.zoo_models.measure import RIGHT, STAGES
 
@@ -38,6 +39,9 @@ NOT_MEASURED = "# Models of other packages\n\nNot measured yet: `python -m bench
 TIMES = """*Seconds* are CPU seconds until this package had saved the model or raised its error, and
 *torch* those of plain capture with the same dimensions. *Latency* is relative to torch.onnx's model
 in ONNX Runtime with one thread; below 1 is faster."""
+ROUNDED = """These outputs exceed the tolerance of float32 although only rounding differs:
+PyTorch's own result is as far from its result in float64 as the ONNX model's
+([rounding](debugging-a-mismatch.md#rounding))."""
 LEFT_OUT = """These packages were considered and have no row."""
 
 
@@ -47,12 +51,10 @@ def make_field_page() -> str:
     if results is None:
         return NOT_MEASURED
     rows, machine = results["rows"], results["machine"]
-    versions = ", ".join(f"{key} {value}" for key, value in machine["packages"].items())
-    measured = f"Measured {machine['date']} with {versions}."
-    if len(rows) < len(FIELD):
-        measured += f" {len(FIELD) - len(rows)} of {len(FIELD)} are not measured yet."
+    measured = describe_measurement(machine, len(rows), len(FIELD))
     parts = [HEAD.format(measured=measured), facts(summarize_field(rows))]
     parts += ["## Failures", *_describe_failures(rows)]
+    parts += ["## Right, where PyTorch is as far from float64", ROUNDED, _rounded_table(rows)]
     parts += ["## All models", TIMES]
     for group, members in _by_group(rows).items():
         parts += [f"### {group[0].upper()}{group[1:]}", _models_table(members)]
@@ -82,6 +84,17 @@ def _describe_failures(rows: Iterable[Row]) -> list[str]:
                 )
             parts += [f"### {row['name']}", outcome, f"```text\n{text}\n```"]
     return parts or ["None."]
+
+
+def _rounded_table(rows: Iterable[Row]) -> str:
+    rounded = [row for row in rows if row["stage"] == RIGHT and row.get("float64")]
+    if not rounded:
+        return "None."
+    body = [
+        [f"`{row['name']}`", "not recorded" if row["float64"] is True else row["float64"]]
+        for row in rounded
+    ]
+    return _text_table(("Model", "First output"), body)
 
 
 def _outcome(row: Row) -> str:

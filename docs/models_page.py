@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchmarks.results import RESULTS, read_json
+from benchmarks.row_options import describe_measurement
 from benchmarks.tables import number, table
 from benchmarks.zoo import LATENCY_RATIO, NAME, TIME_RATIO, summarize
 from benchmarks.zoo_models import ZOO
@@ -26,8 +27,8 @@ The architectures come from transformers, torchvision and timm, and some are wri
 dynamic if the architecture allows it. Each model is exported with default options, loaded in ONNX
 Runtime and compared with eager PyTorch at the size of the example and at one other size, within the
 tolerances of `onnx_aot/dtypes.py`; *right* means both sizes. If PyTorch in float32 differs and
-PyTorch in float64 agrees, the row is right with the remark *judged by float64*: deep networks with
-random weights can amplify rounding beyond the tolerance, in PyTorch as in ONNX Runtime.
+is as far from float64 itself, the row is right with the remark *judged by float64*: deep networks
+with random weights can amplify rounding beyond the tolerance, in PyTorch as in ONNX Runtime.
 
 `torch.export` gets the same dynamic dimensions. Models that it refuses are not counted; they are
 listed separately with the result of onnx_aot. A dimension that neither accepts as dynamic is static
@@ -52,10 +53,7 @@ def make_models_page() -> str:
     if results is None:
         return NOT_MEASURED
     rows, facts = results["rows"], results["machine"]
-    versions = ", ".join(f"{key} {value}" for key, value in facts["packages"].items())
-    measured = f"Measured {facts['date']} with {versions}."
-    if len(rows) < len(ZOO):
-        measured += f" {len(ZOO) - len(rows)} of {len(ZOO)} are not measured yet."
+    measured = describe_measurement(facts, len(rows), len(ZOO))
     head = HEAD.format(measured=measured)
     failed = [row for row in rows if row["stage"] != RIGHT and not row["torch_export"]]
     refused = [row for row in rows if row["torch_export"]]

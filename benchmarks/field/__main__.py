@@ -10,7 +10,6 @@ Needs the packages of ``benchmarks/field/requirements.txt``: ``python -m nox -s 
 
 from __future__ import annotations
 
-import argparse
 import os
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
@@ -19,6 +18,7 @@ from benchmarks.field import FIELD, GROUPS, NAME, summarize_field
 from benchmarks.field.measure import empty_field_row, measure_named_row
 from benchmarks.isolation import run_isolated
 from benchmarks.results import machine, read_json, write_json
+from benchmarks.row_options import make_row_parser, parse_row_options
 
 LIMIT = 1800.0
 PRELOAD = ("benchmarks.field.preload",)
@@ -26,7 +26,8 @@ PRELOAD = ("benchmarks.field.preload",)
 
 def main() -> None:
     """Measures the rows that the command line names, and writes the results."""
-    options = _parse_options()
+    parser = make_row_parser(__doc__, GROUPS, LIMIT)
+    options = parse_row_options(parser, FIELD, "benchmarks/field")
     done = _read_rows()
     names = [
         name
@@ -59,23 +60,6 @@ def _store_row(row: dict[str, Any]) -> dict[str, dict[str, Any]]:
     rows = [done[name] for name in FIELD if name in done]
     write_json(NAME, {"machine": machine(), "summary": summarize_field(rows), "rows": rows})
     return done
-
-
-def _parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="rows; all by default")
-    parser.add_argument("--group", choices=GROUPS)
-    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a row may take")
-    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--without-torch-onnx", action="store_false", dest="peer")
-    parser.add_argument("--missing", action="store_true", help="only rows without a result")
-    options = parser.parse_args()
-    unknown = [name for name in options.names if name not in FIELD]
-    if unknown:
-        parser.error(f"no rows {', '.join(unknown)}; see benchmarks/field")
-    return options
 
 
 def _run_row(name: str, peer: bool, limit: float) -> dict[str, Any]:

@@ -51,7 +51,8 @@ def measure_field_row(case: FieldCase, peer: bool = False) -> dict[str, Any]:
         JSON as ``benchmarks.zoo_models.measure.measure`` returns it, with the ``package``, its
         ``version``, ``weights``, the whole ``message`` of an error, and the reason why
         ``torch.export`` refuses the model with the dynamic dimensions, ``torch_export``, and
-        without them, ``torch_static``.
+        without them, ``torch_static``. ``float64`` describes an output of a right row that exceeds
+        its tolerance, but is as near to PyTorch in float64 as PyTorch itself.
     """
     warnings.simplefilter("ignore")
     row = empty_field_row(case)

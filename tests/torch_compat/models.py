@@ -67,6 +67,17 @@ class Asks(nn.Module):
         return x * 2 if onnx_aot.is_in_onnx_export() else x.clone().mul_(2)
 
 
+class Moves(nn.Module):
+    """Moves a layer to the device of its input, which the layer is on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer.to(x.device)(x)
+
+
 # --- sizes ---------------------------------------------------------------------------------------
 
 
@@ -401,6 +412,7 @@ class Joined(nn.Module):
 MODELS: dict[str, Example] = {
     "asks": Example(Asks, rows),
     "asks torch": Example(AsksTorch, rows),
+    "moves": Example(Moves, rows),
     "linear": Example(lambda: nn.Linear(3, 2), rows),
     "batch of one": Example(lambda: nn.Linear(3, 2), rows, sizes=(1, 5)),
     "at least one": Example(function(at_least_one), rows, sizes=(4, 7, 0)),

@@ -78,6 +78,7 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
         UnsupportedOperatorError,
         "affine_grid_generator",
     ),
+    "torch.nn:Module.to": ("moves", CaptureError, "Couldn.t swap Linear.weight"),
     "torch:Tensor.data": ("data", CaptureError, "capture does not see"),
     **{
         f"torch.fx.experimental.proxy_tensor:{name}": (

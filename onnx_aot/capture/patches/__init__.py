@@ -18,6 +18,7 @@ from onnx_aot.capture.patches.functions import FUNCTIONS
 from onnx_aot.capture.patches.higher_order import HIGHER_ORDER, WHILE_TRACED
 from onnx_aot.capture.patches.kernel_sizes import KERNEL_PATCHES
 from onnx_aot.capture.patches.model_calls import MODEL
+from onnx_aot.capture.patches.module_moves import MODULE_MOVES
 from onnx_aot.capture.patches.number_conversions import CONVERSIONS
 from onnx_aot.capture.patches.packing import PACKED_SEQUENCES
 from onnx_aot.capture.patches.python_builtins import BUILTINS
@@ -71,6 +72,7 @@ PATCHES: tuple[Patch, ...] = (
     *FUNCTIONS,
     *SIZE_FUNCTIONS,
     *TENSOR_DATA,
+    *MODULE_MOVES,
     *HIGHER_ORDER,
     *BLOCK_MASKS,
     *FUNCTIONS_KEPT,

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.field import audio, science, tables, text, vision
+from benchmarks.field import (
+    audio,
+    molecules,
+    pictures,
+    science,
+    sequences,
+    synthesis,
+    tables,
+    text,
+    vision,
+)
 from benchmarks.field.case import FieldCase
 from benchmarks.field.not_tried import NOT_TRIED
 
@@ -12,7 +22,17 @@ __all__ = ["FIELD", "GROUPS", "NAME", "NOT_TRIED", "FieldCase", "summarize_field
 
 NAME = "field"
 
-_CASES = (*audio.CASES, *vision.CASES, *science.CASES, *tables.CASES, *text.CASES)
+_CASES = (
+    *audio.CASES,
+    *synthesis.CASES,
+    *vision.CASES,
+    *pictures.CASES,
+    *science.CASES,
+    *molecules.CASES,
+    *tables.CASES,
+    *sequences.CASES,
+    *text.CASES,
+)
 
 FIELD: dict[str, FieldCase] = {case.name: case for case in _CASES}
 

@@ -2,7 +2,8 @@
 
 It fuses a transposed matrix times a vector into one operator that reads the matrix without the
 transpose (1.31 and 1.32). It merges zero padding before max pooling into the pooling, which pads
-with minus infinity (1.31).
+with minus infinity (1.31). It turns a gather from a range into a slice, where the range's end -1
+means the last element (1.31 and 1.32).
 """
 
 from __future__ import annotations
@@ -61,6 +62,23 @@ def _pooling_of_padded(e: Emitter, node: ir.Node) -> None:
     pad.replace_input_with(AXES, e.ints(range(len(shape))))
 
 
+def _gather_of_range(e: Emitter, node: ir.Node) -> None:
+    """Puts a node between the range and the gather, unless the range counts up from 0 or later."""
+    indices = node.inputs[1]
+    numbers = _find_producer(indices)
+    if indices is None or numbers is None or numbers.op_type != "Range":
+        return
+    start, _, step = map(_read_number, numbers.inputs)
+    if start is None or step is None or start < 0 or step < 0:
+        node.replace_input_with(1, e.op("Max", [indices], shape=indices.shape))
+
+
+def _read_number(value: ir.Value | None) -> float | None:
+    """The value of a scalar, if it is a constant."""
+    held = None if value is None else value.const_value
+    return None if held is None else float(held.numpy().item())
+
+
 def _pads_zeros(pad: ir.Node) -> bool:
     if pad.attributes.get_string("mode", "constant") != "constant":
         return False
@@ -70,6 +88,7 @@ def _pads_zeros(pad: ir.Node) -> bool:
 
 
 KEPT_APART: dict[str, Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]] = {
+    "Gather": _gather_of_range,
     "MatMul": _matrix_times_vector,
     "MaxPool": _pooling_of_padded,
 }

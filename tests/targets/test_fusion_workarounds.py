@@ -58,3 +58,20 @@ def test_answers_are_pytorch_s(
         wanted = expected if isinstance(expected, tuple) else (expected,)
         for one, other in zip(program(given, y), wanted, strict=True):
             assert_close(one, other)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[torch.arange(x.shape[0] - 1, -1, -1)],
+        lambda x: x[:, torch.arange(-x.shape[1], 0, dtype=torch.int32)],
+        lambda x: x.take(torch.arange(x.numel() - 1, -1, -2)),
+        lambda x: x[torch.arange(0, x.shape[0], 2)],
+        lambda x: x[torch.arange(1 - x.shape[0], x.shape[0], 2)],
+    ],
+)
+def test_elements_in_the_order_of_a_range(function: Callable[[Tensor], Tensor]) -> None:
+    x = torch.arange(28.0).reshape(4, 7)
+    program = onnx_aot.export(function, (x,), dynamic_shapes=({0: "n", 1: "m"},))
+    for given in (x, x[:1], x[:3, :2]):
+        assert_close(program(given)[0], function(given))

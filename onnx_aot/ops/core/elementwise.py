@@ -360,9 +360,14 @@ def _prefer_numbers_to_nan(op: Builder, chosen: Value, left: Value, right: Value
 def aten_clamp(
     op: Builder, self: Value, min: Scalar | None = None, max: Scalar | None = None
 ) -> Value:
-    """Returns NaN if a bound is NaN, as torch does; Clip ignores such a bound."""
+    """Returns NaN if a bound is NaN, as torch does; Clip ignores such a bound.
+
+    ONNX Runtime takes the largest number for a bound that is left out, and so loses infinity.
+    """
     if any(isinstance(bound, float) and math.isnan(bound) for bound in (min, max)):
         return op.Mul(self, math.nan)
+    if is_floating(op.result_dtype):
+        min, max = -math.inf if min is None else min, math.inf if max is None else max
     return op.Clip(self, min, max)
 
 
@@ -377,12 +382,12 @@ def aten_clamp_tensor(
 
 @register(aten.clamp_min.default)
 def aten_clamp_min(op: Builder, self: Value, min: Scalar) -> Value:
-    return op.Clip(self, min, None)
+    return aten_clamp(op, self, min=min)
 
 
 @register(aten.clamp_max.default)
 def aten_clamp_max(op: Builder, self: Value, max: Scalar) -> Value:
-    return op.Clip(self, None, max)
+    return aten_clamp(op, self, max=max)
 
 
 @register(aten.clamp_min.Tensor)

@@ -14,7 +14,7 @@ from onnx_aot.ops.core.size_math import as_value, product, subtract_sizes
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
-__all__ = ["Axes", "axes_of", "compute_mean"]
+__all__ = ["Axes", "axes_of", "compute_mean", "reduce_extreme"]
 
 Value = ir.Value
 INT64 = ir.DataType.INT64
@@ -140,32 +140,32 @@ def _multiply_integers(op: Builder, value: Value, dim: Axes, keepdim: bool) -> V
 
 @register(aten.amax.default)
 def aten_amax(op: Builder, self: Value, dim: Axes = (), keepdim: bool = False) -> Value:
-    return _reduce_extreme(op, "ReduceMax", self, dim, keepdim)
+    return reduce_extreme(op, "ReduceMax", self, dim, keepdim)
 
 
 @register(aten.amin.default)
 def aten_amin(op: Builder, self: Value, dim: Axes = (), keepdim: bool = False) -> Value:
-    return _reduce_extreme(op, "ReduceMin", self, dim, keepdim)
+    return reduce_extreme(op, "ReduceMin", self, dim, keepdim)
 
 
 @register(aten.max.default)
 def aten_max(op: Builder, self: Value) -> Value:
-    return _reduce_extreme(op, "ReduceMax", self, None, False)
+    return reduce_extreme(op, "ReduceMax", self, None, False)
 
 
 @register(aten.min.default)
 def aten_min(op: Builder, self: Value) -> Value:
-    return _reduce_extreme(op, "ReduceMin", self, None, False)
+    return reduce_extreme(op, "ReduceMin", self, None, False)
 
 
 @register(aten.aminmax.default)
 def aten_aminmax(
     op: Builder, self: Value, dim: int | None = None, keepdim: bool = False
 ) -> list[Value]:
-    return [_reduce_extreme(op, name, self, dim, keepdim) for name in ("ReduceMin", "ReduceMax")]
+    return [reduce_extreme(op, name, self, dim, keepdim) for name in ("ReduceMin", "ReduceMax")]
 
 
-def _reduce_extreme(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
+def reduce_extreme(op: Builder, name: str, value: Value, dim: Axes, keepdim: bool) -> Value:
     """Returns NaN where there is one, which ONNX leaves open and ONNX Runtime ignores.
 
     ReduceMax and ReduceMin take booleans since opset 20; before, they are reduced as integers.
@@ -184,13 +184,13 @@ def _reduce_extreme(op: Builder, name: str, value: Value, dim: Axes, keepdim: bo
 
 @register(aten.max.dim)
 def aten_max_dim(op: Builder, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    values = _reduce_extreme(op, "ReduceMax", self, dim, keepdim)
+    values = reduce_extreme(op, "ReduceMax", self, dim, keepdim)
     return [values, _find_extreme(op, "ArgMax", self, dim, keepdim)]
 
 
 @register(aten.min.dim)
 def aten_min_dim(op: Builder, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    values = _reduce_extreme(op, "ReduceMin", self, dim, keepdim)
+    values = reduce_extreme(op, "ReduceMin", self, dim, keepdim)
     return [values, _find_extreme(op, "ArgMin", self, dim, keepdim)]
 
 

@@ -12,7 +12,7 @@ from onnx_aot.builder.builder import Builder
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.core.indexing import range_of_length
 from onnx_aot.ops.core.movement import annotate_shape, reshape, swap_axes
-from onnx_aot.ops.core.reduction import Axes, axes_of
+from onnx_aot.ops.core.reduction import Axes, axes_of, reduce_extreme
 from onnx_aot.ops.core.size_math import multiply_sizes
 from onnx_aot.ops.linalg.matrices import row_numbers
 from onnx_aot.ops.registry import register, register_names
@@ -205,6 +205,9 @@ def aten_linalg_vector_norm(
     value = op.cast(self, op.result_dtype)
     if op.rank(value) == 0:
         return _mark_nonzeros(op, value) if ord == 0 else op.Abs(value)
+    if math.isinf(ord):
+        name = "ReduceMax" if ord > 0 else "ReduceMin"
+        return reduce_extreme(op, name, op.Abs(value), dim, keepdim)
     return _reduce_norm(op, value, ord, axes_of(dim), keepdim)
 
 

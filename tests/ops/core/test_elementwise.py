@@ -331,6 +331,11 @@ NAN_OPERANDS = [
 TRUTHS_AND_BYTES = [
     Row(aten.sign.default, (given(0.0, -0.0, 2.0, -INF, math.nan),), name="nan"),
     Row(aten.clamp.default, (floats("n"), math.nan, 1.0), name="nan below"),
+    *(
+        Row(target, (given(-INF, -2.0, math.nan, INF, dtype=dtype), -1.5), name=f"infinite {dtype}")
+        for target in (aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default)
+        for dtype in (torch.float32, torch.float16, torch.float64)
+    ),
     Row(aten.clamp.default, (floats("n"), 0.0, math.nan), name="nan above"),
     Row(aten.clamp_min.Tensor, (bools("n"), bools("n")), name="bool"),
     Row(aten.clamp_max.Tensor, (bools("n"), bools("n")), name="bool"),

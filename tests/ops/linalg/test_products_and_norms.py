@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onnx_aot.torch_compat import aten
-from tests.ops.rows import Row, bools, check, floats, ints, parametrize
+from tests.ops.rows import Row, bools, check, floats, given, ints, parametrize
 
 EMPTY = ({"n": 0},)
 INT32 = torch.int32
@@ -215,7 +215,7 @@ EINSUM = [
     ),
 ]
 
-inf = float("inf")
+inf, nan = float("inf"), float("nan")
 
 NORMS = [
     *(
@@ -227,6 +227,10 @@ NORMS = [
             ("several", (floats("n", 3, "m"), order, [0, 2], True), {}, ()),
             ("rank 0", (floats(), order), {}, ()),
         )
+    ),
+    *(
+        Row(aten.linalg_vector_norm.default, (given(1.0, nan, inf, -inf), order), name="nan")
+        for order in (inf, -inf)
     ),
     Row(aten.linalg_vector_norm.default, (floats("n", 3),), name="default", sizes=EMPTY),
     Row(aten.linalg_vector_norm.default, (floats("n", 3), 1, [0]), name="empty 1", sizes=EMPTY),

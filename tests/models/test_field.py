@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
+import types
 from pathlib import Path
 
 import pytest
@@ -72,10 +74,23 @@ class Branching(torch.nn.Module):
         return x + 1 if x.sum() > 0 else x - 1
 
 
+class Keeping(torch.nn.Module):
+    """Keeps a mask in an object, where a plain capture leaves a fake tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.masks = types.SimpleNamespace(last=None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.masks.last is None:
+            self.masks.last = torch.ones(3) * 2
+        return x * self.masks.last
+
+
 def _case(model: torch.nn.Module) -> FieldCase:
     return FieldCase(
         name="row",
-        build=lambda: model,
+        build=lambda: copy.deepcopy(model),
         inputs=noise("batch", 3),
         dynamic_shapes=({0: "batch"},),
         sizes=({"batch": 1}, {"batch": 4}),
@@ -91,6 +106,12 @@ def test_a_right_row() -> None:
     assert row["torch_static"] == ""
     assert row["version"] == read_versions()["einops"]
     assert row["seconds"].keys() == {"ours", "plain"}
+
+
+@pytest.mark.parametrize("peer", [False, True])
+def test_a_row_of_a_model_that_plain_captures_write_to(peer: bool) -> None:
+    row = measure_field_row(_case(Keeping()), peer=peer)
+    assert (row["stage"], row["reason"]) == (RIGHT, "")
 
 
 def test_a_refused_row_has_the_whole_message() -> None:

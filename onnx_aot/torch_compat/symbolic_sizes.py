@@ -6,15 +6,18 @@ import contextlib
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.fx
+from torch._ops import OpOverload
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat.lookup import FakeTensorMode, private, private_attribute
 from onnx_aot.torch_compat.patching import Patch, Settings, applied
+from onnx_aot.torch_compat.texts import runs_fake_kernels
 
 __all__ = [
     "DECISIONS",
@@ -22,6 +25,7 @@ __all__ = [
     "decision_symbols",
     "example_size",
     "expression_key",
+    "find_kernel_with_number",
     "fresh_size",
     "is_making_fresh_size",
     "is_symbol",
@@ -220,6 +224,27 @@ def decision_symbols(env: Any, expression: Any) -> dict[str, tuple[tuple[str, ..
             hint = None
         found[str(symbol)] = (sources, None if hint is None else int(hint))
     return found
+
+
+def find_kernel_with_number(frame: FrameType | None, outside: FrameType) -> OpOverload | None:
+    """Returns the operator whose kernel for shapes asks for the number of a size.
+
+    Args:
+        frame: The frame that answers.
+        outside: The frame at which the search ends.
+
+    Returns:
+        None if other code asks, or asks for a truth.
+    """
+    is_number = False
+    while frame is not None and frame is not outside:
+        is_number = is_number or frame.f_code.co_name == "guard_int"
+        if is_number and runs_fake_kernels(frame.f_code.co_filename):
+            operator = frame.f_locals.get("func")
+            if isinstance(operator, OpOverload):
+                return operator
+        frame = frame.f_back
+    return None
 
 
 def creation_stack(env: Any, symbol: str) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.sizes.piece_counts import find_count_condition
 from onnx_aot.errors import PACKAGE, SourceLocation
 from onnx_aot.torch_compat import TORCH_FOLDER, pytree, symbolic_expression
 
@@ -67,7 +68,8 @@ class Decision:
 
     Attributes:
         kind: ``"guard"``, ``"assumed"``, ``"undecided"``, ``"larger"`` or ``"validated"``,
-            explained at ``torch_compat.DECISIONS``.
+            explained at ``torch_compat.DECISIONS``; or ``"pieces"``, the condition under which
+            a dimension is cut into the pieces that the user's line uses.
         expression: The condition that holds, over symbols; or the number that is needed.
         symbols: Per symbol its sources (``L['x'].size()[0]``) and its value in the example, or
             None for a data-dependent symbol.
@@ -153,15 +155,17 @@ class DecisionLog(list[Decision]):
         validates = kind == "validated" or (
             (kind == "assumed" or (kind == "guard" and chooses)) and self._is_validation()
         )
-        self.append(
-            Decision(
-                *(kind, expression, symbols, location, direct, names, made_at),
-                conversion=conversion,
-                validates=validates,
-                is_number=_reads_number(asking, frame),
-                chooses=chooses and not validates,
-            )
+        decision = Decision(
+            *(kind, expression, symbols, location, direct, names, made_at),
+            conversion=conversion,
+            validates=validates,
+            is_number=_reads_number(asking, frame),
+            chooses=chooses and not validates,
         )
+        self.append(decision)
+        pieces = find_count_condition(asking, frame, expression) if kind == "guard" else None
+        if pieces is not None:
+            self.append(dataclasses.replace(decision, kind="pieces", expression=pieces))
 
     def locate(self) -> Location | None:
         """The user's line that is running."""

@@ -1,7 +1,8 @@
 """Finds lines of the user's code that branch on sizes; a capture has the example's branch.
 
 If few sizes take that branch, as in ``if x.shape[1] % 8 == 0``, the dimension counts as limited: it
-is captured again at a size of the other branch, or refused.
+is captured again at a size of the other branch, or refused. So it is if ``x.chunk(3)`` or
+``x.split(2)`` does not give the example's number of pieces at every size, and that matters.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ def describe_branches(
 ) -> list[str]:
     """Finds the user's lines that test a dynamic dimension, with another answer at some size.
 
+    Or that use its pieces, as ``x.chunk(2)[-1]`` does, and get another number of them.
+
     ``if x.shape[0] > 4:`` is one. ``if x.shape[0] >= 0:`` is not, nor are lines that otherwise
     raise an error, nor conditions of operators, which fail if these do not hold.
 
@@ -50,19 +53,20 @@ def describe_branches(
     free = {str(symbol) for symbol, interval in ranges if interval.lower != interval.upper}
     for decision in decisions:
         place = decision.location
-        if decision.kind != "guard" or not decision.chooses or place is None:
-            continue
-        if _raises_error(place):
+        if place is None or not _depends(decision) or _raises_error(place):
             continue
         if any(
             _decides_otherwise(decision, s, requested, said) for s in free & decision.symbols.keys()
         ):
-            found[f"`{place.text}` at {place}"] = None
+            pieces = f" (cut into {_count(decision)} pieces)" if decision.kind == "pieces" else ""
+            found[f"`{place.text}` at {place}{pieces}"] = None
     return list(found)
 
 
 class RareBranch(NamedTuple):
     """A branch of the user's code that the example takes, and most sizes of a dimension do not.
+
+    Or pieces that the user's code uses, and that some size does not give.
 
     Attributes:
         dim: The dimension.
@@ -70,6 +74,7 @@ class RareBranch(NamedTuple):
         condition: The condition over ``n``.
         example: The size of the dimension in the capture.
         takes: True if a size takes the branch.
+        pieces: The number of pieces; None if it is a branch.
     """
 
     dim: RequestedDim
@@ -77,28 +82,51 @@ class RareBranch(NamedTuple):
     condition: str
     example: int
     takes: Callable[[int], bool]
+    pieces: int | None = None
 
 
 def find_rare_branches(
     requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> Iterator[RareBranch]:
-    """Yields the first rare branch of each dimension; see ``is_rare``."""
+    """Yields the first rare branch of each dimension.
+
+    A branch is rare as ``is_rare`` says; numbers of pieces are if any size has another one. Sizes
+    0 and 1 are not asked about.
+    """
     found = set()
     for decision in decisions:
         place = decision.location
-        if decision.kind != "guard" or not decision.chooses or place is None:
+        if place is None or not _depends(decision) or _raises_error(place):
             continue
-        if len(decision.symbols) != 1 or _raises_error(place):
+        if len(decision.symbols) != 1:
             continue
         ((symbol, (sources, example)),) = decision.symbols.items()
         takes = functools.partial(_holds_at, decision, symbol)
         for dim in filter(None, map(requested.at, sources)):
             if example is None or dim in found or dim.may_be_static or dim.derived:
                 continue
-            if is_rare(takes, example, *dim.limits):
+            pieces = _count(decision) if decision.kind == "pieces" else None
+            if pieces is None:
+                rare = is_rare(takes, example, *dim.limits)
+            else:
+                rare = not all(map(takes, _select_samples(*dim.limits)))
+            if rare:
                 found.add(dim)
                 condition = python_expression(decision.expression, {symbol: "n"})
-                yield RareBranch(dim, place, condition, example, takes)
+                yield RareBranch(dim, place, condition, example, takes, pieces)
+
+
+def _depends(decision: Decision) -> bool:
+    """True if the user's line chooses by a decision, or uses the pieces of a dimension."""
+    return decision.kind == "pieces" or (decision.kind == "guard" and decision.chooses)
+
+
+def _count(decision: Decision) -> int:
+    return int(decision.expression.rhs)
+
+
+def _select_samples(smallest: int, largest: float) -> list[int]:
+    return [n for n in SAMPLES if smallest <= n <= largest]
 
 
 def _holds_at(decision: Decision, symbol: str, size: int) -> bool:
@@ -151,7 +179,9 @@ def _decides_otherwise(
     smallest = max(dim.limits[0] for dim in dims)
     largest = min(dim.limits[1] for dim in dims)
     alike = {symbol, *_of_one_name(decision, requested, {dim.name for dim in dims})}
-    samples = (n for n in SAMPLES if smallest <= n <= largest)
+    samples = _select_samples(smallest, largest)
+    if decision.kind == "pieces" and smallest <= 1 <= largest:
+        samples = [1, *samples]
     return any(decision.holds(dict.fromkeys(alike, n)) is False for n in samples)
 
 

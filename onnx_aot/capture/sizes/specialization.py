@@ -134,10 +134,17 @@ def find_undelivered(
 
 def _describe_rare(branch: RareBranch) -> Finding:
     dim, condition = branch.dim, branch.condition
-    shown = textwrap.shorten(re.sub(r"\bn\b", dim.size, condition), 120, placeholder=" ...")
-    fix = _ONE_BRANCH.format(size=dim.size)
+    if branch.pieces is None:
+        shown = textwrap.shorten(re.sub(r"\bn\b", dim.size, condition), 120, placeholder=" ...")
+        what = f"right for few sizes: captured for {shown}"
+        fix = _ONE_BRANCH.format(size=dim.size)
+    else:
+        smallest, largest = dim.limits
+        sizes = range(max(smallest, 1), int(min(largest, 4 * branch.example + 256)) + 1)
+        others = [str(n) for n in sizes if not branch.takes(n)][:3]
+        what = f"cut into {branch.pieces} pieces, as sizes such as {', '.join(others)} are not"
+        fix = _PIECES
     narrower = _suggest_narrower_dim(dim, [condition], branch.example)
-    what = f"right for few sizes: captured for {shown}"
     fix = f"{fix}, or {narrower}" if narrower else fix
     return Finding(dim, what, (branch.line,), fix, static=False, takes=branch.takes)
 
@@ -474,7 +481,18 @@ _ONE_BRANCH = (
     "branches"
 )
 
+_PIECES = (
+    "tensor_split gives the same number of pieces at every size; pieces that are treated alike can "
+    "be one tensor, after a reshape"
+)
+
 _FIXES = (
+    (
+        re.compile(r"\b(unbind|list)\("),
+        "the dimension is taken apart for the example's size; compute on the whole dimension with "
+        "tensor operators",
+    ),
+    (re.compile(r"\b(split|chunk)\w*\("), _PIECES),
     (
         re.compile(r"\brange\(|\bfor\b.*\bin\b"),
         "a Python loop is unrolled for the example's size; compute on the whole dimension with "
@@ -494,7 +512,7 @@ _FIXES = (
         "the size becomes a Python number there; use // and * on {size}, or torch functions",
     ),
     (
-        re.compile(r"(view|reshape|expand|repeat|unflatten|split|chunk)\w*\(.*\d"),
+        re.compile(r"(view|reshape|expand|repeat|unflatten)\w*\(.*\d"),
         "write {size}, or -1, in place of the number",
     ),
     (
@@ -558,8 +576,8 @@ def _suggest_narrower_dim(dim: RequestedDim, conditions: Sequence[str], example:
         if all(holds(condition, {"n": n}) is not False for condition in conditions)
     ]
     steps = _find_steps(inside)
-    if len(steps) != 1:  # perhaps a gap at 0 or 1
-        inside = [n for n in inside if n >= 2]
+    while len(steps) != 1 and inside and inside[0] < example:  # gaps below, as at 0, 1 and 4
+        inside = inside[1:]
         steps = _find_steps(inside)
     if len(steps) != 1 or dim.derived:
         return ""

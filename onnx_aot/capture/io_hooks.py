@@ -29,22 +29,25 @@ class Boundary:
     def __init__(self, strict: bool = False) -> None:
         self._strict = strict
         self.inputs: list[torch.Tensor] = []
+        self._given: tuple[Any, Any] = ((), {})
 
     def on_entry(self, _: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Unwraps constants; a hook before ``forward``."""
         args, kwargs = unwrap_constants((args, kwargs))
         if not self._strict:
-            self.inputs = _tensors((args, kwargs))
+            self._given = (args, kwargs)
+            self.inputs = _tensors(self._given)
         return args, kwargs
 
-    def on_return(self, _: Any, args: Any, kwargs: Any, returned: Any) -> Any:
+    def on_return(self, _: Any, __: Any, ___: Any, returned: Any) -> Any:
         """Registers returned classes and wraps constants; a hook after ``forward``.
 
         Raises:
             InvalidOptionError: The module returns an object of an unsupported class.
         """
         register_containers(returned, "the result", "outputs")
-        _warn_about_replaced(self.inputs, (args, kwargs), returned)
+        # Hooks of the user may have replaced the arguments, which concerns no caller.
+        _warn_about_replaced(self.inputs, self._given, returned)
         return wrap_constants(returned)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.scripted.attributes import save_attributes
@@ -14,7 +15,7 @@ from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.pytrees.containers import has_parts, unwrap_constants
 from onnx_aot.torch_compat import REGISTRIES, pytree, restored
 
-__all__ = ["preserved_state", "run_model"]
+__all__ = ["initialize_lazy_modules", "preserved_state", "run_model"]
 
 
 @contextlib.contextmanager
@@ -26,7 +27,7 @@ def preserved_state(module: torch.nn.Module) -> Iterator[None]:
     scripted modules, attributes that are set are restored.
     Tensors that are plain attributes are written, and get their elements back, as do lists, dicts,
     sets, dataclasses and key-value caches, including nested ones. The contents of other objects
-    stay as tracing left them.
+    stay as tracing left them. Lazy modules stay initialized, as after any first call.
     """
     scripts, owners = _find_owners(module)
     saved = [(owner, _Snapshot(owner)) for owner in owners]
@@ -55,6 +56,13 @@ def _find_owners(module: torch.nn.Module) -> tuple[list[Any], list[torch.nn.Modu
     return [script for script in scripts if hasattr(script, "inlined_graph")], owners
 
 
+def initialize_lazy_modules(module: torch.nn.Module, inputs: Inputs) -> None:
+    """Runs a model once if it has lazy modules, which then have their weights as after any call."""
+    if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
+        with contextlib.suppress(Exception):  # the capture fails too, and is explained
+            run_model(module, inputs)
+
+
 def run_model(module: torch.nn.Module, inputs: Inputs) -> Any:
     """Runs a model on copies of its inputs, without gradients, and restores its state."""
     args, kwargs = unwrap_constants(
@@ -62,7 +70,7 @@ def run_model(module: torch.nn.Module, inputs: Inputs) -> Any:
             lambda x: x.clone() if isinstance(x, torch.Tensor) else x, (inputs.args, inputs.kwargs)
         )
     )
-    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    buffers = [(buffer, buffer.clone()) for buffer in module.buffers() if not is_lazy(buffer)]
     with preserved_state(module), torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
             return module(*args, **kwargs)
@@ -78,6 +86,7 @@ class _Snapshot:
     """Attributes of one module, with the contents of containers and tensors in them."""
 
     def __init__(self, owner: torch.nn.Module) -> None:
+        self._class = type(owner)
         self._attributes = dict(owner.__dict__)
         self._containers: dict[int, tuple[Container, Container]] = {}
         self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -102,6 +111,8 @@ class _Snapshot:
             self._keep(value.__dict__)
 
     def restore(self, owner: torch.nn.Module) -> None:
+        if type(owner) is not self._class:
+            return  # a lazy module, which its first call has made an ordinary one
         present = owner.__dict__
         for name in [name for name in present if name not in self._attributes]:
             del present[name]

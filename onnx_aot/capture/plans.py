@@ -16,6 +16,7 @@ import torch
 
 from onnx_aot.capture.attempts import Attempt, Captured, Failure, Plan, make_attempt
 from onnx_aot.capture.inputs import Inputs
+from onnx_aot.capture.module_state import initialize_lazy_modules
 from onnx_aot.capture.refusals import check_example, describe_retry, refuse_model
 from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
@@ -387,6 +388,7 @@ def capture(
     """
     if is_scripted(module):  # its graph is interpreted, so there is only one strategy
         strategies = ("non-strict",)
+    initialize_lazy_modules(module, inputs)
     sources = find_sources(module, replaceable)
     model = Model(module, inputs, collected, strategies, sources, keeps_state)
     attempts = _Attempts(model, requested, strict=on_specialized == "error")

@@ -17,7 +17,7 @@ from onnx_aot.fx_passes.drop_assertions import drop_assertions, drop_offset_asse
 from onnx_aot.fx_passes.flatten_subclasses import open_subclasses
 from onnx_aot.fx_passes.functionalize import functionalize
 from onnx_aot.fx_passes.inline_scripted import inline_scripted
-from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
+from onnx_aot.fx_passes.inline_wrappers import cast_in_autocast, inline_wrappers
 from onnx_aot.fx_passes.keep_calls import keep_calls
 from onnx_aot.fx_passes.label_assertions import label_assertions
 from onnx_aot.fx_passes.propagate_fake_values import record_values
@@ -32,6 +32,7 @@ FX_PASSES: tuple[Pass, ...] = (
     refuse_transforms,  # before the others, which cannot look at tensors under a transform
     record_values,  # before the passes that read the values of nodes
     inline_scripted,  # the nodes that it inserts look like captured ones
+    cast_in_autocast,  # before its regions disappear
     inline_wrappers,  # early: the others have to see every node in one graph
     drop_offset_assertions,
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
@@ -42,6 +43,14 @@ FX_PASSES: tuple[Pass, ...] = (
 )
 
 
-def select_passes(*, keep_assertions: bool) -> tuple[Pass, ...]:
-    """Returns the passes to run; assertions stay if the model is to check them."""
-    return tuple(p for p in FX_PASSES if not (keep_assertions and p is drop_assertions))
+def select_passes(*, keep_assertions: bool, autocast: bool = False) -> tuple[Pass, ...]:
+    """Returns the passes to run.
+
+    Args:
+        keep_assertions: Whether the model is to check its assertions.
+        autocast: Whether the program was captured in an autocast region.
+    """
+    left_out = {drop_assertions} if keep_assertions else set()
+    if not autocast:
+        left_out.add(cast_in_autocast)
+    return tuple(fx_pass for fx_pass in FX_PASSES if fx_pass not in left_out)

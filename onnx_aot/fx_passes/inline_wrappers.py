@@ -29,7 +29,7 @@ from onnx_aot.torch_compat import (
     schema_of,
 )
 
-__all__ = ["inline_wrappers"]
+__all__ = ["cast_in_autocast", "inline_wrappers"]
 
 
 def inline_wrappers(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -192,6 +192,22 @@ def _cast_operands(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
     node.args = torch.fx.map_arg(node.args, cast)
     node.kwargs = torch.fx.map_arg(node.kwargs, cast)
+
+
+def cast_in_autocast(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Casts operands in a program that was captured in an autocast region.
+
+    Before::
+
+        y = linear(x, weight)                  # float32, float32; recorded as bfloat16
+
+    After::
+
+        a = _to_copy(x, dtype=bfloat16); b = _to_copy(weight, dtype=bfloat16)
+        y = linear(a, b)
+    """
+    _cast_in(program.graph_module.graph)
+    return program
 
 
 def _end_autocast(graph: torch.fx.Graph) -> None:

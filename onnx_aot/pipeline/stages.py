@@ -82,6 +82,7 @@ class CapturedModel:
         reference: The model and the inputs to compare with.
         strategy: How the program was captured.
         conditions: Conditions on input sizes under which it was captured.
+        autocast: Whether the export runs in an autocast region, which the capture does not record.
     """
 
     program: torch.export.ExportedProgram
@@ -89,6 +90,7 @@ class CapturedModel:
     reference: Reference
     strategy: str
     conditions: list[str]
+    autocast: bool
 
 
 def capture_model(
@@ -153,7 +155,8 @@ def capture_model(
     given_args, given_kwargs = unwrap_constants((inputs.args, inputs.kwargs))
     reference = Reference(model, given_args, given_kwargs, inputs.separated)
     conditions = torch_compat.size_conditions(program)
-    return CapturedModel(program, requested, reference, strategy, conditions), notes
+    autocast = not is_program and any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
+    return CapturedModel(program, requested, reference, strategy, conditions, autocast), notes
 
 
 def _find_replaceable(model: torch.nn.Module, asked: bool | Sequence[str]) -> Callable[[str], bool]:
@@ -174,7 +177,7 @@ def rewrite_graph(
     """
     from onnx_aot.fx_passes.drop_state import drop_state
 
-    program, notes = _run_fx_passes(captured.program, options)
+    program, notes = _run_fx_passes(captured, options)
     notes += describe.describe_shared_inputs(program, captured.reference.separated)
     if options.state == "drop":
         notes += describe.describe_dropped_state(drop_state(program))
@@ -182,14 +185,14 @@ def rewrite_graph(
 
 
 def _run_fx_passes(
-    program: torch.export.ExportedProgram, options: Options
+    captured: CapturedModel, options: Options
 ) -> tuple[torch.export.ExportedProgram, Notes]:
     from onnx_aot.capture.patches import capture_conditions
     from onnx_aot.capture.sizes.captured_dimensions import keeps_dimensions
     from onnx_aot.fx_passes import select_passes
 
-    fx_passes = select_passes(keep_assertions=options.runtime_checks)
-    original = program
+    fx_passes = select_passes(keep_assertions=options.runtime_checks, autocast=captured.autocast)
+    original = program = captured.program
     try:
         for fx_pass in fx_passes:
             program = fx_pass(program)

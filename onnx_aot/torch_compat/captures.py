@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import dataclasses
+import functools
 import importlib
 import inspect
 import io
@@ -268,6 +269,48 @@ MODES = Patch(
     exists=lambda: len(list(_mode_stacks(Settings()))) == len(_STACKS),
 )
 
+# Functions for the number of levels, and for leaving the innermost one.
+_LEVELS = (
+    "torch:_C._functorch.get_dynamic_layer_stack_depth",
+    "torch:_C._functorch.pop_dynamic_layer_stack",
+)
+# Functions that enter and leave the level of forward-mode differentiation; there is only one.
+_DUAL = ("torch:_C._enter_dual_level", "torch:_C._exit_dual_level")
+_NESTED = "torch._functorch.eager_transforms:JVP_NESTING"
+
+
+def _transform_levels(settings: Settings) -> Iterator[Place]:
+    """Yields the stack of ``torch.func``, and the level of forward-mode differentiation."""
+    length, pop, enter, leave = map(find_place, (*_LEVELS, *_DUAL))
+    nested = find_place(_NESTED)
+    if length is not None and pop is not None:
+        yield _Modes(length.value(), pop.value())
+    if enter is not None and leave is not None:
+        yield _Modes(
+            functools.partial(_count_dual_levels, enter.value(), leave.value()),
+            functools.partial(leave.value(), level=0),
+        )
+    if nested is not None:
+        yield nested
+
+
+def _count_dual_levels(enter: Callable[[], int], leave: Callable[..., None]) -> int:
+    """Tries to enter a level, which fails inside of one: torch has no function that tells."""
+    try:
+        leave(level=enter())
+    except RuntimeError:
+        return 1
+    return 0
+
+
+TRANSFORMS = Patch(
+    "levels of torch.func in the thread",
+    lambda original, settings: original,
+    "After a failed capture of torch.func.hessian, operators fail in the whole process.",
+    places=_transform_levels,
+    exists=lambda: len(list(_transform_levels(Settings()))) == 3,
+)
+
 _FLAGS = ("_is_compiling_flag", "_is_exporting_flag")
 
 
@@ -374,6 +417,7 @@ CAPTURE: tuple[Patch, ...] = (
     GLOBAL_HOOKS,
     DISPATCH_KEYS,
     MODES,
+    TRANSFORMS,
     FLAGS,
 )
 

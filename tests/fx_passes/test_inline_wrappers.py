@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import onnx_aot
+from onnx_aot.errors import CaptureError
 from onnx_aot.fx_passes.inline_wrappers import inline_wrappers
 from tests.tolerances import assert_close
 
@@ -90,3 +91,36 @@ def test_autocast_computes_in_the_recorded_type() -> None:
         assert operand.meta["val"].dtype == torch.bfloat16
     norm = next(n for n in program.graph.nodes if n.target == torch.ops.aten.layer_norm.default)
     assert norm.meta["val"].dtype == torch.float32
+
+
+class Mixed(torch.nn.Module):
+    """Computes in both types, with a region of its own in which autocast is off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.linear = torch.nn.Conv1d(3, 4, 3), torch.nn.Linear(4, 5)
+        self.norm = torch.nn.LayerNorm(4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = self.norm(self.conv(x).relu().transpose(1, 2))
+        with torch.autocast("cpu", enabled=False):
+            exact = self.linear(y.float()).exp()
+        attended = (y @ y.transpose(1, 2)).softmax(-1) @ y
+        chosen = torch.cond(x.sum() > 0, lambda a: a @ a.mT, lambda a: a @ a.mT * 2, (y,))
+        return self.linear(attended), exact, torch.cat([y, attended.float()]), y.sum(), chosen
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_an_export_in_an_autocast_region(dtype: torch.dtype) -> None:
+    model, x = Mixed().eval(), torch.randn(2, 3, 7)
+    with torch.autocast("cpu", dtype=dtype), torch.no_grad():
+        program = onnx_aot.export(model, (x,), dynamic_shapes=({0: "n"},), verify=True)
+        for given in (x, -x[:1], torch.randn(5, 3, 7)):
+            for actual, expected in zip(program(given), model(given), strict=True):
+                assert_close(actual, expected)
+
+
+def test_a_recurrent_layer_in_an_autocast_region() -> None:
+    layer = torch.nn.LSTM(3, 4)
+    with torch.autocast("cpu"), pytest.raises(CaptureError, match=r"enabled=False"):
+        onnx_aot.export(layer, (torch.randn(5, 2, 3),))

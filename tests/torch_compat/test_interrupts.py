@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import onnx_aot
-from onnx_aot.errors import OnnxExporterError
+from onnx_aot.errors import CaptureError, OnnxExporterError
 from onnx_aot.torch_compat import FakeTensor, hidden
 from onnx_aot.torch_compat.interrupts import interrupts_deferred, may_interrupt
 from tests.torch_compat.state import everything
@@ -290,6 +290,30 @@ def test_a_dispatch_key_that_stays_switched_off() -> None:
         found = excluded(key)
         torch._C._dispatch_tls_set_dispatch_key_excluded(key, False)
         assert found is left
+
+
+@shows("levels of torch.func in the thread")
+def test_a_level_of_a_transform_that_is_not_left() -> None:
+    """Torch's strict capture leaves those of ``torch.func.hessian`` when it fails."""
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        bent: torch.Tensor = torch.func.hessian(lambda y: (y**3).sum())(x)
+        return bent
+
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth
+    with pytest.raises(CaptureError):
+        onnx_aot.export(forward, (torch.ones(3),))
+    assert depth() == 0
+    x = torch.ones(3)
+    torch.testing.assert_close(torch.func.jvp(torch.sin, (x,), (x,))[1], x.cos())
+    with hidden("levels of torch.func in the thread"), pytest.raises(CaptureError):
+        onnx_aot.export(forward, (torch.ones(3),))
+    left = depth()
+    while depth():
+        torch._C._functorch.pop_dynamic_layer_stack()
+    torch._C._exit_dual_level(level=0)
+    torch._functorch.eager_transforms.JVP_NESTING = 0
+    assert left > 0
 
 
 @shows("torch.compiler.is_compiling() and is_exporting()")

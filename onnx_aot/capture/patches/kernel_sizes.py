@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from onnx_aot.capture.error_hints import RefusedError
 from onnx_aot.torch_compat import aten, kernel_patches
 
 __all__ = ["KERNELS", "KERNEL_PATCHES"]
@@ -30,10 +31,21 @@ def _recurrent_shapes(
     bidirectional: bool,
 ) -> tuple[Tensor, ...]:
     """Outputs of the right shape; torch's kernels unroll over time, which fixes the length."""
+    _refuse_autocast(input)
     # the size of the projection, if there is one
     width = states[0].shape[2] * (2 if bidirectional else 1)
     output = input.new_empty([input.shape[0], input.shape[1], width])
     return (output, *(torch.empty_like(state) for state in states))
+
+
+def _refuse_autocast(input: Tensor) -> None:
+    if input.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(input.device.type):
+        raise RefusedError(
+            "autocast computes parts of a recurrent layer in another type, which is not recorded",
+            "switch it off around the layer, with torch.autocast(device, enabled=False), and "
+            "convert its input to the type that it has to compute in",
+            "autocast",
+        )
 
 
 def _lstm(
@@ -75,6 +87,7 @@ def _packed_lstm(
     train: bool,
     bidirectional: bool,
 ) -> tuple[Tensor, ...]:
+    _refuse_autocast(data)
     width = hx[0].shape[2] * (2 if bidirectional else 1)
     output = data.new_empty([data.shape[0], width])
     return (output, *(torch.empty_like(state) for state in hx))

@@ -1,0 +1,55 @@
+"""What an export leaves of a module: ``onnx_aot/capture/module_state.py``."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import onnx_aot
+from onnx_aot.errors import DynamicShapeError
+
+Tensor = torch.Tensor
+
+
+class Lazy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.LazyConv2d(4, 1), nn.LazyBatchNorm2d()
+        self.head = nn.LazyLinear(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.head(self.norm(self.conv(x)).flatten(1))
+        return y
+
+
+X = torch.randn(3, 2, 4, 4)
+
+
+@pytest.mark.parametrize("shapes", [None, ({0: "n"},)])
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
+def test_lazy_modules_are_initialized(shapes: Any) -> None:
+    model = Lazy().eval()
+    program = onnx_aot.export(model, (X,), dynamic_shapes=shapes)
+    assert type(model.conv) is nn.Conv2d
+    torch.testing.assert_close(program(X)[0], model(X))
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
+def test_lazy_modules_after_a_failed_export() -> None:
+    model = Lazy().eval()
+    with pytest.raises(DynamicShapeError, match="fixed at 2"):
+        onnx_aot.export(model, (X,), dynamic_shapes=({1: "channels"},))
+    assert model(X).shape == (3, 2)
+
+
+def test_a_hook_that_replaces_an_argument() -> None:
+    model = nn.Linear(3, 4)
+    model.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnx_aot.export(model, (torch.ones(2, 3),))
+    torch.testing.assert_close(program(torch.ones(2, 3))[0], model(torch.ones(2, 3)))

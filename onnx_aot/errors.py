@@ -48,6 +48,7 @@ __all__ = [
     "VerificationError",
     "add_line",
     "documentation",
+    "innermost_message",
     "warn",
 ]
 
@@ -145,6 +146,13 @@ def warn(message: str) -> None:
             break
         depth += 1
     warnings.warn(message, OnnxExporterWarning, stacklevel=depth + 1)
+
+
+def innermost_message(error: BaseException) -> str:
+    """Class and text of the error that others were raised from, which only say where it was."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}"
 
 
 def add_line(error: BaseException, line: str) -> None:

@@ -6,7 +6,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -132,7 +132,7 @@ def example_inputs(specs: Sequence[InputSpec]) -> dict[str, Any]:
     """Returns a tensor per specification, by name; equal dimension names have equal sizes.
 
     Raises:
-        InvalidOptionError: torch has no such type.
+        InvalidOptionError: torch has no such type, or cannot make a tensor of such a size.
     """
     import torch
 
@@ -144,10 +144,16 @@ def example_inputs(specs: Sequence[InputSpec]) -> dict[str, Any]:
         if not isinstance(dtype, torch.dtype):
             raise InvalidOptionError(f"--input {spec.name}: torch has no type {spec.dtype!r}")
         shape = [sizes[size] if isinstance(size, str) else size for size in spec.sizes]
-        if dtype.is_floating_point or dtype.is_complex:
-            tensors[spec.name] = torch.randn(shape).to(dtype)
-        else:
-            tensors[spec.name] = torch.randint(spec.low, spec.high + 1, shape).to(dtype)
+        try:
+            if dtype.is_floating_point or dtype.is_complex:
+                tensors[spec.name] = torch.randn(shape).to(dtype)
+            else:
+                tensors[spec.name] = torch.randint(spec.low, spec.high + 1, shape).to(dtype)
+        except (RuntimeError, TypeError, MemoryError) as error:  # too large, or beyond 64 bits
+            reason = str(error).partition("\n")[0]
+            raise InvalidOptionError(
+                f"--input {spec.name}: no tensor of {shape}: {reason}"
+            ) from error
     return tensors
 
 
@@ -161,12 +167,13 @@ def build_model(reference: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
     Raises:
         InvalidOptionError: The name does not exist, or its value is something else.
+        Exception: Whatever the code of a factory raises.
     """
     import torch
 
     found = _look_up(reference)
     if callable(found) and not isinstance(found, torch.nn.Module):
-        found = found()
+        found = _call_factory(found, reference)
     if isinstance(found, torch.nn.Module):
         return found, (), {}
     if isinstance(found, tuple) and len(found) in (2, 3) and isinstance(found[0], torch.nn.Module):
@@ -178,9 +185,22 @@ def build_model(reference: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     )
 
 
+def _call_factory(factory: Callable[[], Any], reference: str) -> Any:
+    """Calls a factory; an error in its own code is shown as Python shows it."""
+    try:
+        return factory()
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise  # it has begun to run
+        raise InvalidOptionError(
+            f"{reference} cannot be called without arguments: {error}. A factory is a function "
+            "without arguments that returns a module, (module, args) or (module, args, kwargs)"
+        ) from None
+
+
 def _look_up(reference: str) -> Any:
     module_name, _, attribute = reference.partition(":")
-    if not module_name or not attribute:
+    if not attribute or not all(module_name.split(".")):
         raise InvalidOptionError(f"{reference!r} is not of the form package.module:factory")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

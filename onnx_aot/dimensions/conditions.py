@@ -56,6 +56,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "trunc": math.trunc,
 }
 LARGEST_EXPONENT = 64
+LARGEST_BASE = 2**64  # powers of powers would take all memory
 
 
 def parse(text: str, terms: list[str]) -> ast.expr:
@@ -70,7 +71,7 @@ def parse(text: str, terms: list[str]) -> ast.expr:
         text = re.sub(rf"(?<![\w.])(?:{names})(?![\w.\[])", lambda m: known[m[0]], text)
     try:
         return ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(text) from error
 
 
@@ -160,7 +161,9 @@ class Interpreter:
         """Applies an arithmetic operator or a comparison."""
         if kind not in OPERATORS:
             raise ValueError(kind.__name__)
-        if kind is ast.Pow and abs(operands[1]) > LARGEST_EXPONENT:
+        if kind is ast.Pow and (
+            abs(operands[1]) > LARGEST_EXPONENT or abs(operands[0]) > LARGEST_BASE
+        ):
             raise ValueError("a large power")
         return OPERATORS[kind](*operands)
 

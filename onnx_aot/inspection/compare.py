@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.errors import InvalidOptionError
+from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterError
 from onnx_aot.inspection.compared_values import ComparedValue, Origin, Source
 from onnx_aot.inspection.comparison import Comparison
 from onnx_aot.inspection.differences import OutputDifference, compare_outputs
@@ -54,7 +54,7 @@ def compare_values(
 
     Raises:
         InvalidOptionError: The program has no exported program, or weights without values.
-        InferenceError: The arguments do not fit the model.
+        InferenceError: The arguments do not fit the model, or ONNX Runtime cannot run it.
     """
     if program.exported_program is None:
         raise InvalidOptionError(
@@ -68,6 +68,17 @@ def compare_values(
     failed = run_captured(program, inputs, source.pairs(), comparer.see)
     comparer.compare_held()
     return Comparison(tuple(comparer.rows), comparer.left_out(failed), source)
+
+
+def _run_whole(program: Any, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Runs the model, which may come from a file that ONNX Runtime refuses."""
+    try:
+        outputs: tuple[torch.Tensor, ...] = program._run(inputs)
+    except OnnxExporterError:
+        raise
+    except Exception as error:
+        raise InferenceError(f"ONNX Runtime cannot run the model: {error}") from error
+    return outputs
 
 
 class _Comparer:
@@ -98,7 +109,7 @@ class _Comparer:
         self._computed: dict[str, torch.Tensor] = dict(inputs)  # by ONNX Runtime
         self._is_blamed = False
         names = [str(value.name) for value in program.model.graph.outputs]
-        self._outputs = dict(zip(names, program._run(inputs), strict=True))
+        self._outputs = dict(zip(names, _run_whole(program, inputs), strict=True))
 
     def see(self, node: torch.fx.Node, result: Any, by_torch: bool) -> None:
         """Takes a node's result, computed by PyTorch or, if it could not, by the ONNX model."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import onnx_ir as ir
 import torch
-from google.protobuf.message import DecodeError
 
 from onnx_aot import dtypes
-from onnx_aot.errors import InvalidOptionError
+from onnx_aot.errors import InvalidOptionError, innermost_message
+from onnx_aot.program.file_checks import check_model
 from onnx_aot.serialization.mapped_tensor import MappedFile, StoredTensor
 
 __all__ = ["load_model"]
@@ -51,51 +50,18 @@ def _identify(path: str) -> tuple[int, int] | None:
 def _load(path: str) -> ir.Model:
     try:
         model = ir.load(path)
-    except (DecodeError, ValueError, TypeError) as error:
-        raise InvalidOptionError(f"{path} is not an ONNX model: {error}") from error
-    for tensor in _external_tensors(model):
-        _check_location(str(tensor.location), path)
+    except OSError as error:
+        raise InvalidOptionError(f"{path} cannot be read: {error}") from error
+    except Exception as error:  # of protobuf, or of onnx_ir for messages that make no sense
+        raise InvalidOptionError(
+            f"{path} is not an ONNX model: {innermost_message(error)}"
+        ) from error
+    check_model(model, path)
     files: dict[str, MappedFile] = {}
     for value in model.graph.initializers.values():
         if isinstance(value.const_value, ir.ExternalTensor):
             value.const_value = _map_tensor(value.const_value, path, files)
     return model
-
-
-def _external_tensors(model: ir.Model) -> Iterator[ir.ExternalTensor]:
-    """Yields every tensor in another file, also those in attributes, bodies and functions."""
-    for graph in model.graphs():
-        yield from _only_external(value.const_value for value in graph.initializers.values())
-    for nodes in (*model.graphs(), *model.functions.values()):
-        for node in nodes:
-            for attribute in node.attributes.values():
-                if attribute.type == ir.AttributeType.TENSOR:
-                    yield from _only_external([attribute.value])
-                elif attribute.type == ir.AttributeType.TENSORS:
-                    yield from _only_external(attribute.value)
-
-
-def _only_external(tensors: Iterable[Any]) -> Iterator[ir.ExternalTensor]:
-    return (tensor for tensor in tensors if isinstance(tensor, ir.ExternalTensor))
-
-
-def _check_location(location: str, model: str) -> None:
-    """Refuses the location of a data file that is not in the model's folder, links followed.
-
-    Files beside the target of a link to the model are accepted too, because caches of downloads
-    have links to the model and to its data.
-    """
-    folders = {os.path.dirname(os.path.abspath(model)), os.path.dirname(os.path.realpath(model))}
-    within = {os.path.realpath(folder) for folder in folders}
-    path = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(model)), location))
-    escapes = os.path.isabs(location) or os.pardir in location.replace("\\", "/").split("/")
-    if escapes or not any(path.startswith(os.path.join(folder, "")) for folder in within):
-        raise InvalidOptionError(
-            f"{model} refers to the file {location}, which is not in its folder. Copy the data "
-            "into the folder of the model; a link to a file elsewhere is not followed"
-        )
-    if os.path.lexists(path) and not os.path.isfile(path):
-        raise InvalidOptionError(f"{model} refers to {location}, which is not a regular file")
 
 
 def _map_tensor(tensor: ir.ExternalTensor, model: str, files: dict[str, MappedFile]) -> Any:

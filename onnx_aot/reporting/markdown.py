@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from onnx_aot.inspection.text import size_text
 from onnx_aot.inspection.verification import describe_sizes
 from onnx_aot.inspection.weight_types import Storage
 from onnx_aot.reporting.failures import Failure
+from onnx_aot.reporting.markdown_text import escape_html, fence_code, format_table, quote_code
 from onnx_aot.reporting.report_fields import DYNAMIC, ReportFields
 
 __all__ = ["FIRST_SCREEN", "render"]
@@ -32,7 +32,7 @@ def render(report: ReportFields) -> str:
     verdict = "succeeded" if report.succeeded else "failed"
     failure = report.failure
     parts = [
-        f"# ONNX export of {report.model}: {verdict}",
+        f"# ONNX export of {escape_html(report.model)}: {verdict}",
         fence_code(
             _summarize_success(report) if failure is None else _first_screen(failure), "text"
         ),
@@ -62,31 +62,10 @@ def render(report: ReportFields) -> str:
 # --- pieces of text ------------------------------------------------------------------------------
 
 
-def format_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A markdown table whose columns line up as plain text."""
-    cells = [[_escape_cell(cell) for cell in row] for row in (header, *rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
-        for row in cells
-    ]
-    lines.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
-    return "\n".join(lines)
-
-
-def _escape_cell(value: Any) -> str:
-    return " ".join(str(value).split()).replace("|", "\\|")
-
-
-def fence_code(text: str, language: str = "") -> str:
-    """A code block, fenced with more backticks than the text has."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
-
-
 def _list_section(title: str, lines: Sequence[str]) -> str:
-    return f"## {title}\n\n" + "\n".join(f"- {line}" for line in lines) if lines else ""
+    return (
+        f"## {title}\n\n" + "\n".join(f"- {escape_html(line)}" for line in lines) if lines else ""
+    )
 
 
 def _pairs_section(title: str, header: tuple[str, str], entries: Mapping[str, Any]) -> str:
@@ -94,11 +73,11 @@ def _pairs_section(title: str, header: tuple[str, str], entries: Mapping[str, An
 
 
 def _quote_names(entries: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"`{name}`": value for name, value in entries.items()}
+    return {quote_code(name): value for name, value in entries.items()}
 
 
 def _quote_values(entries: Mapping[str, str]) -> dict[str, str]:
-    return {name: f"`{value}`" for name, value in entries.items()}
+    return {name: quote_code(value) for name, value in entries.items()}
 
 
 # --- the first screen ----------------------------------------------------------------------------
@@ -190,8 +169,8 @@ def _details_section(failure: Failure) -> str:
         return ""
     parts = ["## All that is missing"]
     for detail in failure.details:
-        parts.append(f"### `{detail.what}`")
-        parts.append(detail.reason)
+        parts.append(f"### {quote_code(detail.what)}")
+        parts.append(escape_html(detail.reason))
         places = [line for place in detail.places for line in _describe_place(place)]
         if places:
             parts.append(fence_code("\n".join(places), "text"))
@@ -228,7 +207,7 @@ def _sizes_sections(report: ReportFields) -> str:
     parts = []
     if report.dimensions:
         rows = [
-            (f"`{name}`", limits.get("min", ""), limits.get("max", ""))
+            (quote_code(name), limits.get("min", ""), limits.get("max", ""))
             for name, limits in report.dimensions.items()
         ]
         parts.append(f"## Dynamic dimensions\n\n{format_table(('Name', 'From', 'To'), rows)}")
@@ -247,7 +226,7 @@ def _sizes_sections(report: ReportFields) -> str:
 
 def _interface_section(report: ReportFields) -> str:
     rows = [
-        (value.role, f"`{value.name}`", value.dtype, value.shape)
+        (value.role, quote_code(value.name), value.dtype, value.shape)
         for value in (*report.inputs, *report.outputs)
     ]
     header = ("", "Name", "Type", "Shape")
@@ -259,7 +238,7 @@ def _contents_section(report: ReportFields) -> str:
     if found is None:
         return ""
     opsets = ", ".join(
-        f"{domain or 'ai.onnx'} {version}" for domain, version in found.opsets.items()
+        f"{escape_html(domain or 'ai.onnx')} {version}" for domain, version in found.opsets.items()
     )
     text = (
         f"Opset {opsets}, IR version {found.ir_version}, {found.nodes} nodes, {found.weights} "
@@ -274,7 +253,7 @@ def _contents_section(report: ReportFields) -> str:
     ]
     parts += _storage_tables(found)
     if report.largest:
-        rows = [(f"`{name}`", kind, f"{size:,}") for name, kind, size in report.largest]
+        rows = [(quote_code(name), kind, f"{size:,}") for name, kind, size in report.largest]
         parts.append(format_table(("Largest weights", "Type and shape", "Bytes"), rows))
     return "\n\n".join(parts)
 
@@ -318,7 +297,7 @@ def _operators_section(report: ReportFields) -> str:
     }
     parts = []
     if report.operators:
-        rows = [(f"`{use.target}`", use.count, words[use.how]) for use in report.operators]
+        rows = [(quote_code(use.target), use.count, words[use.how]) for use in report.operators]
         header = ("Operator", "Count", "Translated by")
         parts.append(f"## Operators of the model\n\n{format_table(header, rows)}")
     if report.fusions:
@@ -358,7 +337,7 @@ def _verification_section(report: ReportFields) -> str:
             status = "ok" if d.right else "FAILED"
             types = d.expected if d.expected == d.actual else f"{d.expected}, ONNX {d.actual}"
             numbers = f"{d.max_absolute:.3g}", f"{d.max_relative:.3g}", d.accepted
-            rows.append((sizes, f"`{d.name}`", status, *numbers, types, d.details))
+            rows.append((sizes, quote_code(d.name), status, *numbers, types, d.details))
             if not d.right and d.bars:
                 blocks.append(fence_code(f"{d.name} at {sizes}: {d.bars}", "text"))
     header = ("Sizes", "Output", "Status", "Max abs", "Max rel", "Accepted", "PyTorch", "")

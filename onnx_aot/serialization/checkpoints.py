@@ -6,13 +6,13 @@ import contextlib
 import json
 import math
 import os
-import pickle
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
 from onnx_aot.errors import InvalidOptionError
+from onnx_aot.serialization.locations import lies_beside
 from onnx_aot.serialization.mapped_tensor import MappedFile, StoredTensor
 
 __all__ = [
@@ -136,7 +136,9 @@ def read_safetensors_header(path: str) -> dict[str, Any]:
 def _translate_errors(path: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except InvalidOptionError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise InvalidOptionError(f"{path} is not a complete safetensors file: {reason}") from error
 
@@ -174,9 +176,18 @@ def _read_index(path: str) -> dict[str, Given]:
         with open(path, encoding="utf-8") as file:
             index: dict[str, str] = json.load(file)["weight_map"]
         names = sorted(set(index.values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError("it has a number in place of the name of a file")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidOptionError(f"{path} is not an index of weights: {error}") from error
     folder = os.path.dirname(path)
+    outside = [name for name in names if not lies_beside(name, path) or name.endswith(".json")]
+    if outside:
+        raise InvalidOptionError(
+            f"{path} names {len(outside)} files that are not weights in its folder: "
+            f"{', '.join(outside[:5])}. Copy the files beside the index; a link to a file "
+            "elsewhere is not followed"
+        )
     absent = [name for name in names if not os.path.isfile(os.path.join(folder, name))]
     if absent:
         raise InvalidOptionError(
@@ -198,7 +209,7 @@ def _read_pickled(path: str) -> dict[str, Given]:
             loaded = torch.load(path, mmap=True, **options)
         except RuntimeError:  # files of older torch cannot be mapped
             loaded = torch.load(path, **options)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+    except Exception as error:  # a damaged file may fail anywhere in torch's reader
         reason = str(error).partition("\n")[0]
         raise InvalidOptionError(f"{path} is not a file of tensors: {reason}") from error
     if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):

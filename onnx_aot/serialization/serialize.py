@@ -19,7 +19,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
 
-from onnx_aot.errors import InvalidOptionError, SaveError
+from onnx_aot.errors import InvalidOptionError, SaveError, innermost_message
 from onnx_aot.ir_passes.lazy_tensor import FoldedTensor, sources_of
 from onnx_aot.metadata.keys import INPUT_KIND
 from onnx_aot.serialization.atomic import (
@@ -314,6 +314,8 @@ def _graph_without_weights(model: ir.Model, weights: Sequence[ir.Value]) -> onnx
             assert tensor is not None
             value.const_value = _Absent(tensor)  # type: ignore[assignment]
         return ir.serde.serialize_model(model)
+    except ir.serde.SerdeError as error:  # such as a text of a damaged file that is not UTF-8
+        raise SaveError(f"the model cannot be written: {innermost_message(error)}") from error
     finally:
         for value, tensor in held:
             value.const_value = tensor

@@ -43,3 +43,34 @@ def test_an_import_error_inside_the_user_s_module_is_shown(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="not_installed_here"):
         build_model("needs_more:factory")
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("os:system", r"cannot be called without arguments: .*'command'.* A factory is a function"),
+        ("torch:ones", "cannot be called without arguments"),
+        ("os:getcwd", "returns str; expected a module"),
+        ("..:x", "is not of the form package.module:factory"),
+        (":x", "is not of the form"),
+    ],
+)
+def test_what_is_not_a_factory(reference: str, message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        build_model(reference)
+
+
+def test_an_error_inside_a_factory_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "def make():\n    return len(5)\n"
+    (tmp_path / "raises_here.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TypeError, match="has no len"):
+        build_model("raises_here:make")
+
+
+def test_an_input_that_no_memory_holds() -> None:
+    for text in ("x:float32[1000000,1000000,1000000]", "x:int64[99999999999999999999]"):
+        with pytest.raises(InvalidOptionError, match="--input x: no tensor of"):
+            example_inputs([parse_input(text)])

@@ -22,6 +22,9 @@ from onnx_aot.dimensions import conditions
         ("__import__('os').system('true') == 0", 3, None),
         ("[1][x.shape[0]] == 1", 3, None),
         ("9**9**9**9 == x.shape[0]", 3, None),
+        ("(((((9**64)**64)**64)**64)**64)**64 > x.shape[0]", 3, None),
+        ("-" * 200_000 + "1", 3, None),
+        ("(" * 500 + "1" + ")" * 500, 3, None),
         ("x.shape[0] ==", 3, None),
     ],
 )

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import onnx_aot
-from onnx_aot.errors import InvalidOptionError, OnnxExporterWarning
+from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
 from onnx_aot.inspection import compare as comparing
 from tests.inspection import one_wrong_layer
 from tests.inspection.one_wrong_layer import GELU, Tower, X, blamed, row_of, wrong_in_one
@@ -369,3 +369,14 @@ def test_without_example_inputs() -> None:
     with pytest.raises(InvalidOptionError, match=r"no example inputs .*; give inputs"):
         program.compare()
     assert program.compare((X,)).ok
+
+
+def test_a_file_that_the_runtime_refuses(tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 3)
+    onnx_aot.export(model, (torch.ones(1, 3),)).save(tmp_path / "model.onnx")
+    proto = onnx.load(tmp_path / "model.onnx")
+    proto.graph.node[0].attribute.add(name="transB", i=5, type=onnx.AttributeProto.INT)
+    del proto.opset_import[:]
+    onnx.save(proto, tmp_path / "model.onnx")
+    with pytest.raises(InferenceError, match="ONNX Runtime cannot run the model"):
+        onnx_aot.compare(tmp_path / "model.onnx", model, (torch.ones(1, 3),))

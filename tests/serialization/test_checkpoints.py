@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -73,3 +75,31 @@ def test_the_format_is_that_of_safetensors(tmp_path: Path) -> None:
         assert read[name].raw.dtype == tensor.dtype
         assert read[name].raw.shape == tensor.shape
         assert torch.equal(read[name].raw.float(), tensor.float())
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside.safetensors", "{absolute}", "link.safetensors", "index.json", "a\0b", 5]
+)
+def test_an_index_names_only_weights_in_its_folder(name: Any, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "folder", tmp_path / "outside.safetensors"
+    folder.mkdir()
+    outside.write_bytes(b"")
+    (folder / "link.safetensors").symlink_to(outside)
+    written = name.format(absolute=outside) if isinstance(name, str) else name
+    index = folder / "index.json"
+    index.write_text(json.dumps({"weight_map": {"weight": written}}))
+    with pytest.raises(InvalidOptionError, match=r"not weights in its folder|not an index"):
+        read_checkpoint(index)
+
+
+def test_an_index_may_be_a_link_of_a_cache(tmp_path: Path) -> None:
+    library = pytest.importorskip("safetensors.torch")
+    weights = {"weight": torch.ones(3)}
+    library.save_file(weights, tmp_path / "blob1")
+    (tmp_path / "blob2").write_text(json.dumps({"weight_map": {"weight": "a.safetensors"}}))
+    folder = tmp_path / "snapshot"
+    folder.mkdir()
+    (folder / "a.safetensors").symlink_to("../blob1")
+    (folder / "a.index.json").symlink_to("../blob2")
+    (read,) = read_checkpoint(folder / "a.index.json").values()
+    assert torch.equal(read.raw, weights["weight"])

@@ -55,9 +55,11 @@ def check_model(model: ir.Model, path: str) -> None:
 
 def _texts(model: ir.Model) -> Iterator[Any]:
     """Yields names, kinds and metadata; where a file has other than UTF-8, protobuf gives bytes."""
-    yield from (model.producer_name, model.producer_version, model.domain, model.doc_string or "")
+    of_model = (model.producer_name, model.producer_version, model.domain, model.doc_string)
+    yield from (text or "" for text in of_model)
     yield from _entries(model.metadata_props, model.opset_imports)
-    for graph in (*model.graphs(), *model.functions.values()):
+    holders: list[Any] = [*model.graphs(), *model.functions.values()]
+    for graph in holders:
         yield from (graph.name or "", graph.doc_string or "")
         yield from _entries(graph.metadata_props)
         held = () if isinstance(graph, ir.Function) else graph.initializers.values()

@@ -181,5 +181,5 @@ def test_texts_that_are_not_utf_8(where: str, tmp_path: Path) -> None:
     shape.dim[0].dim_param = "textual" if where == "dimension" else "d"
     model.graph.input[0].name = "textual" if where == "value" else "x"
     path.write_bytes(model.SerializeToString().replace(b"textual", b"text\xffal"))
-    with pytest.raises(InvalidOptionError, match="has a text that is not UTF-8|not an ONNX model"):
+    with pytest.raises(InvalidOptionError, match=r"has a text that is not UTF-8|not an ONNX model"):
         onnx_aot.ONNXProgram.load(path)

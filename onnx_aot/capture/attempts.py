@@ -79,6 +79,7 @@ class Captured:
         validations: Branches that only validate data, and were not taken.
         above_zero: Whether it may be wrong for empty tensors.
         off: Sentences about what this package could not change in torch.
+        small_branches: Lines that branch for sizes 0 and 1, which the program is wrong for.
         resized: Dimensions that had another size than in the example, with both sizes.
         retried: Why the capture was repeated without the optional changes to torch, in a sentence.
     """
@@ -94,6 +95,7 @@ class Captured:
     validations: tuple[Validation, ...] = ()
     above_zero: bool = False
     off: tuple[str, ...] = ()
+    small_branches: tuple[str, ...] = ()
     resized: tuple[str, ...] = ()
     retried: str | None = None
 

@@ -21,7 +21,11 @@ from onnx_aot.capture.refusals import check_example, describe_retry, refuse_mode
 from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
-from onnx_aot.capture.sizes.example_check import is_right_for_example, keep_decisions
+from onnx_aot.capture.sizes.example_check import (
+    describe_wrong_sizes,
+    is_right_for_example,
+    keep_decisions,
+)
 from onnx_aot.capture.sizes.guards import find_conversions
 from onnx_aot.capture.sizes.known_sources import find_sources
 from onnx_aot.capture.sizes.other_examples import (
@@ -411,15 +415,18 @@ def capture(
     retried = describe_retry(ours[0]) if chosen.plan.plain else None
     captured = dataclasses.replace(chosen.captured, given_up=attempts.given_up, retried=retried)
     others = chosen.plan.inputs
-    if others is None:
-        return captured
-    captured.program.example_inputs = (inputs.args, inputs.kwargs)
-    return dataclasses.replace(
-        captured,
-        requested=requested,
-        decisions=keep_decisions(captured.decisions, requested),
-        resized=describe_other_inputs(inputs, others, requested),
+    if others is not None:
+        captured.program.example_inputs = (inputs.args, inputs.kwargs)
+        captured = dataclasses.replace(
+            captured,
+            requested=requested,
+            decisions=keep_decisions(captured.decisions, requested),
+            resized=describe_other_inputs(inputs, others, requested),
+        )
+    small = describe_wrong_sizes(
+        captured.program, module, inputs, captured.requested, captured.decisions
     )
+    return dataclasses.replace(captured, small_branches=small)
 
 
 def _next_plan(attempts: _Attempts, limit: TimeLimit) -> Plan | None:

@@ -141,12 +141,14 @@ def describe_dimensions(
             )
         )
     chosen = describe_branches(program, requested, decisions, "; ".join([*near, *given_up]))
+    chosen += () if captured is None else captured.small_branches
     if chosen and not options.runtime_checks:
         notes.append(
             Note(
                 "the model's code branches on sizes, and the export has the branch of the example: "
-                f"{'; '.join(chosen)}. Where another branch is taken, results may be wrong; "
-                "runtime_checks=True makes the ONNX model reject such sizes"
+                f"{'; '.join(chosen)}. Where another branch is taken, results may be wrong: "
+                "exclude such sizes with the range of a torch.export.Dim, such as min=2, or let "
+                "the ONNX model reject them with runtime_checks=True"
             )
         )
     others = describe_relations(program, requested, decisions)

@@ -1,4 +1,8 @@
-"""Checks a program that was captured with other sizes at the sizes of the user's example."""
+"""Runs a captured program at sizes other than those of the capture, and compares it with the model.
+
+These are the sizes of the user's example, if the capture was made with others, and 0 and 1 if the
+model's code tests for them.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,8 @@ from onnx_aot.capture.module_state import run_model
 from onnx_aot.capture.sizes.captured_dimensions import sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.guards import Decision
-from onnx_aot.capture.sizes.other_examples import double_sizes
-from onnx_aot.capture.sizes.size_branches import is_rare
+from onnx_aot.capture.sizes.other_examples import double_sizes, set_size
+from onnx_aot.capture.sizes.size_branches import find_small_branches, is_rare
 from onnx_aot.dimensions.conditions import fulfils_condition, holds
 from onnx_aot.torch_compat import (
     ASSERTIONS,
@@ -29,7 +33,7 @@ from onnx_aot.torch_compat import (
     symbolic_expression,
 )
 
-__all__ = ["is_right_for_example", "keep_decisions"]
+__all__ = ["describe_wrong_sizes", "is_right_for_example", "keep_decisions"]
 
 
 def is_right_for_example(
@@ -75,6 +79,47 @@ def is_right_for_example(
     for symbol, size in smaller.items():
         limits = program.range_constraints[symbol]
         program.range_constraints[symbol] = type(limits)(size, limits.upper)
+    return True
+
+
+def describe_wrong_sizes(
+    program: torch.export.ExportedProgram,
+    module: torch.nn.Module,
+    inputs: Inputs,
+    requested: DynamicShapes,
+    decisions: Iterable[Decision],
+) -> tuple[str, ...]:
+    """Finds the lines that branch for size 0 or 1, if the program then differs from the model.
+
+    Nothing is said of a program that cannot be compared, as ``is_right_for_example`` says, nor of
+    sizes that the model refuses.
+
+    Args:
+        program: The capture.
+        module: The model.
+        inputs: The user's example inputs.
+        requested: The user's request.
+        decisions: The decisions of the capture.
+
+    Returns:
+        Entries such as ``"`if x.shape[0] == 1:` at model.py:7 in forward, for size 1"``.
+    """
+    equal: dict[tuple[RequestedDim, int], bool | None] = {}
+    found: dict[str, None] = {}
+    for dim, size, line, pieces in find_small_branches(requested, tuple(decisions)):
+        sample = set_size(inputs, requested, dim, size)
+        if (dim, size) not in equal:
+            equal[dim, size] = _has_equal_results(program, module, sample)
+        if equal[dim, size] is False or (pieces and _accepts(module, sample)):
+            found[f"{line}, for size {size}"] = None
+    return tuple(found)
+
+
+def _accepts(module: torch.nn.Module, inputs: Inputs) -> bool:
+    try:
+        run_model(module, inputs)
+    except Exception:
+        return False
     return True
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "find_coincidences",
     "make_other_inputs",
     "refused_dimensions",
+    "set_size",
 ]
 
 Root = str | tuple[int, int | None]
@@ -133,6 +134,12 @@ def double_sizes(inputs: Inputs, requested: DynamicShapes, dims: Iterable[Reques
     roots = _find_roots(inputs, requested)
     doubled = {root: 2 * roots[root] for root in map(_root, dims) if root in roots}
     return _make_inputs(inputs, requested, {**roots, **doubled})
+
+
+def set_size(inputs: Inputs, requested: DynamicShapes, dim: RequestedDim, size: int) -> Inputs:
+    """Makes inputs in which a dimension, and those of the same name, have a size."""
+    roots = _find_roots(inputs, requested)
+    return _make_inputs(inputs, requested, {**roots, _root(dim): size})
 
 
 def _make_inputs(inputs: Inputs, requested: DynamicShapes, roots: Mapping[Root, int]) -> Inputs:

@@ -20,9 +20,16 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDi
 from onnx_aot.capture.sizes.guards import Decision, Location
 from onnx_aot.torch_compat import python_expression
 
-__all__ = ["RareBranch", "describe_branches", "find_rare_branches", "is_rare"]
+__all__ = [
+    "RareBranch",
+    "SmallBranch",
+    "describe_branches",
+    "find_rare_branches",
+    "find_small_branches",
+    "is_rare",
+]
 
-# Without 0 and 1: many models test for these only to save work, with the same results.
+# Without 0 and 1, for which ``find_small_branches`` is.
 SAMPLES = (*range(2, 66), 127, 128, 255, 256, 511, 512, 1023, 1024, 4095, 4096, 65537)
 
 
@@ -58,9 +65,54 @@ def describe_branches(
         if any(
             _decides_otherwise(decision, s, requested, said) for s in free & decision.symbols.keys()
         ):
-            pieces = f" (cut into {_count(decision)} pieces)" if decision.kind == "pieces" else ""
-            found[f"`{place.text}` at {place}{pieces}"] = None
+            found[_describe(decision, place)] = None
     return list(found)
+
+
+def _describe(decision: Decision, place: Location) -> str:
+    pieces = f" (cut into {_count(decision)} pieces)" if decision.kind == "pieces" else ""
+    return f"`{place.text}` at {place}{pieces}"
+
+
+class SmallBranch(NamedTuple):
+    """A branch of the user's code that the example takes, and a size of 0 or 1 does not.
+
+    Attributes:
+        dim: The dimension.
+        size: The size.
+        line: The user's line, for a message.
+        pieces: True if the size gives another number of pieces, which a captured graph cannot run
+            with.
+    """
+
+    dim: RequestedDim
+    size: int
+    line: str
+    pieces: bool
+
+
+def find_small_branches(
+    requested: DynamicShapes, decisions: Sequence[Decision]
+) -> Iterator[SmallBranch]:
+    """Yields the branches of the user's code that only sizes 0 and 1 do not take.
+
+    Many of them only save work, with the same results.
+    """
+    for decision in decisions:
+        place = decision.location
+        if place is None or not _depends(decision) or _raises_error(place):
+            continue
+        if len(decision.symbols) != 1:
+            continue
+        ((symbol, (sources, _)),) = decision.symbols.items()
+        takes = functools.partial(_holds_at, decision, symbol)
+        for dim in filter(None, map(requested.at, sources)):
+            if dim.derived or not all(map(takes, _select_samples(*dim.limits))):
+                continue
+            for size in (1, 0):
+                if dim.limits[0] <= size <= dim.limits[1] and not takes(size):
+                    line = _describe(decision, place)
+                    yield SmallBranch(dim, size, line, decision.kind == "pieces")
 
 
 class RareBranch(NamedTuple):
@@ -138,7 +190,7 @@ def is_rare(
 ) -> bool:
     """True if at most half of the sizes around the example's fulfil a condition.
 
-    Bounds, such as ``n <= 50``, are not rare.
+    Bounds, such as ``n <= 50``, are not rare, except that of an example of size 1 or 0.
 
     Args:
         takes: The condition.
@@ -152,7 +204,7 @@ def is_rare(
     below = [takes(n) for n in range(max(smallest, example - 64), example)]
     above = [takes(n) for n in range(example + 1, last + 1)]
     if all(below) and above == sorted(above, reverse=True):
-        return False  # an upper bound
+        return example <= 1 and above[:1] == [False]  # an upper bound
     return 2 * (sum(below) + sum(above)) <= len(below) + len(above) + 1
 
 
@@ -180,8 +232,6 @@ def _decides_otherwise(
     largest = min(dim.limits[1] for dim in dims)
     alike = {symbol, *_of_one_name(decision, requested, {dim.name for dim in dims})}
     samples = _select_samples(smallest, largest)
-    if decision.kind == "pieces" and smallest <= 1 <= largest:
-        samples = [1, *samples]
     return any(decision.holds(dict.fromkeys(alike, n)) is False for n in samples)
 
 

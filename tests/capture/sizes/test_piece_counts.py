@@ -159,9 +159,20 @@ def test_a_static_dimension_may_be_cut() -> None:
 
 def test_pieces_that_only_size_1_lacks_are_warned_of() -> None:
     x = torch.rand(6, 4)
-    with pytest.warns(OnnxExporterWarning, match=r"cut into 2 pieces"):
+    with pytest.warns(OnnxExporterWarning, match=r"cut into 2 pieces\), for size 1"):
         program = onnx_aot.export(last_half, (x,), dynamic_shapes=(N,))
     assert _compare(program, last_half, range(2, 9)) == 7
+
+
+def test_pieces_that_size_1_lacks_in_pytorch_too() -> None:
+    def halves(x: Tensor) -> Tensor:
+        found = x.chunk(2)
+        return found[0].sum(0) - found[1].sum(0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnx_aot.export(halves, (torch.rand(6, 4),), dynamic_shapes=(N,))
+    assert _compare(program, halves, range(2, 9)) == 7
 
 
 @pytest.mark.parametrize("given", [N, {0: Dim.AUTO}])

@@ -79,6 +79,56 @@ def test_what_is_right_at_every_size(function: Callable[..., Any], shapes: Any) 
         onnx_aot.export(function, (torch.rand(8, 3),), dynamic_shapes=(shapes,))
 
 
+def doubles_one_row(x: Tensor) -> Tensor:
+    return x if x.shape[0] > 1 else x * 2
+
+
+def answers_for_none(x: Tensor) -> Tensor:
+    return x.sum(0) + 1 if x.shape[0] == 0 else x.sum(0)
+
+
+def refuses_one_row(x: Tensor) -> Tensor:
+    if x.shape[0] == 1:
+        return x.view(7)
+    return x * 2
+
+
+@pytest.mark.parametrize(("function", "wrong"), [(doubles_one_row, 1), (answers_for_none, 0)])
+def test_a_branch_for_a_small_size_is_named_if_it_matters(
+    function: Callable[..., Any], wrong: int
+) -> None:
+    x = torch.rand(4, 3)
+    with pytest.warns(OnnxExporterWarning, match="code branches on sizes") as caught:
+        program = onnx_aot.export(function, (x,), dynamic_shapes=(N,))
+    text = str(caught[0].message)
+    assert f" at {__file__}:" in text
+    assert f", for size {wrong}." in text
+    for size in (2, 3, 7):
+        torch.testing.assert_close(program(x := torch.rand(size, 3))[0], function(x))
+    with warnings.catch_warnings():  # both ways out that the message has
+        warnings.simplefilter("error")
+        onnx_aot.export(function, (x,), dynamic_shapes=({0: Dim("n", min=2)},))
+        checked = onnx_aot.export(function, (x,), dynamic_shapes=(N,), runtime_checks=True)
+    with pytest.raises(Exception, match="Reshape"):
+        checked(x[:wrong])
+
+
+@pytest.mark.parametrize("function", [one_or_more, refuses_one_row])
+def test_a_branch_for_a_small_size_that_changes_nothing(function: Callable[..., Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        onnx_aot.export(function, (torch.rand(4, 3),), dynamic_shapes=(N,))
+
+
+def test_a_branch_of_size_1_alone_is_refused() -> None:
+    x = torch.rand(1, 3)
+    with pytest.raises(DynamicShapeError, match=r"captured for x.shape\[0\] <= 1"):
+        onnx_aot.export(doubles_one_row, (x,), dynamic_shapes=(N,))
+    program = onnx_aot.export(one_or_more, (x,), dynamic_shapes=(N,))
+    for size in (1, 2, 5):
+        torch.testing.assert_close(program(x := torch.rand(size, 3))[0], one_or_more(x))
+
+
 def padded_to_eight(x: Tensor) -> Tensor:
     missing = -x.shape[0] % 8
     if missing > 0:
@@ -166,6 +216,9 @@ def test_a_branch_that_raises_is_no_limit() -> None:
         (lambda n: n // 2 == 4, 9, True),
         (lambda n: n <= 50, 40, False),
         (lambda n: n <= 50, 50, False),
+        (lambda n: n <= 1, 1, True),
+        (lambda n: n <= 0, 0, True),
+        (lambda n: n <= 2, 1, False),
         (lambda n: n > 39, 40, False),
         (lambda n: n // 100 == 0, 40, False),
     ],

@@ -38,8 +38,9 @@ class Plan:
     Attributes:
         requested: The dynamic dimensions that torch is asked for.
         request: Their origin: ``"asked"`` as the user asked; ``"resized"``, the same with inputs of
-            other sizes; ``"any"``, all of them left to the model; ``"delivered"``, those that the
-            model fixes or limits left to it.
+            other sizes; ``"beyond"``, with sizes beyond the bounds that the model keeps; ``"any"``,
+            all of them left to the model; ``"delivered"``, those that the model fixes or limits
+            left to it.
         inputs: Inputs of other sizes; None for the user's.
         strategies: Names of the strategies; None for the user's.
         from_zero: Whether the capture holds for empty tensors too, which takes a tenth longer.

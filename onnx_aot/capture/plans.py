@@ -23,12 +23,14 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
 from onnx_aot.capture.sizes.example_check import (
     describe_wrong_sizes,
+    find_smallest,
     is_right_for_example,
     keep_decisions,
 )
 from onnx_aot.capture.sizes.guards import find_conversions
 from onnx_aot.capture.sizes.known_sources import find_sources
 from onnx_aot.capture.sizes.other_examples import (
+    Root,
     describe_other_inputs,
     find_coincidences,
     make_other_inputs,
@@ -42,6 +44,7 @@ from onnx_aot.capture.sizes.specialization import (
     make_refusal,
     relax_request,
 )
+from onnx_aot.capture.sizes.stored_bounds import find_stored_bounds
 from onnx_aot.capture.strategies import DEFAULT, STRATEGIES, Model
 from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import DynamicShapeError, OnnxExporterError, add_line
@@ -134,22 +137,45 @@ class _Attempts:
         return make_other_inputs(self.model.inputs, self.requested, dims, fixed)
 
     @property
+    def inputs_beyond(self) -> Inputs | None:
+        """Inputs with larger sizes than the bounds that the model keeps and its capture has."""
+        best = self._find_right("resized") or self.best()
+        if best.captured is None or (best.plan.inputs is None and best.fixed):
+            return None
+        bounds = list(find_stored_bounds(self.requested, best.captured.decisions))
+        inputs = best.plan.inputs or self.model.inputs
+        return make_other_inputs(inputs, self.requested, (b.dim for b in bounds), bounds)
+
+    @property
     def resized(self) -> Attempt | None:
         """The attempt with other sizes, if it delivers all and is right for the example too."""
-        if not self.of("resized"):
+        return self._find_right("beyond") or self._find_right("resized")
+
+    def _find_right(self, request: str) -> Attempt | None:
+        if not self.of(request):
             return None
-        best = self.best("resized")
+        best = self.best(request)
         right = self._right.get(id(best))
         if right is None:
             right = self._right[id(best)] = self._is_right(best)
         return best if right else None
+
+    def _find_bounded(self) -> dict[Root, int]:
+        """The smallest sizes below the bounds that the model keeps, by root of the dimension."""
+        best = self._find_right("resized") or self.best()
+        assert best.captured is not None
+        bounds = find_stored_bounds(self.requested, best.captured.decisions)
+        return find_smallest(best.captured.program, self.requested, (b.dim for b in bounds))
 
     def _is_right(self, attempt: Attempt) -> bool:
         captured = attempt.captured
         if captured is None or captured.strategy not in map(STRATEGIES.get, DEFAULT):
             return False
         program, requested = captured.program, self.requested
-        if not is_right_for_example(program, self.model.module, self.model.inputs, requested):
+        bounded = self._find_bounded() if attempt.plan.request == "beyond" else None
+        if not is_right_for_example(
+            program, self.model.module, self.model.inputs, requested, bounded
+        ):
             return False
         fixed = find_undelivered(program, requested, captured.decisions, refused=True)
         return not find_coincidences(program, requested, fixed)
@@ -268,9 +294,17 @@ def _wants_delivered(attempts: _Attempts) -> bool:
 
 
 def _plan_for_resized(attempts: _Attempts) -> Plan:
+    return _plan_with_inputs(attempts, "resized", attempts.other_inputs)
+
+
+def _plan_beyond(attempts: _Attempts) -> Plan:
+    return _plan_with_inputs(attempts, "beyond", attempts.inputs_beyond)
+
+
+def _plan_with_inputs(attempts: _Attempts, request: str, inputs: Inputs | None) -> Plan:
     # Left to the model, because torch would refuse a range with the size of the example in it.
     requested = relax_request(attempts.requested)
-    plan = _plan_first(requested, "resized", attempts.last.plan, attempts.other_inputs)
+    plan = _plan_first(requested, request, attempts.last.plan, inputs)
     captured = attempts.best().captured
     worked = [name for name, call in STRATEGIES.items() if captured and call == captured.strategy]
     # One strategy, so that a refusal does not take much longer.
@@ -342,6 +376,11 @@ ROWS: tuple[Row, ...] = (
         "the sizes of the example may have fixed dimensions",
         lambda attempts: not attempts.of("resized") and attempts.other_inputs is not None,
         _plan_for_resized,
+    ),
+    Row(
+        "a bound of sizes may come from an earlier call of the model",
+        lambda attempts: not attempts.of("beyond") and attempts.inputs_beyond is not None,
+        _plan_beyond,
     ),
     Row(
         "torch refuses the requested dimensions",

@@ -7,7 +7,7 @@ model's code tests for them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from onnx_aot.capture.module_state import run_model
 from onnx_aot.capture.sizes.captured_dimensions import sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.guards import Decision
-from onnx_aot.capture.sizes.other_examples import double_sizes, set_size
+from onnx_aot.capture.sizes.other_examples import Root, find_root, resize_inputs
 from onnx_aot.capture.sizes.size_branches import find_small_branches, is_rare
 from onnx_aot.dimensions.conditions import fulfils_condition, holds
 from onnx_aot.torch_compat import (
@@ -33,7 +33,7 @@ from onnx_aot.torch_compat import (
     symbolic_expression,
 )
 
-__all__ = ["describe_wrong_sizes", "is_right_for_example", "keep_decisions"]
+__all__ = ["describe_wrong_sizes", "find_smallest", "is_right_for_example", "keep_decisions"]
 
 
 def is_right_for_example(
@@ -41,6 +41,7 @@ def is_right_for_example(
     module: torch.nn.Module,
     inputs: Inputs,
     requested: DynamicShapes,
+    bounded: Mapping[Root, int] | None = None,
 ) -> bool:
     """True if a program gives the model's results for the example.
 
@@ -55,7 +56,9 @@ def is_right_for_example(
         module: The model.
         inputs: The user's example inputs.
         requested: The user's request.
+        bounded: Dimensions with bounds that the model keeps, and the smallest sizes below.
     """
+    bounded = bounded or {}
     conditions = size_conditions(program)
     violated = [c for c in conditions if fulfils_condition(c, requested.values) is False]
     samples = [inputs]
@@ -63,15 +66,18 @@ def is_right_for_example(
         sizes = _find_sizes(condition, requested)
         if sizes is None:
             return False
+        doubled = {dim: 2 * size for dim, size in sizes.items()}
         if len(sizes) > 1 and " != " in condition:
-            samples.append(double_sizes(inputs, requested, sizes))
+            samples.append(resize_inputs(inputs, requested, doubled))
         elif len(sizes) != 1:
             return False
+        elif bounded.keys() >= set(map(find_root, sizes)):
+            samples += _make_smaller(inputs, requested, sizes, bounded)
         elif not _excludes_one_size(condition, *sizes.values()):
             if not is_rare(functools.partial(_violates, condition), *sizes.values()):
                 return False
-            samples.append(double_sizes(inputs, requested, sizes))
-    smaller = _find_smaller(program, requested)
+            samples.append(resize_inputs(inputs, requested, doubled))
+    smaller = _find_smaller(program, requested, bounded)
     answers = [_has_equal_results(program, module, sample) for sample in samples]
     if False in answers or (None in answers and (violated or smaller)):
         return False
@@ -107,7 +113,7 @@ def describe_wrong_sizes(
     equal: dict[tuple[RequestedDim, int], bool | None] = {}
     found: dict[str, None] = {}
     for dim, size, line, pieces in find_small_branches(requested, tuple(decisions)):
-        sample = set_size(inputs, requested, dim, size)
+        sample = resize_inputs(inputs, requested, {dim: size})
         if (dim, size) not in equal:
             equal[dim, size] = _has_equal_results(program, module, sample)
         if equal[dim, size] is False or (pieces and _accepts(module, sample)):
@@ -121,6 +127,19 @@ def _accepts(module: torch.nn.Module, inputs: Inputs) -> bool:
     except Exception:
         return False
     return True
+
+
+def find_smallest(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, dims: Iterable[RequestedDim]
+) -> dict[Root, int]:
+    """Returns the smallest sizes that a program accepts for some dimensions."""
+    roots = set(map(find_root, dims))
+    found: dict[Root, int] = {}
+    for dim, size in sizes_of(program, requested):
+        if find_root(dim) in roots and isinstance(size, torch.SymInt) and is_symbol(size):
+            limits = program.range_constraints[symbolic_expression(size)]
+            found[find_root(dim)] = max(int(limits.lower), found.get(find_root(dim), 0))
+    return found
 
 
 def keep_decisions(decisions: Iterable[Decision], requested: DynamicShapes) -> tuple[Decision, ...]:
@@ -140,17 +159,32 @@ def keep_decisions(decisions: Iterable[Decision], requested: DynamicShapes) -> t
     return tuple(filter(holds_for_example, decisions))
 
 
+def _make_smaller(
+    inputs: Inputs,
+    requested: DynamicShapes,
+    sizes: Mapping[RequestedDim, int],
+    bounded: Mapping[Root, int],
+) -> Iterator[Inputs]:
+    """Yields inputs with a half and a quarter of some sizes."""
+    for part in (2, 4):
+        smaller = {d: max(bounded[find_root(d)], size // part, 1) for d, size in sizes.items()}
+        yield resize_inputs(inputs, requested, smaller)
+
+
 def _find_smaller(
-    program: torch.export.ExportedProgram, requested: DynamicShapes
+    program: torch.export.ExportedProgram, requested: DynamicShapes, bounded: Mapping[Root, int]
 ) -> dict[Any, int]:
-    """Returns the symbols whose range begins above the size in the example, with that size."""
+    """Returns the symbols whose range begins above the size in the example, and where it should.
+
+    This is the size in the example, or the smallest one below a bound.
+    """
     found = {}
     for dim, size in sizes_of(program, requested):
         if isinstance(size, torch.SymInt) and is_symbol(size):
             symbol, example = symbolic_expression(size), _find_size(dim, requested)
             limits = program.range_constraints.get(symbol)
             if limits is not None and example < limits.lower:
-                found[symbol] = example
+                found[symbol] = bounded.get(find_root(dim), example)
     return found
 
 

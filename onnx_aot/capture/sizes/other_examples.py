@@ -17,6 +17,7 @@ from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.sizes.captured_dimensions import conditions_by_dimension, find_equal, sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim, evaluate
 from onnx_aot.capture.sizes.specialization import Finding, find_named
+from onnx_aot.capture.sizes.stored_bounds import StoredBound
 from onnx_aot.dimensions.conditions import holds
 from onnx_aot.dimensions.resize import resize_leaf
 from onnx_aot.torch_compat import (
@@ -28,12 +29,13 @@ from onnx_aot.torch_compat import (
 )
 
 __all__ = [
+    "Root",
     "describe_other_inputs",
-    "double_sizes",
     "find_coincidences",
+    "find_root",
     "make_other_inputs",
     "refused_dimensions",
-    "set_size",
+    "resize_inputs",
 ]
 
 Root = str | tuple[int, int | None]
@@ -99,7 +101,7 @@ def make_other_inputs(
     inputs: Inputs,
     requested: DynamicShapes,
     dims: Iterable[RequestedDim],
-    fixed: Sequence[Finding] = (),
+    fixed: Sequence[Finding | StoredBound] = (),
 ) -> Inputs | None:
     """Makes inputs in which some dimensions have another size; None if there is no such size.
 
@@ -112,15 +114,15 @@ def make_other_inputs(
         inputs: The example inputs.
         requested: The request.
         dims: The dimensions.
-        fixed: The findings on them.
+        fixed: The findings on them, and the bounds that they keep.
     """
     roots = _find_roots(inputs, requested)
     leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
     taken = set(roots.values()) | {size for leaf in leaves for size in getattr(leaf, "shape", ())}
     others: dict[Root, int] = {}
-    for root in dict.fromkeys(map(_root, dims)):
+    for root in dict.fromkeys(map(find_root, dims)):
         if root in roots:
-            same = [f.takes for f in fixed if f.takes is not None and _root(f.dim) == root]
+            same = [f.takes for f in fixed if f.takes is not None and find_root(f.dim) == root]
             size = _choose_size(root, roots[root], requested, taken, same)
             if size is None:
                 return None
@@ -129,24 +131,20 @@ def make_other_inputs(
     return _make_inputs(inputs, requested, {**roots, **others}) if others else None
 
 
-def double_sizes(inputs: Inputs, requested: DynamicShapes, dims: Iterable[RequestedDim]) -> Inputs:
-    """Makes inputs in which some dimensions, and those of the same name, are twice as large."""
+def resize_inputs(
+    inputs: Inputs, requested: DynamicShapes, sizes: Mapping[RequestedDim, int]
+) -> Inputs:
+    """Makes inputs in which some dimensions, and those of the same name, have these sizes."""
     roots = _find_roots(inputs, requested)
-    doubled = {root: 2 * roots[root] for root in map(_root, dims) if root in roots}
-    return _make_inputs(inputs, requested, {**roots, **doubled})
-
-
-def set_size(inputs: Inputs, requested: DynamicShapes, dim: RequestedDim, size: int) -> Inputs:
-    """Makes inputs in which a dimension, and those of the same name, have a size."""
-    roots = _find_roots(inputs, requested)
-    return _make_inputs(inputs, requested, {**roots, _root(dim): size})
+    changed = {find_root(dim): size for dim, size in sizes.items() if find_root(dim) in roots}
+    return _make_inputs(inputs, requested, {**roots, **changed})
 
 
 def _make_inputs(inputs: Inputs, requested: DynamicShapes, roots: Mapping[Root, int]) -> Inputs:
     leaves, structure = pytree.tree_flatten((inputs.args, inputs.kwargs))
     named = {name: size for name, size in roots.items() if isinstance(name, str)}
     for dim in requested.requested:
-        size = evaluate(_text(dim), named) if _is_expression(dim) else roots.get(_root(dim))
+        size = evaluate(_text(dim), named) if _is_expression(dim) else roots.get(find_root(dim))
         if size is not None:
             leaves[dim.leaf] = _resize(leaves[dim.leaf], dim.axis, int(size))
     args, kwargs = pytree.tree_unflatten(leaves, structure)
@@ -186,7 +184,8 @@ def _is_expression(dim: RequestedDim) -> bool:
     return dim.name is not None and (dim.derived or not dim.name.isidentifier())
 
 
-def _root(dim: RequestedDim) -> Root:
+def find_root(dim: RequestedDim) -> Root:
+    """Returns what dimensions that change together share."""
     return (dim.leaf, dim.axis) if dim.name is None else dim.name
 
 
@@ -194,7 +193,7 @@ def _find_roots(inputs: Inputs, requested: DynamicShapes) -> dict[Root, int]:
     """Sizes by root. The root of a derived dimension may have no dimension of its own."""
     leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
     sizes = {dim: _size_of(leaves[dim.leaf], dim.axis) for dim in requested.requested}
-    roots = {_root(dim): size for dim, size in sizes.items() if not _is_expression(dim)}
+    roots = {find_root(dim): size for dim, size in sizes.items() if not _is_expression(dim)}
     for dim, size in sizes.items():
         if dim.derived and dim.name is not None and dim.name not in roots:
             name, text = dim.name, _text(dim)
@@ -216,7 +215,9 @@ def _choose_size(
 
     It takes another branch than those that ``same`` tells.
     """
-    limits = [dim.limits for dim in requested.requested if _root(dim) == root and not dim.derived]
+    limits = [
+        dim.limits for dim in requested.requested if find_root(dim) == root and not dim.derived
+    ]
     smallest = max((low for low, _ in limits), default=0)
     largest = min((high for _, high in limits), default=math.inf)
     unit = max(size, 1)

@@ -27,6 +27,7 @@ __all__ = [
     "find_rare_branches",
     "find_small_branches",
     "is_rare",
+    "raises_error",
 ]
 
 # Without 0 and 1, for which ``find_small_branches`` is.
@@ -60,7 +61,7 @@ def describe_branches(
     free = {str(symbol) for symbol, interval in ranges if interval.lower != interval.upper}
     for decision in decisions:
         place = decision.location
-        if place is None or not _depends(decision) or _raises_error(place):
+        if place is None or not _depends(decision) or raises_error(place):
             continue
         if any(
             _decides_otherwise(decision, s, requested, said) for s in free & decision.symbols.keys()
@@ -100,7 +101,7 @@ def find_small_branches(
     """
     for decision in decisions:
         place = decision.location
-        if place is None or not _depends(decision) or _raises_error(place):
+        if place is None or not _depends(decision) or raises_error(place):
             continue
         if len(decision.symbols) != 1:
             continue
@@ -148,7 +149,7 @@ def find_rare_branches(
     found = set()
     for decision in decisions:
         place = decision.location
-        if place is None or not _depends(decision) or _raises_error(place):
+        if place is None or not _depends(decision) or raises_error(place):
             continue
         if len(decision.symbols) != 1:
             continue
@@ -208,7 +209,7 @@ def is_rare(
     return 2 * (sum(below) + sum(above)) <= len(below) + len(above) + 1
 
 
-def _raises_error(place: Location) -> bool:
+def raises_error(place: Location) -> bool:
     """True if the line is an assertion, or the next line raises an error."""
     following = linecache.getline(place.file, place.line + 1).strip()
     return place.text.startswith(("assert ", "torch._check(")) or following.startswith("raise ")

@@ -28,6 +28,11 @@ from onnx_aot.torch_compat.captures import (
 )
 from onnx_aot.torch_compat.double_precision import in_double_precision, to_double
 from onnx_aot.torch_compat.fake_kernels import META_TENSORS, Results, ShapeRule, shape_rule_patches
+from onnx_aot.torch_compat.fresh_sizes import (
+    fresh_size,
+    is_making_fresh_size,
+    shorten_size,
+)
 from onnx_aot.torch_compat.larger_sizes import LARGER_SIZES, UNINTERESTING
 from onnx_aot.torch_compat.lookup import (
     PRIVATE,
@@ -93,8 +98,6 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     example_size,
     expression_key,
     find_kernel_with_number,
-    fresh_size,
-    is_making_fresh_size,
     is_symbol,
     known_number,
     memory_keys,
@@ -285,6 +288,7 @@ __all__ = [
     "set_graph_signature",
     "set_size_conditions",
     "shape_rule_patches",
+    "shorten_size",
     "size_conditions",
     "size_function",
     "specialized_size",

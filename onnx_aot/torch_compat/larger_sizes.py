@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from onnx_aot.torch_compat.fresh_sizes import define_fresh
 from onnx_aot.torch_compat.lookup import private, private_attribute
 from onnx_aot.torch_compat.patching import Patch, Settings
 from onnx_aot.torch_compat.places import Member, Place
@@ -38,6 +39,9 @@ def _answer_for_larger(original: Callable[..., Any], settings: Settings) -> Call
         except error:
             if settings.validations is not None and settings.validations.find() is not None:
                 raise  # it is answered in evaluate_expr
+            defined = define_fresh(self, expression)
+            if defined is not None:
+                return asked(self, defined, None, None)  # a guard on sizes of the inputs
             answer = _for_larger_sizes(self, expression)
             if answer is None:
                 raise

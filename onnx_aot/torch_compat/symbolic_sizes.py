@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -21,13 +21,12 @@ from onnx_aot.torch_compat.texts import runs_fake_kernels
 
 __all__ = [
     "DECISIONS",
+    "EXAMPLES",
     "creation_stack",
     "decision_symbols",
     "example_size",
     "expression_key",
     "find_kernel_with_number",
-    "fresh_size",
-    "is_making_fresh_size",
     "is_symbol",
     "known_number",
     "memory_keys",
@@ -75,52 +74,14 @@ def example_size(size: Any) -> int | None:
     hint = private_attribute(size.node, f"{_NODE}.hint")
     if hint is None:
         env = getattr(size.node, "shape_env", None)
-        values = None if env is None else _EXAMPLES.get(env)
+        values = None if env is None else EXAMPLES.get(env)
         number: Any = symbolic_expression(size).xreplace(values) if values else None
         hint = int(number) if getattr(number, "is_Integer", False) else None
     return hint if isinstance(hint, int) else None
 
 
-_EXAMPLES: weakref.WeakKeyDictionary[Any, dict[Any, int]] = weakref.WeakKeyDictionary()
+EXAMPLES: weakref.WeakKeyDictionary[Any, dict[Any, int]] = weakref.WeakKeyDictionary()
 """Example values of the symbols that ``fresh_size`` made, by ShapeEnv."""
-
-
-class _Fresh:
-    """Tells whether ``fresh_size`` is making a symbol, whose value must not be looked up."""
-
-    active = False
-
-    @contextlib.contextmanager
-    def making(self) -> Iterator[None]:
-        self.active = True
-        try:
-            yield
-        finally:
-            self.active = False
-
-
-_FRESH = _Fresh()
-
-
-def is_making_fresh_size() -> bool:
-    """True while ``fresh_size`` makes a symbol."""
-    return _FRESH.active
-
-
-def fresh_size(size: Any) -> Any:
-    """Replaces a size of at least 1 by a new symbol that is unrelated to it for the capture.
-
-    Captures take minutes if all sizes are computed from one long expression. The symbol is recorded
-    as the value of a tensor, and its value in the example is kept for ``example_size``.
-    """
-    example = example_size(size)
-    with _FRESH.making():
-        fresh: Any = torch.scalar_tensor(size, dtype=torch.int64).item()
-    torch._check(fresh >= 1)  # type: ignore[no-untyped-call]
-    if isinstance(fresh, torch.SymInt) and example is not None:
-        values = _EXAMPLES.setdefault(fresh.node.shape_env, {})
-        values[symbolic_expression(fresh)] = example
-    return fresh
 
 
 def known_number(size: Any) -> int | None:

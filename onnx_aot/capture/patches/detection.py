@@ -68,6 +68,7 @@ def _batch_images(self: Any, images: list[Tensor], size_divisible: int = 32) -> 
         steps = (largest + size_divisible - 1) // size_divisible
         if isinstance(steps, torch.SymInt):
             steps = torch_compat.fresh_size(steps)
+            torch._check(steps >= 1)  # type: ignore[no-untyped-call]
         whole = steps * size_divisible
         images = [
             _extend_edge(image, axis, whole - size)

@@ -19,23 +19,17 @@ from typing import Any
 import torch
 
 from onnx_aot.capture.patches.python_builtins import StandsFor
-from onnx_aot.torch_compat import Entry, Patch, Place, Settings, fresh_size, symbolic_expression
+from onnx_aot.torch_compat import Entry, Patch, Place, Settings, shorten_size
 
 __all__ = ["CONVERSIONS"]
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 
-LONG = 12
-"""Operations in an expression from which on torch takes seconds to minutes to compare sizes."""
-
-
 def _truncate(number: torch.SymInt | torch.SymFloat) -> Any:
-    """Returns the integer part of a symbolic number, as a new symbol if its expression is long."""
+    """Returns the integer part of a symbolic number; long terms become symbols of their own."""
     whole = torch.sym_int(number)  # type: ignore[no-untyped-call]
-    if isinstance(whole, torch.SymInt) and symbolic_expression(whole).count_ops() > LONG:
-        return fresh_size(whole)
-    return whole
+    return shorten_size(whole) if isinstance(whole, torch.SymInt) else whole
 
 
 class _Int(metaclass=StandsFor):

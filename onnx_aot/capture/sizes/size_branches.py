@@ -8,6 +8,7 @@ is captured again at a size of the other branch, or refused. So it is if ``x.chu
 from __future__ import annotations
 
 import functools
+import itertools
 import linecache
 import math
 import re
@@ -233,7 +234,29 @@ def _decides_otherwise(
     largest = min(dim.limits[1] for dim in dims)
     alike = {symbol, *_of_one_name(decision, requested, {dim.name for dim in dims})}
     samples = _select_samples(smallest, largest)
-    return any(decision.holds(dict.fromkeys(alike, n)) is False for n in samples)
+    least = max(smallest, SAMPLES[0])
+    rounded = (n for n in _find_rounded(decision, symbol) if least <= n <= largest)
+    sizes = itertools.chain(samples, rounded)
+    return any(decision.holds(dict.fromkeys(alike, n)) is False for n in sizes)
+
+
+def _find_rounded(decision: Decision, symbol: str) -> Iterator[int]:
+    """Yields the sizes that those near the example are rounded up or down to, in ``a != b``.
+
+    ``valid(n) != n`` does not hold for ``valid(n)`` itself, if that rounds: one size in hundreds.
+    """
+    import sympy
+
+    if not isinstance(decision.expression, sympy.Ne):
+        return
+    example = decision.symbols[symbol][1]
+    difference = decision.expression.lhs - decision.expression.rhs
+    examples = {s: decision.symbols[str(s)][1] for s in difference.free_symbols}
+    if example is None or None in examples.values():
+        return
+    value = difference.xreplace({s: sympy.Integer(n) for s, n in examples.items()})
+    if value.is_Integer:
+        yield from (example + int(value), example - int(value))
 
 
 def _of_one_name(

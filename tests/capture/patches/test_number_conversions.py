@@ -74,6 +74,54 @@ def test_long_expressions_become_symbols_of_their_own() -> None:
         assert program(x)[0].shape == pad_to_strides(x).shape, length
 
 
+class StridedCodec(torch.nn.Module):
+    """An encoder and a decoder of strided layers, as of Demucs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = torch.nn.ModuleList(torch.nn.Conv1d(1, 1, 8, 4) for _ in range(3))
+        self.decoder = torch.nn.ModuleList(torch.nn.ConvTranspose1d(1, 1, 8, 4) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        length: Any = x.shape[-1]
+        for _ in self.encoder:
+            length = max(1, math.ceil((length - 8) / 4) + 1)
+        for _ in self.decoder:
+            length = (length - 1) * 4 + 8
+        more = int(length) - x.shape[-1]
+        y = torch.nn.functional.pad(x, (more // 2, more - more // 2))
+        skipped = []
+        for encode in self.encoder:
+            y = encode(y)
+            skipped.append(y)
+        for decode in self.decoder:
+            y = decode(y + trim_to(skipped.pop(), y.shape[-1]))
+        return trim_to(y, x.shape[-1])
+
+
+def trim_to(x: Tensor, length: Any) -> Tensor:
+    more = x.shape[-1] - length
+    if more < 0:
+        raise ValueError(f"too short by {more}")
+    if more:
+        x = x[..., more // 2 : -(more - more // 2)]
+    return x
+
+
+def test_sizes_computed_in_several_steps() -> None:
+    model = StridedCodec().eval()
+    with (
+        pytest.warns(onnx_aot.OnnxExporterWarning, match="if more:"),
+        pytest.warns(onnx_aot.OnnxExporterWarning, match="if more < 0:"),
+    ):
+        program = onnx_aot.export(
+            model, (torch.rand(2, 1, 1000),), dynamic_shapes=({0: "batch", 2: "n"},)
+        )
+    for size in (*range(1, 34), 63, 85, 99, 150, 256, 300, 999, 1001, 2000, 5000):
+        x = torch.rand(1, 1, size)
+        torch.testing.assert_close(program(x)[0], model(x))
+
+
 def test_several_conversions_in_one_module() -> None:
     program = onnx_aot.export(reshape_by_all, (torch.rand(2, 3),), dynamic_shapes=("n",))
     for n in (1, 4):

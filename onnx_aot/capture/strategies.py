@@ -193,7 +193,7 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
             )
             if settings.strict:
                 _check_constants(program, model)
-            run.warning = _describe_left_out(model, settings)
+            run.warning = run.warning or _describe_left_out(model, settings)
     run.warning = run.warning or describe_larger(run.decisions)
     return program
 

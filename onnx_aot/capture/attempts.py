@@ -48,6 +48,8 @@ class Plan:
         unknown: Buffers and attributes whose values are not known, since the model writes to them.
         plain: Whether the optional changes to torch are left out.
         conversions: Modules in which ``int`` or ``float`` keeps sizes symbolic: ``(module, name)``.
+        squeezed: Dimensions of size 1 that are static, since the model squeezes them and may fix
+            them.
         ends_early: Whether it ends as soon as the result is seen to be wrong for empty tensors.
     """
 
@@ -60,6 +62,7 @@ class Plan:
     unknown: frozenset[str] = frozenset()
     plain: bool = False
     conversions: frozenset[tuple[str, str]] = frozenset()
+    squeezed: frozenset[str] = frozenset()
     ends_early: bool = False
 
 

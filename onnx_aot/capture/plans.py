@@ -13,13 +13,14 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
+from torch.export import Dim
 
 from onnx_aot.capture.attempts import Attempt, Captured, Failure, Plan, make_attempt
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.module_state import initialize_lazy_modules
 from onnx_aot.capture.refusals import check_example, describe_retry, refuse_model
 from onnx_aot.capture.scripted.children import is_scripted
-from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
+from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
 from onnx_aot.capture.sizes.example_check import (
     describe_wrong_sizes,
@@ -44,6 +45,7 @@ from onnx_aot.capture.sizes.specialization import (
     make_refusal,
     relax_request,
 )
+from onnx_aot.capture.sizes.squeezes import find_squeezed_ones
 from onnx_aot.capture.sizes.stored_bounds import find_stored_bounds
 from onnx_aot.capture.strategies import DEFAULT, STRATEGIES, Model
 from onnx_aot.capture.time_limits import TimeLimit
@@ -284,6 +286,20 @@ def _contradicts_example(attempts: _Attempts) -> bool:
     return best.plan.small_sizes and best.contradicts_example
 
 
+def _find_squeezed_ones(attempts: _Attempts) -> list[RequestedDim]:
+    best = attempts.best(attempts.last.plan.request)
+    if best.captured is None or best.plan.request != "asked":
+        return []
+    return find_squeezed_ones(best.captured.program, best.plan.requested)
+
+
+def _plan_with_squeezed_ones(attempts: _Attempts) -> Plan:
+    last = attempts.last.plan
+    fixed = dict.fromkeys(_find_squeezed_ones(attempts), Dim.STATIC)
+    squeezed = last.squeezed | {dim.place for dim in fixed}
+    return dataclasses.replace(last, requested=last.requested.replace(fixed), squeezed=squeezed)
+
+
 def _wants_delivered(attempts: _Attempts) -> bool:
     """True if the model does not deliver what was asked, and what it delivers is accepted."""
     if attempts.of("any"):
@@ -371,6 +387,11 @@ ROWS: tuple[Row, ...] = (
         "a size contradicts the example",
         _contradicts_example,
         _change_last(small_sizes=False, from_zero=False),
+    ),
+    Row(
+        "the model squeezes a size of the example that it may fix",
+        lambda attempts: bool(_find_squeezed_ones(attempts)),
+        _plan_with_squeezed_ones,
     ),
     Row(
         "the sizes of the example may have fixed dimensions",

@@ -165,8 +165,8 @@ def describe_dimensions(
             Note(
                 "squeeze removes dimensions of size 1, as do torch.cov and torch.corrcoef for one "
                 "variable, and the ONNX model keeps dynamic ones at every size: "
-                f"{'; '.join(squeezed)}. Name the dimension to remove, as in squeeze(1), or "
-                "exclude 1 with torch.export.Dim(name, min=2)"
+                f"{'; '.join(squeezed)}. Squeeze only dimensions that are always 1, or exclude 1 "
+                "with torch.export.Dim(name, min=2)"
             )
         )
     return notes

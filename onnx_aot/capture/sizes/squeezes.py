@@ -10,11 +10,13 @@ import torch
 import torch.fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from onnx_aot.capture.sizes.captured_dimensions import sizes_of
+from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.guards import Location
 from onnx_aot.metadata.provenance import location
-from onnx_aot.torch_compat import aten
+from onnx_aot.torch_compat import aten, example_size
 
-__all__ = ["dynamic_squeezes", "may_change_rank"]
+__all__ = ["dynamic_squeezes", "find_squeezed_ones", "may_change_rank"]
 
 OVERLOADS = {
     overload
@@ -44,6 +46,30 @@ def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, 
             where = _location(node)
             found[shown + (f" at {where}" if where else "")] = None
     return list(found)
+
+
+def find_squeezed_ones(
+    program: torch.export.ExportedProgram, requested: DynamicShapes
+) -> list[RequestedDim]:
+    """Returns the dimensions of size 1 that are left to the model, and that it squeezes.
+
+    If they are dynamic, the program has another rank than the model for the example itself.
+
+    Args:
+        program: The captured program.
+        requested: The request; dimensions with ``Dim.AUTO`` are left to the model.
+    """
+    ones: dict[str, list[RequestedDim]] = {}
+    for dim, size in sizes_of(program, requested):
+        if isinstance(size, torch.SymInt) and example_size(size) == 1:
+            ones.setdefault(str(size), []).append(dim)
+    free = {size: dims for size, dims in ones.items() if all(dim.may_be_static for dim in dims)}
+    if not free:
+        return []
+    squeezed = [
+        str(size) for node in program.graph.nodes for _, size in _axes_that_may_be_one(node)
+    ]
+    return [dim for size, dims in free.items() if size in squeezed for dim in dims]
 
 
 def may_change_rank(node: torch.fx.Node) -> bool:

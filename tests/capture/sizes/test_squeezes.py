@@ -1,0 +1,72 @@
+"""A squeezed dimension keeps the rank of the example, or is named in a warning."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.export import Dim
+
+import onnx_aot
+from onnx_aot.errors import OnnxExporterWarning
+
+
+def first(x: Tensor) -> Tensor:
+    return x.squeeze(0) * 2
+
+
+def every(x: Tensor) -> Tensor:
+    return x.squeeze() * 2
+
+
+def second(x: Tensor) -> Tensor:
+    return x.squeeze(1) * 2
+
+
+def beside_a_reshape(x: Tensor) -> Tensor:
+    return x.squeeze(0) + x.reshape(-1, x.shape[0]).sum()
+
+
+@pytest.mark.parametrize("function", [first, every, beside_a_reshape])
+def test_a_size_of_1_that_is_left_to_the_model_is_fixed(function: Callable[..., Tensor]) -> None:
+    x = torch.rand(1, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnx_aot.export(function, (x,), dynamic_shapes=({0: Dim.AUTO},))
+    torch.testing.assert_close(program(x)[0], function(x))
+
+
+def test_other_dimensions_of_size_1_stay_dynamic() -> None:
+    x = torch.rand(1, 1, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnx_aot.export(second, (x,), dynamic_shapes=({0: "n", 1: Dim.AUTO},))
+    for size in (0, 1, 2, 5):
+        x = torch.rand(size, 1, 3)
+        torch.testing.assert_close(program(x)[0], second(x))
+
+
+@pytest.mark.parametrize("function", [first, every, beside_a_reshape])
+@pytest.mark.parametrize("given", ["n", Dim.AUTO])
+def test_a_dynamic_dimension_is_warned_of(function: Callable[..., Tensor], given: object) -> None:
+    x = torch.rand(4, 3)
+    with pytest.warns(OnnxExporterWarning, match="squeeze removes dimensions of size 1") as caught:
+        program = onnx_aot.export(function, (x,), dynamic_shapes=({0: given},))
+    text = str(caught[0].message)
+    assert f" at {__file__}:" in text
+    assert "torch.export.Dim(name, min=2)" in text
+    for size in (2, 4, 7):
+        torch.testing.assert_close(program(x := torch.rand(size, 3))[0], function(x))
+
+
+@pytest.mark.parametrize("function", [first, every, beside_a_reshape])
+def test_a_range_without_1_needs_no_warning(function: Callable[..., Tensor]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shapes = ({0: Dim("n", min=2)},)
+        program = onnx_aot.export(function, (torch.rand(4, 3),), dynamic_shapes=shapes)
+    for size in (2, 4, 7):
+        torch.testing.assert_close(program(x := torch.rand(size, 3))[0], function(x))

@@ -483,8 +483,9 @@ def capture(
             decisions=keep_decisions(captured.decisions, requested),
             resized=describe_other_inputs(inputs, others, requested),
         )
+    said = "; ".join(captured.given_up)
     small = describe_wrong_sizes(
-        captured.program, module, inputs, captured.requested, captured.decisions
+        captured.program, module, inputs, captured.requested, captured.decisions, said
     )
     return dataclasses.replace(captured, small_branches=small)
 

@@ -94,6 +94,7 @@ def describe_wrong_sizes(
     inputs: Inputs,
     requested: DynamicShapes,
     decisions: Iterable[Decision],
+    said: str,
 ) -> tuple[str, ...]:
     """Finds the lines that branch for size 0 or 1, if the program then differs from the model.
 
@@ -106,13 +107,14 @@ def describe_wrong_sizes(
         inputs: The user's example inputs.
         requested: The user's request.
         decisions: The decisions of the capture.
+        said: Text of warnings; dimensions that it names are left out.
 
     Returns:
         Entries such as ``"`if x.shape[0] == 1:` at model.py:7 in forward, for size 1"``.
     """
     equal: dict[tuple[RequestedDim, int], bool | None] = {}
     found: dict[str, None] = {}
-    for dim, size, line, pieces in find_small_branches(requested, tuple(decisions)):
+    for dim, size, line, pieces in find_small_branches(requested, tuple(decisions), said):
         sample = resize_inputs(inputs, requested, {dim: size})
         if (dim, size) not in equal:
             equal[dim, size] = _has_equal_results(program, module, sample)

@@ -94,11 +94,12 @@ class SmallBranch(NamedTuple):
 
 
 def find_small_branches(
-    requested: DynamicShapes, decisions: Sequence[Decision]
+    requested: DynamicShapes, decisions: Sequence[Decision], said: str
 ) -> Iterator[SmallBranch]:
     """Yields the branches of the user's code that only sizes 0 and 1 do not take.
 
-    Many of them only save work, with the same results.
+    Many of them only save work, with the same results. Dimensions that ``said`` names are left out,
+    as in ``describe_branches``.
     """
     for decision in decisions:
         place = decision.location
@@ -109,7 +110,9 @@ def find_small_branches(
         ((symbol, (sources, _)),) = decision.symbols.items()
         takes = functools.partial(_holds_at, decision, symbol)
         for dim in filter(None, map(requested.at, sources)):
-            if dim.derived or not all(map(takes, _select_samples(*dim.limits))):
+            if dim.derived or _names_dimension(dim, said):
+                continue
+            if not all(map(takes, _select_samples(*dim.limits))):
                 continue
             for size in (1, 0):
                 if dim.limits[0] <= size <= dim.limits[1] and not takes(size):

@@ -96,7 +96,8 @@ def test_where_zero_is_asked_for_the_first_capture_ends() -> None:
         return y.sum(0)
 
     program = onnx_aot.export(model, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},))
-    assert steps == ["asks", "asks", "goes on"]
+    assert steps[:3] == ["asks", "asks", "goes on"]
+    assert steps[3:] == ["asks", "goes on"]  # the model is run at size 0, to compare
     x = torch.rand(7, 3)
     torch.testing.assert_close(program(x)[0], model(x))
 

@@ -50,10 +50,10 @@ def orthogonal(*sizes: int | str, dtype: torch.dtype = torch.float32) -> T:
     return T(sizes, dtype, lambda *s: torch.linalg.qr(torch.randn(s, dtype=DOUBLE))[0])
 
 
-def eigen(*args: Any) -> tuple[torch.Tensor, ...]:
+def eigen(matrix: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
     """Returns the results that do not depend on the choice of eigenvectors."""
-    values, vectors = aten._linalg_eigh.default(*args)
-    if not vectors.numel():
+    values, vectors = aten._linalg_eigh.default(matrix, *args)
+    if args[1:] == (False,):  # without vectors
         return values, vectors
     return values, (vectors * values.unsqueeze(-2)) @ (vectors.mT + 0), vectors.mT @ (vectors + 0)
 

@@ -179,7 +179,8 @@ class _Attempts:
             program, self.model.module, self.model.inputs, requested, bounded
         ):
             return False
-        fixed = find_undelivered(program, requested, captured.decisions, refused=True)
+        decisions = keep_decisions(captured.decisions, requested)
+        fixed = find_undelivered(program, requested, decisions, refused=True)
         return not find_coincidences(program, requested, fixed)
 
     @functools.cached_property

@@ -136,6 +136,13 @@ def padded_to_eight(x: Tensor) -> Tensor:
     return x.reshape(-1, 8, 3).sum(0)
 
 
+def resized_if_odd(x: Tensor) -> Tensor:
+    half = x[::2]
+    if x.shape[0] % 2 != 0:
+        return half.repeat_interleave(2, 0)[: x.shape[0]]
+    return torch.stack([half, half], 1).flatten(0, 1)
+
+
 def validates_multiples(x: Tensor) -> Tensor:
     if x.shape[0] % 8 == 0:
         return x * 2
@@ -158,7 +165,8 @@ class Grid(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("function", "rows"), [(padded_to_eight, 16), (padded_to_eight, 8), (Grid(), 8), (Grid(), 9)]
+    ("function", "rows"),
+    [(padded_to_eight, 16), (padded_to_eight, 8), (resized_if_odd, 8), (Grid(), 8), (Grid(), 9)],
 )
 def test_the_branch_of_most_sizes_is_captured(function: Callable[..., Any], rows: int) -> None:
     """The branch of the example is that of few sizes; the other one is right for it too."""

@@ -34,9 +34,8 @@ def test_what_torch_export_refuses_for_other_reasons() -> None:
     with pytest.raises(CaptureError) as caught:
         onnx_aot.export(raises, (X,))
     message = str(caught.value)
+    assert message.count("this model is not ready") == 1  # both strategies say the same
     assert "torch.export.export(strict=False)" in message
-    assert "torch.export.export(strict=True)" in message
-    assert "this model is not ready" in message
 
 
 class HoldsArray(torch.nn.Module):

@@ -143,7 +143,9 @@ DEFECTS = {
     "unsqueeze of complex": Defect(lambda x: x.unsqueeze(1).abs(), spectrum),
     "attention with masked rows": Defect(attention, masked_rows, ({2: "n"}, {2: "n", 3: "n"})),
     "rms_norm without weight": Defect(torch.nn.RMSNorm(6, elementwise_affine=False), rows),
-    "split by a size": Defect(split_by_size, lambda n: (torch.randn(3 * n, 2),)),
+    "split by a size": Defect(
+        split_by_size, lambda n: (torch.randn(3 * n, 2),), ({0: Dim("n", min=5)},)
+    ),
     "chunk of a dynamic axis": Defect(
         lambda x: torch.chunk(x, 2), lambda n: (torch.randn(2 * n, 3),), ({0: Dim("half") * 2},)
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,14 @@ from onnx_aot.serialization.deferred_signals import signals_deferred
 
 def handlers() -> list[Any]:
     return [signal.getsignal(number) for number in signal.valid_signals()]
+
+
+@pytest.fixture(autouse=True)
+def interrupts() -> Iterator[None]:
+    """Lets SIGINT interrupt also where the tests run in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_waits() -> None:

@@ -60,7 +60,7 @@ def test_profile_names_functions_of_the_stages() -> None:
     assert "6 FX nodes, 2 ONNX nodes" in text
     translate, save = text.split("\nsave: ")
     assert "call_op" in translate
-    assert "serialize" in save
+    assert "onnx_aot/serialization" in save
 
 
 def test_alternating_takes_the_slow_once_and_stops_at_errors() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 __all__ = ["signals_deferred"]
 
+SIGNALS = tuple(map(int, signal.valid_signals()))
+
 ENDING = {getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)}
 """Signals that end a process that has no handler for them."""
 
@@ -30,7 +32,7 @@ def signals_deferred() -> Iterator[None]:
     arrived: Arrived = []
     handlers: dict[int, Any] = {}
     try:
-        for number in signal.valid_signals():
+        for number in SIGNALS:
             handler = signal.getsignal(number)
             if callable(handler) or (handler is signal.SIG_DFL and number in ENDING):
                 handlers[number] = handler

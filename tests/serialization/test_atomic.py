@@ -369,6 +369,7 @@ def test_the_files_of_a_running_save_stay(
     assert answer(path) == answer_of(programs[0])
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_between_the_renames(
     programs: list[onnx_aot.ONNXProgram], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,14 +16,7 @@ def handlers() -> list[Any]:
     return [signal.getsignal(number) for number in signal.valid_signals()]
 
 
-@pytest.fixture(autouse=True)
-def interrupts() -> Iterator[None]:
-    """Lets SIGINT interrupt also where the tests run in the background, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_waits() -> None:
     before, seen = handlers(), []
 
@@ -40,6 +32,7 @@ def test_an_interrupt_waits() -> None:
     assert handlers() == before
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_every_handler_runs_even_if_one_raises() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))

@@ -5,14 +5,23 @@ from __future__ import annotations
 from onnx_aot.capture.patches import ALL_PATCHES, capabilities
 from onnx_aot.torch_compat import PRIVATE, hidden
 from tests.inspection import test_rounding
-from tests.torch_compat import test_interrupts, test_lookup_missing, test_lookup_missing_operators
+from tests.torch_compat import (
+    test_interrupts,
+    test_lookup_missing,
+    test_lookup_missing_messages,
+    test_lookup_missing_operators,
+)
 from tests.torch_compat.without import SHOWN, shows
 
 NAMES = {patch.name for patch in ALL_PATCHES} | set(PRIVATE)
 
 
 def test_every_row_is_shown() -> None:
-    missing = (test_lookup_missing, test_lookup_missing_operators)
+    missing = (
+        test_lookup_missing,
+        test_lookup_missing_messages,
+        test_lookup_missing_operators,
+    )
     for module in (test_interrupts, *missing, test_rounding):
         assert module.shows is shows  # the modules register what they show
     assert set() == NAMES - SHOWN

@@ -1,0 +1,196 @@
+"""Effects on messages of a release of torch without a private part that this package uses."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onnx_aot
+from onnx_aot.errors import (
+    CaptureError,
+    OnnxExporterWarning,
+)
+from tests.torch_compat.models import (
+    MODELS,
+    Example,
+    function,
+    rows,
+)
+from tests.torch_compat.without import SHAPES, absent, exported, message, shows
+
+pytestmark = pytest.mark.filterwarnings("ignore::onnx_aot.OnnxExporterWarning")
+
+SIZES = "torch.utils._sympy"
+DETECTION = "torchvision.models.detection"
+
+
+@shows(f"{SHAPES}:ShapeEnv._log_guard", f"{SHAPES}:ShapeEnv.var_to_sources")
+@pytest.mark.parametrize(
+    "name", [f"{SHAPES}:ShapeEnv._log_guard", f"{SHAPES}:ShapeEnv.var_to_sources"]
+)
+def test_no_line_of_a_fixed_size(name: str) -> None:
+    assert "models.py" in message(MODELS["fixed"])
+    with absent(name):
+        shown = message(MODELS["fixed"])
+    assert "fixed at 4" in shown
+    assert "models.py" not in shown
+
+
+@shows(f"{SHAPES}:ShapeEnv._log_real_tensor_propagation")
+def test_no_line_of_what_draft_export_assumes() -> None:
+    def warned() -> str:
+        with pytest.warns(OnnxExporterWarning, match="draft_export") as caught:
+            exported(MODELS["branch on data"], strategies=("draft",))
+        return str(caught[0].message)
+
+    assert "models.py" in warned()
+    with absent(f"{SHAPES}:ShapeEnv._log_real_tensor_propagation"):
+        assert "models.py" not in warned()
+
+
+@shows(f"{SHAPES}:ShapeEnv._make_data_dependent_error")
+def test_no_line_where_draft_export_fails() -> None:
+    """Draft export reports the places in another form."""
+
+    class Fails(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if x.sum() > 0:
+                return refuse(x)
+            return x
+
+    def refuse(x: Tensor) -> Tensor:
+        raise ValueError("not for such numbers")
+
+    example = Example(Fails, rows)
+    assert "if x.sum() > 0" in message(example)
+    with absent(f"{SHAPES}:ShapeEnv._make_data_dependent_error"):
+        assert "1. if x.sum() > 0" not in message(example)
+
+
+@shows(f"{SHAPES}:uninteresting_files")
+def test_torchs_messages_name_this_package() -> None:
+    def cause() -> str:
+        with pytest.raises(CaptureError) as caught:
+            exported(MODELS["branch on data"])
+        return str(caught.value.__cause__)
+
+    assert "onnx_aot/torch_compat" not in cause()
+    with absent(f"{SHAPES}:uninteresting_files"):
+        assert "onnx_aot/torch_compat" in cause()
+
+
+@shows(f"{SHAPES}:ShapeEnv.var_to_stack")
+def test_no_call_that_gave_a_value() -> None:
+    def counted(x: Tensor) -> Tensor:
+        count = int(x.sum())
+        return x.new_ones(count).reshape(3, -1)
+
+    example = Example(function(counted), rows)
+    shown = message(example)
+    with absent(f"{SHAPES}:ShapeEnv.var_to_stack"):
+        less = message(example)
+    assert "values of its data" in less
+    assert len(less) <= len(shown)
+
+
+@shows("torch.fx.proxy:_STACK_TRACE_ANCHORS")
+def test_no_lines_of_functions() -> None:
+    name = "torch.fx.proxy:_STACK_TRACE_ANCHORS"
+
+    def traces(program: Any) -> list[str]:
+        found = [node.metadata_props for node in program.model.graph]
+        return [str(props.get("pkg.torch.onnx.stack_trace", "")) for props in found]
+
+    def twice(x: Tensor) -> Tensor:
+        return x * 2
+
+    with absent(name):
+        assert not any("twice" in trace for trace in traces(onnx_aot.export(twice, rows(4))))
+
+
+@shows("torch._guards:TracingContext.extract_stack")
+def test_no_line_of_strict_captures() -> None:
+    strict = {"strategies": ("strict",)}
+    assert "models.py" in message(MODELS["fixed"], **strict)
+    with absent("torch._guards:TracingContext.extract_stack"):
+        assert "fixed at 4" in message(MODELS["fixed"], **strict)
+
+
+@shows("torch.export:ExportedProgram._guards_code", f"{SIZES}.printers:PythonPrinter")
+def test_conditions() -> None:
+    def shortened(x: Tensor) -> Tensor:
+        return x[:3] * 2 if x.shape[0] > 3 else x
+
+    example = Example(function(shortened), rows, sizes=(4, 6))
+    assert any("3" in condition for condition in exported(example).report.conditions)
+    with absent("torch.export:ExportedProgram._guards_code"):
+        assert exported(example).report.conditions == ()
+    with absent(f"{SIZES}.printers:PythonPrinter"):
+        assert "Eq(" in message(MODELS["branch on data"]) or "fixed at 4" in message(
+            MODELS["fixed"]
+        )
+
+
+@shows("torch.export:ExportedProgram._report")
+def test_operators_without_fake_kernels_are_not_named() -> None:
+    @torch.library.custom_op("onnx_aot_without::kernelless", mutates_args=())
+    def kernelless(x: Tensor) -> Tensor:
+        return x * 2
+
+    example = Example(function(kernelless), rows)
+    assert "onnx_aot_without::kernelless" in message(example)
+    with absent("torch.export:ExportedProgram._report"):
+        shown = message(example)
+    assert "fake impl" in shown
+    assert "register_fake('onnx_aot_without::kernelless')" not in shown
+
+
+def _logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.name for record in caplog.records if record.name.startswith("torch")]
+
+
+@shows("loggers of torch", "torch.export._trace:print")
+def test_torch_writes_about_failures(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("torch._guards")
+    logger.propagate, before = True, logger.propagate
+    try:
+        message(MODELS["branch on data"])
+        assert not capsys.readouterr().out
+        with absent("torch.export._trace:print", "loggers of torch"):
+            message(MODELS["branch on data"])
+    finally:
+        logger.propagate = before
+    assert "def forward" in capsys.readouterr().out or _logged(caplog)
+
+
+@shows("torch._logging._internal:LazyTraceHandler.emit")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_draft_export_leaves_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    draft = {"strategies": ("draft",)}
+    exported(MODELS["branch on data"], **draft)
+    assert not list(tmp_path.rglob("*"))
+    with absent("torch._logging._internal:LazyTraceHandler.emit"):
+        exported(MODELS["branch on data"], **draft)
+    assert list(tmp_path.rglob("*"))
+
+
+@shows("torch.fx.experimental.sym_node:dtrace_structured")
+def test_draft_export_logs_expressions(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(
+        "torch.fx.experimental.sym_node.dtrace_structured",
+        lambda name, *args, **kwargs: logged.append(name),
+    )
+    message(MODELS["branch on data"])
+    assert "expression_created" not in logged
+    with absent("torch.fx.experimental.sym_node:dtrace_structured"):
+        message(MODELS["branch on data"])
+    assert "expression_created" in logged

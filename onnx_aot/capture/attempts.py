@@ -42,6 +42,8 @@ class Plan:
             all of them left to the model; ``"delivered"``, those that the model fixes or limits
             left to it.
         inputs: Inputs of other sizes; None for the user's.
+        other_branch: Whether they are the second inputs of other sizes, since the first ones take
+            a branch of few sizes too.
         strategies: Names of the strategies; None for the user's.
         from_zero: Whether the capture holds for empty tensors too, which takes a tenth longer.
         small_sizes: Whether dimensions whose example size is 0 or 1 stay dynamic.
@@ -56,6 +58,7 @@ class Plan:
     requested: DynamicShapes = dataclasses.field(compare=False)
     request: str = "asked"
     inputs: Inputs | None = dataclasses.field(default=None, compare=False)
+    other_branch: bool = False
     strategies: tuple[str, ...] | None = dataclasses.field(default=None, compare=False)
     from_zero: bool = False
     small_sizes: bool = True

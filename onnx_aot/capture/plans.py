@@ -125,7 +125,13 @@ class _Attempts:
 
     @property
     def other_inputs(self) -> Inputs | None:
-        """Inputs with other sizes in the dimensions that the example's may have fixed."""
+        """Inputs with other sizes in the dimensions that the example's may have fixed.
+
+        If the first ones take a branch of few sizes too, the second ones do not.
+        """
+        tried = self.of("resized")
+        if tried:
+            return self._inputs_of_other_branch if len(tried) == 1 else None
         best, refused = self.best(), self.violation
         fixed: list[Finding] = []
         if best.captured is not None:
@@ -137,6 +143,19 @@ class _Attempts:
         else:
             return None
         return make_other_inputs(self.model.inputs, self.requested, dims, fixed)
+
+    @property
+    def _inputs_of_other_branch(self) -> Inputs | None:
+        best = self.best("resized")
+        if best.captured is None or best.plan.inputs is None or self.resized is not None:
+            return None
+        found = [f for f in self._find_fixed(best.captured) if f.takes is not None]
+        return make_other_inputs(best.plan.inputs, self.requested, (f.dim for f in found), found)
+
+    def _find_fixed(self, captured: Captured) -> list[Finding]:
+        """What a capture with other inputs fixes, as far as it was not found to be right."""
+        decisions = keep_decisions(captured.decisions, self.requested)
+        return find_undelivered(captured.program, self.requested, decisions, refused=True)
 
     @property
     def inputs_beyond(self) -> Inputs | None:
@@ -179,9 +198,7 @@ class _Attempts:
             program, self.model.module, self.model.inputs, requested, bounded
         ):
             return False
-        decisions = keep_decisions(captured.decisions, requested)
-        fixed = find_undelivered(program, requested, decisions, refused=True)
-        return not find_coincidences(program, requested, fixed)
+        return not find_coincidences(program, requested, self._find_fixed(captured))
 
     @functools.cached_property
     def undelivered(self) -> list[Finding]:
@@ -311,7 +328,8 @@ def _wants_delivered(attempts: _Attempts) -> bool:
 
 
 def _plan_for_resized(attempts: _Attempts) -> Plan:
-    return _plan_with_inputs(attempts, "resized", attempts.other_inputs)
+    plan = _plan_with_inputs(attempts, "resized", attempts.other_inputs)
+    return dataclasses.replace(plan, other_branch=bool(attempts.of("resized")))
 
 
 def _plan_beyond(attempts: _Attempts) -> Plan:
@@ -396,7 +414,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "the sizes of the example may have fixed dimensions",
-        lambda attempts: not attempts.of("resized") and attempts.other_inputs is not None,
+        lambda attempts: attempts.other_inputs is not None,
         _plan_for_resized,
     ),
     Row(

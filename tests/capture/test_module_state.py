@@ -1,4 +1,4 @@
-"""What an export leaves of a module: ``onnx_aot/capture/module_state.py``."""
+"""Tests of what an export leaves of a module: ``onnx_aot/capture/module_state.py``."""
 
 from __future__ import annotations
 

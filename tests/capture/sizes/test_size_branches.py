@@ -136,6 +136,11 @@ def padded_to_eight(x: Tensor) -> Tensor:
     return x.reshape(-1, 8, 3).sum(0)
 
 
+def padded_with_shortcut(x: Tensor) -> Tensor:
+    """The first other size that is tried takes a branch of few sizes too."""
+    return padded_to_eight(x * 2 if x.shape[0] == 16 else x + x)
+
+
 def resized_if_odd(x: Tensor) -> Tensor:
     half = x[::2]
     if x.shape[0] % 2 != 0:
@@ -166,7 +171,14 @@ class Grid(torch.nn.Module):
 
 @pytest.mark.parametrize(
     ("function", "rows"),
-    [(padded_to_eight, 16), (padded_to_eight, 8), (resized_if_odd, 8), (Grid(), 8), (Grid(), 9)],
+    [
+        (padded_to_eight, 16),
+        (padded_to_eight, 8),
+        (padded_with_shortcut, 16),
+        (resized_if_odd, 8),
+        (Grid(), 8),
+        (Grid(), 9),
+    ],
 )
 def test_the_branch_of_most_sizes_is_captured(function: Callable[..., Any], rows: int) -> None:
     """The branch of the example is that of few sizes; the other one is right for it too."""

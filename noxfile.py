@@ -60,11 +60,10 @@ def demo(session: nox.Session) -> None:
     session.run("python", "examples/sentence_encoder.py", *session.posargs)
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """Run the tests. Arguments go to pytest: ``-- --fast`` runs a part, which takes minutes."""
-    _install(session, "dev", "demo")
-    session.run("python", *_pytest(*session.posargs), env={"OMP_NUM_THREADS": "1"})
+    _test_with(session, REFERENCE, *session.posargs)
 
 
 @nox.session(name="tests-torch", venv_backend="none")
@@ -109,7 +108,11 @@ def _run_with(
     *extras: str,
     env: dict[str, str] | None = None,
 ) -> None:
-    """Runs Python on a release of torch, in an environment that later calls reuse."""
+    """Runs Python on a release of torch, in an environment that later calls reuse.
+
+    An environment takes 2 GB, or 7 GB if torch comes with CUDA: sessions share the one of their
+    release.
+    """
     folder = Path(".nox", f"torch-{release}")
     session.run(sys.executable, "-m", "venv", str(folder), external=True)
     scripts = "Scripts" if sys.platform == "win32" else "bin"
@@ -127,22 +130,21 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def types(session: nox.Session) -> None:
-    """Check the static types of the package."""
-    _install(session, "dev")
-    session.run("mypy")
+    """Check the static types of the package, in the environment of the tests."""
+    _run_with(session, REFERENCE, ("-m", "mypy"), "dev")
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def docs(session: nox.Session) -> None:
     """Check the generated pages, or write them with ``--write``, and build the site into site/."""
-    _install(session, "dev", "docs")
     options = [] if "--write" in session.posargs else ["--check"]
-    session.run("python", "-m", "docs.generate", *options)
+    _run_with(session, REFERENCE, ("-m", "docs.generate", *options), "dev", "docs")
     # --strict: a warning, such as a broken link, is an error. The variable suppresses an
     # advertisement of the theme.
-    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+    build = ("-m", "mkdocs", "build", "--strict")
+    _run_with(session, REFERENCE, build, "dev", "docs", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session

@@ -60,10 +60,7 @@ def describe_branches(
     found: dict[str, None] = {}
     ranges = program.range_constraints.items()
     free = {str(symbol) for symbol, interval in ranges if interval.lower != interval.upper}
-    for decision in decisions:
-        place = decision.location
-        if place is None or not _depends(decision) or raises_error(place):
-            continue
+    for decision, place in _find_choices(decisions):
         if any(
             _decides_otherwise(decision, s, requested, said) for s in free & decision.symbols.keys()
         ):
@@ -101,16 +98,9 @@ def find_small_branches(
     Many of them only save work, with the same results. Dimensions that ``said`` names are left out,
     as in ``describe_branches``.
     """
-    for decision in decisions:
-        place = decision.location
-        if place is None or not _depends(decision) or raises_error(place):
-            continue
-        if len(decision.symbols) != 1:
-            continue
-        ((symbol, (sources, _)),) = decision.symbols.items()
-        takes = functools.partial(_holds_at, decision, symbol)
-        for dim in filter(None, map(requested.at, sources)):
-            if dim.derived or _names_dimension(dim, said):
+    for decision, place in _find_choices(decisions):
+        for dim, _, takes in _find_dimensions(decision, requested):
+            if _names_dimension(dim, said):
                 continue
             if not all(map(takes, _select_samples(*dim.limits))):
                 continue
@@ -151,16 +141,9 @@ def find_rare_branches(
     0 and 1 are not asked about.
     """
     found = set()
-    for decision in decisions:
-        place = decision.location
-        if place is None or not _depends(decision) or raises_error(place):
-            continue
-        if len(decision.symbols) != 1:
-            continue
-        ((symbol, (sources, example)),) = decision.symbols.items()
-        takes = functools.partial(_holds_at, decision, symbol)
-        for dim in filter(None, map(requested.at, sources)):
-            if example is None or dim in found or dim.may_be_static or dim.derived:
+    for decision, place in _find_choices(decisions):
+        for dim, example, takes in _find_dimensions(decision, requested):
+            if example is None or dim in found or dim.may_be_static:
                 continue
             pieces = _count(decision) if decision.kind == "pieces" else None
             if pieces is None:
@@ -169,13 +152,34 @@ def find_rare_branches(
                 rare = not all(map(takes, _select_samples(*dim.limits)))
             if rare:
                 found.add(dim)
+                (symbol,) = decision.symbols
                 condition = python_expression(decision.expression, {symbol: "n"})
                 yield RareBranch(dim, place, condition, example, takes, pieces)
 
 
-def _depends(decision: Decision) -> bool:
-    """True if the user's line chooses by a decision, or uses the pieces of a dimension."""
-    return decision.kind == "pieces" or (decision.kind == "guard" and decision.chooses)
+def _find_choices(decisions: Sequence[Decision]) -> Iterator[tuple[Decision, Location]]:
+    """Yields the decisions that a line of the user's chooses by, or uses the pieces of."""
+    for decision in decisions:
+        place = decision.location
+        chooses = decision.kind == "pieces" or (decision.kind == "guard" and decision.chooses)
+        if place is not None and chooses and not raises_error(place):
+            yield decision, place
+
+
+def _find_dimensions(
+    decision: Decision, requested: DynamicShapes
+) -> Iterator[tuple[RequestedDim, int | None, Callable[[int], bool]]]:
+    """Yields the requested dimensions of a decision about one size.
+
+    Each with its size in the capture, and the sizes for which the decision is the same.
+    """
+    if len(decision.symbols) != 1:
+        return
+    ((symbol, (sources, example)),) = decision.symbols.items()
+    takes = functools.partial(_holds_at, decision, symbol)
+    for dim in filter(None, map(requested.at, sources)):
+        if not dim.derived:
+            yield dim, example, takes
 
 
 def _count(decision: Decision) -> int:

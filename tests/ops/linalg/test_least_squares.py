@@ -15,12 +15,13 @@ LSTSQ = aten.linalg_lstsq.default
 
 
 def deficient(*sizes: int | str) -> T:
-    """Matrices of rank 2 (Q of two columns times R)."""
-    return T(
-        sizes,
-        DOUBLE,
-        lambda *s: torch.randn(*s[:-1], 2) @ torch.randn(*s[:-2], 2, s[-1]),
-    )
+    """Matrices of rank 2, multiplied in float64: rounding in float32 would count as rank 3."""
+
+    def make(*s: int) -> torch.Tensor:
+        left, right = (*s[:-1], 2), (*s[:-2], 2, s[-1])
+        return torch.randn(left, dtype=DOUBLE) @ torch.randn(right, dtype=DOUBLE)
+
+    return T(sizes, DOUBLE, make)
 
 
 ROWS = [

@@ -219,16 +219,18 @@ def _random_programs(session: nox.Session, *arguments: str) -> None:
 def conformance(session: nox.Session) -> None:
     """Export and compare PyTorch's operator database; writes conformance/results. Takes long.
 
-    Without arguments, random programs, interrupted saves and damaged files come first. Arguments go
-    to ``python -m conformance``: ``--match sort``, ``--exporter torch``.
+    Without arguments, random programs, interrupted saves, damaged files and mutated graphs come
+    first. Arguments go to ``python -m conformance``: ``--match sort``, ``--exporter torch``.
     """
-    _install(session, "dev")
+    _install(session, "dev", "bench")
     if not session.posargs:
         _random_programs(session)
         saves = ("python", "-m", "conformance.interrupted_saves", "--trials", "1000")
         session.run(*saves, "--output", "conformance/results/interrupted_saves.json")
         files = ("python", "-m", "conformance.mutated_files", "--trials", "2000", "--jobs", "4")
         session.run(*files, "--output", "conformance/results/mutated_files.json")
+        graphs = ("python", "-m", "conformance.mutated_graphs", "--trials", "2000", "--jobs", "2")
+        session.run(*graphs, "--output", "conformance/results/mutated_graphs.json")
     name = "torch_onnx" if "torch" in session.posargs else "onnx_aot"
     output = f"conformance/results/{name}.json"
     for group in ((), ("--dynamic",), ("--modules",)):

@@ -1,0 +1,123 @@
+"""Graphs are mutated and judged; ``nox -s conformance`` tries many of the zoo's."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from torch.export import ExportedProgram
+
+import onnx_aot
+from conformance import mutated_graphs
+from conformance.mutated_graphs import (
+    choose_calls,
+    find_alike,
+    judge,
+    merge_results,
+    mutate_graph,
+    mutate_row,
+)
+from onnx_aot.errors import ConversionError
+
+X = torch.linspace(-2, 2, 12).reshape(3, 4)
+
+
+class Net(torch.nn.Module):
+    """Takes and returns ``[batch, 4]``."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mul(2.0).relu().sum(1, keepdim=True) + x
+
+
+def capture() -> ExportedProgram:
+    return torch.export.export(Net(), (X,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+
+
+def node_of(program: ExportedProgram, name: str) -> torch.fx.Node:
+    return next(node for node in program.graph.nodes if node.name == name)
+
+
+def test_operators_of_one_signature() -> None:
+    program = capture()
+    found = {str(operator) for operator in find_alike(node_of(program, "relu"))}
+    assert {"aten.tanh.default", "aten.cumsum.default"} & found == {"aten.tanh.default"}
+    assert not {"aten.relu.default", "aten.relu_.default", "aten.bernoulli.default"} & found
+    reductions = {str(operator) for operator in find_alike(node_of(program, "sum_1"))}
+    assert {"aten.mean.dim", "aten.amax.default", "aten.all.dims"} <= reductions
+    assert not {"aten.sum.default", "aten.max.dim"} & reductions
+
+
+def test_mutations_change_one_node() -> None:
+    seen = set()
+    for seed in range(40):
+        program = capture()
+        before = [(node.target, node.args, node.kwargs) for node in program.graph.nodes]
+        text = mutate_graph(program.graph, random.Random(seed))
+        after = [(node.target, node.args, node.kwargs) for node in program.graph.nodes]
+        assert sum(a != b for a, b in zip(before, after, strict=True)) == bool(text)
+        seen.add(text)
+    assert len(seen) > 15
+    assert any("instead of" in text for text in seen)
+
+
+def test_right_exports() -> None:
+    assert judge(capture(), (X,), {}) == ("right", "")
+
+
+def test_wrong_translations_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    export = onnx_aot.export
+
+    def export_wrongly(program: ExportedProgram) -> onnx_aot.ONNXProgram:
+        exported = export(program)
+        next(n for n in exported.model.graph if n.op_type == "Relu").op_type = "Abs"
+        return exported
+
+    monkeypatch.setattr(onnx_aot, "export", export_wrongly)
+    outcome, text = judge(capture(), (X,), {})
+    assert outcome == "wrong"
+    assert "own aten.relu.default relu" in text
+
+
+def test_refused_and_unexpected_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(program: ExportedProgram) -> None:
+        raise ConversionError("no form\nmore")
+
+    monkeypatch.setattr(onnx_aot, "export", refuse)
+    assert judge(capture(), (X,), {}) == ("refused", "ConversionError: no form")
+
+    def fail(program: ExportedProgram) -> None:
+        raise KeyError("oops")
+
+    monkeypatch.setattr(onnx_aot, "export", fail)
+    outcome, text = judge(capture(), (X,), {})
+    assert outcome == "wrong"
+    assert "KeyError: 'oops'" in text
+
+
+def test_a_row_of_the_zoo() -> None:
+    result = mutate_row("lstm_cells", 3, 2)
+    assert not result["failures"]
+    assert sum(result["outcomes"].values()) - result["outcomes"].get("invalid", 0) == 2
+
+
+def test_calls_and_results_are_added() -> None:
+    calls = list(choose_calls(25, 4, ["a", "b"]))
+    assert sum(trials for _, _, trials in calls) == 25
+    assert {row for row, _, _ in calls} == {"a", "b"}
+    assert len({seed for _, seed, _ in calls}) == len(calls)
+    one = {"outcomes": {"right": 2, "invalid": 5}, "refused": [], "explained": [], "failures": []}
+    two = {"outcomes": {"wrong": 1, "refused": 1}, "refused": ["E"], "explained": []}
+    merged = merge_results([one, {**two, "failures": ["f"]}])
+    assert merged["trials"] == 4
+    assert merged["refused"] == {"E": 1}
+    assert merged["failures"] == ["f"]
+
+
+def test_a_crash_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(*_: object) -> tuple[None, str, float]:
+        return None, "the process ended with exit code -11", 1.0
+
+    monkeypatch.setattr(mutated_graphs, "run_isolated", end)
+    result = mutated_graphs._run_in_process("bert", 1, 1)
+    assert result["failures"] == ["bert, seed 1: the process ended with exit code -11"]

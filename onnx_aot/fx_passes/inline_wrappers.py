@@ -170,14 +170,16 @@ def _cast_operands(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     change the type themselves.
     """
     recorded = node.meta.get("val")
-    first = recorded[0] if isinstance(recorded, (list, tuple)) and recorded else recorded
-    if not isinstance(first, torch.Tensor) or not first.dtype.is_floating_point:
+    results = recorded if isinstance(recorded, (list, tuple)) else [recorded]
+    dtypes = {value.dtype for value in results if isinstance(value, torch.Tensor)}
+    computed = [dtype for dtype in dtypes if dtype.is_floating_point]
+    if len(computed) != 1:  # broadcast_tensors keeps the type of each operand
         return
     if isinstance(node.target, HigherOrderOperator) or _is_conversion(node):
         return
     if torch.Tag.pointwise in getattr(node.target, "tags", ()):
         return
-    dtype = first.dtype
+    (dtype,) = computed
 
     def cast(operand: torch.fx.Node) -> torch.fx.Node:
         value = operand.meta.get("val")

@@ -93,6 +93,19 @@ def test_autocast_computes_in_the_recorded_type() -> None:
     assert norm.meta["val"].dtype == torch.float32
 
 
+def test_autocast_leaves_results_of_several_types() -> None:
+    class Broadcast(torch.nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return torch.broadcast_tensors(x.to(torch.bfloat16), y)
+
+    module, inputs = Broadcast(), (torch.rand(3), torch.rand(2, 3))
+    for actual, expected in zip(
+        onnx_aot.export(module, inputs)(*inputs), module(*inputs), strict=True
+    ):
+        assert_close(actual, expected)
+
+
 class Mixed(torch.nn.Module):
     """Computes in both types, with a region of its own in which autocast is off."""
 

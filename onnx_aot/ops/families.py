@@ -57,10 +57,14 @@ FAMILIES = (
 LATE_FAMILIES: dict[str, tuple[str, ...]] = {
     "complex.arithmetic": (),
     "complex.covariance": (),
+    "complex.cumulative": (),
     "complex.elementary": (),
     "complex.fft": ("aten.stft",),
+    "complex.jacobi": (),
+    "complex.ldl": (),
     "complex.linear_algebra": (),
     "complex.normal_samples": (),
+    "complex.qr": (),
     "complex.structural": (),
     "complex.window_functions": (
         "aten.bartlett_window",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import onnx_ir as ir
@@ -13,7 +14,6 @@ from onnx_aot.ops.complex.pairs import (
     Complex,
     from_real,
     join,
-    make_recorded_part,
     parts,
     real_function,
     register_complex,
@@ -22,7 +22,16 @@ from onnx_aot.ops.complex.pairs import (
 from onnx_aot.ops.core.elementwise import aten_atan2
 from onnx_aot.torch_compat import aten, prims
 
-__all__ = ["absolute", "add", "angle", "broadcast_parts", "divide", "multiply", "subtract"]
+__all__ = [
+    "absolute",
+    "add",
+    "angle",
+    "broadcast_parts",
+    "cast_to_result_type",
+    "divide",
+    "multiply",
+    "subtract",
+]
 
 Value = ir.Value
 Operand = Complex | ir.Value | complex
@@ -173,6 +182,14 @@ def _apply_as_complex(op: Builder, function: Any, left: Any, right: Any) -> Comp
     return answer
 
 
+@register_complex(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def complex_div_mode(
+    op: Builder, self: Operand, other: Operand, rounding_mode: str | None
+) -> Complex:
+    """Divides; torch rounds no complex quotient, so the mode is always None."""
+    return _apply_as_complex(op, divide, self, other)
+
+
 @register_complex(aten.reciprocal.default)
 def complex_reciprocal(op: Builder, self: Complex) -> Complex:
     return divide(op, op.constant(1.0, self.real.dtype), self)
@@ -291,30 +308,30 @@ def complex_polar(op: Builder, abs: Value, angle: Value) -> Complex:
 
 @register_complex(aten._to_copy.default, aten.to.device, aten.to.dtype, aten.to.dtype_layout)
 def complex_to(op: Builder, self: Operand, dtype: Any = None) -> Operand:
-    return _cast_to_result_type(op, self)
+    return cast_to_result_type(op, self)
 
 
 @register_complex(aten.to.other, aten.type_as.default)
 def complex_to_other(op: Builder, self: Operand, other: Operand) -> Operand:
-    return _cast_to_result_type(op, self)
+    return cast_to_result_type(op, self)
 
 
 @register_complex(prims.convert_element_type.default)
 def complex_convert(op: Builder, a: Operand, dtype: torch.dtype) -> Operand:
-    return _cast_to_result_type(op, a)
+    return cast_to_result_type(op, a)
 
 
 @register_complex(aten.copy.default)
 def complex_copy(op: Builder, self: Operand, src: Operand) -> Operand:
     """Casts and expands the source to the destination's type and shape."""
-    source = _cast_to_result_type(op, src)
+    source = cast_to_result_type(op, src)
     shape = op.Shape(parts(op, self)[0])
     if isinstance(source, Complex):
         return Complex(op.Expand(source.real, shape), op.Expand(source.imag, shape))
     return op.Expand(source, shape)
 
 
-def _cast_to_result_type(op: Builder, value: Any) -> Any:
+def cast_to_result_type(op: Builder, value: Any) -> Any:
     """Casts to the recorded type: a real type takes the real part, BOOL tests for nonzero."""
     dtype = op.result.dtype
     if dtype.is_complex:
@@ -331,6 +348,28 @@ def complex_pad(op: Builder, self: Complex, pad: Any, mode: str, value: Any) -> 
     function = real_function(aten.pad.default)
     real = function(op, self.real, pad, mode, value)
     return Complex(real, function(op, self.imag, pad, mode, None))
+
+
+@register_complex(aten.nan_to_num.default)
+def complex_nan_to_num(
+    op: Builder,
+    self: Complex,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Complex:
+    """Replaces NaN by 0 and infinities by the largest numbers in each part by itself."""
+    limits = torch.finfo(op.result.dtype)
+    pairs = ((math.inf, posinf, limits.max), (-math.inf, neginf, limits.min))
+
+    def replace_in_part(part: Value) -> Value:
+        found = op.Where(op.IsNaN(part), op.constant(nan or 0.0, part.dtype), part)
+        for infinite, given, limit in pairs:
+            replacement = op.constant(limit if given is None else given, part.dtype)
+            found = op.Where(op.Equal(part, infinite), replacement, found)
+        return found
+
+    return Complex(replace_in_part(self.real), replace_in_part(self.imag))
 
 
 # --- comparison ----------------------------------------------------------------------------------
@@ -399,40 +438,6 @@ def complex_sgn(op: Builder, self: Complex) -> Complex:
 
 
 # --- reductions ----------------------------------------------------------------------------------
-
-
-def _reduce_product(op: Builder, value: Complex, axes: list[int] | None, keepdims: bool) -> Complex:
-    """Product in polar form: absolute values multiply, angles add."""
-    size = op.reduce("ReduceProd", absolute(op, value), axes, keepdims)
-    turn = op.reduce("ReduceSum", angle(op, value), axes, keepdims)
-    return Complex(op.Mul(size, op.Cos(turn)), op.Mul(size, op.Sin(turn)))
-
-
-@register_complex(aten.prod.default)
-def complex_prod(op: Builder, self: Operand, dtype: Any = None) -> Complex:
-    return _reduce_product(op, _cast_to_result_type(op, self), None, False)
-
-
-@register_complex(aten.prod.dim_int)
-def complex_prod_dim(
-    op: Builder, self: Operand, dim: int, keepdim: bool, dtype: Any = None
-) -> Complex:
-    value = _cast_to_result_type(op, self)
-    if op.rank(value.real) == 0:
-        return value
-    return _reduce_product(op, value, [dim], keepdim)
-
-
-@register_complex(aten.cumprod.default)
-def complex_cumprod(op: Builder, self: Operand, dim: int, dtype: Any = None) -> Complex:
-    """Cumulative product in polar form, as in ``_reduce_product``."""
-    value = _cast_to_result_type(op, self)
-    recorded = op.result
-    op.result = make_recorded_part(recorded)
-    size = real_function(aten.cumprod.default)(op, absolute(op, value), dim, None)
-    turn = real_function(aten.cumsum.default)(op, angle(op, value), dim, None)
-    op.result = recorded
-    return Complex(op.Mul(size, op.Cos(turn)), op.Mul(size, op.Sin(turn)))
 
 
 @register_complex(aten.linalg_vector_norm.default)

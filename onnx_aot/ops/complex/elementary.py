@@ -16,7 +16,7 @@ from onnx_aot.ops.complex.pairs import Complex, from_real, parts, real_function,
 from onnx_aot.ops.core.elementwise import aten_atan2, sign_bit
 from onnx_aot.torch_compat import aten
 
-__all__ = ["logarithm"]
+__all__ = ["exponential", "log_one_plus", "logarithm"]
 
 Value = ir.Value
 Operand = Complex | ir.Value | complex
@@ -35,7 +35,7 @@ def _multiply_by_minus_i(value: Complex, op: Builder) -> Complex:
     return Complex(value.imag, op.Neg(value.real))
 
 
-def _exp(op: Builder, value: Complex) -> Complex:
+def exponential(op: Builder, value: Complex) -> Complex:
     """``e^x (cos y + i sin y)``; a real number stays real where ``e^x`` is infinite."""
     size = op.Exp(value.real)
     zero = op.constant(0.0, size.dtype)
@@ -62,14 +62,14 @@ def _sqrt(op: Builder, value: Complex) -> Complex:
 
 
 @register_complex(aten.exp.default)
-def complex_exp(op: Builder, self: Complex) -> Complex:
-    return _exp(op, self)
+def complexexponential(op: Builder, self: Complex) -> Complex:
+    return exponential(op, self)
 
 
 @register_complex(aten.exp2.default)
 def complex_exp2(op: Builder, self: Complex) -> Complex:
     scale = math.log(2.0)
-    return _exp(op, multiply(op, self, scale))
+    return exponential(op, multiply(op, self, scale))
 
 
 @register_complex(aten.expm1.default)
@@ -98,14 +98,18 @@ def complex_log10(op: Builder, self: Complex) -> Complex:
     return multiply(op, logarithm(op, self), 1.0 / math.log(10.0))
 
 
+def log_one_plus(op: Builder, value: Complex) -> Complex:
+    """``log1p(2x + x^2 + y^2) / 2 + i atan2(y, 1 + x)``."""
+    dtype = value.real.dtype
+    one, two = op.constant(1.0, dtype), op.constant(2.0, dtype)
+    inner = op.Add(op.Mul(value.real, op.Add(value.real, two)), op.Mul(value.imag, value.imag))
+    real = op.Div(real_function(aten.log1p.default)(op, inner), two)
+    return Complex(real, aten_atan2(op, value.imag, op.Add(value.real, one)))
+
+
 @register_complex(aten.log1p.default)
 def complex_log1p(op: Builder, self: Complex) -> Complex:
-    """``log1p(2x + x^2 + y^2) / 2 + i atan2(y, 1 + x)``."""
-    dtype = self.real.dtype
-    one, two = op.constant(1.0, dtype), op.constant(2.0, dtype)
-    inner = op.Add(op.Mul(self.real, op.Add(self.real, two)), op.Mul(self.imag, self.imag))
-    real = op.Div(real_function(aten.log1p.default)(op, inner), two)
-    return Complex(real, aten_atan2(op, self.imag, op.Add(self.real, one)))
+    return log_one_plus(op, self)
 
 
 @register_complex(aten.sqrt.default)
@@ -130,7 +134,7 @@ def complex_pow(op: Builder, self: Operand, exponent: Operand) -> Complex:
     base, power = from_real(op, self, dtype), from_real(op, exponent, dtype)
     zero = op.constant(0.0, base.real.dtype)
     one = op.constant(1.0, base.real.dtype)
-    answer = _exp(op, multiply(op, power, logarithm(op, base)))
+    answer = exponential(op, multiply(op, power, logarithm(op, base)))
     at_zero = op.And(op.Equal(base.real, zero), op.Equal(base.imag, zero))
     no_power = op.And(op.Equal(power.real, zero), op.Equal(power.imag, zero))
     vanishes = op.And(at_zero, op.Greater(power.real, zero))
@@ -321,5 +325,5 @@ def complex_logaddexp(op: Builder, self: Complex, other: Complex) -> Complex:
         op.Sub(op.Where(first, c, a), real),
         op.Sub(op.Where(first, d, b), imag),
     )
-    rest = complex_log1p(op, _exp(op, less))
+    rest = log_one_plus(op, exponential(op, less))
     return Complex(op.Add(real, rest.real), op.Add(imag, rest.imag))

@@ -1,4 +1,4 @@
-"""Linear algebra over complex matrices, in two ways.
+"""Linear algebra over complex matrices, in two ways; rotations and reflections have other files.
 
 Complex matrices ``A + Bi`` and real ones ``[[A, -B], [B, A]]`` add and multiply alike. Sums,
 products and limits of them (inverses, solutions, exponentials, pseudoinverses) are therefore
@@ -20,6 +20,12 @@ from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.ops.complex.arithmetic import divide, multiply, subtract
 from onnx_aot.ops.complex.elementary import logarithm
+from onnx_aot.ops.complex.matrices import (
+    build_hermitian,
+    conjugate_transpose,
+    matmul,
+    select_parts,
+)
 from onnx_aot.ops.complex.pairs import (
     Complex,
     from_real,
@@ -37,7 +43,6 @@ from onnx_aot.ops.linalg.matrices import (
     shorter_side,
     transpose_matrix,
 )
-from onnx_aot.ops.registry import LIMITS
 from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
@@ -191,36 +196,6 @@ def _take_every_second(op: Builder, doubled: Value) -> Value:
     return slice_axis(op, doubled, op.rank(doubled) - 1, 0, INT64_MAX, 2)
 
 
-@register_complex(aten.linalg_svdvals.default)
-def complex_linalg_svdvals(op: Builder, A: Complex, driver: str | None = None) -> Value:
-    return _take_every_second(
-        op, _call_real(op, aten.linalg_svdvals.default, _as_real(op, A), driver)
-    )
-
-
-@register_complex(aten._linalg_svd.default)
-def complex__linalg_svd(
-    op: Builder,
-    A: Complex,
-    full_matrices: bool = False,
-    compute_uv: bool = True,
-    driver: str | None = None,
-) -> tuple[Any, ...]:
-    """Omits the vectors, which the real matrix has in pairs that may be rotated."""
-    return None, complex_linalg_svdvals(op, A), None
-
-
-def _build_hermitian(op: Builder, value: Complex, upper: bool) -> Complex:
-    """Hermitian matrix from the triangle that is read, with a real diagonal."""
-    real, imag = (op.Trilu(part, upper=int(upper)) for part in (value.real, value.imag))
-    size = op.size(value.real, -1)
-    strict = op.Where(on_diagonal(op, size, size), 0.0, real)
-    return Complex(
-        op.Add(real, transpose_matrix(op, strict)),
-        op.Where(on_diagonal(op, size, size), 0.0, op.Sub(imag, transpose_matrix(op, imag))),
-    )
-
-
 @register_complex(aten.linalg_pinv.atol_rtol_tensor)
 def complex_linalg_pinv(
     op: Builder, self: Complex, atol: Any = None, rtol: Any = None, hermitian: bool = False
@@ -233,29 +208,13 @@ def complex_linalg_pinv(
         rtol = op.Mul(longer, op.constant(precision, ir.DataType.DOUBLE))
     target = aten.linalg_pinv.atol_rtol_tensor
     if hermitian:
-        self = _build_hermitian(op, self, upper=False)
+        self = build_hermitian(op, self, upper=False)
     return _as_complex(op, _call_real(op, target, _as_real(op, self), atol, rtol, hermitian))
-
-
-@register_complex(aten._linalg_eigh.default)
-def complex__linalg_eigh(
-    op: Builder, A: Complex, UPLO: str = "L", compute_v: bool = True
-) -> tuple[Any, ...]:
-    """Omits the vectors, as ``_linalg_svd`` does."""
-    return complex_linalg_eigvalsh(op, A, UPLO), None
-
-
-@register_complex(aten.linalg_eigvalsh.default)
-def complex_linalg_eigvalsh(op: Builder, self: Complex, UPLO: str = "L") -> Value:
-    hermitian = _build_hermitian(op, self, UPLO == "U")
-    return _take_every_second(
-        op, _call_real(op, aten.linalg_eigvalsh.default, _as_real(op, hermitian), "L")
-    )
 
 
 @register_complex(aten.linalg_matrix_sqrth.default)
 def complex_linalg_matrix_sqrth(op: Builder, self: Complex) -> Complex:
-    hermitian = _as_real(op, _build_hermitian(op, self, upper=False))
+    hermitian = _as_real(op, build_hermitian(op, self, upper=False))
     return _as_complex(op, _call_real(op, aten.linalg_matrix_sqrth.default, hermitian))
 
 
@@ -280,10 +239,6 @@ def complex_linalg_lstsq(
         slice_axis(op, solution, axis, 0, half), slice_axis(op, solution, axis, half, INT64_MAX)
     )
     return answer, residuals, op.Div(rank, 2), _take_every_second(op, values)
-
-
-for _target in (aten._linalg_svd.default, aten._linalg_eigh.default):
-    LIMITS[_target] = "complex matrices: singular values and eigenvalues only, no vectors"
 
 
 # --- elimination ---------------------------------------------------------------------------------
@@ -333,8 +288,8 @@ def _eliminate_columns(
         nothing = op.And(op.Equal(pivots.real, 0.0), op.Equal(pivots.imag, 0.0))
         divisors = Complex(op.Where(nothing, 1.0, pivots.real), pivots.imag)
         below = op.Greater(rows, i)
-        multipliers = _mask_parts(op, below, divide(op, first, divisors))
-        right = _mask_parts(op, op.Greater(columns, i), pivot_row)
+        multipliers = select_parts(op, below, divide(op, first, divisors), 0.0)
+        right = select_parts(op, op.Greater(columns, i), pivot_row, 0.0)
         rest = subtract(op, a, multiply(op, multipliers, right))
         kept = op.And(below, op.Equal(columns, i))
         return (
@@ -350,10 +305,6 @@ def _eliminate_columns(
 def _copy_shape(value: Value, like: Complex) -> Value:
     value.shape = like.shape
     return value
-
-
-def _mask_parts(op: Builder, mask: Value, value: Complex) -> Complex:
-    return Complex(op.Where(mask, value.real, 0.0), op.Where(mask, value.imag, 0.0))
 
 
 def _factorize_lu(op: Builder, matrix: Complex, pivot: bool = True) -> tuple[Complex, Value, Value]:
@@ -483,14 +434,7 @@ def complex_linalg_lu(op: Builder, A: Complex, pivot: bool = True) -> tuple[Any,
 def _multiply_lu_factors(op: Builder, lu: Complex, pivots: Value) -> Complex:
     """Restores the matrix that was factorized."""
     p, left, upper = _unpack_lu(op, lu, pivots, True, True)
-    return _matmul(op, Complex(op.MatMul(p, left.real), op.MatMul(p, left.imag)), upper)
-
-
-def _matmul(op: Builder, left: Complex, right: Complex) -> Complex:
-    (a, b), (c, d) = (left.real, left.imag), (right.real, right.imag)
-    return Complex(
-        op.Sub(op.MatMul(a, c), op.MatMul(b, d)), op.Add(op.MatMul(a, d), op.MatMul(b, c))
-    )
+    return matmul(op, Complex(op.MatMul(p, left.real), op.MatMul(p, left.imag)), upper)
 
 
 @register_complex(aten.lu_solve.default)
@@ -505,13 +449,8 @@ def complex_linalg_lu_solve(
     op: Builder, LU: Complex, pivots: Value, B: Any, left: bool = True, adjoint: bool = False
 ) -> Complex:
     matrix = _multiply_lu_factors(op, LU, pivots)
-    matrix = _conjugate_transpose(op, matrix) if adjoint else matrix
+    matrix = conjugate_transpose(op, matrix) if adjoint else matrix
     return _solve_system(op, matrix, B, left, op.rank(LU.real))[0]
-
-
-def _conjugate_transpose(op: Builder, matrix: Complex) -> Complex:
-    """Conjugate transpose."""
-    return Complex(transpose_matrix(op, matrix.real), op.Neg(transpose_matrix(op, matrix.imag)))
 
 
 # --- Cholesky decompositions ---------------------------------------------------------------------
@@ -519,7 +458,7 @@ def _conjugate_transpose(op: Builder, matrix: Complex) -> Complex:
 
 def _factorize_cholesky(op: Builder, matrix: Complex, upper: bool) -> tuple[Complex, Value]:
     """L of ``L L^H``, one column per step (Golub and Van Loan, 4.2.5), and ``info``."""
-    matrix = _conjugate_transpose(op, matrix) if upper else matrix
+    matrix = conjugate_transpose(op, matrix) if upper else matrix
     size = op.size(matrix.real, -1)
     rows, columns = row_numbers(op, size), range_of_length(op, 0, size)
     axis = op.rank(matrix.real) - 2
@@ -529,8 +468,8 @@ def _factorize_cholesky(op: Builder, matrix: Complex, upper: bool) -> tuple[Comp
         column = Complex(*(op.Gather(part, at, axis=axis + 1) for part in (real, imag)))
         root = op.Sqrt(op.Gather(column.real, at, axis=axis))
         inside = op.GreaterOrEqual(rows, i)
-        column = _mask_parts(op, inside, divide(op, column, root))
-        outer = _matmul(op, column, _conjugate_transpose(op, column))
+        column = select_parts(op, inside, divide(op, column, root), 0.0)
+        outer = matmul(op, column, conjugate_transpose(op, column))
         here, behind = op.Equal(columns, i), op.Greater(columns, i)
         return (
             op.Where(here, column.real, op.Where(behind, op.Sub(real, outer.real), real)),
@@ -541,7 +480,7 @@ def _factorize_cholesky(op: Builder, matrix: Complex, upper: bool) -> tuple[Comp
     roots = diagonal(op, real)
     info = first_failure(op, op.Or(op.IsNaN(roots), op.LessOrEqual(roots, 0.0)))
     factor = Complex(op.Trilu(real, upper=0), op.Trilu(imag, upper=0))
-    return (_conjugate_transpose(op, factor) if upper else factor), info
+    return (conjugate_transpose(op, factor) if upper else factor), info
 
 
 @register_complex(aten.linalg_cholesky_ex.default)
@@ -558,8 +497,8 @@ def complex_linalg_cholesky(op: Builder, self: Complex, upper: bool = False) -> 
 
 def _multiply_by_adjoint(op: Builder, factor: Complex, upper: bool) -> Complex:
     """``L L^H``, or ``U^H U``."""
-    other = _conjugate_transpose(op, factor)
-    return _matmul(op, other, factor) if upper else _matmul(op, factor, other)
+    other = conjugate_transpose(op, factor)
+    return matmul(op, other, factor) if upper else matmul(op, factor, other)
 
 
 @register_complex(aten.cholesky_solve.default)

@@ -22,7 +22,7 @@ from onnx_aot.ops.core.movement import slice_axis
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
-__all__ = ["count_doublings"]
+__all__ = ["count_doublings", "scan_by_doubling"]
 
 Value = ir.Value
 BOOL = ir.DataType.BOOL
@@ -65,7 +65,7 @@ def aten_cumprod(op: Builder, self: Value, dim: int, dtype: Any = None) -> Value
         return [op.Mul(earlier[0], later[0])]
 
     axis = op.axis(value, dim)
-    products = _scan_by_doubling(op, [wide], axis, join, neutral=op.constant(1, wide.dtype))[0]
+    products = scan_by_doubling(op, [wide], axis, join, neutral=[op.constant(1, wide.dtype)])[0]
     return op.cast(products, value.dtype)
 
 
@@ -103,7 +103,7 @@ def _cumulative_extreme(op: Builder, value: Value, dim: int, compare: str) -> li
     positions = op.Expand(op.Unsqueeze(counted, around) if around else counted, op.Shape(value))
     positions.shape = ir.Shape(value.shape or ())
     # no neutral element: joining the first element twice makes no difference
-    values, indices = _scan_by_doubling(op, [numbers, positions], axis, join)
+    values, indices = scan_by_doubling(op, [numbers, positions], axis, join)
     return [op.cast(values, value.dtype), indices]
 
 
@@ -123,18 +123,25 @@ def aten_logcumsumexp(op: Builder, self: Value, dim: int) -> Value:
         return [op.Add(high, op.Log(op.Add(op.Exp(gap), 1)))]
 
     axis = op.axis(self, dim)
-    return _scan_by_doubling(op, [self], axis, join, neutral=op.constant(-math.inf, self.dtype))[0]
+    nothing = op.constant(-math.inf, self.dtype)
+    return scan_by_doubling(op, [self], axis, join, neutral=[nothing])[0]
 
 
 Join = Callable[[Sequence[Value], Sequence[Value]], list[Value]]
 
 
-def _scan_by_doubling(
-    op: Builder, values: list[Value], axis: int, join: Join, *, neutral: Value | None = None
+def scan_by_doubling(
+    op: Builder,
+    values: list[Value],
+    axis: int,
+    join: Join,
+    *,
+    neutral: Sequence[Value] | None = None,
 ) -> list[Value]:
     """Joins each element with all elements before it along the axis.
 
-    Positions before the first element hold ``neutral``, or the first element itself if it is None.
+    Positions before the first element hold ``neutral``, one for each of the values, or the first
+    element itself if it is None.
     """
     size = op.size(values[0], axis)
     steps = count_doublings(op, size)
@@ -149,7 +156,7 @@ def _scan_by_doubling(
         if neutral is not None:
             outside = op.Less(before, 0)
             outside = op.Unsqueeze(outside, after) if after else outside
-            earlier = [op.Where(outside, neutral, value) for value in earlier]
+            earlier = [op.Where(outside, *pair) for pair in zip(neutral, earlier, strict=True)]
         for value, shifted in zip(current, earlier, strict=True):
             shifted.shape = value.shape
         return [op.Mul(distance, 2), *join(earlier, current)]

@@ -32,7 +32,19 @@ from onnx_aot.ops.linalg.qr import orthogonal_and_triangle
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
-__all__ = ["compute_tolerance", "decompose_svd"]
+__all__ = [
+    "SWEEPS",
+    "batch_identity",
+    "compute_rotations",
+    "compute_tolerance",
+    "cut_to_shorter_side",
+    "decompose_svd",
+    "is_wide",
+    "machine_epsilon",
+    "reduce_any",
+    "rows_at",
+    "schedule_partners",
+]
 
 Value = ir.Value
 DOUBLE = ir.DataType.DOUBLE
@@ -44,7 +56,7 @@ SWEEPS = 30
 # --- rotations -----------------------------------------------------------------------------------
 
 
-def _schedule_partners(op: Builder, size: Size) -> tuple[Value, Size]:
+def schedule_partners(op: Builder, size: Size) -> tuple[Value, Size]:
     """Partner of each index in each round, itself if it pauses; and the number of rounds.
 
     For an odd number N of indices, those meet whose sum is the round's number modulo N. For an even
@@ -62,7 +74,7 @@ def _schedule_partners(op: Builder, size: Size) -> tuple[Value, Size]:
     return annotate_shape(table, [None, None]), rounds
 
 
-def _compute_rotations(
+def compute_rotations(
     op: Builder, partner: Value, products: Value, squares: Value
 ) -> tuple[Value, Value, Value]:
     """Tangents, cosines and sines of the rotations that make the products of partners zero.
@@ -95,18 +107,19 @@ def _scale_matrix(op: Builder, matrix: Value) -> tuple[Value, Value, Value]:
     return scaled, scale, op.reduce("ReduceL2", scaled, [-2, -1], keepdims=True)
 
 
-def _machine_epsilon(value: Value) -> float:
+def machine_epsilon(value: Value) -> float:
+    """Distance from 1 to the next number of the value's type."""
     assert value.dtype is not None
     return torch.finfo(dtypes.to_torch(value.dtype)).eps
 
 
-def _reduce_any(op: Builder, condition: Value) -> Value:
+def reduce_any(op: Builder, condition: Value) -> Value:
     """True if any element is true; False if there are none."""
     count = op.reduce("ReduceSum", op.cast(condition, INT64), None, keepdims=False)
     return op.Greater(count, 0)
 
 
-def _batch_identity(op: Builder, matrix: Value) -> Value:
+def batch_identity(op: Builder, matrix: Value) -> Value:
     """Identity matrices, as many as there are matrices, of their number of columns."""
     size = op.size(matrix, -1)
     ones = op.cast(on_diagonal(op, size, size), matrix.dtype)
@@ -118,7 +131,7 @@ def _batch_identity(op: Builder, matrix: Value) -> Value:
     return annotate_shape(batched, [*shape[:-2], shape[-1], shape[-1]])
 
 
-def _rows_at(op: Builder, matrix: Value, order: Value) -> Value:
+def rows_at(op: Builder, matrix: Value, order: Value) -> Value:
     """Rows in the given order, which differs for each matrix of a batch."""
     index = op.Expand(op.Unsqueeze(order, [-1]), op.Shape(matrix))
     moved = op.GatherElements(matrix, index, axis=op.rank(matrix) - 2)
@@ -142,14 +155,14 @@ def _eigendecompose(
     """Ascending eigenvalues, and eigenvectors: Jacobi's method of rotating rows and columns."""
     size = op.size(matrix, -1)
     scaled, scale, norm = _scale_matrix(op, _mirror_triangle(op, matrix, triangle))
-    partners, rounds = _schedule_partners(op, size)
+    partners, rounds = schedule_partners(op, size)
     on = on_diagonal(op, size, size)
     places = range_of_length(op, 0, size)
-    negligible = op.Mul(norm, _machine_epsilon(matrix) / 16)
+    negligible = op.Mul(norm, machine_epsilon(matrix) / 16)
 
     def has_large_element(a: Value) -> Value:
         rest = op.Where(on, 0.0, op.Abs(a))
-        return _reduce_any(op, op.Greater(rest, negligible))
+        return reduce_any(op, op.Greater(rest, negligible))
 
     def turn(i: Value, a: Value, *basis: Value) -> list[Value]:
         partner = op.Gather(partners, i, axis=0)
@@ -157,7 +170,7 @@ def _eigendecompose(
         old = diagonal(op, a, keepdims=True)
         one = op.reduce("ReduceSum", op.Where(met, a, 0.0), [-1], keepdims=True)
         products = op.Add(one, row(op, one, partner))
-        tangent, cosine, sine = _compute_rotations(op, partner, products, old)
+        tangent, cosine, sine = compute_rotations(op, partner, products, old)
         new = op.Sub(old, op.Mul(tangent, op.Mul(products, 0.5)))
         half = transpose_matrix(op, _rotate_rows(op, a, partner, cosine, sine))
         a = op.Where(met, 0.0, _rotate_rows(op, half, partner, cosine, sine))
@@ -168,13 +181,13 @@ def _eigendecompose(
         after = op.loop(rounds, state, turn)
         return [has_large_element(after[0]), *after]
 
-    start = [scaled, _batch_identity(op, scaled)] if vectors else [scaled]
+    start = [scaled, batch_identity(op, scaled)] if vectors else [scaled]
     last, *basis = op.loop(SWEEPS, start, run_sweep, condition=has_large_element(scaled))
     values, order = op.TopK(
         op.Mul(diagonal(op, last), op.Squeeze(scale, [-1])), op.sizes([size]), largest=0, _outputs=2
     )
     order.shape = values.shape = ir.Shape(list(matrix.shape or ())[:-1])
-    return values, transpose_matrix(op, _rows_at(op, basis[0], order)) if vectors else None
+    return values, transpose_matrix(op, rows_at(op, basis[0], order)) if vectors else None
 
 
 @register(aten._linalg_eigh.default)
@@ -213,8 +226,8 @@ def _orthogonal_columns(
     """
     scaled, scale, norm = _scale_matrix(op, transpose_matrix(op, matrix))
     size = op.size(matrix, -1)
-    partners, rounds = _schedule_partners(op, size)
-    negligible = op.Mul(norm, _machine_epsilon(matrix))
+    partners, rounds = schedule_partners(op, size)
+    negligible = op.Mul(norm, machine_epsilon(matrix))
 
     def turn(i: Value, left: Value, a: Value, *basis: Value) -> list[Value]:
         partner = op.Gather(partners, i, axis=0)
@@ -222,41 +235,42 @@ def _orthogonal_columns(
         squares = op.reduce("ReduceSum", op.Mul(a, a), [-1], keepdims=True)
         product = op.reduce("ReduceSum", op.Mul(a, other), [-1], keepdims=True)
         twice = op.Add(product, row(op, product, partner))  # equal for both despite rounding
-        _, cosine, sine = _compute_rotations(op, partner, twice, squares)
+        _, cosine, sine = compute_rotations(op, partner, twice, squares)
         longer = op.Sqrt(op.Max(squares, row(op, squares, partner)))
         large = op.Greater(op.Abs(product), op.Mul(negligible, longer))
         met = op.Not(op.Equal(partner, range_of_length(op, 0, size)))
-        left = op.Or(left, _reduce_any(op, op.And(large, op.Unsqueeze(met, [1]))))
+        left = op.Or(left, reduce_any(op, op.And(large, op.Unsqueeze(met, [1]))))
         turned = op.Sub(op.Mul(cosine, a), op.Mul(sine, other))
         return [left, turned, *(_rotate_rows(op, b, partner, cosine, sine) for b in basis)]
 
     def run_sweep(_: Value, *state: Value) -> list[Value]:
         return op.loop(rounds, [op.constant(False), *state], turn)
 
-    start = [scaled, _batch_identity(op, matrix)] if vectors else [scaled]
+    start = [scaled, batch_identity(op, matrix)] if vectors else [scaled]
     last, *basis = op.loop(SWEEPS, start, run_sweep, condition=op.constant(True))
     lengths = op.Mul(op.reduce("ReduceL2", last, [-1], keepdims=False), op.Squeeze(scale, [-1]))
     lengths, order = op.TopK(lengths, op.sizes([size]), _outputs=2)
     shape = list(matrix.shape or ())
     lengths.shape = order.shape = ir.Shape([*shape[:-2], shape[-1]])
-    last = transpose_matrix(op, op.Mul(_rows_at(op, last, order), scale))
-    return last, lengths, transpose_matrix(op, _rows_at(op, basis[0], order)) if vectors else None
+    last = transpose_matrix(op, op.Mul(rows_at(op, last, order), scale))
+    return last, lengths, transpose_matrix(op, rows_at(op, basis[0], order)) if vectors else None
 
 
-def _is_wide(matrix: Value) -> bool:
+def is_wide(matrix: Value) -> bool:
+    """True if a matrix of static size has more columns than rows."""
     rows, columns = list(matrix.shape or ())[-2:]
     return isinstance(rows, int) and isinstance(columns, int) and rows < columns
 
 
 def _singular_values(op: Builder, matrix: Value) -> Value:
     """Singular values in descending order."""
-    if _is_wide(matrix):
+    if is_wide(matrix):
         matrix = transpose_matrix(op, matrix)
     lengths = _orthogonal_columns(op, matrix, vectors=False)[1]
-    return _cut_to_shorter_side(op, matrix, lengths, op.rank(lengths) - 1)
+    return cut_to_shorter_side(op, matrix, lengths, op.rank(lengths) - 1)
 
 
-def _cut_to_shorter_side(op: Builder, matrix: Value, value: Value, axis: int) -> Value:
+def cut_to_shorter_side(op: Builder, matrix: Value, value: Value, axis: int) -> Value:
     """Cuts an axis of the matrix' columns to the length of the matrix' shorter side."""
     rows, columns = op.size(matrix, -2), op.size(matrix, -1)
     side = shorter_side(op, rows, columns)
@@ -271,7 +285,7 @@ def decompose_svd(op: Builder, matrix: Value, full: bool) -> tuple[Value, Value,
     U is Q of the orthogonal columns' QR decomposition, so that it is orthogonal even where singular
     values are zero, and has the additional columns of full matrices.
     """
-    if _is_wide(matrix):
+    if is_wide(matrix):
         right, lengths, left = decompose_svd(op, transpose_matrix(op, matrix), full)
         return left, lengths, right
     columns, lengths, basis = _orthogonal_columns(op, matrix, vectors=True)
@@ -279,8 +293,8 @@ def decompose_svd(op: Builder, matrix: Value, full: bool) -> tuple[Value, Value,
     left, triangle = orthogonal_and_triangle(op, columns, full)
     negative = op.Unsqueeze(op.Less(diagonal(op, triangle), 0.0), [-2])
     left = op.Where(negative, op.Neg(left), left)
-    right = basis if full else _cut_to_shorter_side(op, matrix, basis, op.rank(basis) - 1)
-    return left, _cut_to_shorter_side(op, matrix, lengths, op.rank(lengths) - 1), right
+    right = basis if full else cut_to_shorter_side(op, matrix, basis, op.rank(basis) - 1)
+    return left, cut_to_shorter_side(op, matrix, lengths, op.rank(lengths) - 1), right
 
 
 @register(aten._linalg_svd.default)
@@ -347,7 +361,7 @@ def compute_tolerance(op: Builder, matrix: Value, sizes: Value, atol: Any, rtol:
     if rtol is None:
         rows, columns = op.size(matrix, -2), op.size(matrix, -1)
         longer = op.cast(op.Max(op.cast(rows, INT64), op.cast(columns, INT64)), DOUBLE)
-        relative = op.Mul(longer, _machine_epsilon(matrix))
+        relative = op.Mul(longer, machine_epsilon(matrix))
         if atol is not None:
             relative = op.Where(op.Greater(absolute, 0.0), 0.0, relative)
     else:

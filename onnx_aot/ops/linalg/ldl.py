@@ -23,7 +23,7 @@ from onnx_aot.ops.linalg.matrices import (
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
-__all__: list[str] = []
+__all__ = ["GROWTH", "exchange_rows"]
 
 Value = ir.Value
 INT32 = ir.DataType.INT32
@@ -33,7 +33,7 @@ GROWTH = (1 + math.sqrt(17)) / 8
 """Least ratio of a pivot to its column; a step of two rows then grows as two steps of one."""
 
 
-def _exchange_rows(op: Builder, matrix: Value, rows: Value, one: Value, other: Value) -> Value:
+def exchange_rows(op: Builder, matrix: Value, rows: Value, one: Value, other: Value) -> Value:
     """Exchanges two rows of each matrix."""
     places = op.Where(op.Equal(rows, other), one, rows)
     places = op.Where(op.Equal(rows, one), other, places)
@@ -90,8 +90,8 @@ def _factorize_ldl(op: Builder, matrix: Value) -> tuple[Value, Value, Value]:
         pair = op.And(pair, op.Not(idle))
         chosen = op.Where(idle, i, chosen)
         place = op.Where(pair, after, i)
-        a = transpose_matrix(op, _exchange_rows(op, a, rows, place, chosen))
-        a = _exchange_rows(op, a, rows, place, chosen)
+        a = transpose_matrix(op, exchange_rows(op, a, rows, place, chosen))
+        a = exchange_rows(op, a, rows, place, chosen)
         x, y = column(op, a, at), column(op, a, behind)
         one, between, two = row(op, x, at), row(op, x, behind), row(op, y, behind)
         divisor = op.Where(op.Equal(one, 0.0), 1.0, one)
@@ -160,7 +160,7 @@ def aten_linalg_ldl_solve(
 
     def substitute_forward(i: Value, x: Value) -> tuple[Value]:
         at = op.Unsqueeze(i, [0])
-        x = _exchange_rows(op, x, rows, row(op, places, at), row(op, chosen, at))
+        x = exchange_rows(op, x, rows, row(op, places, at), row(op, chosen, at))
         return (op.Sub(x, op.Mul(column(op, strict, at), row(op, x, at))),)
 
     def substitute_backward(i: Value, x: Value) -> tuple[Value]:
@@ -168,7 +168,7 @@ def aten_linalg_ldl_solve(
         at = op.Unsqueeze(last, [0])
         known = op.reduce("ReduceSum", op.Mul(column(op, strict, at), x), [-2], keepdims=True)
         x = op.Where(op.Equal(rows, last), op.Sub(x, known), x)
-        return (_exchange_rows(op, x, rows, row(op, places, at), row(op, chosen, at)),)
+        return (exchange_rows(op, x, rows, row(op, places, at), row(op, chosen, at)),)
 
     x = op.loop(size, [as_batch(op, B, LD)], substitute_forward)[0]
     partner = op.Where(first, op.Add(rows, 1), op.Where(second, op.Sub(rows, 1), rows))

@@ -19,6 +19,10 @@ C = numbers("n", "m")
 D = numbers("n", "m")
 INFINITE = T((2, 2), torch.complex64, lambda *sizes: torch.full(sizes, complex(math.inf, 1)))
 REAL = floats("n", "m")
+UNUSUAL = torch.complex(
+    torch.tensor([math.nan, 1.0, math.inf, -math.inf, math.nan, 2.0]),
+    torch.tensor([2.0, math.nan, -1.0, math.inf, -math.inf, -0.5]),
+)
 
 UNARY = [
     aten._conj_physical.default,
@@ -56,7 +60,6 @@ UNARY = [
     aten.tanh.default,
     aten.all.default,
     aten.any.default,
-    aten.prod.default,
     aten.sum.default,
     aten.std.default,
     aten.var.default,
@@ -65,7 +68,7 @@ UNARY = [
 ROWS = [
     # torch reads the number of elements as a number, which specializes dynamic dimensions
     Row(aten.mean.default, (numbers(4, 6),)),
-    *(Row(target, (C,), sizes=({"n": 0},) if "prod" in str(target) else ()) for target in UNARY),
+    *(Row(target, (C,)) for target in UNARY),
     *(
         Row(target, (numbers("n", dtype=torch.complex128),), name="double")
         for target in (aten.exp.default, aten.sqrt.default, aten.abs.default, aten.log.default)
@@ -85,6 +88,11 @@ ROWS = [
     Row(aten.mul.Tensor, (C, 2 - 3j), call=lambda x, y: x * y),
     Row(aten.div.Tensor, (C, 2 - 3j), call=lambda x, y: x / y),
     Row(aten.rsub.Scalar, (C, 1.5 + 1j)),
+    *(
+        Row(aten.div.Tensor_mode, operands, {"rounding_mode": None}, name=name)
+        for name, operands in {"two": (C, D), "real": (C, REAL), "real first": (REAL, C)}.items()
+    ),
+    Row(aten.div.Scalar_mode, (C, 2 - 3j), {"rounding_mode": None}),
     Row(aten.addcmul.default, (C, D, numbers("m")), {"value": 0.5}),
     Row(aten.addcdiv.default, (C, D, numbers("m"))),
     Row(aten.addbmm.default, (C, numbers(3, "n", 4), numbers(3, 4, "m")), {"alpha": 2j}),
@@ -113,11 +121,17 @@ ROWS = [
     Row(aten.view_as_real_copy.default, (C,)),
     Row(aten.view_as_complex_copy.default, (floats("n", "m", 2),)),
     Row(aten.isreal.default, (C,)),
+    *(
+        Row(aten.nan_to_num.default, (unusual, *rest), name=f"{dtype} {rest}")
+        for dtype in (torch.complex64, torch.complex128)
+        for rest in ((), (1.5, 2.0, -3.0), (None, math.inf))
+        for unusual in (T((6,), dtype, lambda *_: UNUSUAL),)
+    ),
+    Row(aten.nan_to_num.default, (C,), name="dynamic", sizes=({"n": 0},)),
     Row(aten.eq.Tensor, (C, C)),
     Row(aten.ne.Tensor, (C, D)),
     Row(aten.eq.Scalar, (C, 1.0)),
     Row(aten.logical_and.default, (C, D)),
-    Row(aten.prod.dim_int, (C, 1, True)),
     Row(aten.sum.dim_IntList, (C, [0])),
     Row(aten.cumsum.default, (C, 1)),
     Row(aten.var_mean.correction, (numbers(4, 6), [1]), {"correction": 0}),

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.ops.core.movement import reshape
+from onnx_aot.ops.core.scatter import aten_scatter_add
 from onnx_aot.ops.core.size_math import (
     add_sizes,
     divide_size,
@@ -19,6 +20,7 @@ from onnx_aot.ops.core.size_math import (
 from onnx_aot.ops.nn.conv_arguments import (
     NARROW,
     apply_batched,
+    apply_in_float,
     gather_windows,
     pad_last_axes,
     per_axis,
@@ -283,3 +285,56 @@ def aten_im2col(
         return reshape(op, windows, [op.size(image, 0), rows, count])
 
     return apply_batched(op, self, 2, unfold)
+
+
+@register(aten.col2im.default)
+def aten_col2im(
+    op: Builder,
+    self: Value,
+    output_size: Sequence[Size],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Value:
+    """``[N, C * kernel, windows]`` to ``[N, C, H, W]``; adds elements of windows that overlap.
+
+    Col2Im exists since opset 18, and in ONNX Runtime for float32.
+    """
+
+    def fold(columns: Value) -> Value:
+        if op.opset >= 18 and columns.dtype in {ir.DataType.FLOAT, *NARROW}:
+            return apply_in_float(op, columns, join)
+        if columns.dtype == ir.DataType.BOOL:
+            return op.cast(add_up(op.cast(columns, ir.DataType.INT32)), ir.DataType.BOOL)
+        return add_up(columns)
+
+    def join(columns: Value) -> Value:
+        return op.Col2Im(
+            columns,
+            op.sizes(output_size),
+            op.sizes(kernel_size),
+            dilations=dilation,
+            pads=[*padding, *padding],
+            strides=stride,
+        )
+
+    def add_up(columns: Value) -> Value:
+        sizes = [add_sizes(op, n, 2 * pad) for n, pad in zip(output_size, padding, strict=True)]
+        places = op.Range(0, product(op, sizes), 1)
+        windows = gather_windows(
+            op, reshape(op, places, [1, 1, *sizes]), kernel_size, stride, dilation
+        )
+        count, area = op.size(columns, 0), math.prod(kernel_size)
+        channels = divide_size(op, op.size(columns, 1), area)
+        elements = multiply_sizes(op, op.size(columns, 2), area)
+        rows = reshape(op, columns, [count, channels, elements])
+        index = op.Expand(reshape(op, windows, [1, 1, -1]), op.Shape(rows))
+        zeros = op.Expand(
+            op.cast(0, columns.dtype), op.sizes([count, channels, product(op, sizes)])
+        )
+        image = aten_scatter_add(op, zeros, 2, index, rows)
+        crop = [-pad for pad in padding]
+        return pad_last_axes(op, reshape(op, image, [count, channels, *sizes]), crop, crop)
+
+    return apply_batched(op, self, 1, fold)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from onnx_aot.torch_compat import aten
-from tests.ops.rows import Row, T, check, floats, ints, parametrize
+from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
 
 EMPTY = ({"n": 0},)
 
@@ -209,7 +209,33 @@ COLUMNS = [
     )
 ]
 
-ROWS = [*PLAIN, *STRINGS, *TRANSPOSED, *GENERAL, *BY_WINDOWS, *COLUMNS]
+
+def fold_wide(columns: torch.Tensor) -> torch.Tensor:
+    """The output grows with the number of windows, ``[n, 2 * 3, w]`` to ``[n, 2, 1, 2 w + 1]``."""
+    return torch.nn.functional.fold(columns, (1, 2 * columns.shape[2] + 1), (1, 3), stride=(1, 2))
+
+
+JOINED = [
+    Row(
+        aten.col2im.default,
+        (columns, [4, 5], [2, 3], [1, 1], [1, 0], [2, 1]),
+        name=name,
+        sizes=EMPTY,
+    )
+    for name, columns in (
+        ("float32", floats("n", 12, 9)),
+        ("float64", floats("n", 12, 9, dtype=torch.float64)),
+        ("float16", floats("n", 12, 9, dtype=torch.float16)),
+        ("bfloat16", floats("n", 12, 9, dtype=torch.bfloat16)),
+        ("bool", bools("n", 12, 9)),
+        ("unbatched", floats(12, 9)),
+    )
+] + [
+    Row(aten.col2im.default, (columns,), call=fold_wide, name=f"any width, {columns.dtype}")
+    for columns in (floats("n", 6, "w"), floats("n", 6, "w", dtype=torch.float64))
+]
+
+ROWS = [*PLAIN, *STRINGS, *TRANSPOSED, *GENERAL, *BY_WINDOWS, *COLUMNS, *JOINED]
 
 
 @parametrize(ROWS)

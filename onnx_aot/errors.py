@@ -87,6 +87,8 @@ class SourceLocation:
         module: Path of the module that runs it, such as ``"encoder.layers.0"``; empty for the model
             itself, or if it is not known.
         node: Name of the node in the captured graph, or an empty string.
+        caller: The nearest line that calls it from outside of installed packages, if it is in one
+            or has no source.
     """
 
     file: str
@@ -95,14 +97,18 @@ class SourceLocation:
     code: str = ""
     module: str = ""
     node: str = ""
+    caller: SourceLocation | None = None
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} in {self.function}"
+        called = "" if self.caller is None else f", called from {self.caller}"
+        return f"{self.file}:{self.line} in {self.function}{called}"
 
     @property
     def with_code(self) -> str:
-        """``file:line in function: code``."""
-        return f"{self}: {self.code}" if self.code else str(self)
+        """``file:line in function: code``, and the same of the caller."""
+        own = str(dataclasses.replace(self, caller=None))
+        shown = f"{own}: {self.code}" if self.code else own
+        return shown if self.caller is None else f"{shown}; called from {self.caller.with_code}"
 
 
 class OnnxExporterError(RuntimeError):

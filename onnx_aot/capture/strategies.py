@@ -120,12 +120,14 @@ class Run:
             unknown: Sources whose values are not known, since the model writes to them.
             limit: Ends the run when the time for it is over.
         """
-        validations = Validations(run_strategy.__code__)
-        decisions = DecisionLog(run_strategy.__code__, lambda: validations.find() is not None)
+        boundary = run_strategy.__code__
+        validations = Validations(boundary)
+        decisions = DecisionLog(boundary, lambda: validations.find() is not None)
         strict = strategy == "strict"
         settings = Settings(
             module=model.module,
             inputs=(model.inputs.args, model.inputs.kwargs),
+            boundary=boundary,
             strict=strict,
             lazy=not strict,  # strict capture reads the generated code
             dynamic=requested.spec is not None,

@@ -26,7 +26,7 @@ def refuse_transforms(program: torch.export.ExportedProgram) -> torch.export.Exp
     for node in program.graph.nodes:
         if node.op == "call_function" and is_transform(node.target):
             line = location(node)
-            where = "" if line is None else f" at {line.file}:{line.line}"
+            where = "" if line is None else f" at {line}"
             raise FunctionalizationError(
                 f"the model uses a function transform{where}, torch.vmap or one of torch.func; "
                 "the captured graph contains only its parts "

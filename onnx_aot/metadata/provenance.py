@@ -12,12 +12,12 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import SourceLocation
+from onnx_aot.metadata.user_code import add_caller, is_users_file
 from onnx_aot.torch_compat import FRAME, TORCH_FOLDER, OpOverload
 
 __all__ = ["location", "place", "stack_trace", "target_name"]
 
 _PACKAGES = os.path.dirname(os.path.dirname(torch.__file__))
-_USER, _PROMPT, _TORCH, _GENERATED = "user", "prompt", "torch", "generated"
 
 
 def target_name(target: Any) -> str:
@@ -34,24 +34,29 @@ _operator_name = functools.cache(str)
 
 
 def stack_trace(node: torch.fx.Node) -> str:
-    """The recorded stack, outermost call first, or an empty string."""
-    return node.meta.get("stack_trace") or ""
+    """The recorded stack, outermost call first, or an empty string.
+
+    For a node that torch adds, such as the look-up of a size, it is that of the first reader.
+    """
+    own = _recorded_stack(node)
+    if _lines_of_user(own):
+        return own
+    readers = map(_recorded_stack, node.users)
+    return next((trace for trace in readers if _lines_of_user(trace)), own)
 
 
 def location(node: torch.fx.Node) -> SourceLocation | None:
     """The user's line that a node comes from, or None.
 
-    This is the innermost recorded line of a file outside torch; else one without a file, typed at
-    a prompt; else, for nodes that torch adds, such as the look-up of a size, the line of the first
-    reader; else, for a module of torch that is exported alone, torch's line.
+    This is the innermost recorded line of the user's code. For a module of torch that is exported
+    alone, it is torch's line.
     """
-    own = _parse_frames(node)
-    readers = [frame for user in reversed(node.users) for frame in _parse_frames(user)]
-    for frames, origin in ((own, _USER), (own, _PROMPT), (readers, _USER), (own, _TORCH)):
-        found = [frame for frame in frames if _classify_origin(frame.file) == origin]
-        if found:
-            return found[-1]
-    return None
+    trace = stack_trace(node)
+    lines = _lines_of_user(trace)
+    if lines:
+        return add_caller(lines[::-1])
+    torchs = [line for line in _parse_trace(trace) if line.file.startswith(TORCH_FOLDER)]
+    return torchs[-1] if torchs else None
 
 
 def place(node: torch.fx.Node) -> SourceLocation | None:
@@ -63,20 +68,27 @@ def place(node: torch.fx.Node) -> SourceLocation | None:
     return dataclasses.replace(found, module=scopes[-1] if scopes else "", node=node.name)
 
 
-def _parse_frames(node: torch.fx.Node) -> list[SourceLocation]:
+def _recorded_stack(node: torch.fx.Node) -> str:
+    return node.meta.get("stack_trace") or ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _lines_of_user(trace: str) -> tuple[SourceLocation, ...]:
+    """The lines of a stack that are the user's code, in order."""
+    return tuple(line for line in _parse_trace(trace) if _is_users(line.file))
+
+
+def _parse_trace(trace: str) -> list[SourceLocation]:
     return [
         SourceLocation(
             match["file"], int(match["line"]), match["function"] or "", match["code"] or ""
         )
-        for match in FRAME.finditer(stack_trace(node))
+        for match in FRAME.finditer(trace)
     ]
 
 
-def _classify_origin(file: str) -> str:
-    if file.startswith("<"):
-        return _GENERATED if file.startswith("<eval_with_key>") else _PROMPT
-    if file.startswith(TORCH_FOLDER):
-        return _TORCH
+def _is_users(file: str) -> bool:
     # some of torch's passes record their own lines, with a path relative to the installation
-    added = not os.path.isabs(file) and os.path.exists(os.path.join(_PACKAGES, file))
-    return _GENERATED if added else _USER
+    is_relative = not file.startswith("<") and not os.path.isabs(file)
+    added = is_relative and os.path.exists(os.path.join(_PACKAGES, file))
+    return not added and is_users_file(file)

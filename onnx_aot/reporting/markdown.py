@@ -120,8 +120,13 @@ def _describe_place(place: SourceLocation) -> list[str]:
     of = [f"module {place.module}"] if place.module else []
     of += [f"captured node {place.node}"] if place.node else []
     code = [f"    {place.code[: COLUMNS - 11]}"] if place.code else []
-    file = _shorten_path(place.file)
-    return [f"{file}:{place.line} in {place.function}", *code, *([", ".join(of)] if of else [])]
+    lines = [f"{_shorten_path(place.file)}:{place.line} in {place.function}", *code]
+    if of:
+        lines.append(", ".join(of))
+    if place.caller is not None:
+        first, *others = _describe_place(place.caller)
+        lines += [f"called from {first}", *others]
+    return lines
 
 
 def _shorten_path(file: str) -> str:

@@ -7,10 +7,9 @@ import contextlib
 import dataclasses
 import functools
 import importlib
-import inspect
 import io
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ import torch.fx
 
 from onnx_aot.torch_compat.lookup import private
 from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
-from onnx_aot.torch_compat.places import Added, Contents, Entry, Member, Place, find_place
+from onnx_aot.torch_compat.places import Added, Contents, Entry, Place, find_place
 
 __all__ = [
     "CAPTURE",
@@ -39,15 +38,6 @@ __all__ = [
 def _make_lazy(original: Callable[[], Any], settings: Settings) -> Callable[[], Any]:
     lazy = private("torch.fx._lazy_graph_module:_LazyGraphModule")
     return original if lazy is None else lambda: lazy
-
-
-def _add_trace_anchor(settings: Settings) -> Iterable[Place]:
-    """Adds the user's outermost function as a trace anchor if it is not called ``forward``."""
-    place = find_place("torch.fx.proxy:_STACK_TRACE_ANCHORS")
-    forward = getattr(settings.module, "forward", None)
-    code = getattr(inspect.unwrap(forward), "__code__", None) if callable(forward) else None
-    if place is not None and code is not None and code.co_name != "forward":
-        yield Member(place.value(), (code.co_filename, code.co_name))
 
 
 def _leave_module(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
@@ -377,13 +367,6 @@ CAPTURE: tuple[Patch, ...] = (
         "Captures take 7 to 31 % longer, because FX generates source at every edit.",
         when=lambda settings: settings.lazy,
         behaves=lambda original: issubclass(original(), torch.fx.GraphModule),
-    ),
-    Patch(
-        "torch.fx.proxy:_STACK_TRACE_ANCHORS",
-        lambda original, settings: True,
-        "Errors and metadata of models that are functions or methods name no line.",
-        places=_add_trace_anchor,
-        exists=lambda: find_place("torch.fx.proxy:_STACK_TRACE_ANCHORS") is not None,
     ),
     Patch(
         "torch.fx._symbolic_trace:Tracer.call_module",

@@ -50,6 +50,8 @@ class Settings:
     Attributes:
         module: The model; None if torch is patched for another purpose than its capture.
         inputs: Its example inputs, ``(args, kwargs)``.
+        boundary: The code of the function that captures. Frames outside of it belong to the user's
+            call of this package.
         strict: Whether Dynamo analyses the model's bytecode.
         lazy: Whether FX may delay generating the source of a graph module until it is run.
         dynamic: Whether sizes are symbolic.
@@ -72,6 +74,7 @@ class Settings:
 
     module: Any = None
     inputs: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+    boundary: types.CodeType | None = None
     strict: bool = False
     lazy: bool = True
     dynamic: bool = False

@@ -98,19 +98,46 @@ def test_no_call_that_gave_a_value() -> None:
     assert len(less) <= len(shown)
 
 
-@shows("torch.fx.proxy:_STACK_TRACE_ANCHORS")
-def test_no_lines_of_functions() -> None:
-    name = "torch.fx.proxy:_STACK_TRACE_ANCHORS"
+def traces(program: Any) -> list[str]:
+    found = [node.metadata_props for node in program.model.graph]
+    return [str(props.get("pkg.torch.onnx.stack_trace", "")) for props in found]
 
-    def traces(program: Any) -> list[str]:
-        found = [node.metadata_props for node in program.model.graph]
-        return [str(props.get("pkg.torch.onnx.stack_trace", "")) for props in found]
+
+@shows("torch.fx.proxy:TracerBase._filter_traceback_frames")
+def test_no_lines_of_functions() -> None:
+    def twice(x: Tensor) -> Tensor:
+        return x * 2
+
+    assert all("in twice" in trace for trace in traces(onnx_aot.export(twice, rows(4))))
+    with absent("torch.fx.proxy:TracerBase._filter_traceback_frames"):
+        found = traces(onnx_aot.export(twice, rows(4)))
+    assert not any("in twice" in trace for trace in found)
+
+
+@shows("torch.fx.proxy:CapturedTraceback")
+def test_stacks_are_looked_up_in_full() -> None:
+    """It takes longer; the lines are the same."""
 
     def twice(x: Tensor) -> Tensor:
         return x * 2
 
-    with absent(name):
-        assert not any("twice" in trace for trace in traces(onnx_aot.export(twice, rows(4))))
+    def symbolized() -> int:
+        calls = 0
+
+        def count(tracebacks: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return original(tracebacks)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(torch._C._profiler, "symbolize_tracebacks", count)
+            assert all("in twice" in trace for trace in traces(onnx_aot.export(twice, rows(4))))
+        return calls
+
+    original = torch._C._profiler.symbolize_tracebacks
+    with absent("torch.fx.proxy:CapturedTraceback"):
+        more = symbolized()
+    assert symbolized() < more
 
 
 @shows("torch._guards:TracingContext.extract_stack")

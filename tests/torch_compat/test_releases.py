@@ -42,7 +42,6 @@ LACKING = {
 }
 OFF = {
     (2, 12): {
-        "torch.fx.proxy:_STACK_TRACE_ANCHORS",
         "torch._dynamo.config:inline_single_use_invoke_subgraph",
     },
 }

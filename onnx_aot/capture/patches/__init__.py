@@ -23,6 +23,7 @@ from onnx_aot.capture.patches.number_conversions import CONVERSIONS
 from onnx_aot.capture.patches.packing import PACKED_SEQUENCES
 from onnx_aot.capture.patches.python_builtins import BUILTINS
 from onnx_aot.capture.patches.size_functions import SIZE_FUNCTIONS
+from onnx_aot.capture.patches.stack_traces import STACK_TRACES
 from onnx_aot.capture.patches.tensor_data import STATE_DATA, TENSOR_DATA
 from onnx_aot.capture.sizes.shape_rules import SHAPE_RULES
 from onnx_aot.capture.tracing_state import TRACING
@@ -54,6 +55,7 @@ __all__ = ["ALL_PATCHES", "PATCHES", "capabilities", "capture_conditions"]
 PATCHES: tuple[Patch, ...] = (
     TRACING,
     *CAPTURE,
+    *STACK_TRACES,
     EXPRESSION_LOG,
     LOG_FILE,
     META_TENSORS,

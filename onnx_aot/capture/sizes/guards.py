@@ -8,7 +8,6 @@ import linecache
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Callable, Iterable, Mapping
 from types import CodeType, FrameType
 from typing import Any
@@ -18,7 +17,8 @@ import torch
 from onnx_aot import torch_compat
 from onnx_aot.capture.sizes.piece_counts import find_count_condition
 from onnx_aot.errors import PACKAGE, SourceLocation
-from onnx_aot.torch_compat import TORCH_FOLDER, pytree, symbolic_expression
+from onnx_aot.metadata.user_code import add_caller, is_users_file, is_users_frame
+from onnx_aot.torch_compat import pytree, symbolic_expression
 
 __all__ = [
     "Decision",
@@ -29,15 +29,12 @@ __all__ = [
     "find_user_frame",
     "is_ours",
     "is_question",
-    "is_users_file",
     "location_in_dynamo",
     "location_of_error",
     "with_line",
 ]
 
 _COMPAT = os.path.join(PACKAGE, "torch_compat") + os.sep
-_PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
-_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,21 +42,22 @@ class Location(SourceLocation):
     """A line of code that belongs neither to torch nor to this package.
 
     Attributes:
-        caller: If the line is in an installed package, the nearest calling line that is not.
+        caller: As for all lines; also with the object whose method calls.
         owner: The object whose method the function is; None if unknown.
     """
 
     caller: Location | None = None
     owner: Any = dataclasses.field(default=None, compare=False, repr=False)
 
-    def __str__(self) -> str:
-        called = "" if self.caller is None else f", called from {self.caller}"
-        return f"{super().__str__()}{called}"
-
     @property
     def text(self) -> str:
         """The source of the line, or an empty string if it is not available."""
         return linecache.getline(self.file, self.line).strip()
+
+    @property
+    def cited(self) -> str:
+        """The source in backquotes, if it is available, and the location."""
+        return f"`{self.text}` at {self}" if self.text else str(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,12 +180,12 @@ def location_of_error(error: BaseException) -> Location | None:
     places = []
     traceback = error.__traceback__
     while traceback is not None:
-        code = traceback.tb_frame.f_code
-        owner = traceback.tb_frame.f_locals.get("self")
-        place = Location(code.co_filename, traceback.tb_lineno, code.co_name, owner=owner)
-        places.append(place)
+        frame = traceback.tb_frame
+        if is_users_frame(frame):
+            owner = frame.f_locals.get("self")
+            places.append(_locate_frame(frame, traceback.tb_lineno, owner))
         traceback = traceback.tb_next
-    return _with_caller([place for place in reversed(places) if is_users_file(place.file)])
+    return add_caller(places[::-1])
 
 
 def location_in_dynamo(error: BaseException) -> Location | None:
@@ -196,7 +194,7 @@ def location_in_dynamo(error: BaseException) -> Location | None:
     A strict capture does not run the user's code, so the traceback does not have this line.
     """
     places = [Location(*frame) for frame in reversed(torch_compat.frames_in_dynamo(error))]
-    return _with_caller([place for place in places if is_users_file(place.file)])
+    return add_caller([place for place in places if is_users_file(place.file)])
 
 
 def is_ours(error: BaseException) -> bool:
@@ -212,13 +210,17 @@ def as_places(
 ) -> tuple[SourceLocation, ...]:
     """Converts locations for errors: module paths replace the objects."""
     paths = {} if model is None else {id(part): path for path, part in model.named_modules()}
-    places = []
-    for location in locations:
-        for line in (location, None if location is None else location.caller):
-            if line is not None:
-                path = paths.get(id(line.owner), "")
-                places.append(SourceLocation(line.file, line.line, line.function, line.text, path))
+    places = [_as_place(location, paths) for location in locations if location is not None]
     return tuple(dict.fromkeys(places))
+
+
+def _as_place(location: Location, paths: Mapping[int, str]) -> SourceLocation:
+    caller = None if location.caller is None else _as_place(location.caller, paths)
+    return SourceLocation(
+        *(location.file, location.line, location.function, location.text),
+        module=paths.get(id(location.owner), ""),
+        caller=caller,
+    )
 
 
 def with_line(location: Location | None, indent: str = "      ") -> list[str]:
@@ -236,15 +238,18 @@ def find_user_frame(
     places: list[Location] = []
     innermost = None
     while frame is not None and frame.f_code is not boundary:
-        file = frame.f_code.co_filename
-        if is_users_file(file):
+        if is_users_frame(frame):
             owner = frame.f_locals.get("self") if innermost is None else None
             innermost = innermost or frame
-            places.append(Location(file, frame.f_lineno, frame.f_code.co_name, owner=owner))
+            places.append(_locate_frame(frame, frame.f_lineno, owner))
         frame = frame.f_back
     if innermost is None:  # Dynamo analyses the bytecode of the user's code without running it
         return None, _innermost_of_users(torch_compat.dynamo_stack())
-    return innermost, _with_caller(places)
+    return innermost, add_caller(places)
+
+
+def _locate_frame(frame: FrameType, line: int, owner: Any) -> Location:
+    return Location(frame.f_code.co_filename, line, frame.f_code.co_name, owner=owner)
 
 
 def _asks_directly(frame: FrameType | None, users: FrameType | None) -> bool:
@@ -297,26 +302,7 @@ def _find_conversion(frame: FrameType | None, users: FrameType | None) -> tuple[
 
 def _innermost_of_users(stack: list[Any]) -> Location | None:
     places = [Location(f.filename, f.lineno or 0, f.name) for f in reversed(stack)]
-    return _with_caller([place for place in places if is_users_file(place.file)])
-
-
-def _with_caller(places: list[Location]) -> Location | None:
-    """Returns the innermost place; its caller is the first outside of installed packages."""
-    if not places:
-        return None
-    own = next((place for place in places if not _is_installed(place.file)), None)
-    return places[0] if own in (None, places[0]) else dataclasses.replace(places[0], caller=own)
-
-
-def is_users_file(file: str) -> bool:
-    """True if a file belongs neither to torch, Python nor this package."""
-    if file.startswith((TORCH_FOLDER, PACKAGE, "<")):
-        return False
-    return not file.startswith(_PYTHON) or _is_installed(file)
-
-
-def _is_installed(file: str) -> bool:
-    return any(folder in file for folder in _INSTALLED)
+    return add_caller([place for place in places if is_users_file(place.file)])
 
 
 def _names_of_symbols(frame: FrameType) -> dict[str, str]:

@@ -70,7 +70,7 @@ def describe_branches(
 
 def _describe(decision: Decision, place: Location) -> str:
     pieces = f" (cut into {_count(decision)} pieces)" if decision.kind == "pieces" else ""
-    return f"`{place.text}` at {place}{pieces}"
+    return f"{place.cited}{pieces}"
 
 
 class SmallBranch(NamedTuple):

@@ -367,7 +367,7 @@ def describe_relations(
             ),
             None,
         )
-        found.append(sentence + (f", by `{line.text}` at {line}" if line else ""))
+        found.append(sentence + (f", by {line.cited}" if line else ""))
     return found
 
 
@@ -381,7 +381,7 @@ def describe_limits(
         if is_error and not binding.dim.may_be_static:
             continue
         lines = _lines_on(binding.dim, requested, decisions, binding.condition)
-        by = "".join(f", by `{line.text}` at {line}" for line in lines)
+        by = "".join(f", by {line.cited}" for line in lines)
         fix = _fix_for_line(lines, binding.dim, None)
         place = f"{binding.dim.place}: {binding.smallest} to {binding.largest}{by}"
         found.append(f"{place} ({fix})" if fix else place)

@@ -12,7 +12,6 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from onnx_aot.capture.sizes.captured_dimensions import sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
-from onnx_aot.capture.sizes.guards import Location
 from onnx_aot.metadata.provenance import location
 from onnx_aot.torch_compat import aten, example_size
 
@@ -43,7 +42,7 @@ def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, 
         sizes = _axes_that_may_be_one(node)
         if sizes:
             shown = ", ".join(f"axis {axis} ({_rename_sizes(size, names)})" for axis, size in sizes)
-            where = _location(node)
+            where = location(node)
             found[shown + (f" at {where}" if where else "")] = None
     return list(found)
 
@@ -105,8 +104,3 @@ def _may_be_one(size: int | torch.SymInt) -> bool:
 
 def _rename_sizes(size: object, names: Mapping[str, str]) -> str:
     return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(size))
-
-
-def _location(node: torch.fx.Node) -> Location | None:
-    found = location(node)
-    return None if found is None else Location(found.file, found.line, found.function)

@@ -25,8 +25,9 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from onnx_aot.capture.sizes.guards import Location, find_user_frame, is_users_file
+from onnx_aot.capture.sizes.guards import Location, find_user_frame
 from onnx_aot.errors import PACKAGE
+from onnx_aot.metadata.user_code import is_users_file
 from onnx_aot.torch_compat import ASSERTING, TORCH_FOLDER, is_arithmetic, symbolic_expression
 
 __all__ = ["Validation", "Validations", "describe_validations"]

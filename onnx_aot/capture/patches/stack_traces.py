@@ -1,0 +1,133 @@
+"""Records the user's functions in the stack traces of captured nodes, not ``forward`` alone.
+
+Torch keeps the frames of functions called ``forward``, except those of code without a file. So a
+node that a helper function makes would have the line that calls the helper, and one that a lambda
+makes in a ``forward`` made by ``exec`` would have none.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Collection
+from types import CodeType, FrameType
+from typing import Any
+
+from onnx_aot.metadata.user_code import is_users_frame
+from onnx_aot.torch_compat import (
+    TORCH_FOLDER,
+    Patch,
+    Settings,
+    in_capturing_thread,
+    private,
+)
+
+__all__ = ["STACK_TRACES"]
+
+
+class _Stack(traceback.StackSummary):
+    """The lines of a node: the user's, and those of torch's functions called ``forward``."""
+
+
+class _Recorder:
+    """Collects the lines that lead to the node that is being made.
+
+    Args:
+        boundary: The code of the function that captures. Frames outside of it are left out.
+    """
+
+    def __init__(self, boundary: CodeType | None) -> None:
+        self._boundary = boundary
+        self._wanted: dict[CodeType, bool] = {}
+        self._lines: dict[tuple[CodeType, int], traceback.FrameSummary] = {}
+
+    def collect(self, frame: FrameType | None) -> _Stack:
+        """Returns the lines from the boundary to a frame, the outermost first."""
+        lines = _Stack()
+        while frame is not None and frame.f_code is not self._boundary:
+            code = frame.f_code
+            if self._is_wanted(frame):
+                lines.append(self._summarize(code, frame.f_lineno))
+            frame = frame.f_back
+        lines.reverse()
+        return lines
+
+    def _is_wanted(self, frame: FrameType) -> bool:
+        code = frame.f_code
+        wanted = self._wanted.get(code)
+        if wanted is None:
+            wanted = self._wanted[code] = _is_wanted(frame)
+        return wanted
+
+    def _summarize(self, code: CodeType, line: int) -> traceback.FrameSummary:
+        found = self._lines.get((code, line))
+        if found is None:
+            found = traceback.FrameSummary(code.co_filename, line, code.co_name)
+            self._lines[code, line] = found
+        return found
+
+
+def _is_wanted(frame: FrameType) -> bool:
+    code = frame.f_code
+    if code.co_name == "forward" and code.co_filename.startswith((TORCH_FOLDER, "<eval_with_key>")):
+        return code.co_filename not in _list_machinery()
+    return is_users_frame(frame)
+
+
+def _list_machinery() -> Collection[str]:
+    """Files of torch whose functions call modules, and are no modules."""
+    files = private("torch.fx.experimental.symbolic_shapes:uninteresting_files")
+    return () if files is None else files()
+
+
+def _keep_user_frames(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    recorder = _Recorder(settings.boundary)
+
+    def filter_frames(self: Any, user_stack_summary: Any) -> Any:
+        if isinstance(user_stack_summary, _Stack):
+            return user_stack_summary
+        return recorder.collect(sys._getframe(1))
+
+    return filter_frames
+
+
+def _collect_user_frames(original: Any, settings: Settings) -> type[Any]:
+    """Makes a class that collects the lines of a node, in place of all frames with their source."""
+    recorder = _Recorder(settings.boundary)
+
+    class UserTraceback:
+        @staticmethod
+        def extract(**options: Any) -> Any:
+            if options or not in_capturing_thread():
+                return original.extract(**options)
+            return UserTraceback(recorder.collect(sys._getframe(1)))
+
+        def __init__(self, lines: _Stack) -> None:
+            self._lines = lines
+
+        def summary(self) -> _Stack:
+            return self._lines
+
+    return UserTraceback
+
+
+def _traces_python(settings: Settings) -> bool:
+    return settings.boundary is not None and not settings.strict
+
+
+STACK_TRACES: tuple[Patch, ...] = (
+    Patch(
+        "torch.fx.proxy:TracerBase._filter_traceback_frames",
+        _keep_user_frames,
+        "Errors and metadata name the line of forward that calls a function, not the line in it.",
+        when=_traces_python,
+        parameters="self, user_stack_summary",
+    ),
+    Patch(
+        "torch.fx.proxy:CapturedTraceback",
+        _collect_user_frames,
+        "Captures take longer, because torch looks up the source of every frame for each node.",
+        when=_traces_python,
+        behaves=lambda original: hasattr(original, "extract") and hasattr(original, "summary"),
+    ),
+)

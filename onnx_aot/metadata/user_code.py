@@ -1,0 +1,86 @@
+"""Tells the user's code from that of torch, of Python and of this package.
+
+Installed packages count as the user's code: a model may be one of transformers. A line in them is
+named together with the nearest line outside that calls it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import linecache
+import os
+import sys
+import sysconfig
+from collections.abc import Sequence
+from types import FrameType
+from typing import TypeVar
+
+from onnx_aot.errors import PACKAGE, SourceLocation
+from onnx_aot.torch_compat import TORCH_FOLDER
+
+__all__ = ["GENERATED", "add_caller", "is_users_file", "is_users_frame"]
+
+GENERATED = ("<eval_with_key>", "<frozen ")
+"""Beginnings of the names of files that FX and Python give to code without a file.
+
+Code that the user makes with ``exec`` or types at a prompt has no file either; its names are
+``<string>``, ``<stdin>``, or what the user gave ``compile``.
+"""
+
+_PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_MODULES = (
+    os.path.join(TORCH_FOLDER, "nn") + os.sep,
+    os.path.join(TORCH_FOLDER, "fx", "_symbolic_trace.py"),
+)
+_OTHERS = {"torch", "onnx_aot", *sys.stdlib_module_names} - {"__main__"}
+
+_Line = TypeVar("_Line", bound=SourceLocation)
+
+
+def is_users_file(file: str) -> bool:
+    """True if a file belongs neither to torch, Python nor this package."""
+    if file.startswith((TORCH_FOLDER, PACKAGE, *GENERATED)):
+        return False
+    return not file.startswith(_PYTHON) or _is_installed(file)
+
+
+def is_users_frame(frame: FrameType) -> bool:
+    """True if a frame runs the user's code.
+
+    Code without a file belongs to the module whose names it uses. If it has a namespace of its own,
+    it is torch's if torch calls it other than as a module's ``forward`` or hook.
+    """
+    file = frame.f_code.co_filename
+    if not file.startswith("<") or not is_users_file(file):
+        return is_users_file(file)
+    module = frame.f_globals.get("__name__")
+    if module:
+        return str(module).partition(".")[0] not in _OTHERS
+    caller = "" if frame.f_back is None else frame.f_back.f_code.co_filename
+    return not caller.startswith(TORCH_FOLDER) or caller.startswith(_MODULES)
+
+
+def add_caller(lines: Sequence[_Line]) -> _Line | None:
+    """Returns the innermost line, with the nearest one that the user can open as its caller.
+
+    Args:
+        lines: Lines of the user's code, the innermost first.
+
+    Returns:
+        The first line; None if there is none. It has a caller if it is in an installed package, or
+        has no source.
+    """
+    if not lines:
+        return None
+    own = next((line for line in lines if _is_own(line.file)), None)
+    return lines[0] if own in (None, lines[0]) else dataclasses.replace(lines[0], caller=own)
+
+
+def _is_own(file: str) -> bool:
+    has_source = not file.startswith("<") or bool(linecache.getlines(file))
+    return has_source and not _is_installed(file)
+
+
+def _is_installed(file: str) -> bool:
+    return any(folder in file for folder in _INSTALLED)

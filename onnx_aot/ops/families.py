@@ -91,6 +91,7 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
         "aten.searchsorted",
     ),
     "core.gradient": ("aten.gradient",),
+    "core.bit_views": ("aten.hash_tensor", "aten.view.dtype"),
     "core.segment_reduce": ("aten.segment_reduce",),
     "core.unique": (
         "aten._unique",

@@ -9,11 +9,6 @@ __all__: list[str] = []
 
 
 _GRADIENT = "computes a gradient; export the forward pass only"
-_BITS = (
-    "reads the bits of the numbers, which needs BitCast of opset 26; opsets up to 25 can be "
-    "exported. Compute it outside the model"
-)
-
 _EIGENVALUES = (
     "finds complex eigenvalues by an iteration that ONNX does not have; torch.linalg.eigvalsh "
     "and eigh take symmetric matrices; compute the eigenvalues of others outside the model"
@@ -31,8 +26,6 @@ NOT_TRANSLATED.update(
         ),
         aten.avg_pool2d_backward.default: _GRADIENT,
         aten.convolution_backward.default: _GRADIENT,
-        aten.hash_tensor.default: _BITS,
-        aten.view.dtype: _BITS,
         aten.resize_.default: (
             "changes the size of a tensor whose storage has other views, or is not known; make a "
             "new tensor with reshape or slicing"

@@ -226,9 +226,14 @@ def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
     dtype = dtypes.to_torch(ir.DataType.from_numpy(array.dtype))
     bits = _bits_type(dtype)
     if bits is None:
-        return torch.from_numpy(np.array(array))
+        return _to_tensor(np.array(array))
     unsigned = np.array(array).view(f"uint{8 * array.dtype.itemsize}")
     return torch.from_numpy(unsigned).view(dtype)
+
+
+def _to_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """Shares an array's memory. ONNX Runtime's uint64 is a type of C that torch does not know."""
+    return torch.from_numpy(array.view(np.uint64) if array.dtype == np.uint64 else array)
 
 
 def _bits_type(dtype: torch.dtype) -> torch.dtype | None:
@@ -256,7 +261,7 @@ def from_ort(value: onnxruntime.OrtValue) -> torch.Tensor:
         return _unpack(value, kind)
     dtype = dtypes.to_torch(kind)
     if _bits_type(dtype) is None:
-        return torch.from_numpy(value.numpy())
+        return _to_tensor(value.numpy())
     shape = value.shape()
     data = bytearray(ctypes.string_at(value.data_ptr(), math.prod(shape) * dtype.itemsize))
     if not data:

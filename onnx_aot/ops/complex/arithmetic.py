@@ -19,7 +19,10 @@ from onnx_aot.ops.complex.pairs import (
     register_complex,
     split,
 )
+from onnx_aot.ops.core.bit_views import view_bits
 from onnx_aot.ops.core.elementwise import aten_atan2
+from onnx_aot.ops.core.movement import reshape
+from onnx_aot.ops.core.size_math import divide_size, multiply_sizes
 from onnx_aot.torch_compat import aten, prims
 
 __all__ = [
@@ -286,6 +289,24 @@ def complex_imag(op: Builder, self: Complex) -> Value:
 @register_complex(aten.view_as_real.default, aten.view_as_real_copy.default)
 def complex_view_as_real(op: Builder, self: Complex) -> Value:
     return join(op, self)
+
+
+@register_complex(aten.view.dtype)
+def complex_view_dtype(op: Builder, self: Complex | Value, dtype: torch.dtype) -> Complex | Value:
+    """Views parts, side by side in the last dimension, as numbers of another type."""
+    if isinstance(self, Complex):
+        sizes = op.all_sizes(self.real)
+        twice = multiply_sizes(op, sizes[-1], 2) if sizes else 2
+        value = reshape(op, join(op, self), [*sizes[:-1], twice])
+    else:
+        value = self if op.rank(self) else op.Unsqueeze(self, [0])
+    viewed = view_bits(op, value, dtypes.to_onnx(dtype.to_real() if dtype.is_complex else dtype))
+    if dtype.is_complex:
+        *outer, last = op.all_sizes(viewed)
+        half = [divide_size(op, last, 2)] if op.result.ndim else []
+        return split(op, reshape(op, viewed, [*outer, *half, 2]))
+    number: Value = viewed if op.result.ndim else op.Squeeze(viewed, [0])
+    return number
 
 
 @register_complex(aten.view_as_complex.default, aten.view_as_complex_copy.default)

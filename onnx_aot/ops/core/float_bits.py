@@ -18,7 +18,7 @@ from onnx_aot.ops.core.elementwise import sign_bit
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
-__all__: list[str] = []
+__all__ = ["PRECISION", "scale_by_power_of_two", "split_mantissa_exponent"]
 
 Value = ir.Value
 DOUBLE = ir.DataType.DOUBLE
@@ -48,31 +48,31 @@ def aten_hypot(op: Builder, self: Value, other: Value) -> Value:
     return op.Where(infinite, op.constant(math.inf, self.dtype), length)
 
 
-def _scale_by_power_of_two(op: Builder, x: Value, exponent: Value) -> Value:
+def scale_by_power_of_two(op: Builder, x: Value, exponent: Value) -> Value:
     """``x 2^exponent`` in two steps, neither of which overflows."""
     half = op.Floor(op.Mul(exponent, 0.5))
     two = op.constant(2.0, DOUBLE)
     return op.Mul(op.Mul(x, op.Pow(two, half)), op.Pow(two, op.Sub(exponent, half)))
 
 
-def _split_mantissa_exponent(op: Builder, x: Value) -> tuple[Value, Value]:
+def split_mantissa_exponent(op: Builder, x: Value) -> tuple[Value, Value]:
     """``m 2^e = x`` with ``1/2 <= |m| < 1``; corrects a log2 rounded across a power of two."""
     magnitude = op.Abs(x)
     exponent = op.Add(op.Floor(op.Div(op.Log(magnitude), math.log(2.0))), 1.0)
     plain = op.And(op.Greater(magnitude, 0.0), op.Less(magnitude, math.inf))
     zero = op.constant(0.0, DOUBLE)
     exponent = op.Where(plain, exponent, zero)
-    mantissa = op.Abs(_scale_by_power_of_two(op, x, op.Neg(exponent)))
+    mantissa = op.Abs(scale_by_power_of_two(op, x, op.Neg(exponent)))
     above, below = op.GreaterOrEqual(mantissa, 1.0), op.Less(mantissa, 0.5)
     exponent = op.Add(exponent, op.cast(above, DOUBLE))
     exponent = op.Sub(exponent, op.cast(below, DOUBLE))
     exponent = op.Where(plain, exponent, zero)
-    return op.Where(plain, _scale_by_power_of_two(op, x, op.Neg(exponent)), x), exponent
+    return op.Where(plain, scale_by_power_of_two(op, x, op.Neg(exponent)), x), exponent
 
 
 @register(aten.frexp.Tensor)
 def aten_frexp(op: Builder, self: Value) -> list[Value]:
-    mantissa, exponent = _split_mantissa_exponent(op, op.cast(self, DOUBLE))
+    mantissa, exponent = split_mantissa_exponent(op, op.cast(self, DOUBLE))
     return [op.cast(mantissa, self.dtype), op.cast(exponent, ir.DataType.INT32)]
 
 
@@ -92,12 +92,12 @@ def aten_nextafter(op: Builder, self: Value, other: Value) -> Value:
     digits, least = PRECISION[dtype]
     x, y = op.cast(self, DOUBLE), op.cast(other, DOUBLE)
     up = op.Greater(y, x)
-    mantissa, exponent = _split_mantissa_exponent(op, x)
+    mantissa, exponent = split_mantissa_exponent(op, x)
     inward = op.And(op.Equal(op.Abs(mantissa), 0.5), op.Equal(up, op.Less(x, 0.0)))
     exponent = op.Sub(exponent, op.cast(inward, DOUBLE))
     exponent = op.Where(op.Equal(x, 0.0), op.constant(float(least), DOUBLE), exponent)
     exponent = op.Sub(op.Max(exponent, float(least)), float(digits))
-    unit = _scale_by_power_of_two(op, op.constant(1.0, DOUBLE), exponent)
+    unit = scale_by_power_of_two(op, op.constant(1.0, DOUBLE), exponent)
     moved = op.Add(x, op.Where(up, unit, op.Neg(unit)))
     largest = float(torch.finfo(dtypes.to_torch(dtype)).max)
     moved = op.Where(op.IsInf(x), op.Mul(op.Sign(x), largest), moved)

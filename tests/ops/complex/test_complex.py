@@ -107,6 +107,19 @@ ROWS = [
     Row(aten.polar.default, (REAL, floats("n", "m"))),
     Row(aten.view_as_real.default, (C,)),
     Row(aten.view_as_complex.default, (floats("n", "m", 2),)),
+    *(
+        Row(aten.view.dtype, (x, dtype), name=f"{x.dtype} {x.sizes} {dtype}", sizes=({"n": 0},))
+        for x, dtype in (
+            (C, torch.float32),
+            (C, torch.int64),
+            (numbers("n", 2), torch.complex128),
+            (numbers("n", "m", dtype=torch.complex128), torch.complex64),
+            (floats("n", 4), torch.complex64),
+            (floats("n", 4, dtype=torch.float64), torch.complex64),
+            (numbers(), torch.int64),
+            (floats(dtype=torch.float64), torch.complex64),
+        )
+    ),
     Row(aten.resolve_conj.default, (C,)),
     Row(aten._conj.default, (C,), call=lambda x: x.conj() + 1),
     Row(aten.conj.default, (C,), call=lambda x: aten.conj(x) + 1),

@@ -12,6 +12,7 @@ from onnx_aot.inspection.differences import OutputDifference, SizeResult
 
 __all__ = [
     "Blame",
+    "OtherWeights",
     "Verification",
     "as_json",
     "describe_sizes",
@@ -34,6 +35,34 @@ NARROW = (
 )
 
 
+NAMES_OF_WEIGHTS = 5
+"""Number of weights that a message names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OtherWeights:
+    """Weights in which the two models differ, so that their outputs cannot be compared.
+
+    Attributes:
+        names: Parameters and buffers of the module whose values are other than in the ONNX model.
+        compared: Number of weights that both models have with the same type and shape.
+    """
+
+    names: tuple[str, ...]
+    compared: int
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.names[:NAMES_OF_WEIGHTS])
+        more = ", ..." if len(self.names) > NAMES_OF_WEIGHTS else ""
+        return (
+            f"{len(self.names)} of {self.compared} weights have other values than in the PyTorch "
+            f"model, so the outputs differ too: {shown}{more}\n"
+            "fix: build the PyTorch model with the weights that were exported. Call "
+            "torch.manual_seed(0) where it is made, before its layers are, and export it again; or "
+            "load a checkpoint there, model.load_state_dict(...)"
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class Verification:
     """A model compared with PyTorch at one or several sizes.
@@ -41,15 +70,18 @@ class Verification:
     Its text has a line per set of sizes and a line per output beyond its tolerance, with the
     largest difference, its position and the number of elements; the first that is wrong has a
     histogram. An output beyond its tolerance is right if PyTorch's own result is about as far from
-    PyTorch's result in float64 as the ONNX model's is.
+    PyTorch's result in float64 as the ONNX model's is. If outputs differ since the models have
+    other weights, the text names the weights instead.
 
     Attributes:
         results: One per set of sizes, the example's first.
         runtime: The runtime that ran the model: ``"onnxruntime"`` or ``"reference"``.
+        other_weights: The weights in which the models differ, if outputs do; None if in none.
     """
 
     results: tuple[SizeResult, ...]
     runtime: str = "onnxruntime"
+    other_weights: OtherWeights | None = None
 
     @property
     def ok(self) -> bool:
@@ -62,16 +94,20 @@ class Verification:
     def __str__(self) -> str:
         verdict = "agrees with" if self.ok else "differs from"
         head = f"the ONNX model {verdict} PyTorch (in {NAMES[self.runtime]})"
-        return f"{head}:\n{_indent(format_results(self.results, self.runtime))}"
+        found = self.other_weights
+        shown = format_results(self.results, self.runtime) if found is None else str(found)
+        return f"{head}:\n{_indent(shown)}"
 
     def to_json(self) -> str:
-        """Returns JSON with ``ok``, ``runtime``, and ``results`` with all their fields.
+        """Returns JSON with ``ok``, ``runtime`` and all fields of weights and results.
 
         ``schema`` is the version of the format. Numbers that are not finite are the strings
         ``"inf"`` and ``"nan"``.
         """
         head = {"schema": SCHEMA, "ok": self.ok, "runtime": self.runtime}
-        return json.dumps({**head, "results": as_json(self.results)}, indent=2)
+        weights = as_json(self.other_weights)
+        found = {**head, "other_weights": weights, "results": as_json(self.results)}
+        return json.dumps(found, indent=2)
 
 
 def as_json(value: Any) -> Any:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+import onnx_ir as ir
 import torch
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.program.arguments import example_arguments
+from onnx_aot.serialization.weights import weights_by_target
 
 if TYPE_CHECKING:
     from onnx_aot.inspection.verification import Verification
@@ -21,7 +24,10 @@ __all__ = ["Examinable"]
 class Examinable:
     """Methods of ``ONNXProgram`` that report on its export and verify it."""
 
+    model: ir.Model
     exported_program: torch.export.ExportedProgram | None
+    weights: dict[str, torch.Tensor]
+    state: dict[str, torch.Tensor]
     _record: ExportRecord | None
 
     @property
@@ -77,11 +83,21 @@ class Examinable:
             )
         if args is None and kwargs is None and captured is not None:
             args, kwargs = example_arguments(captured)
-        return verify_program(
+        against = captured if model is None else model
+        result = verify_program(
             self,
-            captured if model is None else model,
+            against,
             () if args is None else args,
             kwargs,
             sizes=sizes,
             runtime=runtime,
         )
+        return result if result.ok else self._add_other_weights(result, against)
+
+    def _add_other_weights(self, result: Verification, model: Any) -> Verification:
+        """Adds the weights in which the models differ, since outputs differ then."""
+        from onnx_aot.program.other_weights import find_other_weights
+
+        fed = {**self.weights, **self.state}
+        values = weights_by_target(self.model.graph, self.exported_program, fed)
+        return dataclasses.replace(result, other_weights=find_other_weights(values, fed, model))

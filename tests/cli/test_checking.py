@@ -55,6 +55,17 @@ def test_verify(model: Path) -> None:
     assert json.loads(wrong.stdout)["ok"] is False
 
 
+def test_a_factory_that_draws_its_weights_anew(model: Path) -> None:
+    code = "from my_models import Encoder\n\n\ndef drawn():\n    return Encoder()\n"
+    (model.parent / "changed_models.py").write_text(code, encoding="utf-8")
+    done = call("verify", "m.onnx", "--against", "changed_models:drawn", *INPUT)
+    assert done.exit_code == 1
+    assert "1 of 1 weights have other values" in done.stdout
+    assert done.stdout.count("embedding.weight") == 1
+    assert "FAIL" not in done.stdout
+    assert "torch.manual_seed(0)" in done.stdout
+
+
 def test_verify_with_the_reference_at_the_example_only(model: Path) -> None:
     done = call(
         "verify", "m.onnx", "--against", "my_models:encoder", *INPUT,

@@ -532,10 +532,11 @@ def _fix_for_line(lines: Sequence[Location], dim: RequestedDim, size: int | None
     if not lines:
         return ""
     last = lines[-1]
-    text = last.text if last.caller is None else last.caller.text
-    for pattern, fix in _FIXES:
-        if pattern.search(text):
-            return fix.format(size=dim.size)
+    texts = (last.text,) if last.caller is None else (last.caller.text, last.text)
+    for text in texts:  # the line that the user may edit comes first
+        for pattern, fix in _FIXES:
+            if pattern.search(text):
+                return fix.format(size=dim.size)
     if size is None:
         return f"use {dim.size} there"
     return (

@@ -86,6 +86,30 @@ def test_the_line_that_fixes_a_dimension(
     assert capfd.readouterr() == ("", "")
 
 
+LIBRARY = """
+def total(x):
+    y = x[0]
+    for row in range(x.shape[0]):
+        y = y + x[row]
+    return y
+"""
+
+
+def test_fix_for_a_line_of_a_library(tmp_path: Path) -> None:
+    file = tmp_path / "site-packages" / "library.py"
+    file.parent.mkdir()
+    file.write_text(LIBRARY)
+    code: dict[str, Any] = {"__name__": "library"}
+    exec(compile(LIBRARY, str(file), "exec"), code)
+
+    def call_library(x: Tensor) -> Tensor:
+        return code["total"](x)
+
+    with pytest.raises(DynamicShapeError, match="a Python loop is unrolled") as caught:
+        onnx_aot.export(call_library, (X,), dynamic_shapes=({0: "n"},))
+    assert "library.py:4 in total, called from " in str(caught.value)
+
+
 def test_every_dimension_and_both_lines_where_one_follows_from_another() -> None:
     def fixes(x: Tensor, y: Tensor) -> Tensor:
         total = x + y

@@ -91,8 +91,10 @@ from onnx_aot.torch_compat.releases import (
     find_capabilities,
     is_tested,
 )
+from onnx_aot.torch_compat.size_division import SIZE_DIVISION
 from onnx_aot.torch_compat.symbolic_sizes import (
     DECISIONS,
+    compute_float,
     creation_stack,
     decision_symbols,
     example_size,
@@ -188,6 +190,7 @@ __all__ = [
     "QUIET",
     "REGISTRIES",
     "SILENT",
+    "SIZE_DIVISION",
     "SIZE_TERM",
     "SMALL_SIZES",
     "TESTED",
@@ -219,6 +222,7 @@ __all__ = [
     "applied",
     "asserted_condition",
     "aten",
+    "compute_float",
     "computes_real_tensors",
     "constraint_sentences",
     "copy_node",

@@ -76,6 +76,9 @@ PRIVATE: dict[str, str] = {
     "torch.utils._sympy.functions:Max": "Inner sizes that are maxima have no expression.",
     "torch.utils._sympy.functions:Min": "Inner sizes that are minima have no expression.",
     "torch.utils._sympy.functions:Mod": "Inner sizes that are remainders have no expression.",
+    "torch.utils._sympy.functions:simple_floordiv_gcd": (
+        "Models that compute a size in many steps take a minute to be captured or refused."
+    ),
     "torch.utils._sympy.printers:PythonPrinter": "Conditions are shown as Eq(n, 4), not n == 4.",
     "torch.utils._sympy.value_ranges:bound_sympy": "Questions about sizes of data have no answer.",
     "torch.utils._sympy.value_ranges:ValueRanges": "Questions about sizes of data have no answer.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 import weakref
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ from onnx_aot.torch_compat.texts import runs_fake_kernels
 __all__ = [
     "DECISIONS",
     "EXAMPLES",
+    "compute_float",
     "creation_stack",
     "decision_symbols",
     "example_size",
@@ -95,6 +97,74 @@ def known_number(size: Any) -> int | None:
 def is_symbol(size: torch.SymInt) -> bool:
     """True if a symbolic size is a single symbol, not an expression such as ``2*s0``."""
     return bool(getattr(symbolic_expression(size), "is_Symbol", False))
+
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "Add": operator.add,
+    "CeilToInt": math.ceil,
+    "FloorDiv": operator.floordiv,
+    "FloorToInt": math.floor,
+    "FloatTrueDiv": operator.truediv,
+    "IntTrueDiv": operator.truediv,
+    "Max": torch.sym_max,
+    "Min": torch.sym_min,
+    "Mod": operator.mod,
+    "Mul": operator.mul,
+    "PythonMod": operator.mod,
+    "RoundToInt": round,
+    "ToFloat": torch.sym_float,
+    "TruncToInt": math.trunc,
+}
+"""Operators in torch's expressions, as functions of Python numbers and symbolic sizes."""
+
+
+def compute_float(value: torch.SymFloat, number: Callable[[Any], Any]) -> Any:
+    """Computes a symbolic float in other arithmetic, such as that of fractions.
+
+    Args:
+        value: The symbolic float.
+        number: Makes a number of that arithmetic from an int, a SymInt or a float; None if it has
+            no such number. The numbers have ``+``, ``*`` and ``/``.
+
+    Returns:
+        The number; None if one is missing, or for operations that are not in the table.
+    """
+
+    def compute(expression: Any) -> Any:
+        name = type(expression).__name__
+        if name == "ToFloat":
+            return compute(expression.args[0])
+        if expression.is_Number or expression.is_integer:
+            size = _compute_size(expression, value.node.shape_env)
+            return None if size is None else number(size)
+        if name not in ("Add", "FloatTrueDiv", "IntTrueDiv", "Mul"):
+            return None
+        return _apply(_OPERATIONS[name], [compute(part) for part in expression.args])
+
+    return compute(symbolic_expression(value))
+
+
+def _compute_size(expression: Any, env: Any) -> Any:
+    """An expression as a symbolic size. A capture records how it is computed from the inputs."""
+    if expression.is_Number:
+        return int(expression) if expression.is_Integer else float(expression)
+    if expression.is_Symbol:
+        return env.create_symintnode(expression, hint=None)
+    operation = _OPERATIONS.get(type(expression).__name__)
+    parts = [_compute_size(part, env) for part in expression.args]
+    return None if operation is None else _apply(operation, parts)
+
+
+def _apply(operation: Callable[..., Any], operands: list[Any]) -> Any:
+    """Applies an operator of one operand, or of two to any number; None if one is missing."""
+    if any(operand is None for operand in operands):
+        return None
+    if len(operands) == 1:
+        return operation(*operands)
+    total = operands[0]
+    for operand in operands[1:]:
+        total = None if total is None else operation(total, operand)
+    return total
 
 
 def root_symbol(size: Any) -> str | None:

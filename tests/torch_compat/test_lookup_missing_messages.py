@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from torch import Tensor, nn
 
@@ -21,7 +22,7 @@ from tests.torch_compat.models import (
     function,
     rows,
 )
-from tests.torch_compat.without import SHAPES, absent, exported, message, shows
+from tests.torch_compat.without import SHAPES, absent, differs, exported, message, shows
 
 pytestmark = pytest.mark.filterwarnings("ignore::onnx_aot.OnnxExporterWarning")
 
@@ -161,6 +162,32 @@ def test_conditions() -> None:
         assert "Eq(" in message(MODELS["branch on data"]) or "fixed at 4" in message(
             MODELS["fixed"]
         )
+
+
+@shows(f"{SIZES}.functions:FloorDiv.eval", f"{SIZES}.functions:simple_floordiv_gcd")
+def test_quotients_are_simplified_for_a_long_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    simplify, simplified = sympy.simplify, []
+
+    def count_calls(expression: Any, **options: Any) -> Any:
+        simplified.append(expression)
+        return simplify(expression, **options)
+
+    def simplifies(factor: int) -> bool:  # sympy keeps results, so each call has another factor
+        def count(x: Tensor) -> Tensor:
+            n = x.shape[0]
+            return x.new_ones((6 * (n // 5) + 3 * (n // factor)) // 9) + x.sum()
+
+        example = Example(function(count), rows, sizes=(9, 25))
+        simplified.clear()
+        assert not differs(example, exported(example))
+        return bool(simplified)
+
+    monkeypatch.setattr(sympy, "simplify", count_calls)
+    assert not simplifies(7)
+    with absent(f"{SIZES}.functions:FloorDiv.eval"):
+        assert simplifies(11)
+    with absent(f"{SIZES}.functions:simple_floordiv_gcd"):
+        assert simplifies(13)
 
 
 @shows("torch.export:ExportedProgram._report")

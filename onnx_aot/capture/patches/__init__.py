@@ -37,6 +37,7 @@ from onnx_aot.torch_compat import (
     LARGER_SIZES,
     LOG_FILE,
     META_TENSORS,
+    SIZE_DIVISION,
     SMALL_SIZES,
     TIME_CHECKS,
     UNINTERESTING,
@@ -68,6 +69,7 @@ PATCHES: tuple[Patch, ...] = (
     UNINTERESTING,
     *VALIDATIONS,
     *TIME_CHECKS,
+    SIZE_DIVISION,
     *shape_rule_patches(SHAPE_RULES),
     # operators and functions
     *KERNEL_PATCHES,

@@ -18,28 +18,31 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat import pytree, symbolic_truth
+from onnx_aot.torch_compat import compute_float, pytree, symbolic_truth
 
 __all__ = ["ELEMENTS_LIMIT", "Elements", "compute_elements"]
 
 Size = int | torch.SymInt
+FRACTION_LIMIT = 1024
+"""Floats with a larger denominator, such as 0.1, have products that PyTorch rounds."""
 ELEMENTS_LIMIT = 64
 """Tensors with more elements have none: each operation on a symbolic size takes a millisecond."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """The exact value of a number that PyTorch rounds to float32.
+    """The exact value of a number that PyTorch rounds to float32 or float64.
 
-    A quotient of sizes, also with an integer added, rounds to the same integers as PyTorch's up to
-    about 2**24. Products and sums of quotients need not; for these the operators return None.
+    A quotient of sizes, also with a binary fraction such as 1/2 added, rounds to the same integers
+    as PyTorch's while its numerator is below about 2**24. Products and sums of other quotients need
+    not; for these the operators return None.
     """
 
     numerator: Size
     denominator: int = 1
 
     def __add__(self, other: Ratio) -> Ratio | None:
-        if self.denominator != 1 and other.denominator != 1:
+        if not (self._is_binary() or other._is_binary()):
             return None
         left, right = self.numerator * other.denominator, other.numerator * self.denominator
         return Ratio(left + right, self.denominator * other.denominator)
@@ -48,20 +51,24 @@ class Ratio:
         return self + Ratio(-other.numerator, other.denominator)
 
     def __mul__(self, other: Ratio) -> Ratio | None:
-        if self.denominator != 1 or other.denominator != 1:
+        if not (self._is_binary() and other._is_binary()):
             return None
-        return Ratio(self.numerator * other.numerator)
+        denominator = self.denominator * other.denominator
+        return Ratio(self.numerator * other.numerator, denominator)
 
     def __truediv__(self, other: Ratio) -> Ratio | None:
-        """Divides by an integer that is known to be positive; None for other divisors."""
+        """Divides by a number that is known to be positive; None for other divisors."""
         if not other._is_positive_number():
             return None
-        return Ratio(self.numerator, self.denominator * other.numerator)  # type: ignore[arg-type]
+        denominator: Any = self.denominator * other.numerator
+        return Ratio(self.numerator * other.denominator, denominator)
 
     def __mod__(self, other: Ratio) -> Ratio | None:
-        if self.denominator != 1 or not other._is_positive_number():
+        if not (self._is_binary() and other._is_positive_number()):
             return None
-        return Ratio(self.numerator % other.numerator)  # type: ignore[operator]
+        left = self.numerator * other.denominator
+        right: Any = other.numerator * self.denominator
+        return Ratio(left % right, self.denominator * other.denominator)
 
     def floor(self) -> Ratio:
         return Ratio(self.numerator // self.denominator)
@@ -75,8 +82,22 @@ class Ratio:
             return self.floor()
         return self.ceil() if symbolic_truth(self.numerator <= 0) else None
 
+    def round(self) -> Ratio:
+        """Rounds to the nearest integer, and halves to the even one, as PyTorch does."""
+        double, period = 2 * self.numerator + self.denominator, 2 * self.denominator
+        upper = double // period
+        if self.denominator % 2:
+            return Ratio(upper)
+        is_between = torch.sym_min(double % period, 1)  # type: ignore[no-untyped-call]
+        return Ratio(upper - (upper % 2) * (1 - is_between))
+
+    def _is_binary(self) -> bool:
+        """True for numbers that PyTorch does not round."""
+        return self.denominator & (self.denominator - 1) == 0
+
     def _is_positive_number(self) -> bool:
-        return self.denominator == 1 and isinstance(self.numerator, int) and self.numerator > 0
+        is_number = isinstance(self.numerator, int) and self.numerator > 0
+        return is_number and self._is_binary()
 
 
 Element = Ratio | bool | torch.SymBool
@@ -157,6 +178,8 @@ ARITHMETIC: dict[str, Rule] = {
     "ceil": Ratio.ceil,
     "floor": Ratio.floor,
     "trunc": Ratio.trunc,
+    "fix": Ratio.trunc,
+    "round": Ratio.round,
     "maximum": _larger,
     "minimum": _smaller,
     "clamp": _clamp,
@@ -230,9 +253,8 @@ def _compute_one(
     for unused in ("dtype", "layout", "device", "pin_memory", "memory_format"):
         options.pop(unused, None)
     if name in FILLS:
-        number = _number(args[0 if name == "scalar_tensor" else -1])
-        count = math.prod(result.shape)
-        return None if number is None else Elements(result.shape, lambda: [number] * count)
+        number = args[0 if name == "scalar_tensor" else -1]
+        return _fill(number, result.shape, result.dtype.is_floating_point)
     if name in CONVERSIONS:
         return _convert(_operand(args[0]), result)
     if name in ACCUMULATIONS or (name in REDUCTIONS and not _has_two_operands(args)):
@@ -248,6 +270,18 @@ def _compute_one(
         rule = functools.partial(rule, rounding_mode=rounding_mode)
     spread = [_broadcast(operand, result.shape) for operand in operands if operand is not None]
     return _map_elements(_of_numbers(rule), spread, result)
+
+
+def _fill(value: Any, shape: Sequence[int], is_float: bool = True) -> Elements:
+    """The same number everywhere. PyTorch rounds fractions in tensors of integers."""
+    shape = tuple(shape)
+
+    def fill() -> Sequence[Element] | None:
+        number = _number(value)
+        is_cut = isinstance(number, Ratio) and number.denominator != 1 and not is_float
+        return None if number is None or is_cut else [number] * math.prod(shape)
+
+    return Elements(shape, fill)
 
 
 def _has_two_operands(args: tuple[Any, ...]) -> bool:
@@ -408,6 +442,8 @@ def _operand(value: Any) -> Elements | None:
         if any(number is None for number in numbers):
             return None
         return Elements(value.shape, lambda: numbers)
+    if isinstance(value, torch.SymFloat):
+        return _fill(value, ())  # computed when it is read, so that the arithmetic is recorded
     number = _number(value)
     return None if number is None else Elements((), lambda: [number])
 
@@ -418,6 +454,7 @@ def _number(value: Any) -> Any:
         return value
     if isinstance(value, (int, torch.SymInt)):
         return Ratio(value)
-    if isinstance(value, float) and value.is_integer():
-        return Ratio(int(value))
-    return None
+    if isinstance(value, float) and math.isfinite(value):
+        numerator, denominator = value.as_integer_ratio()
+        return Ratio(numerator, denominator) if denominator <= FRACTION_LIMIT else None
+    return compute_float(value, _number) if isinstance(value, torch.SymFloat) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -100,6 +101,81 @@ def test_what_float32_rounds_otherwise_is_not_known(
     program = onnx_aot.export(model, (torch.randn(1, 2, 17),), dynamic_shapes=(T,))
     assert "u0" in str(program.outputs[0].shape)
     for length in range(1, 200, 3):
+        x = torch.randn(1, 2, length)
+        assert_close(program(x)[0], model(x))
+
+
+ROUNDED: dict[str, Callable[[Any], Tensor]] = {
+    "floor": lambda length: torch.floor(torch.as_tensor(3 * length / 2)),
+    "ceil": lambda length: torch.ceil(torch.as_tensor(3 * length / 4)),
+    "trunc": lambda length: torch.trunc(torch.as_tensor(length * 1.5)),
+    "fix": lambda length: torch.fix(torch.tensor(length * 1.5) / 2.5),
+    "round": lambda length: torch.round(torch.as_tensor(length / 3)),
+    "float": lambda length: torch.floor(torch.tensor(float(length)) * 0.75),
+    "remainder": lambda length: torch.ceil(torch.tensor(length / 1) % 2.5),
+    "half added": lambda length: torch.floor(torch.tensor(length / 3) + 0.5),
+    "sum": lambda length: torch.floor(torch.as_tensor((length - 50) / 4 + 13.5)),
+    "quotients": lambda length: torch.floor(torch.as_tensor((length + 1) / 2 / 1.5)),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_rounded_quotients_are_sizes(name: str) -> None:
+    model = Numbers(lambda n, x: x.repeat(1, 1, 2)[..., : ROUNDED[name](x.shape[2]).long().item()])
+    program = onnx_aot.export(model, (torch.randn(1, 2, 10),), dynamic_shapes=(T,))
+    assert "u0" not in str(program.outputs[0].shape)
+    for length in (10, 0, 1, 2, 3, 5, 7, 11, 13, 49, 50, 97):
+        x = torch.randn(1, 2, length)
+        assert_close(program(x)[0], model(x))
+
+
+def test_halves_are_rounded_to_even() -> None:
+    model = Numbers(
+        lambda n, x: x[..., : torch.round(torch.as_tensor(3 * x.shape[2] / 4)).long().item()]
+    )
+    program = onnx_aot.export(model, (torch.randn(1, 2, 10),), dynamic_shapes=(T,))
+    for length in range(20):
+        x = torch.randn(1, 2, length)
+        assert_close(program(x)[0], model(x))
+
+
+TENTHS: dict[str, Callable[[Any], Tensor]] = {
+    "factor": lambda length: torch.ceil(torch.as_tensor(length * 0.1)),
+    "divisor": lambda length: torch.floor(torch.as_tensor(length / 0.1)),
+    "product": lambda length: torch.ceil(torch.as_tensor(length / 49 * 49)),
+}
+
+
+@pytest.mark.parametrize("name", TENTHS)
+def test_floats_that_pytorch_rounds_stay_data(name: str) -> None:
+    """A tenth is not 1/10: ``ceil(30 * 0.1)`` is 3, and the exact product is larger."""
+    model = Numbers(lambda n, x: x.repeat(1, 1, 2)[..., : TENTHS[name](x.shape[2]).long().item()])
+    program = onnx_aot.export(model, (torch.randn(1, 2, 10),), dynamic_shapes=(T,))
+    assert "u" in str(program.outputs[0].shape[2])
+    for length in (10, 1, 30, 49, 98, 110):
+        x = torch.randn(1, 2, length)
+        assert_close(program(x)[0], model(x))
+
+
+def test_fractions_in_tensors_of_integers() -> None:
+    model = Numbers(
+        lambda n, x: x[..., : torch.full((1,), 2.5, dtype=torch.int64)[0] + n.total], total=1
+    )
+    program = onnx_aot.export(model, (torch.randn(1, 2, 10),), dynamic_shapes=(T,))
+    x = torch.randn(1, 2, 7)
+    assert_close(program(x)[0], model(x))
+
+
+def resample(x: Tensor, old: int, new: int) -> Tensor:
+    """Repeats or drops elements; computes the length as the package julius does."""
+    y = x.repeat_interleave(new, 2)[..., ::old]
+    return y[..., : torch.floor(torch.as_tensor(new * x.shape[2] / old)).long().item()]
+
+
+def test_resampling_twice_gives_the_first_size() -> None:
+    model = Numbers(lambda n, x: resample(resample(x, 1, 2), 2, 1) + x)
+    program = onnx_aot.export(model, (torch.randn(1, 2, 10),), dynamic_shapes=(T,))
+    for length in (10, 11, 1, 0):
         x = torch.randn(1, 2, length)
         assert_close(program(x)[0], model(x))
 

@@ -11,6 +11,8 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+import torch
+
 from onnx_aot.graph.opset_range import MIN_OPSET
 from onnx_aot.ops.families import import_all_families, import_families, import_family_of
 from onnx_aot.torch_compat import (
@@ -22,8 +24,10 @@ from onnx_aot.torch_compat import (
 )
 
 __all__ = [
+    "FLOATING",
     "LIMITS",
     "NOT_TRANSLATED",
+    "REPORTED",
     "TRANSLATIONS",
     "OperatorTable",
     "Translation",
@@ -52,6 +56,12 @@ NOT_TRANSLATED: dict[Any, str] = {}
 
 LIMITS: dict[Any, str] = {}
 """Differences between a translated operator and PyTorch: types, values, sizes."""
+
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+REPORTED: dict[Any, tuple[torch.dtype, ...]] = {}
+"""Operators in ``LIMITS`` whose values ONNX Runtime computes differently, and the element types of
+their first tensor for which it does. The report of an export names those that the model uses."""
 
 
 @dataclasses.dataclass(frozen=True)

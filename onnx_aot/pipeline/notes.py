@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from torch.export.graph_signature import OutputKind
@@ -35,6 +35,7 @@ __all__ = [
     "describe_dropped_state",
     "describe_inline_calls",
     "describe_less_precise_types",
+    "describe_limits",
     "describe_not_verified",
     "describe_rounding",
     "describe_shared_inputs",
@@ -389,6 +390,39 @@ def _is_small_weight(node: torch.fx.Node, user: Sequence[object]) -> bool:
         return False
     held = node.args[0]
     return isinstance(held, torch.fx.Node) and held.op == "placeholder" and held.name not in user
+
+
+def describe_limits(captured: torch.export.ExportedProgram) -> list[Note]:
+    """Notes for the report about operators whose values ONNX Runtime computes differently."""
+    import torch.fx
+
+    from onnx_aot.metadata.provenance import location, target_name
+    from onnx_aot.ops.registry import LIMITS, REPORTED
+
+    found: dict[str, dict[str, None]] = {}
+    for module in captured.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            types = REPORTED.get(node.target, ()) if node.op == "call_function" else ()
+            given = node.all_input_nodes[:1]
+            if not any(getattr(one.meta.get("val"), "dtype", None) in types for one in given):
+                continue
+            line = location(node)
+            where = f"{target_name(node.target)}{'' if line is None else f' at {line}'}"
+            found.setdefault(LIMITS[node.target], {})[where] = None
+    return [
+        Note(
+            f"values may differ from PyTorch's in ONNX Runtime: {limit} ({_list_some(places)})",
+            quiet=True,
+        )
+        for limit, places in found.items()
+    ]
+
+
+def _list_some(places: Iterable[str], shown: int = 3) -> str:
+    """The first places, and how many more there are."""
+    first = list(places)
+    more = f"; and {len(first) - shown} more" if len(first) > shown else ""
+    return "; ".join(first[:shown]) + more
 
 
 def describe_unsupported(

@@ -254,7 +254,8 @@ def translate_graph(
     notes = describe.describe_unsupported(
         translated.statistics.unsupported, translated.model, options
     )
-    return translated, notes + describe.describe_wide_integers(program, options)
+    notes += describe.describe_wide_integers(program, options)
+    return translated, notes + describe.describe_limits(program)
 
 
 def _collect_translations(

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
+import torch
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.core.size_math import as_value, product, subtract_sizes
-from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.ops.registry import FLOATING, LIMITS, REPORTED, register
 from onnx_aot.torch_compat import aten
 
 __all__ = ["Axes", "axes_of", "compute_mean", "reduce_extreme"]
@@ -56,6 +57,14 @@ def aten_sum(
     op: Builder, self: Value, dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Value:
     return _reduce_in_result_type(op, "ReduceSum", self, dim, keepdim)
+
+
+for _target in (aten.sum.default, aten.sum.dim_IntList):
+    LIMITS[_target] = (
+        "ONNX Runtime adds int64 numbers as double: sums beyond 2^53 are rounded; cumsum and "
+        "matrix products are exact"
+    )
+    REPORTED[_target] = (torch.int64,)
 
 
 @register(aten.mean.default, aten.mean.dim)
@@ -218,14 +227,10 @@ def _find_extreme(op: Builder, name: str, value: Value, dim: int | None, keepdim
 
 
 _POSITION = "the position of a NaN is not found: NaN is skipped unless it comes first"
-LIMITS.update(
-    {
-        aten.argmax.default: _POSITION,
-        aten.argmin.default: _POSITION,
-        aten.max.dim: f"indices: {_POSITION}",
-        aten.min.dim: f"indices: {_POSITION}",
-    }
-)
+for _target in (aten.argmax.default, aten.argmin.default):
+    LIMITS[_target], REPORTED[_target] = _POSITION, FLOATING
+for _target in (aten.max.dim, aten.min.dim):
+    LIMITS[_target], REPORTED[_target] = f"indices: {_POSITION}", FLOATING
 
 
 @register(aten.logsumexp.default)

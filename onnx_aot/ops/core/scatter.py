@@ -17,7 +17,7 @@ from onnx_aot.ops.core.elementwise import floor_divide
 from onnx_aot.ops.core.indexing import IndexPlan, as_positions, clamp_indices, range_of_length
 from onnx_aot.ops.core.movement import annotate_shape, expand, reshape, slice_axis
 from onnx_aot.ops.core.size_math import add_sizes, product
-from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.ops.registry import FLOATING, LIMITS, REPORTED, register
 from onnx_aot.torch_compat import aten
 
 __all__ = ["scatter_elements"]
@@ -151,6 +151,7 @@ def aten_put(
 LIMITS[aten.scatter_reduce.two] = LIMITS[aten.index_reduce.default] = (
     "amax and amin since opset 18; they may skip NaN, as ONNX Runtime's ScatterElements does"
 )
+REPORTED[aten.scatter_reduce.two] = REPORTED[aten.index_reduce.default] = FLOATING
 
 
 def _initialize_reduction(

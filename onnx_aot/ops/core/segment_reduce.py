@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
 from onnx_aot.ops.core.indexing import range_of_length
-from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.ops.registry import FLOATING, LIMITS, REPORTED, register
 from onnx_aot.torch_compat import aten
 
 __all__: list[str] = []
@@ -27,6 +27,7 @@ REDUCTIONS = {
 }
 
 LIMITS[aten.segment_reduce.default] = "max and min skip NaN"
+REPORTED[aten.segment_reduce.default] = FLOATING
 
 
 @register(aten.segment_reduce.default)

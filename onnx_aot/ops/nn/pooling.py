@@ -21,7 +21,7 @@ from onnx_aot.ops.nn.conv_arguments import (
     pad_last_axes,
     per_axis,
 )
-from onnx_aot.ops.registry import LIMITS, register
+from onnx_aot.ops.registry import FLOATING, LIMITS, REPORTED, register
 from onnx_aot.torch_compat import OpOverload, aten
 
 __all__: list[str] = []
@@ -58,6 +58,7 @@ def _register_max_pool(spatial: int, values: OpOverload, with_indices: OpOverloa
     register(values)(aten_max_pool)
     register(with_indices)(aten_max_pool_with_indices)
     LIMITS[values] = LIMITS[with_indices] = "a window with NaN may give its largest number instead"
+    REPORTED[values] = REPORTED[with_indices] = FLOATING
 
 
 def _window_attributes(

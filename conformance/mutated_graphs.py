@@ -57,8 +57,12 @@ def main() -> None:
     parser.add_argument("--output", help="JSON file for the result")
     options = parser.parse_args()
     with ThreadPoolExecutor(options.jobs) as pool:
-        calls = list(choose_calls(options.trials, options.seed, options.row))
-        results = list(pool.map(lambda call: _run_in_process(*call), calls))
+        calls = choose_calls(options.trials, options.seed, options.row)
+        results = []
+        for result in pool.map(lambda call: _run_in_process(*call), calls):
+            results.append(result)
+            found = merge_results(results)
+            sys.stderr.write(f"{found['trials']} graphs, {found['outcomes']}\n")
     found = {"seed": options.seed, **merge_results(results)}
     text = json.dumps(found, indent=2) + "\n"
     sys.stdout.write(text)

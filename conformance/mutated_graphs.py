@@ -105,10 +105,14 @@ def _count_first(texts: Sequence[str]) -> dict[str, int]:
 
 
 def _run_in_process(row: str, seed: int, trials: int) -> dict[str, Any]:
-    result, ended, _ = run_isolated(mutate_row, (row, seed, trials), SECONDS, PRELOAD)
-    if result is None:
-        result = {"outcomes": {"ended": 1}, "refused": [], "explained": []}
-        result["failures"] = [f"{row}, seed {seed}: {ended}"]
+    done, ended, _ = run_isolated(mutate_row, (row, seed, trials), SECONDS, PRELOAD)
+    lost = [f"{row}, seed {seed}: {ended}"]
+    result: dict[str, Any] = done or {
+        "outcomes": {"ended": 1},
+        "refused": [],
+        "explained": [],
+        "failures": lost,
+    }
     for text in result["failures"]:
         sys.stderr.write(f"{text}\n")
     return result
@@ -308,7 +312,7 @@ def _list_operators() -> list[Any]:
 
     found = []
     for name in sorted(_listed_names()):
-        packet = getattr(torch.ops.aten, name, None)
+        packet: Any = getattr(torch.ops.aten, name, None)
         left_out = name.startswith("_") or name.startswith(LEFT_OUT)
         if left_out or not hasattr(packet, "overloads"):
             continue

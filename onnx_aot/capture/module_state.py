@@ -70,14 +70,18 @@ def run_model(module: torch.nn.Module, inputs: Inputs) -> Any:
             lambda x: x.clone() if isinstance(x, torch.Tensor) else x, (inputs.args, inputs.kwargs)
         )
     )
-    buffers = [(buffer, buffer.clone()) for buffer in module.buffers() if not is_lazy(buffer)]
+    tensors = [t for t in (*module.parameters(), *module.buffers()) if type(t) in PLAIN]
+    saved = [(tensor, tensor.detach().clone()) for tensor in tensors]
     with preserved_state(module), torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
             return module(*args, **kwargs)
         finally:
-            for buffer, before in buffers:
-                buffer.copy_(before)
+            for tensor, before in saved:
+                tensor.copy_(before)
 
+
+PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+"""Types of tensors that a model may write to; those of quantized and lazy weights are others."""
 
 Container = list[Any] | dict[Any, Any] | set[Any]
 

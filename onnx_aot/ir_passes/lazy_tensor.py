@@ -47,6 +47,9 @@ class FoldedTensor(ir.LazyTensor):
         self._compute = compute
         self.sources = tuple(sources)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}<{self.dtype},{self.shape}>(name={self.name!r})"
+
     def torch(self) -> torch.Tensor:
         """Returns the current contents: a tensor with its own memory, or a view of a source."""
         with torch.no_grad():

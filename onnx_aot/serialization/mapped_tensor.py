@@ -110,6 +110,9 @@ class CastTensor(ir.LazyTensor):
         super().__init__(self._cast, dtype, ir.Shape(tuple(given.shape)), name=name)
         self._given = given
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}<{self.dtype},{self.shape}>(name={self.name!r})"
+
     def torch(self) -> torch.Tensor:
         """Returns the cast tensor, in memory of its own."""
         return self._given.to(dtypes.to_torch(self.dtype))

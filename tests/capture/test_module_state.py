@@ -53,3 +53,23 @@ def test_a_hook_that_replaces_an_argument() -> None:
         warnings.simplefilter("error")
         program = onnx_aot.export(model, (torch.ones(2, 3),))
     torch.testing.assert_close(program(torch.ones(2, 3))[0], model(torch.ones(2, 3)))
+
+
+def test_a_parameter_that_forward_writes_is_restored() -> None:
+    """The model runs at another size too, because it branches on it."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2), requires_grad=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.weight += 2
+            return x * self.weight if x.shape[0] > 1 else self.weight * x
+
+    module = Model()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = onnx_aot.export(module, (torch.ones(4, 2),), dynamic_shapes=({0: "n"},))
+    assert module.weight.tolist() == [1, 1]
+    assert program(torch.ones(3, 2))[0].tolist() == [[3, 3]] * 3

@@ -69,6 +69,13 @@ def folded(program: onnx_aot.ONNXProgram) -> list[str]:
     return [str(v.name) for v in values if isinstance(v.const_value, FoldedTensor)]
 
 
+def test_a_model_with_folded_weights_is_printed() -> None:
+    """Small weights are printed with the graph."""
+    layers = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).eval()
+    program = onnx_aot.export(layers, (torch.ones(3, 2),))
+    assert "FoldedTensor<FLOAT,[2]>(name=" in str(program.model.graph)
+
+
 def test_batch_normalization_goes_into_the_weights() -> None:
     model = Net().eval()
     program = exported(model)

@@ -162,6 +162,7 @@ def test_types_are_cast_when_asked(kind: str, tmp_path: Path) -> None:
     program.apply_weights(state, cast=True)
     held = program.model.graph.initializers["linear.weight"].const_value
     assert isinstance(held, CastTensor)
+    assert repr(held).startswith("CastTensor<")
     assert_close(program(X)[0], net.float()(X))
     program.apply_weights(real().state_dict())  # the model's own type is unchanged
     assert_close(program(X)[0], real()(X))

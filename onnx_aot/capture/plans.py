@@ -193,6 +193,9 @@ class _Attempts:
         if captured is None or captured.strategy not in map(STRATEGIES.get, DEFAULT):
             return False
         program, requested = captured.program, self.requested
+        asked = self.best().captured
+        if asked is not None and find_squeezed_ones(asked.program, requested, left_to_model=False):
+            return False  # an ONNX model has the same rank at every size
         bounded = self._find_bounded() if attempt.plan.request == "beyond" else None
         if not is_right_for_example(
             program, self.model.module, self.model.inputs, requested, bounded

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.capture.error_hints import RefusedError
+from onnx_aot.capture.error_hints import RefusedError, page
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.io_hooks import Boundary
 from onnx_aot.capture.module_state import preserved_state
@@ -25,8 +25,9 @@ from onnx_aot.capture.sizes.known_sources import Source
 from onnx_aot.capture.sizes.known_values import KnownValues
 from onnx_aot.capture.sizes.validating_branches import Validation, Validations
 from onnx_aot.capture.time_limits import TimeLimit
-from onnx_aot.errors import InvalidOptionError
-from onnx_aot.torch_compat import FakeTensor, Settings
+from onnx_aot.errors import CaptureError, InvalidOptionError
+from onnx_aot.metadata.provenance import location
+from onnx_aot.torch_compat import FakeTensor, OpOverload, Settings, schema_of
 
 __all__ = ["DEFAULT", "STRATEGIES", "Model", "Run", "check_strategies", "run_strategy"]
 
@@ -193,6 +194,7 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
                 dynamic_shapes=spec,
                 strict=settings.strict,
             )
+            _check_numbers(program)
             if settings.strict:
                 _check_constants(program, model)
             run.warning = run.warning or _describe_left_out(model, settings)
@@ -231,6 +233,27 @@ def _check_constants(program: torch.export.ExportedProgram, model: Model) -> Non
             "keep the array as a tensor, self.register_buffer(name, torch.from_numpy(array))",
             "numpy",
         )
+
+
+def _check_numbers(program: torch.export.ExportedProgram) -> None:
+    """Raises if an operator has a float for a size or bound: torch 2.15 drops ``int(n % 2.5)``."""
+    for node in program.graph.nodes:
+        if not isinstance(node.target, OpOverload):
+            continue
+        for argument, given in zip(schema_of(node.target).arguments, node.args, strict=False):
+            value = given.meta.get("val") if isinstance(given, torch.fx.Node) else None
+            if isinstance(value, torch.SymFloat) and "int" in str(argument.real_type):
+                where = location(node)
+                cause = f"the number {value} is a float where {node.target} takes an integer"
+                fix = "compute it with integers; int(n % 2.5) is (2 * n % 5) // 2"
+                raise CaptureError(
+                    f"the model could not be captured; {cause}"
+                    f"{f', at {where}' if where else ''}: torch {torch.__version__} does not "
+                    f"convert it\nfix: {fix}\n{page('numbers')}",
+                    cause=cause,
+                    places=() if where is None else (where,),
+                    fix=fix,
+                )
 
 
 def _model_rows(

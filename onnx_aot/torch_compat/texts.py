@@ -18,6 +18,7 @@ __all__ = [
     "NO_MODULE",
     "SIZE_TERM",
     "TRACED_ROOT",
+    "WARNINGS_WHILE_TRACING",
     "asserted_condition",
     "constraint_sentences",
     "failure_kind",
@@ -228,6 +229,12 @@ EXPECTED_WARNINGS = (
     "The .grad attribute of a Tensor that is not",
 )
 """Patterns for the beginnings of warnings that do not concern the user of an export."""
+
+WARNINGS_WHILE_TRACING = (
+    "The tensor attributes? .*assigned during export",
+    "While compiling, we found certain side effects",
+)
+"""Patterns for the beginnings of torch's warnings that would end a capture as errors."""
 
 
 def printed_in_graphs(argument: object) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import onnx_aot
 from onnx_aot.errors import CaptureError
+from tests.releases import TORCH
 
 Tensor = torch.Tensor
 X = torch.randn(3)
@@ -53,3 +57,42 @@ def test_an_array_of_numpy() -> None:
     torch.testing.assert_close(onnx_aot.export(model, (X,))(X)[0], model(X))
     with pytest.raises(CaptureError, match=r"no values of a NumPy array[\s\S]*register_buffer"):
         onnx_aot.export(model, (X,), strategies=("strict",))
+
+
+class Remainder(nn.Module):
+    def __init__(self, exact: bool) -> None:
+        super().__init__()
+        self.exact = exact
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[0]
+        return x[: (2 * n % 5) // 2 if self.exact else int(n % 2.5)]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_float_that_torch_takes_for_an_integer_is_refused(exact: bool) -> None:
+    """Torch 2.15 drops ``int``; the fix that the error names is right on every release."""
+    model, shapes = Remainder(exact), ({0: "n"},)
+    if not exact and TORCH >= (2, 15):
+        with pytest.raises(CaptureError, match=r"is a float .*test_strategies[\s\S]*// 2"):
+            onnx_aot.export(model, (torch.rand(9),), dynamic_shapes=shapes)
+        return
+    program = onnx_aot.export(model, (torch.rand(9),), dynamic_shapes=shapes)
+    for size in (9, 7, 10, 0, 1):
+        x = torch.rand(size)
+        torch.testing.assert_close(program(x)[0], model(x))
+
+
+class Remembers(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = x * 2
+        return self.last + 1
+
+
+def test_warnings_of_torch_do_not_end_a_capture() -> None:
+    x = torch.rand(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("default", category=onnx_aot.OnnxExporterWarning)
+        program = onnx_aot.export(Remembers(), (x,), strategies=("non-strict",))
+    torch.testing.assert_close(program(x)[0], x * 2 + 1)

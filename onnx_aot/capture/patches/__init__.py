@@ -42,6 +42,7 @@ from onnx_aot.torch_compat import (
     TIME_CHECKS,
     UNINTERESTING,
     VALIDATIONS,
+    WARNINGS_WHILE_TRACING,
     ZERO_IGNORED,
     Capabilities,
     Patch,
@@ -97,8 +98,15 @@ ALL_PATCHES: tuple[Patch, ...] = (*PATCHES, *WHILE_TRACED, *FIXED_SIZES)
 
 @contextlib.contextmanager
 def capture_conditions(settings: Settings | None = None) -> Iterator[None]:
-    """Applies the patches and silences expected warnings while torch traces a program."""
+    """Applies the patches and silences expected warnings while torch traces a program.
+
+    With ``python -W error``, torch's warnings about assigned attributes are shown, and do not end
+    the capture.
+    """
     with applied(PATCHES, settings or Settings()), warnings.catch_warnings():
+        if any(action == "error" for action, *_ in warnings.filters):
+            for message in WARNINGS_WHILE_TRACING:
+                warnings.filterwarnings("default", message=message)
         for message in EXPECTED_WARNINGS:
             warnings.filterwarnings("ignore", message=message)
         yield

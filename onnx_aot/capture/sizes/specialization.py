@@ -29,6 +29,7 @@ from onnx_aot.capture.sizes.captured_dimensions import (
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim, is_unlimited
 from onnx_aot.capture.sizes.guards import Decision, Location, as_places, with_line
 from onnx_aot.capture.sizes.size_branches import RareBranch, find_rare_branches
+from onnx_aot.capture.sizes.squeezes import find_squeezed_ones
 from onnx_aot.dimensions.conditions import holds
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.torch_compat import (
@@ -127,9 +128,20 @@ def find_undelivered(
         if branch.dim not in static:
             static.add(branch.dim)
             found.append(_describe_rare(branch))
+    for dim in find_squeezed_ones(program, requested, left_to_model=False):
+        if dim not in static:
+            static.add(dim)
+            found.append(Finding(dim, _SQUEEZED, (), _NOT_SQUEEZED.format(size=dim.size)))
     if refused:
         found += _find_limited(program, requested, decisions, static)
     return found
+
+
+_SQUEEZED = "squeezed, which removes it at the example's size 1 and at no other"
+_NOT_SQUEEZED = (
+    "squeeze only dimensions that are always 1, as in x.squeeze(1); or give an example where "
+    "{size} is not 1, and exclude 1 with torch.export.Dim(name, min=2)"
+)
 
 
 def _describe_rare(branch: RareBranch) -> Finding:

@@ -48,27 +48,33 @@ def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, 
 
 
 def find_squeezed_ones(
-    program: torch.export.ExportedProgram, requested: DynamicShapes
+    program: torch.export.ExportedProgram, requested: DynamicShapes, left_to_model: bool = True
 ) -> list[RequestedDim]:
-    """Returns the dimensions of size 1 that are left to the model, and that it squeezes.
+    """Returns the dimensions of size 1 that the model squeezes and that are dynamic.
 
-    If they are dynamic, the program has another rank than the model for the example itself.
+    The program has another rank than the model for the example itself.
 
     Args:
         program: The captured program.
-        requested: The request; dimensions with ``Dim.AUTO`` are left to the model.
+        requested: The request.
+        left_to_model: Whether dimensions that may be static, such as those with ``Dim.AUTO``, are
+            returned; otherwise all others.
     """
     ones: dict[str, list[RequestedDim]] = {}
     for dim, size in sizes_of(program, requested):
         if isinstance(size, torch.SymInt) and example_size(size) == 1:
             ones.setdefault(str(size), []).append(dim)
-    free = {size: dims for size, dims in ones.items() if all(dim.may_be_static for dim in dims)}
-    if not free:
+    wanted = {
+        size: dims
+        for size, dims in ones.items()
+        if all(dim.may_be_static for dim in dims) == left_to_model
+    }
+    if not wanted:
         return []
     squeezed = [
         str(size) for node in program.graph.nodes for _, size in _axes_that_may_be_one(node)
     ]
-    return [dim for size, dims in free.items() if size in squeezed for dim in dims]
+    return [dim for size, dims in wanted.items() if size in squeezed for dim in dims]
 
 
 def may_change_rank(node: torch.fx.Node) -> bool:

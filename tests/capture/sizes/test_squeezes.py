@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.export import Dim
 
 import onnx_aot
-from onnx_aot.errors import OnnxExporterWarning
+from onnx_aot.errors import DynamicShapeError, OnnxExporterWarning
 
 
 def first(x: Tensor) -> Tensor:
@@ -81,3 +81,19 @@ def test_a_range_without_1_needs_no_warning(function: Callable[..., Tensor]) -> 
         program = onnx_aot.export(function, (torch.rand(4, 3),), dynamic_shapes=shapes)
     for size in (2, 4, 7):
         torch.testing.assert_close(program(x := torch.rand(size, 3))[0], function(x))
+
+
+@pytest.mark.parametrize("function", [first, every])
+def test_a_named_dimension_that_is_1_is_refused(function: Callable[..., Tensor]) -> None:
+    """The model captured with another size keeps the axis that the example's result lacks."""
+    with pytest.raises(DynamicShapeError, match="squeezed, which removes it at the example's size"):
+        onnx_aot.export(Squeezing(function), (torch.rand(1, 3),), dynamic_shapes=({0: "n"},))
+
+
+def test_a_named_dimension_that_is_1_becomes_static_on_request() -> None:
+    x = torch.rand(1, 3)
+    with pytest.warns(OnnxExporterWarning, match=r"x, axis 0 \('n'\) is squeezed"):
+        program = onnx_aot.export(
+            Squeezing(first), (x,), dynamic_shapes=({0: "n"},), on_specialized="warn"
+        )
+    torch.testing.assert_close(program(x)[0], first(x))

@@ -196,23 +196,12 @@ def field(session: nox.Session) -> None:
 def properties(session: nox.Session) -> None:
     """Test ten times as many random programs as the tests do, from a random seed.
 
-    Arguments go to pytest: ``--hypothesis-seed=7``.
+    Arguments go to pytest: ``--hypothesis-seed=7``, ``--save-program failing.py``.
     """
     _install(session, "dev", "demo")
-    _random_programs(session, *session.posargs)
-
-
-def _random_programs(session: nox.Session, *arguments: str) -> None:
-    """Tests random programs from a random seed; prints their number, the seed and the outcome."""
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "tests/properties",
-        f"--hypothesis-seed={random.randrange(2**32)}",
-        *arguments,
-        env={"HYPOTHESIS_PROFILE": "conformance"},
-    )
+    seed = f"--hypothesis-seed={random.randrange(2**32)}"
+    command = ("python", "-m", "pytest", "tests/properties", seed, *session.posargs)
+    session.run(*command, env={"HYPOTHESIS_PROFILE": "conformance"})
 
 
 @nox.session
@@ -224,7 +213,9 @@ def conformance(session: nox.Session) -> None:
     """
     _install(session, "dev", "bench")
     if not session.posargs:
-        _random_programs(session)
+        programs = ("python", "-m", "conformance.random_programs", "--programs", "5000")
+        programs += ("--seeds", "1", "2", "3", "4", "--jobs", "4")
+        session.run(*programs, "--output", "conformance/results/random_programs.json")
         saves = ("python", "-m", "conformance.interrupted_saves", "--trials", "1000")
         session.run(*saves, "--output", "conformance/results/interrupted_saves.json")
         files = ("python", "-m", "conformance.mutated_files", "--trials", "2000", "--jobs", "4")

@@ -17,7 +17,7 @@ from typing import Any
 from conformance.outcome import Result, judge
 from conformance.samples import Case, samples_of
 
-__all__ = ["Settings", "run_cases"]
+__all__ = ["Settings", "resident_memory", "run_cases"]
 
 STARTUP = 300.0  # seconds for imports and for drawing the samples
 LARGEST = 3 << 30  # bytes of memory above which a worker is replaced
@@ -78,10 +78,11 @@ def _work_on(connection: Connection, case: Case, first: int, settings: Settings)
         if index >= first:
             connection.send((index, None))
             connection.send((index, judge(case, sample, settings.exporter, opset)))
-    connection.send((None, _resident_memory()))
+    connection.send((None, resident_memory()))
 
 
-def _resident_memory() -> int:
+def resident_memory() -> int:
+    """Bytes of memory that this process uses."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -95,8 +96,8 @@ class Worker:
     def __init__(self, settings: Settings, work: Callable[[Connection, Settings], None]) -> None:
         self.settings = settings
         self.work = work
-        self.case: Case | None = None
-        self.results: list[Result] = []
+        self.case: Any = None
+        self.results: list[Any] = []
         self.deadline = float("inf")
         self.started = False
         self.start()
@@ -118,7 +119,7 @@ class Worker:
         self.process.kill()
         self.process.join()
 
-    def begin(self, case: Case) -> None:
+    def begin(self, case: Any) -> None:
         """Hands a case to the process."""
         self.case, self.results = case, []
         self._resume()
@@ -167,10 +168,10 @@ class Worker:
 
 
 def run_cases(
-    cases: Sequence[Case],
+    cases: Sequence[Any],
     settings: Settings,
     jobs: int,
-    done: Callable[[Case, list[Result]], Any],
+    done: Callable[[Any, list[Any]], Any],
     work: Callable[[Connection, Settings], None] = _serve_cases,
 ) -> None:
     """Judges all cases and calls ``done`` with the results of each as soon as it is finished.
@@ -202,6 +203,6 @@ def run_cases(
             worker.stop()
 
 
-def _begin(worker: Worker, waiting: deque[Case]) -> bool:
+def _begin(worker: Worker, waiting: deque[Any]) -> bool:
     worker.begin(waiting.popleft())
     return True

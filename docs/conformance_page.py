@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -45,6 +46,24 @@ captured variants. `python -m nox -s conformance-torch -- 2.15.0` measures anoth
 own database.
 """
 
+PROGRAMS = """`tests/properties` draws modules of up to ten statements: layers, losses, control flow
+on sizes, autocast regions, hooks, indexing, views and writes in place, with inputs and results in
+containers. Each is exported with static or dynamic sizes at a random opset, and compared with eager
+PyTorch at up to eight sizes, empty ones included. `python -m conformance.random_programs` counted
+with torch {torch} and seeds {seeds}:
+
+| Programs | Right | Refused with an error that names the line | Failures |
+| ---: | ---: | ---: | ---: |
+| {programs} | {right} | {refused} | {failures} |
+
+The right ones were compared at {compared} sizes. At others, users are told:
+"""
+
+CRASHES = """
+ONNX Runtime crashes on empty inputs of LSTM, GRU, Einsum and group normalization. Programs with
+these are not run at size 0.
+"""
+
 FLAGS = {
     "random": "Random values; types and shapes are compared, and ranges if they are known",
     "uninitialized": "Uninitialized memory; types and shapes are compared",
@@ -78,9 +97,36 @@ def make_conformance_page() -> str:
     ]
     parts += ["## Opsets\n", _opsets_section(str(RESULTS / "opsets.json"))]
     parts += _other_releases(ours)
+    if (RESULTS / "random_programs.json").exists():
+        parts += ["## Random programs\n", _random_programs()]
     parts += ["## Partial comparisons\n", _list_flags(ours["rows"])]
     parts += ["## Variants that torch.export does not capture\n", _not_captured(ours["rows"])]
     return "\n".join(parts)
+
+
+def _random_programs() -> str:
+    """Returns the counts of random programs, and what users are told where nothing was compared."""
+    found = json.loads((RESULTS / "random_programs.json").read_text())
+    text = PROGRAMS.format(
+        torch=found["torch"],
+        seeds=", ".join(map(str, found["seeds"])),
+        programs=found["programs"],
+        right=found["right"],
+        refused=found["programs"] - found["captured"],
+        failures=len(found["failures"]),
+        compared=found["sizes compared"],
+    )
+    explained = [
+        f"* {row['sizes']} {name}: {row['told']}."
+        for name, row in found["explained"].items()
+        if row["sizes"]
+    ]
+    refused = [f"* {count} times: {_plain(reason)}" for reason, count in found["refused"].items()]
+    return "\n".join([text, *explained, "\nReasons of the refusals:\n", *refused, CRASHES])
+
+
+def _plain(text: str) -> str:
+    return text.replace("*", "\\*").replace("_", "\\_")
 
 
 def summary_table() -> str:

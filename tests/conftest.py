@@ -1,7 +1,8 @@
 """Settings of all tests: everything runs on the CPU, reproducibly.
 
 ``--fast`` runs the tests listed in ``tests/smoke.py``, which take minutes.
-``HYPOTHESIS_PROFILE=conformance`` runs ten times as many random programs from a random seed.
+``HYPOTHESIS_PROFILE=conformance`` runs ten times as many random programs from a random seed, and
+``--save-program FILE`` saves the smallest one that fails.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ COUNTS = "random programs"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="run the tests of tests/smoke.py alone")
+    parser.addoption("--save-program", help="file for the smallest random program that fails")
 
 
 def pytest_configure(config: pytest.Config) -> None:

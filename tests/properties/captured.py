@@ -18,15 +18,17 @@ Eager = tuple[list[torch.Tensor], dict[str, torch.Tensor]]
 """Results of a module, and its inputs and state afterwards by name."""
 
 
-def captured_differs(program: Program, inputs: tuple[torch.Tensor, ...], expected: Eager) -> bool:
+def captured_differs(program: Program, inputs: tuple[Any, ...], expected: Eager) -> bool:
     """True if the captured program already differs from eager mode, or has a wrong size.
 
     The capture allows sizes from zero on, as ``export`` does if it sees that this matters. Torch
     does not support this everywhere: it computes the size of ``x[m:1]`` as 0.
     """
+    dynamic = program.dynamic_shapes()
+    if dynamic is not None and program.takes == "dataclass":  # torch takes its fields as a list
+        dynamic = {**dynamic, "others": list(dynamic["others"].values())}
     asked = pytree.tree_map(
-        lambda dim: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim,
-        program.dynamic_shapes(),
+        lambda dim: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim, dynamic
     )
     try:
         captured = _captured(program, asked)
@@ -34,28 +36,30 @@ def captured_differs(program: Program, inputs: tuple[torch.Tensor, ...], expecte
         captured = _captured(program, pytree.tree_map(lambda dim: torch.export.Dim.AUTO, asked))
     module: Any = captured.module(check_guards=False)
     nodes = {node.name: node for node in captured.graph.nodes}
-    for name, given in zip(captured.graph_signature.user_inputs, program.inputs, strict=True):
-        fixed = [isinstance(size, int) for size in nodes[str(name)].meta["val"].shape]
-        assert fixed == [isinstance(dim, int) for dim in given.dims], "more is static than asked"
-    copies = tuple(tensor.clone() for tensor in inputs)
+    names = [str(name) for name in captured.graph_signature.user_inputs]
+    for name, given in zip(names, program.inputs, strict=True):
+        fixed = [isinstance(size, int) for size in nodes[name].meta["val"].shape]
+        asked_fixed = [isinstance(dim, int) or dynamic is None for dim in given.dims]
+        assert fixed == asked_fixed, "more is static than asked"
+    leaves = pytree.tree_leaves(inputs)
     run = _Measured(module)
     try:
-        returned = run.run(*copies)
+        returned = run.run(*leaves)
     except _RefusedError:
         return True
     results, state = expected
-    after = {i.name: tensor for i, tensor in zip(program.inputs, copies, strict=True)}
-    after |= module.state_dict()
-    names = [name for name in after if name in state]
-    wanted = [*results, *(state[name] for name in names)]
-    actual = [*map(torch.as_tensor, returned), *(after[name] for name in names)]
+    after = {**dict(zip(names, leaves, strict=True)), **module.state_dict()}
+    kept = [name for name in after if name in state]
+    wanted = [*results, *(state[name] for name in kept)]
+    flat = [leaf for leaf in pytree.tree_leaves(returned) if leaf is not None]
+    actual = [*map(torch.as_tensor, flat), *(after[name] for name in kept)]
     same = compare_outputs(list(map(str, range(len(wanted)))), wanted, actual)
     return run.wrong or not all(difference.within for difference in same)
 
 
 def _captured(program: Program, dynamic: Any) -> torch.export.ExportedProgram:
     example = program.example_inputs(program.example)
-    with capture_conditions(Settings(dynamic=True, from_zero=True)), torch.no_grad():
+    with capture_conditions(Settings(dynamic=dynamic is not None, from_zero=True)), torch.no_grad():
         return torch.export.export(program.module(), example, dynamic_shapes=dynamic)
 
 

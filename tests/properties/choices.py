@@ -13,7 +13,18 @@ from tests.properties.scope import Scope, Value
 __all__ = ["Choices", "DoesNotFitError", "shares"]
 
 X = TypeVar("X")
-INTEGERS = (torch.int64, torch.int32, torch.int8, torch.uint8)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+WIDEST = 8
+"""Largest number of features that a layer takes."""
+
+
+HOOKS = (
+    "register_forward_pre_hook(lambda module, args: (args[0] * 2, *args[1:]))",
+    "register_forward_pre_hook(lambda module, args: None)",
+    "register_forward_hook(lambda module, args, output: None)",
+    "register_forward_hook("
+    "lambda module, args, output: output * 2 if isinstance(output, torch.Tensor) else output)",
+)
 
 
 class DoesNotFitError(Exception):
@@ -31,7 +42,7 @@ class Choices:
     def of(self, *options: X) -> X:
         return self._random.choice(options)
 
-    def int(self, low: int, high: int) -> int:
+    def between(self, low: int, high: int) -> int:
         return self._random.randint(low, high)
 
     def maybe(self) -> bool:
@@ -64,7 +75,7 @@ class Choices:
             and (v.exact or not exact)
             and accept(v)
         ]
-        if self.int(0, 30) == 0:
+        if self.between(0, 30) == 0:
             kept = [self.scope.read_state(n) for n in ("self.memory", "self.weight")]
             fitting = [v for v in kept if v.rank >= rank and accept(v)] or fitting
         return self._take(fitting)
@@ -97,7 +108,7 @@ class Choices:
             raise DoesNotFitError
         if like.dtype == torch.bool:
             return f"~{like.name}"
-        return f"({like.name} {self.of('>', '<', '==', '!=', '<=')} {self.int(-2, 3)})"
+        return f"({like.name} {self.of('>', '<', '==', '!=', '<=')} {self.between(-2, 3)})"
 
     def fitting(self, other: Value, accept: Callable[[Value], bool] = lambda v: True) -> Value:
         """Chooses a tensor that broadcasts with another one at every size."""
@@ -132,11 +143,44 @@ class Choices:
         """Chooses a tensor that may be written to."""
         return self.tensor(lambda v: not shares(v, None), unbacked=False, **options)
 
+    def features(self, ranks: Sequence[int], place: int) -> tuple[str, int, Value]:
+        """Chooses a float32 tensor with a dimension of one size everywhere, for a layer.
+
+        Args:
+            ranks: Accepted ranks.
+            place: Axis that the layer wants the features at, such as -1.
+
+        Returns:
+            Text of the tensor with the features in their place, their number, and the tensor.
+        """
+        x = self.tensor(
+            lambda v: (
+                v.dtype == torch.float32
+                and v.rank in ranks
+                and bool(self._constant_axes(v))
+                and self.scope.nonempty(v)
+            )
+        )
+        axis = self.of(*self._constant_axes(x))
+        moved = axis != (place if place >= 0 else x.rank + place)
+        return (f"{x.name}.movedim({axis}, {place})" if moved else x.name), x.sizes(axis)[0], x
+
+    @staticmethod
+    def _constant_axes(value: Value) -> list[int]:
+        return [a for a, s in enumerate(value.shape()) if len(set(s)) == 1 and 0 < s[0] <= WIDEST]
+
+    def layer(self, constructor: str) -> str:
+        """Chooses a layer of the module: a new one, maybe with a hook, or an earlier one."""
+        name = self.scope.add_member(constructor, again=self.maybe())
+        if self.between(0, 5) == 0:
+            self.scope.add_hook(name, self.of(*HOOKS))
+        return name
+
     def _take(self, fitting: Sequence[Value]) -> Value:
         if not fitting:
             raise DoesNotFitError
         # later ones are twice as likely
-        chosen = fitting[min(self.int(0, len(fitting) - 1) for _ in range(self.int(1, 2)))]
+        chosen = fitting[min(self.between(0, len(fitting) - 1) for _ in range(self.between(1, 2)))]
         self.used.append(chosen)
         return chosen
 
@@ -147,12 +191,12 @@ class Choices:
         rank = value.rank + beyond
         if rank == 0:
             raise DoesNotFitError
-        drawn = self.int(0, 2 * rank - 1)
+        drawn = self.between(0, 2 * rank - 1)
         return drawn if drawn < rank else drawn - 2 * rank
 
     def size(self) -> str:
         """Chooses a number that follows from the inputs' sizes, or a small one."""
-        atom, k = self._size_atom(), self.int(1, 3)
+        atom, k = self._size_atom(), self.between(1, 3)
         if self.maybe():
             return atom
         form = self.of(
@@ -179,33 +223,34 @@ class Choices:
 
     def _size_atom(self) -> str:
         numbers = [v for v in self.scope.values if not v.is_tensor and not v.unbacked]
-        if numbers and self.int(0, 2) == 2:
+        if numbers and self.between(0, 2) == 2:
             return self._take(list(reversed(numbers))).name
-        value = self.tensor(lambda v: any(len(set(s)) > 1 for s in v.shape()))
-        axes = [a for a, s in enumerate(value.shape()) if len(set(s)) > 1]
+        fixed = 1 if self.scope.dynamic else 0
+        value = self.tensor(lambda v: any(len(set(s)) > fixed for s in v.shape()))
+        axes = [a for a, s in enumerate(value.shape()) if len(set(s)) > fixed]
         return f"{value.name}.shape[{self.of(*axes)}]"
 
     def number(self, like: Value) -> str:
         """Chooses a Python number for arithmetic with a tensor; it may be a size."""
-        form = self.int(0, 5)
+        form = self.between(0, 5)
         if form == 0:
             return self.size()
         if form == 1 and like.exact and like.dtype in (torch.float32, torch.float64):
             return self.of("0.5", "-1.5", "2.0")
         if form == 2:
             return self.of("True", "False")
-        return str(self.int(-3, 3))
+        return str(self.between(-3, 3))
 
     def bound(self) -> str:
         """Chooses an end of a slice."""
-        form = self.int(0, 5)
+        form = self.between(0, 5)
         if form == 0:
             return ""
         if form == 1:
             return self.size()
         if form == 2:
             return f"-{self.size()}"
-        return str(self.int(-3, 4))
+        return str(self.between(-3, 4))
 
 
 def shares(value: Value, other: Value | None) -> bool:

@@ -124,7 +124,7 @@ def _source(c: Choices, x: Value) -> Value:
 def _scatter(c: Choices) -> str:
     x = c.tensor(rank=1)
     y = _source(c, x)
-    axis = c.int(0, x.rank - 1)
+    axis = c.between(0, x.rank - 1)
     rows = f"torch.arange({x.name}.shape[{axis}])"
     # eager's copies into a part keep strides, and with them the memory that windows share
     form = c.of(

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
+from collections.abc import Sequence
+from typing import Any
 
+from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
 from tests.properties.choices import Choices
 from tests.properties.functions import FUNCTIONS, SCATTERS
-from tests.properties.programs import Input, Program
+from tests.properties.indexing import INDEXING
+from tests.properties.layers import LAYERS
+from tests.properties.losses import LOSSES
+from tests.properties.programs import Input, Program, used_by
+from tests.properties.regions import REGIONS
 from tests.properties.scope import Scope
 from tests.properties.values import COMPUTATIONS, CREATIONS, NUMBERS, REDUCTIONS
 from tests.properties.views import MOVES, VIEWS
@@ -35,37 +43,71 @@ DIMS: tuple[tuple[int | str, ...], ...] = (
     ("n", "n"),
     (2, 3),
     (),
+    ("n", 4),
+    ("n", 3, "m"),
+    (2, "n", 6),
+    ("n", 2, "m", 3),
+    ("n", 2, 5, 4),
+    (0, "n"),
 )
-DTYPES = ("float32", "int64", "bool", "int32", "float64", "float16", "bfloat16")
-FAMILIES = (
+DTYPES = ("float32", "int64", "bool", "int32", "float64", "float16", "bfloat16", "uint8", "int16")
+LAYOUTS = (*["plain"] * 5, "transposed", "stepped", "expanded")
+TAKES = (*["arguments"] * 4, "tuple", "list", "dict", "dataclass", "named tuple")
+RETURNS = ("tuple", "tuple", "list", "dict", "dataclass", "named tuple", "nested", "single")
+TENSORS = (
     *(VIEWS, VIEWS, COMPUTATIONS, COMPUTATIONS, REDUCTIONS, MOVES, *[WRITES] * 5),
-    *(CREATIONS, NUMBERS, FUNCTIONS, FUNCTIONS, SCATTERS),
+    *(CREATIONS, NUMBERS, FUNCTIONS, FUNCTIONS, SCATTERS, INDEXING, REGIONS),
 )
+"""Families of programs that are mainly views and writes."""
+MODULES = (
+    *(LAYERS, LAYERS, LAYERS, LOSSES, REGIONS, REGIONS, INDEXING, INDEXING, WRITES, WRITES),
+    *(VIEWS, COMPUTATIONS, REDUCTIONS, MOVES, NUMBERS, FUNCTIONS),
+)
+"""Families of programs that are mainly layers and control flow."""
 
 
 def generate(random: random.Random) -> Program:
     """Generates two or three inputs and three to ten statements; all results are returned."""
-    inputs = [Input("x", random.choice(DTYPES[:4]), ("n", "m"))]
-    inputs += [
-        Input(name, random.choice(DTYPES), random.choice(DIMS))
-        for name in ("y", "z")[: random.randint(1, 2)]
-    ]
+    dynamic, training = random.random() < 0.7, random.random() < 0.15
+    families = random.choice((TENSORS, MODULES, MODULES))
+    inputs = _draw_inputs(random, features=families is MODULES)
     example = random.choice(EXAMPLES if random.random() < 0.3 else EXAMPLES[:3])
-    scope = Scope(inputs, example)
+    scope = Scope(inputs, example, dynamic=dynamic, training=training)
     for _ in range(random.randint(3, 10)):
-        _add_statement(random, scope)
+        _add_statement(random, scope, families)
     returned = [v.name for v in scope.values if v.name.startswith("v")]
     if not returned or random.random() < 0.2:
         returned.append("x")
-    dims = random.choice(("strings", "strings", "strings", "Dim"))
-    body, passed_over = "\n".join(scope.lines), tuple(scope.passed_over)
-    return Program(tuple(inputs), example, body, tuple(returned), dims, passed_over)
+    body = "\n".join(scope.lines)
+    return Program(
+        inputs=tuple(inputs),
+        example=example,
+        body=body,
+        returned=tuple(returned),
+        dims=random.choice(("strings", "strings", "strings", "Dim")) if dynamic else "none",
+        passed_over=tuple(scope.passed_over),
+        members=tuple(m for m in scope.members if used_by(m, body)),
+        takes=random.choice(TAKES) if len(inputs) > 1 else "arguments",
+        returns=random.choice(RETURNS),
+        opset=random.choice((None, *range(MIN_OPSET, MAX_OPSET + 1))),
+        training=training,
+    )
 
 
-def _add_statement(random: random.Random, scope: Scope) -> None:
+def _draw_inputs(random: random.Random, *, features: bool) -> list[Input]:
+    """Draws ``x`` of two dynamic sizes, and one or two more inputs."""
+    first = ("n", "m") if not features else random.choice((("n", 4), ("n", 3, "m"), ("n", "m", 3)))
+    inputs = [Input("x", random.choice(("float32", *DTYPES[: 1 if features else 4])), first)]
+    for name in ("y", "z")[: random.randint(1, 2)]:
+        dtype = random.choice(("float32", *DTYPES))
+        inputs.append(Input(name, dtype, random.choice(DIMS)))
+    return [dataclasses.replace(given, layout=random.choice(LAYOUTS)) for given in inputs]
+
+
+def _add_statement(random: random.Random, scope: Scope, families: Sequence[Any]) -> None:
     """Adds a statement of a suitable kind, with a few attempts."""
     for _ in range(8):
-        family = random.choice(FAMILIES)
+        family = random.choice(families)
         choices = Choices(random, scope)
         if isinstance(family, dict):
             added = write(choices, random.choice(sorted(WRITES)))

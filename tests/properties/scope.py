@@ -9,13 +9,15 @@ at all remaining sizes, so two dimensions are the same if they agree everywhere.
 from __future__ import annotations
 
 import dataclasses
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
-from tests.properties.programs import OTHER_SIZES, Input, Sizes, new_state
+from tests.properties.programs import OTHER_SIZES, STATE, Input, Sizes
 
 __all__ = ["Scope", "Value"]
 
@@ -27,10 +29,24 @@ LARGEST = {
     torch.float64: 1e6,
     torch.int32: 1e8,
     torch.int64: 1e9,
+    torch.int16: 10_000,
     torch.int8: 100,
     torch.uint8: 100,
 }
 LARGEST_INEXACT = 100.0
+
+REFUSED = (
+    RuntimeError,
+    ValueError,
+    IndexError,
+    ZeroDivisionError,
+    TypeError,
+    AssertionError,
+    AttributeError,
+)
+"""Errors with which eager rejects a statement."""
+
+RESULT = re.compile(r"\bresult =")
 MOST_ELEMENTS = 4000
 
 
@@ -81,17 +97,36 @@ class Value:
 
 
 class Scope:
-    """Variables by size, and the statements that define them."""
+    """Variables by size, and the statements that define them.
 
-    def __init__(self, inputs: Sequence[Input], example: Sizes) -> None:
+    Attributes:
+        lines: Statements of ``forward``.
+        members: Statements of ``__init__``.
+        passed_over: Sizes at which eager may share memory differently.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        example: Sizes,
+        *,
+        dynamic: bool = True,
+        training: bool = False,
+    ) -> None:
         self.lines: list[str] = []
+        self.members: list[str] = []
         self.values: list[Value] = []
         self.passed_over: list[Sizes] = []
+        self.dynamic = dynamic
+        self.training = training
         self._count = 0
         self._spaces: dict[int, dict[str, Any]] = {}
-        for index, sizes in enumerate((example, *OTHER_SIZES)):
-            self._spaces[index] = {"torch": torch, "F": torch.nn.functional, "self": new_state()}
-            self._spaces[index] |= {given.name: given.make(sizes) for given in inputs}
+        for index, sizes in enumerate((example, *(OTHER_SIZES if dynamic else ()))):
+            space = {"torch": torch, "F": nn.functional, "nn": nn, "self": nn.Module()}
+            self._spaces[index] = space
+            for name, text in STATE.items():
+                exec(f"self.{name} = {text}", space)
+            space |= {given.name: given.make(sizes) for given in inputs}
         for given in inputs:
             self._add(given.name)
 
@@ -107,24 +142,62 @@ class Scope:
                 return value
         return self._add(name)
 
+    def add_member(self, constructor: str, *, again: bool) -> str:
+        """Adds a statement of ``__init__`` that makes a layer.
+
+        Args:
+            constructor: Text that makes the layer.
+            again: Whether to use a layer that was made by the same text.
+
+        Returns:
+            Name of the layer, such as ``self.layer0``.
+        """
+        for line in self.members if again else ():
+            name, _, made = line.partition(" = ")
+            if made == constructor:
+                return name
+        name = f"self.layer{sum(' = ' in line for line in self.members)}"
+        self._add_to_init(f"{name} = {constructor}")
+        for space in self._spaces.values():
+            eval(name, space).train(self.training)
+        return name
+
+    def add_hook(self, layer: str, hook: str) -> None:
+        """Adds a statement of ``__init__`` that registers a hook of a layer."""
+        self._add_to_init(f"{layer}.{hook}")
+
+    def _add_to_init(self, statement: str) -> None:
+        for space in self._spaces.values():
+            exec(statement, space)
+        self.members.append(statement)
+
+    def nonempty(self, value: Value) -> bool:
+        """True if the tensor is empty at sizes with a zero only."""
+        return all(
+            tensor.numel() > 0 or (index > 0 and 0 in OTHER_SIZES[index - 1].values())
+            for index, tensor in value.held.items()
+        )
+
     def assign(self, expression: str, exact: bool, unbacked: bool, several: bool) -> bool:
-        """Adds ``v = expression``, or ``v, w = expression``, unless eager rejects it."""
-        results = self._run(expression, eval, lambda r: _acceptable(r, exact))
-        if results is None:
+        """Adds ``v = expression``, or ``v, w = expression``, unless eager rejects it.
+
+        The text may be statements instead that assign ``result``.
+        """
+        code = expression if RESULT.search(expression) else f"result = {expression}"
+        results = self._run(code, lambda r, _: _acceptable(r, exact))
+        if results is None or not _alike(list(results.values())):
             return False
         given = {i: result if several else (result,) for i, result in results.items()}
         names = [f"v{self._count + i}" for i in range(len(given[0]))]
         self._count += len(names)
         for index, items in given.items():
             self._spaces[index].update(zip(names, items, strict=True))
-        self.lines.append(f"{', '.join(names)} = {expression}")
+        self.lines.append(RESULT.sub(f"{', '.join(names)} =", code))
         for value in self.values:
             value.held = {i: value.held[i] for i in self._spaces}
         for name in names:
             made = self._add(name, exact)
-            ranks = {v.dim() if isinstance(v, torch.Tensor) else -1 for v in made.held.values()}
-            assert len(ranks) == 1, f"{expression} has several ranks"
-            made.unbacked = unbacked and ranks != {0}
+            made.unbacked = unbacked and (not made.is_tensor or made.rank > 0)
         return True
 
     def write(self, statement: str, target: Value) -> bool:
@@ -135,12 +208,7 @@ class Scope:
             del self._spaces[index]  # a reshape that copies at this size but not at the example
         left = [OTHER_SIZES[index - 1] for index in self._spaces if index]
         self.passed_over = [sizes for sizes in OTHER_SIZES if sizes not in left]
-        results = self._run(
-            statement,
-            exec,
-            lambda _, i: _acceptable(target.held[i], target.exact),
-            indexed=True,
-        )
+        results = self._run(statement, lambda _, i: _acceptable(target.held[i], target.exact))
         if results is None:
             for index, tensor in before.items():
                 with torch.no_grad():
@@ -159,19 +227,18 @@ class Scope:
             if v.is_tensor and v.held[index].untyped_storage()._cdata == storage
         }
 
-    def _run(
-        self, text: str, run: Callable[..., Any], accept: Callable[..., bool], indexed: bool = False
-    ) -> dict[int, Any] | None:
-        """Returns the result of a piece of code at every size, or None if it cannot be used."""
-        code = compile(text, "<program>", "eval" if run is eval else "exec")
+    def _run(self, text: str, accept: Callable[[Any, int], bool]) -> dict[int, Any] | None:
+        """Returns ``result`` of a piece of code at every size, or None if it cannot be used."""
+        code = compile(text, "<program>", "exec")
         results: dict[int, Any] = {}
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for index, space in list(self._spaces.items()):
                 try:
-                    result = run(code, space)
-                    accepted = accept(result, index) if indexed else accept(result)
-                except (RuntimeError, ValueError, IndexError, ZeroDivisionError, TypeError):
+                    exec(code, space)
+                    result = space.pop("result", None)
+                    accepted = accept(result, index)
+                except REFUSED:
                     accepted = False
                 if accepted:
                     results[index] = result
@@ -181,6 +248,15 @@ class Scope:
             return None
         self._spaces = {i: self._spaces[i] for i in results}
         return results
+
+
+def _alike(results: Sequence[Any]) -> bool:
+    """True if the results at all sizes have the same number, types and ranks."""
+    kinds = [
+        [(v.dtype, v.dim()) if isinstance(v, torch.Tensor) else type(v) for v in items]
+        for items in (r if isinstance(r, (list, tuple)) else (r,) for r in results)
+    ]
+    return all(kind == kinds[0] for kind in kinds)
 
 
 def _acceptable(result: Any, exact: bool) -> bool:

@@ -55,12 +55,12 @@ def _logic(c: Choices) -> str:
 def _where(c: Choices) -> str:
     x = c.tensor()
     y = c.fitting(x)
-    form = c.int(0, 2)
+    form = c.between(0, 2)
     if form == 0:
         return f"torch.where({c.mask(x)}, {x.name}, {y.name})"
     if form == 1:
         return f"torch.where({c.mask(x)}, {y.name}, {c.number(x)})"
-    return f"{x.name}.masked_fill({c.mask(x)}, {c.int(0, 3)})"
+    return f"{x.name}.masked_fill({c.mask(x)}, {c.between(0, 3)})"
 
 
 def _divide(c: Choices) -> str:
@@ -173,7 +173,7 @@ def _sort(c: Choices) -> str:
     form = c.of(
         f"sort({axis})[0]",
         f"sort({axis}, descending=True)[0]",
-        f"topk({c.int(1, 2)}, {axis})[0]",
+        f"topk({c.between(1, 2)}, {axis})[0]",
         f"topk(1, {axis}, largest=False)[0]",
         f"argsort({axis}, stable=True)",
         f"kthvalue(1, {axis})[0]",
@@ -198,7 +198,7 @@ def _product(c: Choices) -> str:
             and (v.rank == 2 or (v.rank == 3 and len(set(v.sizes(-1))) == 1))
         )
     )
-    form = c.int(0, 5)
+    form = c.between(0, 5)
     if form == 0:
         y = c.tensor(lambda v: v.dtype == x.dtype and v.rank == 2 and v.sizes(0) == x.sizes(-1))
         return f"{x.name} @ {y.name}"
@@ -224,7 +224,7 @@ def _outer(c: Choices) -> str:
 def _dims(c: Choices, rank: int, axis: int) -> str:
     """Arguments of a reduction: all axes, one or several, kept or not."""
     keep = c.of("", ", keepdim=True")
-    if rank > 1 and c.int(0, 3) == 0:
+    if rank > 1 and c.between(0, 3) == 0:
         return f"(0, -1){keep}"
     return f"{axis}{keep}"
 
@@ -235,14 +235,14 @@ def _reduce(c: Choices) -> str:
     if name in ("count_nonzero", "any", "all") and not x.exact:
         raise DoesNotFitError
     of = _small(x) if name == "prod" else x.name
-    if x.rank == 0 or c.int(0, 2) == 0:
+    if x.rank == 0 or c.between(0, 2) == 0:
         return f"{of}.{name}()"
     axis = c.axis(x)
     if name in ("prod", "any", "all"):
         return f"{of}.{name}({axis}{c.of('', ', keepdim=True')})"
     if name == "count_nonzero":
         return f"{x.name}.count_nonzero({axis})"
-    if name == "sum" and c.int(0, 3) == 0:
+    if name == "sum" and c.between(0, 3) == 0:
         return f"{x.name}.sum({axis}, dtype=torch.{c.of('float64', 'float32', 'int64')})"
     return f"{x.name}.{name}({_dims(c, x.rank, axis)})"
 
@@ -258,14 +258,14 @@ def _extreme(c: Choices) -> str:
         "max({0}, keepdim=True)[0]",
         "aminmax(dim={0})[1]",
     )
-    if c.int(0, 4) == 0:
+    if c.between(0, 4) == 0:
         return f"{x.name}.{c.of('argmax()', 'max()', 'min()', 'argmin()')}"
     return f"{x.name}.{form.format(c.axis(x))}"
 
 
 def _average(c: Choices) -> str:
     x = c.floats(unbacked=True)
-    if x.rank == 0 or c.int(0, 2) == 0:
+    if x.rank == 0 or c.between(0, 2) == 0:
         return f"{x.name}.{c.of('mean()', 'norm()', 'std(correction=0)')}"
     axis = c.axis(x)
     form = c.of(
@@ -304,7 +304,7 @@ def _create(c: Choices) -> str:
     return form.format(
         size=c.size() if "{size}" in form else "",
         other=c.size() if "{other}" in form else "",
-        number=c.int(0, 1),
+        number=c.between(0, 1),
         dtype=dtype,
         numeric=c.of("float32", "int64"),
         x=x.name,
@@ -313,7 +313,7 @@ def _create(c: Choices) -> str:
 
 def _number(c: Choices) -> str:
     """Makes a variable of a size."""
-    if c.int(0, 5) == 0:
+    if c.between(0, 5) == 0:
         x = c.tensor(lambda v: v.unbacked and v.rank > 0, unbacked=True)
         return f"{x.name}.shape[0]"
     return c.of(c.size(), f"{c.size()} + {c.size()}", f"{c.size()} * {c.size()}")

@@ -10,7 +10,7 @@ __all__ = ["MOVES", "VIEWS"]
 
 def _slice(c: Choices) -> str:
     x = c.tensor(rank=1)
-    axis = c.int(0, x.rank - 1)
+    axis = c.between(0, x.rank - 1)
     step = c.of("", "", ":2", ":3")
     return f"{x.name}[{':, ' * axis}{c.bound()}:{c.bound()}{step}]"
 
@@ -24,12 +24,13 @@ def _subscript(c: Choices) -> str:
     """Basic indexing that combines numbers, slices, None and an ellipsis."""
     x = c.tensor(rank=1)
     parts = [
-        c.of("0", "-1", ":", "1:", ":-1", "::2", f"{c.bound()}:") for _ in range(c.int(1, x.rank))
+        c.of("0", "-1", ":", "1:", ":-1", "::2", f"{c.bound()}:")
+        for _ in range(c.between(1, x.rank))
     ]
     if c.maybe():
-        parts.insert(c.int(0, len(parts)), "None")
+        parts.insert(c.between(0, len(parts)), "None")
     if c.maybe():
-        parts.insert(c.int(0, len(parts)), "...")
+        parts.insert(c.between(0, len(parts)), "...")
     return f"{x.name}[{', '.join(parts)}]"
 
 
@@ -47,7 +48,7 @@ def _transpose(c: Choices) -> str:
 
 def _permute(c: Choices) -> str:
     x = c.tensor(rank=2)
-    shift = c.int(1, x.rank - 1)
+    shift = c.between(1, x.rank - 1)
     order = [(axis + shift) % x.rank for axis in range(x.rank)]
     return c.of(f"{x.name}.permute({order})", f"{x.name}.movedim({c.axis(x)}, {c.axis(x)})")
 
@@ -66,7 +67,7 @@ def _squeeze(c: Choices) -> str:
 def _reshape(c: Choices) -> str:
     x = c.tensor(rank=1)
     sizes = [f"{x.name}.shape[{axis}]" for axis in range(x.rank)]
-    form = c.int(0, 6)
+    form = c.between(0, 6)
     if form == 0:
         return f"{x.name}.reshape(-1)"
     if form == 1:
@@ -93,7 +94,7 @@ def _unflatten(c: Choices) -> str:
 
 def _expand(c: Choices) -> str:
     x = c.tensor(lambda v: v.rank < 4)
-    form = c.int(0, 3)
+    form = c.between(0, 3)
     if form == 0:
         y = c.fitting(x, lambda v: v.rank >= x.rank)
         return f"{x.name}.expand_as({y.name})"
@@ -109,15 +110,15 @@ def _expand(c: Choices) -> str:
 def _pieces(c: Choices) -> str:
     x = c.tensor(rank=1)
     axis = c.axis(x)
-    form = c.int(0, 5)
+    form = c.between(0, 5)
     if form == 0:
-        return f"{x.name}.chunk({c.int(1, 3)}, {axis})[{c.of(0, -1)}]"
+        return f"{x.name}.chunk({c.between(1, 3)}, {axis})[{c.of(0, -1)}]"
     if form == 1:
-        return f"{x.name}.split({c.int(1, 3)}, {axis})[{c.of(0, -1)}]"
+        return f"{x.name}.split({c.between(1, 3)}, {axis})[{c.of(0, -1)}]"
     if form == 2:
-        return f"{x.name}.tensor_split({c.int(1, 3)}, {axis})[{c.of(0, -1)}]"
+        return f"{x.name}.tensor_split({c.between(1, 3)}, {axis})[{c.of(0, -1)}]"
     if form == 3:
-        k = c.int(1, 2)
+        k = c.between(1, 2)
         rest = f"{x.name}.shape[{axis}] - {k}"
         return f"{x.name}.split([{k}, {rest}], {axis})[{c.of(0, 1)}]"
     if form == 4:
@@ -131,12 +132,12 @@ def _pieces(c: Choices) -> str:
 
 def _diagonal(c: Choices) -> str:
     x = c.tensor(rank=2)
-    return f"{x.name}.diagonal({c.int(-1, 1)}, {c.of('0, 1', '-2, -1', '1, 0')})"
+    return f"{x.name}.diagonal({c.between(-1, 1)}, {c.of('0, 1', '-2, -1', '1, 0')})"
 
 
 def _windows(c: Choices) -> str:
     x = c.tensor(rank=1)
-    return f"{x.name}.unfold({c.axis(x)}, {c.int(1, 3)}, {c.int(1, 2)})"
+    return f"{x.name}.unfold({c.axis(x)}, {c.between(1, 3)}, {c.between(1, 2)})"
 
 
 def _plain(c: Choices) -> str:
@@ -151,7 +152,7 @@ def _plain(c: Choices) -> str:
 
 def _cat(c: Choices) -> str:
     x = c.tensor(rank=1)
-    axis = c.int(0, x.rank - 1)
+    axis = c.between(0, x.rank - 1)
     sizes = x.shape()
 
     def joins(v: object) -> bool:
@@ -160,13 +161,13 @@ def _cat(c: Choices) -> str:
             a == b for i, (a, b) in enumerate(zip(other, sizes, strict=True)) if i != axis
         )
 
-    more = [c.tensor(joins).name for _ in range(c.int(1, 2))]
+    more = [c.tensor(joins).name for _ in range(c.between(1, 2))]
     return f"torch.cat([{', '.join([x.name, *more])}], {axis})"
 
 
 def _stack(c: Choices) -> str:
     x = c.tensor()
-    more = [c.alike(x).name for _ in range(c.int(1, 2))]
+    more = [c.alike(x).name for _ in range(c.between(1, 2))]
     return f"torch.stack([{', '.join([x.name, *more])}], {c.axis(x, beyond=1)})"
 
 
@@ -177,13 +178,13 @@ def _flip(c: Choices) -> str:
 
 def _roll(c: Choices) -> str:
     x = c.tensor(rank=1)
-    shift = c.of(str(c.int(-3, 3)), c.size())
+    shift = c.of(str(c.between(-3, 3)), c.size())
     return f"{x.name}.roll({shift}, {c.axis(x)})"
 
 
 def _repeat(c: Choices) -> str:
     x = c.tensor(lambda v: 1 <= v.rank < 4)
-    form = c.int(0, 3)
+    form = c.between(0, 3)
     if form == 0:
         counts = [c.of("1", "2", c.size()) for _ in range(x.rank)]
         return f"{x.name}.{c.of('repeat', 'tile')}({', '.join(counts)})"
@@ -195,7 +196,7 @@ def _repeat(c: Choices) -> str:
 
 def _pad(c: Choices) -> str:
     x = c.tensor(rank=1)
-    count = c.int(1, min(2, x.rank))
+    count = c.between(1, min(2, x.rank))
     amounts = [c.of("0", "1", "2", "-1", c.size()) for _ in range(2 * count)]
     value = c.of("0", "1", "-2")
     if str(x.dtype) == "torch.bool":
@@ -211,10 +212,10 @@ def _triangle(c: Choices) -> str:
 def _gather(c: Choices) -> str:
     """Advanced indexing with indices that are made to fit."""
     x = c.tensor(rank=1)
-    axis = c.int(0, x.rank - 1)
+    axis = c.between(0, x.rank - 1)
     index = c.integers().name
     fits = f"({index}.long() % {x.name}.shape[{axis}])"
-    form = c.int(0, 4)
+    form = c.between(0, 4)
     if form == 0:
         return f"{x.name}[{':, ' * axis}{fits}]"
     if form == 1:
@@ -235,7 +236,7 @@ def _gather(c: Choices) -> str:
 def _compact(c: Choices) -> str:
     """Sizes that depend on data."""
     x = c.tensor(exact=True)
-    form = c.int(0, 3)
+    form = c.between(0, 3)
     if form == 0:
         return f"torch.masked_select({x.name}, {c.mask(x, selects=True)})"
     if form == 1:
@@ -250,7 +251,7 @@ def _compact(c: Choices) -> str:
 def _two_views(c: Choices) -> str:
     """Two parts of a tensor, or two tensors side by side."""
     x = c.tensor(rank=1)
-    axis, form = c.int(0, x.rank - 1), c.int(0, 4)
+    axis, form = c.between(0, x.rank - 1), c.between(0, 4)
     if form == 0:
         return f"{x.name}.chunk(2, {axis})"
     if form == 1:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 
 from tests.properties.choices import Choices, DoesNotFitError, shares
+from tests.properties.indexing import write_indexed
 from tests.properties.scope import Value
 
 __all__ = ["WRITES", "write"]
 
 
 def _with_number(c: Choices, x: Value) -> str:
-    k = c.int(0, 3)
+    k = c.between(0, 3)
     if x.dtype == torch.bool:
         return c.of(f"{x.name}.fill_({bool(k)})", f"{x.name}.zero_()", f"{x.name}.logical_not_()")
     return c.of(
@@ -45,7 +46,7 @@ def _with_tensor(c: Choices, x: Value) -> str:
 
 def _mask(c: Choices, x: Value) -> str:
     mask = c.mask(x, selects=True)
-    k = c.int(0, 3) if x.dtype != torch.bool else c.of("True", "False")
+    k = c.between(0, 3) if x.dtype != torch.bool else c.of("True", "False")
     return c.of(
         f"{x.name}[{mask}] = {k}",
         f"{x.name}.masked_fill_({mask}, {k})",
@@ -57,13 +58,13 @@ def _mask(c: Choices, x: Value) -> str:
 def _item(c: Choices, x: Value) -> str:
     if x.rank == 0:
         raise DoesNotFitError
-    axis = c.int(0, x.rank - 1)
+    axis = c.between(0, x.rank - 1)
     start = ":, " * axis
     where = c.of(
         "0", "-1", f"{c.bound()}:{c.bound()}", "::2", "1:", ":-1", f"{c.bound()}:{c.bound()}:2"
     )
-    k = c.int(0, 3) if x.dtype != torch.bool else c.of("True", "False")
-    form = c.int(0, 3)
+    k = c.between(0, 3) if x.dtype != torch.bool else c.of("True", "False")
+    form = c.between(0, 3)
     if form == 0 and x.dtype != torch.bool:
         return f"{x.name}[{start}{where}] += {k}"
     if form == 1:
@@ -78,11 +79,11 @@ def _indexed(c: Choices, x: Value) -> str:
     """Writes at indices; repeated indices get the same value or are summed."""
     if x.rank == 0:
         raise DoesNotFitError
-    axis = c.int(0, x.rank - 1)
+    axis = c.between(0, x.rank - 1)
     index = c.integers().name
     fits = f"({index}.long() % {x.name}.shape[{axis}])"
-    k = c.int(0, 3) if x.dtype != torch.bool else c.of("True", "False")
-    form = c.int(0, 4)
+    k = c.between(0, 3) if x.dtype != torch.bool else c.of("True", "False")
+    form = c.between(0, 4)
     if form == 0:
         return f"{x.name}[{':, ' * axis}{fits}] = {k}"
     if form == 1:
@@ -105,7 +106,7 @@ def _indexed(c: Choices, x: Value) -> str:
 
 def _whole(c: Choices, x: Value) -> str:
     """Writes to a whole tensor: results for ``out=``, and pure shape changes."""
-    form = c.int(0, 3)
+    form = c.between(0, 3)
     if form == 0 and x.name.startswith("v") and x.rank > 0:
         axes = f"{c.axis(x)}, {c.axis(x)}"
         return f"{x.name}.{c.of(f'transpose_({axes})', 'unsqueeze_(0)', 'swapaxes_(0, -1)')}"
@@ -131,6 +132,7 @@ WRITES = {
     "item": _item,
     "slice": _item,
     "indices": _indexed,
+    "any index": write_indexed,
 }
 
 

@@ -1,0 +1,216 @@
+"""Exports random programs and compares them with eager PyTorch; counts the outcomes.
+
+    python -m conformance.random_programs --programs 400
+    python -m conformance.random_programs --programs 5000 --seeds 1 2 3 4 --jobs 4
+    python -m conformance.random_programs --seeds 3 --first 517 --programs 1
+    python -m conformance.random_programs --show 3:517
+
+``tests/properties`` draws the programs: modules of up to ten statements, which are layers, losses,
+control flow and indexing, or views and writes. Each is exported with static or dynamic sizes at a
+random operator set, and runs at up to eight sizes. A seed and a number always draw the same
+program. A failing program is reduced to the smallest one that fails, which is printed as a script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from conformance.outcome import Result
+from conformance.workers import Settings, resident_memory, run_cases
+from tests.properties.check import check, reduce_failure
+from tests.properties.generate import generate
+from tests.properties.programs import Program
+
+__all__ = ["Chunk", "Counted", "Judged", "draw", "judge"]
+
+EXPLAINED = {
+    "sizes at which torch.export's own program differs": (
+        "torch.export's own program gives this result in PyTorch too"
+    ),
+    "sizes at which rounding decides": (
+        "beyond the tolerance, and as near to float64 as PyTorch's result"
+    ),
+    "sizes that the capture is not for": (
+        "the report and the metadata of the model list the condition"
+    ),
+    "sizes that ONNX Runtime has no kernels for": "empty tensors; ONNX Runtime raises an error",
+    "empty sizes at which ONNX Runtime raises an error": "the error of ONNX Runtime",
+    "empty sizes that the export warns of": "a warning names the line",
+    "sizes that eager refuses": "PyTorch raises an error",
+}
+"""What users are told of sizes at which nothing was compared, or results differ."""
+
+CHUNK = 20  # programs between messages of one worker
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Programs that one worker draws, one after the other.
+
+    Attributes:
+        seed: Seed of all of them.
+        first: Number of the first.
+        count: Number of programs.
+    """
+
+    seed: int
+    first: int
+    count: int
+
+
+@dataclasses.dataclass
+class Judged:
+    """Outcome of one program.
+
+    Attributes:
+        sizes: Number of sizes by outcome.
+        refused: Error with which the export refused it, or an empty string.
+        failed: What failed, and the smallest program that fails so; empty if nothing did.
+    """
+
+    sizes: dict[str, int]
+    refused: str = ""
+    failed: str = ""
+
+
+def main() -> None:
+    """Runs what the command line asks for, and exits with 1 if a program failed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    add = parser.add_argument
+    add("--programs", type=int, default=400, help="number of programs of each seed")
+    add("--seeds", type=int, nargs="+", default=[0])
+    add("--first", type=int, default=0, help="number of the first program of each seed")
+    add("--jobs", type=int, default=1, help="processes")
+    add("--limit", type=float, default=300.0, help="seconds for one program, with its reduction")
+    add("--save", type=Path, help="folder for what is printed of each failure")
+    add("--output", help="JSON file for the counts")
+    add("--show", metavar="SEED:NUMBER", help="print a program, and do nothing else")
+    arguments = parser.parse_args()
+    if arguments.show:
+        sys.stdout.write(repr(draw(*map(int, arguments.show.split(":")))))
+        return
+    numbers = range(arguments.first, arguments.first + arguments.programs, CHUNK)
+    chunks = [
+        Chunk(seed, first, min(CHUNK, arguments.first + arguments.programs - first))
+        for seed in arguments.seeds
+        for first in numbers
+    ]
+    start = time.monotonic()
+    counted = Counted(arguments.save)
+    settings = Settings(limit=arguments.limit)
+    run_cases(chunks, settings, arguments.jobs, counted.add, serve_chunks)
+    found = {
+        "torch": torch.__version__,
+        "seeds": arguments.seeds,
+        **counted.summary(),
+        "seconds": round(time.monotonic() - start),
+    }
+    text = json.dumps(found, indent=2) + "\n"
+    sys.stdout.write(text)
+    if arguments.output:
+        Path(arguments.output).write_text(text)
+    sys.exit(bool(counted.failures))
+
+
+class Counted:
+    """Counts of all programs so far; prints each failure as it comes."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.programs = self.right = 0
+        self.sizes: collections.Counter[str] = collections.Counter()
+        self.refused: collections.Counter[str] = collections.Counter()
+        self.failures: list[dict[str, str]] = []
+        self._folder = folder
+
+    def add(self, chunk: Chunk, results: Sequence[Any]) -> None:
+        """Adds ``Judged`` outcomes; a ``Result`` stands for a process that crashed or hung."""
+        for number, found in enumerate(results, chunk.first):
+            self.programs += 1
+            lost = isinstance(found, Result)
+            result = Judged({}, failed=f"{found.outcome}: {found.reason}") if lost else found
+            self.sizes.update(result.sizes)
+            if result.refused:
+                self.refused[result.refused] += 1
+            elif not result.failed:
+                self.right += 1
+            else:
+                self._keep(f"{chunk.seed}:{number}", result.failed)
+        sys.stderr.write(f"{self.programs} programs, {len(self.failures)} failures\n")
+
+    def _keep(self, name: str, text: str) -> None:
+        self.failures.append({"program": name, "error": text.partition("\n")[0][:300]})
+        sys.stderr.write(f"program {name}: {text}\n")
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / f"program_{name.replace(':', '_')}.txt").write_text(text)
+
+    def summary(self) -> dict[str, Any]:
+        """Returns the counts for the JSON file."""
+        return {
+            "programs": self.programs,
+            "captured": self.programs - sum(self.refused.values()),
+            "right": self.right,
+            "refused": dict(self.refused.most_common()),
+            "sizes compared": self.sizes["sizes compared"],
+            "explained": {
+                name: {"sizes": self.sizes[name], "told": told} for name, told in EXPLAINED.items()
+            },
+            "failures": self.failures,
+        }
+
+
+def draw(seed: int, number: int) -> Program:
+    """Draws a program; the same for the same numbers."""
+    return generate(random.Random(f"{seed}:{number}"))
+
+
+def judge(seed: int, number: int) -> Judged:
+    """Exports a program and compares it; a failing one is reduced."""
+    program = draw(seed, number)
+    try:
+        checked = check(program)
+    except Exception as error:
+        smallest = reduce_failure(program, error)
+        trace = "".join(traceback.format_exception(error)[-3:])
+        return Judged({}, failed=f"{type(error).__name__}: {error}\n{trace}\n{smallest!r}")
+    return Judged(dict(checked.sizes), checked.refused)
+
+
+def serve_chunks(connection: Connection, settings: Settings) -> None:
+    """Judges chunks in a process of its own, in the form that ``run_cases`` expects."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:  # ONNX Runtime logs errors
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            chunk, done = connection.recv()
+            for index in range(done, chunk.count):
+                connection.send((index, None))
+                connection.send((index, judge(chunk.seed, chunk.first + index)))
+            connection.send((None, resident_memory()))
+
+
+if __name__ == "__main__":
+    main()

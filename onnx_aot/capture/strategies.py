@@ -203,7 +203,7 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
 
 
 def _describe_left_out(model: Model, settings: Settings) -> str | None:
-    """Returns the warning about attributes of scripted models whose new values are not kept.
+    """Returns the warning about attributes and buffers whose new values are not kept.
 
     Raises:
         RefusedError: They are state of the exported model.
@@ -211,6 +211,8 @@ def _describe_left_out(model: Model, settings: Settings) -> str | None:
     modules = () if settings.module is None else settings.module.modules()
     scripted: list[Any] = [module for module in modules if is_scripted(module)]
     left_out = [text for module in scripted for text in module.observed.left_out]
+    made = settings.model_rows.assigned.made
+    left_out += [f"{name} is None before the call, and a tensor after it" for name in made]
     if left_out and model.keeps_state:
         raise RefusedError(
             f"the state of an ONNX model keeps its shape: {'; '.join(left_out)}",
@@ -219,7 +221,10 @@ def _describe_left_out(model: Model, settings: Settings) -> str | None:
         )
     if not left_out:
         return None
-    return f"new values of attributes are not kept from call to call: {'; '.join(left_out)}"
+    return (
+        f"new values of attributes are not kept from call to call: {'; '.join(left_out)}. Call the "
+        "model once before the export, model(*args), so that it has its state"
+    )
 
 
 def _check_constants(program: torch.export.ExportedProgram, model: Model) -> None:

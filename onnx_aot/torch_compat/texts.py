@@ -19,6 +19,7 @@ __all__ = [
     "SIZE_TERM",
     "TRACED_ROOT",
     "WARNINGS_WHILE_TRACING",
+    "WHILE_LOOP",
     "asserted_condition",
     "constraint_sentences",
     "failure_kind",
@@ -49,6 +50,14 @@ FRAME = re.compile(
 """A line in a recorded stack, or in a source range of TorchScript.
 
 The code is missing if Python had no source.
+"""
+
+# --- names --------------------------------------------------------------------------------------
+
+WHILE_LOOP = "torch._higher_order_ops.while_loop"
+"""The function for loops, whose body may use tensors from outside, as a user calls it.
+
+``torch.ops.higher_order.while_loop`` only takes them as further arguments.
 """
 
 # --- sizes ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -28,11 +28,13 @@ __all__ = [
     "computes_real_tensors",
     "decompositions",
     "fake_mode_of",
+    "is_computed_from",
     "is_input_of_trace",
     "is_recording",
     "is_traced",
     "map_slices",
     "rebind_traced",
+    "record_copy",
     "refuse_fixed_sizes",
     "trace_fake",
     "with_real_tensors",
@@ -140,6 +142,40 @@ def rebind_traced(tensor: torch.Tensor, to: torch.Tensor) -> None:
 
 
 _DATA: Any = torch._C.TensorBase.data
+
+
+def record_copy(to: torch.Tensor, value: torch.Tensor) -> None:
+    """Records a write of a value to a traced tensor, without comparing their shapes.
+
+    Torch records the same for a buffer that a model assigns. ``to.copy_(value)`` would fix a size
+    of the value that is dynamic.
+    """
+    own, new = _recorded(to), _recorded(value)
+    if own is None or new is None:
+        to.copy_(value)
+        return
+    source = new.proxy.node
+    graph = source.graph
+    node = graph.call_function(torch.ops.aten.copy_.default, (own.proxy.node, source))
+    node.meta = dict(source.meta)
+
+
+def is_computed_from(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+    """True if a traced tensor depends on others or their sizes, or this torch cannot tell."""
+    entry = _recorded(tensor)
+    entries = [_recorded(other) for other in others]
+    if entry is None:
+        return not _can_rebind()
+    sources = {found.proxy.node for found in entries if found is not None}
+    waiting, seen = [entry.proxy.node], set()
+    while waiting:
+        node = waiting.pop()
+        if node in sources:
+            return True
+        if node not in seen:
+            seen.add(node)
+            waiting += node.all_input_nodes
+    return False
 
 
 def map_slices(function: Callable[..., Any], slices: Any, *others: Any) -> Any:

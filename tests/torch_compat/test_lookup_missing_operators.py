@@ -276,6 +276,37 @@ class Remembers(nn.Module):
         return y
 
 
+class AssignsBuffer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("unused", None)
+        self.register_buffer("held", torch.ones(3))
+        self.register_buffer("other", torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.held = self.held + 1
+        return x * self.held * self.other
+
+
+ASSIGNED = ("buffers before the model is called", "buffers that the model assigns")
+
+
+@shows(*ASSIGNED)
+@pytest.mark.parametrize("name", ASSIGNED)
+def test_assigned_buffers_are_not_kept(name: str) -> None:
+    example = Example(AssignsBuffer, lambda n: (torch.rand(n, 3),))
+    assert [value.name for value in exported(example).outputs][1:] == ["held_out"]
+    with absent(name):
+        assert len(exported(example).outputs) == 1
+
+
+@shows("torch.export._trace:register_buffer_assignment_hook")
+def test_assigned_buffers_are_written_to_others() -> None:
+    example = Example(AssignsBuffer, lambda n: (torch.rand(n, 3),))
+    with absent("torch.export._trace:register_buffer_assignment_hook"):
+        assert "other_out" in [value.name for value in exported(example).outputs]
+
+
 @pytest.mark.filterwarnings("ignore:The tensor attribute")
 @shows("tensor attributes of a model with state")
 def test_an_attribute_that_forward_assigns_is_no_state() -> None:

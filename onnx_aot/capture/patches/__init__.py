@@ -11,6 +11,7 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 
+from onnx_aot.capture.patches.assigned_buffers import ASSIGNED_BUFFERS
 from onnx_aot.capture.patches.autograd_functions import FUNCTIONS_KEPT
 from onnx_aot.capture.patches.detection import DETECTION
 from onnx_aot.capture.patches.flex_masks import BLOCK_MASKS
@@ -89,6 +90,7 @@ PATCHES: tuple[Patch, ...] = (
     *CONVERSIONS,
     *MODEL,
     STATE_DATA,
+    *ASSIGNED_BUFFERS,
 )
 """Rows in order of application; those that a capture does not need are skipped."""
 

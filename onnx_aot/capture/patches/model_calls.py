@@ -14,6 +14,7 @@ import torch
 from onnx_aot.capture.fake_quantization import quantize_only, quantizing_only
 from onnx_aot.capture.inputs import Inputs, name_collected_inputs
 from onnx_aot.capture.io_hooks import Boundary
+from onnx_aot.capture.patches.assigned_buffers import AssignedBuffers
 from onnx_aot.capture.patches.tensor_data import StateData
 from onnx_aot.capture.scalar_inputs import with_floats
 from onnx_aot.capture.sizes.declared_relations import with_promised_sizes
@@ -42,6 +43,7 @@ class ModelRows:
         known: Values of tensors that do not depend on the inputs.
         collected: Keyword inputs that ``**kwargs`` of ``forward`` takes.
         boundary: Hooks for inputs and results.
+        assigned: Buffers that ``forward`` assigns.
         replaced: State whose ``.data`` ``forward`` replaces.
         keeps_state: Whether plain tensor attributes are state of the exported model.
     """
@@ -51,6 +53,7 @@ class ModelRows:
     known: KnownValues
     collected: tuple[str, ...] = ()
     boundary: Boundary = dataclasses.field(default_factory=Boundary)
+    assigned: AssignedBuffers = dataclasses.field(default_factory=AssignedBuffers)
     replaced: StateData = dataclasses.field(default_factory=StateData)
     keeps_state: bool = False
 

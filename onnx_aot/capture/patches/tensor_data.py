@@ -15,7 +15,8 @@ import torch
 
 from onnx_aot import torch_compat
 from onnx_aot.capture.error_hints import RefusedError
-from onnx_aot.torch_compat import Hook, Patch, Place, Settings, pytree
+from onnx_aot.capture.patches.assigned_buffers import write_at_end
+from onnx_aot.torch_compat import Hook, Patch, Place, Settings
 
 __all__ = ["STATE_DATA", "TENSOR_DATA", "StateData"]
 
@@ -39,16 +40,8 @@ class StateData:
         self._before.clear()
         if not changed:
             return returned
-        own_memory = {torch_compat.storage_key(own) for _, own in changed}
-
-        def keep_value(leaf: Any) -> Any:
-            aliased = isinstance(leaf, Tensor) and torch_compat.storage_key(leaf) in own_memory
-            return leaf.clone() if aliased else leaf
-
-        returned = pytree.tree_map(keep_value, returned)
-        values = [tensor.clone() for tensor, _ in changed]  # before any write: they may be swapped
-        for (tensor, own), value in zip(changed, values, strict=True):
-            own.copy_(value)
+        returned = write_at_end([(own, tensor) for tensor, own in changed], returned)
+        for tensor, own in changed:
             torch_compat.rebind_traced(tensor, own)
         return returned
 

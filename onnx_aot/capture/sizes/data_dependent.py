@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from onnx_aot.capture.error_hints import page
 from onnx_aot.capture.sizes.guards import Decision, Location, is_question, with_line
+from onnx_aot.torch_compat import WHILE_LOOP
 
 __all__ = ["NeedsData", "describe_data_dependent", "describe_larger"]
 
@@ -128,14 +129,14 @@ def _fix_for(decision: Decision) -> str:
     asks = is_question(decision.expression)
     if _WHILE.search(text):
         return (
-            "loop with torch.ops.higher_order.while_loop(condition, body, operands), or a fixed "
+            f"loop with {WHILE_LOOP}(condition, body, operands), or a fixed "
             "number of times, or export torch.jit.script(model), which keeps the loop"
         )
     if _LOOP.search(text) and not asks:
         return (
             "the number of iterations of a Python loop must not depend on data: compute on whole "
             "tensors with a mask "
-            "(torch.arange(limit) < n), or loop with torch.ops.higher_order.while_loop, or export "
+            f"(torch.arange(limit) < n), or loop with {WHILE_LOOP}, or export "
             "torch.jit.script(model), which keeps the loop"
         )
     if not asks and _INDEX.search(text):

@@ -88,7 +88,7 @@ def empty(x: Tensor) -> Tensor:
     ("function", "args", "text", "fix"),
     [
         (repeated, (X, torch.tensor(3)), "for step in", "the number of iterations"),
-        (doubled, (X,), "while x.sum()", "loop with torch.ops.higher_order.while_loop("),
+        (doubled, (X,), "while x.sum()", "loop with torch._higher_order_ops.while_loop("),
     ],
 )
 def test_places_that_need_values(function: Any, args: Any, text: str, fix: str) -> None:

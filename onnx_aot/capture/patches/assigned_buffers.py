@@ -36,6 +36,8 @@ class AssignedBuffers:
 
     def on_entry(self, module: torch.nn.Module, _: Any, __: Any) -> None:
         """Remembers the buffers; a hook before ``forward``."""
+        self.made.clear()  # draft export may have traced the model before, up to an error
+        self._before.clear()
         for path, owner in module.named_modules():
             held = registered_in(owner, "buffers")
             self._before.append((f"{path}." if path else "", held, dict(held)))

@@ -197,9 +197,25 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
             _check_numbers(program)
             if settings.strict:
                 _check_constants(program, model)
-            run.warning = run.warning or _describe_left_out(model, settings)
+            run.warning = (
+                run.warning
+                or _describe_left_out(model, settings)
+                or _describe_changed(settings.model_rows.boundary.changed)
+            )
     run.warning = run.warning or describe_larger(run.decisions)
     return program
+
+
+def _describe_changed(changed: Sequence[str]) -> str | None:
+    """The warning about Python numbers of the model that ``forward`` changes."""
+    if not changed:
+        return None
+    return (
+        f"forward changes numbers of the model, {', '.join(changed)}, and each call of the "
+        "exported model computes what the first call does. If results depend on such a number, "
+        'keep it as a tensor, self.register_buffer("calls", torch.tensor(0)), and export with '
+        'state="io"'
+    )
 
 
 def _describe_left_out(model: Model, settings: Settings) -> str | None:

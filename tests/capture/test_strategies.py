@@ -96,3 +96,36 @@ def test_warnings_of_torch_do_not_end_a_capture() -> None:
         warnings.filterwarnings("default", category=onnx_aot.OnnxExporterWarning)
         program = onnx_aot.export(Remembers(), (x,), strategies=("non-strict",))
     torch.testing.assert_close(program(x)[0], x * 2 + 1)
+
+
+class Counts(nn.Module):
+    """Multiplies by the number of calls so far."""
+
+    def __init__(self, kept: bool) -> None:
+        super().__init__()
+        self.epsilon, self.missing = 1e-5, float("nan")
+        if kept:
+            self.register_buffer("calls", torch.tensor(0))
+        else:
+            self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
+def test_numbers_that_forward_changes_are_warned_of() -> None:
+    model = nn.Sequential(Counts(kept=False))
+    with pytest.warns(onnx_aot.OnnxExporterWarning, match="changes numbers of the model") as caught:
+        onnx_aot.export(model, (X,))
+    assert len(caught) == 1
+    assert "model, self.0.calls (0, then 1), and" in str(caught[0].message)
+    assert model[0].calls == 0
+
+
+def test_a_counter_that_is_a_buffer_needs_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnx_aot.export(Counts(kept=True), (X,), state="io")
+    for call in (1, 2, 3):
+        torch.testing.assert_close(program(X)[0], X * call)

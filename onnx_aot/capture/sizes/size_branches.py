@@ -22,6 +22,7 @@ from onnx_aot.capture.sizes.guards import Decision, Location
 from onnx_aot.torch_compat import python_expression
 
 __all__ = [
+    "ONE_BRANCH",
     "RareBranch",
     "SmallBranch",
     "describe_branches",
@@ -30,6 +31,12 @@ __all__ = [
     "is_rare",
     "raises_error",
 ]
+
+ONE_BRANCH = (
+    "only the example's branch is captured; compute for {size} in a way that is right for both "
+    "branches"
+)
+"""Fix for a ``RareBranch``."""
 
 # Without 0 and 1, for which ``find_small_branches`` is.
 SAMPLES = (*range(2, 66), 127, 128, 255, 256, 511, 512, 1023, 1024, 4095, 4096, 65537)

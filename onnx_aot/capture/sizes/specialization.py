@@ -28,8 +28,8 @@ from onnx_aot.capture.sizes.captured_dimensions import (
 )
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim, is_unlimited
 from onnx_aot.capture.sizes.guards import Decision, Location, as_places, with_line
-from onnx_aot.capture.sizes.size_branches import RareBranch, find_rare_branches
-from onnx_aot.capture.sizes.squeezes import find_squeezed_ones
+from onnx_aot.capture.sizes.size_branches import ONE_BRANCH, RareBranch, find_rare_branches
+from onnx_aot.capture.sizes.squeezes import NOT_SQUEEZED, SQUEEZED, find_squeezed_ones
 from onnx_aot.dimensions.conditions import holds
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.torch_compat import (
@@ -131,17 +131,10 @@ def find_undelivered(
     for dim in find_squeezed_ones(program, requested, left_to_model=False):
         if dim not in static:
             static.add(dim)
-            found.append(Finding(dim, _SQUEEZED, (), _NOT_SQUEEZED.format(size=dim.size)))
+            found.append(Finding(dim, SQUEEZED, (), NOT_SQUEEZED.format(size=dim.size)))
     if refused:
         found += _find_limited(program, requested, decisions, static)
     return found
-
-
-_SQUEEZED = "squeezed, which removes it at the example's size 1 and at no other"
-_NOT_SQUEEZED = (
-    "squeeze only dimensions that are always 1, as in x.squeeze(1); or give an example where "
-    "{size} is not 1, and exclude 1 with torch.export.Dim(name, min=2)"
-)
 
 
 def _describe_rare(branch: RareBranch) -> Finding:
@@ -149,7 +142,7 @@ def _describe_rare(branch: RareBranch) -> Finding:
     if branch.pieces is None:
         shown = textwrap.shorten(re.sub(r"\bn\b", dim.size, condition), 120, placeholder=" ...")
         what = f"right for few sizes: captured for {shown}"
-        fix = _ONE_BRANCH.format(size=dim.size)
+        fix = ONE_BRANCH.format(size=dim.size)
     else:
         smallest, largest = dim.limits
         sizes = range(max(smallest, 1), int(min(largest, 4 * branch.example + 256)) + 1)
@@ -487,11 +480,6 @@ def _fixes_size(decision: Decision, symbol: str) -> bool:
 
 
 # --- fixes ---------------------------------------------------------------------------------------
-
-_ONE_BRANCH = (
-    "only the example's branch is captured; compute for {size} in a way that is right for both "
-    "branches"
-)
 
 _PIECES = (
     "tensor_split gives the same number of pieces at every size; pieces that are treated alike can "

@@ -15,7 +15,20 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDi
 from onnx_aot.metadata.provenance import location
 from onnx_aot.torch_compat import aten, example_size
 
-__all__ = ["dynamic_squeezes", "find_squeezed_ones", "may_change_rank"]
+__all__ = [
+    "NOT_SQUEEZED",
+    "SQUEEZED",
+    "dynamic_squeezes",
+    "find_squeezed_ones",
+    "may_change_rank",
+]
+
+SQUEEZED = "squeezed, which removes it at the example's size 1 and at no other"
+NOT_SQUEEZED = (
+    "squeeze only dimensions that are always 1, as in x.squeeze(1); or give an example where "
+    "{size} is not 1, and exclude 1 with torch.export.Dim(name, min=2)"
+)
+"""Fix for a dimension that is ``SQUEEZED``."""
 
 OVERLOADS = {
     overload

@@ -32,7 +32,7 @@ ALLOWANCE = 5.0
 
 
 def _branch(y: Tensor) -> Tensor:
-    return y * 2 if y.sum() > 0 else y
+    return y * 2 if y.sum() > 0 else y.long()
 
 
 def _fix_batch(y: Tensor) -> Tensor:

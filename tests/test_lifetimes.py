@@ -88,7 +88,7 @@ class Refused(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.part(x)
-        return y if y.sum() > 0 else x
+        return y if y.sum() > 0 else x.long()
 
 
 def _held_objects(model: nn.Module) -> Iterator[weakref.ref[Any]]:

@@ -8,7 +8,7 @@ import logging
 
 import torch
 
-from onnx_aot.capture.error_hints import RefusedError, make_explained_error
+from onnx_aot.capture.error_hints import RefusedError, UnjoinableError, make_explained_error
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import contradicts_example, may_be_wrong
@@ -16,6 +16,7 @@ from onnx_aot.capture.sizes.guards import (
     Decision,
     find_conversions,
     is_ours,
+    is_question,
     location_of_error,
 )
 from onnx_aot.capture.sizes.known_values import Reading
@@ -52,6 +53,7 @@ class Plan:
         conversions: Modules in which ``int`` or ``float`` keeps sizes symbolic: ``(module, name)``.
         squeezed: Dimensions of size 1 that are static, since the model squeezes them and may fix
             them.
+        both_ways: Whether both ways of branches on data are captured.
         ends_early: Whether it ends as soon as the result is seen to be wrong for empty tensors.
     """
 
@@ -66,6 +68,7 @@ class Plan:
     plain: bool = False
     conversions: frozenset[tuple[str, str]] = frozenset()
     squeezed: frozenset[str] = frozenset()
+    both_ways: bool = False
     ends_early: bool = False
 
 
@@ -116,6 +119,19 @@ class Failure:
     decisions: tuple[Decision, ...]
 
     @property
+    def is_refusal(self) -> bool:
+        """True if both ways of a branch were captured, and cannot be one model."""
+        return isinstance(self.error, UnjoinableError)
+
+    @property
+    def asks_data(self) -> bool:
+        """True if it failed at a branch on data."""
+        if self.strategy != STRATEGIES["non-strict"] or not needs_data(self.error):
+            return False
+        last = self.decisions[-1] if self.decisions else None
+        return last is not None and last.kind == "undecided" and is_question(last.expression)
+
+    @property
     def conversions(self) -> frozenset[tuple[str, str]]:
         """Modules where ``int`` or ``float`` asked for a number that torch refuses to give."""
         refused = violates_constraints(self.error) or needs_data(self.error)
@@ -162,9 +178,14 @@ class Attempt:
         return self.ended or (self.captured is not None and self.captured.above_zero)
 
     @property
+    def stops_at_branch(self) -> bool:
+        """True if it failed at a branch on data, of which both ways were not tried."""
+        return not self.plan.both_ways and any(failure.asks_data for failure in self.failures)
+
+    @property
     def our_failure(self) -> Failure | None:
         """The failure, if any, that the code of this package raised."""
-        return next((f for f in self.failures if is_ours(f.error)), None)
+        return next((f for f in self.failures if is_ours(f.error) and not f.is_refusal), None)
 
     @property
     def violation(self) -> Failure | None:
@@ -246,6 +267,7 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
             zero_ignored=empty.record,
             unknown=plan.unknown,
             limit=limit,
+            both_ways=plan.both_ways,
         )
         limit.begin_run()
         try:
@@ -269,6 +291,8 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
             failures.append(Failure(STRATEGIES[name], error, tuple(run.decisions)))
             if failures[-1].conversions - plan.conversions:
                 break  # the next attempt keeps these sizes symbolic
+            if failures[-1].asks_data and not plan.both_ways:
+                break  # the next attempt goes both ways
             continue
         # The model may have caught the exception that was to end the capture.
         if empty.ended:
@@ -276,7 +300,7 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
         if limit.ended:
             limit.left_out.append(STRATEGIES[name])
             break
-        limit.complete_run()
+        limit.complete_run(is_captured=True)
         if run.known.written:
             return Attempt(plan, written=frozenset(run.known.written))
         captured = _collect(run, program, above_zero=empty.may_be_wrong(program))

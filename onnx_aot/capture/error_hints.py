@@ -13,7 +13,14 @@ from onnx_aot.capture.sizes.guards import Location, as_places, with_line
 from onnx_aot.errors import CaptureError, documentation
 from onnx_aot.torch_compat import failure_kind
 
-__all__ = ["Explanation", "RefusedError", "explain", "make_explained_error", "page"]
+__all__ = [
+    "Explanation",
+    "RefusedError",
+    "UnjoinableError",
+    "explain",
+    "make_explained_error",
+    "page",
+]
 
 
 def page(anchor: str) -> str:
@@ -34,6 +41,18 @@ class Explanation:
     reason: str
     fix: str
     anchor: str
+
+
+class UnjoinableError(Exception):
+    """Two paths cannot be joined; the message says why.
+
+    Attributes:
+        fix: An edit of the model after which they can, unless it depends on the line.
+    """
+
+    def __init__(self, reason: str, fix: str | None = None) -> None:
+        super().__init__(reason)
+        self.fix = fix
 
 
 class RefusedError(Exception):

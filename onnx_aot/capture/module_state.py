@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -15,11 +16,30 @@ from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.pytrees.containers import has_parts, unwrap_constants
 from onnx_aot.torch_compat import REGISTRIES, pytree, restored
 
-__all__ = ["initialize_lazy_modules", "preserved_state", "run_model"]
+__all__ = ["Change", "initialize_lazy_modules", "preserved_state", "run_model"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """An attribute of a module that was assigned or deleted, or whose contents changed.
+
+    Attributes:
+        owner: The module.
+        name: The attribute.
+        path: Its path from the model.
+        is_registered: Whether it is a parameter, buffer or submodule.
+    """
+
+    owner: torch.nn.Module
+    name: str
+    path: str
+    is_registered: bool
 
 
 @contextlib.contextmanager
-def preserved_state(module: torch.nn.Module) -> Iterator[None]:
+def preserved_state(
+    module: torch.nn.Module, elements: bool = True
+) -> Iterator[Callable[[], list[Change]]]:
     """Restores every attribute of every submodule afterwards.
 
     Tracing runs ``forward``, which may count calls, fill caches or replace attributes, and leaves
@@ -28,9 +48,18 @@ def preserved_state(module: torch.nn.Module) -> Iterator[None]:
     Tensors that are plain attributes are written, and get their elements back, as do lists, dicts,
     sets, dataclasses and key-value caches, including nested ones. The contents of other objects
     stay as tracing left them. Lazy modules stay initialized, as after any first call.
+
+    Args:
+        module: The module.
+        elements: Whether tensors get their elements back too, which cannot be done while a model
+            is traced.
+
+    Yields:
+        A function that lists the attributes that differ from before: those that were assigned, and
+        those whose lists, dicts and the like have other contents.
     """
     scripts, owners = _find_owners(module)
-    saved = [(owner, _Snapshot(owner)) for owner in owners]
+    saved = [(owner, _Snapshot(owner, elements)) for owner in owners]
     undone = [save_attributes(script) for script in scripts]
 
     def restore() -> None:
@@ -39,8 +68,16 @@ def preserved_state(module: torch.nn.Module) -> Iterator[None]:
         for undo in undone:
             undo()
 
+    def list_changes() -> list[Change]:
+        paths = {id(owner): f"{path}." if path else "" for path, owner in module.named_modules()}
+        return [
+            Change(owner, name, paths.get(id(owner), "") + name, is_registered)
+            for owner, snapshot in saved
+            for name, is_registered in snapshot.list_changes(owner).items()
+        ]
+
     with restored(restore):
-        yield
+        yield list_changes
 
 
 def _find_owners(module: torch.nn.Module) -> tuple[list[Any], list[torch.nn.Module]]:
@@ -89,30 +126,54 @@ Container = list[Any] | dict[Any, Any] | set[Any]
 class _Snapshot:
     """Attributes of one module, with the contents of containers and tensors in them."""
 
-    def __init__(self, owner: torch.nn.Module) -> None:
+    def __init__(self, owner: torch.nn.Module, elements: bool) -> None:
         self._class = type(owner)
+        self._elements = elements
         self._attributes = dict(owner.__dict__)
         self._containers: dict[int, tuple[Container, Container]] = {}
+        self._names: dict[int, str] = {}  # of the attributes that containers are in
         self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         for name, value in self._attributes.items():
             if name not in REGISTRIES:  # parameters, buffers and submodules are not examined
-                self._keep(value)
+                self._keep(value, name)
         for name in REGISTRIES & self._attributes.keys():
             registry = self._attributes[name]
             self._containers[id(registry)] = (registry, registry.copy())
 
-    def _keep(self, value: Any) -> None:
+    def _keep(self, value: Any, name: str) -> None:
         if isinstance(value, torch.Tensor):
-            if id(value) not in self._tensors and not value.is_meta:
+            if self._elements and id(value) not in self._tensors and not value.is_meta:
                 self._tensors[id(value)] = (value, value.detach().clone())
         elif isinstance(value, (list, dict, set)):
             if id(value) in self._containers:
                 return
             self._containers[id(value)] = (value, value.copy())
+            self._names[id(value)] = name
             for item in value.values() if isinstance(value, dict) else value:
-                self._keep(item)
+                self._keep(item, name)
         elif has_parts(value) and hasattr(value, "__dict__"):
-            self._keep(value.__dict__)
+            self._keep(value.__dict__, name)
+
+    def list_changes(self, owner: torch.nn.Module) -> dict[str, bool]:
+        """Attributes that are other objects now, or whose contents are, and if they are registered.
+
+        Of torch's own modules only parameters, buffers and submodules, because ``LSTM`` renews the
+        list of its weights at every call.
+        """
+        found: dict[str, bool] = {}
+        for name in REGISTRIES & self._attributes.keys():
+            registry, before = self._containers[id(self._attributes[name])]
+            if isinstance(registry, dict) and isinstance(before, dict):
+                names = {**before, **registry}
+                found |= {key: True for key in names if not _is_kept(key, before, registry)}
+        if not type(owner).__module__.startswith("torch."):
+            present, before = owner.__dict__, self._attributes
+            names = {**before, **present}
+            found |= {name: False for name in names if not _is_kept(name, before, present)}
+            for key, name in self._names.items():
+                if not _holds_same_objects(*self._containers[key]):
+                    found[name] = False
+        return found
 
     def restore(self, owner: torch.nn.Module) -> None:
         if type(owner) is not self._class:
@@ -134,6 +195,15 @@ class _Snapshot:
             if not torch.equal(tensor, elements):
                 with torch.no_grad():
                     tensor.copy_(elements)
+
+
+def _is_kept(name: str, before: dict[str, Any], present: dict[str, Any]) -> bool:
+    """True if an entry is the same object as before, or an equal number or text."""
+    if name not in before or name not in present:
+        return False
+    old, new = before[name], present[name]
+    plain = (bool, int, float, str)
+    return old is new or (isinstance(new, plain) and type(old) is type(new) and bool(old == new))
 
 
 def _holds_same_objects(left: Container, right: Container) -> bool:

@@ -89,7 +89,7 @@ class _Attempts:
         A capture that contradicts the example is never kept if another way was tried. The last
         capture that limits no dimension is the best one. If all limit some, it is the one that was
         wanted first. If none succeeded, the failure with the fewest changes to what was asked says
-        why.
+        why, after both ways of branches were tried.
         """
         attempts = self.of(request)
         without_small = [attempt for attempt in attempts if not attempt.plan.small_sizes]
@@ -104,7 +104,7 @@ class _Attempts:
         failed = [a for a in without_small or attempts if a.failures]
         if not failed:  # there was no time to the end of any
             return attempts[-1]
-        return min(failed, key=lambda a: (a.plan.plain, a.plan.from_zero))
+        return min(failed, key=lambda a: (a.plan.plain, a.stops_at_branch, a.plan.from_zero))
 
     @property
     def violation(self) -> Failure | None:
@@ -391,6 +391,11 @@ ROWS: tuple[Row, ...] = (
         "int or float turned a dynamic size into a number",
         lambda attempts: bool(attempts.conversions),
         _plan_with_conversions,
+    ),
+    Row(
+        "the model branches on its data",
+        lambda attempts: any(failure.asks_data for failure in attempts.last.failures),
+        _change_last(both_ways=True),
     ),
     Row(
         "the result is wrong for empty tensors, and may be used",

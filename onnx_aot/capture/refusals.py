@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 
 import torch
 
 from onnx_aot.capture.attempts import Failure
-from onnx_aot.capture.error_hints import explain, make_explained_error, page
+from onnx_aot.capture.error_hints import UnjoinableError, explain, make_explained_error, page
 from onnx_aot.capture.fake_quantization import describe_observers
 from onnx_aot.capture.module_state import preserved_state, run_model
-from onnx_aot.capture.sizes.data_dependent import NeedsData, describe_data_dependent
+from onnx_aot.capture.sizes.data_dependent import Branching, NeedsData, describe_data_dependent
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.guards import (
     Location,
@@ -93,7 +94,7 @@ def refuse_model(
     if observes is None:
         described = (
             _find_data_questions(model, requested, first, plain, limit)
-            if needs_data(first.error)
+            if needs_data(first.error) or first.is_refusal
             else None
         )
         if described is not None:
@@ -217,20 +218,26 @@ def _find_data_questions(
     """All places that need the values of data, found with draft export if it succeeds."""
     free = relax_request(requested)  # with a dimension that data fixes, torch would draft twice
     run = Run.prepare("draft", model, free, plain=plain, limit=limit)
+    branches = Branching([d.location for d in first.decisions if d.kind == "both"])
+    if isinstance(first.error, UnjoinableError):
+        branches = dataclasses.replace(branches, reason=str(first.error), fix=first.error.fix)
     described = None
     if limit.allows(_ALL_PLACES):
         limit.begin_run()
+        missing: Sequence[str] = ()
+        is_drafted = False
         try:
             program = run_strategy(run)
         except Exception as error:
             logger.info("torch.export.draft_export failed: %s", _first_line(error))
+            is_drafted = limit.ended
         else:
-            missing = missing_fake_kernels(program)
-            described = describe_data_dependent(run.decisions, missing, complete=True)
+            missing, is_drafted = missing_fake_kernels(program), True
         if limit.ended:
             limit.left_out.append(_ALL_PLACES)
-            described = describe_data_dependent(run.decisions, (), complete=True)
-    return described or describe_data_dependent(first.decisions, (), complete=False)
+        if is_drafted:
+            described = describe_data_dependent(run.decisions, missing, True, branches)
+    return described or describe_data_dependent(first.decisions, (), False, branches)
 
 
 _ALL_PLACES = "the search for all places that need values of data"

@@ -27,7 +27,7 @@ from onnx_aot.capture.sizes.validating_branches import Validation, Validations
 from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import CaptureError, InvalidOptionError
 from onnx_aot.metadata.provenance import location
-from onnx_aot.torch_compat import FakeTensor, OpOverload, Settings, schema_of
+from onnx_aot.torch_compat import FakeTensor, OpOverload, Settings, can_record_paths, schema_of
 
 __all__ = ["DEFAULT", "STRATEGIES", "Model", "Run", "check_strategies", "run_strategy"]
 
@@ -106,6 +106,7 @@ class Run:
         zero_ignored: Callable[[bool], None] | None = None,
         unknown: Collection[str] = (),
         limit: TimeLimit | None = None,
+        both_ways: bool = False,
     ) -> Run:
         """Prepares a run; other keywords are those of ``Settings``.
 
@@ -120,11 +121,17 @@ class Run:
             zero_ignored: Called if the capture uses an answer that holds above zero only.
             unknown: Sources whose values are not known, since the model writes to them.
             limit: Ends the run when the time for it is over.
+            both_ways: Whether both ways of branches on data are captured, if torch allows it.
         """
         boundary = run_strategy.__code__
         validations = Validations(boundary)
         decisions = DecisionLog(boundary, lambda: validations.find() is not None)
         strict = strategy == "strict"
+        branches = None
+        if both_ways and strategy == "non-strict" and can_record_paths():
+            from onnx_aot.capture.branches.paths import Branches
+
+            branches = Branches(model.module, validations.is_asked_by_model, decisions.seen)
         settings = Settings(
             module=model.module,
             inputs=(model.inputs.args, model.inputs.kwargs),
@@ -139,6 +146,7 @@ class Run:
             larger_sizes=strategy == "non-strict",
             check_time=None if limit is None or limit.largest is None else limit.check,
             validations=validations if strategy == "non-strict" else None,
+            branches=branches,
             keeps_log=strategy != "draft",
             plain=plain,
             conversions=conversions,

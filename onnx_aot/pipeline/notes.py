@@ -75,6 +75,19 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
         )
     if captured.readings:
         notes.append(Note(_describe_readings(captured.readings), quiet=True))
+    branches = dict.fromkeys(
+        f"{decision.location}: {decision.location.text}"
+        for decision in captured.decisions
+        if decision.kind == "both" and decision.location is not None
+    )
+    if branches:
+        notes.append(
+            Note(
+                "the model branches on its data, and the ONNX model has both sides, as If nodes: "
+                f"{'; '.join(branches)}",
+                quiet=True,
+            )
+        )
     if captured.drawn:
         notes.append(
             Note(

@@ -8,6 +8,15 @@ where they are needed.
 from __future__ import annotations
 
 from onnx_aot.torch_compat.behaviour import int64_ranges_truncate_their_bounds
+from onnx_aot.torch_compat.branches import (
+    BRANCHES,
+    SETS_GRADIENTS,
+    WHILE_RECORDED,
+    can_record_paths,
+    record_mark,
+    record_path,
+    without_new_conditions,
+)
 from onnx_aot.torch_compat.calls import (
     ARGUMENTS_IN_A_TUPLE,
     AUTOCAST_BEGINS,
@@ -146,6 +155,7 @@ from onnx_aot.torch_compat.time_checks import TIME_CHECKS
 from onnx_aot.torch_compat.tracing import (
     FIXED_SIZES,
     computes_real_tensors,
+    current_tracer,
     decompositions,
     fake_mode_of,
     is_computed_from,
@@ -177,6 +187,7 @@ __all__ = [
     "AUTOCAST_BEGINS",
     "AUTOCAST_ENABLED",
     "AUTOCAST_ENDS",
+    "BRANCHES",
     "CAPTURE",
     "CONTENT_SIZE",
     "DECISIONS",
@@ -193,6 +204,7 @@ __all__ = [
     "PRIVATE",
     "QUIET",
     "REGISTRIES",
+    "SETS_GRADIENTS",
     "SILENT",
     "SIZE_DIVISION",
     "SIZE_TERM",
@@ -205,6 +217,7 @@ __all__ = [
     "VALIDATIONS",
     "WARNINGS_WHILE_TRACING",
     "WHILE_LOOP",
+    "WHILE_RECORDED",
     "WRAPPERS",
     "ZERO_IGNORED",
     "Attribute",
@@ -228,12 +241,14 @@ __all__ = [
     "applied",
     "asserted_condition",
     "aten",
+    "can_record_paths",
     "compute_float",
     "computes_real_tensors",
     "constraint_sentences",
     "copy_node",
     "copy_program",
     "creation_stack",
+    "current_tracer",
     "decision_symbols",
     "decompositions",
     "deregister_pytree_node",
@@ -289,6 +304,8 @@ __all__ = [
     "pytree",
     "rebind_traced",
     "record_copy",
+    "record_mark",
+    "record_path",
     "refuse_fixed_sizes",
     "registered_in",
     "restored",
@@ -316,5 +333,6 @@ __all__ = [
     "without_gradients",
     "without_infinity",
     "without_locals",
+    "without_new_conditions",
     "without_recording",
 ]

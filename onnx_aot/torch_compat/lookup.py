@@ -63,6 +63,12 @@ PRIVATE: dict[str, str] = {
     f"{_SHAPES}:ShapeEnv.var_to_range": "Limits of sizes are unknown; a size may be 0 or not.",
     f"{_SHAPES}:ShapeEnv.var_to_sources": "Errors do not say which input a size is of.",
     f"{_SHAPES}:ShapeEnv.var_to_stack": "Errors do not say which call gave a value.",
+    f"{_SHAPES}:ShapeEnv.deferred_runtime_asserts": (
+        "runtime_checks=True checks on both sides of a branch what the model states on one."
+    ),
+    f"{_SHAPES}:ShapeEnv.replacements": (
+        "What a number of data is on one side of a branch, it counts as on the other."
+    ),
     f"{_SHAPES}:ShapeEnv.size_like": "Questions about sizes of data have no answer.",
     f"{_SHAPES}:ShapeEnv.ignore_fresh_unbacked_symbols": (
         "Scripted models with sizes that depend on data are refused."
@@ -108,6 +114,9 @@ PRIVATE: dict[str, str] = {
     "torch.fx.experimental.proxy_tensor:get_proxy_mode": "Models that set x.data are refused.",
     "torch.fx.experimental.proxy_tensor:get_proxy_slot": "Models that set x.data are refused.",
     "torch.fx.experimental.proxy_tensor:set_proxy_slot": "Models that set x.data are refused.",
+    "torch._higher_order_ops.utils:reenter_make_fx": (
+        "Models that branch on their data are refused."
+    ),
     "torch._decomp:decomposition_table": (
         "Only the operators' own composite kernels take them apart; more are unsupported."
     ),

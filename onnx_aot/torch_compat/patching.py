@@ -64,6 +64,8 @@ class Settings:
         validations: Finds, with ``find()``, and collects the questions about data that decide only
             whether code raises or writes; None if such questions are not answered.
         check_time: Called again and again; ends the capture by an exception when its time is over.
+        branches: Answers questions about data, with ``answer()``, so that both ways of a branch are
+            captured; None if such questions are not answered.
         keeps_log: Whether draft export may write its log file.
         off: Wanted rows whose place this release of torch does not have, with the reason; filled
             in by ``applied``.
@@ -85,6 +87,7 @@ class Settings:
     larger_sizes: bool = False
     validations: Any = None
     check_time: Callable[[], None] | None = None
+    branches: Any = None
     keeps_log: bool = True
     plain: bool = False
     conversions: frozenset[tuple[str, str]] = frozenset()

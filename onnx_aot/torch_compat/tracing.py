@@ -26,8 +26,10 @@ from onnx_aot.torch_compat.zero_sizes import SMALL_SIZES
 __all__ = [
     "FIXED_SIZES",
     "computes_real_tensors",
+    "current_tracer",
     "decompositions",
     "fake_mode_of",
+    "forget_answers",
     "is_computed_from",
     "is_input_of_trace",
     "is_recording",
@@ -97,7 +99,7 @@ def _can_rebind() -> bool:
     return all(private(f"{_PROXIES}:{name}") is not None for name in names)
 
 
-def _tracer() -> Any:
+def current_tracer() -> Any:
     """The tracer that records operators now, or None."""
     mode = private(f"{_PROXIES}:get_proxy_mode")
     active = None if mode is None else mode()
@@ -106,13 +108,13 @@ def _tracer() -> Any:
 
 def _recorded(tensor: torch.Tensor) -> Any:
     """The entry of a tensor in the tracer that records operators now; None if it has none."""
-    find, tracer = private(f"{_PROXIES}:get_proxy_slot"), _tracer()
+    find, tracer = private(f"{_PROXIES}:get_proxy_slot"), current_tracer()
     return None if find is None or tracer is None else find(tensor, tracer, None)
 
 
 def is_recording() -> bool:
     """True if operators are recorded now, or this torch cannot tell."""
-    return not _can_rebind() or _tracer() is not None
+    return not _can_rebind() or current_tracer() is not None
 
 
 def is_traced(tensor: torch.Tensor) -> bool:
@@ -136,7 +138,7 @@ def rebind_traced(tensor: torch.Tensor, to: torch.Tensor) -> None:
     """
     if not _can_rebind():
         raise NotImplementedError("this release of torch cannot record tensor.data = value")
-    private(f"{_PROXIES}:set_proxy_slot")(tensor, _tracer(), _recorded(to))
+    private(f"{_PROXIES}:set_proxy_slot")(tensor, current_tracer(), _recorded(to))
     _DATA.__set__(tensor, to)
     tensor.constant = getattr(to, "constant", None)  # type: ignore[attr-defined]
 
@@ -190,11 +192,12 @@ def map_slices(function: Callable[..., Any], slices: Any, *others: Any) -> Any:
     if operator is None:
         raise NotImplementedError("this release of torch has no operator map")
     # The answer has no consequence here but may elsewhere, so it is not kept.
-    with restored(_forget_answers), applied((LARGER_SIZES,), Settings(larger_sizes=True)):
+    with restored(forget_answers), applied((LARGER_SIZES,), Settings(larger_sizes=True)):
         return operator(function, slices, *others)
 
 
-def _forget_answers() -> None:
+def forget_answers() -> None:
+    """Empties the cache of answers to questions about sizes."""
     place = find_place("torch.fx.experimental.symbolic_shapes:ShapeEnv._inner_evaluate_expr")
     if place is not None:
         place.value().cache_clear()

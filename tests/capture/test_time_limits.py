@@ -21,9 +21,17 @@ def branches(x: Tensor) -> Tensor:
     return x * 2 if x.sum() > 0 else x
 
 
-def branches_twice(x: Tensor) -> Tensor:
-    x = x * 2 if x.sum() > 0 else x
-    return x * 3 if x.sum() > 1 else x
+def loops(x: Tensor) -> Tensor:
+    for step in range(x.sum().to(torch.int64).item()):
+        x = x + step
+    return x
+
+
+def loops_twice(x: Tensor) -> Tensor:
+    x = loops(x)
+    for step in range(x.max().to(torch.int64).item()):
+        x = x + step
+    return x
 
 
 def fixes_rows(x: Tensor) -> Tensor:
@@ -55,15 +63,22 @@ def ends_runs(no_time: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_time")
 def test_attempts_are_left_out() -> None:
-    said = refuse(branches)
-    assert "fix: choose with torch.where" in said
+    said = refuse(loops)
+    assert "fix: the number of iterations" in said
     assert f" s: {STRICT}; the search for all places that need values of data. A ref" in said
     assert "strategies=('non-strict', 'strict')" in said
 
 
 @pytest.mark.usefixtures("no_time")
+def test_both_sides_of_a_branch_are_left_out() -> None:
+    said = refuse(branches)
+    assert "fix: choose with torch.where" in said
+    assert " s: a capture, since the model branches on its data; " in said
+
+
+@pytest.mark.usefixtures("no_time")
 def test_named_strategies_are_carried_out() -> None:
-    said = refuse(branches_twice, strategies=("non-strict", "strict"))
+    said = refuse(loops_twice, strategies=("non-strict", "strict"))
     assert "in 2 places" in said
     assert "left out" not in said
 
@@ -86,7 +101,7 @@ def test_a_result_that_is_wrong_for_empty_tensors_is_improved() -> None:
 
 @pytest.mark.usefixtures("ends_runs")
 def test_runs_are_ended() -> None:
-    said = refuse(branches_twice)
+    said = refuse(loops_twice)
     assert "in one place" in said
     assert f" s: {STRICT}; the search for all places that need values of data. A ref" in said
 
@@ -98,7 +113,7 @@ def test_models_that_catch_the_end_are_left_out() -> None:
             y = x * 2
         except Exception:
             y = x
-        return branches(y)
+        return loops(y)
 
     assert STRICT in refuse(catches).rpartition("left out after")[2]
 
@@ -122,3 +137,19 @@ def test_slow_first_captures_leave_room(monkeypatch: pytest.MonkeyPatch) -> None
     assert limit.allows("a second run")
     assert not limit.allows("two more", runs=2)
     assert "left out after 34 s: two more. A refusal takes at most 3 times" in str(limit.describe())
+
+
+def test_a_longer_capture_leaves_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run stops at a branch on data, and the second captures both sides."""
+    seconds = iter([0.0, 0.0, 1.0, 1.0, 11.0, 11.0, 12.0])
+    monkeypatch.setattr("time.thread_time", lambda: next(seconds))
+    limit = TimeLimit()
+    limit.begin_run()
+    limit.complete_run()
+    assert limit.largest == 8.0
+    limit.begin_run()
+    limit.complete_run(is_captured=True)
+    assert limit.largest == 35.0
+    limit.begin_run()
+    limit.complete_run(is_captured=True)
+    assert limit.largest == 35.0

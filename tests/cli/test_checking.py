@@ -104,7 +104,7 @@ def test_report_of_a_failure(model: Path) -> None:
     assert done.exit_code == 1
     first = done.stdout.splitlines()[:12]
     assert first[0] == "# ONNX export of my_models.Branches: failed"
-    assert any("torch.where" in line for line in first)
+    assert any("compute the same on both sides" in line for line in first)
     refused = call("report", "my_models:encoder", *INPUT, "--opset", "3")
     assert refused.exit_code == 2
     assert "17 to 25" in refused.stdout

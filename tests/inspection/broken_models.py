@@ -54,8 +54,8 @@ class UnknownOperator(nn.Module):
 class Gate(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.sum() > 0:
-            return x * 2
-        return x - 1
+            return x.long()
+        return x
 
 
 class DataDependentBranch(nn.Module):
@@ -261,11 +261,11 @@ BROKEN = (
     ),
     Broken(
         "A branch that depends on data",
-        "The capture has no values, so Python cannot evaluate the condition of an `if`.",
+        "Both sides of an `if` are captured, but here they cannot be one model.",
         data_dependent_branch,
         "the model needs values of its data",
         ("if x.sum() > 0:", "module gate"),
-        "torch.cond(",
+        "compute the same on both sides",
     ),
     Broken(
         "A wrong custom translation",

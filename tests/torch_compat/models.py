@@ -42,6 +42,11 @@ def rows(n: int) -> tuple[Tensor]:
     return (torch.linspace(-1, 2, 3 * n).reshape(n, 3) * 0.9137,)
 
 
+def signed_rows(n: int) -> tuple[Tensor]:
+    """Rows whose sum is positive for odd sizes."""
+    return (rows(n)[0] * (1 if n % 2 else -1),)
+
+
 def function(call: Callable[[Tensor], Any]) -> Callable[[], Any]:
     """Wraps a function in a module, so that lines and names are those of a module."""
 
@@ -98,8 +103,53 @@ def compared(name: str, bound: int) -> Callable[[Tensor], Tensor]:
     return ask
 
 
+def number_of_data(x: Tensor) -> Tensor:
+    for _ in range(x.sum().to(torch.int64).item()):
+        x = x + 1
+    return x
+
+
 def branch_on_data(x: Tensor) -> Tensor:
     return x * 2 if x.sum() > 0 else x
+
+
+def transposed_branch(x: Tensor) -> Tensor:
+    """Branches on a tensor whose strides contain the dynamic size."""
+    x = x.T[:, :, None] * torch.ones(2)
+    return x * 2 if x.sum() > 0 else x + 1
+
+
+def unread_number(x: Tensor) -> Tensor:
+    """Computes a number that one side of the branch needs."""
+    n = (x > 0).sum().item() * 2
+    return x + n if x.sum() > 0 else x
+
+
+class CountsOnOneSide(nn.Module):
+    steps: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            self.steps += 1
+        return x + self.steps
+
+
+def stated_number(x: Tensor) -> Tensor:
+    n = (x > 0).sum().item()
+    torch._check(n < 12)
+    return x + n if x.sum() > 0 else x
+
+
+def stated_on_one_side(x: Tensor) -> Tensor:
+    n = (x > 0).sum().item()
+    if x.sum() > 0:
+        return x * 2
+    torch._check(n < 6)
+    return x + n
 
 
 def fixed(x: Tensor) -> Tensor:
@@ -119,7 +169,7 @@ def validated(x: Tensor) -> Tensor:
 
 def selected(x: Tensor) -> Tensor:
     chosen = x[x > 0]
-    return chosen * 2 if chosen.shape[0] > 1 else chosen * 2.0
+    return chosen * 2 if chosen.shape[0] > 1 else chosen.long()
 
 
 def as_tensor(x: Tensor) -> Tensor:
@@ -205,7 +255,7 @@ class Padded(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         steps = torch.ceil((x.shape[0] + 0 * self.stride) / self.stride).to(torch.int64)
         more = steps * self.stride - x.shape[0]
-        return nn.functional.pad(x, (0, more)) if more >= 0 else x
+        return nn.functional.pad(x, (0, more)) if more >= 0 else x.long()
 
 
 def by_int(x: Tensor) -> Tensor:
@@ -428,7 +478,15 @@ MODELS: dict[str, Example] = {
         )
     },
     "at most one": Example(function(at_most_one), rows, sizes=(4, 7, 0)),
-    "branch on data": Example(function(branch_on_data), rows),
+    "number of data": Example(function(number_of_data), rows),
+    "branch on data": Example(function(branch_on_data), signed_rows),
+    "transposed branch": Example(function(transposed_branch), signed_rows),
+    "unread number": Example(function(unread_number), signed_rows),
+    "counted on one side": Example(
+        CountsOnOneSide, signed_rows, options={"strategies": ("non-strict",), "state": "drop"}
+    ),
+    "stated number": Example(function(stated_number), rows, sizes=(4, 5)),
+    "stated on one side": Example(function(stated_on_one_side), signed_rows),
     "fixed": Example(function(fixed), rows),
     "selected": Example(function(selected), rows),
     "validated": Example(function(validated), rows),

@@ -46,7 +46,7 @@ def test_no_line_of_a_fixed_size(name: str) -> None:
 def test_no_line_of_what_draft_export_assumes() -> None:
     def warned() -> str:
         with pytest.warns(OnnxExporterWarning, match="draft_export") as caught:
-            exported(MODELS["branch on data"], strategies=("draft",))
+            exported(MODELS["number of data"], strategies=("draft",))
         return str(caught[0].message)
 
     assert "models.py" in warned()
@@ -77,7 +77,7 @@ def test_no_line_where_draft_export_fails() -> None:
 def test_torchs_messages_name_this_package() -> None:
     def cause() -> str:
         with pytest.raises(CaptureError) as caught:
-            exported(MODELS["branch on data"])
+            exported(MODELS["number of data"])
         return str(caught.value.__cause__)
 
     assert "onnx_aot/torch_compat" not in cause()
@@ -159,7 +159,7 @@ def test_conditions() -> None:
     with absent("torch.export:ExportedProgram._guards_code"):
         assert exported(example).report.conditions == ()
     with absent(f"{SIZES}.printers:PythonPrinter"):
-        assert "Eq(" in message(MODELS["branch on data"]) or "fixed at 4" in message(
+        assert "Eq(" in message(MODELS["number of data"]) or "fixed at 4" in message(
             MODELS["fixed"]
         )
 
@@ -215,10 +215,10 @@ def test_torch_writes_about_failures(
     logger = logging.getLogger("torch._guards")
     logger.propagate, before = True, logger.propagate
     try:
-        message(MODELS["branch on data"])
+        message(MODELS["number of data"])
         assert not capsys.readouterr().out
         with absent("torch.export._trace:print", "loggers of torch"):
-            message(MODELS["branch on data"])
+            message(MODELS["number of data"])
     finally:
         logger.propagate = before
     assert "def forward" in capsys.readouterr().out or _logged(caplog)
@@ -229,10 +229,10 @@ def test_torch_writes_about_failures(
 def test_draft_export_leaves_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     draft = {"strategies": ("draft",)}
-    exported(MODELS["branch on data"], **draft)
+    exported(MODELS["number of data"], **draft)
     assert not list(tmp_path.rglob("*"))
     with absent("torch._logging._internal:LazyTraceHandler.emit"):
-        exported(MODELS["branch on data"], **draft)
+        exported(MODELS["number of data"], **draft)
     assert list(tmp_path.rglob("*"))
 
 
@@ -243,8 +243,8 @@ def test_draft_export_logs_expressions(monkeypatch: pytest.MonkeyPatch) -> None:
         "torch.fx.experimental.sym_node.dtrace_structured",
         lambda name, *args, **kwargs: logged.append(name),
     )
-    message(MODELS["branch on data"])
+    message(MODELS["number of data"])
     assert "expression_created" not in logged
     with absent("torch.fx.experimental.sym_node:dtrace_structured"):
-        message(MODELS["branch on data"])
+        message(MODELS["number of data"])
     assert "expression_created" in logged

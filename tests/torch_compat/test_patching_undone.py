@@ -49,7 +49,9 @@ class Model(torch.nn.Module):
         if self.kind == "exits":
             raise SystemExit(3)
         if self.kind == "data" and y.sum() > 0:
-            return y * 2
+            return y.long()
+        if self.kind == "both":
+            return y * 2 if y.sum() > 0 else y
         if self.kind == "fixed":
             return y.reshape(4, 2)
         if self.kind == "untranslated":
@@ -119,6 +121,7 @@ ENDINGS: dict[str, tuple[Callable[[Model, Path], Any], type[BaseException] | Non
     "the model raises": (_export("raises"), CaptureError),
     "the model exits": (_export("exits"), SystemExit),
     "data decides": (_export("data"), CaptureError),
+    "data decides, both sides": (_export("both"), None),
     "data decides, strictly": (_export("data", strategies=("strict",)), CaptureError),
     "fixed dimension": (_export("fixed"), DynamicShapeError),
     "fixed dimension, accepted": (_export("fixed", on_specialized="allow"), None),

@@ -29,6 +29,7 @@ from onnx_aot.capture.patches.tensor_data import STATE_DATA, TENSOR_DATA
 from onnx_aot.capture.sizes.shape_rules import SHAPE_RULES
 from onnx_aot.capture.tracing_state import TRACING
 from onnx_aot.torch_compat import (
+    BRANCHES,
     CAPTURE,
     DECISIONS,
     EXPECTED_WARNINGS,
@@ -44,6 +45,7 @@ from onnx_aot.torch_compat import (
     UNINTERESTING,
     VALIDATIONS,
     WARNINGS_WHILE_TRACING,
+    WHILE_RECORDED,
     ZERO_IGNORED,
     Capabilities,
     Patch,
@@ -72,6 +74,7 @@ PATCHES: tuple[Patch, ...] = (
     *VALIDATIONS,
     *TIME_CHECKS,
     SIZE_DIVISION,
+    *BRANCHES,
     *shape_rule_patches(SHAPE_RULES),
     # operators and functions
     *KERNEL_PATCHES,
@@ -94,7 +97,7 @@ PATCHES: tuple[Patch, ...] = (
 )
 """Rows in order of application; those that a capture does not need are skipped."""
 
-ALL_PATCHES: tuple[Patch, ...] = (*PATCHES, *WHILE_TRACED, *FIXED_SIZES)
+ALL_PATCHES: tuple[Patch, ...] = (*PATCHES, *WHILE_TRACED, *WHILE_RECORDED, *FIXED_SIZES)
 """Includes rows that are applied only briefly, while one function is traced."""
 
 

@@ -159,7 +159,7 @@ FUNCTIONS: tuple[Patch, ...] = (
     Patch(
         "torch._export.non_strict_utils:_tensor_min_max",
         _replace_min_or_max,
-        "min and max of two numbers computed from data are refused.",
+        "min and max of two numbers computed from data become If nodes.",
         parameters="args, real_callable, tensor_callable, kwargs",
         imports=False,
     ),

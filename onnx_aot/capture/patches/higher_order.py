@@ -75,6 +75,31 @@ def _no_cache(original: Callable[..., Any], settings: Settings) -> Callable[[], 
     return lambda: None
 
 
+def _merge_by_sizes(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Merges contiguous results of two branches by their sizes, without comparing strides.
+
+    Torch sorts the strides, which fixes a dimension whose example size is 1, and refuses those of
+    sizes that may be zero.
+    """
+
+    def merge_output(a: Any, b: Any, mode: Any) -> Any:
+        are_contiguous = all(isinstance(x, torch.Tensor) and _is_contiguous(x) for x in (a, b))
+        if not are_contiguous or a.ndim != b.ndim or a.ndim < 2:
+            return original(a, b, mode)
+        pairs = zip(a.shape, b.shape, strict=True)
+        lines = [original(a.new_empty(one), b.new_empty(two), mode) for one, two in pairs]
+        sizes = [line.shape[0] for line in lines]
+        with mode:
+            return torch.empty(sizes, dtype=a.dtype, device=a.device)
+
+    return merge_output
+
+
+def _is_contiguous(tensor: torch.Tensor) -> bool:
+    """True if the strides are those of a new tensor, compared as expressions."""
+    return str(tensor.stride()) == str(tensor.new_empty(tensor.shape).stride())
+
+
 def _with_context(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Gives each checkpoint a context: torch reads one from all, but only some have one."""
 
@@ -99,6 +124,13 @@ HIGHER_ORDER: tuple[Patch, ...] = (
         _without_gradients,
         "Branches and loops that write, or are nested, are refused.",
         parameters="fn, args, kwargs",
+        imports=False,
+    ),
+    Patch(
+        "torch._higher_order_ops.cond:_merge_output",
+        _merge_by_sizes,
+        "Dimensions of size 1 in the example are fixed at a branch; sizes of 0 are left out.",
+        parameters="a, b, mode",
         imports=False,
     ),
     Patch(

@@ -224,6 +224,13 @@ MODEL: tuple[Patch, ...] = (
         places=_forward,
     ),
     Patch(
+        "forward: both ways of branches on data",
+        lambda original, settings: settings.branches.wrap(original),
+        "Models that branch on their data are refused.",
+        when=lambda settings: settings.branches is not None,
+        places=_forward,
+    ),
+    Patch(
         "torch.fx.experimental.proxy_tensor:proxy_call",
         _carry_values,
         "Models that read numbers from buffers, constants and sizes in tensors are refused.",

@@ -1,6 +1,7 @@
 """Explains captures that fail because the model needs values of its data: places and fixes.
 
-A graph has no values while it is captured, so ``if x.sum() > 0`` cannot be followed. Draft export
+A graph has no values while it is captured. Both sides of ``if x.sum() > 0`` are captured where they
+can be joined (``capture/branches/``); other questions have no answer. Draft export
 continues with the values of the example, and so reaches every such place.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import linecache
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from onnx_aot.capture.error_hints import page
 from onnx_aot.capture.sizes.guards import Decision, Location, is_question, with_line
@@ -35,8 +36,34 @@ class NeedsData:
     fix: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Branching:
+    """Branches on data that were captured on both sides.
+
+    Attributes:
+        locations: Their places.
+        reason: Why the sides cannot be joined in one model; None if they can.
+        fix: An edit after which they can.
+    """
+
+    locations: Collection[Location | None]
+    reason: str | None = None
+    fix: str | None = None
+
+    def are_right_at(self, location: Location) -> bool:
+        """True if a place needs no fix."""
+        return self.reason is None and location in self.locations
+
+    def find_fix(self, location: Location) -> str | None:
+        """The fix for a place; None if it is not one of the branches."""
+        return self.fix if location in self.locations else None
+
+
 def describe_data_dependent(
-    decisions: Sequence[Decision], missing: Sequence[str], complete: bool
+    decisions: Sequence[Decision],
+    missing: Sequence[str],
+    complete: bool,
+    branches: Branching | None = None,
 ) -> NeedsData | None:
     """Describes every place with its fix; None if no place is known.
 
@@ -44,23 +71,31 @@ def describe_data_dependent(
         decisions: The decisions of the capture.
         missing: Custom operators without a fake kernel.
         complete: Whether draft export reached the end of the model.
+        branches: Branches on data that were captured on both sides, if there are any.
     """
-    wanted = "assumed" if complete else "undecided"
+    branches = branches or Branching(())
+    wanted = ("assumed",) if complete else ("undecided", "both")
     places: dict[Location, Decision] = {}
     for decision in decisions:
-        if decision.kind == wanted and decision.location is not None and not decision.validates:
-            places.setdefault(decision.location, decision)
+        location = decision.location
+        if location is None or decision.validates or branches.are_right_at(location):
+            continue
+        if decision.kind in wanted:
+            places.setdefault(location, decision)
     if not complete:  # the capture failed at the last one
         places = dict(list(places.items())[-1:])
     if not places and not missing:
         return None
-    lines, fixes = [], [_fix_for(decision) for decision in places.values()]
+    lines = []
+    fixes = [branches.find_fix(place) or _fix_for(places[place]) for place in places]
     if places:
         count = f"{len(places)} places" if len(places) > 1 else "one place"
         lines.append(f"it needs values of its data, which a graph does not have, in {count}:")
         for number, (location, fix) in enumerate(zip(places, fixes, strict=True), 1):
             where = with_line(location, "     ")
             lines += [f"  {number}. {where[0].strip()}", *where[1:], f"     fix: {fix}"]
+        if branches.reason is not None:
+            lines.append(f"Both sides cannot be one model: {branches.reason}.")
         if not complete:
             lines.append("There may be more places behind this one.")
     if missing:

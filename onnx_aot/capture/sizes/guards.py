@@ -66,8 +66,9 @@ class Decision:
 
     Attributes:
         kind: ``"guard"``, ``"assumed"``, ``"undecided"``, ``"larger"`` or ``"validated"``,
-            explained at ``torch_compat.DECISIONS``; or ``"pieces"``, the condition under which
-            a dimension is cut into the pieces that the user's line uses.
+            explained at ``torch_compat.DECISIONS``; ``"pieces"``, the condition under which a
+            dimension is cut into the pieces that the user's line uses; or ``"both"``, a branch on
+            data of which both sides are captured.
         expression: The condition that holds, over symbols; or the number that is needed.
         symbols: Per symbol its sources (``L['x'].size()[0]``) and its value in the example, or
             None for a data-dependent symbol.
@@ -131,7 +132,7 @@ class DecisionLog(list[Decision]):
             env: Torch's ShapeEnv.
             expression: The condition that holds, or the number that is needed.
         """
-        if kind in ("larger", "validated") and self and self[-1].kind == "undecided":
+        if kind in ("both", "larger", "validated") and self and self[-1].kind == "undecided":
             self.pop()  # the same decision, recorded before it was answered
         asking = sys._getframe(1)
         frame, location = find_user_frame(asking, self._boundary)

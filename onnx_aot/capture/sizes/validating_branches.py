@@ -98,6 +98,11 @@ class Validations(list[Validation]):
         others = functools.partial(_evaluate_others, question.others, asking)
         return Validation(question.answer, question.raises, location, lines, text, others)
 
+    def is_asked_by_model(self) -> bool:
+        """True if the model's code asks the capture's present question, and not torch's."""
+        asking = self._find_asking_frame(sys._getframe(1))
+        return asking is not None and _is_model_code(asking.f_code)
+
     def reads_source(self) -> bool:
         """True if the source of the code that asks is available, so that ``find`` can tell."""
         asking = self._find_asking_frame(sys._getframe(1))

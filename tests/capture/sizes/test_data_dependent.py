@@ -11,7 +11,6 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import CaptureError
-from tests.capture.sizes.validating_models import catching
 
 Tensor = torch.Tensor
 X = torch.arange(12.0).reshape(4, 3)
@@ -41,14 +40,48 @@ def branches(x: Tensor) -> Tensor:
     return x
 
 
+def numbers(x: Tensor) -> Tensor:
+    for step in range(x.max().to(torch.int64).item()):
+        x = x + step
+    if x.sum() > 0:
+        x = x * 2
+    return x * [0.5, 2.0][x[0, 0].to(torch.int64).item() % 2]
+
+
 def test_every_place_at_once(capfd: pytest.CaptureFixture[str]) -> None:
-    message = str(failure(branches, X, dynamic_shapes=({0: "n"},)))
-    assert "in 2 places:" in message
-    assert "  1. " + place(branches, "if x.sum()") in message
-    assert "  2. " + place(branches, "if n > 3") in message
-    assert message.count("torch.where(condition, a, b)") == 2
-    assert "write torch._check(n > 3) above" in message
+    message = str(failure(numbers, X, dynamic_shapes=({0: "n"},)))
+    assert "  1. " + place(numbers, "for step in") in message
+    assert place(numbers, "return x * [0.5") in message
     assert capfd.readouterr() == ("", "")
+
+
+def test_branches_that_are_captured_are_no_places() -> None:
+    def followed(x: Tensor) -> Tensor:
+        return repeated(branches(x), x.max().to(torch.int64))
+
+    message = str(failure(followed, X))
+    assert "in one place:\n  1. " + place(repeated, "for step in") in message
+
+
+def flags(x: Tensor) -> Tensor:
+    for limit in range(9):
+        x = x + 1 if x.sum() > limit else x
+    return x
+
+
+def test_too_many_branches() -> None:
+    message = str(failure(flags, X))
+    assert "  1. " + place(flags, "if x.sum() > limit") in message
+    assert "Both sides cannot be one model: there are more than 16 paths" in message
+    assert "fix: choose with torch.where(condition, a, b)" in message
+
+    def fixed(x: Tensor) -> Tensor:
+        for limit in range(9):
+            x = torch.where(x.sum() > limit, x + 1, x)
+        return x
+
+    program = onnx_aot.export(fixed, (X,))
+    torch.testing.assert_close(program(-X)[0], flags(-X))
 
 
 def test_the_fix_helps() -> None:
@@ -98,8 +131,9 @@ def test_places_that_need_values(function: Any, args: Any, text: str, fix: str) 
 
 
 def early(x: Tensor) -> Tensor:
-    if x.sum() > 0:
-        return x * 2
+    for limit in range(9):
+        if x.sum() > limit:
+            return x * 2
     return x - 1
 
 
@@ -117,6 +151,14 @@ def test_the_fix_of_an_early_return_helps() -> None:
 
 
 def test_the_fix_of_a_caught_assertion_helps() -> None:
+    def catching(x: Tensor) -> Tensor:
+        for limit in range(9):
+            try:
+                assert (x.min() >= -limit).item()
+            except AssertionError:
+                x = x.abs()
+        return x * 2
+
     message = str(failure(catching, X, strategies=("non-strict",)))
     assert "fix: check the data before the model is called, or leave the check out" in message
     assert "torch.where" not in message
@@ -134,9 +176,9 @@ def test_a_float_that_decides() -> None:
             return x * scale
         return x
 
-    message = str(failure(scaled, X, 0.7, dynamic_shapes={"scale": "scale"}))
-    assert place(scaled, "if scale > 0.5") in message
-    assert "write torch._check(scale > 0.5) above" in message
+    program = onnx_aot.export(scaled, (X, 0.7), dynamic_shapes={"scale": "scale"})
+    for scale in (0.7, 0.3):
+        torch.testing.assert_close(program(X, scale)[0], scaled(X, scale))
 
 
 def test_a_custom_operator_without_a_fake_kernel() -> None:

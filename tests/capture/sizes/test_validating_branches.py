@@ -18,6 +18,7 @@ from tests.capture.sizes import validating_models
 from tests.capture.sizes.validating_models import (
     OTHERS,
     RAISING,
+    Counting,
     assertion_of_torch,
     both,
     mixed,
@@ -153,13 +154,20 @@ def test_a_message_assumes_nothing() -> None:
 # --- branches that have to be followed -----------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "function",
-    OTHERS,
-)
-def test_other_branches_are_refused(function: Any) -> None:
-    with pytest.raises(CaptureError, match="values of its data"):
-        exported(function)
+@pytest.mark.filterwarnings("ignore::onnx_aot.OnnxExporterWarning")
+@pytest.mark.parametrize("checks", [False, True])
+@pytest.mark.parametrize("function", OTHERS)
+def test_other_branches_are_captured_on_both_sides(function: Any, checks: bool) -> None:
+    program = exported(function, runtime_checks=checks)
+    for x in (GOOD, GOOD[:1], LOW, HIGH, BOTH):
+        expected = result(function, x)
+        if expected is not None:
+            torch.testing.assert_close(result(program, x), expected)
+
+
+def test_a_branch_that_changes_the_model_is_refused() -> None:
+    with pytest.raises(CaptureError, match=r"forward changes self\.low.* for the next call"):
+        exported(Counting())
 
 
 def test_an_error_lists_only_what_is_to_be_changed() -> None:

@@ -17,6 +17,7 @@ import torch
 __all__ = [
     "OTHERS",
     "RAISING",
+    "Counting",
     "assertion_of_torch",
     "both",
     "catching",
@@ -258,7 +259,7 @@ def mixed(x: Tensor) -> Tensor:
 
 def both(x: Tensor) -> Tensor:
     assert x.min() >= 0
-    return x if x.max() > 1 else x * 2
+    return x if x.max() > 1 else x.long()
 
 
 RAISING = [
@@ -283,7 +284,6 @@ RAISING = [
 ]
 
 OTHERS = [
-    Counting(),
     returning,
     assigning,
     calling_another,

@@ -1,0 +1,235 @@
+"""Runs ``forward`` once per path through its branches on data, and joins the paths."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from onnx_aot.capture.branches.assignments import Assignments
+from onnx_aot.capture.branches.joining import (
+    SAME_KINDS,
+    STRUCTURES,
+    DifferentBeginningError,
+    join,
+)
+from onnx_aot.capture.branches.replay import replay
+from onnx_aot.capture.branches.steps import Constant, Step, ask, check, read_steps
+from onnx_aot.capture.error_hints import UnjoinableError
+from onnx_aot.capture.module_state import preserved_state
+from onnx_aot.metadata.user_code import is_users_file
+from onnx_aot.pytrees.containers import register_containers, wrap_constants
+from onnx_aot.torch_compat import (
+    current_tracer,
+    fake_mode_of,
+    pytree,
+    record_mark,
+    record_path,
+    without_new_conditions,
+)
+
+__all__ = ["Branches"]
+
+MOST_PATHS = 16
+MOST_QUESTIONS = 8
+_TOO_MANY = (
+    f"there are more than {MOST_PATHS} paths through them, or more than {MOST_QUESTIONS} questions "
+    "on one path"
+)
+
+
+class Branches:
+    """Both ways of the branches of one capture; ``Settings.branches``.
+
+    Args:
+        module: The model.
+        is_asked: Tells whether the present question is one of the model's code.
+        decided: Called as ``Settings.decided``.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        is_asked: Callable[[], bool],
+        decided: Callable[[str, Any, Any], None],
+    ) -> None:
+        self._module, self._is_asked, self._decided = module, is_asked, decided
+        self._path: _Path | None = None
+
+    def wrap(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps ``forward`` so that all of its paths are captured."""
+
+        @functools.wraps(forward)
+        def forward_both_ways(*args: Any, **kwargs: Any) -> Any:
+            if self._path is not None:  # forward calls itself
+                return forward(*args, **kwargs)
+            return _Capture(self, self._module, forward, args, kwargs).run()
+
+        forward_both_ways.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+        return forward_both_ways
+
+    def answer(self, node: Any) -> bool | None:
+        """The answer to a question about data; None if it has to be refused.
+
+        Args:
+            node: Torch's SymNode that has the question.
+        """
+        path = self._path
+        if path is None or path.tracer is not current_tracer() or not self._is_asked():
+            return None
+        expression = node.expr
+        known = path.known.get(expression)
+        if known is None:
+            known = path.next_answer()
+            record_mark(ask, torch.SymBool(node), known)  # type: ignore[no-untyped-call]
+            path.known[expression], path.known[~expression] = known, not known
+            self._decided("both", node.shape_env, expression)
+        return known
+
+    @contextlib.contextmanager
+    def following(self, path: _Path) -> Iterator[None]:
+        """Answers questions as a path needs them."""
+        self._path = path
+        try:
+            yield
+        finally:
+            self._path = None
+
+    def note_check(self, make: Callable[[Any], Any], expression: Any, message: str) -> None:
+        """Records a condition that the model states about its data.
+
+        Args:
+            make: Makes a symbolic bool of an expression.
+            expression: The condition.
+            message: The message if it does not hold.
+        """
+        path = self._path
+        if path is None or path.tracer is not current_tracer():
+            return
+        of_data = any(str(symbol).startswith("u") for symbol in expression.free_symbols)
+        if of_data and not record_mark(check, make(expression), message, True):
+            record_mark(check, make(~expression), message, False)
+
+
+class _Path:
+    """One run of ``forward``: the prescribed answers, and those that were given."""
+
+    def __init__(self, answers: Sequence[bool]) -> None:
+        self._prescribed, self.answers = answers, list[bool]()
+        self.known: dict[Any, bool] = {}
+        self.tracer: Any = None
+        self.spec: Any = None
+
+    def next_answer(self) -> bool:
+        position = len(self.answers)
+        if position >= MOST_QUESTIONS:
+            raise UnjoinableError(_TOO_MANY)
+        given = self._prescribed[: position + 1]
+        answer = given[-1] if given else True  # a loop that may go on for long shows at once
+        self.answers.append(answer)
+        return answer
+
+
+class _Capture:
+    """The paths of one call of ``forward``."""
+
+    def __init__(
+        self,
+        branches: Branches,
+        module: torch.nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self._branches, self._module, self._forward = branches, module, forward
+        self._leaves, self._spec = pytree.tree_flatten((args, kwargs))
+        symbolic = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+        self._positions = [i for i, leaf in enumerate(self._leaves) if isinstance(leaf, symbolic)]
+        self._inputs = [self._leaves[position] for position in self._positions]
+        self._results: Any = None
+        self._count = 0
+        self._assignments = Assignments()
+        self._constants: dict[int, Constant] = {}
+
+    def run(self) -> Any:
+        try:
+            steps = self._solve(())
+        except DifferentBeginningError:  # torch knew less about sizes in the first path
+            self._count, self._assignments = 0, Assignments()
+            steps = self._solve(())
+        self._assignments.repeat()
+        return pytree.tree_unflatten(replay(steps, self._inputs), self._results)
+
+    def _solve(self, answers: tuple[bool, ...], known: Any = None) -> list[Step]:
+        """The steps of all paths that begin with some answers."""
+        path, steps = known or self._record(answers)
+        if len(path.answers) == len(answers):
+            return steps
+        taken = path.answers[len(answers)]
+        ways = {taken: self._solve((*answers, taken), (path, steps))}
+        ways[not taken] = self._solve((*answers, not taken))
+        first, second = ways[True], ways[False]
+        at = _find_question(first, len(answers))
+        return join(first, second, at)
+
+    def _record(self, answers: tuple[bool, ...]) -> tuple[_Path, list[Step]]:
+        self._count += 1
+        if self._count > MOST_PATHS:
+            raise UnjoinableError(_TOO_MANY)
+        path = _Path(answers)
+
+        def run(*inputs: Any) -> Any:
+            path.tracer = current_tracer()
+            leaves = list(self._leaves)
+            for position, value in zip(self._positions, inputs, strict=True):
+                leaves[position] = value
+            args, kwargs = pytree.tree_unflatten(leaves, self._spec)
+            returned = self._forward(*args, **kwargs)
+            register_containers(returned, "the result", "outputs")
+            results, path.spec = pytree.tree_flatten(wrap_constants(returned))
+            return tuple(results)
+
+        with (
+            self._branches.following(path),
+            preserved_state(self._module, elements=False) as list_changes,
+            without_new_conditions(fake_mode_of(self._inputs)),
+        ):
+            try:
+                module = record_path(run, self._inputs)
+            except Exception as error:
+                if path.answers and _is_raised_by_model(error):
+                    raise UnjoinableError(f"one side raises {_show(error)}", _RAISE) from error
+                raise
+            self._assignments.add_path(list_changes())
+        if self._results is not None and path.spec != self._results:
+            raise UnjoinableError(STRUCTURES, SAME_KINDS)
+        self._results = path.spec
+        return path, read_steps(module, self._inputs, self._constants)
+
+
+_RAISE = (
+    "raise in the if itself, which the export leaves out with a warning, or check the data before "
+    "the model is called"
+)
+
+
+def _is_raised_by_model(error: Exception) -> bool:
+    """True if the code of the model itself raised an error, and not a function that it called."""
+    traceback, file = error.__traceback__, ""
+    while traceback is not None:
+        file, traceback = traceback.tb_frame.f_code.co_filename, traceback.tb_next
+    return is_users_file(file)
+
+
+def _show(error: Exception) -> str:
+    first = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def _find_question(steps: Sequence[Step], number: int) -> int:
+    asked = [i for i, step in enumerate(steps) if getattr(step, "target", None) is ask]
+    return asked[number]

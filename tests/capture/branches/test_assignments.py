@@ -1,0 +1,176 @@
+"""Attributes that a model with branches on data changes."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onnx_aot
+from onnx_aot.errors import CaptureError
+
+X = torch.arange(12.0).reshape(3, 4) - 5.0
+
+
+class Sets(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = 1
+
+    def change(self) -> None:
+        self.factor = 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            self.change()
+        return x * 2
+
+
+class Adds(Sets):
+    def change(self) -> None:
+        self.extra = 2
+
+
+class Deletes(Sets):
+    def change(self) -> None:
+        del self.factor
+
+
+class Appends(Sets):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor: Any = {"seen": [1]}
+
+    def change(self) -> None:
+        self.factor["seen"].append(2)
+
+
+class AddsToSet(Appends):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = {1}
+
+    def change(self) -> None:
+        self.factor.add(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.factor.add(3)
+        return super().forward(x)
+
+
+class SetsTwo(Sets):
+    def forward(self, x: Tensor) -> Tensor:
+        self.factor = 3
+        return super().forward(x)
+
+
+class AssignsBuffer(Sets):
+    def __init__(self) -> None:
+        super().__init__()
+        del self.factor
+        self.register_buffer("factor", torch.ones(1))
+
+    def change(self) -> None:
+        self.factor = self.factor * 2
+
+
+class InChild(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.child = Sets()
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.child(x)
+        return result
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (Sets, "the sides leave self.factor with different values"),
+        (SetsTwo, "the sides leave self.factor with different values"),
+        (Adds, "the sides leave self.extra with different values"),
+        (Deletes, "the sides leave self.factor with different values"),
+        (Appends, "the sides leave self.factor with different values"),
+        (AddsToSet, "the sides leave self.factor with different values"),
+        (AssignsBuffer, "forward assigns self.factor instead of writing to it"),
+        (InChild, "the sides leave self.child.factor with different values"),
+    ],
+)
+def test_changes_of_attributes_are_refused(model: type[nn.Module], said: str) -> None:
+    made = model()
+    before = copy.deepcopy(made.__dict__)
+    with pytest.raises(CaptureError, match=said):
+        onnx_aot.export(made, (X,))
+    assert str(made.__dict__) == str(before)
+
+
+class SetsTheSame(Sets):
+    def change(self) -> None:
+        self.factor = int("1")
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.norm = nn.LSTM(4, 4), nn.BatchNorm1d(4)
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            x = self.lstm(x)[0]
+            self.count += 1
+        result: Tensor = self.norm(x)
+        return result
+
+
+class Caches(nn.Module):
+    """Fills caches at each call, before the branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.length: Any = None
+        self.positions: Any = None
+        self.after: Any = None
+        self.by_length: dict[str, Any] = {}
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.length != x.shape[0]:
+            self.length = x.shape[0]
+            self.positions = torch.arange(x.shape[0]).to(x.dtype)
+        self.by_length |= {"last": x * 2, "first": 7}
+        self.calls += 1
+        if x.sum() > 0:
+            x = x * 2
+        self.after = x
+        return x + self.positions[:, None] + self.by_length["last"]
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+def test_caches_that_each_way_fills() -> None:
+    model = Caches()
+    program = onnx_aot.export(model, (X,), dynamic_shapes=({0: "n"},))
+    assert (model.length, model.positions, model.by_length, model.calls) == (None, None, {}, 0)
+    for x in (X, -X, X[:1], -X[:2], torch.ones(5, 4), torch.ones(0, 4)):
+        torch.testing.assert_close(program(x)[0], Caches()(x))
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+def test_torch_warns_of_caches() -> None:
+    with pytest.warns(UserWarning, match=r"The tensor attributes .*self\.after"):
+        onnx_aot.export(Caches(), (X,))
+
+
+@pytest.mark.parametrize("model", [SetsTheSame, Layers])
+@pytest.mark.filterwarnings("ignore::onnx_aot.OnnxExporterWarning")
+def test_other_attributes(model: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    made = model().eval()
+    program = onnx_aot.export(made, (X,))
+    for x in (X, -X, X * 10):
+        with torch.no_grad():
+            torch.testing.assert_close(program(x)[0], made(x))

@@ -27,7 +27,14 @@ from onnx_aot.capture.sizes.validating_branches import Validation, Validations
 from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import CaptureError, InvalidOptionError
 from onnx_aot.metadata.provenance import location
-from onnx_aot.torch_compat import FakeTensor, OpOverload, Settings, can_record_paths, schema_of
+from onnx_aot.torch_compat import (
+    WHILE_LOOP,
+    FakeTensor,
+    OpOverload,
+    Settings,
+    can_record_paths,
+    schema_of,
+)
 
 __all__ = ["DEFAULT", "STRATEGIES", "Model", "Run", "check_strategies", "run_strategy"]
 
@@ -205,6 +212,8 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
             _check_numbers(program)
             if settings.strict:
                 _check_constants(program, model)
+            else:
+                _check_bodies(program, model)
             run.warning = (
                 run.warning
                 or _describe_left_out(model, settings)
@@ -253,8 +262,7 @@ def _describe_left_out(model: Model, settings: Settings) -> str | None:
 
 def _check_constants(program: torch.export.ExportedProgram, model: Model) -> None:
     """Raises if torch kept no values of a constant, as strict captures do of NumPy arrays."""
-    module = model.module
-    if any(isinstance(t, FakeTensor) for t in (*module.parameters(), *module.buffers())):
+    if _has_fake_weights(model.module):
         return
     if any(isinstance(constant, FakeTensor) for constant in program.constants.values()):
         raise RefusedError(
@@ -283,6 +291,27 @@ def _check_numbers(program: torch.export.ExportedProgram) -> None:
                     places=() if where is None else (where,),
                     fix=fix,
                 )
+
+
+def _check_bodies(program: torch.export.ExportedProgram, model: Model) -> None:
+    """Raises if a body uses a tensor from outside that is not passed to it: it has no values."""
+    if _has_fake_weights(model.module):
+        return
+    for body in program.graph_module.modules():
+        for node in body.graph.nodes if isinstance(body, torch.fx.GraphModule) else ():
+            if node.op == "get_attr" and isinstance(getattr(body, node.target, None), FakeTensor):
+                place = location(node)
+                raise RefusedError(
+                    "a function given to an operator of torch.ops.higher_order uses a tensor from "
+                    f"outside{'' if place is None else f', at {place.with_code}'}",
+                    f"loop with {WHILE_LOOP}(condition, body, operands), whose functions may use "
+                    "such tensors; or pass the tensor to the operator in additional_inputs",
+                    "loops",
+                )
+
+
+def _has_fake_weights(module: torch.nn.Module) -> bool:
+    return any(isinstance(t, FakeTensor) for t in (*module.parameters(), *module.buffers()))
 
 
 def _model_rows(

@@ -129,3 +129,38 @@ def test_a_counter_that_is_a_buffer_needs_no_warning() -> None:
         program = onnx_aot.export(Counts(kept=True), (X,), state="io")
     for call in (1, 2, 3):
         torch.testing.assert_close(program(X)[0], X * call)
+
+
+class Loops(torch.nn.Module):
+    """A loop whose body uses a buffer."""
+
+    def __init__(self, operator: bool) -> None:
+        super().__init__()
+        self.operator = operator
+        self.register_buffer("step", torch.tensor([1.0, 2.0, 3.0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def goes_on(i: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return i < 3
+
+        def body(i: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return i + 1, y + self.step
+
+        operands = (torch.tensor(0), x)
+        if self.operator:
+            looped = torch.ops.higher_order.while_loop(goes_on, body, operands, ())
+        else:
+            looped = torch._higher_order_ops.while_loop(goes_on, body, operands)
+        result: torch.Tensor = looped[1]
+        return result
+
+
+def test_a_body_that_uses_a_buffer() -> None:
+    x = torch.ones(3)
+    with pytest.raises(CaptureError, match="uses a tensor from outside") as caught:
+        onnx_aot.export(Loops(True), (x,))
+    assert "in body: return i + 1, y + self.step" in str(caught.value)
+    assert "loop with torch._higher_order_ops.while_loop(" in str(caught.value)
+    program = onnx_aot.export(Loops(False), (x,))  # the fix
+    for example in (x, -x * 3):
+        torch.testing.assert_close(program(example)[0], Loops(False)(example))

@@ -64,6 +64,25 @@ ONNX Runtime crashes on empty inputs of LSTM, GRU, Einsum and group normalizatio
 these are not run at size 0.
 """
 
+GRAPHS = """`python -m conformance.mutated_graphs` gives captured graphs of the zoo, with static or
+dynamic sizes, another operator of the same signature or another number at a random node, and
+exports those that PyTorch runs and captures. Of {trials} graphs, {right} are right at the sizes of
+the example and at others, {refused} are refused with an error, {explained} differ by rounding that
+a later operator makes visible, and {wrong} are wrong.
+"""
+
+SAVES = """`python -m conformance.interrupted_saves` saves over an existing model and interrupts the
+save by SIGINT, SIGTERM or SIGKILL at a random moment. In each of {forms} forms (one file, data
+file, safetensors, shards) {trials} saves were tried. Of all, {interrupted} were interrupted, and
+{lost} left neither the old nor the new model.
+"""
+
+FILES = """`python -m conformance.mutated_files` changes bytes and fields of models, data files,
+checkpoints and indexes, and gives them to `load`, `inspect`, `view`, `verify`, `compare` and
+`apply_weights`. Of {trials} files, {read} reads gave a result and {refused} an error of onnx_aot;
+{failures} ended otherwise. The longest took {seconds:.0f} s and {megabytes} MB of memory.
+"""
+
 FLAGS = {
     "random": "Random values; types and shapes are compared, and ranges if they are known",
     "uninitialized": "Uninitialized memory; types and shapes are compared",
@@ -99,6 +118,7 @@ def make_conformance_page() -> str:
     parts += _other_releases(ours)
     if (RESULTS / "random_programs.json").exists():
         parts += ["## Random programs\n", _random_programs()]
+    parts += _describe_damage()
     parts += ["## Partial comparisons\n", _list_flags(ours["rows"])]
     parts += ["## Variants that torch.export does not capture\n", _not_captured(ours["rows"])]
     return "\n".join(parts)
@@ -123,6 +143,39 @@ def _random_programs() -> str:
     ]
     refused = [f"* {count} times: {_plain(reason)}" for reason, count in found["refused"].items()]
     return "\n".join([text, *explained, "\nReasons of the refusals:\n", *refused, CRASHES])
+
+
+def _describe_damage() -> list[str]:
+    """Returns sections on mutated graphs, interrupted saves and damaged files, if measured."""
+    parts = []
+    if found := _read_counts("mutated_graphs"):
+        outcomes = {"right": 0, "refused": 0, "explained": 0, **found["outcomes"]}
+        text = GRAPHS.format(
+            **outcomes | {"trials": found["trials"], "wrong": len(found["failures"])}
+        )
+        parts += [
+            "## Mutated graphs\n",
+            text,
+            *(f"* {_plain(row)}" for row in found["explained"]),
+            "",
+        ]
+    if found := _read_counts("interrupted_saves"):
+        forms = list(found["forms"].values())
+        sums = {name: sum(form[name] for form in forms) for name in ("interrupted", "lost")}
+        text = SAVES.format(forms=len(forms), trials=found["trials"], **sums)
+        parts += ["## Interrupted saves\n", text]
+    if found := _read_counts("mutated_files"):
+        readers = found["readers"].values()
+        sums = {name: sum(row.get(name, 0) for row in readers) for name in ("read", "refused")}
+        text = FILES.format(**found | sums | {"failures": len(found["failures"])})
+        parts += ["## Damaged files\n", text]
+    return parts
+
+
+def _read_counts(name: str) -> dict[str, Any]:
+    """Reads counts that ``conformance`` has written, or nothing."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def _plain(text: str) -> str:

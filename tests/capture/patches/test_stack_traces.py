@@ -220,7 +220,7 @@ BY_EXEC = {
 
 SINH, OF_DATA, OF_SIZE = (
     "torch.sinh(x)",
-    "(x * 2 if x.sum() > 0 else x)",
+    "x * [1, 2, 3][int(x.argmax())]",
     "(x * 2 if x.shape[0] > 4 else x)",
 )
 

@@ -138,7 +138,10 @@ class Run:
         if both_ways and strategy == "non-strict" and can_record_paths():
             from onnx_aot.capture.branches.paths import Branches
 
-            branches = Branches(model.module, validations.is_asked_by_model, decisions.seen)
+            measure = contextlib.nullcontext if limit is None else limit.measure_path
+            branches = Branches(
+                model.module, validations.is_asked_by_model, decisions.seen, measure
+            )
         settings = Settings(
             module=model.module,
             inputs=(model.inputs.args, model.inputs.kwargs),

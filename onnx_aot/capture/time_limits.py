@@ -1,12 +1,15 @@
 """Limits the time until a model is refused.
 
 Torch gives its answer after one capture. The further attempts and the explanation of this package
-end when three times the duration of the first capture, and five seconds, have passed.
+end when three times the duration of the first capture, and five seconds, have passed. If the first
+capture stopped at a branch on data, the first run through the whole model counts in its place.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 
 __all__ = ["TimeLimit"]
 
@@ -60,15 +63,28 @@ class TimeLimit:
     def complete_run(self, is_captured: bool = False) -> None:
         """Marks the end of a run that gave an answer.
 
-        The first run determines the limit. If it stopped at a branch on data, the capture of both
-        sides takes longer, and what follows a capture may take three times as long as it did.
+        The first run determines the limit, or a longer one that captured the model.
 
         Args:
             is_captured: Whether the answer is a program.
         """
         seconds = time.thread_time() - self._run_began
-        if self._first is None or (is_captured and seconds > self._first):
-            self._first = seconds
+        if self._first is None or is_captured:
+            self._first = max(seconds, self._first or 0.0)
+
+    @contextlib.contextmanager
+    def measure_path(self) -> Iterator[None]:
+        """Measures the first way through the branches of the model, which nothing ends.
+
+        What follows may take three times as long: the first capture stopped at a branch.
+        """
+        applies, self.applies = self.applies, False
+        began = time.thread_time()
+        try:
+            yield
+            self._first = max(time.thread_time() - began, self._first or 0.0)
+        finally:
+            self.applies = applies
 
     def allows(self, what: str, runs: int = 1) -> bool:
         """Tells whether runs as long as the first one fit; if not, ``what`` counts as left out."""

@@ -118,6 +118,38 @@ def test_models_that_catch_the_end_are_left_out() -> None:
     assert STRICT in refuse(catches).rpartition("left out after")[2]
 
 
+def test_the_first_path_leaves_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run stops at a branch on data, and a path through the whole model is longer."""
+    seconds = iter([0.0, 0.0, 1.0, 2.0, 22.0, 100.0])
+    monkeypatch.setattr("time.thread_time", lambda: next(seconds))
+    limit = TimeLimit()
+    limit.begin_run()
+    limit.complete_run()
+    with limit.measure_path():
+        limit.check()
+    assert limit.largest == 65.0
+    with pytest.raises(time_limits._OutOfTimeError):
+        limit.check()
+
+
+def test_a_path_that_takes_long_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first capture ends before the loop."""
+
+    def branches_early(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x * 2
+        for _ in range(400):
+            x = x.sin()
+        return x
+
+    onnx_aot.export(branches, (X,))  # what is imported and compiled once is not measured
+    monkeypatch.setattr(time_limits, "FACTOR", 6.0)
+    monkeypatch.setattr(time_limits, "ALLOWANCE", 0.0)
+    program = onnx_aot.export(branches_early, (X,))
+    for x in (X, -X):
+        torch.testing.assert_close(program(x)[0], branches_early(x))
+
+
 def test_without_a_limit_nothing_is_left_out() -> None:
     limit = TimeLimit(applies=False)
     limit.begin_run()

@@ -49,6 +49,7 @@ class Branches:
         module: The model.
         is_asked: Tells whether the present question is one of the model's code.
         decided: Called as ``Settings.decided``.
+        measure: Returns a context manager around the capture of the first path.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class Branches:
         module: torch.nn.Module,
         is_asked: Callable[[], bool],
         decided: Callable[[str, Any, Any], None],
+        measure: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._module, self._is_asked, self._decided = module, is_asked, decided
+        self.measure = measure
         self._path: _Path | None = None
 
     def wrap(self, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,6 +200,7 @@ class _Capture:
             self._branches.following(path),
             preserved_state(self._module, elements=False) as list_changes,
             without_new_conditions(fake_mode_of(self._inputs)),
+            self._branches.measure() if self._count == 1 else contextlib.nullcontext(),
         ):
             try:
                 module = record_path(run, self._inputs)

@@ -166,7 +166,7 @@ def test_other_branches_are_captured_on_both_sides(function: Any, checks: bool) 
 
 
 def test_a_branch_that_changes_the_model_is_refused() -> None:
-    with pytest.raises(CaptureError, match=r"forward changes self\.low.* for the next call"):
+    with pytest.raises(CaptureError, match=r"the sides leave self\.low.* for the next call"):
         exported(Counting())
 
 

@@ -201,7 +201,8 @@ def judge(program: Any, args: Any, kwargs: Any) -> tuple[str, str]:
     try:
         exported = onnx_aot.export(program)
     except onnx_aot.OnnxExporterError as error:
-        return "refused", f"{type(error).__name__}: {str(error).splitlines()[0]}"[:160]
+        lines = (line.strip() for line in str(error).splitlines()[:2])
+        return "refused", f"{type(error).__name__}: {' '.join(lines)}"[:160]
     except Exception as error:
         return "wrong", f"{type(error).__name__}: {error} ({_list_frames(error)})"[:600]
     try:

@@ -68,7 +68,7 @@ GRAPHS = """`python -m conformance.mutated_graphs` gives captured graphs of the 
 dynamic sizes, another operator of the same signature or another number at a random node, and
 exports those that PyTorch runs and captures. Of {trials} graphs, {right} are right at the sizes of
 the example and at others, {refused} are refused with an error, {explained} differ by rounding that
-a later operator makes visible, and {wrong} are wrong.
+a later operator makes visible, and {failures} differ otherwise:
 """
 
 SAVES = """`python -m conformance.interrupted_saves` saves over an existing model and interrupts the
@@ -150,15 +150,9 @@ def _describe_damage() -> list[str]:
     parts = []
     if found := _read_counts("mutated_graphs"):
         outcomes = {"right": 0, "refused": 0, "explained": 0, **found["outcomes"]}
-        text = GRAPHS.format(
-            **outcomes | {"trials": found["trials"], "wrong": len(found["failures"])}
-        )
-        parts += [
-            "## Mutated graphs\n",
-            text,
-            *(f"* {_plain(row)}" for row in found["explained"]),
-            "",
-        ]
+        outcomes |= {"trials": found["trials"], "failures": len(found["failures"])}
+        listed = [f"* `{row}`" for row in (*found["explained"], *found["failures"])]
+        parts += ["## Mutated graphs\n", GRAPHS.format(**outcomes), *(listed or ["* none"]), ""]
     if found := _read_counts("interrupted_saves"):
         forms = list(found["forms"].values())
         sums = {name: sum(form[name] for form in forms) for name in ("interrupted", "lost")}

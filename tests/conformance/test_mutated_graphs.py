@@ -84,7 +84,7 @@ def test_refused_and_unexpected_errors(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ConversionError("no form\nmore")
 
     monkeypatch.setattr(onnx_aot, "export", refuse)
-    assert judge(capture(), (X,), {}) == ("refused", "ConversionError: no form")
+    assert judge(capture(), (X,), {}) == ("refused", "ConversionError: no form more")
 
     def fail(program: ExportedProgram) -> None:
         raise KeyError("oops")

@@ -94,12 +94,6 @@ WHILE_RECORDED: tuple[Patch, ...] = (
         lambda original, settings: lambda *args, **kwargs: None,
         _UNCHANGED,
     ),
-    Patch(
-        # A hook of torch.export would look for the value in the graph of the whole capture.
-        "torch.nn.modules.module:_global_buffer_registration_hooks",
-        lambda original, settings: {},
-        "Models that branch on their data and write self.buffer += 1 are refused.",
-    ),
 )
 """Rows for the time in which one path is recorded: its graph keeps what the path did not need."""
 

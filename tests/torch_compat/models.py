@@ -125,19 +125,6 @@ def unread_number(x: Tensor) -> Tensor:
     return x + n if x.sum() > 0 else x
 
 
-class CountsOnOneSide(nn.Module):
-    steps: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("steps", torch.zeros(1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.sum() > 0:
-            self.steps += 1
-        return x + self.steps
-
-
 def stated_number(x: Tensor) -> Tensor:
     n = (x > 0).sum().item()
     torch._check(n < 12)
@@ -482,9 +469,6 @@ MODELS: dict[str, Example] = {
     "branch on data": Example(function(branch_on_data), signed_rows),
     "transposed branch": Example(function(transposed_branch), signed_rows),
     "unread number": Example(function(unread_number), signed_rows),
-    "counted on one side": Example(
-        CountsOnOneSide, signed_rows, options={"strategies": ("non-strict",), "state": "drop"}
-    ),
     "stated number": Example(function(stated_number), rows, sizes=(4, 5)),
     "stated on one side": Example(function(stated_on_one_side), signed_rows),
     "fixed": Example(function(fixed), rows),

@@ -115,6 +115,7 @@ ERRORS = (SystemExit, GeneratorExit, RuntimeError, MemoryError)
 @pytest.mark.usefixtures("_ctrl_c")
 # an error in a destructor, or in a callback that Python runs when an object is deleted
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:forward changes numbers")  # Model counts its calls
 def test_fifty_exports_that_are_ended(seed: int) -> None:
     model = Model().eval()
     _export(model)  # imports everything that it needs

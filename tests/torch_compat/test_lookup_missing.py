@@ -21,7 +21,6 @@ from onnx_aot.errors import (
     DynamicShapeError,
     InferenceError,
     OnnxExporterWarning,
-    TranslationError,
     UnsupportedOperatorError,
 )
 from onnx_aot.torch_compat import FakeTensorMode, without_new_conditions
@@ -83,11 +82,6 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
         CaptureError,
         "the model computes other values before the branch",
     ),
-    "torch.nn.modules.module:_global_buffer_registration_hooks": (
-        "counted on one side",
-        CaptureError,
-        "could not be captured",
-    ),
     "torch.fx.passes.runtime_assert:insert_deferred_runtime_asserts": (
         "branch on data",
         CaptureError,
@@ -112,8 +106,8 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
     },
     "torch._C._autograd:_get_data_attr": (
         "data in a branch",
-        TranslationError,
-        "translation of cond failed",
+        CaptureError,
+        "uses a tensor from outside",
     ),
     "forward: values that do not depend on the inputs": (
         "padded",

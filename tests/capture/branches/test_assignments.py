@@ -174,3 +174,23 @@ def test_other_attributes(model: type[nn.Module]) -> None:
     for x in (X, -X, X * 10):
         with torch.no_grad():
             torch.testing.assert_close(program(x)[0], made(x))
+
+
+class CountsOnOneSide(nn.Module):
+    """Writes its state on one side of a branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            self.steps += 1
+        return x + self.steps
+
+
+def test_state_that_one_side_writes() -> None:
+    model, program = CountsOnOneSide(), onnx_aot.export(CountsOnOneSide(), (X,), state="io")
+    for x in (X, -X, X, X):
+        returned = model(x)
+        torch.testing.assert_close(program(x), (returned, model.steps))

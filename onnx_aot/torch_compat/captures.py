@@ -23,6 +23,7 @@ __all__ = [
     "CAPTURE",
     "EXPRESSION_LOG",
     "LOG_FILE",
+    "OPERATOR_LIST",
     "PROXY_NODES",
     "QUIET",
     "SILENT",
@@ -449,6 +450,15 @@ def _native_kernel(operator: Any, key: Any) -> Callable[..., Any]:
         return operator._op_dk(key, *args, **kwargs)
 
     return kernel
+
+
+OPERATOR_LIST = Patch(
+    "torch._export.utils:_collect_all_valid_cia_ops_for_aten_namespace",
+    lambda original, settings: original.__wrapped__,
+    "After the export of a model with a function transform, torch.compile fails: torch keeps a "
+    "list of its composite operators, in which those with replaced kernels remain.",
+    behaves=lambda original: hasattr(original, "__wrapped__"),  # the function without its cache
+)
 
 
 # --- others --------------------------------------------------------------------------------------

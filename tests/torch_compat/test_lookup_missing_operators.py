@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._export import utils as export_utils
 from torch._higher_order_ops import associative_scan
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
@@ -527,3 +528,24 @@ def test_the_graph_of_the_last_capture_is_forgotten() -> None:
     assert not kept()
     with absent(NODES):
         assert kept() == (TORCH < (2, 15))  # which no longer keeps it
+
+
+OPERATORS = "torch._export.utils:_collect_all_valid_cia_ops_for_aten_namespace"
+
+
+@shows(OPERATORS)
+def test_torch_keeps_no_list_with_replaced_kernels() -> None:
+    """torch._inductor cannot be imported once the list contains this operator."""
+    collect: Any = export_utils._collect_all_valid_cia_ops_for_aten_namespace
+    example = Example(function(torch.vmap(torch.sin)), rows)
+
+    def lists_operator() -> bool:
+        collect.cache_clear()
+        exported(example)
+        listed: set[Any] = collect()
+        collect.cache_clear()
+        return torch.ops.aten.histogram.bin_ct in listed
+
+    assert not lists_operator()
+    with absent(OPERATORS):
+        assert lists_operator()

@@ -39,6 +39,7 @@ from onnx_aot.torch_compat import (
     LARGER_SIZES,
     LOG_FILE,
     META_TENSORS,
+    OPERATOR_LIST,
     SIZE_DIVISION,
     SMALL_SIZES,
     TIME_CHECKS,
@@ -78,6 +79,7 @@ PATCHES: tuple[Patch, ...] = (
     *shape_rule_patches(SHAPE_RULES),
     # operators and functions
     *KERNEL_PATCHES,
+    OPERATOR_LIST,
     *FUNCTIONS,
     *SIZE_FUNCTIONS,
     *TENSOR_DATA,

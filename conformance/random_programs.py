@@ -55,7 +55,7 @@ EXPLAINED = {
     "empty sizes that the export warns of": "a warning names the line",
     "sizes that eager refuses": "PyTorch raises an error",
 }
-"""What users are told of sizes at which nothing was compared, or results differ."""
+"""Texts that users get about sizes at which nothing was compared, or results differ."""
 
 CHUNK = 20  # programs between messages of one worker
 

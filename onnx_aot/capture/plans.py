@@ -153,7 +153,7 @@ class _Attempts:
         return make_other_inputs(best.plan.inputs, self.requested, (f.dim for f in found), found)
 
     def _find_fixed(self, captured: Captured) -> list[Finding]:
-        """What a capture with other inputs fixes, as far as it was not found to be right."""
+        """Finds what a capture with other inputs fixes, except what was found to be right."""
         decisions = keep_decisions(captured.decisions, self.requested)
         return find_undelivered(captured.program, self.requested, decisions, refused=True)
 

@@ -172,7 +172,7 @@ class _Paths:
         return min(first, second)
 
     def _offset(self, value: Any, first: bool) -> float:
-        """How many steps follow a value; infinite for values before the question."""
+        """Counts the steps after a value; infinite for values before the question."""
         steps, positions = (self.steps, self._first) if first else (self.others, self._second)
         step = value.branch if isinstance(value, Choice) else value
         position = positions.get(id(step), -1)

@@ -21,7 +21,7 @@ from onnx_aot.ops.complex.matrices import (
 from onnx_aot.ops.complex.pairs import Complex, register_complex, zeros_like
 from onnx_aot.ops.core.indexing import range_of_length
 from onnx_aot.ops.core.movement import annotate_shape
-from onnx_aot.ops.linalg.ldl import GROWTH, exchange_rows
+from onnx_aot.ops.linalg.ldl import choose_pivot, exchange_rows
 from onnx_aot.ops.linalg.matrices import (
     as_batch,
     diagonal,
@@ -68,30 +68,6 @@ def _measure(op: Builder, value: Complex) -> Value:
     return size
 
 
-def _choose_pivot(op: Builder, i: Value, a: Complex, rows: Value) -> tuple[Value, Value]:
-    """Row to exchange into step i, and a flag for a step of two rows, as ``linalg.ldl`` does."""
-    at = op.Unsqueeze(i, [0])
-    sizes = _measure(op, a)
-    first = op.Gather(sizes, at, axis=op.rank(sizes) - 1)
-    here = row(op, first, at)
-    heights = op.Where(op.Greater(rows, i), first, -1.0)
-    highest = op.ArgMax(heights, axis=op.rank(sizes) - 2)
-    top = op.Max(op.reduce("ReduceMax", heights, [-2], keepdims=True), 0.0)
-    is_highest = op.Equal(rows, highest)
-    there = op.reduce("ReduceSum", op.Where(is_highest, sizes, 0.0), [-2], keepdims=True)
-    there = transpose_matrix(op, there)
-    others = op.And(op.Not(op.Less(rows, i)), op.Not(is_highest))
-    beside = op.reduce("ReduceMax", op.Where(others, there, 0.0), [-2], keepdims=True)
-    own = op.reduce("ReduceSum", op.Where(is_highest, there, 0.0), [-2], keepdims=True)
-    bound = op.Mul(top, GROWTH)
-    stays = op.Or(
-        op.GreaterOrEqual(here, bound),
-        op.GreaterOrEqual(here, op.Mul(bound, op.Div(top, beside))),
-    )
-    alone = op.Or(stays, op.GreaterOrEqual(own, op.Mul(beside, GROWTH)))
-    return op.Where(stays, i, highest), op.Not(alone)
-
-
 def _divide_pair(
     op: Builder, x: Complex, y: Complex, one: Complex, between: Complex, two: Complex, herm: bool
 ) -> tuple[Complex, Complex]:
@@ -129,7 +105,7 @@ def _factorize_ldl(op: Builder, matrix: Complex, herm: bool) -> tuple[Complex, V
         after = op.Add(i, 1)
         at = op.Unsqueeze(i, [0])
         behind = op.Unsqueeze(op.Min(after, op.Sub(size, 1)), [0])
-        chosen, pair = _choose_pivot(op, i, a, rows)
+        chosen, pair = choose_pivot(op, i, _measure(op, a), rows)
         pair = op.And(pair, op.Not(idle))
         chosen = op.Where(idle, i, chosen)
         place = op.Where(pair, after, i)

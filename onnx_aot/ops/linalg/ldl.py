@@ -23,7 +23,7 @@ from onnx_aot.ops.linalg.matrices import (
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
-__all__ = ["GROWTH", "exchange_rows"]
+__all__ = ["choose_pivot", "exchange_rows"]
 
 Value = ir.Value
 INT32 = ir.DataType.INT32
@@ -42,15 +42,18 @@ def exchange_rows(op: Builder, matrix: Value, rows: Value, one: Value, other: Va
     return annotate_shape(moved, list(matrix.shape or ()))
 
 
-def _choose_pivot(op: Builder, i: Value, a: Value, rows: Value) -> tuple[Value, Value]:
-    """Row to exchange into step i, and a flag for a step of two rows (Bunch and Kaufman)."""
-    first = column(op, a, op.Unsqueeze(i, [0]))
-    here = op.Abs(row(op, first, op.Unsqueeze(i, [0])))
-    heights = op.Where(op.Greater(rows, i), op.Abs(first), -1.0)
-    highest = op.ArgMax(heights, axis=op.rank(a) - 2)
+def choose_pivot(op: Builder, i: Value, sizes: Value, rows: Value) -> tuple[Value, Value]:
+    """Row to exchange into step i, and a flag for a step of two rows (Bunch and Kaufman).
+
+    ``sizes`` are those of the matrix's elements, ``|a|``, or ``|re| + |im|`` of complex ones.
+    """
+    first = column(op, sizes, op.Unsqueeze(i, [0]))
+    here = row(op, first, op.Unsqueeze(i, [0]))
+    heights = op.Where(op.Greater(rows, i), first, -1.0)
+    highest = op.ArgMax(heights, axis=op.rank(sizes) - 2)
     top = op.Max(op.reduce("ReduceMax", heights, [-2], keepdims=True), 0.0)
     is_highest = op.Equal(rows, highest)
-    there = op.reduce("ReduceSum", op.Where(is_highest, op.Abs(a), 0.0), [-2], keepdims=True)
+    there = op.reduce("ReduceSum", op.Where(is_highest, sizes, 0.0), [-2], keepdims=True)
     there = transpose_matrix(op, there)
     others = op.And(op.Not(op.Less(rows, i)), op.Not(is_highest))
     beside = op.reduce("ReduceMax", op.Where(others, there, 0.0), [-2], keepdims=True)
@@ -86,7 +89,7 @@ def _factorize_ldl(op: Builder, matrix: Value) -> tuple[Value, Value, Value]:
         after = op.Add(i, 1)
         at = op.Unsqueeze(i, [0])
         behind = op.Unsqueeze(op.Min(after, op.Sub(size, 1)), [0])
-        chosen, pair = _choose_pivot(op, i, a, rows)
+        chosen, pair = choose_pivot(op, i, op.Abs(a), rows)
         pair = op.And(pair, op.Not(idle))
         chosen = op.Where(idle, i, chosen)
         place = op.Where(pair, after, i)

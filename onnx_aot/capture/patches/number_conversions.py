@@ -1,6 +1,7 @@
 """Keeps sizes symbolic that a model passes through ``int`` or ``float``.
 
 ``int(x.shape[0])`` and ``[int(n) for n in x.shape]`` give Python numbers, which fix the dimension.
+``int(lengths.max())`` asks for a number that only the data has.
 The functions are replaced only in modules where that happened, when the model is captured again.
 They are types too, and another thread may run the same code, so modules that write ``dtype=int``
 keep them.
@@ -19,7 +20,7 @@ from typing import Any
 import torch
 
 from onnx_aot.capture.patches.python_builtins import StandsFor
-from onnx_aot.torch_compat import Entry, Patch, Place, Settings, shorten_size
+from onnx_aot.torch_compat import Entry, Patch, Place, Settings, is_traced, shorten_size
 
 __all__ = ["CONVERSIONS"]
 
@@ -32,15 +33,25 @@ def _truncate(number: torch.SymInt | torch.SymFloat) -> Any:
     return shorten_size(whole) if isinstance(whole, torch.SymInt) else whole
 
 
+def _read(args: tuple[Any, ...]) -> Any:
+    """The symbolic number that is converted; None for other arguments.
+
+    The element of a traced tensor is a symbolic number.
+    """
+    given = args[0] if len(args) == 1 else None
+    if isinstance(given, torch.Tensor) and is_traced(given):
+        given = (given.to(torch.int64) if given.dtype == torch.bool else given).item()
+    return given if isinstance(given, SYMBOLIC) else None
+
+
 class _Int(metaclass=StandsFor):
     """``int``, except that a symbolic number is truncated to a symbolic one."""
 
     builtin = builtins.int
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 and isinstance(args[0], SYMBOLIC):
-            return _truncate(args[0])
-        return builtins.int(*args, **kwargs)
+        number = _read(args)
+        return builtins.int(*args, **kwargs) if number is None else _truncate(number)
 
 
 class _Float(metaclass=StandsFor):
@@ -49,9 +60,10 @@ class _Float(metaclass=StandsFor):
     builtin = builtins.float
 
     def __new__(cls, *args: Any) -> Any:
-        if len(args) == 1 and isinstance(args[0], SYMBOLIC):
-            return torch.sym_float(args[0])  # type: ignore[no-untyped-call]
-        return builtins.float(*args)
+        number = _read(args)
+        if number is None:
+            return builtins.float(*args)
+        return torch.sym_float(number)  # type: ignore[no-untyped-call]
 
 
 _TYPES = {"int": _Int, "float": _Float}

@@ -145,6 +145,50 @@ def test_numbers_computed_from_data() -> None:
         torch.testing.assert_close(program(*given)[0], mask_of_lengths(*given))
 
 
+COUNTED: dict[str, Callable[[Tensor], Any]] = {
+    "largest": lambda lengths: int(lengths.max()),
+    "largest float": lambda lengths: int(lengths.max() * 1.5),
+    "any": lambda lengths: int((lengths > 2).any()) + 1,
+    "half": lambda lengths: int(float(lengths.max()) / 2),
+    "known": lambda lengths: int(torch.tensor([2, 3]).max()),
+}
+
+
+@pytest.mark.parametrize("count", COUNTED.values(), ids=COUNTED.keys())
+def test_elements_of_tensors(count: Callable[[Tensor], Any]) -> None:
+    def make_mask(lengths: Tensor) -> Tensor:
+        return torch.arange(count(lengths)) < lengths[:, None]
+
+    program = onnx_aot.export(
+        make_mask,
+        (torch.tensor([4, 7]),),
+        dynamic_shapes=({0: "n"},),
+        strategies=("non-strict",),
+    )
+    for lengths in ([9, 1], [2, 2, 1], [3, 4]):
+        given = torch.tensor(lengths)
+        torch.testing.assert_close(program(given)[0], make_mask(given))
+
+
+def pair_neighbors(x: Tensor) -> Tensor:
+    """Lists the pairs of elements with equal values, as triples of atoms are found."""
+    counts = torch.unique_consecutive(x, return_counts=True)[1]
+    pairs = counts * (counts - 1) // 2
+    group = torch.repeat_interleave(pairs)
+    most = int(counts.max())
+    found = torch.tril_indices(most, most, -1)
+    used = torch.arange(found.shape[1]) < pairs[:, None]
+    first = torch.cat((counts.new_zeros(1), counts)).cumsum(0)
+    return found.repeat(1, len(pairs))[:, used.flatten()] + first[group]
+
+
+def test_the_largest_count_as_a_size() -> None:
+    x = torch.tensor([1, 1, 1, 4, 4, 5, 5, 5, 5])
+    program = onnx_aot.export(pair_neighbors, (x,), dynamic_shapes=({0: "n"},))
+    for given in (torch.randint(0, 6, (30,)).sort().values, torch.arange(5), x[:1]):
+        torch.testing.assert_close(program(given)[0], pair_neighbors(given))
+
+
 def log_of_size(x: Tensor) -> Tensor:
     return x * int(math.log2(x.shape[0]))
 

@@ -20,7 +20,6 @@ import math
 import random
 import re
 import sys
-import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.isolation import run_isolated
+from conformance.judging import judge_export
 
 PER_GRAPH = 10
 """Mutated graphs that one capture is used for."""
@@ -61,13 +61,12 @@ def main() -> None:
         results = []
         for result in pool.map(lambda call: _run_in_process(*call), calls):
             results.append(result)
-            found = merge_results(results)
+            found = {"seed": options.seed, **merge_results(results)}
+            text = json.dumps(found, indent=2) + "\n"
             sys.stderr.write(f"{found['trials']} graphs, {found['outcomes']}\n")
-    found = {"seed": options.seed, **merge_results(results)}
-    text = json.dumps(found, indent=2) + "\n"
+            if options.output:  # a run that is ended early has counts too
+                Path(options.output).write_text(text)
     sys.stdout.write(text)
-    if options.output:
-        Path(options.output).write_text(text)
     sys.exit(bool(found["failures"]))
 
 
@@ -146,7 +145,7 @@ def mutate_row(row: str, seed: int, trials: int) -> dict[str, Any]:
             outcomes["invalid"] += 1
             continue
         trials -= 1
-        outcome, text = judge(mutated, args, kwargs)
+        outcome, text = judge_export(mutated, args, kwargs)
         outcomes[outcome] += 1
         if outcome == "refused":
             result["refused"].append(text)
@@ -192,60 +191,6 @@ def _capture_mutated(module: Any, args: Any, kwargs: Any, shapes: Any) -> Any:
         return torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Exception:
         return None
-
-
-def judge(program: Any, args: Any, kwargs: Any) -> tuple[str, str]:
-    """Exports a captured program and compares it; returns the outcome and a description."""
-    import onnx_aot
-
-    try:
-        exported = onnx_aot.export(program)
-    except onnx_aot.OnnxExporterError as error:
-        lines = (line.strip() for line in str(error).splitlines()[:2])
-        return "refused", f"{type(error).__name__}: {' '.join(lines)}"[:160]
-    except Exception as error:
-        return "wrong", f"{type(error).__name__}: {error} ({_list_frames(error)})"[:600]
-    try:
-        verification = onnx_aot.verify(exported, program, args, kwargs)
-    except Exception as error:
-        return "wrong", f"verify: {type(error).__name__}: {error} ({_list_frames(error)})"[:600]
-    if verification.ok:
-        return "right", ""
-    return _explain(exported, verification, args, kwargs)
-
-
-def _explain(exported: Any, verification: Any, args: Any, kwargs: Any) -> tuple[str, str]:
-    """Finds the value that is wrong by itself; without one, rounding became visible."""
-    from onnx_aot.inspection.size_checks import other_sizes
-
-    samples = {
-        tuple(s.sizes.items()): (s.args, s.kwargs) for s in other_sizes(exported, args, kwargs)
-    }
-    texts = []
-    for result in verification.results:
-        if not result.failed:
-            continue
-        given = samples.get(tuple(result.sizes.items()), (args, kwargs))
-        head = f"at {dict(result.sizes)}: "
-        if result.runtime_refuses:
-            return "wrong", f"{head}{result.runtime_refuses}"[:600]
-        try:
-            first = exported.compare(*given).first
-        except Exception as error:
-            return "wrong", f"{head}compare: {type(error).__name__}: {error}"[:600]
-        output = next(d for d in result.differences if not d.right)
-        text = f"{head}{output.name}: {output.details}"
-        if first is not None:
-            text += f"; {first.origin} {first.operator} {first.fx_node}: {first.remark}"
-        if first is not None and first.origin in ("own", "runtime"):
-            return "wrong", text[:600]
-        texts.append(text)
-    return "explained", "; ".join(texts)[:600]
-
-
-def _list_frames(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)[-6:]
-    return " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames))
 
 
 # --- mutations -----------------------------------------------------------------------------------

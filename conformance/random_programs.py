@@ -102,32 +102,35 @@ def main() -> None:
     add("--jobs", type=int, default=1, help="processes")
     add("--limit", type=float, default=300.0, help="seconds for one program, with its reduction")
     add("--save", type=Path, help="folder for what is printed of each failure")
-    add("--output", help="JSON file for the counts")
+    add("--output", help="JSON file for the counts, written as they come")
     add("--show", metavar="SEED:NUMBER", help="print a program, and do nothing else")
     arguments = parser.parse_args()
     if arguments.show:
         sys.stdout.write(repr(draw(*map(int, arguments.show.split(":")))))
         return
     numbers = range(arguments.first, arguments.first + arguments.programs, CHUNK)
-    chunks = [
+    chunks = [  # a run that is ended early has programs of every seed
         Chunk(seed, first, min(CHUNK, arguments.first + arguments.programs - first))
-        for seed in arguments.seeds
         for first in numbers
+        for seed in arguments.seeds
     ]
     start = time.monotonic()
     counted = Counted(arguments.save)
-    settings = Settings(limit=arguments.limit)
-    run_cases(chunks, settings, arguments.jobs, counted.add, serve_chunks)
-    found = {
-        "torch": torch.__version__,
-        "seeds": arguments.seeds,
-        **counted.summary(),
-        "seconds": round(time.monotonic() - start),
-    }
-    text = json.dumps(found, indent=2) + "\n"
-    sys.stdout.write(text)
-    if arguments.output:
-        Path(arguments.output).write_text(text)
+
+    def write_counts() -> str:
+        head = {"torch": torch.__version__, "seeds": arguments.seeds}
+        seconds = {"seconds": round(time.monotonic() - start)}
+        text = json.dumps({**head, **counted.summary(), **seconds}, indent=2) + "\n"
+        if arguments.output:
+            Path(arguments.output).write_text(text)
+        return text
+
+    def add(chunk: Chunk, results: Sequence[Any]) -> None:
+        counted.add(chunk, results)
+        write_counts()
+
+    run_cases(chunks, Settings(limit=arguments.limit), arguments.jobs, add, serve_chunks)
+    sys.stdout.write(write_counts())
     sys.exit(bool(counted.failures))
 
 

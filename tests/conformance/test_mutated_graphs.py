@@ -10,10 +10,10 @@ from torch.export import ExportedProgram
 
 import onnx_aot
 from conformance import mutated_graphs
+from conformance.judging import judge_export
 from conformance.mutated_graphs import (
     choose_calls,
     find_alike,
-    judge,
     merge_results,
     mutate_graph,
     mutate_row,
@@ -62,7 +62,7 @@ def test_mutations_change_one_node() -> None:
 
 
 def test_right_exports() -> None:
-    assert judge(capture(), (X,), {}) == ("right", "")
+    assert judge_export(capture(), (X,), {}) == ("right", "")
 
 
 def test_wrong_translations_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_wrong_translations_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return exported
 
     monkeypatch.setattr(onnx_aot, "export", export_wrongly)
-    outcome, text = judge(capture(), (X,), {})
+    outcome, text = judge_export(capture(), (X,), {})
     assert outcome == "wrong"
     assert "own aten.relu.default relu" in text
 
@@ -84,13 +84,13 @@ def test_refused_and_unexpected_errors(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ConversionError("no form\nmore")
 
     monkeypatch.setattr(onnx_aot, "export", refuse)
-    assert judge(capture(), (X,), {}) == ("refused", "ConversionError: no form more")
+    assert judge_export(capture(), (X,), {}) == ("refused", "ConversionError: no form more")
 
     def fail(program: ExportedProgram) -> None:
         raise KeyError("oops")
 
     monkeypatch.setattr(onnx_aot, "export", fail)
-    outcome, text = judge(capture(), (X,), {})
+    outcome, text = judge_export(capture(), (X,), {})
     assert outcome == "wrong"
     assert "KeyError: 'oops'" in text
 

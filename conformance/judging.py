@@ -1,0 +1,82 @@
+"""Judges an export: right, refused, explained by rounding, or wrong."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["judge_export"]
+
+LENGTH = 600
+"""Characters of a description."""
+
+
+def judge_export(
+    model: Any, args: Any, kwargs: Mapping[str, Any], options: Mapping[str, Any] | None = None
+) -> tuple[str, str]:
+    """Exports a model and compares it at the sizes of the example and at others.
+
+    Args:
+        model: A module or a captured program.
+        args: Positional example inputs.
+        kwargs: Keyword example inputs.
+        options: Arguments of ``onnx_aot.export`` besides the model. The example inputs belong here
+            too, unless the model is captured.
+
+    Returns:
+        The outcome and a description. ``right``: PyTorch's results, or as near to float64 as these.
+        ``refused``: an error of onnx_aot. ``explained``: no value is wrong by itself, but a later
+        operator makes rounding visible. ``wrong``: anything else, unexpected errors included.
+    """
+    import onnx_aot
+
+    try:
+        exported = onnx_aot.export(model, **(options or {}))
+    except onnx_aot.OnnxExporterError as error:
+        lines = (line.strip() for line in str(error).splitlines()[:2])
+        return "refused", f"{type(error).__name__}: {' '.join(lines)}"[:160]
+    except Exception as error:
+        return "wrong", f"{type(error).__name__}: {error} ({_list_frames(error)})"[:LENGTH]
+    try:
+        verification = onnx_aot.verify(exported, model, args, kwargs)
+    except Exception as error:
+        return "wrong", f"verify: {type(error).__name__}: {error} ({_list_frames(error)})"[:LENGTH]
+    if verification.ok:
+        return "right", ""
+    return _explain(exported, verification, args, kwargs)
+
+
+def _explain(exported: Any, verification: Any, args: Any, kwargs: Any) -> tuple[str, str]:
+    """Finds the value that is wrong by itself; without one, rounding became visible."""
+    from onnx_aot.inspection.size_checks import other_sizes
+
+    samples = {
+        tuple(s.sizes.items()): (s.args, s.kwargs) for s in other_sizes(exported, args, kwargs)
+    }
+    texts = []
+    for result in verification.results:
+        if not result.failed:
+            continue
+        given = samples.get(tuple(result.sizes.items()), (args, kwargs))
+        head = f"at {dict(result.sizes)}: "
+        if result.runtime_refuses:
+            return "wrong", f"{head}{result.runtime_refuses}"[:LENGTH]
+        try:
+            first = exported.compare(*given).first
+        except Exception as error:
+            return "wrong", f"{head}compare: {type(error).__name__}: {error}"[:LENGTH]
+        output = next(d for d in result.differences if not d.right)
+        text = f"{head}{output.name}: {output.details}"
+        if first is not None:
+            text += f"; {first.origin} {first.operator} {first.fx_node}: {first.remark}"
+        if first is not None and first.origin in ("own", "runtime"):
+            return "wrong", text[:LENGTH]
+        texts.append(text)
+    return "explained", "; ".join(texts)[:LENGTH]
+
+
+def _list_frames(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)[-6:]
+    return " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames))

@@ -104,7 +104,15 @@ class _Attempts:
         failed = [a for a in without_small or attempts if a.failures]
         if not failed:  # there was no time to the end of any
             return attempts[-1]
-        return min(failed, key=lambda a: (a.plan.plain, a.stops_at_branch, a.plan.from_zero))
+        return min(
+            failed,
+            key=lambda a: (
+                a.plan.plain,
+                a.stops_at_branch,
+                -len(a.plan.conversions),
+                a.plan.from_zero,
+            ),
+        )
 
     @property
     def violation(self) -> Failure | None:

@@ -42,7 +42,7 @@ def _answer_for_larger(original: Callable[..., Any], settings: Settings) -> Call
             defined = define_fresh(self, expression)
             if defined is not None:
                 return asked(self, defined, None, None)  # a guard on sizes of the inputs
-            answer = _for_larger_sizes(self, expression)
+            answer = _for_larger_sizes(self, expression, _is_asked_by_torch(settings))
             if answer is None:
                 raise
             if told is not None:
@@ -55,8 +55,20 @@ def _answer_for_larger(original: Callable[..., Any], settings: Settings) -> Call
     return evaluate
 
 
-def _for_larger_sizes(env: Any, expression: Any) -> Any:
-    """Returns ``sympy.true`` or ``sympy.false``, or None if the answer depends on the size."""
+def _is_asked_by_torch(settings: Settings) -> bool:
+    """True if a kernel of torch asks, which has questions about sizes, and not the model."""
+    return settings.validations is not None and not settings.validations.is_asked_by_model()
+
+
+def _for_larger_sizes(env: Any, expression: Any, counts_all: bool) -> Any:
+    """Returns ``sympy.true`` or ``sympy.false``, or None if the answer depends on the size.
+
+    Args:
+        env: Torch's ShapeEnv.
+        expression: The question.
+        counts_all: Whether each number of data that is not negative counts as a size, such as
+            ``zeros(lengths.max())`` has. Otherwise only numbers of elements that data selects do.
+    """
     import sympy
 
     bound = private("torch.utils._sympy.value_ranges:bound_sympy")
@@ -67,6 +79,9 @@ def _for_larger_sizes(env: Any, expression: Any) -> Any:
     of_data = private_attribute(env, f"{_SHAPES}:ShapeEnv.size_like", set())
     limits = private_attribute(env, f"{_SHAPES}:ShapeEnv.var_to_range", {})
     counts = of_data & expression.free_symbols
+    if counts_all:
+        asked = (s for s in expression.free_symbols if s.is_integer and str(s).startswith("u"))
+        counts |= {s for s in asked if s in limits and limits[s].lower >= 0}
     larger = {s: ranges(2, infinity) if s in counts else r for s, r in limits.items()}
     if not counts or not expression.free_symbols <= larger.keys():
         return None

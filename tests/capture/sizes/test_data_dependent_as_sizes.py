@@ -110,3 +110,50 @@ def test_a_length(case: Case) -> None:
     program = onnx_aot.export(case.call, (X,), dynamic_shapes=({0: "n"},))
     for given in (X, X[:2], X[:1]):
         torch.testing.assert_close(program(given)[0], case.call(given))
+
+
+class AttendsInGroups(torch.nn.Module):
+    """Attention within each group of rows, padded to the size of the largest group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attend = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Tensor, group: Tensor) -> Tensor:
+        groups = int(group.max()) + 1
+        sizes = torch.zeros(groups, dtype=torch.int64).index_add(0, group, torch.ones_like(group))
+        largest = int(sizes.max())
+        starts = sizes.cumsum(0) - sizes
+        place = torch.arange(len(group)) - starts[group] + group * largest
+        used = torch.zeros(groups * largest, dtype=torch.bool).index_fill(0, place, True)
+        rows = x.new_zeros(groups * largest, 8).index_copy(0, place, x)
+        rows, used = rows.view(groups, largest, 8), used.view(groups, largest)
+        found, _ = self.attend(rows, rows, rows, key_padding_mask=~used, need_weights=False)
+        return found[used]
+
+
+def test_a_kernel_that_asks_about_the_largest_count() -> None:
+    model = AttendsInGroups().eval()
+    with pytest.warns(onnx_aot.OnnxExporterWarning, match=r"for 2 or more[\s\S]*self\.attend"):
+        program = onnx_aot.export(
+            model,
+            (torch.rand(9, 8), torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2])),
+            dynamic_shapes=({0: "n"}, {0: "n"}),
+        )
+    for groups in ([0, 0, 1, 1, 1], [0, 0], [0, 1, 1, 2, 3]):
+        given = torch.rand(len(groups), 8), torch.tensor(groups)
+        torch.testing.assert_close(program(*given)[0], model(*given))
+
+
+def branches_on_a_number(x: Tensor, n: Tensor) -> Tensor:
+    rows = int(n)
+    y = torch.zeros(rows, 4)
+    return y + 1 if rows == 1 else y.sum(0, keepdim=True) + x[:1]
+
+
+def test_a_branch_of_the_model_on_a_size_has_both_sides() -> None:
+    n = torch.tensor(3)
+    program = onnx_aot.export(branches_on_a_number, (X, n), strategies=("non-strict",))
+    for rows in (3, 1, 2):
+        n = torch.tensor(rows)
+        torch.testing.assert_close(program(X, n)[0], branches_on_a_number(X, n))

@@ -16,7 +16,7 @@ from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.pytrees.containers import has_parts, unwrap_constants
 from onnx_aot.torch_compat import REGISTRIES, pytree, restored
 
-__all__ = ["Change", "initialize_lazy_modules", "preserved_state", "run_model"]
+__all__ = ["Change", "Snapshot", "initialize_lazy_modules", "preserved_state", "run_model"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ def preserved_state(
         those whose lists, dicts and the like have other contents.
     """
     scripts, owners = _find_owners(module)
-    saved = [(owner, _Snapshot(owner, elements)) for owner in owners]
+    saved = [(owner, Snapshot(owner, elements)) for owner in owners]
     undone = [save_attributes(script) for script in scripts]
 
     def restore() -> None:
@@ -123,7 +123,7 @@ PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 Container = list[Any] | dict[Any, Any] | set[Any]
 
 
-class _Snapshot:
+class Snapshot:
     """Attributes of one module, with the contents of containers and tensors in them."""
 
     def __init__(self, owner: torch.nn.Module, elements: bool) -> None:

@@ -16,6 +16,7 @@ from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.patches import capture_conditions
 from onnx_aot.capture.patches.model_calls import ModelRows
 from onnx_aot.capture.python_random import draws_observed
+from onnx_aot.capture.reuse import Reuse
 from onnx_aot.capture.scalar_inputs import floats_as_tensors
 from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.capture.sizes.data_dependent import describe_larger
@@ -142,6 +143,10 @@ class Run:
             branches = Branches(
                 model.module, validations.is_asked_by_model, decisions.seen, measure
             )
+        known = KnownValues(model.sources, unknown, decisions.locate)
+        reuse = None
+        if strategy == "non-strict" and branches is None and not plain:
+            reuse = Reuse(model.module, known)
         settings = Settings(
             module=model.module,
             inputs=(model.inputs.args, model.inputs.kwargs),
@@ -157,6 +162,7 @@ class Run:
             check_time=None if limit is None or limit.largest is None else limit.check,
             validations=validations if strategy == "non-strict" else None,
             branches=branches,
+            reuse=reuse,
             keeps_log=strategy != "draft",
             plain=plain,
             conversions=conversions,
@@ -164,7 +170,7 @@ class Run:
                 model,
                 requested,
                 strict,
-                KnownValues(model.sources, unknown, decisions.locate),
+                known,
             ),
         )
         return cls(strategy, model, requested, settings, decisions, validations)

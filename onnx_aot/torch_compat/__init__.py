@@ -153,6 +153,16 @@ from onnx_aot.torch_compat.texts import (
     without_locals,
 )
 from onnx_aot.torch_compat.time_checks import TIME_CHECKS
+from onnx_aot.torch_compat.trace_copies import (
+    MODULE_CALLS,
+    TensorCopies,
+    can_copy,
+    is_size_of_tensor,
+    node_of,
+    track_copy,
+    traced_module,
+    users_lines,
+)
 from onnx_aot.torch_compat.tracing import (
     FIXED_SIZES,
     computes_real_tensors,
@@ -181,6 +191,14 @@ from onnx_aot.torch_compat.zero_sizes import (
 )
 
 __all__ = [
+    "MODULE_CALLS",
+    "TensorCopies",
+    "can_copy",
+    "is_size_of_tensor",
+    "node_of",
+    "track_copy",
+    "traced_module",
+    "users_lines",
     "ABSENT",
     "ARGUMENTS_IN_A_TUPLE",
     "ASSERTING",

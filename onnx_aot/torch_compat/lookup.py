@@ -45,6 +45,8 @@ _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _NODE = "torch.fx.experimental.sym_node:SymNode"
 _PROGRAM = "torch.export:ExportedProgram"
 
+_NO_COPIES = "Layers that repeat are all traced, which takes up to three times as long."
+
 PRIVATE: dict[str, str] = {
     # programs
     f"{_PROGRAM}._guards_code": "Conditions on sizes of inputs are neither reported nor checked.",
@@ -139,6 +141,12 @@ PRIVATE: dict[str, str] = {
     "torch.utils._pytree:SUPPORTED_SERIALIZED_TYPES": (
         "A library that registers a cache class in its own way does not get that way."
     ),
+    # copies of layers that repeat
+    "torch.fx.experimental.proxy_tensor:track_tensor": _NO_COPIES,
+    "torch.fx.experimental.symbolic_shapes:is_accessor_node": _NO_COPIES,
+    "torch.fx.proxy:CapturedTraceback": _NO_COPIES,
+    "torch.utils._python_dispatch:_disable_current_modes": _NO_COPIES,
+    "torch:_C._functions.DelayedError": _NO_COPIES,
 }
 """Maps each place to what happens without it. ``tests/torch_compat`` has a case for each."""
 

@@ -39,6 +39,7 @@ from onnx_aot.torch_compat import (
     LARGER_SIZES,
     LOG_FILE,
     META_TENSORS,
+    MODULE_CALLS,
     OPERATOR_LIST,
     SIZE_DIVISION,
     SMALL_SIZES,
@@ -61,6 +62,7 @@ __all__ = ["ALL_PATCHES", "PATCHES", "capabilities", "capture_conditions"]
 PATCHES: tuple[Patch, ...] = (
     TRACING,
     *CAPTURE,
+    MODULE_CALLS,
     *STACK_TRACES,
     EXPRESSION_LOG,
     LOG_FILE,

@@ -146,6 +146,7 @@ class KnownValues:
     Attributes:
         readings: Numbers that the model read from sources, in order.
         written: Names of sources that were read and are written to.
+        reads: How often the model read a number, from any tensor.
     """
 
     def __init__(
@@ -159,6 +160,7 @@ class KnownValues:
         self._active = False
         self.readings: dict[tuple[str, Location | None], Reading] = {}
         self.written: set[str] = set()
+        self.reads = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -234,6 +236,10 @@ class KnownValues:
         elif operands is not None and name not in _NOT_COMPUTED:
             self._follow(func, args, kwargs, operands, result, mode.tracer)
         return result
+
+    def is_known(self, tensor: torch.Tensor, tracer: Any) -> bool:
+        """True if the value of a traced tensor is known."""
+        return self._active and self._find(tensor, tracer) is not None
 
     # --- look-ups ---
 
@@ -483,6 +489,7 @@ class KnownValues:
     # --- records ---
 
     def _note_reading(self, operands: Iterable[_Known]) -> None:
+        self.reads += 1
         location = self._locate()
         for name in sorted(frozenset().union(*(one.origins for one in operands))):
             source = self._sources.get(name)

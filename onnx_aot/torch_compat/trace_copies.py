@@ -1,0 +1,154 @@
+"""Reads and extends the graph that is being traced: nodes of tensors, and copies of fake tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.torch_compat.lookup import FakeTensor, private
+from onnx_aot.torch_compat.patching import Patch, Settings
+from onnx_aot.torch_compat.places import find_place
+from onnx_aot.torch_compat.symbolic_sizes import storage_key
+
+__all__ = [
+    "MODULE_CALLS",
+    "TensorCopies",
+    "can_copy",
+    "is_size_of_tensor",
+    "node_of",
+    "track_copy",
+    "traced_module",
+    "users_lines",
+]
+
+_PROXIES = "torch.fx.experimental.proxy_tensor"
+_CALL = f"{_PROXIES}:_ModuleStackTracer.call_module"
+_NEEDED = (
+    f"{_PROXIES}:get_proxy_slot",
+    f"{_PROXIES}:track_tensor",
+    "torch.fx.experimental.symbolic_shapes:is_accessor_node",
+    "torch.utils._python_dispatch:_disable_current_modes",
+    "torch._C:DisableTorchFunction",
+    "torch:_C._functions.DelayedError",
+)
+_OF_TRACER = ("proxy_modules", "num_calls", "module_stack", "torch_fn_counts", "tensor_tracker", "graph", "root")
+
+
+def _reuse_parts(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    reuse = settings.reuse
+
+    def call_module(self: Any, m: Any, forward: Any, args: Any, kwargs: Any) -> Any:
+        return reuse.call(self, m, args, kwargs, lambda: original(self, m, forward, args, kwargs))
+
+    return call_module
+
+
+def _has_what_copies_need(original: Any) -> bool:
+    return all(find_place(name) is not None for name in _NEEDED)
+
+
+MODULE_CALLS = Patch(
+    _CALL,
+    _reuse_parts,
+    "Captures take up to three times as long: layers that repeat are all traced.",
+    when=lambda settings: settings.reuse is not None,
+    parameters="self, m, forward, args, kwargs",
+    behaves=_has_what_copies_need,
+)
+
+
+def can_copy(tracer: Any) -> bool:
+    """True if a tracer has the attributes that copies need."""
+    return all(hasattr(tracer, name) for name in _OF_TRACER)
+
+
+def traced_module(module: torch.nn.Module, tracer: Any) -> torch.nn.Module:
+    """Returns the module that a stand-in of the tracer's is for; other modules are returned."""
+    found: torch.nn.Module = tracer.proxy_modules.get(module, module)
+    return found
+
+
+def node_of(tensor: torch.Tensor, tracer: Any) -> torch.fx.Node | None:
+    """Returns the node of a traced tensor; None if it is not traced, or a constant."""
+    entry = private(f"{_PROXIES}:get_proxy_slot")(tensor, tracer, None)
+    if entry is None or entry.constant is not None:
+        return None
+    node: torch.fx.Node = entry.proxy.node
+    return node
+
+
+def track_copy(tensor: torch.Tensor, node: torch.fx.Node, tracer: Any) -> None:
+    """Makes a tensor the value of a node, so that operators on it use the node."""
+    private(f"{_PROXIES}:track_tensor")(tensor, tracer.proxy(node), constant=None, tracer=tracer)
+
+
+def is_size_of_tensor(node: torch.fx.Node) -> bool:
+    """True if a node only reads a size, stride or offset of a tensor."""
+    return bool(private("torch.fx.experimental.symbolic_shapes:is_accessor_node")(node))
+
+
+def users_lines(tracer: Any) -> str:
+    """The stack trace that the tracer would give a node made now."""
+    if not tracer.record_stack_traces:
+        return ""
+    lines = private("torch.fx.proxy:CapturedTraceback").extract().summary()
+    return "".join(tracer._filter_traceback_frames(lines).format()).strip()
+
+
+class TensorCopies:
+    """Makes fake tensors like given ones; copies share memory where the originals do.
+
+    Operators are neither recorded nor run in fake modes while it is used: it is a context manager.
+    """
+
+    def __init__(self) -> None:
+        self._memory: dict[int, Any] = {}
+
+    def __enter__(self) -> TensorCopies:
+        self._functions = private("torch._C:DisableTorchFunction")()
+        self._modes = private("torch.utils._python_dispatch:_disable_current_modes")()
+        self._functions.__enter__()
+        self._modes.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._modes.__exit__(*error)
+        self._functions.__exit__(*error)
+
+    def share(self, original: torch.Tensor, copy: torch.Tensor) -> None:
+        """Makes copies of what shares memory with ``original`` share memory with ``copy``."""
+        self._memory.setdefault(storage_key(original), copy.untyped_storage())
+
+    def copy(self, tensor: FakeTensor) -> FakeTensor:
+        """Makes a tensor of the same dtype, sizes, strides and device, without a gradient."""
+        key = storage_key(tensor)
+        size, stride, offset = tensor.size(), tensor.stride(), tensor.storage_offset()
+        memory = self._memory.get(key)
+        if memory is None:
+            elements = torch.empty_strided(size, stride, dtype=tensor.dtype, device="meta")
+            self._memory[key] = elements.untyped_storage()
+            if isinstance(offset, int) and offset == 0:
+                return FakeTensor(tensor.fake_mode, elements, tensor.device)
+            memory = self._memory[key]
+        elements = torch.empty(0, dtype=tensor.dtype, device="meta")
+        elements.set_(memory, offset, size, stride)
+        return FakeTensor(tensor.fake_mode, elements, tensor.device)
+
+    def copy_result(self, tensor: FakeTensor) -> FakeTensor:
+        """Makes a copy that requires a gradient if the original does, and is no leaf then."""
+        copy = self.copy(tensor)
+        if not tensor.requires_grad:
+            return copy
+        copy.requires_grad_()
+        with torch.enable_grad():
+            result: FakeTensor = _delayed_error()(copy)
+        return result
+
+
+def _delayed_error() -> Callable[[torch.Tensor], Any]:
+    make: Any = private("torch:_C._functions.DelayedError")
+    error: Callable[[torch.Tensor], Any] = make("a copied part has no gradient", 1)
+    return error

@@ -81,6 +81,7 @@ def export(
     weights_as_inputs: bool | Sequence[str] = False,
     export_modules_as_functions: bool | Collection[type[Any] | str] = False,
     strategies: Sequence[str] | None = None,
+    reuse: Literal["auto", "off", "check"] = "auto",
     **retired: Any,
 ) -> ONNXProgram:
     """Exports a model to ONNX; takes the options of ``torch.onnx.export(..., dynamo=True)``.
@@ -174,6 +175,10 @@ def export(
             of the example inputs, with a warning that lists them. Scripted models have their own.
             By default, a model is refused after three times the duration of the first capture and
             five seconds at most; strategies that are named are carried out to the end.
+        reuse: Treatment of layers that repeat. ``"auto"``: two calls are traced, and what they have
+            recorded is copied for the others, where nothing else can come of them; ``"off"``: all
+            calls are traced; ``"check"``: all are traced, and a copy that would have differed is an
+            error.
         **retired: Options of earlier exporters, accepted with a warning if they change nothing.
 
     Returns:
@@ -214,6 +219,7 @@ def export(
         state=state,
         weights_as_inputs=weights_as_inputs,
         strategies=strategies,
+        reuse=reuse,
         custom_translation_table=custom_translation_table,
         custom_opsets=custom_opsets,
         unsupported=unsupported,

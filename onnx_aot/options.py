@@ -47,6 +47,7 @@ class Options:
     stack_trace_root: str | None = None
     seed: int | None = None
     strategies: Sequence[str] | None = None
+    reuse: Literal["auto", "off", "check"] = "auto"
 
 
 def names_given(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
@@ -83,6 +84,7 @@ def check_options(options: Options) -> None:
         )
     check_choice("on_specialized", options.on_specialized, ("error", "warn", "allow"))
     check_choice("unsupported", options.unsupported, ("error", "emit", "function"))
+    check_choice("reuse", options.reuse, ("auto", "off", "check"))
     check_choice("decompose", options.decompose, (True, False))
     check_choice("state", options.state, ("outputs", "drop", "io"))
     check_optimize(options.optimize)

@@ -10,6 +10,7 @@ import torch
 
 from onnx_aot.capture.error_hints import RefusedError, UnjoinableError, make_explained_error
 from onnx_aot.capture.inputs import Inputs
+from onnx_aot.capture.reuse import Usage
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import contradicts_example, may_be_wrong
 from onnx_aot.capture.sizes.guards import (
@@ -91,6 +92,7 @@ class Captured:
         off: Sentences about what this package could not change in torch.
         small_branches: Lines that branch for sizes 0 and 1, which the program is wrong for.
         resized: Dimensions that had another size than in the example, with both sizes.
+        reused: What became of the calls of layers that repeat.
         retried: Why the capture was repeated without the optional changes to torch, in a sentence.
     """
 
@@ -108,6 +110,7 @@ class Captured:
     small_branches: tuple[str, ...] = ()
     resized: tuple[str, ...] = ()
     retried: str | None = None
+    reused: tuple[Usage, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -328,5 +331,6 @@ def _collect(run: Run, program: torch.export.ExportedProgram, above_zero: bool) 
         readings=tuple(run.known.readings.values()),
         validations=tuple(run.validations),
         above_zero=above_zero,
+        reused=() if run.settings.reuse is None else tuple(run.settings.reuse.usage),
         off=tuple(f"{p.name}: {why}. {p.without}" for p, why in run.settings.off.items()),
     )

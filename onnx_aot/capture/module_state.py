@@ -124,7 +124,12 @@ Container = list[Any] | dict[Any, Any] | set[Any]
 
 
 class Snapshot:
-    """Attributes of one module, with the contents of containers and tensors in them."""
+    """Attributes of one module, with the contents of containers and tensors in them.
+
+    Args:
+        owner: The module.
+        elements: Whether tensors are kept with their elements.
+    """
 
     def __init__(self, owner: torch.nn.Module, elements: bool) -> None:
         self._class = type(owner)
@@ -176,6 +181,7 @@ class Snapshot:
         return found
 
     def restore(self, owner: torch.nn.Module) -> None:
+        """Gives the module its attributes and their contents back."""
         if type(owner) is not self._class:
             return  # a lazy module, which its first call has made an ordinary one
         present = owner.__dict__

@@ -460,6 +460,7 @@ def capture(
     replaceable: Callable[[str], bool] = lambda name: False,
     keeps_state: bool = False,
     is_limited: bool = False,
+    reuse: Literal["auto", "off", "check"] = "auto",
 ) -> Captured:
     """Captures ``module(*args, **kwargs)`` as a graph of ATen operators.
 
@@ -478,6 +479,7 @@ def capture(
             model, as buffers are.
         is_limited: Whether attempts and explanations are left out when three times as long as the
             first capture took, and five seconds, have passed without a result.
+        reuse: Whether layers that repeat are copied; ``onnx_aot.export`` describes the values.
 
     Raises:
         DynamicShapeError: The model fixes or limits a dimension that was requested as dynamic.
@@ -489,7 +491,7 @@ def capture(
         strategies = ("non-strict",)
     initialize_lazy_modules(module, inputs)
     sources = find_sources(module, replaceable)
-    model = Model(module, inputs, collected, strategies, sources, keeps_state)
+    model = Model(module, inputs, collected, strategies, sources, keeps_state, reuse)
     attempts = _Attempts(model, requested, strict=on_specialized == "error")
     plan: Plan | None = _plan_first(requested)
     limit = TimeLimit(is_limited)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -60,6 +60,7 @@ class Model:
         strategies: Names from ``STRATEGIES``, in the order in which they are tried.
         sources: Buffers and attributes whose values may be known to the capture, by name.
         keeps_state: Whether plain tensor attributes are state of the exported model.
+        reuse: Whether layers that repeat are copied, or only compared.
     """
 
     module: torch.nn.Module
@@ -68,6 +69,7 @@ class Model:
     strategies: tuple[str, ...] = DEFAULT
     sources: Mapping[str, Source] = dataclasses.field(default_factory=dict)
     keeps_state: bool = False
+    reuse: Literal["auto", "off", "check"] = "auto"
 
 
 @dataclasses.dataclass
@@ -145,8 +147,8 @@ class Run:
             )
         known = KnownValues(model.sources, unknown, decisions.locate)
         reuse = None
-        if strategy == "non-strict" and branches is None and not plain:
-            reuse = Reuse(model.module, known)
+        if strategy == "non-strict" and branches is None and not plain and model.reuse != "off":
+            reuse = Reuse(model.module, known, only_compares=model.reuse == "check")
         settings = Settings(
             module=model.module,
             inputs=(model.inputs.args, model.inputs.kwargs),

@@ -48,6 +48,7 @@ __all__ = [
 
 def describe_capture(captured: Captured, options: Options) -> list[Note]:
     """Notes about how a model was captured."""
+    from onnx_aot.capture.reuse import describe_reuse
     from onnx_aot.capture.sizes.validating_branches import describe_validations
 
     left_out = describe_validations(captured.validations, kept=options.runtime_checks)
@@ -75,6 +76,8 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
         )
     if captured.readings:
         notes.append(Note(_describe_readings(captured.readings), quiet=True))
+    if captured.reused:
+        notes.append(Note(describe_reuse(captured.reused), quiet=True))
     branches = dict.fromkeys(
         f"{decision.location}: {decision.location.text}"
         for decision in captured.decisions

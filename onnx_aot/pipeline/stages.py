@@ -143,6 +143,7 @@ def capture_model(
             _find_replaceable(model, options.weights_as_inputs),
             options.state == "io",
             is_limited=given is None,
+            reuse=options.reuse,
         )
         program, requested, strategy = captured.program, captured.requested, captured.strategy
         if options.state != "drop":

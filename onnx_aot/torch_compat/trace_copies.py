@@ -1,4 +1,4 @@
-"""Reads and extends the graph that is being traced: nodes of tensors, and copies of fake tensors."""
+"""Reads the graph that is being traced, and makes copies of fake tensors for copied nodes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = [
     "can_copy",
     "is_size_of_tensor",
     "node_of",
-    "track_copy",
     "traced_module",
+    "track_copy",
     "users_lines",
 ]
 
@@ -34,7 +34,15 @@ _NEEDED = (
     "torch._C:DisableTorchFunction",
     "torch:_C._functions.DelayedError",
 )
-_OF_TRACER = ("proxy_modules", "num_calls", "module_stack", "torch_fn_counts", "tensor_tracker", "graph", "root")
+_OF_TRACER = (
+    "proxy_modules",
+    "num_calls",
+    "module_stack",
+    "torch_fn_counts",
+    "tensor_tracker",
+    "graph",
+    "root",
+)
 
 
 def _reuse_parts(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:

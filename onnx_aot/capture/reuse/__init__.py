@@ -18,6 +18,7 @@ attributes that all layers share. That is checked for each call that is traced:
 
 from __future__ import annotations
 
-from onnx_aot.capture.reuse.calls import Reuse, Usage
+from onnx_aot.capture.reuse.calls import Reuse
+from onnx_aot.capture.reuse.usage import Usage, describe_reuse
 
-__all__ = ["Reuse", "Usage"]
+__all__ = ["Reuse", "Usage", "describe_reuse"]

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.torch_compat import REGISTRIES
 
 __all__ = ["Alike", "Attribute", "are_equal", "has_hooks"]
@@ -128,8 +127,8 @@ def are_equal(left: Any, right: Any, depth: int = 4) -> bool:
         return True
     if type(left) is not type(right) or depth == 0:
         return False
-    if isinstance(left, float):
-        return left == right or (left != left and right != right)
+    if isinstance(left, (float, complex)):
+        return repr(left) == repr(right)  # tells 0.0 from -0.0, and finds nan equal to nan
     if isinstance(left, _PLAIN):
         return bool(left == right)
     if isinstance(left, enum.Enum):
@@ -146,8 +145,9 @@ def _have_equal_parts(left: Any, right: Any, depth: int) -> bool:
     if isinstance(left, (set, frozenset)):
         return all(isinstance(item, _PLAIN) for item in left) and bool(left == right)
     if isinstance(left, FunctionType):
-        cells = ([cell.cell_contents for cell in f.__closure__ or ()] for f in (left, right))
-        return left.__code__ is right.__code__ and all(map(equal, *cells, strict=False))
+        cells = [[cell.cell_contents for cell in f.__closure__ or ()] for f in (left, right)]
+        defaults = [(f.__defaults__, f.__kwdefaults__) for f in (left, right)]
+        return left.__code__ is right.__code__ and equal(*cells) and equal(*defaults)
     return False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from onnx_aot.capture.reuse.parts import (
     describe_arguments,
     record_part,
 )
-from onnx_aot.capture.reuse.splicing import Position, splice
+from onnx_aot.capture.reuse.splicing import Position, describe_difference, splice
 from onnx_aot.capture.reuse.state import (
     Surroundings,
     Writes,
@@ -27,30 +27,16 @@ from onnx_aot.capture.reuse.state import (
     values_of,
     weights_of,
 )
+from onnx_aot.capture.reuse.usage import Usage
 from onnx_aot.capture.sizes.known_values import KnownValues
-from onnx_aot.torch_compat import can_copy, node_of, traced_module, users_lines
+from onnx_aot.errors import CaptureError
+from onnx_aot.torch_compat import can_copy, traced_module, users_lines
 
-__all__ = ["Reuse", "Usage"]
+__all__ = ["Reuse"]
 
 _FEWEST_NODES = 4  # a copy of fewer takes as long as tracing them
+_TOO_SMALL = "it has few nodes"
 _MOST_TRIES = 6  # calls of one kind that are compared before it is given up
-
-
-@dataclasses.dataclass(frozen=True)
-class Usage:
-    """What became of the calls of modules of one class.
-
-    Attributes:
-        kind: The class.
-        traced: The number of calls that were traced.
-        copied: The number of calls that were copied.
-        reason: Why calls were not copied, or an empty string.
-    """
-
-    kind: str
-    traced: int
-    copied: int
-    reason: str = ""
 
 
 @dataclasses.dataclass
@@ -60,6 +46,7 @@ class _Sample:
     Attributes:
         part: What it recorded.
         position: Where it took place.
+        gradients: Which of its arguments require a gradient.
         read: Attributes that it read, in which modules that are alike differ, with the values.
         surroundings: Values outside of the module at the time.
         counts: How often it called modules, by path, and functions of torch.
@@ -68,6 +55,7 @@ class _Sample:
 
     part: Part
     position: Position
+    gradients: tuple[bool, ...]
     read: dict[Attribute, Any]
     surroundings: dict[Any, Any]
     counts: tuple[Counter[str], Counter[Any]]
@@ -95,28 +83,58 @@ class _Group:
     reason: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A call of a module.
+
+    Attributes:
+        number: The number that the module shares with those that are alike.
+        module: The module.
+        given: The arguments.
+        arguments: Their description.
+        weights: Parameters and buffers of the module, by path.
+        trace: Makes the call.
+    """
+
+    number: int
+    module: torch.nn.Module
+    given: Any
+    arguments: Arguments
+    weights: dict[str, torch.Tensor]
+    trace: Callable[[], Any]
+
+
 class Reuse:
     """Copies what was recorded for calls of modules in place of tracing them again.
 
     Args:
         root: The model.
         known: Values of tensors that the capture knows.
+        only_compares: Whether all calls are traced, and compared with their copies.
     """
 
-    def __init__(self, root: torch.nn.Module, known: KnownValues) -> None:
-        self._root, self._known = root, known
+    def __init__(
+        self, root: torch.nn.Module, known: KnownValues, only_compares: bool = False
+    ) -> None:
+        self._root, self._known, self._only_compares = root, known, only_compares
         self._alike: Alike | None = None
         self._tracer: Any = None
         self._is_recording = False
         self._called: Counter[int] = Counter()
         self._groups: dict[Any, _Group] = {}
-        self._unsuitable: dict[int, str] = {}
+        self._unsuitable: set[int] = set()
+        self._refused: list[tuple[str, int, int, str]] = []
 
     @property
-    def usage(self) -> Iterator[Usage]:
-        """What became of the calls, by class of modules."""
-        for group in self._groups.values():
-            yield Usage(group.name, group.tries, group.copied, group.reason)
+    def usage(self) -> list[Usage]:
+        """What became of the calls that were copied, or could not be."""
+        groups = [
+            group
+            for group in self._groups.values()
+            if group.copied or group.reason not in ("", _TOO_SMALL)
+        ]
+        found = [Usage(g.name, g.tries, g.copied, g.reason) for g in groups]
+        return found + [Usage(*refused) for refused in self._refused]
 
     def call(
         self,
@@ -126,7 +144,11 @@ class Reuse:
         kwargs: dict[str, Any],
         trace: Callable[[], Any],
     ) -> Any:
-        """Makes the call of a module, with ``trace()`` or by a copy."""
+        """Makes the call of a module, with ``trace()`` or by a copy.
+
+        Raises:
+            CaptureError: A copy would have differed, and all calls are compared.
+        """
         if self._is_recording or not self._is_outermost(tracer):
             return trace()
         module = traced_module(module, tracer)
@@ -137,7 +159,8 @@ class Reuse:
             path = tracer.path_of_module(module)
             arguments = describe_arguments(args, kwargs, tracer)
         except UnsuitableError as error:
-            self._unsuitable.setdefault(number, str(error))
+            self._unsuitable.add(number)
+            self._refused.append((type(module).__name__, 0, 0, str(error)))
             return trace()
         except NameError:  # not a part of the model
             return trace()
@@ -145,15 +168,23 @@ class Reuse:
         group = self._find_group(number, module, arguments, weights)
         if group.reason:
             return trace()
+        call = _Call(number, module, (args, kwargs), arguments, weights, trace)
         position = Position.now(tracer, path, users_lines(tracer))
         surroundings = group.surroundings.read()
         for sample in group.samples:
-            if sample.is_confirmed and _fits(sample, module, surroundings):
+            if sample.is_confirmed and _fits(sample, call, surroundings):
                 group.copied += 1
-                return self._splice(sample, position, arguments, weights)
-        return self._record(
-            group, number, module, (args, kwargs), arguments, position, surroundings, trace
-        )
+                if self._only_compares:
+                    return self._compare(sample, call, position)
+                return self._splice(sample, call, position)
+        group.tries += 1
+        result, reason, traced = self._record(call, position, surroundings)
+        if traced is not None:
+            self._add(group, traced)
+        if reason:
+            group.reason = reason
+            self._unsuitable.add(number)
+        return result
 
     def _is_outermost(self, tracer: Any) -> bool:
         if self._tracer is None and can_copy(tracer):
@@ -188,67 +219,72 @@ class Reuse:
             group = self._groups[key] = _Group(type(module).__name__, surroundings)
         return group
 
-    def _splice(
-        self,
-        sample: _Sample,
-        position: Position,
-        arguments: Arguments,
-        weights: dict[str, torch.Tensor],
-    ) -> Any:
+    def _splice(self, sample: _Sample, call: _Call, position: Position) -> Any:
         tracer = self._tracer
-        result = splice(sample.part, sample.position, position, arguments, weights, tracer)
+        origin = sample.position
+        result = splice(sample.part, origin, position, call.arguments, call.weights, tracer)
         calls, functions = sample.counts
         for path, count in calls.items():
-            path = position.path + path[len(sample.position.path) :]
-            tracer.num_calls[path] = tracer.num_calls.get(path, 0) + count
+            own = position.path + path[len(origin.path) :]
+            tracer.num_calls[own] = tracer.num_calls.get(own, 0) + count
         for function, count in functions.items():
             tracer.torch_fn_counts[function] = tracer.torch_fn_counts.get(function, 0) + count
         return result
 
+    def _compare(self, sample: _Sample, call: _Call, position: Position) -> Any:
+        """Traces a call that could be copied.
+
+        Raises:
+            CaptureError: It is not what the copy would have been.
+        """
+        result, reason, traced = self._record(call, position, sample.surroundings)
+        if traced is not None:
+            reason = describe_difference(sample.part, traced.part, sample.position, position)
+        if reason:
+            raise CaptureError(
+                f"the call of {position.path} ({type(call.module).__name__}) differs from its "
+                f'copy: {reason}. Export with reuse="off", which traces all calls, and report '
+                "this model"
+            )
+        return result
+
     def _record(
-        self,
-        group: _Group,
-        number: int,
-        module: torch.nn.Module,
-        given: Any,
-        arguments: Arguments,
-        position: Position,
-        surroundings: dict[Any, Any],
-        trace: Callable[[], Any],
-    ) -> Any:
-        """Traces a call, records its part, and compares it with those before."""
+        self, call: _Call, position: Position, surroundings: dict[Any, Any]
+    ) -> tuple[Any, str, _Sample | None]:
+        """Traces a call, and returns its result, why it cannot be copied, and what it recorded."""
         assert self._alike is not None
-        tracer = self._tracer
+        tracer, module = self._tracer, call.module
         last = tracer.graph._root._prev
         reads_before = self._known.reads
         before = Counter(tracer.num_calls), Counter(tracer.torch_fn_counts)
-        writes = Writes(module, given)
+        writes = Writes(module, call.given)
         self._is_recording = True
         try:
-            with reads_watched(module, self._alike.differing(number)) as reads:
-                result = trace()
+            with reads_watched(module, self._alike.differing(call.number)) as reads:
+                result = call.trace()
         finally:
             self._is_recording = False
-        group.tries += 1
+        reason = "hooks run" if has_hooks(module) else writes.describe()
+        if reason is None and self._known.reads != reads_before:
+            reason = "it reads a number from a tensor"
+        if reason is not None:
+            return result, reason, None
         try:
-            reason = "hooks run" if has_hooks(module) else writes.describe()
-            if reason is None and self._known.reads != reads_before:
-                reason = "it reads a number from a tensor"
-            if reason is not None:
-                raise UnsuitableError(reason)
             nodes = list(_nodes_after(last, tracer.graph))
-            part = record_part(nodes, arguments, dict(weights_of(module)), result, tracer)
-            if any(self._known.is_known(tensor, tracer) for tensor in part.tensors):
-                raise UnsuitableError("it returns a tensor whose value is known")
-            if len(part.nodes) < _FEWEST_NODES:
-                raise UnsuitableError("it has few nodes")
+            part = record_part(nodes, call.arguments, call.weights, result, tracer)
         except UnsuitableError as error:
-            group.reason = self._unsuitable[number] = str(error)
-            return result
+            return result, str(error), None
+        if any(self._known.is_known(tensor, tracer) for tensor in part.tensors):
+            return result, "it returns a tensor whose value is known", None
+        if len(part.nodes) < _FEWEST_NODES:
+            return result, _TOO_SMALL, None
         read = values_of(module, frozenset(reads))
         counts = Counter(tracer.num_calls) - before[0], Counter(tracer.torch_fn_counts) - before[1]
-        self._add(group, _Sample(part, position, read, surroundings, counts))
-        return result
+        return (
+            result,
+            "",
+            _Sample(part, position, call.arguments.gradients, read, surroundings, counts),
+        )
 
     def _add(self, group: _Group, sample: _Sample) -> None:
         for i, other in enumerate(group.samples):
@@ -266,11 +302,13 @@ class Reuse:
             group.reason = "its calls differ"
 
 
-def _fits(sample: _Sample, module: torch.nn.Module, surroundings: dict[Any, Any]) -> bool:
-    """True if a module's call adds what a recorded one did."""
-    if sample.surroundings != surroundings or has_hooks(module):
+def _fits(sample: _Sample, call: _Call, surroundings: dict[Any, Any]) -> bool:
+    """True if a call adds what a recorded one did."""
+    if sample.surroundings != surroundings or sample.gradients != call.arguments.gradients:
         return False
-    own = values_of(module, frozenset(sample.read))
+    if has_hooks(call.module):
+        return False
+    own = values_of(call.module, frozenset(sample.read))
     return own.keys() == sample.read.keys() and all(
         are_equal(own[key], value) for key, value in sample.read.items()
     )

@@ -38,11 +38,13 @@ class Arguments:
     Attributes:
         tensors: The tensors in order, each once.
         nodes: Their nodes.
-        key: Everything about the arguments that decides what is traced.
+        gradients: Which of the tensors require a gradient.
+        key: Everything else about the arguments that decides what is traced.
     """
 
     tensors: tuple[FakeTensor, ...]
     nodes: tuple[torch.fx.Node, ...]
+    gradients: tuple[bool, ...]
     key: Any
 
 
@@ -56,21 +58,23 @@ def describe_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], tracer: An
     leaves, structure = pytree.tree_flatten((args, kwargs))
     numbers: dict[int, int] = {}
     memory: dict[int, int] = {}
-    tensors, nodes, key = [], [], []
+    tensors: list[FakeTensor] = []
+    nodes, key = [], []
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):
             key.append(_encode_value(leaf))
             continue
         if id(leaf) not in numbers:
             node = node_of(leaf, tracer) if type(leaf) is FakeTensor else None
-            if node is None:
+            if node is None or not isinstance(leaf, FakeTensor):
                 raise UnsuitableError(f"an argument is a {type(leaf).__name__} with values")
             numbers[id(leaf)] = len(tensors)
             tensors.append(leaf)
             nodes.append(node)
         shared = memory.setdefault(storage_key(leaf), len(memory))
-        key.append((numbers[id(leaf)], shared, leaf.requires_grad, _describe_tensor(leaf)))
-    return Arguments(tuple(tensors), tuple(nodes), (structure, tuple(key)))
+        key.append((numbers[id(leaf)], shared, _describe_tensor(leaf)))
+    gradients = tuple(tensor.requires_grad for tensor in tensors)
+    return Arguments(tuple(tensors), tuple(nodes), gradients, (structure, tuple(key)))
 
 
 def _encode_value(value: Any) -> Any:
@@ -249,29 +253,33 @@ class _Recorder:
             UnsuitableError: A result is an object that a copy could not make.
         """
         leaves, structure = pytree.tree_flatten(result)
-        given = {id(tensor): ("argument", i) for i, tensor in enumerate(arguments.tensors)}
+        given: dict[int, tuple[str, Any]] = {
+            id(tensor): ("argument", i) for i, tensor in enumerate(arguments.tensors)
+        }
         given |= {id(tensor): ("weight", name) for name, tensor in weights.items()}
-        origins, encoded, tensors = [], [], []
+        origins: list[tuple[str, Any]] = []
+        encoded: list[Any] = []
+        tensors: list[FakeTensor] = []
         for leaf in leaves:
             if id(leaf) in given:
-                origin = given[id(leaf)]
-                code: Any = origin
+                origins.append(given[id(leaf)])
+                encoded.append(given[id(leaf)])
             elif isinstance(leaf, torch.Tensor):
-                origin = self._find_origin(leaf)
-                tensors.append(leaf)
-                node = origin[1]
-                code = ("node", self._numbers[node], leaf.requires_grad, self._encode_meta(leaf))
+                node, value = self._find_origin(leaf)
+                tensors.append(value)
+                origins.append(("node", node))
+                number, code = self._numbers[node], self._encode_meta(value)
+                encoded.append(("node", number, value.requires_grad, code))
             else:
-                origin, code = ("value", leaf), _encode_value(leaf)
-            origins.append(origin)
-            encoded.append(code)
+                origins.append(("value", leaf))
+                encoded.append(_encode_value(leaf))
         return (structure, tuple(origins)), (structure, tuple(encoded)), tuple(tensors)
 
-    def _find_origin(self, tensor: torch.Tensor) -> tuple[str, torch.fx.Node]:
+    def _find_origin(self, tensor: torch.Tensor) -> tuple[torch.fx.Node, FakeTensor]:
         node = node_of(tensor, self._tracer) if type(tensor) is FakeTensor else None
-        if node is None or node not in self._numbers:
+        if node is None or node not in self._numbers or not isinstance(tensor, FakeTensor):
             raise UnsuitableError("it returns a tensor that it did not compute")
-        return ("node", node)
+        return node, tensor
 
 
 _LARGEST_CONSTANT = 64

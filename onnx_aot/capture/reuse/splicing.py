@@ -20,7 +20,7 @@ from onnx_aot.torch_compat import (
     track_copy,
 )
 
-__all__ = ["Position", "splice"]
+__all__ = ["Position", "describe_difference", "splice"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +99,21 @@ def splice(
     return pytree.tree_unflatten(results, structure)
 
 
+def describe_difference(part: Part, traced: Part, origin: Position, here: Position) -> str:
+    """What differs between the copy of a part and the same call traced; empty if nothing does."""
+    placement = _Placement(origin, here)
+    for i, (node, own) in enumerate(zip(part.nodes, traced.nodes, strict=False)):
+        if part.form[0][i] != traced.form[0][i]:
+            return f"node {i} is {own.format_node()}, and was {node.format_node()}"
+        moved = placement.move(node.meta)
+        for key in ("nn_module_stack", "stack_trace", "torch_fn"):
+            if moved.get(key) != own.meta.get(key):
+                return f"{key} of {own.name} is {own.meta.get(key)}, not {moved.get(key)}"
+    if len(part.nodes) != len(traced.nodes):
+        return f"it has {len(traced.nodes)} nodes, not {len(part.nodes)}"
+    return "" if part.form == traced.form else "it returns other values"
+
+
 def _leaves(part: Part) -> list[Any]:
     tensors = iter(part.tensors)
     return [next(tensors) if kind == "node" else None for kind, _ in part.results[1]]
@@ -137,7 +152,9 @@ def _copy_node(
         setattr(tracer.root, target, getattr(tracer.root, str(node.target)).clone())
     args = torch.fx.node.map_arg(node.args, find)
     kwargs = torch.fx.node.map_arg(node.kwargs, find)
-    new = tracer.graph.create_node(node.op, target, args, kwargs, name=_base_name(node, tracer))
+    new: torch.fx.Node = tracer.graph.create_node(
+        node.op, target, args, kwargs, name=_base_name(node, tracer)
+    )
     new.meta = placement.move(node.meta)
     if "val" in node.meta:
         new.meta["val"] = _copy_value(node.meta["val"], values, copies)

@@ -22,7 +22,7 @@ _VALUES = (bool, int, float, complex, str, bytes, type(None))
 
 def submodules(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yields each submodule with its path, the module itself included."""
-    return module.named_modules(remove_duplicate=False)
+    yield from module.named_modules(remove_duplicate=False)
 
 
 def values_of(module: torch.nn.Module, attributes: frozenset[Attribute]) -> dict[Attribute, Any]:
@@ -52,7 +52,7 @@ def reads_watched(
     for path, part in submodules(module):
         paths.setdefault(id(vars(part)), []).append(path)
 
-    def __getattribute__(self: Any, name: str) -> Any:
+    def get(self: Any, name: str) -> Any:
         if name in names or name == "__dict__":
             for path in paths.get(id(object.__getattribute__(self, "__dict__")), ()):
                 if name in names:
@@ -62,11 +62,11 @@ def reads_watched(
         return object.__getattribute__(self, name)
 
     def undo() -> None:
-        if torch.nn.Module.__dict__.get("__getattribute__") is __getattribute__:
+        if torch.nn.Module.__dict__.get("__getattribute__") is get:
             del torch.nn.Module.__getattribute__
 
     with restored(undo):
-        torch.nn.Module.__getattribute__ = __getattribute__  # type: ignore[method-assign]
+        torch.nn.Module.__getattribute__ = get  # type: ignore[method-assign]
         yield reads
 
 

@@ -201,6 +201,7 @@ SIZE_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
         torch.tensor([0, 1]), num_classes=x.shape[0] + 2
     ),
     "torch:tril_indices": lambda x: torch.tril_indices(x.shape[0], 3, -1),
+    "torch:Tensor.unfold": lambda x: torch.ones(1, 12).unfold(1, x.shape[0], x.shape[0]),
     "torch:triu_indices": lambda x: torch.triu_indices(x.shape[0], x.shape[0]),
     "torch:vander": lambda x: torch.vander(x[:, 0], x.shape[0]),
 }

@@ -178,6 +178,35 @@ def _vander(x: Tensor, N: Any = None, increasing: bool = False) -> Tensor:  # no
     return torch.pow(x[:, None].to(whole), powers if increasing else count - 1 - powers).to(whole)
 
 
+# --- windows of a tensor --------------------------------------------------------------------------
+
+
+def _unfold(self: Tensor, dimension: int, size: Any, step: Any) -> Tensor:
+    """``x.unfold(d, size, step)``: windows along ``d``, with their elements in a last dimension."""
+    axis = dimension % self.dim()
+    count = (self.shape[axis] - size) // step + 1
+    if _is_same_size(size, step):
+        windows = self.narrow(axis, 0, count * size).unflatten(axis, (count, size))
+        return windows.movedim(axis + 1, -1)
+    places = torch.arange(count, device=self.device)[:, None] * step
+    places = places + torch.arange(size, device=self.device)
+    chosen = self.index_select(axis, places.flatten())
+    return chosen.unflatten(axis, (count, size)).movedim(axis + 1, -1)
+
+
+def _is_same_size(size: Any, other: Any) -> bool:
+    """True if two sizes are equal whatever the symbols are; asks torch for no guard."""
+    return str(size) == str(other)
+
+
+def _has_symbolic_window(self: Tensor, dimension: int, size: Any, step: Any) -> bool:
+    """True if the windows are side by side, or overlap.
+
+    Those side by side are views, as in PyTorch, which refuses writes to windows that overlap.
+    """
+    return self.dim() > 0 and (_is_same_size(size, step) or _is_same_size(step, 1))
+
+
 # --- the rows ------------------------------------------------------------------------------------
 
 
@@ -246,6 +275,7 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
         lambda value: _is_symbolic(value) or _has_symbolic_shape(value),
         _is_of_real_numbers,
     ),
+    _make_patch("torch:Tensor.unfold", _unfold, when=_has_symbolic_window),
     Patch(
         "torch.backends.opt_einsum:enabled",
         lambda original, settings: False,

@@ -45,11 +45,11 @@ def is_right_for_example(
 ) -> bool:
     """True if a program gives the model's results for the example.
 
-    Both are run and compared. A program that cannot be run, or has no values, or draws random
-    numbers, counts as right if the example fulfils all of its conditions. If the example violates
-    some, because the model treats its sizes differently, these are conditions no longer. Those such
-    as ``h != w`` exclude more sizes, and are compared at twice the sizes too. Programs for one side
-    of a bound, as ``n > 64`` is one, are refused.
+    Both are run and compared. A program that cannot be run, or has no values, or draws other random
+    numbers than the model, counts as right if the example fulfils all of its conditions. If the
+    example violates some, because the model treats its sizes differently, these are conditions no
+    longer. Those such as ``h != w`` exclude more sizes, and are compared at twice the sizes too.
+    Programs for one side of a bound, as ``n > 64`` is one, are refused.
 
     Args:
         program: The capture, which was made with inputs of other sizes.
@@ -222,7 +222,8 @@ def _has_equal_results(
 ) -> bool | None:
     """True if model and program give equal results, within the tolerances of their types.
 
-    None if they cannot be compared.
+    None if they cannot be compared. Programs that draw random numbers begin with the generator's
+    state that the model has, so they draw the same, unless the capture draws in another order.
     """
     weights = [*program.state_dict.values(), *program.constants.values()]
     leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
@@ -230,12 +231,11 @@ def _has_equal_results(
         return None
     try:
         expected = pytree.tree_leaves(run_model(module, inputs))
-        actual = _run_graph(program, leaves)
+        actual, is_random = _run_graph(program, leaves)
     except Exception:  # nodes that were captured only for translation do not run
         return None
-    if actual is None:
-        return None
-    return len(expected) == len(actual) and all(map(_is_close, actual, expected))
+    equal = len(expected) == len(actual) and all(map(_is_close, actual, expected))
+    return True if equal else None if is_random else False
 
 
 def _is_without_values(tensor: torch.Tensor) -> bool:
@@ -260,10 +260,12 @@ class _WithoutAssertions(torch.fx.Interpreter):
         return None if n.target in ASSERTIONS else super().run_node(n)
 
 
-def _run_graph(program: torch.export.ExportedProgram, leaves: list[Any]) -> list[Any] | None:
-    """Runs a captured graph on the leaves of its inputs; returns the leaves of its outputs.
+def _run_graph(program: torch.export.ExportedProgram, leaves: list[Any]) -> tuple[list[Any], bool]:
+    """Runs a captured graph on the leaves of its inputs.
 
-    None if it draws random numbers. Operators do not tell: dropout draws none in evaluation.
+    Returns:
+        The leaves of its outputs, and whether it draws random numbers. Operators do not tell:
+        dropout draws none in evaluation.
     """
     signature = program.graph_signature
     remaining = iter(leaves)
@@ -279,7 +281,7 @@ def _run_graph(program: torch.export.ExportedProgram, leaves: list[Any]) -> list
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         state = torch.get_rng_state()
         results = run.run(*given, enable_io_processing=False)
-        if not torch.equal(torch.get_rng_state(), state):
-            return None
+        is_random = not torch.equal(torch.get_rng_state(), state)
     kinds = [spec.kind for spec in signature.output_specs]
-    return [r for r, k in zip(results, kinds, strict=True) if k == OutputKind.USER_OUTPUT]
+    outputs = [r for r, k in zip(results, kinds, strict=True) if k == OutputKind.USER_OUTPUT]
+    return outputs, is_random

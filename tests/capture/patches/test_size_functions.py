@@ -16,6 +16,14 @@ from tests.tolerances import assert_close
 THETA = torch.tensor([[[0.9, 0.1, 0.2], [-0.2, 1.1, -0.3]]])
 SOLID = torch.tensor([[[0.9, 0.1, 0.0, 0.2], [-0.2, 1.1, 0.3, 0.1], [0.2, 0.0, 0.8, -0.3]]])
 
+
+def write_to_windows(x: Tensor) -> Tensor:
+    """Doubles the elements at odd rows of the windows."""
+    y = x.repeat(1, 3)
+    y.unfold(1, x.shape[1], x.shape[1])[1::2] *= 2
+    return y
+
+
 CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "linspace, dtype": lambda x: torch.linspace(-1, 2, steps=x.shape[1], dtype=torch.float64),
     "linspace, ints": lambda x: torch.linspace(0, 10, x.shape[1], dtype=torch.int64),
@@ -42,6 +50,9 @@ CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "vander, ints": lambda x: torch.vander(torch.arange(3), x.shape[1]),
     "fftfreq": lambda x: torch.fft.fftfreq(x.shape[1], 0.25),
     "rfftfreq": lambda x: torch.fft.rfftfreq(x.shape[1]),
+    "unfold, side by side": lambda x: x.repeat(1, 3).unfold(-1, x.shape[1], x.shape[1]),
+    "unfold, overlapping": lambda x: x.repeat(1, 3).unfold(1, size=x.shape[1] + 1, step=1),
+    "unfold, written to": write_to_windows,
     # right without a patch
     "eye": lambda x: torch.eye(x.shape[1], 3),
     "full": lambda x: torch.full((x.shape[1], 2), 1 / x.shape[1]),

@@ -142,6 +142,29 @@ def test_the_range_includes_the_example() -> None:
     assert (int(limits.lower), int(limits.upper)) == (1, 9)
 
 
+def shortcut_and_noise(x: Tensor) -> Tensor:
+    y = x + torch.rand_like(x)
+    return (y[0] * 2).unsqueeze(0) if x.shape[0] == 1 else y * 2
+
+
+def other_noise_for_one(x: Tensor) -> Tensor:
+    y = x + torch.rand_like(x)
+    return (y[0] * 3).unsqueeze(0) if x.shape[0] == 1 else y * 2
+
+
+def test_random_numbers_are_drawn_from_one_state() -> None:
+    """The captured program draws as the model does, so their results are comparable."""
+    program = onnx_aot.export(
+        shortcut_and_noise, (torch.ones(1, 3),), dynamic_shapes=({0: "n"},), seed=0
+    )
+    for size in (1, 2, 5):
+        (y,) = program(torch.ones(size, 3))
+        assert y.shape == (size, 3)
+        assert 2 <= y.min() < y.max() <= 4
+    with pytest.raises(DynamicShapeError, match=r"axis 0 \('n'\): fixed at 1"):
+        onnx_aot.export(other_noise_for_one, (torch.ones(1, 3),), dynamic_shapes=({0: "n"},))
+
+
 def differs_for_one(x: Tensor) -> Tensor:
     return x * 3 if x.shape[0] == 1 else x * 2
 

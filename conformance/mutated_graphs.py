@@ -150,7 +150,7 @@ def mutate_row(row: str, seed: int, trials: int) -> dict[str, Any]:
         if outcome == "refused":
             result["refused"].append(text)
         elif outcome != "right":
-            kind = "explained" if outcome == "explained" else "failures"
+            kind = "failures" if outcome == "wrong" else "explained"
             result[kind].append(f"{row}, seed {seed}: {done}: {text}")
     return {"outcomes": dict(outcomes), **result}
 

@@ -125,11 +125,11 @@ def main() -> None:
             Path(arguments.output).write_text(text)
         return text
 
-    def add(chunk: Chunk, results: Sequence[Any]) -> None:
+    def add_counts(chunk: Chunk, results: Sequence[Any]) -> None:
         counted.add(chunk, results)
         write_counts()
 
-    run_cases(chunks, Settings(limit=arguments.limit), arguments.jobs, add, serve_chunks)
+    run_cases(chunks, Settings(limit=arguments.limit), arguments.jobs, add_counts, serve_chunks)
     sys.stdout.write(write_counts())
     sys.exit(bool(counted.failures))
 

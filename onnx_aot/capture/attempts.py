@@ -52,8 +52,8 @@ class Plan:
         unknown: Buffers and attributes whose values are not known, since the model writes to them.
         plain: Whether the optional changes to torch are left out.
         conversions: Modules in which ``int`` or ``float`` keeps sizes symbolic: ``(module, name)``.
-        squeezed: Dimensions of size 1 that are static, since the model squeezes them and may fix
-            them.
+        static_ones: Dimensions of size 1 that are static. The model may fix them, and squeezes them
+            or limits them to 1, or its capture fails if they are dynamic.
         both_ways: Whether both ways of branches on data are captured.
         ends_early: Whether it ends as soon as the result is seen to be wrong for empty tensors.
     """
@@ -68,7 +68,7 @@ class Plan:
     unknown: frozenset[str] = frozenset()
     plain: bool = False
     conversions: frozenset[tuple[str, str]] = frozenset()
-    squeezed: frozenset[str] = frozenset()
+    static_ones: frozenset[str] = frozenset()
     both_ways: bool = False
     ends_early: bool = False
 

@@ -34,6 +34,8 @@ from onnx_aot.capture.sizes.other_examples import (
     Root,
     describe_other_inputs,
     find_coincidences,
+    find_limited_ones,
+    find_ones_left_to_model,
     make_other_inputs,
     refused_dimensions,
 )
@@ -315,18 +317,41 @@ def _contradicts_example(attempts: _Attempts) -> bool:
     return best.plan.small_sizes and best.contradicts_example
 
 
-def _find_squeezed_ones(attempts: _Attempts) -> list[RequestedDim]:
+def _find_wrong_ones(attempts: _Attempts) -> list[RequestedDim]:
+    """The dimensions of size 1 that the model may fix, if it squeezes them or limits them to 1."""
     best = attempts.best(attempts.last.plan.request)
     if best.captured is None or best.plan.request != "asked":
         return []
-    return find_squeezed_ones(best.captured.program, best.plan.requested)
+    program, requested = best.captured.program, best.plan.requested
+    found = find_squeezed_ones(program, requested) + find_limited_ones(program, requested)
+    return list(dict.fromkeys(found))
 
 
-def _plan_with_squeezed_ones(attempts: _Attempts) -> Plan:
-    last = attempts.last.plan
-    fixed = dict.fromkeys(_find_squeezed_ones(attempts), Dim.STATIC)
-    squeezed = last.squeezed | {dim.place for dim in fixed}
-    return dataclasses.replace(last, requested=last.requested.replace(fixed), squeezed=squeezed)
+def _find_failing_ones(attempts: _Attempts) -> list[RequestedDim]:
+    """The dimensions of size 1 that the model may fix, if its capture failed with these dynamic.
+
+    torch makes them static. It mostly fails since it has to know whether they broadcast.
+    """
+    last = attempts.last
+    if last.captured is not None or not last.failures or last.plan.plain or last.stops_at_branch:
+        return []
+    found = find_ones_left_to_model(last.plan.requested, attempts.model.inputs)
+    return [dim for dim in found if dim.place not in last.plan.static_ones]
+
+
+def _plan_with_static_ones(
+    find: Callable[[_Attempts], list[RequestedDim]],
+) -> Callable[[_Attempts], Plan]:
+    def make_plan(attempts: _Attempts) -> Plan:
+        last = attempts.last.plan
+        fixed = dict.fromkeys(find(attempts), Dim.STATIC)
+        return dataclasses.replace(
+            last,
+            requested=last.requested.replace(fixed),
+            static_ones=last.static_ones | {dim.place for dim in fixed},
+        )
+
+    return make_plan
 
 
 def _wants_delivered(attempts: _Attempts) -> bool:
@@ -417,6 +442,11 @@ ROWS: tuple[Row, ...] = (
         _fails_from_zero,
         _change_last(from_zero=False),
     ),
+    Row(
+        "the capture fails with a size of the example that the model may fix",
+        lambda attempts: bool(_find_failing_ones(attempts)),
+        _plan_with_static_ones(_find_failing_ones),
+    ),
     Row("a change to torch failed", _fails_in_our_code, _plan_without_patches),
     Row(
         "a size contradicts the example",
@@ -424,9 +454,9 @@ ROWS: tuple[Row, ...] = (
         _change_last(small_sizes=False, from_zero=False),
     ),
     Row(
-        "the model squeezes a size of the example that it may fix",
-        lambda attempts: bool(_find_squeezed_ones(attempts)),
-        _plan_with_squeezed_ones,
+        "the model squeezes a size of the example that it may fix, or limits it to 1",
+        lambda attempts: bool(_find_wrong_ones(attempts)),
+        _plan_with_static_ones(_find_wrong_ones),
     ),
     Row(
         "the sizes of the example may have fixed dimensions",

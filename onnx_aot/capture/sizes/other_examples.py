@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.sizes.captured_dimensions import conditions_by_dimension, find_equal, sizes_of
@@ -32,6 +33,8 @@ __all__ = [
     "Root",
     "describe_other_inputs",
     "find_coincidences",
+    "find_limited_ones",
+    "find_ones_left_to_model",
     "find_root",
     "make_other_inputs",
     "refused_dimensions",
@@ -95,6 +98,31 @@ def refused_dimensions(
         if _size_of(leaves[dim.leaf], dim.axis) == 1
     ]
     return [*found, *ones] if found else []
+
+
+def find_ones_left_to_model(requested: DynamicShapes, inputs: Inputs) -> list[RequestedDim]:
+    """Returns the dimensions of size 1 that may be static, such as those with ``Dim.AUTO``."""
+    leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
+    return [
+        dim
+        for dim in requested.requested
+        if dim.axis is not None and dim.may_be_static
+        if _size_of(leaves[dim.leaf], dim.axis) == 1
+    ]
+
+
+def find_limited_ones(
+    program: torch.export.ExportedProgram, requested: DynamicShapes
+) -> list[RequestedDim]:
+    """Returns the dimensions of size 1 that may be static and that the capture limits to 1.
+
+    What was captured before the limit was known, such as a squeeze, may not hold for size 1.
+    """
+    return [
+        dim
+        for dim, size in sizes_of(program, requested)
+        if dim.may_be_static and isinstance(size, torch.SymInt) and statically_known_true(size == 1)
+    ]
 
 
 def make_other_inputs(

@@ -244,3 +244,16 @@ def test_sizes_of_other_inputs(shapes: Any, expected: dict[str, tuple[int, ...]]
 class _Two(nn.Module):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return x + y
+
+
+@pytest.mark.parametrize("last", [1, 5])
+def test_a_size_of_1_that_broadcasts_is_fixed_if_it_is_left_to_the_model(last: int) -> None:
+    x, y = torch.rand(1, last), torch.rand(4, 5)
+    shapes = (dict.fromkeys(range(2), Dim.AUTO),) * 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnx_aot.export(torch.sub, (x, y), dynamic_shapes=shapes)
+    assert str(program.model.graph.inputs[0].shape[0]) == "1"
+    for rows in (4, 2, 7):
+        y = torch.rand(rows, 5)
+        torch.testing.assert_close(program(x, y)[0], x - y)

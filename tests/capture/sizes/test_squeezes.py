@@ -30,6 +30,10 @@ def beside_a_reshape(x: Tensor) -> Tensor:
     return x.squeeze(0) + x.reshape(-1, x.shape[0]).sum()
 
 
+def before_a_limit(x: Tensor) -> Tensor:
+    return x.squeeze(0) * 2 + x.expand(1, 3).sum()
+
+
 class Squeezing(torch.nn.Module):
     """Calls a function; torch 2.12 records lines of modules only."""
 
@@ -41,7 +45,7 @@ class Squeezing(torch.nn.Module):
         return self.function(x)
 
 
-@pytest.mark.parametrize("function", [first, every, beside_a_reshape])
+@pytest.mark.parametrize("function", [first, every, beside_a_reshape, before_a_limit])
 def test_a_size_of_1_that_is_left_to_the_model_is_fixed(function: Callable[..., Tensor]) -> None:
     x = torch.rand(1, 3)
     with warnings.catch_warnings():

@@ -113,7 +113,7 @@ def _of_torch(wanted: str) -> list[Any]:
 def _row_of_target(target: Any) -> dict[str, Any]:
     """An operator that is not in the table."""
     from onnx_aot.ops.registry import NOT_TRANSLATED
-    from onnx_aot.torch_compat import decompositions
+    from onnx_aot.torch_compat import decompositions, find_python_kernel
 
     row = {"name": str(target), "supported": False, "where": "", "remark": ""}
     if target in NOT_TRANSLATED:
@@ -124,5 +124,8 @@ def _row_of_target(target: Any) -> dict[str, Any]:
     if decompositions(target):
         remark = "supported if its parts are"
         return {**row, "supported": True, "how": "expanded with PyTorch's rules", "remark": remark}
+    if find_python_kernel(target) is not None:
+        remark = "supported if its Python function can be traced"
+        return {**row, "supported": True, "how": "expanded by its function", "remark": remark}
     remark = f"see {documentation('custom-operators')}"
     return {**row, "how": "not translated", "remark": remark}

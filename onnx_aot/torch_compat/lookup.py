@@ -132,6 +132,10 @@ PRIVATE: dict[str, str] = {
     "torch._C:DisableTorchFunction": "Switching gradients off is recorded in the graph.",
     "torch._guards:TracingContext.extract_stack": "Errors of strict captures name no line.",
     # registrations
+    "torch._library.custom_ops:OPDEFS": "Custom operators in Python need a translation.",
+    "torch._library.custom_ops:CustomOpDef._init_fn": (
+        "Custom operators in Python need a translation."
+    ),
     "torch._library.custom_ops:CustomOpDef._opoverload": (
         "A function of torch.library.custom_op is no key of a translation table; torch.ops is."
     ),

@@ -19,6 +19,7 @@ from onnx_aot.torch_compat.lookup import (
     private_attribute,
     pytree,
 )
+from onnx_aot.torch_compat.overloads import schema_of
 from onnx_aot.torch_compat.patching import Patch, Settings, applied, restored
 from onnx_aot.torch_compat.places import find_place
 from onnx_aot.torch_compat.zero_sizes import SMALL_SIZES
@@ -29,6 +30,7 @@ __all__ = [
     "current_tracer",
     "decompositions",
     "fake_mode_of",
+    "find_python_kernel",
     "forget_answers",
     "is_computed_from",
     "is_input_of_trace",
@@ -216,6 +218,21 @@ def decompositions(target: OpOverload) -> list[Callable[..., Any]]:
         if can_decompose is not None and can_decompose():
             rules.append(target.decompose)
     return rules
+
+
+def find_python_kernel(target: OpOverload) -> Callable[..., Any] | None:
+    """Returns the function that ``torch.library.custom_op`` made an operator of; None for others.
+
+    Functions that write to their arguments are left out, because the operator's result does not
+    hold what they write.
+    """
+    schema = schema_of(target)
+    definition = (private("torch._library.custom_ops:OPDEFS") or {}).get(schema.name)
+    if definition is None or schema.is_mutable:
+        return None
+    name = "torch._library.custom_ops:CustomOpDef._init_fn"
+    kernel: Callable[..., Any] | None = private_attribute(definition, name)
+    return kernel
 
 
 def _refuse_guards(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:

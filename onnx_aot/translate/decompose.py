@@ -1,8 +1,9 @@
 """Expands ONE node with torch's own rules; nothing else of the program is touched.
 
 Rules, in this order: ``torch._decomp.decomposition_table``, then the operator's
-CompositeImplicitAutograd kernel. The rule runs on the fake tensors that the capture recorded, which
-takes 10 to 15 ms; the pieces are cached by operator and argument metadata.
+CompositeImplicitAutograd kernel, then the Python function of a custom operator. The rule runs on
+the fake tensors that the capture recorded, which takes 10 to 15 ms; the pieces are cached by
+operator and argument metadata.
 """
 
 from __future__ import annotations
@@ -46,16 +47,23 @@ class Pieces:
 
 
 class Decomposer:
-    """Expands nodes, once per operator and argument metadata."""
+    """Expands nodes, once per operator and argument metadata.
 
-    def __init__(self) -> None:
+    Args:
+        custom: Whether custom operators are expanded by their Python functions.
+    """
+
+    def __init__(self, custom: bool = True) -> None:
+        self._custom = custom
         self._cache: dict[Any, Pieces | None] = {}
 
     def expand(self, node: torch.fx.Node) -> Pieces | None:
-        """Returns the pieces of a node, or None if torch has no rule that works on fake tensors."""
+        """Returns the pieces of a node, or None if there is no rule that works on fake tensors."""
         if not isinstance(node.target, OpOverload):
             return None
         rules = torch_compat.decompositions(node.target)
+        kernel = torch_compat.find_python_kernel(node.target) if self._custom else None
+        rules += [] if kernel is None else [kernel]
         if not rules:
             return None
         flat, structure = pytree.tree_flatten((node.args, node.kwargs))

@@ -100,7 +100,7 @@ class Walker:
         self._bodies = Bodies(self)
         self._missing = MissingForms(op)
         self._stamped = 0
-        self._decomposer = Decomposer()
+        self._decomposer = Decomposer(custom=unsupported == "error")
         self._plans: dict[Any, tuple[Plan, ...]] = {}
         self._complex: dict[torch.fx.Node, bool] = {}
         self._unsupported = unsupported

@@ -453,11 +453,28 @@ def test_conditions_that_sympy_cannot_solve_are_refused(monkeypatch: pytest.Monk
 # --- libraries -----------------------------------------------------------------------------------
 
 
+KERNELS = ("torch._library.custom_ops:OPDEFS", "torch._library.custom_ops:CustomOpDef._init_fn")
+
+
+@shows(*KERNELS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_functions_of_custom_operators_are_not_traced(name: str) -> None:
+    @torch.library.custom_op("onnx_aot_without::tripled", mutates_args=())
+    def tripled(x: Tensor) -> Tensor:
+        return x * 3
+
+    tripled.register_fake(torch.empty_like)
+    example = Example(function(tripled), rows)
+    assert not differs(example, exported(example))
+    with absent(name), pytest.raises(UnsupportedOperatorError):
+        exported(example)
+
+
 @shows("torch._library.custom_ops:CustomOpDef._opoverload")
 def test_custom_operators_are_no_keys() -> None:
     @torch.library.custom_op("onnx_aot_without::doubled", mutates_args=())
     def doubled(x: Tensor) -> Tensor:
-        return x * 2
+        return torch.from_numpy(x.numpy() * 2)
 
     doubled.register_fake(torch.empty_like)
     example = Example(function(doubled), rows)

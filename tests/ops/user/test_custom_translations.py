@@ -183,7 +183,7 @@ def test_torchs_rule_comes_last() -> None:
 def test_nobody_takes_the_call() -> None:
     @torch.library.custom_op("onnx_aot_custom::nobody", mutates_args=())
     def nobody(x: Tensor, n: int) -> Tensor:
-        return x * n
+        return torch.from_numpy(x.numpy() * n)
 
     nobody.register_fake(lambda x, n: torch.empty_like(x))
 

@@ -14,6 +14,7 @@ from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterErro
 from onnx_aot.inspection.compared_values import ComparedValue, Origin, Source
 from onnx_aot.inspection.comparison import Comparison
 from onnx_aot.inspection.differences import OutputDifference, compare_outputs
+from onnx_aot.inspection.exact_values import explain_by_rounding
 from onnx_aot.inspection.fx_run import run_captured, weight_of
 from onnx_aot.inspection.pair_difference import compare_pair, with_remark
 from onnx_aot.inspection.precision import least_precise, precision_inside
@@ -88,6 +89,7 @@ class _Comparer:
         program, inputs = source.program, source.inputs
         captured = program.exported_program
         self.rows: list[ComparedValue] = []
+        self._source = source
         self._program = program
         self._inputs = inputs
         self._other = source.other
@@ -222,6 +224,11 @@ class _Comparer:
             return "inherited", f"right from PyTorch's inputs (max abs {alone.max_absolute:.3g})"
         if rounded_to_neighbours(piece, expected, pair.join_parts(parts)):
             return "inherited", NEIGHBOURS
+        rounded = explain_by_rounding(
+            pair, expected, pair.join_parts(parts), self._source, self._held, inputs
+        )
+        if rounded:
+            return "inherited", rounded
         self._is_blamed = True
         weights = _changed_weights(self._program, piece)
         return "own", "; ".join(weights) or "wrong from PyTorch's inputs too"

@@ -14,7 +14,7 @@ from onnx_aot.inspection.value_mapping import Pair
 from onnx_aot.metadata.keys import ORIGINAL_NAME
 from onnx_aot.torch_compat import FakeTensor
 
-__all__ = ["run_captured", "weight_of"]
+__all__ = ["placeholder_getters", "run_captured", "weight_of"]
 
 
 NOT_RUN = object()
@@ -51,7 +51,7 @@ def run_captured(
     def run_onnx(node: torch.fx.Node) -> Any:
         return _from_onnx(program, inputs, by_node.get(node, ()), node.meta.get("val"))
 
-    run = _Run(program.exported_program, _placeholder_getters(program, inputs), seen, run_onnx)
+    run = _Run(program.exported_program, placeholder_getters(program, inputs), seen, run_onnx)
     with torch.no_grad():
         run.run(enable_io_processing=False)
     return run.failed
@@ -106,7 +106,7 @@ def _from_onnx(
     return tuple(compute_result(index, example) for index, example in enumerate(recorded))
 
 
-def _placeholder_getters(
+def placeholder_getters(
     program: Any, inputs: Mapping[str, torch.Tensor]
 ) -> dict[str, Callable[[], Any]]:
     """Functions that return each placeholder's value: an ONNX input, a constant or a weight."""

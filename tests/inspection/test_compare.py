@@ -18,6 +18,8 @@ from torch import Tensor, nn
 import onnx_aot
 from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
 from onnx_aot.inspection import compare as comparing
+from onnx_aot.inspection import exact_values
+from onnx_aot.inspection.compared_values import Source
 from tests.inspection import one_wrong_layer
 from tests.inspection.one_wrong_layer import GELU, Tower, X, blamed, row_of, wrong_in_one
 
@@ -39,6 +41,58 @@ def test_a_wrong_translation_in_one_of_64_layers() -> None:
     assert all(row.within for row in comparison.rows[:position])
     assert not comparison.ok
     assert "wrong by itself: gelu_37\n" in str(comparison)
+
+
+class Cancelling(nn.Module):
+    """Normalizes what a convolution gives, which is its mean but for rounding.
+
+    ``last`` is the operator that the result goes through.
+    """
+
+    def __init__(self, last: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.norm, self.last = nn.Conv2d(8, 4, 3), nn.BatchNorm2d(4), last
+        with torch.no_grad():
+            self.conv.weight.normal_()
+            assert self.norm.running_mean is not None
+            assert self.norm.running_var is not None
+            self.norm.running_mean.copy_(1000 * self.conv.weight.sum((1, 2, 3)))
+            self.norm.running_var.fill_(1e-2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.norm(self.conv(x)))
+
+
+def test_rounding_in_a_fused_normalization_is_no_error_of_its_own() -> None:
+    x = 1000 + 0.01 * torch.rand(1, 8, 12, 12)
+    comparison = onnx_aot.export(Cancelling(torch.relu).eval(), (x,)).compare()
+    row = row_of(comparison, "batch_norm")
+    assert not row.within
+    assert row.onnx_operators == ("Conv",)
+    assert row.origin == "inherited"
+    assert "as near to PyTorch's result in float64 as PyTorch's is" in row.remark
+
+
+def test_a_step_is_not_explained_by_large_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = 1000 + 0.01 * torch.rand(1, 8, 12, 12)
+    model = Cancelling(lambda y: torch.floor(8 * y)).eval()
+    program = onnx_aot.export(model, (x,))
+    source = Source(program, program._bind_inputs((x,), {}))
+    pair = next(pair for pair in source.pairs() if pair.name == "floor")
+    found = model(x), program(x)[0], source, {}, ()
+    assert not exact_values.explain_by_rounding(pair, *found)
+    monkeypatch.setattr(exact_values, "STEPS", frozenset())
+    assert exact_values.explain_by_rounding(pair, *found)
+
+
+def test_a_wrong_weight_is_an_error_of_its_own_beside_rounding() -> None:
+    x = 1000 + 0.01 * torch.rand(1, 8, 12, 12)
+    program = onnx_aot.export(Cancelling(torch.relu).eval(), (x,), optimize=False)
+    weight = next(v for v in program.model.graph.initializers.values() if v.name == "norm.bias")
+    weight.const_value = ir.tensor(torch.full((4,), 3.0).numpy(), name=weight.name)
+    row = row_of(program.compare(), "batch_norm")
+    assert row.origin == "own"
 
 
 def test_values_that_inherit_a_difference_are_not_to_blame() -> None:

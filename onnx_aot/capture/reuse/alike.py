@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -131,8 +130,6 @@ def are_equal(left: Any, right: Any, depth: int = 4) -> bool:
         return repr(left) == repr(right)  # tells 0.0 from -0.0, and finds nan equal to nan
     if isinstance(left, _PLAIN):
         return bool(left == right)
-    if isinstance(left, enum.Enum):
-        return False
     return _have_equal_parts(left, right, depth - 1)
 
 
@@ -144,6 +141,11 @@ def _have_equal_parts(left: Any, right: Any, depth: int) -> bool:
         return len(left) == len(right) and all(map(equal, left, right))
     if isinstance(left, (set, frozenset)):
         return all(isinstance(item, _PLAIN) for item in left) and bool(left == right)
+    if isinstance(left, functools.partial):
+        parts = [(f.func, f.args, f.keywords) for f in (left, right)]
+        return equal(*parts)
+    if dataclasses.is_dataclass(left):
+        return equal(vars(left), vars(right))
     if isinstance(left, FunctionType):
         cells = [[cell.cell_contents for cell in f.__closure__ or ()] for f in (left, right)]
         defaults = [(f.__defaults__, f.__kwdefaults__) for f in (left, right)]

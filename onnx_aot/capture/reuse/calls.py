@@ -11,11 +11,12 @@ import torch
 import torch.fx
 
 from onnx_aot.capture.reuse.alike import Alike, Attribute, are_equal, has_hooks
+from onnx_aot.capture.reuse.exchanges import Exchanges
 from onnx_aot.capture.reuse.parts import (
-    Arguments,
+    Operands,
     Part,
     UnsuitableError,
-    describe_arguments,
+    describe_operands,
     record_part,
 )
 from onnx_aot.capture.reuse.splicing import Position, describe_difference, splice
@@ -24,6 +25,7 @@ from onnx_aot.capture.reuse.state import (
     Writes,
     context_of,
     reads_watched,
+    submodules,
     values_of,
     weights_of,
 )
@@ -91,16 +93,14 @@ class _Call:
         number: The number that the module shares with those that are alike.
         module: The module.
         given: The arguments.
-        arguments: Their description.
-        weights: Parameters and buffers of the module, by path.
+        operands: What it works on.
         trace: Makes the call.
     """
 
     number: int
     module: torch.nn.Module
     given: Any
-    arguments: Arguments
-    weights: dict[str, torch.Tensor]
+    operands: Operands
     trace: Callable[[], Any]
 
 
@@ -157,18 +157,17 @@ class Reuse:
             return trace()
         try:
             path = tracer.path_of_module(module)
-            arguments = describe_arguments(args, kwargs, tracer)
+            operands = describe_operands(args, kwargs, dict(weights_of(module)), tracer)
         except UnsuitableError as error:
             self._unsuitable.add(number)
             self._refused.append((type(module).__name__, 0, 0, str(error)))
             return trace()
         except NameError:  # not a part of the model
             return trace()
-        weights = dict(weights_of(module))
-        group = self._find_group(number, module, arguments, weights)
+        group = self._find_group(number, module, operands)
         if group.reason:
             return trace()
-        call = _Call(number, module, (args, kwargs), arguments, weights, trace)
+        call = _Call(number, module, (args, kwargs), operands, trace)
         position = Position.now(tracer, path, users_lines(tracer))
         surroundings = group.surroundings.read()
         for sample in group.samples:
@@ -201,17 +200,8 @@ class Reuse:
         self._called[number] += 1
         return number if max(self._alike.count(number), self._called[number]) > 2 else None
 
-    def _find_group(
-        self,
-        number: int,
-        module: torch.nn.Module,
-        arguments: Arguments,
-        weights: dict[str, torch.Tensor],
-    ) -> _Group:
-        same: dict[int, int] = {}  # which of the tensors are one and the same
-        tensors = (*arguments.tensors, *weights.values())
-        tied = tuple(same.setdefault(id(tensor), len(same)) for tensor in tensors)
-        key = (number, context_of(), arguments.key, tied)
+    def _find_group(self, number: int, module: torch.nn.Module, operands: Operands) -> _Group:
+        key = (number, context_of(), operands.key)
         group = self._groups.get(key)
         if group is None:
             assert self._alike is not None
@@ -222,7 +212,13 @@ class Reuse:
     def _splice(self, sample: _Sample, call: _Call, position: Position) -> Any:
         tracer = self._tracer
         origin = sample.position
-        result = splice(sample.part, origin, position, call.arguments, call.weights, tracer)
+        owners = dict(submodules(call.module))
+
+        def find(attribute: Attribute) -> Any:
+            path, name = attribute
+            return vars(owners[path])[name]
+
+        result = splice(sample.part, origin, position, call.operands, find, tracer)
         calls, functions = sample.counts
         for path, count in calls.items():
             own = position.path + path[len(origin.path) :]
@@ -258,20 +254,23 @@ class Reuse:
         reads_before = self._known.reads
         before = Counter(tracer.num_calls), Counter(tracer.torch_fn_counts)
         writes = Writes(module, call.given)
+        objects = call.operands.objects
+        exchanges = Exchanges(objects, tracer, users_lines)
+        differing = self._alike.differing(call.number)
         self._is_recording = True
         try:
-            with reads_watched(module, self._alike.differing(call.number)) as reads:
+            with reads_watched(module, differing, bool(objects)) as reads, exchanges.watching():
                 result = call.trace()
         finally:
             self._is_recording = False
-        reason = "hooks run" if has_hooks(module) else writes.describe()
+        reason = "hooks run" if has_hooks(module) else exchanges.reason or writes.describe()
         if reason is None and self._known.reads != reads_before:
             reason = "it reads a number from a tensor"
         if reason is not None:
             return result, reason, None
         try:
             nodes = list(_nodes_after(last, tracer.graph))
-            part = record_part(nodes, call.arguments, call.weights, result, tracer)
+            part = record_part(nodes, exchanges.found, call.operands, result, tracer)
         except UnsuitableError as error:
             return result, str(error), None
         if any(self._known.is_known(tensor, tracer) for tensor in part.tensors):
@@ -283,7 +282,7 @@ class Reuse:
         return (
             result,
             "",
-            _Sample(part, position, call.arguments.gradients, read, surroundings, counts),
+            _Sample(part, position, call.operands.gradients, read, surroundings, counts),
         )
 
     def _add(self, group: _Group, sample: _Sample) -> None:
@@ -304,7 +303,7 @@ class Reuse:
 
 def _fits(sample: _Sample, call: _Call, surroundings: dict[Any, Any]) -> bool:
     """True if a call adds what a recorded one did."""
-    if sample.surroundings != surroundings or sample.gradients != call.arguments.gradients:
+    if sample.surroundings != surroundings or sample.gradients != call.operands.gradients:
         return False
     if has_hooks(call.module):
         return False

@@ -10,17 +10,24 @@ from typing import Any
 import torch
 import torch.fx
 
+from onnx_aot.capture.reuse.exchanges import Exchange, Own, flatten, is_object
 from onnx_aot.torch_compat import (
     FakeTensor,
     OpOverload,
     is_size_of_tensor,
     node_of,
-    pytree,
     schema_of,
     storage_key,
 )
 
-__all__ = ["Arguments", "Part", "UnsuitableError", "describe_arguments", "record_part"]
+__all__ = [
+    "Operands",
+    "Part",
+    "UnsuitableError",
+    "describe_operands",
+    "describe_tensor",
+    "record_part",
+]
 
 _SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _VALUES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
@@ -32,49 +39,73 @@ class UnsuitableError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments:
-    """Arguments of a call.
+class Operands:
+    """What a call of a module works on, as it was before the call.
 
     Attributes:
-        tensors: The tensors in order, each once.
+        tensors: The tensors among the arguments in order, each once.
         nodes: Their nodes.
-        gradients: Which of the tensors require a gradient.
+        gradients: Which of them require a gradient.
+        objects: Objects among the arguments, such as a cache.
+        weights: Parameters and buffers of the module, by path.
+        weight_nodes: Their nodes, by path.
         key: Everything else about the arguments that decides what is traced.
     """
 
     tensors: tuple[FakeTensor, ...]
     nodes: tuple[torch.fx.Node, ...]
     gradients: tuple[bool, ...]
+    objects: tuple[Any, ...]
+    weights: dict[str, torch.Tensor]
+    weight_nodes: dict[str, torch.fx.Node]
     key: Any
 
 
-def describe_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], tracer: Any) -> Arguments:
-    """Describes the arguments of a call.
+def describe_operands(
+    args: tuple[Any, ...], kwargs: dict[str, Any], weights: dict[str, torch.Tensor], tracer: Any
+) -> Operands:
+    """Describes what a call works on.
 
     Raises:
-        UnsuitableError: An argument is neither a traced tensor, a number, a text, nor a container
-            of those.
+        UnsuitableError: An argument is neither a traced tensor, a number, a text, a container of
+            those, nor an object whose methods can be watched.
     """
-    leaves, structure = pytree.tree_flatten((args, kwargs))
+    leaves, structure = flatten((args, kwargs))
     numbers: dict[int, int] = {}
     memory: dict[int, int] = {}
     tensors: list[FakeTensor] = []
-    nodes, key = [], []
+    key: list[Any] = []
+    nodes, objects = [], []
     for leaf in leaves:
-        if not isinstance(leaf, torch.Tensor):
+        if is_object(leaf):
+            objects.append(leaf)
+            key.append(("object", type(leaf)))
+        elif not isinstance(leaf, torch.Tensor):
             key.append(_encode_value(leaf))
-            continue
-        if id(leaf) not in numbers:
-            node = node_of(leaf, tracer) if type(leaf) is FakeTensor else None
-            if node is None or not isinstance(leaf, FakeTensor):
-                raise UnsuitableError(f"an argument is a {type(leaf).__name__} with values")
-            numbers[id(leaf)] = len(tensors)
-            tensors.append(leaf)
-            nodes.append(node)
-        shared = memory.setdefault(storage_key(leaf), len(memory))
-        key.append((numbers[id(leaf)], shared, _describe_tensor(leaf)))
-    gradients = tuple(tensor.requires_grad for tensor in tensors)
-    return Arguments(tuple(tensors), tuple(nodes), gradients, (structure, tuple(key)))
+        else:
+            if id(leaf) not in numbers:
+                node = node_of(leaf, tracer) if type(leaf) is FakeTensor else None
+                if node is None or not isinstance(leaf, FakeTensor):
+                    raise UnsuitableError(f"an argument is a {type(leaf).__name__} with values")
+                numbers[id(leaf)] = len(tensors)
+                tensors.append(leaf)
+                nodes.append(node)
+            shared = memory.setdefault(storage_key(leaf), len(memory))
+            key.append((numbers[id(leaf)], shared, describe_tensor(leaf)))
+    if len({id(held) for held in objects}) < len(objects):
+        raise UnsuitableError("two arguments are one object")
+    same: dict[int, int] = {}  # which of the tensors are one and the same
+    tied = tuple(same.setdefault(id(tensor), len(same)) for tensor in (*tensors, *weights.values()))
+    found = {name: node_of(tensor, tracer) for name, tensor in weights.items()}
+    return Operands(
+        tuple(tensors),
+        tuple(nodes),
+        tuple(tensor.requires_grad for tensor in tensors),
+        tuple(objects),
+        weights,
+        {name: node for name, node in found.items() if node is not None},
+        (structure, tuple(key), tied),
+    )
 
 
 def _encode_value(value: Any) -> Any:
@@ -85,7 +116,12 @@ def _encode_value(value: Any) -> Any:
     raise UnsuitableError(f"an argument is an object of class {type(value).__name__}")
 
 
-def _describe_tensor(tensor: torch.Tensor) -> Any:
+def describe_tensor(tensor: torch.Tensor) -> Any:
+    """Type, device, sizes and strides.
+
+    Raises:
+        UnsuitableError: The tensor is sparse.
+    """
     if tensor.layout is not torch.strided:
         raise UnsuitableError("an argument is a sparse tensor")
     numbers = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
@@ -98,27 +134,39 @@ def _expression(number: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """The nodes that one call of a module added to the graph.
+    """What one call of a module did.
 
     Attributes:
-        nodes: The nodes in order, without those that only read sizes of tensors.
-        places: What nodes from outside stand for: ``("argument", 0)``, ``("weight", "fc.bias")``.
+        steps: The nodes that it added to the graph, without those that only read sizes of tensors,
+            and its exchanges with objects, in order.
+        places: What nodes from outside stand for: ``("argument", 0)``, ``("weight", "fc.bias")``,
+            ``("reply", (0, 1))``.
         results: The results: the structure, and for each leaf its origin and value.
-        tensors: Traced tensors among the results.
-        form: What two parts have in common if they are equal.
+        tensors: Traced tensors among the results that it computed.
+        renewed: Tensors from outside whose node is one of the part from then on: ``x.float()`` may
+            return ``x``.
+        origins: The nodes of tensors in exchanges, by the id of the tensor.
+        form: What two parts have in common if they are equal: steps, results, renewed tensors.
     """
 
-    nodes: tuple[torch.fx.Node, ...]
+    steps: tuple[torch.fx.Node | Exchange, ...]
     places: dict[torch.fx.Node, Any]
     results: tuple[Any, tuple[Any, ...]]
     tensors: tuple[FakeTensor, ...]
-    form: Any
+    renewed: tuple[tuple[Any, torch.fx.Node], ...]
+    origins: dict[int, torch.fx.Node]
+    form: tuple[Any, ...]
+
+    @property
+    def nodes(self) -> list[torch.fx.Node]:
+        """The nodes among the steps."""
+        return [step for step in self.steps if isinstance(step, torch.fx.Node)]
 
 
 def record_part(
     nodes: Sequence[torch.fx.Node],
-    arguments: Arguments,
-    weights: dict[str, torch.Tensor],
+    exchanges: Sequence[Exchange],
+    operands: Operands,
     result: Any,
     tracer: Any,
 ) -> Part:
@@ -126,26 +174,37 @@ def record_part(
 
     Args:
         nodes: The nodes that it added.
-        arguments: Its arguments.
-        weights: Parameters and buffers of the module, by path.
+        exchanges: Its exchanges with objects among its arguments.
+        operands: What it worked on.
         result: What it returned.
         tracer: The tracer.
 
     Raises:
         UnsuitableError: The call did something that a copy would not repeat.
     """
-    places: dict[torch.fx.Node, Any] = {}
-    for name, tensor in weights.items():
-        node = node_of(tensor, tracer)
-        if node is not None:
-            places.setdefault(node, ("weight", name))
-    for i, node in enumerate(arguments.nodes):
-        places.setdefault(node, ("argument", i))
-    recorder = _Recorder(places, tracer)
-    kept = [node for node in nodes if not _is_size(node)]
-    form = tuple(recorder.describe(node) for node in kept)
-    results, encoded, tensors = recorder.describe_results(result, arguments, weights)
-    return Part(tuple(kept), places, results, tensors, (form, encoded))
+    recorder = _Recorder(operands, tracer)
+    steps = tuple(_merge(nodes, exchanges))
+    for step in steps:
+        recorder.add(step)
+    results, encoded, tensors = recorder.describe_results(result)
+    renewed = tuple(recorder.find_renewed())
+    numbered = tuple((place, recorder.numbers[node]) for place, node in renewed)
+    form = (tuple(recorder.codes), encoded, numbered)
+    return Part(steps, recorder.places, results, tensors, renewed, recorder.origins, form)
+
+
+def _merge(
+    nodes: Sequence[torch.fx.Node], exchanges: Sequence[Exchange]
+) -> Iterator[torch.fx.Node | Exchange]:
+    """Puts exchanges where they took place, without the nodes that they added."""
+    counts = {node: i + 1 for i, node in enumerate(nodes)}
+    done = 0
+    for exchange in exchanges:
+        begin, end = counts.get(exchange.first, 0), counts.get(exchange.last, 0)
+        yield from (node for node in nodes[done:begin] if not _is_size(node))
+        yield exchange
+        done = end
+    yield from (node for node in nodes[done:] if not _is_size(node))
 
 
 def _is_size(node: torch.fx.Node) -> bool:
@@ -154,27 +213,104 @@ def _is_size(node: torch.fx.Node) -> bool:
 
 
 class _Recorder:
-    def __init__(self, places: dict[torch.fx.Node, Any], tracer: Any) -> None:
-        self._places, self._tracer = places, tracer
-        self._numbers: dict[torch.fx.Node, int] = {}
-        self._memory: dict[int, Any] = {}
-        for node, place in places.items():
-            for tensor in _tensors(node.meta.get("val")):
-                self._memory.setdefault(storage_key(tensor), place)
+    """Encodes the steps of a part so that equal steps of two parts have equal codes.
 
-    def describe(self, node: torch.fx.Node) -> Any:
-        """Encodes a node so that equal nodes of two parts have equal codes.
+    Attributes:
+        places: What nodes from outside stand for.
+        numbers: The nodes of the part, in order.
+        codes: The codes of the steps.
+        origins: The nodes of tensors in exchanges, by the id of the tensor.
+    """
+
+    def __init__(self, operands: Operands, tracer: Any) -> None:
+        self._operands, self._tracer = operands, tracer
+        self.places: dict[torch.fx.Node, Any] = {}
+        for name, node in operands.weight_nodes.items():
+            self.places.setdefault(node, ("weight", name))
+        for i, node in enumerate(operands.nodes):
+            self.places.setdefault(node, ("argument", i))
+        self.numbers: dict[torch.fx.Node, int] = {}
+        self.codes: list[Any] = []
+        self.origins: dict[int, torch.fx.Node] = {}
+        self._replies: dict[int, Any] = {}  # by the id of a tensor
+        self._exchanges = 0
+        self._memory: dict[int, Any] = {}
+        for node, place in self.places.items():
+            self._note_memory(node, place)
+
+    def _note_memory(self, node: torch.fx.Node, place: Any) -> None:
+        for tensor in _tensors(node.meta.get("val")):
+            self._memory.setdefault(storage_key(tensor), place)
+
+    def add(self, step: torch.fx.Node | Exchange) -> None:
+        """Encodes a step.
 
         Raises:
-            UnsuitableError: A copy of the node would not do the same.
+            UnsuitableError: A copy of it would not do the same.
         """
+        if isinstance(step, Exchange):
+            self.codes.append(self._describe_exchange(step))
+        else:
+            self.codes.append(self._describe_node(step))
+
+    def _describe_node(self, node: torch.fx.Node) -> Any:
         self._check(node)
         arguments = self._encode((node.args, node.kwargs))
-        self._numbers[node] = len(self._numbers)
+        self.numbers[node] = len(self.numbers)
         constant = self._constant(node) if node.op == "get_attr" else None
         target = "constant" if node.op == "get_attr" else node.target
         value = self._encode_meta(node.meta.get("val"))
         return (node.op, target, arguments, constant, value)
+
+    def _describe_exchange(self, exchange: Exchange) -> Any:
+        leaves, structure = flatten(exchange.given)
+        given = tuple(self._encode_given(leaf) for leaf in leaves)
+        replies, form = flatten(exchange.reply)
+        codes = []
+        for i, leaf in enumerate(replies):
+            if not isinstance(leaf, torch.Tensor):
+                codes.append(_encode_value(leaf))
+                continue
+            node = node_of(leaf, self._tracer) if type(leaf) is FakeTensor else None
+            if node is None:
+                raise UnsuitableError(f"{exchange.method} returns a tensor with values")
+            self.origins[id(leaf)] = node
+            place = ("reply", (self._exchanges, i))
+            if node not in self.numbers and node not in self.places:
+                self.places[node] = place
+                self._note_memory(node, place)
+            self._replies[id(leaf)] = place
+            codes.append((self._encode_node(node), self._encode_meta(leaf)))
+        self._exchanges += 1
+        name = (exchange.object, exchange.method)
+        return ("call", name, structure, given, form, tuple(codes))
+
+    def _encode_given(self, leaf: Any) -> Any:
+        if type(leaf) is Own:
+            return ("own", leaf.attribute)
+        if not isinstance(leaf, torch.Tensor):
+            return _encode_value(leaf)
+        node = node_of(leaf, self._tracer) if type(leaf) is FakeTensor else None
+        if node is None:
+            raise UnsuitableError("an object gets a tensor with values")
+        self.origins[id(leaf)] = node
+        return (self._encode_node(node), self._encode_meta(leaf))
+
+    def find_renewed(self) -> Iterator[tuple[Any, torch.fx.Node]]:
+        """Yields the tensors from outside that have a node of the part now."""
+        operands = self._operands
+        before: list[tuple[Any, torch.Tensor, torch.fx.Node]] = [
+            (("weight", name), operands.weights[name], node)
+            for name, node in operands.weight_nodes.items()
+        ]
+        for i, (given, node) in enumerate(zip(operands.tensors, operands.nodes, strict=True)):
+            before.append((("argument", i), given, node))
+        for place, tensor, node in before:
+            now = node_of(tensor, self._tracer)
+            if now is not None and now is not node and now in self.numbers:
+                yield place, now
+            elif now is not node:
+                raise UnsuitableError("an operand was replaced")
 
     def _check(self, node: torch.fx.Node) -> None:
         if node.op == "get_attr":
@@ -222,10 +358,10 @@ class _Recorder:
         raise UnsuitableError(f"it has an argument of class {type(value).__name__}")
 
     def _encode_node(self, node: torch.fx.Node) -> Any:
-        if node in self._numbers:
-            return ("node", self._numbers[node])
-        if node in self._places:
-            return self._places[node]
+        if node in self.numbers:
+            return ("node", self.numbers[node])
+        if node in self.places:
+            return self.places[node]
         value = node.meta.get("val")
         if isinstance(value, _SIZES):
             return ("size", value.node.expr)
@@ -235,7 +371,7 @@ class _Recorder:
         if isinstance(value, FakeTensor):
             key = storage_key(value)
             memory = self._memory.setdefault(key, len(self._memory))
-            return (memory, _describe_tensor(value))
+            return (memory, describe_tensor(value))
         if isinstance(value, (tuple, list)):
             return tuple(map(self._encode_meta, value))
         if isinstance(value, _SIZES):
@@ -244,19 +380,18 @@ class _Recorder:
             return repr(value)
         raise UnsuitableError(f"it has a value of class {type(value).__name__}")
 
-    def describe_results(
-        self, result: Any, arguments: Arguments, weights: dict[str, torch.Tensor]
-    ) -> tuple[Any, Any, tuple[FakeTensor, ...]]:
+    def describe_results(self, result: Any) -> tuple[Any, Any, tuple[FakeTensor, ...]]:
         """Finds the origin of each result.
 
         Raises:
             UnsuitableError: A result is an object that a copy could not make.
         """
-        leaves, structure = pytree.tree_flatten(result)
-        given: dict[int, tuple[str, Any]] = {
-            id(tensor): ("argument", i) for i, tensor in enumerate(arguments.tensors)
-        }
-        given |= {id(tensor): ("weight", name) for name, tensor in weights.items()}
+        leaves, structure = flatten(result)
+        operands = self._operands
+        given: dict[int, tuple[str, Any]] = dict(self._replies)
+        given |= {id(tensor): ("weight", name) for name, tensor in operands.weights.items()}
+        for kind, values in (("argument", operands.tensors), ("object", operands.objects)):
+            given |= {id(value): (kind, i) for i, value in enumerate(values)}
         origins: list[tuple[str, Any]] = []
         encoded: list[Any] = []
         tensors: list[FakeTensor] = []
@@ -268,7 +403,7 @@ class _Recorder:
                 node, value = self._find_origin(leaf)
                 tensors.append(value)
                 origins.append(("node", node))
-                number, code = self._numbers[node], self._encode_meta(value)
+                number, code = self.numbers[node], self._encode_meta(value)
                 encoded.append(("node", number, value.requires_grad, code))
             else:
                 origins.append(("value", leaf))
@@ -277,7 +412,7 @@ class _Recorder:
 
     def _find_origin(self, tensor: torch.Tensor) -> tuple[torch.fx.Node, FakeTensor]:
         node = node_of(tensor, self._tracer) if type(tensor) is FakeTensor else None
-        if node is None or node not in self._numbers or not isinstance(tensor, FakeTensor):
+        if node is None or node not in self.numbers or not isinstance(tensor, FakeTensor):
             raise UnsuitableError("it returns a tensor that it did not compute")
         return node, tensor
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.fx
 
-from onnx_aot.capture.reuse.parts import Arguments, Part
+from onnx_aot.capture.reuse.alike import Attribute, are_equal
+from onnx_aot.capture.reuse.exchanges import Exchange, Own, flatten
+from onnx_aot.capture.reuse.parts import Operands, Part, describe_tensor
 from onnx_aot.torch_compat import (
     FakeTensor,
     OpOverload,
@@ -20,7 +23,7 @@ from onnx_aot.torch_compat import (
     track_copy,
 )
 
-__all__ = ["Position", "describe_difference", "splice"]
+__all__ = ["Position", "SpliceError", "describe_difference", "splice"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +60,16 @@ def _class_name(kind: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else kind
 
 
+class SpliceError(Exception):
+    """A copy could not be completed; the capture is repeated without copies."""
+
+
 def splice(
     part: Part,
     origin: Position,
     here: Position,
-    arguments: Arguments,
-    weights: Mapping[str, torch.Tensor],
+    operands: Operands,
+    attributes: Callable[[Attribute], Any],
     tracer: Any,
 ) -> Any:
     """Adds a copy of a part to the graph, and returns what the call would have returned.
@@ -71,94 +78,200 @@ def splice(
         part: The recorded part.
         origin: Where it was recorded.
         here: Where it is added.
-        arguments: The arguments of this call, which have the key of the recorded one's.
-        weights: The module's parameters and buffers, by path.
+        operands: What the call works on, with the key of the recorded call's.
+        attributes: Returns an attribute of the module in which parts differ.
         tracer: The tracer.
+
+    Raises:
+        SpliceError: A method of an object answers otherwise than it did for the recorded call.
     """
-    with TensorCopies() as copies:
-        nodes: dict[torch.fx.Node, torch.fx.Node] = {}
-        for node, (kind, key) in part.places.items():
-            tensor = arguments.tensors[key] if kind == "argument" else weights[key]
-            new = arguments.nodes[key] if kind == "argument" else node_of(tensor, tracer)
-            if new is not None:
-                nodes[node] = new
-                if isinstance(node.meta.get("val"), torch.Tensor):
-                    copies.share(node.meta["val"], new.meta["val"])
-        placement = _Placement(origin, here)
-        values: dict[int, Any] = {}
-        for node in part.nodes:
-            nodes[node] = _copy_node(node, nodes, values, copies, placement, tracer)
+    return _Splicer(part, _Placement(origin, here), operands, attributes, tracer).run()
+
+
+class _Splicer:
+    def __init__(
+        self,
+        part: Part,
+        placement: _Placement,
+        operands: Operands,
+        attributes: Callable[[Attribute], Any],
+        tracer: Any,
+    ) -> None:
+        self._part, self._placement, self._operands = part, placement, operands
+        self._attributes, self._tracer = attributes, tracer
+        self._copies = TensorCopies()
+        self._nodes: dict[torch.fx.Node, torch.fx.Node] = {}
+        self._values: dict[int, Any] = {}  # by the id of a recorded tensor
+        self._replies: list[list[Any]] = []
+
+    def run(self) -> Any:
+        """Copies the steps, and returns what the call would have returned."""
+        part = self._part
+        with self._copies:
+            for node, (kind, key) in part.places.items():
+                if kind != "reply":
+                    self._bind(node, self._node_from_outside(kind, key))
+        for is_exchange, steps in itertools.groupby(
+            part.steps, lambda step: isinstance(step, Exchange)
+        ):
+            if not is_exchange:
+                with self._copies:
+                    for step in steps:
+                        self._copy_node(step)
+                continue
+            for step in steps:
+                with self._copies:
+                    args, kwargs = self._prepare(step)
+                self._repeat(step, args, kwargs)
         structure, origins = part.results
-        results = [
-            _copy_result(origin, leaf, nodes, arguments, weights, copies)
-            for origin, leaf in zip(origins, _leaves(part), strict=True)
-        ]
-        for (kind, key), result in zip(origins, results, strict=True):
-            if kind == "node":
-                track_copy(result, nodes[key], tracer)
-    return pytree.tree_unflatten(results, structure)
+        tensors = iter(part.tensors)
+        with self._copies:
+            results = [
+                self._result(kind, key, next(tensors) if kind == "node" else None)
+                for kind, key in origins
+            ]
+            for (kind, key), node in part.renewed:
+                track_copy(self._from_outside(kind, key), self._nodes[node], self._tracer)
+        return pytree.tree_unflatten(results, structure)
+
+    def _node_from_outside(self, kind: str, key: Any) -> torch.fx.Node:
+        operands = self._operands
+        return operands.nodes[key] if kind == "argument" else operands.weight_nodes[key]
+
+    def _from_outside(self, kind: str, key: Any) -> Any:
+        operands = self._operands
+        if kind == "reply":
+            exchange, i = key
+            return self._replies[exchange][i]
+        found: Any = {
+            "argument": operands.tensors,
+            "object": operands.objects,
+            "weight": operands.weights,
+        }[kind]
+        return found[key]
+
+    def _bind(self, node: torch.fx.Node, new: torch.fx.Node) -> None:
+        self._nodes[node] = new
+        value, own = node.meta.get("val"), new.meta.get("val")
+        if isinstance(value, torch.Tensor) and isinstance(own, torch.Tensor):
+            self._copies.share(value, own)
+
+    def _copy_node(self, node: Any) -> None:
+        tracer, target = self._tracer, node.target
+        if node.op == "get_attr":
+            target = tracer.get_fresh_qualname("_tensor_constant")
+            setattr(tracer.root, target, getattr(tracer.root, str(node.target)).clone())
+        args, kwargs = (
+            torch.fx.node.map_arg(given, lambda n: self._nodes.get(n, n))  # sizes are the same
+            for given in (node.args, node.kwargs)
+        )
+        name = _base_name(node, tracer)
+        new: torch.fx.Node = tracer.graph.create_node(node.op, target, args, kwargs, name=name)
+        new.meta = self._placement.move(node.meta)
+        if "val" in node.meta:
+            new.meta["val"] = self._copy_value(node.meta["val"])
+        self._nodes[node] = new
+
+    def _copy_value(self, value: Any) -> Any:
+        if isinstance(value, FakeTensor):
+            if id(value) not in self._values:
+                self._values[id(value)] = self._copies.copy(value)
+            return self._values[id(value)]
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(self._copy_value, value))
+        return value
+
+    def _result(self, kind: str, key: Any, tensor: FakeTensor | None) -> Any:
+        if kind == "value":
+            return key
+        return self._from_outside(kind, key) if tensor is None else self._flow(tensor, key)
+
+    def _flow(self, tensor: FakeTensor, node: torch.fx.Node) -> FakeTensor:
+        """The tensor that Python code gets for a node of the part."""
+        if id(tensor) not in self._values:
+            copy = self._values[id(tensor)] = self._copies.copy_result(tensor)
+            track_copy(copy, self._nodes[node], self._tracer)
+        found: FakeTensor = self._values[id(tensor)]
+        return found
+
+    def _prepare(self, exchange: Any) -> tuple[Any, Any]:
+        """The arguments with which an exchange is repeated."""
+        leaves, structure = flatten(exchange.given)
+        own = []
+        for leaf in leaves:
+            if type(leaf) is Own:
+                own.append(self._attributes(leaf.attribute))
+            elif isinstance(leaf, FakeTensor):
+                own.append(self._given(leaf))
+            else:
+                own.append(leaf)
+        found: tuple[Any, Any] = pytree.tree_unflatten(own, structure)
+        return found
+
+    def _given(self, tensor: FakeTensor) -> torch.Tensor:
+        node = self._part.origins[id(tensor)]
+        place = self._part.places.get(node)
+        if place is not None:
+            found: torch.Tensor = self._from_outside(*place)
+            return found
+        return self._flow(tensor, node)
+
+    def _repeat(self, exchange: Any, args: Any, kwargs: Any) -> None:
+        """Makes a call of an object's method.
+
+        Raises:
+            SpliceError: It returns something else than for the recorded call.
+        """
+        tracer, here = self._tracer, self._placement
+        last = tracer.graph._root._prev
+        stack = here.move_stack(exchange.stack)
+        outside = tracer.module_stack
+        tracer.module_stack = type(outside)(stack)
+        try:
+            held = self._operands.objects[exchange.object]
+            reply = getattr(held, exchange.method)(*args, **kwargs)
+        finally:
+            tracer.module_stack = outside
+        here.move_new_lines(last, tracer.graph, exchange.lines)
+        expected, structure = flatten(exchange.reply)
+        leaves, own_structure = flatten(reply)
+        if structure != own_structure:
+            raise SpliceError(f"{exchange.method} returns another structure")
+        self._replies.append(leaves)
+        for leaf, recorded in zip(leaves, expected, strict=True):
+            self._accept(exchange, leaf, recorded)
+
+    def _accept(self, exchange: Exchange, leaf: Any, recorded: Any) -> None:
+        if not isinstance(recorded, FakeTensor):
+            if not are_equal(leaf, recorded):
+                raise SpliceError(f"{exchange.method} returns {leaf}, not {recorded}")
+            return
+        node = node_of(leaf, self._tracer) if type(leaf) is FakeTensor else None
+        if node is None or describe_tensor(leaf) != describe_tensor(recorded):
+            raise SpliceError(f"{exchange.method} returns another tensor")
+        before = self._part.origins[id(recorded)]
+        if self._nodes.setdefault(before, node) is not node:
+            raise SpliceError(f"{exchange.method} returns another value")
+        self._copies.share(recorded, leaf)
 
 
 def describe_difference(part: Part, traced: Part, origin: Position, here: Position) -> str:
     """What differs between the copy of a part and the same call traced; empty if nothing does."""
     placement = _Placement(origin, here)
-    for i, (node, own) in enumerate(zip(part.nodes, traced.nodes, strict=False)):
-        if part.form[0][i] != traced.form[0][i]:
-            return f"node {i} is {own.format_node()}, and was {node.format_node()}"
+    for i, (code, own_code) in enumerate(zip(part.form[0], traced.form[0], strict=False)):
+        if code != own_code:
+            return f"step {i} is {own_code}, and was {code}"
+    keys = ["nn_module_stack", "stack_trace"]
+    if len(part.nodes) == len(part.steps):  # exchanges may call functions more often
+        keys.append("torch_fn")
+    for node, own in zip(part.nodes, traced.nodes, strict=False):
         moved = placement.move(node.meta)
-        for key in ("nn_module_stack", "stack_trace", "torch_fn"):
+        for key in keys:
             if moved.get(key) != own.meta.get(key):
                 return f"{key} of {own.name} is {own.meta.get(key)}, not {moved.get(key)}"
     if len(part.nodes) != len(traced.nodes):
         return f"it has {len(traced.nodes)} nodes, not {len(part.nodes)}"
     return "" if part.form == traced.form else "it returns other values"
-
-
-def _leaves(part: Part) -> list[Any]:
-    tensors = iter(part.tensors)
-    return [next(tensors) if kind == "node" else None for kind, _ in part.results[1]]
-
-
-def _copy_result(
-    origin: tuple[str, Any],
-    leaf: Any,
-    nodes: Mapping[torch.fx.Node, torch.fx.Node],
-    arguments: Arguments,
-    weights: Mapping[str, torch.Tensor],
-    copies: TensorCopies,
-) -> Any:
-    kind, key = origin
-    if kind == "argument":
-        return arguments.tensors[key]
-    if kind == "weight":
-        return weights[key]
-    return copies.copy_result(leaf) if kind == "node" else key
-
-
-def _copy_node(
-    node: torch.fx.Node,
-    nodes: dict[torch.fx.Node, torch.fx.Node],
-    values: dict[int, Any],
-    copies: TensorCopies,
-    placement: _Placement,
-    tracer: Any,
-) -> torch.fx.Node:
-    def find(given: torch.fx.Node) -> torch.fx.Node:
-        return nodes.get(given, given)  # sizes are the same nodes
-
-    target = node.target
-    if node.op == "get_attr":
-        target = tracer.get_fresh_qualname("_tensor_constant")
-        setattr(tracer.root, target, getattr(tracer.root, str(node.target)).clone())
-    args = torch.fx.node.map_arg(node.args, find)
-    kwargs = torch.fx.node.map_arg(node.kwargs, find)
-    new: torch.fx.Node = tracer.graph.create_node(
-        node.op, target, args, kwargs, name=_base_name(node, tracer)
-    )
-    new.meta = placement.move(node.meta)
-    if "val" in node.meta:
-        new.meta["val"] = _copy_value(node.meta["val"], values, copies)
-    return new
 
 
 def _base_name(node: torch.fx.Node, tracer: Any) -> str | None:
@@ -168,16 +281,6 @@ def _base_name(node: torch.fx.Node, tracer: Any) -> str | None:
     name: str = tracer.graph._target_to_str(node.target.overloadpacket.__name__)
     rest = node.name.removeprefix(name)
     return name if rest != node.name and (not rest or rest[1:].isdigit()) else None
-
-
-def _copy_value(value: Any, values: dict[int, Any], copies: TensorCopies) -> Any:
-    if isinstance(value, FakeTensor):
-        if id(value) not in values:
-            values[id(value)] = copies.copy(value)
-        return values[id(value)]
-    if isinstance(value, (tuple, list)):
-        return type(value)(_copy_value(item, values, copies) for item in value)
-    return value
 
 
 class _Placement:
@@ -192,14 +295,15 @@ class _Placement:
         """What a copy of a node with this metadata records."""
         moved = dict(meta)
         if "nn_module_stack" in meta:
-            moved["nn_module_stack"] = self._move_stack(meta["nn_module_stack"])
+            moved["nn_module_stack"] = self.move_stack(meta["nn_module_stack"])
         if self._origin.lines != self._here.lines and "stack_trace" in meta:
             moved["stack_trace"] = self._move_lines(meta["stack_trace"])
         if "torch_fn" in meta:
             moved["torch_fn"] = self._move_function(*meta["torch_fn"])
         return moved
 
-    def _move_stack(self, stack: Mapping[str, Any]) -> dict[str, Any]:
+    def move_stack(self, stack: Mapping[str, Any]) -> dict[str, Any]:
+        """The calls of modules around a copy."""
         moved = dict(self._here.stack)
         for key, (fqn, kind) in list(stack.items())[self._origin.depth :]:
             path, _, count = key.partition("@")
@@ -214,9 +318,19 @@ class _Placement:
         return self._here.path + path[len(self._origin.path) :]
 
     def _move_lines(self, text: str) -> str:
-        if text not in self._texts:
+        if text not in self._texts and text.startswith(self._origin.lines):
             self._texts[text] = self._here.lines + text.removeprefix(self._origin.lines)
-        return self._texts[text]
+        return self._texts.get(text, text)
+
+    def move_new_lines(self, last: torch.fx.Node, graph: torch.fx.Graph, recorded: str) -> None:
+        """Gives the nodes after ``last`` the lines of a call inside of the part."""
+        lines = self._move_lines(recorded)
+        node = last._next
+        while node is not graph._root:
+            trace = node.meta.get("stack_trace", "")
+            if trace.startswith(self._here.lines):
+                node.meta["stack_trace"] = lines + trace.removeprefix(self._here.lines)
+            node = node._next
 
     def _move_function(self, name: str, kind: str) -> tuple[str, str]:
         function, _, count = name.rpartition("_")

@@ -13,9 +13,18 @@ import torch
 
 from onnx_aot.capture.module_state import Snapshot
 from onnx_aot.capture.reuse.alike import Attribute
+from onnx_aot.capture.reuse.exchanges import Own
 from onnx_aot.torch_compat import REGISTRIES, registered_in, restored
 
-__all__ = ["Surroundings", "Writes", "context_of", "reads_watched", "values_of"]
+__all__ = [
+    "Surroundings",
+    "Writes",
+    "context_of",
+    "reads_watched",
+    "submodules",
+    "values_of",
+    "weights_of",
+]
 
 _VALUES = (bool, int, float, complex, str, bytes, type(None))
 
@@ -37,11 +46,16 @@ def values_of(module: torch.nn.Module, attributes: frozenset[Attribute]) -> dict
 
 @contextlib.contextmanager
 def reads_watched(
-    module: torch.nn.Module, attributes: frozenset[Attribute]
+    module: torch.nn.Module, attributes: frozenset[Attribute], marks: bool = False
 ) -> Iterator[set[Attribute]]:
     """Collects those of the given attributes that code reads meanwhile.
 
     Code that reads a module's ``__dict__`` counts as reading all of them, unless it is torch's.
+
+    Args:
+        module: The part.
+        attributes: The attributes.
+        marks: Whether integers are given out as ``Own``, and count as read where they are used.
     """
     reads: set[Attribute] = set()
     if not attributes:
@@ -55,9 +69,14 @@ def reads_watched(
     def get(self: Any, name: str) -> Any:
         if name in names or name == "__dict__":
             for path in paths.get(id(object.__getattribute__(self, "__dict__")), ()):
-                if name in names:
-                    reads.update({(path, name)} & attributes)
-                elif not sys._getframe(1).f_globals.get("__name__", "").startswith("torch."):
+                if (path, name) in attributes:
+                    value = object.__getattribute__(self, name)
+                    if marks and type(value) is int:
+                        return Own(value, (path, name), reads.add)
+                    reads.add((path, name))
+                elif name == "__dict__" and not sys._getframe(1).f_globals.get(
+                    "__name__", ""
+                ).startswith("torch."):
                     reads.update(attribute for attribute in attributes if attribute[0] == path)
         return object.__getattribute__(self, name)
 

@@ -18,7 +18,7 @@ class Block(torch.nn.Module):
     def __init__(self, index: int, width: int = 8) -> None:
         super().__init__()
         self.index = index
-        self.scale = 2.0
+        self.scale = 0.5
         self.norm = torch.nn.LayerNorm(width)
         self.up, self.down = torch.nn.Linear(width, 16), torch.nn.Linear(16, width)
 

@@ -19,7 +19,7 @@ class _ByIndex(Block):
 class _ByScale(Block):
     def __init__(self, index):
         super().__init__(index)
-        self.scale = 3.0 if index == 5 else 2.0
+        self.scale = 3.0 if index == 5 else 0.5
 
 
 class _ByFunction(Block):

@@ -208,14 +208,18 @@ def properties(session: nox.Session) -> None:
 def conformance(session: nox.Session) -> None:
     """Export and compare PyTorch's operator database; writes conformance/results. Takes long.
 
-    Without arguments, random programs, interrupted saves, damaged files and mutated graphs come
-    first. Arguments go to ``python -m conformance``: ``--match sort``, ``--exporter torch``.
+    Without arguments, random programs, models of nnsmith, interrupted saves, damaged files and
+    mutated graphs come first. Arguments go to ``python -m conformance``: ``--match sort``,
+    ``--exporter torch``.
     """
     _install(session, "dev", "bench")
     if not session.posargs:
         programs = ("python", "-m", "conformance.random_programs", "--programs", "5000")
         programs += ("--seeds", "1", "2", "3", "4", "--jobs", "4")
         session.run(*programs, "--output", "conformance/results/random_programs.json")
+        session.install("--no-deps", "-r", "conformance/nnsmith.txt")
+        models = ("python", "-m", "conformance.nnsmith_models", "--models", "2000", "--jobs", "4")
+        session.run(*models, "--output", "conformance/results/nnsmith_models.json")
         saves = ("python", "-m", "conformance.interrupted_saves", "--trials", "1000")
         session.run(*saves, "--output", "conformance/results/interrupted_saves.json")
         files = ("python", "-m", "conformance.mutated_files", "--trials", "2000", "--jobs", "4")

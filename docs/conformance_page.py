@@ -59,6 +59,21 @@ with torch {torch} and seeds {seeds}:
 The right ones were compared at {compared} sizes. At others, users are told:
 """
 
+NNSMITH = """`python -m conformance.nnsmith_models` exported {models} random models of
+[nnsmith](https://github.com/ise-uiuc/nnsmith) {nnsmith}, a generator for testing compilers of
+neural networks, with torch {torch}. Each is exported with static sizes and with `Dim.AUTO` in every
+dimension, and compared with eager PyTorch at the sizes of the example and at others:
+
+| | Right | Refused | Rounding made visible | NaN, as reported | Failures |
+| --- | ---: | ---: | ---: | ---: | ---: |
+"""
+
+NNSMITH_DIFFERENCES = """
+Rounding is made visible by a later operator such as `floor`. Differences count as reported if the
+first wrong result is that of an operator on NaN that the report of the export names, such as the
+position that `argmin` finds.
+"""
+
 CRASHES = """
 ONNX Runtime crashes on empty inputs of LSTM, GRU, Einsum and group normalization. Programs with
 these are not run at size 0.
@@ -68,7 +83,8 @@ GRAPHS = """`python -m conformance.mutated_graphs` gives captured graphs of the 
 dynamic sizes, another operator of the same signature or another number at a random node, and
 exports those that PyTorch runs and captures. Of {trials} graphs, {right} are right at the sizes of
 the example and at others, {refused} are refused with an error, {explained} differ by rounding that
-a later operator makes visible, and {failures} differ otherwise:
+a later operator makes visible, {reported} differ for NaN as the report of the export says, and
+{failures} differ otherwise:
 """
 
 SAVES = """`python -m conformance.interrupted_saves` saves over an existing model and interrupts the
@@ -118,6 +134,7 @@ def make_conformance_page() -> str:
     parts += _other_releases(ours)
     if (RESULTS / "random_programs.json").exists():
         parts += ["## Random programs\n", _random_programs()]
+    parts += _describe_nnsmith()
     parts += _describe_damage()
     parts += ["## Partial comparisons\n", _list_flags(ours["rows"])]
     parts += ["## Variants that torch.export does not capture\n", _not_captured(ours["rows"])]
@@ -145,11 +162,29 @@ def _random_programs() -> str:
     return "\n".join([text, *explained, "\nReasons of the refusals:\n", *refused, CRASHES])
 
 
+def _describe_nnsmith() -> list[str]:
+    """Returns the section on models that nnsmith generates, if measured."""
+    found = _read_counts("nnsmith_models")
+    if not found:
+        return []
+    names = ("right", "refused", "explained", "reported", "wrong")
+    rows = [
+        f"| {variant} | {' | '.join(str(found[variant].get(name, 0)) for name in names)} |"
+        for variant in ("static", "dynamic")
+    ]
+    table = NNSMITH.format(**found) + "\n".join(rows)
+    parts = ["## Models of nnsmith\n", table, NNSMITH_DIFFERENCES]
+    refused = [f"* {count} times: {_plain(text)}" for text, count in found["refused"].items()]
+    parts += ["Reasons of the refusals:\n", *refused, ""] if refused else []
+    listed = [f"* `{row}`" for row in (*found["explained"], *found["failures"])]
+    return parts + (["Differences by rounding, and failures:\n", *listed, ""] if listed else [])
+
+
 def _describe_damage() -> list[str]:
     """Returns sections on mutated graphs, interrupted saves and damaged files, if measured."""
     parts = []
     if found := _read_counts("mutated_graphs"):
-        outcomes = {"right": 0, "refused": 0, "explained": 0, **found["outcomes"]}
+        outcomes = {"right": 0, "refused": 0, "explained": 0, "reported": 0} | found["outcomes"]
         outcomes |= {"trials": found["trials"], "failures": len(found["failures"])}
         listed = [f"* `{row}`" for row in (*found["explained"], *found["failures"])]
         parts += ["## Mutated graphs\n", GRAPHS.format(**outcomes), *(listed or ["* none"]), ""]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import sys
 
 import torch
 
@@ -26,7 +27,7 @@ from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import CaptureError, InvalidOptionError
-from onnx_aot.torch_compat import needs_data, violates_constraints
+from onnx_aot.torch_compat import is_asked_by_cpp, needs_data, violates_constraints
 
 __all__ = ["Attempt", "Captured", "Failure", "Plan", "make_attempt"]
 
@@ -225,12 +226,16 @@ class _EmptyTensors:
     def record(self, everywhere: bool) -> None:
         """Callback for ``Settings.zero_ignored``.
 
+        Questions of C++ code, which no exception may leave, do not end the attempt at once.
+
         Raises:
             _WrongWhenEmptyError: The answer makes the result wrong, and the attempt is to end then.
         """
         self.answers.append(everywhere)
         if everywhere and self._ends:
             self.ended = True
+            if is_asked_by_cpp(sys._getframe(1)):
+                return
             raise _WrongWhenEmptyError
 
     def may_be_wrong(self, program: torch.export.ExportedProgram) -> bool:

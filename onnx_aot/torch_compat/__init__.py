@@ -43,6 +43,7 @@ from onnx_aot.torch_compat.fresh_sizes import (
     is_making_fresh_size,
     shorten_size,
 )
+from onnx_aot.torch_compat.interrupts import is_asked_by_cpp
 from onnx_aot.torch_compat.larger_sizes import LARGER_SIZES, UNINTERESTING
 from onnx_aot.torch_compat.lookup import (
     PRIVATE,
@@ -289,6 +290,7 @@ __all__ = [
     "in_double_precision",
     "int64_ranges_truncate_their_bounds",
     "is_arithmetic",
+    "is_asked_by_cpp",
     "is_computed_from",
     "is_input_of_trace",
     "is_making_fresh_size",

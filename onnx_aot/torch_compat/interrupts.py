@@ -17,7 +17,11 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-__all__ = ["interrupts_deferred", "may_interrupt"]
+import torch
+
+from onnx_aot.errors import PACKAGE
+
+__all__ = ["interrupts_deferred", "is_asked_by_cpp", "may_interrupt"]
 
 PATIENCE = 2.0
 """Longest wait of an interrupt in seconds, reached only during long sympy computations."""
@@ -31,6 +35,8 @@ _TRANSITIONS = ("__enter__", "__exit__", "__del__")
 # leave some of that code. Callbacks for deleted objects, in the other two, swallow exceptions.
 _BELOW_CPP = ("__torch_dispatch__",)
 _BELOW_CPP_IN = ("sym_node.py", "recording.py", "weak.py", "weakref.py")
+
+_QUESTIONS = ("sym_node.py", "recording.py", "symbolic_shapes.py")
 
 
 def may_interrupt(frame: FrameType | None) -> bool:
@@ -46,6 +52,23 @@ def may_interrupt(frame: FrameType | None) -> bool:
             return False
         frame = frame.f_back
     return True
+
+
+def is_asked_by_cpp(frame: FrameType | None) -> bool:
+    """True if torch's C++ code asks the question about a size that a frame answers.
+
+    Some of that code crashes the process if an exception leaves it.
+    """
+    file = ""
+    while frame is not None:
+        asking = frame.f_code.co_filename
+        if not asking.startswith(PACKAGE):
+            if not asking.endswith(_QUESTIONS):
+                break
+            file = asking
+        frame = frame.f_back
+    is_method = file.endswith("sym_node.py")  # which Python calls by the operators of a SymInt
+    return is_method and (frame is None or frame.f_code.co_filename != torch.__file__)
 
 
 @contextlib.contextmanager

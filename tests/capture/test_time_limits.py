@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -185,3 +188,62 @@ def test_a_longer_capture_leaves_more_room(monkeypatch: pytest.MonkeyPatch) -> N
     limit.begin_run()
     limit.complete_run(is_captured=True)
     assert limit.largest == 35.0
+
+
+ENDED_AT_EACH_CHECK = """
+import os, sys, warnings
+import torch
+import onnx_aot
+from onnx_aot.capture.time_limits import TimeLimit, _OutOfTimeError
+
+warnings.simplefilter("ignore")
+state = {}
+
+def check(self):
+    if state["inside"]:
+        state["seen"] += 1
+    if state["seen"] >= state["end"]:
+        self.ended = True
+        raise _OutOfTimeError
+
+class Upscales(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(4, 1, 1))
+
+    def forward(self, x):
+        x = x * self.scale
+        state["inside"] = True
+        y = torch.nn.functional.pixel_shuffle(x, 2)
+        z = x.permute(0, 2, 3, 1).contiguous().flatten(1, 2).transpose(1, 2)
+        state["inside"] = False
+        return y, z
+
+def export(end):
+    state.update(inside=False, seen=0, end=end)
+    try:
+        shapes = ({0: "batch", 2: "height", 3: "width"},)
+        onnx_aot.export(Upscales(), (torch.rand(2, 4, 5, 7),), dynamic_shapes=shapes)
+    except Exception:
+        assert state["seen"] >= end
+
+TimeLimit.check = check
+TimeLimit.largest = property(lambda self: 100.0)
+export(10**6)
+assert state["seen"]
+for end in range(1, state["seen"] + 1):
+    child = os.fork()
+    if not child:
+        export(end)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, end
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_an_end_at_any_check_leaves_the_process_alive() -> None:
+    """C++ code of torch asks for devices and sizes too, and crashes if an exception leaves it."""
+    ran = subprocess.run(
+        [sys.executable, "-c", ENDED_AT_EACH_CHECK], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr

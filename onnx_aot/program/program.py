@@ -58,6 +58,11 @@ class ONNXProgram(Editable, Examinable, Viewable):
             parameters and buffers of the module, by input name. They are the module's own tensors
             until ``apply_weights`` or an assignment replaces them.
 
+    The weights in ``model`` are the module's own tensors, not copies. A later change to them, by
+    training or ``load_state_dict``, changes what ``save`` writes. The session that the first call
+    creates keeps the values that it was created with until ``release``. Saved files never change.
+    Export ``copy.deepcopy(module)`` for a program that is independent of the module.
+
     A keyword argument with the input's name overrides an entry of either for one call
     (``program(x, **{"linear.weight": weight})``). State given this way is not updated in
     ``state``; its new value is among the outputs. A saved model has neither: whoever runs it feeds

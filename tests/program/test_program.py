@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -71,6 +73,24 @@ def test_inputs_that_are_constants_of_the_capture(net: Net) -> None:
     torch.testing.assert_close(program(X, 3.0)[0], net(X, 3.0)[0])
     program = onnx_aot.export(net, (X,), kwargs={"scale": 0.5})
     torch.testing.assert_close(program(X, scale=0.5)[0], net(X, 0.5)[0])
+
+
+def test_weights_are_the_module_s_until_the_program_is_saved(net: Net, tmp_path: Path) -> None:
+    changing = copy.deepcopy(net)
+    program = onnx_aot.export(changing, (X,))
+    independent = onnx_aot.export(copy.deepcopy(changing), (X,))
+    program.save(tmp_path / "before.onnx")
+    before = program(X)[0]
+    with torch.no_grad():
+        changing.linear.weight.add_(1)
+    after = changing(X)[0]
+    assert not torch.allclose(before, after)
+    for kept in (program, independent, onnx_aot.ONNXProgram.load(tmp_path / "before.onnx")):
+        torch.testing.assert_close(kept(X)[0], before)
+    program.save(tmp_path / "after.onnx")
+    program.release()
+    for changed in (program, onnx_aot.ONNXProgram.load(tmp_path / "after.onnx")):
+        torch.testing.assert_close(changed(X)[0], after)
 
 
 @pytest.mark.parametrize("scale", [2.0, None, torch.ones(2)])

@@ -102,7 +102,7 @@ def _shorten(text: str) -> str:
 def _get_schema(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | None:
     try:
         return onnx.defs.get_schema(op_type, version, domain)
-    except onnx.defs.SchemaError:
+    except (onnx.defs.SchemaError, TypeError):  # a damaged file has versions beyond 32 bits
         return None
 
 

@@ -13,6 +13,7 @@ from torch import nn
 
 import onnx_aot
 from onnx_aot.inspection.view.collect import GraphData, collect
+from onnx_aot.inspection.view.descriptions import formal_names
 from onnx_aot.inspection.view.tree import MOST_CHILDREN, Item
 from tests.inspection.view import models
 from tests.inspection.view.models import ViewedComparison, ViewedValue
@@ -296,3 +297,10 @@ def test_many_inputs_are_a_group() -> None:
     data = collect(program.model)
     assert data.items[1].title == "12 inputs"
     assert len(data.items[1].children) == 12
+
+
+def test_a_version_that_no_operator_set_has() -> None:
+    relu = ir.node("Relu", [ir.Value(name="x")])
+    assert formal_names(relu, 20) == (["X"], ["Y"])
+    for version in (-(2**63), 2**40):
+        assert formal_names(relu, version) == (["0"], ["0"])

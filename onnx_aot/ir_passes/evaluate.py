@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 from onnx_aot import dtypes
 
-__all__ = ["EXACT", "ROUNDED", "Evaluation"]
+__all__ = ["EXACT", "ROUNDED", "SEVERAL", "Evaluation"]
 
 Attributes = Mapping[str, Any]
 Tensors = Sequence[torch.Tensor]
@@ -22,11 +23,15 @@ _INTEGERS = frozenset({torch.bool, torch.int8, torch.uint8, torch.int16, torch.i
 
 
 def _cast(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
-    """Casts with a defined result for every number; floating point to integers is refused."""
+    """Casts with a defined result; floating point to integers only within the latter's range."""
     to = ir.DataType(attributes["to"])
     wanted, source = dtypes.storage_dtype(to), inputs[0].dtype
     if wanted not in _FLOATS and wanted != torch.bool and not {wanted, source} <= _INTEGERS:
-        raise NotImplementedError
+        if wanted not in _INTEGERS or source not in _FLOATS or to in dtypes.FOUR_BITS:
+            raise NotImplementedError
+        limits = torch.iinfo(wanted)
+        if not bool(((inputs[0] > limits.min) & (inputs[0] < limits.max)).all()):
+            raise NotImplementedError
     return _lowest_bits(inputs[0], to) if to in dtypes.FOUR_BITS else inputs[0].to(wanted)
 
 
@@ -140,9 +145,73 @@ def _gemm(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
     return product + inputs[2] * attributes.get("beta", 1.0) if len(inputs) > 2 else product
 
 
+def _gather_elements(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    source, indices = inputs
+    axis = attributes.get("axis", 0) % source.ndim
+    size = source.shape[axis]
+    if bool((indices >= size).any()) or bool((indices < -size).any()):
+        raise IndexError("an index is out of range")
+    return source.gather(axis, torch.where(indices < 0, indices + size, indices).to(torch.int64))
+
+
+def _gather_nd(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    source, indices = inputs
+    depth = indices.shape[-1]
+    sizes = torch.tensor(source.shape[:depth])
+    if attributes.get("batch_dims", 0) or depth == 0:
+        raise NotImplementedError
+    if bool((indices >= sizes).any()) or bool((indices < -sizes).any()):
+        raise IndexError("an index is out of range")
+    return source[tuple(indices.to(torch.int64).unbind(-1))]
+
+
+def _sum_up(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    if inputs[0].is_floating_point() or attributes.get("exclusive") or attributes.get("reverse"):
+        raise NotImplementedError
+    return torch.cumsum(inputs[0], int(inputs[1].item()), dtype=inputs[0].dtype)
+
+
+def _clip(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    return torch.clamp(inputs[0], *inputs[1:])
+
+
+def _tile(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    return inputs[0].repeat(inputs[1].tolist())
+
+
+def _pad(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    source, pads = inputs[0], inputs[1].tolist()
+    if attributes.get("mode", "constant") != "constant" or len(inputs) > 3 or min(pads) < 0:
+        raise NotImplementedError
+    value = inputs[2].item() if len(inputs) > 2 else 0
+    begins, ends = pads[: source.ndim], pads[source.ndim :]
+    widths = [n for pair in zip(reversed(begins), reversed(ends), strict=True) for n in pair]
+    return torch.nn.functional.pad(source, widths, value=value)
+
+
+def _split(attributes: Attributes, inputs: Tensors) -> tuple[torch.Tensor, ...]:
+    """The outputs of Split, which are views."""
+    axis = attributes.get("axis", 0)
+    if len(inputs) > 1:
+        return torch.split(inputs[0], inputs[1].tolist(), axis)
+    size, parts = inputs[0].shape[axis], attributes.get("num_outputs", 0)
+    if not parts:
+        raise NotImplementedError
+    return torch.split(inputs[0], -(-size // parts), axis)
+
+
+def _einsum(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    return torch.einsum(attributes["equation"], *inputs)
+
+
 def _ignore_attributes(function: Callable[..., torch.Tensor]) -> Evaluation:
     """Wraps a function of the inputs alone."""
     return lambda attributes, inputs: function(*inputs)
+
+
+def _join_pairwise(function: Callable[..., torch.Tensor]) -> Evaluation:
+    """Wraps a function of two tensors for any number of inputs."""
+    return lambda attributes, inputs: functools.reduce(function, inputs)
 
 
 def _make_reduction(function: Callable[..., torch.Tensor]) -> Evaluation:
@@ -156,6 +225,33 @@ def _make_reduction(function: Callable[..., torch.Tensor]) -> Evaluation:
     return reduce
 
 
+def _of_integers(evaluation: Evaluation) -> Evaluation:
+    """Refuses floating point, where libraries differ in the sign of the larger of two zeros."""
+
+    def evaluate(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+        if inputs[0].is_floating_point():
+            raise NotImplementedError
+        return evaluation(attributes, inputs)
+
+    return evaluate
+
+
+def _take_norm(order: int) -> Evaluation:
+    def norm(tensor: torch.Tensor, axes: tuple[int, ...], keepdim: bool) -> torch.Tensor:
+        found: torch.Tensor = torch.linalg.vector_norm(tensor, order, axes, keepdim)
+        return found
+
+    return _make_reduction(norm)
+
+
+_EXTREMES: dict[str, Evaluation] = {
+    "Clip": _clip,
+    "Max": _join_pairwise(torch.maximum),
+    "Min": _join_pairwise(torch.minimum),
+    "ReduceMax": _make_reduction(torch.amax),
+    "ReduceMin": _make_reduction(torch.amin),
+}
+
 EXACT: dict[str, Evaluation] = {
     "Abs": _ignore_attributes(torch.abs),
     "Add": _ignore_attributes(torch.add),
@@ -164,12 +260,15 @@ EXACT: dict[str, Evaluation] = {
     "Ceil": _ignore_attributes(torch.ceil),
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
+    "CumSum": _sum_up,
     "Div": _divide,
     "Equal": _ignore_attributes(torch.eq),
     "Expand": _expand,
     "Flatten": _flatten,
     "Floor": _ignore_attributes(torch.floor),
     "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
     "Greater": _ignore_attributes(torch.gt),
     "GreaterOrEqual": _ignore_attributes(torch.ge),
     "Less": _ignore_attributes(torch.lt),
@@ -179,6 +278,7 @@ EXACT: dict[str, Evaluation] = {
     "Neg": _ignore_attributes(torch.neg),
     "Not": _ignore_attributes(torch.logical_not),
     "Or": _ignore_attributes(torch.logical_or),
+    "Pad": _pad,
     "Range": _range,
     "Relu": _ignore_attributes(torch.relu),
     "Reshape": _reshape,
@@ -186,15 +286,18 @@ EXACT: dict[str, Evaluation] = {
     "Sqrt": _ignore_attributes(torch.sqrt),
     "Squeeze": _squeeze,
     "Sub": _ignore_attributes(torch.sub),
+    "Tile": _tile,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
     "Where": _where,
     "Xor": _ignore_attributes(torch.logical_xor),
+    **{name: _of_integers(evaluation) for name, evaluation in _EXTREMES.items()},
 }
 """Operators whose result is defined bit by bit by IEEE 754 and the ONNX standard."""
 
 ROUNDED: dict[str, Evaluation] = {
     "Cos": _ignore_attributes(torch.cos),
+    "Einsum": _einsum,
     "Erf": _ignore_attributes(torch.erf),
     "Exp": _ignore_attributes(torch.exp),
     "Gemm": _gemm,
@@ -202,10 +305,16 @@ ROUNDED: dict[str, Evaluation] = {
     "MatMul": _ignore_attributes(torch.matmul),
     "Pow": _ignore_attributes(torch.pow),
     "Reciprocal": _ignore_attributes(torch.reciprocal),
+    "ReduceL1": _take_norm(1),
+    "ReduceL2": _take_norm(2),
     "ReduceMean": _make_reduction(torch.mean),
     "ReduceSum": _make_reduction(torch.sum),
     "Sigmoid": _ignore_attributes(torch.sigmoid),
     "Sin": _ignore_attributes(torch.sin),
     "Tanh": _ignore_attributes(torch.tanh),
+    **_EXTREMES,
 }
 """Operators that libraries round differently."""
+
+SEVERAL: dict[str, Callable[[Attributes, Tensors], tuple[torch.Tensor, ...]]] = {"Split": _split}
+"""Exact operators with several outputs."""

@@ -30,9 +30,17 @@ from onnx_aot.ir_passes.cleanups.dequantized import (
     TRANSPOSE_DEQUANTIZED,
 )
 from onnx_aot.ir_passes.cleanups.fold_batch_norm import FOLD_BATCH_NORM
-from onnx_aot.ir_passes.cleanups.fold_constants import FOLD_CONSTANTS, FOLD_ROUNDED_CONSTANTS
+from onnx_aot.ir_passes.cleanups.fold_constants import (
+    FOLD_CONSTANTS,
+    FOLD_PARTS,
+    FOLD_ROUNDED_CONSTANTS,
+)
 from onnx_aot.ir_passes.cleanups.fold_factor import FOLD_FACTOR
-from onnx_aot.ir_passes.cleanups.gemm import GEMM_OF_TRANSPOSED, MATMUL_ADD_TO_GEMM
+from onnx_aot.ir_passes.cleanups.gemm import (
+    GEMM_OF_SHARED_WEIGHT,
+    GEMM_OF_TRANSPOSED,
+    MATMUL_ADD_TO_GEMM,
+)
 from onnx_aot.ir_passes.cleanups.no_ops import DROP_ZEROS, REMOVE_NO_OPS
 from onnx_aot.ir_passes.cleanups.size_arithmetic import (
     DROP_EXPAND,
@@ -74,6 +82,7 @@ RULES: tuple[Rule, ...] = (
     DROP_ZEROS,
     FOLD_CONSTANTS,  # early too: folded nodes need no other rule
     FOLD_ROUNDED_CONSTANTS,
+    FOLD_PARTS,
     FOLD_SHAPES,  # sizes before the nodes that read them
     JOIN_SHAPES,
     SHORTEN_FLOOR_DIVISION,
@@ -110,6 +119,7 @@ RULES: tuple[Rule, ...] = (
     GROUPED_ATTENTION,
     ATTENTION_OF_HEADS,
     ATTENTION_CACHE,  # after attention is one node
+    GEMM_OF_SHARED_WEIGHT,
     GEMM_OF_TRANSPOSED,
     MATMUL_ADD_TO_GEMM,  # late: other patterns match MatMul and Add separately
     BIAS_OF_DEQUANTIZED,  # last: splits them again where ONNX Runtime needs it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.ir_passes.cases import Case
 from tests.ir_passes.dequantized_cases import DEQUANTIZED
+from tests.ir_passes.folding_cases import FOLDED
 
 __all__ = ["CASES"]
 
@@ -69,7 +70,25 @@ CASES = [
         "(bool[b,3] x) => (bool[b,3] y) <bool t={1}> {a=And(t,x) y=Not(a)}",
         "Not",
     ),
+    Case(
+        "remove_no_ops",
+        "(float[b,3] x) => (float[b,3] y) <float[1,3] one = {1,1,1}> {a=Mul(one,x) y=Relu(a)}",
+        "Relu",
+        "ones",
+    ),
+    Case(
+        "remove_no_ops",
+        "(float[b,1] x) => (float[b,3] y) <float[1,3] one = {1,1,1}> {a=Mul(one,x) y=Relu(a)}",
+        None,
+        "broadcast",
+    ),
     # --- drop_zeros
+    Case(
+        "drop_zeros",
+        "(float[b,3] x) => (float[b,3] y) <float[3] o = {0,0,0}> {a=Add(x,o) y=Softmax(a)}",
+        "Softmax",
+        "softmax",
+    ),
     Case(
         "drop_zeros",
         "(float[b,3] x, float[b,3] z) => (float[b,3] y) <float o = {0}> {a=Add(o,x) y=Sub(z,a)}",
@@ -81,30 +100,7 @@ CASES = [
         None,
         "a sign that is seen",
     ),
-    # --- fold_constants
-    Case(
-        "fold_constants",
-        "(float[b,3] x) => (float[b,2] y) <float[2,3] w={1,2,3,4,5,6}>"
-        " {t=Transpose<perm=[1,0]>(w) y=MatMul(x,t)}",
-        "MatMul",
-    ),
-    Case(
-        "fold_constants",
-        "(float[b] x) => (float[b] y) <float[2] w={1,2}, int64 i={1}, float[2] v={3,-4}>"
-        " {s=Mul(w,v) t=Gather<axis=0>(s,i) y=Add(x,t)}",
-        "Add",
-    ),
-    Case(
-        "fold_constants",
-        "(float[b] x) => (float[b] y) <float w={2.7}> {i=Cast<to=7>(w) f=Cast<to=1>(i) y=Mul(x,f)}",
-        None,
-        "rounding",
-    ),
-    Case(
-        "fold_rounded_constants",
-        "(float[b] x) => (float[b] y) <float w={2.7}> {e=Exp(w) y=Mul(x,e)}",
-        "Mul",
-    ),
+    *FOLDED,
     # --- sizes
     Case(
         "fold_shapes",
@@ -274,6 +270,22 @@ CASES = [
         " {a=Slice(x,s,e,p) y=Slice(a,s,e,p)}",
         None,
         "one axis",
+    ),
+    Case(
+        "merge_slices",
+        "(float[5,7] x) => (float[3,1] y, float[3,2] z) <int64[1] s={1}, int64[1] e={-1},"
+        " int64[1] p={0}, int64[1] q={-1}, int64[1] f={0}, int64[1] g={1}, int64[1] h={3}>"
+        " {a=Slice(x,s,e,p) y=Slice(a,f,g,q) z=Slice(a,g,h,q)}",
+        "Slice Slice",
+        "two readers",
+    ),
+    Case(
+        "merge_slices",
+        "(float[5,7] x) => (float[3,1] y, float[3,7] z) <int64[1] s={1}, int64[1] e={-1},"
+        " int64[1] p={0}, int64[1] q={-1}, int64[1] f={0}, int64[1] g={1}>"
+        " {a=Slice(x,s,e,p) y=Slice(a,f,g,q) z=Relu(a)}",
+        None,
+        "another reader",
     ),
     Case(
         "gather_unsqueezed",
@@ -546,6 +558,21 @@ CASES = [
         "(float[2,b] x, float[3,2] k) => (float[b,3] y) {u=Transpose<perm=[1,0]>(x) a=Transpose(k)"
         " y=Gemm<alpha=2.0>(u,a)}",
         "Gemm",
+    ),
+    Case(
+        "gemm_of_shared_weight",
+        "(int64[b,h] i, float[5] z) => (float[b,h,3] y, float[b,h,2] e)"
+        " <float[3,2] w={1,2,3,4,5,6}, float[3] t={7,8,9}, int64[1] o={0}>"
+        " {j=Mul(i,o) e=Gather(w,j) a=Transpose<perm=[1,0]>(w) p=MatMul(e,a) y=Add(p,t)}",
+        "Mul Gather Reshape Gemm Shape Concat Reshape",
+    ),
+    Case(
+        "gemm_of_shared_weight",
+        "(float[b,h,2] x) => (float[b,h,3] y, float[b,h,3] z) <float[3,2] w={1,2,3,4,5,6}>"
+        " {a=Transpose<perm=[1,0]>(w) y=MatMul(x,a) c=Transpose<perm=[1,0]>(w) d=MatMul(x,c)"
+        " z=Relu(d)}",
+        None,
+        "layers",
     ),
     *DEQUANTIZED,
 ]

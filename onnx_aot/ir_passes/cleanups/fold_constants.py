@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,12 +13,13 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot import dtypes
-from onnx_aot.ir_passes.evaluate import EXACT, ROUNDED, Evaluation
+from onnx_aot.ir_passes.cleanups.gemm import transposes_shared_weight
+from onnx_aot.ir_passes.evaluate import EXACT, ROUNDED, SEVERAL, Evaluation
 from onnx_aot.ir_passes.lazy_tensor import FoldedTensor, contents_of
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.ir_passes.tensors import SMALL
 
-__all__ = ["FOLD_CONSTANTS", "FOLD_ROUNDED_CONSTANTS"]
+__all__ = ["FOLD_CONSTANTS", "FOLD_PARTS", "FOLD_ROUNDED_CONSTANTS"]
 
 SMALL_RESULT = 1 << 16
 """Number of elements up to which results computed from weights may make the file larger."""
@@ -45,50 +47,90 @@ def _make_fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewrit
         ``Transpose(weight)`` -> ``weight_folded``; ``Add([1, 2], [3, 4])`` -> ``[4, 6]``. Large
         results are folded only if they replace weights of that size that nothing else reads;
         tensors that are not in memory are never folded. Values stored in a byte or less, such as
-        quantized weights, are not widened.
+        quantized weights, are not widened. A product with a weight that is used elsewhere too is
+        left to ``gemm_of_shared_weight``, which needs no second copy.
         """
-        plan = _plan_evaluation(node, operators, rewriter)
-        if plan is None or len(node.outputs) != 1 or not plan.given:
+        if node.op_type == "Transpose" and transposes_shared_weight(node):
             return False
-        evaluate, given, key = plan
-        result = node.outputs[0]
-        if any(_widens_elements(value, result) for value in given):
+        plan = _plan_evaluation(node, operators[node.op_type], rewriter)
+        if plan is None or len(node.outputs) != 1:
             return False
-        contents = [rewriter.constant(value) for value in given]
-        packed = result.dtype in dtypes.FOUR_BITS
-        if not packed and all(tensor is not None for tensor in contents):
-            tensor = _try_evaluate(evaluate, contents)
-            if tensor is None or tensor.numel() > SMALL:
-                return False
-            rewriter.replace(result, rewriter.initializer(tensor))
-            return True
-        shape, dtype = result.shape, result.dtype
-        if shape is None or not shape.is_static() or dtype is None:
-            return False
-        sizes = [int(size) for size in shape.numpy()]
-        if not _is_worth_folding(given, math.prod(sizes), dtype) or not all(
-            map(rewriter.is_foldable, given)
-        ):
-            return False
-        # a trial, so that saving cannot fail: on shapes alone, unless it needs the contents
-        tried = _try_evaluate(evaluate, [_stand_in(value, rewriter) for value in given])
-        if tried is None:
-            tried = _try_evaluate(evaluate, list(map(contents_of, given)))
-        if (
-            tried is None
-            or list(tried.shape) != sizes
-            or tried.dtype != dtypes.storage_dtype(dtype)
-        ):
-            return False
-        new = rewriter.fold(evaluate, given, dtype=dtype, shape=sizes, key=key)
-        rewriter.replace(result, new)
-        return True
+        return _fold_result(node, 0, plan, rewriter)
 
     return fold
 
 
+def fold_parts(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``Split(weight, [2, 3])`` -> two weights, under the conditions of ``fold_constants``."""
+    plan = _plan_evaluation(node, functools.partial(_take_part, 0), rewriter)
+    used = [place for place, value in enumerate(node.outputs) if value.uses()]
+    if plan is None or not used:
+        return False
+    for place in used:
+        part = _plan_evaluation(node, functools.partial(_take_part, place), rewriter)
+        if part is None or not _fold_result(node, place, part, rewriter):
+            return False
+    return True
+
+
+def _take_part(
+    place: int, attributes: Mapping[str, object], inputs: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    return SEVERAL["Split"](attributes, inputs)[place]
+
+
+def _fold_result(node: ir.Node, place: int, plan: _Plan, rewriter: Rewriter) -> bool:
+    """Replaces one result of a node, or returns False if it must or had better be computed."""
+    evaluate, given, key = plan
+    result = node.outputs[place]
+    if not given or any(_widens_elements(value, result) for value in given):
+        return False
+    contents = [rewriter.constant(value) for value in given]
+    packed = result.dtype in dtypes.FOUR_BITS
+    if not packed and all(tensor is not None for tensor in contents):
+        tensor = _try_evaluate(evaluate, contents)
+        if tensor is None:
+            return False
+        if tensor.numel() <= SMALL:
+            rewriter.replace(result, rewriter.initializer(tensor))
+            return True
+    if _truncates(node):
+        return False  # other weights might exceed the range of the integers
+    shape, dtype = result.shape, result.dtype
+    if shape is None or not shape.is_static() or dtype is None:
+        return False
+    sizes = [int(size) for size in shape.numpy()]
+    if not _is_worth_folding(given, sum(map(_count_elements, node.outputs)), dtype) or not all(
+        map(rewriter.is_foldable, given)
+    ):
+        return False
+    # a trial, so that saving cannot fail: on shapes alone, unless it needs the contents
+    tried = _try_evaluate(evaluate, [_stand_in(value, rewriter) for value in given])
+    if tried is None:
+        tried = _try_evaluate(evaluate, list(map(contents_of, given)))
+    if tried is None or list(tried.shape) != sizes or tried.dtype != dtypes.storage_dtype(dtype):
+        return False
+    new = rewriter.fold(evaluate, given, dtype=dtype, shape=sizes, key=(place, key))
+    rewriter.replace(result, new)
+    return True
+
+
+def _count_elements(value: ir.Value) -> int:
+    """Number of elements of a value; more than any limit if it is not known."""
+    shape = value.shape
+    return math.prod(shape.numpy()) if shape is not None and shape.is_static() else sys.maxsize
+
+
+def _truncates(node: ir.Node) -> bool:
+    """Returns True for a Cast from floating point to integers, which need not hold the values."""
+    source, wanted = node.inputs[0], node.outputs[0].dtype
+    if node.op_type != "Cast" or source is None or source.dtype is None or wanted is None:
+        return False
+    return source.dtype.is_floating_point() and wanted.is_integer()
+
+
 def _plan_evaluation(
-    node: ir.Node, operators: Mapping[str, Evaluation], rewriter: Rewriter, inner: bool = True
+    node: ir.Node, evaluation: Evaluation, rewriter: Rewriter, inner: bool = True
 ) -> _Plan | None:
     """Returns the plan for a node, or None if it reads values that are not constant.
 
@@ -107,13 +149,15 @@ def _plan_evaluation(
         producer = value.producer()
         if not inner or producer is None or producer.domain or producer.op_type not in EXACT:
             return None
-        plan = _plan_evaluation(producer, EXACT, rewriter, inner=False)
+        if _truncates(producer):
+            return None
+        plan = _plan_evaluation(producer, EXACT[producer.op_type], rewriter, inner=False)
         if plan is None or len(producer.outputs) != 1 or not rewriter.only_use(value):
             return None
         plans.append(plan)
         given.extend(plan.given)
     attributes = {name: attribute.value for name, attribute in node.attributes.items()}
-    evaluate = functools.partial(_evaluate_plans, operators[node.op_type], attributes, tuple(plans))
+    evaluate = functools.partial(_evaluate_plans, evaluation, attributes, tuple(plans))
     keys = tuple(None if plan is None else plan.key for plan in plans)
     return _Plan(evaluate, tuple(given), (node.op_type, repr(sorted(attributes.items())), keys))
 
@@ -178,3 +222,4 @@ FOLD_CONSTANTS = Rule("fold_constants", tuple(EXACT), _make_fold(EXACT), exact=T
 FOLD_ROUNDED_CONSTANTS = Rule(
     "fold_rounded_constants", tuple(ROUNDED), _make_fold(ROUNDED), exact=False, since=13
 )
+FOLD_PARTS = Rule("fold_parts", ("Split",), fold_parts, exact=True, since=13)

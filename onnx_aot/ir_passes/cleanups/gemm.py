@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import onnx_ir as ir
+import torch
 
 from onnx_aot.ir_passes.cleanups.dequantized import dequantized_weight
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
-from onnx_aot.ir_passes.shapes import dims, rank
+from onnx_aot.ir_passes.shapes import Dim, dims, rank
 
-__all__ = ["GEMM_OF_TRANSPOSED", "MATMUL_ADD_TO_GEMM"]
+__all__ = [
+    "GEMM_OF_SHARED_WEIGHT",
+    "GEMM_OF_TRANSPOSED",
+    "MATMUL_ADD_TO_GEMM",
+    "transposes_shared_weight",
+]
 
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16})
 
@@ -62,6 +70,106 @@ def gemm_of_transposed(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
+def gemm_of_shared_weight(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``MatMul(x, Transpose(w)) + b`` -> ``Gemm(x, w, b, transB=1)`` if others read ``w`` too.
+
+    So an embedding that is also the output layer is stored once. ``x`` of a higher rank is
+    reshaped to a matrix, and the product back. The bias is optional.
+    """
+    left = node.inputs[0]
+    inner = rewriter.producer(node.inputs[1], "Transpose")
+    if inner is None or left is None or not transposes_shared_weight(inner):
+        return False
+    weight = inner.inputs[0]
+    sizes, stored = dims(left), dims(weight)
+    if sizes is None or stored is None or len(sizes) < 2:
+        return False
+    columns, depth = stored
+    if not (isinstance(columns, int) and columns and isinstance(depth, int) and depth):
+        return False
+    result, bias = _find_bias(node, columns)
+    given = [weight] if bias is None else [weight, bias]
+    if len(sizes) == 2:
+        new = rewriter.emit("Gemm", [left, *given], {"transB": 1}, like=inner)
+        rewriter.replace(result, new)
+        return True
+    rows = sizes[:-1]
+    known = [size for size in rows if isinstance(size, int)]
+    count = math.prod(known) if len(known) == len(rows) else None
+    flat = rewriter.initializer(torch.tensor([-1, depth]))
+    matrix = rewriter.emit("Reshape", [left, flat], like=node, shape=[count, depth])
+    product = rewriter.emit(
+        "Gemm", [matrix, *given], {"transB": 1}, like=node, shape=[count, columns]
+    )
+    shape = _emit_shape(left, rows, columns, node, rewriter)
+    literal = None if shape.producer() is None and shape.const_value is not None else 1
+    new = rewriter.emit("Reshape", [product, shape], {"allowzero": literal}, like=node)
+    rewriter.replace(result, new)
+    return True
+
+
+def _find_bias(product: ir.Node, columns: int) -> tuple[ir.Value, ir.Value | None]:
+    """The result of a product with its bias, and that bias; None if no bias alone is added."""
+    result = product.outputs[0]
+    uses = result.uses()
+    if len(uses) != 1 or result.is_graph_output():
+        return result, None
+    ((user, index),) = uses
+    if user.op_type != "Add" or user.domain or user.graph is not product.graph:
+        return result, None
+    bias = user.inputs[1 - index]
+    if bias is None or bias.const_value is None or dims(bias) not in ([columns], [1, columns]):
+        return result, None
+    return user.outputs[0], bias
+
+
+def transposes_shared_weight(node: ir.Node) -> bool:
+    """Returns True for the Transpose of a matrix of floats that is multiplied and used elsewhere.
+
+    The matrix is stored in the model or is an input. Layers that share it do not count: they may
+    have other factors folded in, each into its own copy.
+    """
+    weight = node.inputs[0]
+    if weight is None or rank(weight) != 2 or weight.dtype not in FLOATS | {ir.DataType.BFLOAT16}:
+        return False
+    if not weight.is_initializer() and not weight.is_graph_input():
+        return False
+    return _is_right_factor(node) and not all(map(_is_layer, weight.consumers()))
+
+
+def _is_layer(node: ir.Node) -> bool:
+    return (node.op_type == "Gemm" and not node.domain) or _is_right_factor(node)
+
+
+def _is_right_factor(node: ir.Node) -> bool:
+    """Returns True for a Transpose whose results are only multiplied with matrices to the left."""
+    if node.op_type != "Transpose" or node.domain or node.outputs[0].is_graph_output():
+        return False
+    uses = node.outputs[0].uses()
+    return bool(uses) and all(
+        user.op_type == "MatMul" and not user.domain and index == 1 for user, index in uses
+    )
+
+
+def _emit_shape(
+    source: ir.Value, rows: list[Dim], columns: int, node: ir.Node, rewriter: Rewriter
+) -> ir.Value:
+    """Emits the shape that has the rows of a value and a number of columns."""
+    if sum(not isinstance(size, int) for size in rows) <= 1 and 0 not in rows:
+        sizes = [size if isinstance(size, int) else -1 for size in rows]
+        return rewriter.initializer(torch.tensor([*sizes, columns]))
+    known = rewriter.emit(
+        "Shape",
+        [source],
+        {"start": 0, "end": len(rows)},
+        like=node,
+        dtype=ir.DataType.INT64,
+        shape=[len(rows)],
+    )
+    last = rewriter.initializer(torch.tensor([columns]))
+    return rewriter.emit("Concat", [known, last], {"axis": 0}, like=node, shape=[len(rows) + 1])
+
+
 MATMUL_ADD_TO_GEMM = Rule(
     "matmul_add_to_gemm",
     ("Add",),
@@ -74,5 +182,13 @@ GEMM_OF_TRANSPOSED = Rule(
     ("Gemm",),
     gemm_of_transposed,
     exact=False,
+    behind=frozenset({"Transpose"}),
+)
+GEMM_OF_SHARED_WEIGHT = Rule(
+    "gemm_of_shared_weight",
+    ("MatMul",),
+    gemm_of_shared_weight,
+    exact=False,
+    since=15,
     behind=frozenset({"Transpose"}),
 )

@@ -86,10 +86,14 @@ def _operand_beside_neutral(
             operand, other = node.inputs[place], node.inputs[1 - place]
             if operand is None or (integers and (operand.dtype is None or _is_float(operand))):
                 continue
-            known = rewriter.constant(other, limit=1)
-            if known is None or known.numel() != 1 or known.item() != neutral:
+            known = rewriter.constant(other)
+            if known is None or not known.numel() or bool((known != neutral).any()):
                 continue
-            if known.ndim == 0 or known.ndim <= (rank(operand) or 0):
+            if known.numel() == 1:
+                fits = known.ndim == 0 or known.ndim <= (rank(operand) or 0)
+            else:
+                fits = same_shape(operand, node.outputs[0])
+            if fits:
                 return operand
         return None
 
@@ -99,20 +103,24 @@ def _operand_beside_neutral(
 def drop_zeros(node: ir.Node, rewriter: Rewriter) -> bool:
     """``y + (x + 0.0)`` -> ``y + x``, as Python's ``sum`` starts with 0.
 
-    In floating point, ``x + 0.0`` turns -0.0 into 0.0. So only sums may read it: their results
-    can differ only in the sign of a zero, if all terms are zeros.
+    In floating point, ``x + 0.0`` turns -0.0 into 0.0. So only sums may read it, whose results
+    can differ only in the sign of a zero, if all terms are zeros; or exponentials, such as the
+    softmax of scores with a mask that excludes nothing, whose results are equal.
     """
     result = node.outputs[0]
     kept = _WITHOUT_ZERO(node, rewriter)
     if kept is None or result.is_graph_output():
         return False
-    if any(reader.op_type not in SUMS or reader.domain for reader in result.consumers()):
+    if any(reader.op_type not in UNSIGNED or reader.domain for reader in result.consumers()):
         return False
     rewriter.replace(result, kept)
     return True
 
 
-SUMS = frozenset({"Add", "Conv", "Gemm", "MatMul", "ReduceMean", "ReduceSum", "Sub"})
+_SUMS = "Add Conv Gemm MatMul ReduceMean ReduceSum Sub"
+_EXPONENTIALS = "Exp LogSoftmax Sigmoid Softmax"
+UNSIGNED = frozenset(f"{_SUMS} {_EXPONENTIALS}".split())
+"""Operators to which both zeros are the same."""
 
 
 def _is_float(value: ir.Value) -> bool:

@@ -187,10 +187,19 @@ def gather_unsqueezed(node: ir.Node, rewriter: Rewriter) -> bool:
 def merge_slices(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Slice(Slice(x, ..., axes=[a]), ..., axes=[b])`` -> ``Slice(x, ..., axes=[a, b])``.
 
-    Applies if bounds are constants, nothing else reads the inner result, and the axes differ.
+    Applies if bounds are constants, the axes differ, and only such nodes read the inner result.
     """
     inner = rewriter.producer(node.inputs[0], "Slice")
-    if inner is None or not rewriter.only_use(inner.outputs[0]):
+    if inner is None or inner.outputs[0].is_graph_output():
+        return False
+    readers = inner.outputs[0].consumers()
+    axes = _find_slice_axes(inner, rewriter)
+    if axes is None or not all(
+        reader.graph is node.graph
+        and (found := _find_slice_axes(reader, rewriter)) is not None
+        and found.isdisjoint(axes)
+        for reader in readers
+    ):
         return False
     known = rank(node.inputs[0])
     bounds = []
@@ -198,14 +207,24 @@ def merge_slices(node: ir.Node, rewriter: Rewriter) -> bool:
         given = [rewriter.constant(value) for value in cut.inputs[1:]]
         if len(given) < 3 or known is None or any(part is None for part in given):
             return False
-        starts, ends, axes, *steps = (part.to(torch.int64) for part in given if part is not None)
-        bounds.append((starts, ends, axes % known, *(steps or [torch.ones_like(starts)])))
-    if set(bounds[0][2].tolist()) & set(bounds[1][2].tolist()):
-        return False
+        starts, ends, along, *steps = (part.to(torch.int64) for part in given if part is not None)
+        bounds.append((starts, ends, along % known, *(steps or [torch.ones_like(starts)])))
     joined = [rewriter.initializer(torch.cat(parts)) for parts in zip(*bounds, strict=True)]
     new = rewriter.emit("Slice", [inner.inputs[0], *joined], like=inner)
     rewriter.replace(node.outputs[0], new)
     return True
+
+
+def _find_slice_axes(node: ir.Node, rewriter: Rewriter) -> set[int] | None:
+    """The axes of a Slice with constant bounds; None for other nodes."""
+    known = rank(node.inputs[0]) if node.inputs else None
+    if node.op_type != "Slice" or node.domain or known is None or len(node.inputs) < 4:
+        return None
+    given = [rewriter.constant(value) for value in node.inputs[1:]]
+    axes = given[2]
+    if axes is None or any(part is None for part in given):
+        return None
+    return {int(axis) % known for axis in axes}
 
 
 MERGE_RESHAPES = Rule(

@@ -161,6 +161,7 @@ def bench(session: nox.Session) -> None:
             "memory",
             "big_model",
             "graph_size",
+            "optimizers",
             "latency",
             "refusals",
         ):

@@ -19,7 +19,16 @@ __all__ = [
     "write_json",
 ]
 
-BENCHMARKS = ("export_time", "scaling", "memory", "big_model", "graph_size", "latency", "refusals")
+BENCHMARKS = (
+    "export_time",
+    "scaling",
+    "memory",
+    "big_model",
+    "graph_size",
+    "optimizers",
+    "latency",
+    "refusals",
+)
 """The scripts, in the order in which they run; each has ``BENCHMARK`` and ``render``."""
 
 ROOT = Path(__file__).parent.parent
@@ -30,6 +39,8 @@ PACKAGES = (
     "onnx_ir",
     "onnxscript",
     "onnxruntime",
+    "onnxslim",
+    "onnxsim",
     "torchvision",
     "timm",
     "transformers",

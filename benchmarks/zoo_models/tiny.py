@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 __all__ = [
@@ -66,17 +67,29 @@ SMALL: dict[str, Any] = {
     "decoder_start_token_id": 1,
 }
 
+_BLOCKS = ("depths", "depth", "layers", "num_blocks")
+
 # Fields that hold one number per stage.
 PER_STAGE = {
-    "depths": lambda index: 1,
-    "depth": lambda index: 1,
-    "layers": lambda index: 1,
-    "num_blocks": lambda index: 1,
+    **dict.fromkeys(_BLOCKS, lambda index: 1),
     "hidden_sizes": lambda index: 8 << index,
     "embed_dims": lambda index: 8 << index,
     "num_attention_heads": lambda index: 1 << index,
     "num_heads": lambda index: 1 << index,
 }
+
+
+@contextlib.contextmanager
+def deeper(layers: int, per_stage: int) -> Iterator[None]:
+    """Makes configurations with more layers than ``LAYERS``, and more blocks per stage than one."""
+    small, stages = dict(SMALL), dict(PER_STAGE)
+    SMALL.update({name: layers for name in small if "layer" in name})
+    PER_STAGE.update({name: lambda index: per_stage for name in _BLOCKS})
+    try:
+        yield
+    finally:
+        SMALL.update(small)
+        PER_STAGE.update(stages)
 
 
 def tiny_config(config_class: Any, options: Mapping[str, Any] | None = None) -> Any:

@@ -36,9 +36,15 @@ PACKED = ("tensor(int4)", "tensor(uint4)")
 PROVIDERS = {"cuda": "CUDAExecutionProvider"}
 """ONNX Runtime's execution providers by device type of torch."""
 
-ACCURACY = ("session.qdq_matmulnbits_accuracy_level", "1")
-"""Session option that computes products with dequantized weights in float32. By default ONNX
-Runtime rounds the other operand to int8, which would make results differ from PyTorch's."""
+ACCURACY = {
+    # Products with dequantized weights are computed in float32. By default ONNX Runtime rounds the
+    # other operand to int8, which would make results differ from PyTorch's.
+    "session.qdq_matmulnbits_accuracy_level": "1",
+    # Products of unsigned and signed bytes are exact. By default they are cut off at 16 bits on
+    # processors with AVX2 or AVX-512 but without VNNI.
+    "session.x64quantprecision": "1",
+}
+"""Session options without which results of quantized models differ from PyTorch's."""
 
 
 def create_session(
@@ -53,7 +59,8 @@ def create_session(
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = LOG_ERRORS
-    options.add_session_config_entry(*ACCURACY)
+    for name, value in ACCURACY.items():
+        options.add_session_config_entry(name, value)
     return onnxruntime.InferenceSession(model, options, providers=providers_for(device))
 
 

@@ -10,7 +10,6 @@ import torch.fx
 
 from onnx_aot.torch_compat.lookup import FakeTensor, private
 from onnx_aot.torch_compat.patching import Patch, Settings
-from onnx_aot.torch_compat.places import find_place
 from onnx_aot.torch_compat.symbolic_sizes import storage_key
 
 __all__ = [
@@ -30,6 +29,7 @@ _NEEDED = (
     f"{_PROXIES}:get_proxy_slot",
     f"{_PROXIES}:track_tensor",
     "torch.fx.experimental.symbolic_shapes:is_accessor_node",
+    "torch.fx.proxy:CapturedTraceback",
     "torch.utils._python_dispatch:_disable_current_modes",
     "torch._C:DisableTorchFunction",
     "torch:_C._functions.DelayedError",
@@ -55,7 +55,7 @@ def _reuse_parts(original: Callable[..., Any], settings: Settings) -> Callable[.
 
 
 def _has_what_copies_need(original: Any) -> bool:
-    return all(find_place(name) is not None for name in _NEEDED)
+    return all(private(name) is not None for name in _NEEDED)
 
 
 MODULE_CALLS = Patch(

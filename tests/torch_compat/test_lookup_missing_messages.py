@@ -16,6 +16,8 @@ from onnx_aot.errors import (
     CaptureError,
     OnnxExporterWarning,
 )
+from onnx_aot.torch_compat import MODULE_CALLS
+from tests.capture.reuse.models import Stack
 from tests.torch_compat.models import (
     MODELS,
     Example,
@@ -139,6 +141,27 @@ def test_stacks_are_looked_up_in_full() -> None:
     with absent("torch.fx.proxy:CapturedTraceback"):
         more = symbolized()
     assert symbolized() < more
+
+
+_COPIES = (
+    MODULE_CALLS.name,
+    "torch.fx.experimental.proxy_tensor:track_tensor",
+    "torch.fx.experimental.symbolic_shapes:is_accessor_node",
+    "torch.utils._python_dispatch:_disable_current_modes",
+    "torch:_C._functions.DelayedError",
+)
+
+
+@shows(*_COPIES)
+@pytest.mark.parametrize("name", _COPIES)
+def test_layers_that_repeat_are_all_traced(name: str) -> None:
+    def copied() -> bool:
+        program = onnx_aot.export(Stack().eval(), (torch.randn(2, 8),))
+        return any("4 copied" in str(note) for note in program.report.notes)
+
+    assert copied()
+    with absent(name):
+        assert not copied()
 
 
 @shows("torch._guards:TracingContext.extract_stack")

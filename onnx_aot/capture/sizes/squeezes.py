@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from onnx_aot.capture.sizes.captured_dimensions import sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.metadata.provenance import location
-from onnx_aot.torch_compat import aten, example_size
+from onnx_aot.torch_compat import aten, example_size, symbolic_expression
 
 __all__ = [
     "NOT_SQUEEZED",
@@ -84,9 +84,13 @@ def find_squeezed_ones(
     }
     if not wanted:
         return []
-    squeezed = [
-        str(size) for node in program.graph.nodes for _, size in _axes_that_may_be_one(node)
-    ]
+    squeezed = {
+        str(symbol)
+        for node in program.graph.nodes
+        for _, size in _axes_that_may_be_one(node)
+        if example_size(size) == 1
+        for symbol in getattr(symbolic_expression(size), "free_symbols", ())  # of n*m too
+    }
     return [dim for size, dims in wanted.items() if size in squeezed for dim in dims]
 
 

@@ -30,6 +30,10 @@ def beside_a_reshape(x: Tensor) -> Tensor:
     return x.squeeze(0) + x.reshape(-1, x.shape[0]).sum()
 
 
+def flattened(x: Tensor) -> Tensor:
+    return x[:, :1].flatten().squeeze(0) * 2
+
+
 def before_a_limit(x: Tensor) -> Tensor:
     return x.squeeze(0) * 2 + x.expand(1, 3).sum()
 
@@ -45,13 +49,23 @@ class Squeezing(torch.nn.Module):
         return self.function(x)
 
 
-@pytest.mark.parametrize("function", [first, every, beside_a_reshape, before_a_limit])
+@pytest.mark.parametrize("function", [first, every, beside_a_reshape, before_a_limit, flattened])
 def test_a_size_of_1_that_is_left_to_the_model_is_fixed(function: Callable[..., Tensor]) -> None:
     x = torch.rand(1, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         program = onnx_aot.export(function, (x,), dynamic_shapes=({0: Dim.AUTO},))
     torch.testing.assert_close(program(x)[0], function(x))
+
+
+def test_a_product_of_sizes_of_1_that_are_left_to_the_model_is_fixed() -> None:
+    x = torch.rand(1, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnx_aot.export(
+            lambda x: x.flatten().squeeze(0) * 2, (x,), dynamic_shapes=({0: Dim.AUTO, 1: Dim.AUTO},)
+        )
+    torch.testing.assert_close(program(x)[0], x[0, 0] * 2)
 
 
 def test_other_dimensions_of_size_1_stay_dynamic() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.field import (
     audio,
+    drawn,
     molecules,
     pictures,
     science,
@@ -32,6 +33,7 @@ _CASES = (
     *tables.CASES,
     *sequences.CASES,
     *text.CASES,
+    *drawn.CASES,
 )
 
 FIELD: dict[str, FieldCase] = {case.name: case for case in _CASES}

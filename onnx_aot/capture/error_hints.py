@@ -90,7 +90,7 @@ def make_explained_error(
 # that torch's error gives.
 _EXPLANATIONS: dict[str, tuple[str, str]] = {
     "numpy": (
-        "it computes with NumPy, which needs the values of tensors, and a graph has none",
+        "it computes with NumPy, which needs the values of tensors and sizes; a graph has none",
         "use the function of torch that does the same, or put the numpy code into an operator of "
         "your own: @torch.library.custom_op with @register_fake, and a translation of it",
     ),

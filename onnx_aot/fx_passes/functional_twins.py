@@ -87,6 +87,8 @@ def written_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
 def functional_twin(target: Any) -> OpOverload:
     """Returns ``aten.add.Tensor`` for ``aten.add_.Tensor``, and also for ``aten.add.out``.
 
+    ``aten.__or__.Tensor`` is the twin of ``aten.__ior__.Tensor``.
+
     Raises:
         FunctionalizationError: The operator has no functional form with the same arguments.
     """
@@ -98,6 +100,10 @@ def functional_twin(target: Any) -> OpOverload:
     overload = overload_name(target)
     if name.endswith("_") and not name.endswith("__"):
         packet = getattr(namespace, name[:-1], None)
+        if packet is not None and overload in packet.overloads():
+            return getattr(packet, overload)  # type: ignore[no-any-return]
+    if name.startswith("__i") and name.endswith("__"):  # x |= y
+        packet = getattr(namespace, f"__{name[3:]}", None)
         if packet is not None and overload in packet.overloads():
             return getattr(packet, overload)  # type: ignore[no-any-return]
     wanted = [

@@ -160,7 +160,13 @@ def without_infinity(sentence: str) -> str:
 
 # By kind, a pattern for ``Type: text`` of an error.
 _KINDS: dict[str, str] = {
-    "numpy": r"\.numpy\(\) is not supported|numpy function unsupported|__array__",
+    # NumPy calls methods with the names of its functions where an operand is a symbolic size.
+    "numpy": (
+        r"\.numpy\(\) is not supported|numpy function unsupported|__array__"
+        r"|loop of ufunc does not support"
+        r"|'(?:float|int|SymFloat|SymInt)' object has no attribute "
+        r"'(?:fmod|sqrt|square|floor|ceil|rint|trunc|exp|log|log2|log10|sin|cos|tan|tanh)'"
+    ),
     "memory": r"data pointer of Tensor|Cannot access storage",
     "answers": r"DataDependentOutputException: (\S+?)\.\w+$",
     "text": r"unsupported format string passed to Sym",

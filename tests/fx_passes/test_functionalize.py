@@ -258,7 +258,19 @@ def returned_alias(x: Tensor) -> tuple[Tensor, ...]:
     return z, y
 
 
+def assigned_operators(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    above, odd, number = x > 9, x > 9, (x * 3).int()
+    view = above[1:]
+    for bound in (0.2, 0.5):
+        view |= x[1:] > bound
+        odd ^= x > bound
+        number &= 5
+        number <<= 1
+    return above, odd, number
+
+
 CASES = [
+    assigned_operators,
     whole,
     before_and_after,
     through_select,

@@ -7,6 +7,7 @@ import os
 import traceback
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.export import Dim
@@ -78,6 +79,23 @@ def test_kinds_of_failures(model: Any, kind: str) -> None:
     found = texts.failure_kind(_refused(model, **options))
     assert found is not None
     assert found[0] == kind
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda held: np.fmod(held, 2.0), "numpy"),
+        (np.sqrt, "numpy"),
+        (lambda held: held[0].shape, None),
+    ],
+    ids=["two operands", "one operand", "no function"],
+)
+def test_numpy_calls_methods_of_what_an_array_holds(function: Any, kind: str | None) -> None:
+    """So it does with symbolic sizes, which make an array one of objects."""
+    with pytest.raises((AttributeError, TypeError)) as caught:
+        function(np.array([0.5], dtype=object))
+    found = texts.failure_kind(caught.value)
+    assert (found and found[0]) == kind
 
 
 def test_a_device_that_is_not_there() -> None:

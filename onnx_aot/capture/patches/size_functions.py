@@ -186,12 +186,12 @@ def _unfold(self: Tensor, dimension: int, size: Any, step: Any) -> Tensor:
     axis = dimension % self.dim()
     count = (self.shape[axis] - size) // step + 1
     if _is_same_size(size, step):
-        windows = self.narrow(axis, 0, count * size).unflatten(axis, (count, size))
+        windows = torch.unflatten(self.narrow(axis, 0, count * size), axis, (count, size))
         return windows.movedim(axis + 1, -1)
     places = torch.arange(count, device=self.device)[:, None] * step
     places = places + torch.arange(size, device=self.device)
     chosen = self.index_select(axis, places.flatten())
-    return chosen.unflatten(axis, (count, size)).movedim(axis + 1, -1)
+    return torch.unflatten(chosen, axis, (count, size)).movedim(axis + 1, -1)
 
 
 def _is_same_size(size: Any, other: Any) -> bool:

@@ -172,9 +172,11 @@ def _describe_nnsmith() -> list[str]:
         f"| {variant} | {' | '.join(str(found[variant].get(name, 0)) for name in names)} |"
         for variant in ("static", "dynamic")
     ]
-    table = NNSMITH.format(**found) + "\n".join(rows)
+    table = NNSMITH.format(**found | {"torch": found["torch"].partition("+")[0]}) + "\n".join(rows)
     parts = ["## Models of nnsmith\n", table, NNSMITH_DIFFERENCES]
-    refused = [f"* {count} times: {_plain(text)}" for text, count in found["refused"].items()]
+    refused = [
+        f"* {count} times: {_plain(text).strip()}" for text, count in found["refused"].items()
+    ]
     parts += ["Reasons of the refusals:\n", *refused, ""] if refused else []
     listed = [f"* `{row}`" for row in (*found["explained"], *found["failures"])]
     return parts + (["Differences by rounding, and failures:\n", *listed, ""] if listed else [])

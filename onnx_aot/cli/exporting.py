@@ -91,6 +91,9 @@ def export(
             help="Way of capturing: non-strict, strict, draft or trace. Repeat it to try several.",
         ),
     ] = None,
+    reuse: Annotated[
+        str, typer.Option(help="Layers that repeat: auto copies them, off traces all, or check.")
+    ] = "auto",
     report: Annotated[
         str | None,
         typer.Option(help="Folder for a markdown report, also of a failed export."),
@@ -124,6 +127,7 @@ def export(
                 weights_as_inputs=weights_as_inputs or False,
                 export_modules_as_functions=modules_as_functions or False,
                 strategies=strategies or None,
+                reuse=reuse,  # type: ignore[arg-type]
                 report=report is not None,
                 artifacts_dir=report,
             )

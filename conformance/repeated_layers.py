@@ -117,6 +117,7 @@ def _export(model: Any, args: Any, kwargs: Any, shapes: Any) -> dict[str, Any]:
         text = str(error)
         differs = "differs from its copy" in text
         return {"outcome": "differs" if differs else "refused", "text": text.partition("\n")[0]}
+    assert program.report is not None
     notes = " ".join(note for note in map(str, program.report.notes) if "repeat" in note)
     copies = sum(map(int, re.findall(r"(\d+) copied", notes)))
     return {"outcome": "same", "copies": copies, "text": ""}

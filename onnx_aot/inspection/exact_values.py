@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._ops import OpOverload
 
 from onnx_aot.inspection.fx_run import placeholder_getters
 from onnx_aot.inspection.rounding import measure_rounding
 from onnx_aot.inspection.value_mapping import Pair
-from onnx_aot.torch_compat import in_double_precision, pytree, to_double
+from onnx_aot.torch_compat import OpOverload, in_double_precision, pytree, to_double
 
 __all__ = ["explain_by_rounding"]
 

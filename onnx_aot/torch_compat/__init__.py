@@ -59,7 +59,7 @@ from onnx_aot.torch_compat.lookup import (
     private,
     pytree,
 )
-from onnx_aot.torch_compat.modules import REGISTRIES, registered_in
+from onnx_aot.torch_compat.modules import REGISTRIES, has_hooks, registered_in
 from onnx_aot.torch_compat.namespaces import namespaces_of_packages
 from onnx_aot.torch_compat.overloads import (
     ASSERTIONS,
@@ -158,8 +158,12 @@ from onnx_aot.torch_compat.trace_copies import (
     MODULE_CALLS,
     TensorCopies,
     can_copy,
+    copy_constant,
     is_size_of_tensor,
+    last_node,
     node_of,
+    nodes_after,
+    requested_name,
     traced_module,
     track_copy,
     users_lines,
@@ -262,6 +266,7 @@ __all__ = [
     "compute_float",
     "computes_real_tensors",
     "constraint_sentences",
+    "copy_constant",
     "copy_node",
     "copy_program",
     "creation_stack",
@@ -282,6 +287,7 @@ __all__ = [
     "fresh_size",
     "functionalized_by_torch",
     "generated_guard",
+    "has_hooks",
     "hidden",
     "higher_order",
     "holds_for_example",
@@ -306,6 +312,7 @@ __all__ = [
     "keep_until_restored",
     "kernel_patches",
     "known_number",
+    "last_node",
     "map_slices",
     "memory_keys",
     "missing_fake_kernels",
@@ -314,6 +321,7 @@ __all__ = [
     "needs_data",
     "new_symbol",
     "node_of",
+    "nodes_after",
     "only_says",
     "open_weight",
     "overload_name",
@@ -329,6 +337,7 @@ __all__ = [
     "record_path",
     "refuse_fixed_sizes",
     "registered_in",
+    "requested_name",
     "restored",
     "root_symbol",
     "run_exclusively",

@@ -81,7 +81,8 @@ def _for_larger_sizes(env: Any, expression: Any, counts_all: bool) -> Any:
     counts = of_data & expression.free_symbols
     if counts_all:
         asked = (s for s in expression.free_symbols if s.is_integer and str(s).startswith("u"))
-        counts |= {s for s in asked if s in limits and limits[s].lower >= 0}
+        # a bool is a number from 0 to 1
+        counts |= {s for s in asked if s in limits and limits[s].lower >= 0 and limits[s].upper > 1}
     larger = {s: ranges(2, infinity) if s in counts else r for s, r in limits.items()}
     if not counts or not expression.free_symbols <= larger.keys():
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["REGISTRIES", "registered_in"]
+__all__ = ["REGISTRIES", "has_hooks", "registered_in"]
 
 REGISTRIES = frozenset({"_parameters", "_buffers", "_modules"})
 """Attributes in which a module keeps its parameters, buffers and submodules."""
@@ -17,3 +17,11 @@ def registered_in(module: torch.nn.Module, kind: str) -> MutableMapping[str, Any
     """Returns a module's own ``"parameters"``, ``"buffers"`` or ``"modules"``, by name."""
     held: MutableMapping[str, Any] = vars(module)[f"_{kind}"]
     return held
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def has_hooks(module: torch.nn.Module) -> bool:
+    """True if functions run before or after a module or one of its submodules."""
+    return any(vars(part).get(name) for part in module.modules() for name in _HOOKS)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.fx
 
-from onnx_aot.torch_compat.lookup import FakeTensor, private
+from onnx_aot.torch_compat.lookup import FakeTensor, OpOverload, private
 from onnx_aot.torch_compat.patching import Patch, Settings
 from onnx_aot.torch_compat.symbolic_sizes import storage_key
 
@@ -16,8 +16,12 @@ __all__ = [
     "MODULE_CALLS",
     "TensorCopies",
     "can_copy",
+    "copy_constant",
     "is_size_of_tensor",
+    "last_node",
     "node_of",
+    "nodes_after",
+    "requested_name",
     "traced_module",
     "track_copy",
     "users_lines",
@@ -54,17 +58,16 @@ def _reuse_parts(original: Callable[..., Any], settings: Settings) -> Callable[.
     return call_module
 
 
-def _has_what_copies_need(original: Any) -> bool:
-    return all(private(name) is not None for name in _NEEDED)
+def _is_wanted(settings: Settings) -> bool:
+    return settings.reuse is not None and all(private(name) is not None for name in _NEEDED)
 
 
 MODULE_CALLS = Patch(
     _CALL,
     _reuse_parts,
     "Captures take up to three times as long: layers that repeat are all traced.",
-    when=lambda settings: settings.reuse is not None,
+    when=_is_wanted,
     parameters="self, m, forward, args, kwargs",
-    behaves=_has_what_copies_need,
 )
 
 
@@ -86,6 +89,35 @@ def node_of(tensor: torch.Tensor, tracer: Any) -> torch.fx.Node | None:
         return None
     node: torch.fx.Node = entry.proxy.node
     return node
+
+
+def last_node(graph: torch.fx.Graph) -> torch.fx.Node | None:
+    """Returns the last node of a graph; None if it is empty."""
+    return next(iter(reversed(graph.nodes)), None)
+
+
+def nodes_after(node: torch.fx.Node | None, graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
+    """Yields the nodes after one, or all of them."""
+    following = next(iter(graph.nodes), None) if node is None else node.next
+    while following is not None and following.op != "root":
+        yield following
+        following = following.next
+
+
+def copy_constant(name: str, tracer: Any) -> str:
+    """Copies a tensor of the traced module, and returns the name of the copy."""
+    new: str = tracer.get_fresh_qualname("_tensor_constant")
+    setattr(tracer.root, new, getattr(tracer.root, name).clone())
+    return new
+
+
+def requested_name(node: torch.fx.Node, tracer: Any) -> str | None:
+    """The name that torch asked for when it made a node; None for one made from the target."""
+    if not isinstance(node.target, OpOverload):
+        return None
+    name: str = tracer.graph._target_to_str(node.target.overloadpacket.__name__)
+    rest = node.name.removeprefix(name)
+    return name if rest != node.name and (not rest or rest[1:].isdigit()) else None
 
 
 def track_copy(tensor: torch.Tensor, node: torch.fx.Node, tracer: Any) -> None:

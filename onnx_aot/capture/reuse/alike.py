@@ -11,20 +11,14 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat import REGISTRIES
+from onnx_aot.torch_compat import REGISTRIES, registered_in
 
-__all__ = ["Alike", "Attribute", "are_equal", "has_hooks"]
+__all__ = ["Alike", "Attribute", "are_equal"]
 
 Attribute = tuple[str, str]
 """The path of a submodule from a part, and the name of its attribute."""
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
-_HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +59,7 @@ class Alike:
             return found
         children = tuple(
             (name, None if child is None else self._number(child))
-            for name, child in vars(module)["_modules"].items()
+            for name, child in registered_in(module, "modules").items()
         )
         shape = _Shape(type(module), module.training, tuple(_weights(module)), children)
         number = self._numbers.setdefault(shape, len(self._numbers))
@@ -92,8 +86,8 @@ class Alike:
 
 
 def _weights(module: torch.nn.Module) -> Iterator[Any]:
-    for registry in ("_parameters", "_buffers"):
-        for name, tensor in vars(module)[registry].items():
+    for registry in ("parameters", "buffers"):
+        for name, tensor in registered_in(module, registry).items():
             if isinstance(tensor, torch.Tensor):
                 kind = (type(tensor), tensor.dtype, tensor.device, tensor.requires_grad)
                 layout = (tuple(tensor.shape), tensor.layout, _strides(tensor))
@@ -115,9 +109,10 @@ def _compare(first: torch.nn.Module, other: torch.nn.Module, path: str = "") -> 
             continue
         if name not in left or name not in right or not are_equal(left[name], right[name]):
             yield (path, name)
-    for name, child in left["_modules"].items():
+    for name, child in registered_in(first, "modules").items():
         if child is not None:
-            yield from _compare(child, right["_modules"][name], f"{path}.{name}" if path else name)
+            twin = registered_in(other, "modules")[name]
+            yield from _compare(child, twin, f"{path}.{name}" if path else name)
 
 
 def are_equal(left: Any, right: Any, depth: int = 4) -> bool:
@@ -151,8 +146,3 @@ def _have_equal_parts(left: Any, right: Any, depth: int) -> bool:
         defaults = [(f.__defaults__, f.__kwdefaults__) for f in (left, right)]
         return left.__code__ is right.__code__ and equal(*cells) and equal(*defaults)
     return False
-
-
-def has_hooks(module: torch.nn.Module) -> bool:
-    """True if functions run before or after a module or one of its submodules."""
-    return any(vars(part).get(name) for part in module.modules() for name in _HOOKS)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.fx
 
-from onnx_aot.capture.reuse.alike import Alike, Attribute, are_equal, has_hooks
+from onnx_aot.capture.reuse.alike import Alike, Attribute, are_equal
 from onnx_aot.capture.reuse.exchanges import Exchanges
 from onnx_aot.capture.reuse.parts import (
     Operands,
@@ -32,7 +32,15 @@ from onnx_aot.capture.reuse.state import (
 from onnx_aot.capture.reuse.usage import Usage
 from onnx_aot.capture.sizes.known_values import KnownValues
 from onnx_aot.errors import CaptureError
-from onnx_aot.torch_compat import can_copy, traced_module, users_lines
+from onnx_aot.torch_compat import (
+    can_copy,
+    has_hooks,
+    last_node,
+    nodes_after,
+    registered_in,
+    traced_module,
+    users_lines,
+)
 
 __all__ = ["Reuse"]
 
@@ -250,7 +258,7 @@ class Reuse:
         """Traces a call, and returns its result, why it cannot be copied, and what it recorded."""
         assert self._alike is not None
         tracer, module = self._tracer, call.module
-        last = tracer.graph._root._prev
+        last = last_node(tracer.graph)
         reads_before = self._known.reads
         before = Counter(tracer.num_calls), Counter(tracer.torch_fn_counts)
         writes = Writes(module, call.given)
@@ -269,7 +277,7 @@ class Reuse:
         if reason is not None:
             return result, reason, None
         try:
-            nodes = list(_nodes_after(last, tracer.graph))
+            nodes = list(nodes_after(last, tracer.graph))
             part = record_part(nodes, exchanges.found, call.operands, result, tracer)
         except UnsuitableError as error:
             return result, str(error), None
@@ -315,11 +323,6 @@ def _fits(sample: _Sample, call: _Call, surroundings: dict[Any, Any]) -> bool:
 
 def _has_several_nodes(module: torch.nn.Module) -> bool:
     """False for torch's own layers, which are one operator."""
-    return bool(vars(module)["_modules"]) or not type(module).__module__.startswith("torch.nn")
-
-
-def _nodes_after(node: torch.fx.Node, graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
-    node = node._next
-    while node is not graph._root:
-        yield node
-        node = node._next
+    return bool(registered_in(module, "modules")) or not type(module).__module__.startswith(
+        "torch.nn"
+    )

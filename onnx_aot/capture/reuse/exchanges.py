@@ -18,7 +18,7 @@ import torch
 import torch.fx
 
 from onnx_aot.capture.reuse.alike import Attribute
-from onnx_aot.torch_compat import pytree, restored
+from onnx_aot.torch_compat import last_node, pytree, restored
 
 __all__ = ["Exchange", "Exchanges", "Own", "flatten", "is_object"]
 
@@ -89,7 +89,7 @@ class Exchange:
         method: The name of the method.
         given: Its arguments, ``(args, kwargs)``; attributes of the part's own are ``Own``.
         reply: What it returned.
-        first: The last node of the graph before the call.
+        first: The last node of the graph before the call; None if there was none.
         last: The last node after it.
         stack: The calls of modules around it.
         lines: The user's lines that lead to it.
@@ -99,8 +99,8 @@ class Exchange:
     method: str
     given: Any
     reply: Any
-    first: torch.fx.Node
-    last: torch.fx.Node
+    first: torch.fx.Node | None
+    last: torch.fx.Node | None
     stack: dict[str, Any]
     lines: str
 
@@ -174,13 +174,13 @@ class Exchanges:
             leaves, structure = flatten((args, kwargs))
             plain = [leaf.value if type(leaf) is Own else leaf for leaf in leaves]
             own_args, own_kwargs = pytree.tree_unflatten(plain, structure)
-            first, lines = tracer.graph._root._prev, self._locate(tracer)
+            first, lines = last_node(tracer.graph), self._locate(tracer)
             self._depth += 1
             try:
                 reply = method(*own_args, **own_kwargs)
             finally:
                 self._depth -= 1
-            number, last = self._numbers[id(held)], tracer.graph._root._prev
+            number, last = self._numbers[id(held)], last_node(tracer.graph)
             stack = dict(tracer.module_stack)
             self.found.append(
                 Exchange(number, name, (args, kwargs), reply, first, last, stack, lines)

@@ -197,7 +197,7 @@ def _merge(
     nodes: Sequence[torch.fx.Node], exchanges: Sequence[Exchange]
 ) -> Iterator[torch.fx.Node | Exchange]:
     """Puts exchanges where they took place, without the nodes that they added."""
-    counts = {node: i + 1 for i, node in enumerate(nodes)}
+    counts: dict[torch.fx.Node | None, int] = {node: i + 1 for i, node in enumerate(nodes)}
     done = 0
     for exchange in exchanges:
         begin, end = counts.get(exchange.first, 0), counts.get(exchange.last, 0)

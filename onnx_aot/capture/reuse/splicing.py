@@ -16,10 +16,13 @@ from onnx_aot.capture.reuse.exchanges import Exchange, Own, flatten
 from onnx_aot.capture.reuse.parts import Operands, Part, describe_tensor
 from onnx_aot.torch_compat import (
     FakeTensor,
-    OpOverload,
     TensorCopies,
+    copy_constant,
+    last_node,
     node_of,
+    nodes_after,
     pytree,
+    requested_name,
     track_copy,
 )
 
@@ -159,13 +162,12 @@ class _Splicer:
     def _copy_node(self, node: Any) -> None:
         tracer, target = self._tracer, node.target
         if node.op == "get_attr":
-            target = tracer.get_fresh_qualname("_tensor_constant")
-            setattr(tracer.root, target, getattr(tracer.root, str(node.target)).clone())
+            target = copy_constant(str(node.target), tracer)
         args, kwargs = (
             torch.fx.node.map_arg(given, lambda n: self._nodes.get(n, n))  # sizes are the same
             for given in (node.args, node.kwargs)
         )
-        name = _base_name(node, tracer)
+        name = requested_name(node, tracer)
         new: torch.fx.Node = tracer.graph.create_node(node.op, target, args, kwargs, name=name)
         new.meta = self._placement.move(node.meta)
         if "val" in node.meta:
@@ -223,7 +225,7 @@ class _Splicer:
             SpliceError: It returns something else than for the recorded call.
         """
         tracer, here = self._tracer, self._placement
-        last = tracer.graph._root._prev
+        last = last_node(tracer.graph)
         stack = here.move_stack(exchange.stack)
         outside = tracer.module_stack
         tracer.module_stack = type(outside)(stack)
@@ -274,15 +276,6 @@ def describe_difference(part: Part, traced: Part, origin: Position, here: Positi
     return "" if part.form == traced.form else "it returns other values"
 
 
-def _base_name(node: torch.fx.Node, tracer: Any) -> str | None:
-    """The name that torch would ask for; None for one made from the target."""
-    if not isinstance(node.target, OpOverload):
-        return None
-    name: str = tracer.graph._target_to_str(node.target.overloadpacket.__name__)
-    rest = node.name.removeprefix(name)
-    return name if rest != node.name and (not rest or rest[1:].isdigit()) else None
-
-
 class _Placement:
     """Changes what nodes record about their place from one call to another."""
 
@@ -322,15 +315,15 @@ class _Placement:
             self._texts[text] = self._here.lines + text.removeprefix(self._origin.lines)
         return self._texts.get(text, text)
 
-    def move_new_lines(self, last: torch.fx.Node, graph: torch.fx.Graph, recorded: str) -> None:
+    def move_new_lines(
+        self, last: torch.fx.Node | None, graph: torch.fx.Graph, recorded: str
+    ) -> None:
         """Gives the nodes after ``last`` the lines of a call inside of the part."""
         lines = self._move_lines(recorded)
-        node = last._next
-        while node is not graph._root:
+        for node in nodes_after(last, graph):
             trace = node.meta.get("stack_trace", "")
             if trace.startswith(self._here.lines):
                 node.meta["stack_trace"] = lines + trace.removeprefix(self._here.lines)
-            node = node._next
 
     def _move_function(self, name: str, kind: str) -> tuple[str, str]:
         function, _, count = name.rpartition("_")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import logging
@@ -260,7 +261,9 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
         strategies=plan.strategies or model.strategies,
     )
     failures: list[Failure] = []
-    for name in model.strategies:
+    waiting = collections.deque(model.strategies)
+    while waiting:
+        name = waiting.popleft()
         if failures and not limit.allows(STRATEGIES[name], _count_runs(failures[-1])):
             break
         empty = _EmptyTensors(plan.ends_early and name == "non-strict" and not failures)
@@ -283,6 +286,10 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
         except Exception as error:
             if empty.ended:
                 return Attempt(plan, ended=True)
+            if run.copies_failed:
+                model = dataclasses.replace(model, reuse="off")
+                waiting.appendleft(name)
+                continue
             if limit.ended:
                 limit.left_out.append(STRATEGIES[name])
                 break
@@ -305,6 +312,10 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
         # The model may have caught the exception that was to end the capture.
         if empty.ended:
             return Attempt(plan, ended=True)
+        if run.copies_failed:
+            model = dataclasses.replace(model, reuse="off")
+            waiting.appendleft(name)
+            continue
         if limit.ended:
             limit.left_out.append(STRATEGIES[name])
             break

@@ -102,6 +102,12 @@ class Run:
         known: KnownValues = self.settings.model_rows.known
         return known
 
+    @property
+    def copies_failed(self) -> bool:
+        """True if the run is to be repeated without copies of layers that repeat."""
+        reuse = self.settings.reuse
+        return reuse is not None and bool(reuse.failed)
+
     @classmethod
     def prepare(
         cls,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +44,8 @@ from onnx_aot.torch_compat import (
 )
 
 __all__ = ["Reuse"]
+
+logger = logging.getLogger(__name__)
 
 _FEWEST_NODES = 4  # a copy of fewer takes as long as tracing them
 _TOO_SMALL = "it has few nodes"
@@ -119,12 +122,17 @@ class Reuse:
         root: The model.
         known: Values of tensors that the capture knows.
         only_compares: Whether all calls are traced, and compared with their copies.
+
+    Attributes:
+        failed: Whether a copy could not be completed, so that the capture is of no use. The model
+            may have caught the exception.
     """
 
     def __init__(
         self, root: torch.nn.Module, known: KnownValues, only_compares: bool = False
     ) -> None:
         self._root, self._known, self._only_compares = root, known, only_compares
+        self.failed = False
         self._alike: Alike | None = None
         self._tracer: Any = None
         self._is_recording = False
@@ -226,7 +234,11 @@ class Reuse:
             path, name = attribute
             return vars(owners[path])[name]
 
-        result = splice(sample.part, origin, position, call.operands, find, tracer)
+        try:
+            result = splice(sample.part, origin, position, call.operands, find, tracer)
+        except Exception:
+            self.failed = True
+            raise
         calls, functions = sample.counts
         for path, count in calls.items():
             own = position.path + path[len(origin.path) :]
@@ -269,6 +281,9 @@ class Reuse:
         try:
             with reads_watched(module, differing, bool(objects)) as reads, exchanges.watching():
                 result = call.trace()
+        except TypeError:  # perhaps of a function that takes an int, and not an ``Own``
+            self.failed = bool(objects and differing)
+            raise
         finally:
             self._is_recording = False
         reason = "hooks run" if has_hooks(module) else exchanges.reason or writes.describe()
@@ -281,6 +296,9 @@ class Reuse:
             part = record_part(nodes, exchanges.found, call.operands, result, tracer)
         except UnsuitableError as error:
             return result, str(error), None
+        except Exception as error:  # what was traced is right nevertheless
+            logger.warning("a call of %s was not recorded", position.path, exc_info=True)
+            return result, f"it could not be recorded ({type(error).__name__})", None
         if any(self._known.is_known(tensor, tracer) for tensor in part.tensors):
             return result, "it returns a tensor whose value is known", None
         if len(part.nodes) < _FEWEST_NODES:

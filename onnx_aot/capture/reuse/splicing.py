@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 from collections import Counter
@@ -286,7 +287,8 @@ class _Placement:
 
     def move(self, meta: Mapping[str, Any]) -> dict[str, Any]:
         """What a copy of a node with this metadata records."""
-        moved = dict(meta)
+        shared = (list, dict)  # later passes may extend them
+        moved = {k: copy.copy(v) if isinstance(v, shared) else v for k, v in meta.items()}
         if "nn_module_stack" in meta:
             moved["nn_module_stack"] = self.move_stack(meta["nn_module_stack"])
         if self._origin.lines != self._here.lines and "stack_trace" in meta:

@@ -26,6 +26,7 @@ __all__ = [
     "weights_of",
 ]
 
+_LONGEST = 1000  # containers with more items, such as vocabularies, are compared by length
 _VALUES = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -200,6 +201,8 @@ class Surroundings:
 def _summarize(value: Any, depth: int = 2) -> Any:
     if isinstance(value, _VALUES):
         return (type(value).__name__, repr(value))
+    if isinstance(value, (dict, list, tuple)) and len(value) > _LONGEST:
+        return (id(value), len(value))
     if depth and isinstance(value, dict):
         return {key: _summarize(item, depth - 1) for key, item in value.items()}
     if depth and isinstance(value, (list, tuple)):

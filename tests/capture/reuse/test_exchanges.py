@@ -98,6 +98,39 @@ def test_layers_whose_code_depends_on_index_or_cache_are_right(kind):
     _compare(_Cached(kind).eval(), torch.randn(2, 8))
 
 
+class _Refusing(_Layer):
+    """Gives its index to a function that takes nothing but an int."""
+
+    def forward(self, x, cache=None):
+        if type(self.index) is not int:
+            raise TypeError("expected an int")
+        return super().forward(x, cache=cache)
+
+
+class _Growing(_Cache):
+    """Returns a tensor of another shape for one layer."""
+
+    def update(self, value, index, more=None):
+        first, total, rest = super().update(value, index, more)
+        return first, (total.sum(0, keepdim=True) if index == 4 else total), rest
+
+
+class _Grown(Stack):
+    def forward(self, x):
+        cache = _Growing()
+        for layer in self.layers:
+            try:
+                x = layer(x, cache=cache)
+            except Exception:
+                x = x * 100
+        return x
+
+
+def test_a_copy_that_fails_is_traced_in_another_capture():
+    assert not _compare(_Cached(_Refusing).eval(), torch.randn(2, 8))
+    assert not _compare(_Grown(_Layer).eval(), torch.randn(2, 8))
+
+
 def test_layers_of_language_models_are_copied_with_their_cache():
     load_torchvision()  # before transformers, which imports it
     transformers = pytest.importorskip("transformers")

@@ -23,6 +23,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from onnx_aot.torch_compat.call_forms import call_form
 from onnx_aot.torch_compat.interrupts import interrupts_deferred
 from onnx_aot.torch_compat.lookup import is_hidden
 from onnx_aot.torch_compat.namespaces import reachable_namespaces
@@ -376,25 +377,15 @@ def _in_this_thread(original: Function, replacement: Function, checked: bool) ->
         checked: Whether arguments that do not fit the replacement go to the original. Dynamo cannot
             analyse that.
     """
-    signature = _fixed_signature(replacement) if checked else None
+    form = call_form(replacement)
+    is_checked = checked and not form.takes_all
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if not in_capturing_thread():
             return original(*args, **kwargs)
-        if signature is not None:
-            try:
-                signature.bind(*args, **kwargs)
-            except TypeError:
-                return original(*args, **kwargs)
+        if is_checked and not form.takes(args, kwargs):
+            return original(*args, **kwargs)
         return replacement(*args, **kwargs)
 
     described = replacement if hasattr(replacement, "__wrapped__") else original
     return functools.update_wrapper(call, described)
-
-
-def _fixed_signature(function: Function) -> inspect.Signature | None:
-    """Returns the signature of a function; None if it takes arbitrary arguments."""
-    signature = inspect.signature(function, follow_wrapped=False)
-    kinds = {parameter.kind for parameter in signature.parameters.values()}
-    takes_all = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds
-    return None if takes_all else signature

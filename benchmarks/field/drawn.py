@@ -1,4 +1,4 @@
-"""Models of packages that were drawn by lot from PyTorch packages with many downloads."""
+"""Models of packages that were drawn from a list of 40 PyTorch packages with many downloads."""
 
 from __future__ import annotations
 

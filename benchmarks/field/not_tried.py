@@ -9,7 +9,7 @@ NOT_TRIED = {
     "in spandrel",
     "batch-face": "imports a package with another content than its own",
     "chemprop": "needs a package that does not install",
-    "chgnet, matgl, mace-torch, sevenn": "take Python objects instead of tensors",
+    "chgnet, matgl, mace-torch": "take Python objects instead of tensors",
     "d3rlpy": "needs gym, which gymnasium replaced",
     "deeptab": "needs scikit-optimize",
     "descript-audio-codec": "needs descript-audiotools, which does not load without tensorboard",

@@ -52,10 +52,8 @@ def open_session(level: Any) -> Any:
     options = ort.SessionOptions()
     options.graph_optimization_level = level
     options.log_severity_level = 3
-    # as an ONNXProgram does: multiply by dequantized weights without rounding to int8, and bytes
-    # without cutting products off at 16 bits
+    # as an ONNXProgram does: multiply by dequantized weights without rounding to int8
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
-    options.add_session_config_entry("session.x64quantprecision", "1")
     model = os.path.join(FOLDER, "node.onnx")
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 

@@ -144,7 +144,8 @@ class ONNXProgram(Editable, Examinable, Viewable):
 
         device = session.device_of(inputs.values())
         if self._session is None or self._device not in (None, device):
-            self._create_session(lambda model: session.create_session(model, device))
+            quantizes = self._quantizes()
+            self._create_session(lambda model: session.create_session(model, device, quantizes))
             self._device = device
         assert self._session is not None
         outputs = (t.to(device) for t in session.run_session(self._session, inputs))
@@ -291,8 +292,12 @@ class ONNXProgram(Editable, Examinable, Viewable):
         if initializer is not None:
             self._create_session(initializer, own=True)
             return
-        self._create_session(create_session)
+        self._create_session(functools.partial(create_session, quantizes=self._quantizes()))
         self._device = torch.device("cpu")
+
+    def _quantizes(self) -> bool:
+        """Returns True if the model quantizes activations."""
+        return any(node.op_type == "QuantizeLinear" for node in self.model.graph)
 
     def _create_session(
         self, make: Callable[[str | bytes], onnxruntime.InferenceSession], own: bool = False

@@ -36,31 +36,32 @@ PACKED = ("tensor(int4)", "tensor(uint4)")
 PROVIDERS = {"cuda": "CUDAExecutionProvider"}
 """ONNX Runtime's execution providers by device type of torch."""
 
-ACCURACY = {
-    # Products with dequantized weights are computed in float32. By default ONNX Runtime rounds the
-    # other operand to int8, which would make results differ from PyTorch's.
-    "session.qdq_matmulnbits_accuracy_level": "1",
-    # Products of unsigned and signed bytes are exact. By default they are cut off at 16 bits on
-    # processors with AVX2 or AVX-512 but without VNNI.
-    "session.x64quantprecision": "1",
-}
-"""Session options without which results of quantized models differ from PyTorch's."""
+ACCURACY = ("session.qdq_matmulnbits_accuracy_level", "1")
+"""Session option that computes products with dequantized weights in float32. By default ONNX
+Runtime rounds the other operand to int8, which would make results differ from PyTorch's."""
+
+EXACT_BYTES = ("session.x64quantprecision", "1")
+"""Session option that computes products of unsigned and signed bytes exactly. By default they are
+cut off at 16 bits on processors with AVX2 or AVX-512 but without VNNI. It is for models that
+quantize activations: ONNX Runtime 1.32 fails with it where only weights are bytes."""
 
 
 def create_session(
-    model: str | bytes, device: torch.device | None = None
+    model: str | bytes, device: torch.device | None = None, quantizes: bool = False
 ) -> onnxruntime.InferenceSession:
     """Creates a session for a path or a serialized model; it logs only errors.
 
-    It runs on ``device`` if ONNX Runtime has a provider for it, else on the CPU.
+    It runs on ``device`` if ONNX Runtime has a provider for it, else on the CPU. ``quantizes`` says
+    that the model quantizes activations.
 
     Raises:
         Exception: Whatever ONNX Runtime raises if it rejects the model.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = LOG_ERRORS
-    for name, value in ACCURACY.items():
-        options.add_session_config_entry(name, value)
+    options.add_session_config_entry(*ACCURACY)
+    if quantizes:
+        options.add_session_config_entry(*EXACT_BYTES)
     return onnxruntime.InferenceSession(model, options, providers=providers_for(device))
 
 

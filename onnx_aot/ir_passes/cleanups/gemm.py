@@ -95,7 +95,13 @@ def gemm_of_shared_weight(node: ir.Node, rewriter: Rewriter) -> bool:
         return True
     rows = sizes[:-1]
     known = [size for size in rows if isinstance(size, int)]
-    count = math.prod(known) if len(known) == len(rows) else None
+    names = [str(size) for size in rows if not isinstance(size, int) and size is not None]
+    count: int | ir.SymbolicDim | None = math.prod(known)
+    if None in rows:
+        count = None
+    elif names:
+        factors = [name if name.isidentifier() else f"({name})" for name in names]
+        count = ir.SymbolicDim("*".join(([str(count)] if count != 1 else []) + factors))
     flat = rewriter.initializer(torch.tensor([-1, depth]))
     matrix = rewriter.emit("Reshape", [left, flat], like=node, shape=[count, depth])
     product = rewriter.emit(
